@@ -179,7 +179,7 @@ func (c *cell[M]) keep(r request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !r.track(c) {
-		return // answered in the meantime by another goroutine
+		return // already answered by another goroutine
 	}
 	if c.open == nil {
 		c.open = make(map[request]struct{})

@@ -174,7 +174,7 @@ func read(fields map[string]json.RawMessage, name, wants string, to any, at ...s
 		return nil
 	}
 	if err := json.Unmarshal(raw, to); err != nil {
-		return &misreading{NoVerdict, fmt.Sprintf("%s%s in its answer is %s, and is to be %s",
+		return &misreading{NoVerdict, fmt.Sprintf("%s%s in its answer is %s; expected %s",
 			strings.Join(at, ""), name, jsontext.Clip(string(raw), 100), wants)}
 	}
 	return nil
@@ -190,7 +190,7 @@ func members(object []byte) (map[string]json.RawMessage, error) {
 	for m, err := range jsontext.Members(object) {
 		switch _, twice := fields[m.Name]; {
 		case errors.Is(err, jsontext.ErrNotObject):
-			return nil, &misreading{NoVerdict, "its answer has " + jsontext.Clip(string(object), 100) + " where an object is to be"}
+			return nil, &misreading{NoVerdict, "its answer has " + jsontext.Clip(string(object), 100) + " where an object is expected"}
 		case err != nil:
 			return nil, fmt.Errorf("reading an object: %w", err)
 		case twice && slices.Contains(ours, m.Name):

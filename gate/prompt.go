@@ -70,7 +70,7 @@ func (b *builder) build(ctx context.Context, apart bool) (prompt, error) {
 // What every reviewer reads, also a subagent of the author.
 const (
 	reviewerRole  = "You review the work of another agent. You did not do it, and you owe it nothing: judge what is there.\n\n"
-	reviewerRules = `- Apply each criterion as it is written. Do not add criteria of your own, and do not waive any.
+	reviewerRules = `- Apply each criterion as it is written. Do not add or waive criteria.
 - A criterion passes only if the files show it. What you cannot find did not happen.
 - Where a criterion cannot apply to what was asked for, say so and pass it.
 - Be concrete: name the file and the place, and what would have to change.
@@ -111,7 +111,7 @@ Answer with one JSON object and nothing else:
 
 - passed: true only if every criterion passes.
 - feedback: for the author of the work: for each failure which file, what is wrong, and what to do about it.
-- criteria_results: one entry for each criterion, by its name as it stands above in bold.
+- criteria_results: one entry for each criterion, by its name as shown above in bold.
 `, reviewerRules, code(b.marker("BEGIN OUTPUTS")), code(b.marker("END OUTPUTS")), code("==== FILE "+b.nonce))
 	return w.String()
 }
@@ -122,7 +122,7 @@ func (b *builder) scope() string {
 	case t.Target == nil:
 		return "all outputs of the step together."
 	case b.sub.Step.Output(t.RunEach).Type == job.Files:
-		return fmt.Sprintf("one file of output `%s`, by itself: %s. Its other files are reviewed apart.", t.RunEach, code(*t.Target))
+		return fmt.Sprintf("one file of output `%s`: %s. Its other files are reviewed separately.", t.RunEach, code(*t.Target))
 	}
 	return fmt.Sprintf("output `%s`, the file %s.", t.RunEach, code(*t.Target))
 }

@@ -29,7 +29,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatalf("%v (go test -update writes it)", err)
 	}
 	if w := strings.ReplaceAll(string(want), "\r\n", "\n"); got != w {
-		t.Errorf("not as in %s (go test -update writes it anew):\n%s", file, got)
+		t.Errorf("not as in %s (go test -update rewrites it):\n%s", file, got)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 	"deepwork/actor/testkit"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // claudeEnv says what the test binary does when it is started as claude.
 const claudeEnv = "GATE_TEST_CLAUDE"

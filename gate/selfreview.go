@@ -63,7 +63,7 @@ func (s *Submission) writeReview(b *strings.Builder, r *job.Review) {
 	} else {
 		scope := "Scope: output `%s`.\n\n"
 		if out.Type == job.Files {
-			scope = "Scope: each file of output `%s`, by itself. Judge every criterion for every one of:\n\n"
+			scope = "Scope: each file of output `%s`, separately. Judge every criterion for every one of:\n\n"
 		}
 		fmt.Fprintf(b, scope, r.RunEach)
 		paths, submitted := s.paths(r.RunEach)

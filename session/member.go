@@ -32,7 +32,7 @@ func NewMember(f *state.Folder, log *slog.Logger) *presence.Member {
 // MakeState creates the state folder of a project. Its error is for agents.
 func MakeState(f *state.Folder) error {
 	if err := f.Make(); err != nil {
-		return NotNow(CodeNoStateFolder, "Nothing can be written, and nothing has changed: %v. Tell the user; the server is to be started again after a change of %s.", err, state.Env).Because(err)
+		return NotNow(CodeNoStateFolder, "Nothing can be written, and nothing has changed: %v. Tell the user; restart the server after a change of %s.", err, state.Env).Because(err)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func MakeSessions(f *state.Folder, log *slog.Logger) error {
 	}
 	path := filepath.Join(filepath.Dir(dir), ".gitignore")
 	if _, err := Ignore(path, Ignored()); err != nil && log != nil {
-		log.Warn("cannot see to the .gitignore of the session folder", "path", path, "error", err)
+		log.Warn("cannot write the .gitignore of the session folder", "path", path, "error", err)
 	}
 	return nil
 }

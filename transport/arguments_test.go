@@ -27,7 +27,7 @@ func TestArgumentErrors(t *testing.T) {
 		{"all missing", "abort_workflow", `null`, "missing_argument", []string{`"explanation"`}},
 		{"null required", "finished_step", `{"outputs":null}`, "missing_argument", []string{`"outputs"`}},
 		{"number for text", "start_workflow", `{"goal":42,"job_name":"j","workflow_name":"w"}`, "invalid_argument", []string{`"goal"`, "42 is an integer", "a string"}},
-		{"object for text", "get_step", `{"session_id":{"a":1}}`, "invalid_argument", []string{`"session_id"`, "an object", "is to be a string"}},
+		{"object for text", "get_step", `{"session_id":{"a":1}}`, "invalid_argument", []string{`"session_id"`, "an object", "expected a string"}},
 		{"deep outputs as text", "finished_step", `{"outputs":"` + deep + `"}`, "argument_too_large", []string{`"outputs"`, "nested 11 levels deep", "10"}},
 		{"boolean for outputs", "finished_step", `{"outputs":true}`, "invalid_argument", []string{`"outputs"`, "a boolean"}},
 		{"long goal", "start_workflow", `{"goal":"` + strings.Repeat("g", tool.MaxText+1) + `","job_name":"j","workflow_name":"w"}`, "argument_too_large",

@@ -130,11 +130,11 @@ func TestBoardArguments(t *testing.T) {
 	const id = "3b241101-e2bb-4255-8caf-4136c566a962"
 	for _, c := range []struct{ tool, args, code, says string }{
 		{"get_task", `{"task_id":"7"}`, "malformed_id", `"7" is not a UUID`},
-		{"get_task", `{"task_id":7}`, "invalid_argument", `"task_id": 7 is an integer, and is to be a string`},
+		{"get_task", `{"task_id":7}`, "invalid_argument", `"task_id": 7 is an integer; expected a string`},
 		{"get_task", `{}`, "missing_argument", `"task_id"`},
 		{"get_attempt", `{"workspace_id":"` + id + `"}`, "unknown_argument", `"workspace_id"`},
-		{"list_tasks", `{"project_id":"` + id + `","limit":"5"}`, "invalid_argument", `"limit": "5" is a string, and is to be an integer`},
-		{"list_tasks", `{"project_id":"` + id + `","limit":1.5}`, "invalid_argument", `"limit": 1.5 is a number, and is to be an integer`},
+		{"list_tasks", `{"project_id":"` + id + `","limit":"5"}`, "invalid_argument", `"limit": "5" is a string; expected an integer`},
+		{"list_tasks", `{"project_id":"` + id + `","limit":1.5}`, "invalid_argument", `"limit": 1.5 is a number; expected an integer`},
 		{"list_tasks", `{"project_id":"` + id + `","limit":0}`, "out_of_range", `limit`},
 		{"list_tasks", `{"project_id":"` + id + `","status":"open"}`, "unknown_status", `inreview`},
 		{"list_tasks", `{"project_id":"` + id + `"}`, "unknown_project", id},
@@ -229,7 +229,7 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 		t.Errorf("another board: %+v", got)
 	}
 	if _, err := os.Stat(state.Of(workspace).Database()); !os.IsNotExist(err) {
-		t.Errorf("the workspace has a board of its own: %v", err)
+		t.Errorf("the workspace has its own board: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "tmp", ".gitignore")); err != nil {
 		t.Error(err)

@@ -37,7 +37,7 @@ var walk = []mistake{
 	{wrong: `abort_workflow {"session_id": "$spare"}`, learn: `Missing required argument "(explanation)": (Why)`, right: `abort_workflow {"session_id": "$spare", "$1": "Begun by mistake"}`},
 	{wrong: `start_workflow {"goal": "  ", "job_name": "trip", "workflow_name": "dream"}`, learn: `(goal)`, right: `start_workflow {"$1": "Sea", "job_name": "trip", "workflow_name": "dream"}`, keep: `spare=begin_step.session_id`},
 	{wrong: `start_workflow {"goals": "Sea", "job_name": "trip", "workflow_name": "dream"}`, learn: `did you mean (goal)\?`, right: `abort_workflow {"session_id": "$spare", "explanation": "Begun by mistake"}`},
-	{wrong: `start_workflow {"goal": ["Sea"], "job_name": "trip", "workflow_name": "dream"}`, learn: `"goal": .* is an array, and is to be a (string)`, right: `get_workflows {}`},
+	{wrong: `start_workflow {"goal": ["Sea"], "job_name": "trip", "workflow_name": "dream"}`, learn: `"goal": .* is an array; expected a (string)`, right: `get_workflows {}`},
 	{wrong: `start_workflow {"goal": "Sea", "job_name": "broken", "workflow_name": "plan"}`, learn: `(?s)(/\S+/broken) does not load:.*version is missing.*(get_workflows)`, right: `$2 {}`},
 	{wrong: `start_workflow {"goal": "Sea", "job_name": "trip", "workflow_name": "dream", "session_id": "$plan"}`, learn: `Unknown argument "session_id".*\n.*accepts .*(parent_session_id)`, right: `start_workflow {"goal": "Sea", "job_name": "trip", "workflow_name": "dream", "$1": "$plan"}`, keep: `spare=begin_step.session_id`},
 	{wrong: `abort_workflow {"session_id": "$spare", "reason": "Enough"}`, learn: `Missing required argument "(explanation)"`, right: `abort_workflow {"session_id": "$spare", "$1": "Enough"}`},

@@ -154,8 +154,8 @@ func TestReq001_1_11_InstructionsOfAProject(t *testing.T) {
 	if got := client(t, s).InitializeResult().Instructions; !strings.HasPrefix(got, "1 job failed to load") || !strings.Contains(got, "- broken: ") {
 		t.Errorf("got:\n%s", got)
 	}
-	write(t, root, map[string]string{".deepwork/jobs/broken/job.yml": strings.Replace(tripJob, "name: trip", "name: mended", 1)})
-	if got := client(t, s).InitializeResult().Instructions; !strings.HasPrefix(got, "Workflows") || !strings.Contains(got, "mended/dream") {
+	write(t, root, map[string]string{".deepwork/jobs/broken/job.yml": strings.Replace(tripJob, "name: trip", "name: repaired", 1)})
+	if got := client(t, s).InitializeResult().Instructions; !strings.HasPrefix(got, "Workflows") || !strings.Contains(got, "repaired/dream") {
 		t.Errorf("after the correction:\n%s", got)
 	}
 }

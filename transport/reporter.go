@@ -146,7 +146,7 @@ func (r *boardReporter) report() bool {
 		r.sent, unsent = sent, len(now)-len(sent)
 	}
 	if err != nil && !failing {
-		r.log.Error("the task board cannot be told where a workflow stands; trying again until it can", "error", err)
+		r.log.Error("the task board cannot be updated with a workflow's progress; retrying", "error", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

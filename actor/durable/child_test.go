@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// dieAt has a process of its own put newContent and end at a point.
+// dieAt has its own process put newContent and end at a point.
 func dieAt(t *testing.T, point, path string) error {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], path)

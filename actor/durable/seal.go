@@ -107,5 +107,5 @@ func Unseal(path string, data []byte, s Sealer) (body []byte, sum uint64, err er
 	case sealed:
 		return damaged("its checksum does not match: it was altered")
 	}
-	return damaged("it does not end in a checksum line: it was cut off, or is no session record")
+	return damaged("it does not end in a checksum line: it was cut off, or is not a session record")
 }

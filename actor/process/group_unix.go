@@ -21,7 +21,7 @@ type group struct {
 	orphans chan os.Signal // SIGCHLD, if all; one is enough, since reap reaps every ended child
 }
 
-// start starts a command as the leader of a group of its own.
+// start starts a command as the leader of a new group.
 func (g *group) start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
@@ -136,7 +136,7 @@ func startDetached(cmd *exec.Cmd) error {
 	return err
 }
 
-// leave starts a command in a session of its own.
+// leave starts a command in a new session.
 func leave(cmd *exec.Cmd) error {
 	// Files inherited from an editor, say, must not stay open while the detached process runs.
 	for fd := 3; fd < 1024; fd++ {

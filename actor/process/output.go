@@ -130,7 +130,7 @@ func (s *Lines) Write(p []byte) (int, error) {
 			s.rest = append(s.rest[:0], line...)
 			return n, nil
 		}
-		// The end of a line that was cut exactly there is not a line of its own.
+		// The end of a line that was cut exactly there is not a separate line.
 		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) > 0 || !s.split {
 			s.add(line)
 		}

@@ -58,7 +58,7 @@ func (w *Withheld) Of(key string) (Asked, bool) {
 }
 
 // WithheldSources returns what the project's config asks for as sources of workflows that are not
-// in force at all, for want of the user's approval.
+// in force at all, without the user's approval.
 func (c *Config) WithheldSources() (all []Asked) {
 	if c.Approval == nil || c.Approval.Withheld == nil || !c.WorkflowTools.Enabled {
 		return nil

@@ -41,7 +41,7 @@ func (p *parser) projects(v value, to *[]Project) {
 			p.fault(v, "has no name")
 		}
 		if whole && len(project.Repos) == 0 {
-			p.fault(v, "has no repos, and is to have at least one")
+			p.fault(v, "has no repos; expected at least one")
 		}
 		*to = append(*to, project)
 	})
@@ -195,7 +195,7 @@ func (p *parser) program(to *[]string) func(value) {
 		faults := p.Faults()
 		p.command(to)(v)
 		if len(*to) == 0 && p.Faults() == faults {
-			p.fault(v, "is empty, and is to be a program with its arguments")
+			p.fault(v, "is empty; expected a program with its arguments")
 		}
 	})
 }

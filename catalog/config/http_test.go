@@ -63,9 +63,9 @@ http:
 func TestHTTPFaults(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, test := range map[string]struct{ source, want string }{
-		"a number":       {"http: 8000", "config.yml:1:7: http: is a number (8000), and is to be a mapping with the keys allowed_hosts, "},
+		"a number":       {"http: 8000", "config.yml:1:7: http: is a number (8000); expected a mapping with the keys allowed_hosts, "},
 		"no token":       {"http: {tokens: [~]}", "config.yml:1:17: http.tokens[0]: is empty"},
-		"a text":         {"http: {tokens: [abc]}", "config.yml:1:17: http.tokens[0]: is a text (\"abc\"), and is to be a mapping with the keys group, name, rights, sha256"},
+		"a text":         {"http: {tokens: [abc]}", "config.yml:1:17: http.tokens[0]: is a text (\"abc\"); expected a mapping with the keys group, name, rights, sha256"},
 		"twice":          {"http: {tokens: [{name: a, sha256: " + hash + "}, {name: b, sha256: " + hash + "}]}", `config.yml:1:102: http.tokens[1]: "b" has the sha256 of "a" before it`},
 		"no name":        {"http: {tokens: [{sha256: " + hash + "}]}", "config.yml:1:17: http.tokens[0]: has no name"},
 		"no hash":        {"http: {tokens: [{name: a}]}", "config.yml:1:17: http.tokens[0]: has no sha256"},
@@ -82,11 +82,11 @@ func TestHTTPFaults(t *testing.T) {
 		"bare origin":    {"http: {allowed_origins: [example.com]}", `config.yml:1:26: http.allowed_origins[0]: "example.com" is not an origin`},
 		"origin's path":  {"http: {allowed_origins: ['https://a.com/']}", `config.yml:1:26: http.allowed_origins[0]: "https://a.com/" is not an origin`},
 		"any origin":     {"http: {allowed_origins: ['https://*.a.com']}", `config.yml:1:26: http.allowed_origins[0]: "https://*.a.com" is not an origin`},
-		"negative":       {"http: {idle_timeout: -1}", "config.yml:1:22: http.idle_timeout: is -1s, and is to be from 0s"},
-		"no connection":  {"http: {max_connections: 0}", "config.yml:1:25: http.max_connections: is a number (0), and is to be a whole number from 1 to 1000000"},
-		"no request":     {"http: {max_requests: 100001}", "config.yml:1:22: http.max_requests: is a number (100001), and is to be a whole number from 1 to 100000"},
-		"no quota":       {"http: {quotas: {sessions: 0}}", "config.yml:1:27: http.quotas.sessions: is a number (0), and is to be a whole number from 1 to 1000000"},
-		"no body":        {"http: {max_body_bytes: 100}", "config.yml:1:24: http.max_body_bytes: is a number (100), and is to be a whole number from 1024 to 268435456"},
+		"negative":       {"http: {idle_timeout: -1}", "config.yml:1:22: http.idle_timeout: is -1s; expected 0s"},
+		"no connection":  {"http: {max_connections: 0}", "config.yml:1:25: http.max_connections: is a number (0); expected a whole number from 1 to 1000000"},
+		"no request":     {"http: {max_requests: 100001}", "config.yml:1:22: http.max_requests: is a number (100001); expected a whole number from 1 to 100000"},
+		"no quota":       {"http: {quotas: {sessions: 0}}", "config.yml:1:27: http.quotas.sessions: is a number (0); expected a whole number from 1 to 1000000"},
+		"no body":        {"http: {max_body_bytes: 100}", "config.yml:1:24: http.max_body_bytes: is a number (100); expected a whole number from 1024 to 268435456"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, faults := parseUser("config.yml", []byte(test.source))

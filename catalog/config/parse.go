@@ -47,8 +47,8 @@ func faultsOf(faults job.Diagnostics) error {
 
 // dialect is the wording of the faults of a config.yml.
 var dialect = yamltree.Dialect{
-	WrongKind: "is %s, and is to be %s",
-	WrongKey:  "a key is %s, and is to be a name",
+	WrongKind: "is %s; expected %s",
+	WrongKey:  "a key is %s; expected a name",
 	Repeated:  "the key is here a second time; the first is in line %d",
 	More:      "and %d faults more",
 	Describe: func(_ string, keys []string) string {
@@ -96,7 +96,7 @@ func (p *parser) document(source []byte) *yaml.Node {
 	case err != nil:
 		p.syntax(err)
 	case second != nil:
-		p.FaultIn(yamltree.At(second), "", "a second document: the file is to have one, remove the line ---")
+		p.FaultIn(yamltree.At(second), "", "a second document: a file must have only one; remove the line ---")
 	case doc != nil && len(doc.Content) > 0 && p.CheckAliases(doc.Content[0]):
 		return doc.Content[0]
 	}

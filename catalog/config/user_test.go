@@ -46,7 +46,7 @@ workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c,
 		strings.Join(u.TrustedFolders, " "):                 filepath.Clean("/src") + " " + filepath.Clean("/home/ann"),
 	} {
 		if got != want {
-			t.Errorf("it is %q, and is to be %q", got, want)
+			t.Errorf("it is %q; expected %q", got, want)
 		}
 	}
 	if c.QualityGate.DefaultMaxAttempts != 7 || project.QualityGate.AgentReviewCommand[0] != "theirs" {

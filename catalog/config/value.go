@@ -51,7 +51,7 @@ func (p *parser) fault(v value, format string, args ...any) {
 
 // wrong reports that a value is not what was expected.
 func (p *parser) wrong(v value, expected string) {
-	p.fault(v, "is %s, and is to be %s", kindName(v.Target()), expected)
+	p.fault(v, "is %s; expected %s", kindName(v.Target()), expected)
 }
 
 // set returns the Read of a key; null keeps its default.
@@ -146,7 +146,7 @@ func (p *parser) command(to *[]string) func(value) {
 				s, ok := p.text(v)
 				switch {
 				case ok && i == 0 && strings.TrimSpace(s) == "":
-					p.fault(v, "is empty, and is to be the program to run")
+					p.fault(v, "is empty; expected the program to run")
 				case strings.ContainsRune(s, 0):
 					p.fault(v, "has a NUL byte in it")
 				}
@@ -232,7 +232,7 @@ func (p *parser) duration(least time.Duration, to *time.Duration) func(value) {
 			return
 		}
 		if d < least || d > maxDuration {
-			p.fault(v, "is %v, and is to be from %v to %v", d, least, maxDuration)
+			p.fault(v, "is %v; expected %v to %v", d, least, maxDuration)
 			return
 		}
 		*to = d

@@ -14,7 +14,7 @@ import (
 // workflowSources reads the list of sources; their names must be unique.
 func (p *parser) workflowSources(v value) []WorkflowSource {
 	if n := v.Target(); n.Kind == yaml.SequenceNode && len(n.Content) > maxSources {
-		p.fault(v, "has %d sources, and is to have at most %d", len(n.Content), maxSources)
+		p.fault(v, "has %d sources; expected at most %d", len(n.Content), maxSources)
 		return nil
 	}
 	var all []WorkflowSource
@@ -43,7 +43,7 @@ func (p *parser) workflowSource(v value) WorkflowSource {
 	tool := func(to *string) func(value) {
 		return p.checked(to, func(s string) string {
 			if strings.TrimSpace(s) == "" {
-				return "is empty, and is to be the name of a tool of the source; leave the key out for the default"
+				return "is empty; expected the name of a tool of the source; leave the key out for the default"
 			}
 			return ""
 		})
@@ -98,7 +98,7 @@ func (p *parser) workflowSource(v value) WorkflowSource {
 func CheckServerURL(s string) string {
 	u, err := url.Parse(s)
 	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		err = errors.New("it is to begin with http:// or https:// and a host")
+		err = errors.New("it must begin with http:// or https:// and a host")
 	}
 	if err == nil && u.User != nil {
 		err = errors.New("it has a user or password in it; give them in headers, from the environment")

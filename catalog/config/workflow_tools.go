@@ -100,7 +100,7 @@ func (p *parser) workflowTools(v value, w *WorkflowTools) {
 		key("refresh_interval", func(v value) {
 			d := w.RefreshInterval
 			if p.duration(0, &d)(v); d != 0 && d < leastRefresh {
-				p.fault(v, "is %v, and is to be 0, for never, or at least %v", d, leastRefresh)
+				p.fault(v, "is %v; expected 0 (never) or at least %v", d, leastRefresh)
 				return
 			}
 			w.RefreshInterval = d
@@ -120,7 +120,7 @@ func (p *parser) workflowTools(v value, w *WorkflowTools) {
 func (p *parser) globs(to *[]string) func(value) {
 	return p.textsThat(to, func(v value, glob string) (string, bool) {
 		if _, err := path.Match(glob, ""); err != nil || glob == "" {
-			p.fault(v, "%q is not a pattern: * stands for any text, ? for one character, [a-z] for one of them", clip(glob))
+			p.fault(v, "%q is not a pattern: * matches any text, ? one character, [a-z] one of those", clip(glob))
 		}
 		return glob, true
 	})

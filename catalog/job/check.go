@@ -18,7 +18,7 @@ func (d *decoder) checkSteps(j *Job) {
 			continue
 		}
 		if first, ok := j.steps[id]; ok {
-			d.faultAt(at, "%s is the id of steps[%d] too, in line %d: give each step an id of its own", yamltree.Quote(id), first, d.steps[first].id.at.Line)
+			d.faultAt(at, "%s is the id of steps[%d] too, in line %d: give each step its own id", yamltree.Quote(id), first, d.steps[first].id.at.Line)
 			continue
 		}
 		j.steps[id] = i
@@ -46,7 +46,7 @@ func (d *decoder) checkDependencies(j *Job, i int) {
 	for k, dep := range s.Dependencies {
 		at := spots.dependencies[k]
 		if declared[dep] {
-			d.WarnIn(at.at, at.path, "%s stands twice: remove one", yamltree.Quote(dep))
+			d.WarnIn(at.at, at.path, "%s appears twice: remove one", yamltree.Quote(dep))
 		}
 		declared[dep] = true
 		if _, ok := j.steps[dep]; !ok {
@@ -118,7 +118,7 @@ func (d *decoder) checkWorkflows(j *Job) {
 		w, spots := &j.Workflows[i], &d.workflows[i]
 		if spots.name != (spot{}) {
 			if first, ok := j.workflows[w.Name]; ok {
-				d.faultAt(spots.name, "%s is the name of workflows[%d] too, in line %d: give each workflow a name of its own",
+				d.faultAt(spots.name, "%s is the name of workflows[%d] too, in line %d: give each workflow its own name",
 					yamltree.Quote(w.Name), first, d.workflows[first].name.at.Line)
 			} else {
 				j.workflows[w.Name] = i
@@ -155,7 +155,7 @@ func (d *decoder) resolve(j *Job, i int) []ref {
 			if !ok {
 				d.unknownStep(j, at, id)
 			} else if line, twice := first[step]; twice {
-				d.faultAt(at, "%s stands twice in this workflow, the first time in line %d: keep one of them", yamltree.Quote(id), line)
+				d.faultAt(at, "%s appears twice in this workflow, the first time in line %d: keep one of them", yamltree.Quote(id), line)
 			} else {
 				first[step] = at.at.Line
 				refs = append(refs, ref{step, e, at})

@@ -23,9 +23,9 @@ const MaxDiagnostics = yamltree.MaxDiagnostics
 var dialect = yamltree.Dialect{
 	WrongKind:    "is %s, but must be %s",
 	WrongKey:     "a key is %s, but must be text",
-	Repeated:     "this key stands twice, the first time in line %d: keep one of them",
+	Repeated:     "this key appears twice, the first time in line %d: keep one of them",
 	More:         "%d more faults were found: fix the ones above first",
-	MoreWarnings: "%d more warnings were found: see to the ones above first",
+	MoreWarnings: "%d more warnings were found: fix the ones above first",
 	Describe: func(what string, keys []string) string {
 		return what + ", a mapping of " + strings.Join(keys, ", ")
 	},

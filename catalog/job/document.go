@@ -33,7 +33,7 @@ func (d *decoder) document(source []byte) (*yaml.Node, bool) {
 		d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "", emptyFile)
 		return nil, false
 	case second != nil: // report the faults of the first too
-		d.FaultIn(yamltree.At(second), "", "a second document begins here: a job is one document, remove the --- and what follows it, or move that to a job of its own")
+		d.FaultIn(yamltree.At(second), "", "a second document begins here: a job is one document, remove the --- and what follows it, or move that to a separate job")
 	}
 	root := doc.Content[0]
 	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {

@@ -218,8 +218,8 @@ func TestHostileMessages(t *testing.T) {
 	for name, want := range map[string]string{
 		"billion laughs":          "the aliases of this file expand to more than 100000 values",
 		"text bomb":               "or 1048576 bytes (here at *d)",
-		"alias to itself":         "the alias *s stands inside of what it names",
-		"aliases to each other":   "the alias *s stands inside of what it names",
+		"alias to itself":         "the alias *s is inside the value it names",
+		"aliases to each other":   "the alias *s is inside the value it names",
 		"deep flow":               "did not find expected node content",
 		"too deep":                "exceeded max depth of 10000",
 		"tag directives":          "more than 16 %TAG directives",

@@ -84,5 +84,5 @@ func (o *order) fault(r ref, needed int, through string) {
 		o.d.faultAt(r.spot, "%s is in one group with %s, which it depends on%s: put it into a later entry", id, need, through)
 		return
 	}
-	o.d.faultAt(r.spot, "%s stands before %s, which it depends on%s: put it behind", id, need, through)
+	o.d.faultAt(r.spot, "%s comes before %s, which it depends on%s: move it after that step", id, need, through)
 }

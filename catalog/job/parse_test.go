@@ -204,7 +204,7 @@ func TestWarnings(t *testing.T) {
 			`job.yml: warning: has no workflows, so none of its steps can be started: add workflows`,
 		}},
 		{"dependency twice", "dependencies: [gather]", "dependencies: [gather, gather]", []string{
-			`job.yml:25:28: warning: steps[1].dependencies[1]: "gather" stands twice: remove one`,
+			`job.yml:25:28: warning: steps[1].dependencies[1]: "gather" appears twice: remove one`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func (d *decoder) text(v value, rules ...textRule) (string, bool) {
 	default:
 		remedy := fmt.Sprintf("put it in quotes, as in %q", yamltree.Clip(n.Value))
 		if fault := fault(n.Value); fault != "" {
-			remedy = "put it in quotes; besides, " + fault
+			remedy = "put it in quotes; also, " + fault
 		}
 		d.Fault(yamltree.At(n), "%s is %s, but must be text: %s", yamltree.Clip(n.Value), kindOf(n), remedy)
 		return "", false

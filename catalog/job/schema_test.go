@@ -83,7 +83,7 @@ func TestSchemaAgrees(t *testing.T) {
 			continue
 		}
 		if judge(t, c.source(t, base)) == nil {
-			t.Errorf("%s: the schema accepts it; it is to be mended, or the case marked semantic", c.name)
+			t.Errorf("%s: the schema accepts it; correct it, or the case marked semantic", c.name)
 		}
 	}
 }

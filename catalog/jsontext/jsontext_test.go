@@ -88,7 +88,7 @@ func TestFieldsAreThoseOfEncodingJSON(t *testing.T) {
 		}
 		for name, value := range want {
 			if string(got[name]) != string(value) {
-				t.Errorf("%s: %s is %q, and is to be %q", raw, name, got[name], value)
+				t.Errorf("%s: %s is %q; expected %q", raw, name, got[name], value)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func startCommand(s *config.WorkflowSource, program, root string, logger *slog.L
 	return w, nil
 }
 
-// passed are the variables that every source gets; a star stands for the rest of a name.
+// passed are the variables that every source gets; a star matches the rest of a name.
 var passed = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_*",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "DEEPWORK_STATE_DIR",

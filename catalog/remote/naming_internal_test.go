@@ -17,6 +17,6 @@ func TestNamesThatImitate(t *testing.T) {
 	got := nameAll(all, "", []string{"get_workflows", "finished_step"}, nil)
 	if want := []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push", "source_MCP__x", "report",
 		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step"}; !slices.Equal(got, want) {
-		t.Errorf("the names are %v, and are to be %v", got, want)
+		t.Errorf("the names are %v; expected %v", got, want)
 	}
 }

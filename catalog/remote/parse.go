@@ -142,7 +142,7 @@ func textOf(raw json.RawMessage, to *string) (fault string) {
 		return "is missing"
 	}
 	if jsontext.Kind(raw) != "string" {
-		return "is " + kindOf(raw) + ", and is to be a text"
+		return "is " + kindOf(raw) + "; expected a text"
 	}
 	if err := json.Unmarshal(raw, to); err != nil {
 		return "is not JSON: " + err.Error()

@@ -387,7 +387,7 @@ func TestAStreamThatCannotBeReadCostsItsSession(t *testing.T) {
 }
 
 // A source that was restarted does not know our session, however it says so: the
-// call had no effect, and is made once more in a session of its own.
+// call had no effect, and is made once more in its own session.
 func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 	was := unknown
 	defer func() { unknown = was }()
@@ -602,7 +602,7 @@ func TestACallThatIsRefusedInALivingSessionIsNotRepeated(t *testing.T) {
 }
 
 // A source may send nothing, not even headers, on a stream that is resumed, for longer
-// than on the stream of its own messages.
+// than on the stream of its messages.
 func TestAStreamThatIsResumedMayBeQuiet(t *testing.T) {
 	t.Parallel()
 	s := newRawWeb(t)

@@ -29,7 +29,7 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 		data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
 	}
 	if jsontext.Kind(data) != "object" {
-		r.fault = "it is " + kindOf(data) + ", and is to be an object"
+		r.fault = "it is " + kindOf(data) + "; expected an object"
 		return nil
 	}
 	var in struct{ Content, StructuredContent, IsError json.RawMessage }
@@ -47,9 +47,9 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 	r.IsError = bytes.Equal(bytes.TrimSpace(in.IsError), []byte("true"))
 	switch {
 	case !jsontext.IsNull(in.IsError) && jsontext.Kind(in.IsError) != "boolean":
-		r.fault = "its isError is " + kindOf(in.IsError) + ", and is to be a boolean"
+		r.fault = "its isError is " + kindOf(in.IsError) + "; expected a boolean"
 	case !jsontext.IsNull(in.Content) && jsontext.Kind(in.Content) != "array":
-		r.fault = "its content is " + kindOf(in.Content) + ", and is to be an array"
+		r.fault = "its content is " + kindOf(in.Content) + "; expected an array"
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// listenWithin is how long a source may take to open the stream of its own messages; some only
+// listenWithin is how long a source may take to open the stream of its messages; some only
 // respond when there is one.
 const listenWithin = 5 * time.Second
 

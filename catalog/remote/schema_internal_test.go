@@ -72,8 +72,8 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 		`{"region":"asia"}`:                `region: `,
 		`{"region":"eu","who":{"age":-1}}`: `who.age: `,
 		`{"region":"eu","who":{"name":1}}`: `who: there is no argument named "name"`,
-		`{"region":"eu","tags":["a",1]}`:   `tags[1]: 1 is an integer, and is to be a string`,
-		`{"region":"eu","tree":{"left":{"value":"x"}}}`:                                      `tree.left.value: "x" is a string, and is to be a number`,
+		`{"region":"eu","tags":["a",1]}`:   `tags[1]: 1 is an integer; expected a string`,
+		`{"region":"eu","tree":{"left":{"value":"x"}}}`:                                      `tree.left.value: "x" is a string; expected a number`,
 		`{"region":"eu","tree":` + strings.Repeat(`[`, 300) + strings.Repeat(`]`, 300) + `}`: `nested more than 200 deep`,
 		`{"region"`: `not JSON`,
 	} {

@@ -138,7 +138,7 @@ func notOfType(value any, types []string) string {
 		articles[i] = jsontext.WithArticle(t)
 	}
 	slices.Sort(articles)
-	return fmt.Sprintf("%s is %s, and is to be %s", shown(value), jsontext.WithArticle(typeOf(value)), strings.Join(slices.Compact(articles), " or "))
+	return fmt.Sprintf("%s is %s; expected %s", shown(value), jsontext.WithArticle(typeOf(value)), strings.Join(slices.Compact(articles), " or "))
 }
 
 // typeOf returns the type of a decoded value.

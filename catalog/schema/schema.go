@@ -1,5 +1,5 @@
 // Package schema checks JSON values against JSON Schemas and describes each violation with its
-// location: `items[1].qty: "2" is a string, and is to be an integer`. It is the only validator of
+// location: `items[1].qty: "2" is a string; expected an integer`. It is the only validator of
 // the program.
 //
 // Schemas may come from an untrusted system: compiling and checking are bounded, nothing is
@@ -113,7 +113,7 @@ func Decode(arguments json.RawMessage) (map[string]any, error) {
 		return map[string]any{}, nil
 	case "object":
 	default:
-		return nil, fmt.Errorf("the arguments are %s, and are to be an object", jsontext.WithArticle(kind))
+		return nil, fmt.Errorf("the arguments are %s; expected an object", jsontext.WithArticle(kind))
 	}
 	if jsontext.Depth(arguments) > maxDepth {
 		return nil, fmt.Errorf("the arguments are nested more than %d deep", maxDepth)

@@ -41,24 +41,24 @@ func TestReq003_2_5_WhatDoesNotFitIsNamed(t *testing.T) {
 	const fine = `{"sku":"a","qty":1}`
 	for arguments, want := range map[string]string{
 		`{}`:            `missing required "items"`,
-		`{"items":"x"}`: `items: "x" is a string, and is to be an array`,
+		`{"items":"x"}`: `items: "x" is a string; expected an array`,
 		`{"items":[]}`:  `items: minItems: got 0, want 1`,
-		`{"items":[1]}`: `items[0]: 1 is an integer, and is to be an object`,
-		`{"items":[` + fine + `,{"sku":"b","qty":"2"}]}`:                  `items[1].qty: "2" is a string, and is to be an integer`,
+		`{"items":[1]}`: `items[0]: 1 is an integer; expected an object`,
+		`{"items":[` + fine + `,{"sku":"b","qty":"2"}]}`:                  `items[1].qty: "2" is a string; expected an integer`,
 		`{"items":[{"sku":"b"}]}`:                                         `items[0]: missing required "qty"`,
 		`{"items":[{"sku":"b","qty":0}]}`:                                 `items[0].qty: exclusiveMinimum: got 0, want 0`,
 		`{"items":[{"sku":"B","qty":1}]}`:                                 `items[0].sku: 'B' does not match pattern '^[a-z]+$'`,
 		`{"items":[` + fine + `,` + fine + `,` + fine + `,` + fine + `]}`: `items: maxItems: got 4, want 3`,
 		`"ship":{"sku":"a","qty":1,"x":1}`:                                `ship: there is no argument named "x"; there are qty, sku`,
-		`"note":5`:                                                        `note: 5 is an integer, and is to be a string or null`,
-		`"note":"long"`:                                                   `note: "long" fits none of the 2 forms that it may have: note: maxLength: got 4, want 3; or: note: "long" is a string, and is to be null`,
+		`"note":5`:                                                        `note: 5 is an integer; expected a string or null`,
+		`"note":"long"`:                                                   `note: "long" fits none of the 2 forms that it may have: note: maxLength: got 4, want 3; or: note: "long" is a string; expected null`,
 		`"part":3`:                                                        `part: 3 fits none of the 2 forms`,
 		`"size":"<"`:                                                      `size: "<" is not one of "s", "m<l"`,
 		`"never":1`:                                                       `never: nothing may be given here`,
 		`"pair":["a",6]`:                                                  `pair[1]: maximum: got 6, want 5`,
-		`"pair":[1]`:                                                      `pair[0]: 1 is an integer, and is to be a string`,
+		`"pair":[1]`:                                                      `pair[0]: 1 is an integer; expected a string`,
 		`"pair":["a",1,1]`:                                                `pair[2]: nothing may be given here`,
-		`"more":{"x1":1}`:                                                 `more.x1: 1 is an integer, and is to be a boolean`,
+		`"more":{"x1":1}`:                                                 `more.x1: 1 is an integer; expected a boolean`,
 		`"more":{"a b":"c"}`:                                              `more["a b"]: minLength: got 1, want 2`,
 		`"kind":2`:                                                        `kind: value must be 1`,
 		`"both":0.5`:                                                      `both: minimum: got 0.5, want 1`,
@@ -78,7 +78,7 @@ func TestReq003_2_5_WhatDoesNotFitIsNamed(t *testing.T) {
 	}
 	// Of draft-07, whose lists are told otherwise.
 	check = compile(t, `{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"pair":{"items":[{"type":"string"}],"additionalItems":{"type":"null"}}}}`).Check
-	if err := check(json.RawMessage(`{"pair":["a",1]}`)); err == nil || err.Error() != `pair[1]: 1 is an integer, and is to be null` {
+	if err := check(json.RawMessage(`{"pair":["a",1]}`)); err == nil || err.Error() != `pair[1]: 1 is an integer; expected null` {
 		t.Error(err)
 	}
 }

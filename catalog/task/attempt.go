@@ -27,7 +27,7 @@ func (s AttemptState) Ended() bool {
 	return s == Completed || s == Failed || s == Stopped || s == Interrupted
 }
 
-// An Attempt is one try at a task, in a workspace of its own. Its state is that
+// An Attempt is one try at a task, in its own workspace. Its state is that
 // of its newest execution.
 type Attempt struct {
 	ID                string

@@ -52,7 +52,7 @@ func (p Page) Listing(list ...string) (Listing, error) {
 	at, _ := ParseTime(l.CreatedAt)
 	id, _ := uuid.Parse(l.ID)
 	if !ok || FormatTime(at)+" "+id.String() != position { // also where one of them cannot be parsed
-		return l, fmt.Errorf("%w: %q is malformed or of another list; give the cursor that this list's last page came with, with the same arguments, or none to begin anew", ErrCursor, Clip(p.Cursor))
+		return l, fmt.Errorf("%w: %q is malformed or of another list; give the cursor that this list's last page came with, with the same arguments, or none to start from the beginning", ErrCursor, Clip(p.Cursor))
 	}
 	return l, nil
 }

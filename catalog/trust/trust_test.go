@@ -149,7 +149,7 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 		t.Helper()
 		for _, l := range []*Ledger{here, there} {
 			if r, err := l.Read(); err != nil || r.Granted(s.Hash()) != want {
-				t.Errorf("granted is %v (%v), and is to be %v", !want, err, want)
+				t.Errorf("granted is %v (%v); expected %v", !want, err, want)
 			}
 		}
 	}

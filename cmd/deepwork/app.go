@@ -116,7 +116,7 @@ func (a *app) report(err error) int {
 	if _, ok := errors.AsType[*reportedError](err); ok {
 		return exitFailure
 	}
-	text := strings.TrimRight(err.Error(), "\n") // what follows a newline in a name is not to look like a message of its own
+	text := strings.TrimRight(err.Error(), "\n") // what follows a newline in a name must not look like a separate message
 	fmt.Fprintf(a.err, "deepwork: %s\n", unindented.ReplaceAllString(text, "\n  $1"))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage

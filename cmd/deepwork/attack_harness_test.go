@@ -322,7 +322,7 @@ func (v *victim) serve() *attackedServer {
 }
 
 // call makes a call, and returns the text of the reply and the code of a refusal. One
-// for want of approval says what to do.
+// without approval says what to do.
 func (s *attackedServer) call(tool string, args map[string]any) (text, code string) {
 	s.v.t.Helper()
 	ctx, cancel := context.WithTimeout(s.v.t.Context(), 20*time.Second)

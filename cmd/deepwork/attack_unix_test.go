@@ -34,7 +34,7 @@ type attack struct {
 	files   map[string]string // .deepwork/config.yml and others
 	prepare func(v *victim)   // does what files cannot
 	edit    string            // the config that replaces the first while the server runs
-	refused []string          // calls that are refused for want of approval, but the start of agents
+	refused []string          // calls that are refused without approval, but the start of agents
 	notice  string            // what get_workflows says is not approved
 	started string            // what start_workflow says
 	user    string            // the user's own config
@@ -348,7 +348,7 @@ func TestAttacks(t *testing.T) {
 			}
 			for _, tool := range want {
 				if codes[tool] != "untrusted" {
-					t.Errorf("%s was not refused for want of approval, but: %q", tool, codes[tool])
+					t.Errorf("%s was not refused without approval, but: %q", tool, codes[tool])
 				}
 			}
 			if !strings.Contains(s.started, a.started) {

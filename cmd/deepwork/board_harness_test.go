@@ -163,7 +163,7 @@ func (p *boardProject) reaches(id string, states ...string) *attempt.AttemptRepl
 				return ""
 			}
 		}
-		return fmt.Sprintf("the attempt is %s (%s), and is to be %v", now.State, optional(now.Error), states)
+		return fmt.Sprintf("the attempt is %s (%s); expected %v", now.State, optional(now.Error), states)
 	})
 	return now
 }

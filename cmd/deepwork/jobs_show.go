@@ -98,7 +98,7 @@ func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 		return nil, fmt.Errorf("job %s cannot be loaded:\n%s", name, indent(e.Diagnostics.Error(), "  "))
 	}
 	if len(snapshot.Jobs) == 0 {
-		return nil, fmt.Errorf("there is no job %q: there are none; make an example with 'deepwork init'", name)
+		return nil, fmt.Errorf("there is no job %q: no jobs were found; make an example with 'deepwork init'", name)
 	}
 	names := make([]string, len(snapshot.Jobs))
 	for i, j := range snapshot.Jobs {

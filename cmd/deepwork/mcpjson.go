@@ -107,7 +107,7 @@ func insertServer(text []byte, entry mcpEntry) ([]byte, error) {
 		return top.insert(text, servers, top.style(text, nil)), nil
 	case 1:
 	default:
-		return nil, leftAlone("%q stands in it %d times", serversKey, n)
+		return nil, leftAlone("%q appears in it %d times", serversKey, n)
 	}
 	object, err := scanObject(text, servers.valueStart)
 	if err != nil {

@@ -135,7 +135,7 @@ func gather(v any, at string, into map[string]bool) {
 	}
 }
 
-var takesKeys = regexp.MustCompile(`(?m)a number \(7\), and is to be a mapping with the keys ([a-z0-9_, ]+)$`)
+var takesKeys = regexp.MustCompile(`(?m)a number \(7\); expected a mapping with the keys ([a-z0-9_, ]+)$`)
 
 // configKeys asks the decoder itself which keys it takes, by giving it what is no
 // mapping: where it wants one, its fault lists the keys.

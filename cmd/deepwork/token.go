@@ -88,7 +88,7 @@ do everything that you may, so keep it to yourself.
 			}
 			token, err := folder.Token(false)
 			if errors.Is(err, state.ErrMissing) {
-				return errors.New("there is no token: no server of this project has needed one. A server with --transport http or sse and without tokens makes it when it starts, if the system does not tell which user a connection is of")
+				return errors.New("there is no token: no server of this project has needed one. A server with --transport http or sse and without tokens makes it when it starts, if the system does not report which user a connection belongs to")
 			}
 			if err != nil {
 				return err

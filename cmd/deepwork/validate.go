@@ -23,7 +23,7 @@ printed one a line as file:line:col: message; your own config is not checked. Th
 fault; warnings do not count.
 
 With --watch it goes on until interrupted, prints again what an edit changed, and
-tells which active sessions of the project the edit strands.`,
+reports which active sessions of the project the edit strands.`,
 		Args: takes(0, -1, ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			root, err := a.projectRoot()

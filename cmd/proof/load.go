@@ -235,6 +235,6 @@ func (l *load) report(ceiling float64) {
 	print("\n%s", what)
 	l.number(float64(wrong), "wrong", "")
 	if wrong == 0 {
-		print("all is well: no call failed, and every file tells what was acknowledged\n")
+		print("all is well: no call failed, and every file contains what was acknowledged\n")
 	}
 }

@@ -115,7 +115,7 @@ func TestTaskModel(t *testing.T) {
 		"a lost deletion that comes late": {ops{open(2, remove), op(3, get, "is a"), op(4, update("c"), taskGone)}, true},
 	} {
 		if got := porcupine.CheckOperations(taskModel, append(ops{op(1, create, "is a")}, c.ops...)); got != c.ok {
-			t.Errorf("%s: %v, and is to be %v", name, got, c.ok)
+			t.Errorf("%s: %v; expected %v", name, got, c.ok)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestFinds(t *testing.T) {
 		half + note + verdict: false, half + torn + verdict: true, half + strange + verdict: true, torn + verdict: true, "Error: checking /p: no such folder\n": true,
 	} {
 		if got := finds(report, underWay); got != want {
-			t.Errorf("%v, and is to be %v:\n%s", got, want, report)
+			t.Errorf("%v; expected %v:\n%s", got, want, report)
 		}
 	}
 }

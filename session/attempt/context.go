@@ -50,7 +50,7 @@ func OpenContext(board, attempt string, logger *slog.Logger) (*Context, error) {
 		return nil, err
 	}
 	if !filepath.IsAbs(board) {
-		return nil, fmt.Errorf("opening the board %q: its path is to be absolute", board)
+		return nil, fmt.Errorf("opening the board %q: its path must be absolute", board)
 	}
 	changes := files.OpenChanges(filepath.Join(filepath.Dir(board), "servers"), nil, logger)
 	return &Context{

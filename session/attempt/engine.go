@@ -4,7 +4,7 @@
 //
 // Each execution of an agent is led by one goroutine of the server that owns it (see run); the
 // Executor handles the agent itself. To add an executor that is not a process of this machine,
-// implement Executor in a package of its own and pass it as Options.Executor in transport/board.go.
+// implement Executor in its own package and pass it as Options.Executor in transport/board.go.
 // If the program of its command line is not installed here, recipe.check in executors.go must ask
 // the executor instead. Workspaces are always created on this machine.
 package attempt
@@ -116,7 +116,7 @@ type Engine struct {
 // board that cannot be opened fails each call, not Open. The caller closes the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if !filepath.IsAbs(o.Root) {
-		return nil, errors.New("opening the task board: the project root is to be an absolute path")
+		return nil, errors.New("opening the task board: the project root must be an absolute path")
 	}
 	o = o.withDefaults()
 	e := &Engine{

@@ -261,7 +261,7 @@ func (s *server) reaches(id string, states ...task.AttemptState) *AttemptReply {
 				}
 			}
 		}
-		return fmt.Sprintf("the attempt is %s (%s), and is to be %v", a.State, deref(a.Error), states)
+		return fmt.Sprintf("the attempt is %s (%s); expected %v", a.State, deref(a.Error), states)
 	})
 	return r
 }
@@ -322,7 +322,7 @@ func refused(t testing.TB, err error, kind session.Kind, code string, mentions .
 		return
 	}
 	if e.Kind != kind || e.Code != code {
-		t.Errorf("refused as %s %s, and is to be %s %s: %v", e.Kind, e.Code, kind, code, err)
+		t.Errorf("refused as %s %s; expected %s %s: %v", e.Kind, e.Code, kind, code, err)
 	}
 	for _, m := range mentions {
 		if !strings.Contains(e.Message, m) {

@@ -132,7 +132,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	}
 	for _, r := range a.Repos {
 		if !filepath.IsAbs(dir) || filepath.Dir(r.Worktree) != filepath.Join(dir, a.ID) {
-			i.report.Fault(i.engine.boardPath(), fmt.Sprintf("attempt %s is to have a worktree at %s, which is in no folder of its own", a.ID, r.Worktree), "restore the board from a copy")
+			i.report.Fault(i.engine.boardPath(), fmt.Sprintf("attempt %s is to have a worktree at %s, which is not in its own folder", a.ID, r.Worktree), "restore the board from a copy")
 			dir, a.Repos = i.usual, nil
 			break
 		}

@@ -130,7 +130,7 @@ func TestInspectBoard(t *testing.T) {
 		{`UPDATE task_counts SET tasks = 7 WHERE status = 'inreview'`, []string{"has 1 tasks that are inreview, and counts 7"}},
 		{`UPDATE sessions SET queued_prompt = 'x', queued_at = 'y'`, []string{"has a follow-up queued, and no execution of its attempt is open"}},
 		{`UPDATE tasks SET deleting_at = '2026-01-01T00:00:00.000000Z'`, []string{"is half deleted"}},
-		{`UPDATE attempt_repos SET worktree = '/somewhere/else/entirely'`, []string{"is to have a worktree at /somewhere/else/entirely, which is in no folder of its own"}},
+		{`UPDATE attempt_repos SET worktree = '/somewhere/else/entirely'`, []string{"is to have a worktree at /somewhere/else/entirely, which is not in its own folder"}},
 		{`UPDATE attempt_repos SET base_commit = '` + strings.Repeat("1", 40) + `'`, []string{"the commit " + strings.Repeat("1", 40) + ", at which attempt " + id + " began, is not in the repository"}},
 		{`DROP INDEX executions_of; PRAGMA user_version = 99`, []string{"the task board cannot be read: "}},
 	} {
@@ -201,7 +201,7 @@ func TestInspectWorktrees(t *testing.T) {
 	p.finds("note: " + tree)
 	admin := filepath.Join(p.root, ".git", "worktrees", filepath.Base(tree))
 	must(t, os.WriteFile(filepath.Join(admin, "HEAD"), []byte(strings.Repeat("1", 40)+"\n"), 0o644))
-	p.finds("stands on the commit " + strings.Repeat("1", 40) + ", which is not in the repository")
+	p.finds("is at the commit " + strings.Repeat("1", 40) + ", which is not in the repository")
 	must(t, os.RemoveAll(admin))
 	p.finds("does not know this worktree of attempt " + r.AttemptID)
 	must(t, os.Rename(filepath.Join(p.root, ".git"), filepath.Join(p.root, "git")))

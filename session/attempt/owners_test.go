@@ -93,7 +93,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	r, err = begin(eve, r.WorkspaceBranch) // of the owner, at her task
 	must(t, err)
 	s.ends(r.AttemptID)
-	// The second worktree of one git repository has a branch of its own.
+	// The second worktree of one git repository has its own branch.
 	for _, whose := range []*AttemptReply{first, r} {
 		p.git(p.root, "branch", whose.WorkspaceBranch+"-2", whose.WorkspaceBranch)
 	}

@@ -45,7 +45,7 @@ func TestListTasksIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever a repository is called, its worktree has a folder of its own in the attempt's.
+// Whatever a repository is called, its worktree has its own folder in the attempt's.
 func TestFoldersOfWorktrees(t *testing.T) {
 	var repos []task.AttemptRepo
 	for _, name := range []string{"web", "WEB", "web-2", "", ".", "..", "../x", "a/b", ".git", "a\nb", "the api", strings.Repeat("x", 201)} {

@@ -65,7 +65,7 @@ func checkLayout(a *task.Attempt) error {
 	}
 	for _, r := range a.Repos {
 		if !filepath.IsAbs(folder) || filepath.Dir(r.Worktree) != folder || a.Workspace != workspace {
-			return fmt.Errorf("the board has the worktree %q and the workspace %q of attempt %s, which are in no folder of its own; restore it from a copy", r.Worktree, a.Workspace, a.ID)
+			return fmt.Errorf("the board has the worktree %q and the workspace %q of attempt %s, which are not in its own folder; restore it from a copy", r.Worktree, a.Workspace, a.ID)
 		}
 	}
 	return nil

@@ -54,7 +54,7 @@ func (e *Engine) lead(x task.Execution) {
 	e.beside.Go(func() {
 		defer func() {
 			if fault := recover(); fault != nil {
-				e.log.Error("an attempt is not seen to; trying again", "attempt", x.AttemptID,
+				e.log.Error("an attempt cannot be handled; trying again", "attempt", x.AttemptID,
 					"error", fmt.Sprint(fault), "stack", string(debug.Stack()))
 				wait.For(e.serving, 4*e.o.Poll)
 			}

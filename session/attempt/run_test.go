@@ -42,7 +42,7 @@ func TestAttemptRuns(t *testing.T) {
 		t.Errorf("the worktree: %+v", repo)
 	}
 	if want := filepath.Join(state.Of(p.root).Worktrees(), r.AttemptID, "shop"); repo.WorktreePath != want {
-		t.Errorf("it is at %s, and is to be at %s", repo.WorktreePath, want)
+		t.Errorf("it is at %s; expected at %s", repo.WorktreePath, want)
 	}
 	out := s.output(r.AttemptID)
 	for _, want := range []string{"agent first", "# Add a basket", "Put things into it.", "Be quick.", "pwd " + repo.WorktreePath, "MODE=quick",

@@ -44,7 +44,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 		paths[v.Name] = v.Path
 	}
 	if want := map[string]string{"web": filepath.Join(p.root, "..", "web"), "nothing": filepath.Join(p.root, "nothing")}; !reflect.DeepEqual(paths, want) {
-		t.Errorf("the repositories are %v, and are to be %v", paths, want)
+		t.Errorf("the repositories are %v; expected %v", paths, want)
 	}
 	root, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop"].ProjectID})
 	must(t, err)

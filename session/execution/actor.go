@@ -28,7 +28,7 @@ type startMessage struct {
 	Reply    actor.Reply[struct{}]
 }
 
-// acceptMessage reports that the source runs it, under an id of its own.
+// acceptMessage reports that the source runs it, under its own id.
 type acceptMessage struct {
 	SourceExecutionID string
 	Reply             actor.Reply[struct{}]

@@ -47,7 +47,7 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 		detail("  given before any output was handed in")
 	}
 	if e.GivenFor != "" && e.GivenFor != e.Digest {
-		detail("  a person had overridden its reviews, but for other outputs or criteria than these")
+		detail("  a person had overridden its reviews, but with other outputs or criteria than these")
 	}
 	Hashes(detail, "  finished with", e.Files)
 }

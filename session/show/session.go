@@ -111,7 +111,7 @@ func Attempts(detail func(format string, args ...any), attempts []*machine.Attem
 		default:
 			told := ""
 			if !at.Collected {
-				told = ", no call was told of it yet"
+				told = ", not yet reported to a call"
 			}
 			detail("review attempt %d, %s, %s%s", at.Number, at.State, ended(at), told)
 		}

@@ -67,7 +67,7 @@ type project struct {
 func Base() (string, error) {
 	if dir := os.Getenv(Env); dir != "" {
 		if !filepath.IsAbs(dir) {
-			return "", fmt.Errorf("%s is %q, and is to be an absolute path", Env, dir)
+			return "", fmt.Errorf("%s is %q; expected an absolute path", Env, dir)
 		}
 		return filepath.Clean(dir), nil
 	}
@@ -125,7 +125,7 @@ func Open(dir string) (*Folder, error) {
 		return nil, fmt.Errorf("opening the state in %s: %w", dir, err)
 	}
 	if !filepath.IsAbs(p.Path) {
-		return nil, fmt.Errorf("%s names the project %q, which is to be an absolute path", filepath.Join(dir, projectFile), p.Path)
+		return nil, fmt.Errorf("%s names the project %q, which must be an absolute path", filepath.Join(dir, projectFile), p.Path)
 	}
 	f, err := findIn(filepath.Dir(filepath.Dir(dir)), p.Path)
 	if err == nil && dir != f.Dir {
@@ -264,7 +264,7 @@ func (f *Folder) Adopt(old string, follow func() error) error {
 		return fmt.Errorf("%s is still there: move the project first, or remove what is there", old)
 	}
 	if _, err := f.ID(); !errors.Is(err, ErrMissing) {
-		return fmt.Errorf("%s has state of its own, in %s: remove that first if it is not needed", f.Root, f.Dir)
+		return fmt.Errorf("%s has its own state, in %s: remove that first if it is not needed", f.Root, f.Dir)
 	}
 	was := &Folder{Root: filepath.Clean(old), Base: f.Base}
 	if err := was.locate(); err != nil {

@@ -23,7 +23,7 @@ func private(dir string) error {
 	owner := fi.Sys().(*syscall.Stat_t).Uid
 	switch {
 	case !fi.IsDir():
-		return fmt.Errorf("%s is to be the folder of deepwork's state, and is no folder: remove it, or set %s to another", dir, Env)
+		return fmt.Errorf("%s must be the folder of deepwork's state, but is not a folder: remove it, or set %s to another", dir, Env)
 	case int(owner) != os.Geteuid():
 		return fmt.Errorf("%s, the folder of deepwork's state, belongs to the user with the id %d: set %s to a folder of your own", dir, owner, Env)
 	case fi.Mode().Perm()&0o022 != 0:

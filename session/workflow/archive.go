@@ -111,7 +111,7 @@ func (a *Archive) Damaged() ([]string, error) { return a.read.Damaged(context.Ba
 // Read returns one session.
 func (a *Archive) Read(id string) (*machine.State, error) {
 	if !machine.IsSessionID(id) {
-		return nil, session.Wrong("bad_session_id", "'%s' is no session id: it is 8 hexadecimal characters, as `deepwork sessions list` shows it.", jsontext.Clip(id, 100))
+		return nil, session.Wrong("bad_session_id", "'%s' is not a session id: expected 8 hexadecimal characters, as `deepwork sessions list` shows it.", jsontext.Clip(id, 100))
 	}
 	return a.read.Load(id)
 }

@@ -165,7 +165,7 @@ func (e *Engine) head(ctx context.Context) (ref, commit string, err error) {
 	return ref, commit, err
 }
 
-// branchNotice says that git.branch is not in force for want of the user's approval, or returns "".
+// branchNotice says that git.branch is not in force without the user's approval, or returns "".
 func (e *Engine) branchNotice(cfg *config.Config) string {
 	if cfg.Approval == nil {
 		return ""

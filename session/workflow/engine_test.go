@@ -225,7 +225,7 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 		{"nul", `{"report":"a\u0000.md","parts":["a.md"]}`, "file_not_found", nil},
 		{"list", `["a.md"]`, "bad_outputs", []string{"outputs is a list"}},
 		{"string", `"a.md"`, "bad_outputs", []string{"outputs is a string"}},
-		{"twice", `{"report":"a.md","report":"dir/b.md","parts":["a.md"]}`, "bad_outputs", []string{"stands twice"}},
+		{"twice", `{"report":"a.md","report":"dir/b.md","parts":["a.md"]}`, "bad_outputs", []string{"appears twice"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := c.Finish(ctx, finishArgs(t, `{"outputs":`+tc.outputs+`}`))

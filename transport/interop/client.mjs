@@ -115,7 +115,7 @@ for (let told = false, names = []; ; told = true) {
 await a.call("greeted", "greet", { name: "Ada" });
 
 const project = (await a.call("projects", "list_projects")).projects[0].project_id;
-const task = (await a.call("created", "create_task", { project_id: project, title: "Mend the door" })).task_id;
+const task = (await a.call("created", "create_task", { project_id: project, title: "Fix the door" })).task_id;
 await a.call("tasks", "list_tasks", { project_id: project });
 await a.call("task", "get_task", { task_id: task });
 

@@ -149,7 +149,7 @@ async def main():
         await grow(a)
         await a.call("greeted", "greet", name="Ada")
         project = (await a.call("projects", "list_projects"))["projects"][0]["project_id"]
-        await a.call("created", "create_task", project_id=project, title="Mend the door")
+        await a.call("created", "create_task", project_id=project, title="Fix the door")
         await a.call("tasks", "list_tasks", project_id=project)
 
     async with connect(the["token"]) as b:

@@ -16,7 +16,7 @@ import (
 )
 
 // output runs a client, a minute at most, and returns what it printed. The client
-// has a home of its own, for what it keeps there.
+// has its own home, for what it keeps there.
 func output(t *testing.T, argv ...string) ([]byte, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

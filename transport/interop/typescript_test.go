@@ -15,7 +15,7 @@ var typescriptWalk = []want{
 	{"nothing", "text", "StateError: No active workflow session"},
 	{"again", "stack.1", `nothing`},
 	{"ahead", "text", "go_to_step only leads back"},
-	{"task", "title", `"Mend the door"`},
+	{"task", "title", `"Fix the door"`},
 	{"lost", "text", "resume one of these"},
 }
 

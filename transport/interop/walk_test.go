@@ -110,7 +110,7 @@ var everyWalk = []want{
 	{"greeted", "result", `{"greeting":"Hello, Ada"}`},
 	{"projects", "projects.0.is_root", `true`},
 	{"created", "status", `"todo"`},
-	{"tasks", "tasks.0.title", `"Mend the door"`},
+	{"tasks", "tasks.0.title", `"Fix the door"`},
 	{"tasks", "count", `1`},
 	{"found", "begin_step.step_id", `"judge"`},
 	{"found", "goal", `"Walk"`},

@@ -50,7 +50,7 @@ func (s *sse) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.post(w, r)
 	default:
 		w.Header().Set("Allow", "GET, POST")
-		http.Error(w, "use GET to open a session, and POST to the address it tells", http.StatusMethodNotAllowed)
+		http.Error(w, "use GET to open a session, and POST to the address that it sends", http.StatusMethodNotAllowed)
 	}
 }
 

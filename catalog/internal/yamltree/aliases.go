@@ -16,7 +16,7 @@ func (d *Decoder) CheckAliases(root *yaml.Node) bool {
 	w.walk(root, nil)
 	switch {
 	case w.circle != nil:
-		d.FaultIn(At(w.circle), "", "the alias *%s stands inside of what it names, so it would never end: write the value out", Clip(w.circle.Value))
+		d.FaultIn(At(w.circle), "", "the alias *%s is inside the value it names, so it would never end: write the value out", Clip(w.circle.Value))
 	case w.excess != nil:
 		d.FaultIn(At(w.excess), "", "the aliases of this file expand to more than %d values or %d bytes (here at *%s): write less with aliases", maxAliasNodes, maxAliasBytes, Clip(w.excess.Value))
 	default:

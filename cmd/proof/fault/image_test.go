@@ -58,7 +58,7 @@ func TestPowerCut(t *testing.T) {
 				names, err := namesIn(dir)
 				must(err)
 				if len(names) != len(want) {
-					t.Errorf("there are %v, and are to be %v", names, want)
+					t.Errorf("there are %v; expected %v", names, want)
 				}
 				for name, text := range want {
 					got, err := os.ReadFile(filepath.Join(dir, name))

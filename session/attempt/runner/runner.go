@@ -1,5 +1,5 @@
 // Package runner runs coding agents so that they outlive the server: a shim, which is the same
-// binary in a session of its own, runs the agent, writes its log and records how it ended, in one
+// binary in its own session, runs the agent, writes its log and records how it ended, in one
 // folder per run. A server that starts later finds the run there, alive or ended (DESIGN "Task
 // board").
 //

@@ -58,7 +58,7 @@ func (e *record) adminFrom(was string) (string, error) {
 	}
 	common, err := commonDir(admin)
 	if errors.Is(err, os.ErrNotExist) || err == nil && common != canonical(e.Common) {
-		err = fmt.Errorf("%w: %s is to name the repository %s, and names another; correct it", ErrNotOurs, filepath.Join(admin, "commondir"), e.Common)
+		err = fmt.Errorf("%w: %s must name the repository %s but names another; correct it", ErrNotOurs, filepath.Join(admin, "commondir"), e.Common)
 	}
 	return admin, err
 }

@@ -22,7 +22,7 @@ import (
 // local to the worktree, with slashes, and are files and folders, not patterns. Binary files, and
 // those above 16 MiB, are only named.
 //
-// It uses an index of its own, takes no lock and changes nothing. It blocks until git has ended;
+// It uses its own index, takes no lock and changes nothing. It blocks until git has ended;
 // git is stopped at maxBytes, so that memory is bounded.
 func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []string, maxBytes int) (text string, truncated bool, err error) {
 	defer wrap(&err, "comparing the worktree %s", path)

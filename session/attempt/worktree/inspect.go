@@ -172,7 +172,7 @@ func (i *inspection) tree(ctx context.Context, e Expected, t task.AttemptRepo) e
 	if ok, err := r.has(ctx, at); err != nil {
 		return err
 	} else if !ok {
-		i.report.Fault(t.Worktree, fmt.Sprintf("the worktree of attempt %s stands on the commit %.64s, which is not in the repository", e.ID, at), "fetch it, or check out another in the worktree")
+		i.report.Fault(t.Worktree, fmt.Sprintf("the worktree of attempt %s is at the commit %.64s, which is not in the repository", e.ID, at), "fetch it, or check out another in the worktree")
 	}
 	return nil
 }

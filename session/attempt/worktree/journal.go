@@ -93,7 +93,7 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 	}
 	j, err := parseJournal(k.dir, attempt, data)
 	if err != nil {
-		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is repaired: see to what is in them, then move that file away", attempt, path, err)
+		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is repaired: save what is in them, then move that file away", attempt, path, err)
 	}
 	if err := k.unlinked(j.paths()...); err != nil {
 		return nil, err
@@ -127,9 +127,9 @@ func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 		case !slices.Contains(steps, e.Step):
 			return nil, fmt.Errorf("is damaged: worktree %d has no step %q", i, e.Step)
 		case !filepath.IsAbs(e.Path) || !filepath.IsAbs(e.Common) || strings.ContainsRune(e.Path+e.Common, 0):
-			return nil, fmt.Errorf("is damaged: worktree %d has the paths %q and %q, which are to be absolute", i, e.Path, e.Common)
+			return nil, fmt.Errorf("is damaged: worktree %d has the paths %q and %q, which must be absolute", i, e.Path, e.Common)
 		case e.Name != filepath.Base(e.Name) || !filepath.IsLocal(e.Name) || e.Path != filepath.Join(dir, attempt, e.Name):
-			return nil, fmt.Errorf("is damaged: worktree %d is said to be at %q, and is to be in %s", i, e.Path, filepath.Join(dir, attempt))
+			return nil, fmt.Errorf("is damaged: worktree %d is said to be at %q; expected in %s", i, e.Path, filepath.Join(dir, attempt))
 		}
 	}
 	return &j, nil

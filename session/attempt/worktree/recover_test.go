@@ -142,7 +142,7 @@ func TestHalfMadeWorktreesAreMadeAnew(t *testing.T) {
 				write(t, admin, "locked", initializing)
 			}
 			if create(t, k, repo) != path || read(t, path, "a.txt") != "one\ntwo\n" {
-				t.Error("it was not made anew")
+				t.Error("it was not made again")
 			}
 			sound(t, repo, 1)
 			remove(t, k)
@@ -175,7 +175,7 @@ func TestWhatAKilledServerLeftDoesNotHinderOthers(t *testing.T) {
 				t.Error(err)
 			}
 			if create(t, k, repo) != path || read(t, path, "a.txt") != "one\ntwo\n" {
-				t.Error("its own was not made anew")
+				t.Error("its own was not made again")
 			}
 			sound(t, repo, 1)
 			remove(t, k)

@@ -71,7 +71,7 @@ func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (o
 }
 
 // keep saves the work of a worktree, if any, under a rescue ref, and sets it in the record. It uses
-// an index of its own and changes nothing in the worktree.
+// its own index and changes nothing in the worktree.
 func (k *Keeper) keep(ctx context.Context, j *journal, e *record, mode keeping) error {
 	admin, err := e.admin()
 	there := isDir(e.Path)

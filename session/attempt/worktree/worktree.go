@@ -89,7 +89,7 @@ var (
 	ErrOutside     = errors.New("the path leads outside")                  // of repo or worktree
 	ErrNotKept     = errors.New("work in the worktree could not be kept")  // so nothing was removed
 	ErrNoWorktree  = errors.New("there is no git worktree in this folder") // of Status and Diff
-	ErrNotOurs     = errors.New("it is not what deepwork made")            // so it is neither used nor removed
+	ErrNotOurs     = errors.New("it was not made by deepwork")             // so it is neither used nor removed
 )
 
 // attemptName matches the valid names of attempts: each names a folder, a journal and a ref. The

@@ -31,7 +31,7 @@ func (s *State) unusable(id string) (c checker) {
 		return p == nil || slices.ContainsFunc(p.Attempts, func(a *Attempt) bool { return a == nil || slices.Contains(a.Verdicts, nil) })
 	}
 	for _, p := range s.StepProgress {
-		c.fault(bad(p.Value) || p.Value.StepID != p.Key, "step_progress of %q is not that step's, or has an attempt that is none", p.Key)
+		c.fault(bad(p.Value) || p.Value.StepID != p.Key, "step_progress of %q is not that step's, or has an invalid attempt", p.Key)
 	}
 	for i, w := range s.History {
 		c.fault(w == nil || slices.ContainsFunc(w.Progress, func(p Pair[*StepProgress]) bool { return bad(p.Value) }), "history[%d] is null, or a part of it", i)
@@ -85,7 +85,7 @@ func (c *checker) replies(s *State) {
 			BeginStep *StepInfo `json:"begin_step"`
 		}
 		err := json.Unmarshal(r.Raw, &reply)
-		c.fault(!slices.Contains([]string{ToolStart, ToolFinish, ToolAbort, ToolGoTo}, r.Tool), "its reply %d is to a tool that is none: %.60q", i, r.Tool)
+		c.fault(!slices.Contains([]string{ToolStart, ToolFinish, ToolAbort, ToolGoTo}, r.Tool), "its reply %d is to an unknown tool: %.60q", i, r.Tool)
 		c.fault(err != nil, "its reply %d, to %s, cannot be read: %v", i, r.Tool, err)
 		c.fault((reply == nil) != (r.Refusal != nil) && err == nil, "its reply %d, to %s, cannot be read: it is null", i, r.Tool)
 		if reply != nil && reply.BeginStep != nil {

@@ -71,7 +71,7 @@ func (m *OrderedMap[V]) UnmarshalJSON(data []byte) error {
 			return err
 		}
 		if seen[p.Name] {
-			return fmt.Errorf("key %q stands twice", p.Name)
+			return fmt.Errorf("key %q appears twice", p.Name)
 		}
 		seen[p.Name] = true
 		var v V
