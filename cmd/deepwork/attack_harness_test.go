@@ -196,7 +196,7 @@ func differences(was, is map[string]string) (all []string) {
 // mustNotice waits until a program was run or something was sent.
 func (v *victim) mustNotice() {
 	v.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		v.mu.Lock()
 		arrived := v.arrived != nil
 		v.mu.Unlock()
@@ -243,10 +243,13 @@ func (v *victim) reads() {
 	stateDir := v.stateDir()
 	before, had := v.tree(v.root), v.tree(stateDir)
 	for _, words := range []string{"jobs", "jobs show j", "check", "validate", "sessions list", "sessions show " + cmp.Or(v.session, "0a0b0c0d"), "board tasks", "board projects", "board show " + cmp.Or(v.task, "x"), "where", "trust --list"} {
-		ctx, cancel := context.WithTimeout(v.t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
 		out, err := v.command(ctx, append(strings.Fields(words), "--path", v.root)...).CombinedOutput()
 		if ctx.Err() != nil {
 			v.t.Errorf("%s does not end", words)
+		}
+		if strings.Contains(string(out), "\ngoroutine ") {
+			v.t.Errorf("%s crashes: %s", words, out)
 		}
 		cancel()
 		if testing.Verbose() {
@@ -306,7 +309,7 @@ func (v *victim) serve() *attackedServer {
 	cmd := v.command(v.t.Context(), "serve", "--path", v.root)
 	s := &attackedServer{v: v, log: new(testkit.Log)}
 	cmd.Stderr = s.log
-	ctx, cancel := context.WithTimeout(v.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
 	defer cancel()
 	client, err := connect(ctx, cmd)
 	if err != nil {
@@ -325,7 +328,7 @@ func (v *victim) serve() *attackedServer {
 // without approval says what to do.
 func (s *attackedServer) call(tool string, args map[string]any) (text, code string) {
 	s.v.t.Helper()
-	ctx, cancel := context.WithTimeout(s.v.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.v.t.Context(), time.Minute)
 	defer cancel()
 	r, err := s.client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
@@ -366,7 +369,7 @@ func found(reply, member string) string {
 // calls makes every call that could do harm, and returns the code of each.
 func (s *attackedServer) calls() map[string]string {
 	s.v.t.Helper()
-	ctx, cancel := context.WithTimeout(s.v.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.v.t.Context(), time.Minute)
 	defer cancel()
 	if _, err := s.client.ListTools(ctx, nil); err != nil {
 		s.v.t.Error("tools/list:", err)

@@ -328,7 +328,7 @@ func TestAttacks(t *testing.T) {
 			}
 			if a.edit != "" {
 				v.write(".deepwork/config.yml", a.edit)
-				for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 					if text, _ := s.call("get_workflows", nil); strings.Contains(text, a.notice) {
 						break
 					}
@@ -466,12 +466,16 @@ func (v *victim) prepareState(after string) {
 	project := found(call("list_projects", map[string]any{}), "project_id")
 	repo := found(call("list_repos", map[string]any{"project_id": project}), "repo_id")
 	v.task = found(call("create_task", map[string]any{"project_id": project, "title": smuggled, "description": "D\x1b[2J"}), "task_id")
-	for range 2 {
+	for _, state := range []string{"running", "waiting"} {
 		v.attempt = found(call("start_task_attempt", map[string]any{"task_id": v.task, "executor": "EVIL", "repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}}), "attempt_id")
+		testkit.Until(t, "the attempt is "+state, func() bool {
+			return found(call("get_attempt", map[string]any{"attempt_id": v.attempt}), "state") == state
+		})
 	}
 	must(t, s.client.Close())
 	testkit.Write(t, gate, "")
-	testkit.Until(t, "the agent ended", func() bool { return exec.Command("pgrep", "-f", gate).Run() != nil })
+	// The agent, and what watches over it and writes its records.
+	testkit.Until(t, "the agent ended", func() bool { return exec.Command("pgrep", "-f", v.top).Run() != nil })
 	for _, dir := range glob(v.stateDir(), "projects", "*", "*") {
 		to := filepath.Join(v.root, ".deepwork", filepath.Base(dir))
 		if _, err := os.Lstat(to); err != nil {
@@ -577,7 +581,7 @@ func (v *victim) linkRefs(name, to string) {
 
 func (v *victim) pipe(name string) {
 	path := filepath.Join(v.root, name)
-	os.Remove(path)
+	must(v.t, os.RemoveAll(path))
 	must(v.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	must(v.t, syscall.Mkfifo(path, 0o644))
 }

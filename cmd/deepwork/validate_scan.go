@@ -78,17 +78,14 @@ func readProjectFile(file string) ([]byte, error) {
 	if err := durable.Inside(filepath.Dir(filepath.Dir(file)), file); err != nil {
 		return nil, err
 	}
-	return readRegular(file)
-}
-
-// readRegular reads a regular file; reading a FIFO would block.
-func readRegular(file string) ([]byte, error) {
 	info, err := os.Stat(file)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a regular file")
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case !info.Mode().IsRegular(): // reading a FIFO would block
+		return nil, errors.New("it is not a regular file")
+	case info.Size() > config.MaxBytes:
+		return nil, fmt.Errorf("it has %d bytes, more than the %d that are read", info.Size(), config.MaxBytes)
 	}
 	return os.ReadFile(file)
 }
