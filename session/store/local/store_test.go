@@ -427,19 +427,23 @@ func TestADiskThatHangs(t *testing.T) {
 		}
 		return do()
 	}
-	short := func() context.Context {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-		t.Cleanup(cancel)
-		return ctx
-	}
-	write, create := s.Write(short(), "0123abcd", numbered(2)), s.Create(short(), "00000001", numbered(1))
-	_, read := s.Read(short(), "0123abcd")
-	for _, err := range []error{write, create, read, s.Remove(short(), "00000001")} {
+	for _, call := range []func(context.Context) error{
+		func(ctx context.Context) error { return s.Write(ctx, "0123abcd", numbered(2)) },
+		func(ctx context.Context) error { return s.Create(ctx, "00000001", numbered(1)) },
+		func(ctx context.Context) error { _, err := s.Read(ctx, "0123abcd"); return err },
+		func(ctx context.Context) error { return s.Remove(ctx, "00000001") },
+	} {
+		err := context.DeadlineExceeded
+		for errors.Is(err, context.DeadlineExceeded) { // before the call began
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			err = call(ctx)
+			cancel()
+		}
 		if !errors.Is(err, store.ErrPending) {
 			t.Errorf("the disk hangs: %v", err)
 		}
 	}
-	if _, err := s.Peek(short(), "0123abcd"); err != nil {
+	if _, err := s.Peek(ctx, "0123abcd"); err != nil {
 		t.Errorf("a read by another caller: %v", err)
 	}
 	close(answer)
