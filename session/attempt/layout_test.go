@@ -90,7 +90,7 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 			s := p.open(func(o *Options) { o.Logger = nil })
 			v := s.newTask("! write a.txt x")
 			r := s.ends(s.begin(v).AttemptID)
-			if (r.State == "completed") != (at == "") || at != "" && !strings.Contains(deref(r.Error), "not what deepwork made") {
+			if (r.State == "completed") != (at == "") || at != "" && !strings.Contains(deref(r.Error), "was not made by deepwork") {
 				t.Errorf("%+v: %s", r, deref(r.Error))
 			}
 			_, err := s.DeleteTask(ctx, me, TaskArgs{TaskID: v.TaskID})
