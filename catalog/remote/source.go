@@ -321,7 +321,7 @@ func (s *source) probe(ctx context.Context, l *link) error {
 	stop := context.AfterFunc(l.ctx, cancel)
 	defer stop()
 	if err := l.ping(ctx); err != nil && l.calls.Load() == 0 {
-		if errors.Is(err, mcp.ErrConnectionClosed) && wait.For(l.ctx, closeTimeout) != nil {
+		if l.ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) && wait.For(l.ctx, closeTimeout) != nil {
 			return context.Cause(l.ctx) // says why
 		}
 		return fmt.Errorf("it does not answer: %w", err)
