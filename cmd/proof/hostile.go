@@ -278,7 +278,8 @@ func (h *hostile) litter(ctx context.Context) error {
 		err = h.plant(path, filepath.Base(path), []byte(`{"status": "active"}`), h.trap())
 	}
 	h.rest(ctx, 80)
-	return errors.Join(err, os.RemoveAll(path))
+	// Without the sync, the power may fail and bring it back.
+	return errors.Join(err, os.RemoveAll(path), h.image.Sync(stateOf(h.root).Tmp()))
 }
 
 // reviewedJob has a step with a review, which nobody tracks: the model has no reviews.
