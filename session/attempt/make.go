@@ -93,7 +93,7 @@ func (r *run) hindered(doing string, err error) *outcome {
 // started.
 func notYet() *outcome { return &outcome{Ending: task.Ending{State: task.Stopped}, again: true} }
 
-// prepare creates the workspace if there is none yet, and returns what to run there.
+// prepare creates the workspace if it does not exist, and returns what to run there.
 func (r *run) prepare() (*runner.Spec, *outcome) {
 	ctx, e := r.making, r.engine
 	cfg, err := e.config(ctx)

@@ -36,7 +36,7 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 		says   string
 	}{
 		"its source refused it":       {script{err: &remote.RefusedError{Text: "no ink"}}, false, 0, nil, false, false, "workflow_failed", false, "failed: no ink. Correct that and call again"},
-		"an answer that is none":      {script{err: &remote.RefusedError{Text: "its answer is not what MCP asks of a tool's: it is null; expected an object", Garbled: true}}, false, 0, nil, false, false, "workflow_failed", true, "it is null"},
+		"an answer that is null":      {script{err: &remote.RefusedError{Text: "its answer is not what MCP asks of a tool's: it is null; expected an object", Garbled: true}}, false, 0, nil, false, false, "workflow_failed", true, "it is null"},
 		"neither a status nor an id":  {script{accepted: &remote.Answer{}}, true, 0, nil, false, false, "workflow_failed", true, "executionType: sync"},
 		"another error":               {script{err: errors.New("odd")}, false, 0, nil, false, false, "workflow_failed", true, "odd"},
 		"nothing was sent":            {script{err: remote.ErrAway}, false, 0, nil, false, false, "source_away", false, "Call again when the source can be reached"},

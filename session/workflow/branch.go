@@ -153,8 +153,8 @@ func (e *Engine) branch(ctx context.Context, b *machine.NewSession) (undo func()
 	}, nil
 }
 
-// head returns the ref of the branch that is checked out, or "" if none is, and the commit, or "" if
-// there is none yet.
+// head returns the ref of the checked-out branch, or "" for a detached HEAD, and the commit, or ""
+// before the first commit.
 func (e *Engine) head(ctx context.Context) (ref, commit string, err error) {
 	if commit, err = e.runGit(ctx, "rev-parse", "--verify", "--quiet", "HEAD"); err != nil && git.ExitCode(err) != 1 {
 		return "", "", err

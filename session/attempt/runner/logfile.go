@@ -34,7 +34,7 @@ type logFile struct {
 	lock *durable.FileLock
 
 	mu    sync.Mutex
-	f     *os.File // the last segment; nil if there is none yet
+	f     *os.File // the last segment; nil before the first write
 	size  int64    // of f
 	next  int64    // the next entry's index
 	buf   []byte   // a batch that is being filled
