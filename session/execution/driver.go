@@ -52,13 +52,13 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 		defer close(n.done)
 		defer cancel(nil)
 		o, slot := e.guarded(ctx, n, work)
+		if slot {
+			e.slots.leave(nil, first) // before the callers know, so that their next call finds it free
+		}
 		if !o.left {
 			if err := e.ask(n, func(r actor.Reply[struct{}]) message { return endMessage{o, r} }); err != nil && !errors.Is(err, actor.ErrStopped) {
 				e.log.Error("a run has ended, and its actor could not be told", "execution_id", n.id, "state", o.state, "error", err)
 			}
-		}
-		if slot {
-			e.slots.leave(nil, first)
 		}
 		if o.left {
 			return // Close notifies the waiting callers
