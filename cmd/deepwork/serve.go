@@ -37,10 +37,11 @@ const stopTimeout = 2 * time.Second
 // the person who started it: a second signal ends it at once.
 const stopPatience = 3 * time.Second
 
-// The growth of the heap before it is collected, in percent of the live heap.
+// The growth of the heap before it is collected, in percent of the live heap. In the first second
+// it is so large that a start with 100 jobs is not delayed by a collection.
 const (
-	gcPercentLoading = 400
-	gcPercentServing = 200
+	gcPercentStarting = 800
+	gcPercentServing  = 200
 )
 
 const transportStdio = "stdio"
@@ -158,7 +159,8 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	// Loading the jobs creates much garbage, as does each call, in a small heap: collect it less
 	// often than Go does by default, unless the user decides.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercentLoading)
+		debug.SetGCPercent(gcPercentStarting)
+		defer time.AfterFunc(time.Second, func() { debug.SetGCPercent(gcPercentServing) }).Stop()
 	}
 	version := readBuild().Version
 	server, err := transport.NewServer(transport.Options{
@@ -174,9 +176,6 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	})
 	if err != nil {
 		return fmt.Errorf("starting the server: %w", err)
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercentServing)
 	}
 	run, err := a.over(ctx, server, f, logger)
 	if err != nil && ctx.Err() != nil {
