@@ -86,7 +86,7 @@ func TestReq003_5_2_ErrorsAreLoggedAndToldInWords(t *testing.T) {
 	}
 	found := false
 	for line := range strings.Lines(log.String()) {
-		found = found || strings.Contains(line, "level=WARN") && strings.Contains(line, "run ended") && strings.Contains(line, id) && strings.Contains(line, "out of ink")
+		found = found || strings.Contains(line, "level=WARN") && strings.Contains(line, "execution ended") && strings.Contains(line, id) && strings.Contains(line, "out of ink")
 	}
 	if !found {
 		t.Errorf("the log:\n%s", log.String())

@@ -428,7 +428,7 @@ func TestReq003_7_3_and_8_3_ProgressIsPassedOn(t *testing.T) {
 	if len(ids) != 1 || !ids["execution_id "+got.ExecutionID] {
 		t.Errorf("told of %v, and it was %s", ids, got.ExecutionID)
 	}
-	if text := log.String(); !strings.Contains(text, "run progress") || !strings.Contains(text, "page") {
+	if text := log.String(); !strings.Contains(text, "execution progress") || !strings.Contains(text, "page") {
 		t.Error("progress is not logged")
 	}
 }

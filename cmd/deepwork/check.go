@@ -35,7 +35,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Long: `Read every state file and the task board of a project and print what is wrong,
 where, and what can be done: checksums, references between sessions, definitions
 and replies, nested sessions, what was set aside; the board's pages and rows, open
-executions, worktrees, what was left half-done, and rescue refs; the runs of
+executions, worktrees, what was left half-done, and rescue refs; the executions of
 other systems' workflows.
 
 It changes nothing and may run beside servers: what is only under way is no fault.

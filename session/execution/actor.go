@@ -64,7 +64,7 @@ func (a *executionActor) Start(ctx context.Context) error {
 	if a.rec == nil {
 		r, err := a.engine.store.Execution(ctx, a.entry.id)
 		if err != nil {
-			return fmt.Errorf("taking up run %s after a crash: %w", a.entry.id, err)
+			return fmt.Errorf("taking up execution %s after a crash: %w", a.entry.id, err)
 		}
 		a.rec = r
 	}
@@ -91,14 +91,14 @@ func (a *executionActor) Receive(ctx context.Context, m message) error {
 			m.Reply.Fail(err) // nothing was sent: the driver gives up
 			return nil
 		}
-		a.log().Info("run started")
+		a.log().Info("execution started")
 		a.publish(nil)
 		m.Reply.Send(struct{}{})
 	case acceptMessage:
 		next := *a.rec
 		next.State, next.SourceExecutionID = Running, &m.SourceExecutionID
 		a.must(ctx, &next)
-		a.log().Info("run accepted by its source", "source_execution_id", m.SourceExecutionID)
+		a.log().Info("execution accepted by its source", "source_execution_id", m.SourceExecutionID)
 		a.publish(a.entry.view.Load().Progress)
 		m.Reply.Send(struct{}{})
 	case progressMessage:
@@ -107,7 +107,7 @@ func (a *executionActor) Receive(ctx context.Context, m message) error {
 		a.end(ctx, m.outcome)
 		m.Reply.Send(struct{}{})
 	default:
-		return fmt.Errorf("run %s was sent a %T", a.entry.id, m)
+		return fmt.Errorf("execution %s was sent a %T", a.entry.id, m)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (a *executionActor) save(ctx context.Context, next *store.Execution) error 
 // ended. After a crash the source is asked again, or the state is unknown.
 func (a *executionActor) must(ctx context.Context, next *store.Execution) (stored bool) {
 	if err := a.save(ctx, next); err != nil {
-		a.log().Error("a run cannot be written down; it will not be known as it is after a restart", "error", err)
+		a.log().Error("an execution cannot be written down; it will not be known as it is after a restart", "error", err)
 		a.rec = next
 		return false
 	}
@@ -153,7 +153,7 @@ func (a *executionActor) advance(p remote.Progress) {
 	if p.Total != nil {
 		attrs = append(attrs, "total", *p.Total)
 	}
-	a.log().Log(context.Background(), level, "run progress", attrs...)
+	a.log().Log(context.Background(), level, "execution progress", attrs...)
 	a.publish(&p)
 }
 
@@ -185,13 +185,13 @@ func (a *executionActor) end(ctx context.Context, o outcome) {
 	attrs := []any{"state", run.State, "took", a.engine.time().Sub(run.StartedAt)}
 	switch {
 	case run.Error != nil:
-		a.log().Warn("run ended", append(attrs, "error", *run.Error)...)
+		a.log().Warn("execution ended", append(attrs, "error", *run.Error)...)
 	case o.blind:
-		a.log().Warn("run goes on and cannot be asked about: its source has no status tool, or gave no id")
+		a.log().Warn("execution goes on and cannot be asked about: its source has no status tool, or gave no id")
 	default:
 		defer func() { // its caller does not wait for it
 			runtime.Gosched()
-			a.log().Info("run ended", attrs...)
+			a.log().Info("execution ended", attrs...)
 		}()
 	}
 	v := &view{Execution: run, version: was.version + 1, over: true, code: o.code, unsure: o.unsure}

@@ -24,7 +24,7 @@ func (e *Engine) keepLooking() {
 		err := e.adopt(e.ctx)
 		if said := fmt.Sprint(err); said != logged && e.ctx.Err() == nil { // once, not each time
 			if logged = said; err != nil {
-				e.log.Warn("the runs of servers that are gone cannot be taken up now", "error", err)
+				e.log.Warn("the executions of servers that are gone cannot be taken up now", "error", err)
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func (e *Engine) adopt(ctx context.Context) error {
 		return err
 	}
 	for _, x := range adopted {
-		e.log.Info("run taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName, "source", x.Source, "is", x.State)
+		e.log.Info("execution taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName, "source", x.Source, "is", x.State)
 		if !x.Over() && !e.follows(&x) {
 			return errClosing // the next server takes it over
 		}

@@ -95,7 +95,7 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 	case errors.Is(err, actor.ErrStopped):
 		return nil, closed(n.view.Load())
 	case why == nil:
-		return nil, fmt.Errorf("waiting for run %s: %w", n.id, err)
+		return nil, fmt.Errorf("waiting for execution %s: %w", n.id, err)
 	case why == errReply:
 		v = n.view.Load()
 		if v.over {
@@ -103,7 +103,7 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 		}
 		return &v.Execution, nil
 	case !errors.Is(why, ErrCancelled):
-		return nil, fmt.Errorf("waiting for run %s, which goes on: %w", n.id, why)
+		return nil, fmt.Errorf("waiting for execution %s, which goes on: %w", n.id, why)
 	}
 	if v, err = e.cancelled(ctx, n); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (e *Engine) cancelled(ctx context.Context, n *entry) (*view, error) {
 	case errors.Is(err, actor.ErrStopped):
 		return nil, closed(n.view.Load())
 	case err != nil:
-		return nil, fmt.Errorf("waiting for run %s to be cancelled: %w", n.id, err)
+		return nil, fmt.Errorf("waiting for execution %s to be cancelled: %w", n.id, err)
 	default:
 		return v, nil
 	}
@@ -158,7 +158,7 @@ var errReply = errors.New("the time for a reply is over")
 func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow, arguments json.RawMessage, limit time.Duration, slots int) (*entry, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return nil, fmt.Errorf("making a run's id: %w", err)
+		return nil, fmt.Errorf("making an execution's id: %w", err)
 	}
 	performed := w.Performer != ""
 	t, ok := e.slots.enter(slots, w.Source, performed)
@@ -184,9 +184,9 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	}
 	if err == nil {
 		n := e.enter(x)
-		begun := "run started"
+		begun := "execution started"
 		if t != nil {
-			begun = "run waits for a slot"
+			begun = "execution waits for a slot"
 			v := *n.view.Load()
 			v.Progress = &remote.Progress{Message: waitsForSlot}
 			n.view.Store(&v)

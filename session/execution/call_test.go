@@ -169,7 +169,7 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 				if r.State != Running || r.Progress == nil || *r.Progress.Value != 0.5 || r.Progress.Message != "half way" {
 					t.Errorf("status: %+v", r)
 				}
-				if !s.log.has("run progress", "half way", "progress=0.5", "total=1", c.id()) {
+				if !s.log.has("execution progress", "half way", "progress=0.5", "total=1", c.id()) {
 					t.Errorf("not logged: %s", s.log)
 				}
 				halves := 0

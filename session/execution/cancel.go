@@ -72,7 +72,7 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Execution) (*Execution
 	if err = e.store.Save(ctx, rec); err != nil {
 		return nil, notSaved(x, err)
 	}
-	e.log.Info("run ended", "execution_id", x.ExecutionID, "workflow", x.WorkflowName, "source", x.Source, "state", o.state)
+	e.log.Info("execution ended", "execution_id", x.ExecutionID, "workflow", x.WorkflowName, "source", x.Source, "state", o.state)
 	return new(shown(rec)), nil
 }
 

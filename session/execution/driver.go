@@ -33,7 +33,7 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	n.cancel = cancel
 	first := x
-	n.ref = actor.Spawn(e.system, actor.Options{Name: "run " + n.id, Logger: e.log}, func() (actor.Behavior[message], error) {
+	n.ref = actor.Spawn(e.system, actor.Options{Name: "execution " + n.id, Logger: e.log}, func() (actor.Behavior[message], error) {
 		a := &executionActor{engine: e, entry: n, rec: x}
 		x = nil // after a crash, an incarnation trusts only the store
 		return a, nil
@@ -57,14 +57,14 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 		}
 		if !o.left {
 			if err := e.ask(n, func(r actor.Reply[struct{}]) message { return endMessage{o, r} }); err != nil && !errors.Is(err, actor.ErrStopped) {
-				e.log.Error("a run has ended, and its actor could not be told", "execution_id", n.id, "state", o.state, "error", err)
+				e.log.Error("an execution has ended, and its actor could not be told", "execution_id", n.id, "state", o.state, "error", err)
 			}
 		}
 		if o.left {
 			return // Close notifies the waiting callers
 		}
 		if err := stop(); err != nil {
-			e.log.Error("the actor of a run does not stop", "execution_id", n.id, "error", err)
+			e.log.Error("the actor of an execution does not stop", "execution_id", n.id, "error", err)
 		}
 	})
 	return true
@@ -74,7 +74,7 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Context, *entry) (outcome, bool)) (o outcome, slot bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.log.Error("the driver of a run panicked", "execution_id", n.id, "panic", p, "stack", string(debug.Stack()))
+			e.log.Error("the driver of an execution panicked", "execution_id", n.id, "panic", p, "stack", string(debug.Stack()))
 			// Whether it had a slot is not known here: only a waiting one has none.
 			o, slot = outcome{state: Unknown, words: fmt.Sprintf("this server failed while it followed the execution: %v; whether the workflow continues at its source is not known", p)}, true
 		}
@@ -133,7 +133,7 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *remote.Workflow, inpu
 		return outcome{blind: true}, true
 	}
 	if err := e.ask(n, func(r actor.Reply[struct{}]) message { return acceptMessage{a.ExecutionID, r} }); err != nil {
-		e.log.Error("the actor of a run could not be told its source's id", "execution_id", n.id, "error", err)
+		e.log.Error("the actor of an execution could not be told its source's id", "execution_id", n.id, "error", err)
 	}
 	if a.Progress != nil {
 		e.progress(ctx, n, *a.Progress)

@@ -49,7 +49,7 @@ type Engine struct {
 // Close ends the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Database == nil || o.Member == nil || o.Sources == nil || o.Settings == nil {
-		return nil, errors.New("opening the runs of a project: no database, member, sources, or settings are given")
+		return nil, errors.New("opening the executions of a project: no database, member, sources, or settings are given")
 	}
 	e := &Engine{sources: o.Sources, current: o.Settings, log: o.Logger, clock: o.Now, db: o.Database, store: o.Database.Executions(),
 		member: o.Member, slots: slots{performed: make(map[string]int)}, entries: entries{byID: make(map[string]*entry)}}
@@ -62,7 +62,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.system = actor.NewSystem(e.log)
 	if err := e.adopt(ctx); err != nil {
-		e.log.Warn("the runs of earlier servers cannot be taken up now", "error", err)
+		e.log.Warn("the executions of earlier servers cannot be taken up now", "error", err)
 	}
 	e.serving.Go(e.keepLooking)
 	e.serving.Go(e.serve)
@@ -90,11 +90,11 @@ func (e *Engine) Close(ctx context.Context) []string {
 	e.cancel(errClosing)
 	var stuck []string
 	if wait.Group(ctx, &e.serving) != nil {
-		stuck = append(stuck, "the look for runs of servers that are gone")
+		stuck = append(stuck, "the look for executions of servers that are gone")
 	}
 	for _, n := range all {
 		if wait.Done(ctx, n.done) != nil {
-			stuck = append(stuck, "run "+n.id)
+			stuck = append(stuck, "execution "+n.id)
 		}
 	}
 	if len(stuck) == 0 {

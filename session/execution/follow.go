@@ -59,7 +59,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 			refused = 0
 		}
 		if failed == 1 {
-			e.log.Warn("the status of a run cannot be had; trying again", "execution_id", n.id, "source", t.source, "error", err)
+			e.log.Warn("the status of an execution cannot be had; trying again", "execution_id", n.id, "source", t.source, "error", err)
 		}
 		pause = min(interval<<min(failed-1, 10), max(maxPause, interval))
 		if errors.Is(err, remote.ErrAway) && !errors.Is(err, remote.ErrLost) {
@@ -108,7 +108,7 @@ func (e *Engine) broken(ctx context.Context, t target) outcome {
 		o.words += "; its source has no cancel tool, so it may go on there"
 		o.unsure = true
 	case err != nil:
-		e.log.Warn("a run could not be cancelled at its source", "source", t.source, "source_execution_id", t.execution, "error", err)
+		e.log.Warn("an execution could not be cancelled at its source", "source", t.source, "source_execution_id", t.execution, "error", err)
 		o.words += "; it could not be cancelled at its source and may go on there: " + err.Error()
 		o.unsure = true
 	case a == nil:

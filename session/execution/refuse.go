@@ -64,7 +64,7 @@ func refusal(x *Execution, code, format string, args ...any) *session.Error {
 	return session.NotNow(code, format, args...).With("run", x).With("execution_id", x.ExecutionID)
 }
 
-// closed is the error for a caller whose run continues while the server ends.
+// closed is the error for a caller whose execution continues while the server ends.
 func closed(v *view) error {
 	x := v.Execution
 	return refusal(&x, "shutting_down", "The server is shutting down. Workflow '%s' continues at its source '%s'. When the server is back, call workflow_status with execution_id '%s'; do not start it again.",

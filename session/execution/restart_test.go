@@ -242,7 +242,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		stuck := s.Close(ctx)
-		if len(stuck) != 1 || stuck[0] != "run "+c.id() {
+		if len(stuck) != 1 || stuck[0] != "execution "+c.id() {
 			t.Errorf("stuck: %v", stuck)
 		}
 		refusedAs(t, func() error { _, err := c.wait(); return err }(), Running, "shutting_down")

@@ -29,7 +29,7 @@ const listed = 20
 func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Execution, error) {
 	x, err := e.known(ctx, identity, executionID)
 	if err == nil && !x.StatusSupported && x.EndedAt == nil {
-		return nil, refusal(x, "status_not_supported", "Asking for its status is not supported for run '%s': workflow '%s' was started at source '%s', which has no status tool, or gave the run no id. Look there for its end.",
+		return nil, refusal(x, "status_not_supported", "Asking for its status is not supported for execution '%s': workflow '%s' was started at source '%s', which has no status tool, or gave the execution no id. Look there for its end.",
 			x.ExecutionID, x.WorkflowName, x.Source)
 	}
 	return x, err
@@ -84,7 +84,7 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Execu
 	switch {
 	case err == nil || len(found) > 0:
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("looking for run %q: %w", given, context.Cause(ctx))
+		return nil, fmt.Errorf("looking for execution %q: %w", given, context.Cause(ctx))
 	default:
 		return nil, session.NotNow("runs_unread", "Whether execution '%s' exists is not known, because the executions of other servers cannot be read: %v. Correct that and call again; do not start it again.", clip(given, 100), err).Because(err)
 	}

@@ -58,7 +58,7 @@ const (
 
 // The errors that Adopt records for executions that cannot be queried.
 const (
-	NeverStarted = "the server ended while the run waited for a slot; nothing was started"
+	NeverStarted = "the server ended while the execution waited for a slot; nothing was started"
 	LostSight    = "the server ended before the source had answered; whether the workflow was carried out is not known"
 )
 

@@ -160,7 +160,7 @@ func (r *Tools) Close(ctx context.Context) error {
 	r.running.Wait()
 	var err error
 	if left := r.Executions.Close(ctx); len(left) > 0 {
-		err = fmt.Errorf("runs that did not stop: %s", strings.Join(left, ", "))
+		err = fmt.Errorf("executions that did not stop: %s", strings.Join(left, ", "))
 	}
 	return errors.Join(err, r.catalog.Close(ctx))
 }

@@ -142,12 +142,12 @@ const doRun = "run the workflow again if its result is needed, after a look at i
 
 // executionFlaws are the flaws of workflow_executions.
 var executionFlaws = []flaw{
-	{"the result of run %s is damaged: it is not JSON", doRun, `SELECT id FROM workflow_executions WHERE NOT json_valid(result)`},
-	{"the progress of run %s is damaged: it is not JSON", doRun, `SELECT id FROM workflow_executions WHERE NOT json_valid(progress)`},
-	{"the times of run %s are damaged", doRun, `SELECT id FROM workflow_executions WHERE julianday(started_at) IS NULL
+	{"the result of execution %s is damaged: it is not JSON", doRun, `SELECT id FROM workflow_executions WHERE NOT json_valid(result)`},
+	{"the progress of execution %s is damaged: it is not JSON", doRun, `SELECT id FROM workflow_executions WHERE NOT json_valid(progress)`},
+	{"the times of execution %s are damaged", doRun, `SELECT id FROM workflow_executions WHERE julianday(started_at) IS NULL
 		OR (ended_at IS NOT NULL AND julianday(ended_at) IS NULL) OR (deadline IS NOT NULL AND julianday(deadline) IS NULL)`},
-	{"run %s has no owner", doRun, `SELECT id FROM workflow_executions WHERE owner = ''`},
-	{"run %s has a result and has not ended", doRun, `SELECT id FROM workflow_executions WHERE result IS NOT NULL AND ` + isOpen},
+	{"execution %s has no owner", doRun, `SELECT id FROM workflow_executions WHERE owner = ''`},
+	{"execution %s has a result and has not ended", doRun, `SELECT id FROM workflow_executions WHERE result IS NOT NULL AND ` + isOpen},
 }
 
 func (e executions) Inspect(ctx context.Context) (found []session.Finding, n, going int, err error) {
