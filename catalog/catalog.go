@@ -82,33 +82,19 @@ type Catalog struct {
 	watcher     *watcher
 	listeners   sync.Map // wait.Signal of each call of Changes -> nil
 	cancel      context.CancelFunc
-	loaded      chan struct{} // closed when the first snapshot is published; only then may the state be used
 	running     chan struct{} // closed when all goroutines except the owner's have ended
 }
 
-// Open is Start for a caller that needs the jobs at once: it returns when all folders are loaded, or
-// with an error if ctx ends before.
+// Open loads all job folders, publishes the first snapshot and starts watching. A missing folder or
+// a bad job is no error of Open; ctx bounds only the loading. It writes nothing. The caller must
+// close the Catalog.
 func Open(ctx context.Context, o Options) (*Catalog, error) {
-	c, err := Start(o)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.waitLoaded(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the catalog: %w", err), c.Close(context.WithoutCancel(ctx)))
-	}
-	return c, nil
-}
-
-// Start returns a Catalog that loads all job folders, publishes the first snapshot and watches, in
-// goroutines of its own; until then its readers wait. A missing folder or a bad job is no error. It
-// writes nothing. The caller must close the Catalog.
-func Start(o Options) (*Catalog, error) {
 	o = o.withDefaults()
 	if !filepath.IsAbs(o.Root) {
 		return nil, fmt.Errorf("opening the catalog: the project root %q is not an absolute path", o.Root)
 	}
 	o.Root = filepath.Clean(o.Root)
-	c := &Catalog{options: o, changed: wait.NewSignal(), rescheduled: wait.NewSignal(), loaded: make(chan struct{}), running: make(chan struct{})}
+	c := &Catalog{options: o, changed: wait.NewSignal(), rescheduled: wait.NewSignal(), running: make(chan struct{})}
 	c.watcher = newWatcher(o, c.state.Load, c.changed)
 
 	paths := []string{filepath.Join(o.Root, filepath.FromSlash(JobsFolder))}
@@ -137,50 +123,45 @@ func Start(o Options) (*Catalog, error) {
 		first.folders[1] = c.standard.folder()
 	}
 	c.state.Store(first)
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	c.system = actor.NewSystem(o.Logger)
-	c.owner = actor.Spawn(c.system, actor.Options{Name: "catalog"}, func() (actor.Behavior[lookAt], error) {
-		return owner{c}, nil
-	})
-	go c.run(ctx)
+	if err := c.load(ctx); err != nil {
+		return nil, fmt.Errorf("opening the catalog: %w", err)
+	}
+	c.start()
 	return c, nil
 }
 
-// run loads the folders, then follows their changes until ctx ends.
-func (c *Catalog) run(ctx context.Context) {
-	defer close(c.running)
-	c.load(ctx)
-	close(c.loaded)
+// load reads the disk and publishes the first state.
+func (c *Catalog) load(ctx context.Context) error {
+	st := c.state.Load()
+	l := st.look(st.listings(), c.options.Grace)
+	for began := time.Now(); l.wait > 0 && time.Since(began) < follow.Bound; {
+		if err := wait.For(ctx, l.wait); err != nil {
+			return fmt.Errorf("waiting for a job file that is being written: %w", err)
+		}
+		l = l.next.look(nil, c.options.Grace)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.publish(l.next, true, true)
+	return nil
+}
+
+// start starts the owner and the background goroutines.
+func (c *Catalog) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	c.system = actor.NewSystem(c.options.Logger)
+	c.owner = actor.Spawn(c.system, actor.Options{Name: "catalog"}, func() (actor.Behavior[lookAt], error) {
+		return owner{c}, nil
+	})
 	var wg sync.WaitGroup
 	wg.Go(func() { c.lookWhenNeeded(ctx) })
 	wg.Go(func() { c.watch(ctx) })
-	wg.Wait()
-}
-
-// load reads the disk and publishes the first state. If ctx ends it does not wait for files that are
-// being written.
-func (c *Catalog) load(ctx context.Context) {
-	st := c.state.Load()
-	l := st.look(st.listings(), c.options.Grace)
-	for began := time.Now(); l.wait > 0 && time.Since(began) < follow.Bound && wait.For(ctx, l.wait) == nil; {
-		l = l.next.look(nil, c.options.Grace)
-	}
-	c.publish(l.next, true, true)
-}
-
-// Loaded returns a channel that is closed when the folders have been loaded. Until then Snapshot,
-// Fresh and FreshJob wait.
-func (c *Catalog) Loaded() <-chan struct{} { return c.loaded }
-
-// waitLoaded waits until the folders are loaded, or ctx ends.
-func (c *Catalog) waitLoaded(ctx context.Context) error {
-	select {
-	case <-c.loaded:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting until the jobs are loaded: %w", ctx.Err())
-	}
+	go func() {
+		wg.Wait()
+		close(c.running)
+	}()
 }
 
 // watch follows events, or, if the system has none, polls.
@@ -235,11 +216,8 @@ func (c *Catalog) tryLook(ctx context.Context, keys []key) {
 	}
 }
 
-// Snapshot returns the newest published snapshot. It blocks only until the folders are loaded.
-func (c *Catalog) Snapshot() *Snapshot {
-	<-c.loaded
-	return c.state.Load().snap
-}
+// Snapshot returns the newest published snapshot. It never blocks.
+func (c *Catalog) Snapshot() *Snapshot { return c.state.Load().snap }
 
 // Changes returns a channel (capacity 1, coalescing) that receives after each
 // published change, until ctx ends. It is never closed.

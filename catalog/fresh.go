@@ -17,9 +17,6 @@ import (
 // being written: about 10 ms after the last write, 50 ms if it looks like half of a save, and at
 // most 200 ms; until then its last good definition is served.
 func (c *Catalog) Fresh(ctx context.Context) (*Snapshot, error) {
-	if err := c.waitLoaded(ctx); err != nil {
-		return nil, err
-	}
 	return c.look(ctx, c.state.Load(), (*state).stale)
 }
 
@@ -27,9 +24,6 @@ func (c *Catalog) Fresh(ctx context.Context) (*Snapshot, error) {
 // served from the same directory, it costs one stat of each folder and of the job's file. If it is
 // a standard job, its folder is written to disk; FreshJob fails if that fails.
 func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) {
-	if err := c.waitLoaded(ctx); err != nil {
-		return nil, err
-	}
 	st := c.state.Load()
 	was := st.snap.Job(name)
 	snap, err := c.look(ctx, st, func(s *state) []key { return s.staleFor(name) })

@@ -38,7 +38,7 @@ func (o owner) Receive(_ context.Context, m lookAt) error {
 }
 
 // publish makes next the state, with a new snapshot if readers will see a difference. Only the
-// owner calls it, and run before anyone asks the owner.
+// owner calls it, and Open before there is one.
 func (c *Catalog) publish(next *state, visible, rewatch bool) {
 	old := c.state.Load()
 	if next == old {

@@ -136,7 +136,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	opened.add("closing the feed of changes", func(context.Context) error { changes.Close(); return nil })
 	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: makeState, Logger: logger, Changes: changes})
 	opened.add("closing the database", func(context.Context) error { return db.Close() })
-	jobs, err := catalog.Start(catalog.Options{Root: root, Additional: additional, Standard: bundled, StandardDir: folder.StandardJobs(), MakeState: makeState, Logger: logger})
+	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, StandardDir: folder.StandardJobs(), MakeState: makeState, Logger: logger})
 	if err != nil {
 		return nil, fmt.Errorf("loading the jobs of %s: %w", root, err)
 	}
@@ -201,9 +201,6 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		go func() { defer close(ended); s.library.follow(following, jobs.Changes(following)) }()
 		opened.add("the list of prompts did not stop", func(context.Context) error { stop(); <-ended; return nil })
 	}
-	// The jobs have been loaded beside all this. The answer to initialize lists them, and a client that
-	// is connected before would be notified of each as if it were new.
-	<-jobs.Loaded()
 	s.close = opened.close
 	return s, nil
 }
