@@ -10,7 +10,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A fakeNotifier stands in for a system that runs out of watches or drops
+// A fakeNotifier imitates a system that runs out of watches or drops
 // events, which cannot be brought about in a test.
 type fakeNotifier struct {
 	ev      chan fsnotify.Event
@@ -100,7 +100,7 @@ func (n *fakeNotifier) awaitAdds(t *testing.T, dir string, count int) {
 	n.until(t, fmt.Sprintf("%s added %d times", dir, count), func() bool { return n.adds[dir] >= count })
 }
 
-// until waits for what ok, called under the lock, tells.
+// until waits for what ok, called under the lock, reports.
 func (n *fakeNotifier) until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

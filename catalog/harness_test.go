@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // long where the code is right.
 const patience = time.Minute
 
-// source is a job.yml; its summary tells one version from another.
+// source is a job.yml; its summary distinguishes the versions.
 func source(name, summary string) string {
 	return fmt.Sprintf(`name: %s
 version: "1.0.0"
@@ -109,7 +109,7 @@ func (p *project) open(o Options) *Catalog {
 	return c
 }
 
-// silent is a catalog that hears of nothing by itself.
+// silent is a catalog that is notified of nothing.
 func silent() Options { return Options{NoWatch: true, Poll: time.Hour} }
 
 var write = testkit.Write

@@ -137,7 +137,7 @@ func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
 }
 
 // TestWatchThatEndedIsRenewed is a directory that was removed and made again and
-// has the same inode: nothing but the event tells, or, where events were
+// has the same inode: only the event shows it, or, where events were
 // dropped, not even that.
 func TestWatchThatEndedIsRenewed(t *testing.T) {
 	p := newProject(t)

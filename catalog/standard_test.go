@@ -71,7 +71,7 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(p.standard()); err == nil {
-		t.Error("laid out for a job that is none of them")
+		t.Error("laid out for a job that is not a standard one")
 	}
 	s, err := c.FreshJob(t.Context(), "bundled")
 	must(t, err)

@@ -64,7 +64,7 @@ func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	}
 }
 
-// alone measures what the reviewer takes when it runs by itself: the median.
+// alone measures what the reviewer takes when it runs alone: the median.
 func alone(b testing.TB, p *project, cmd []string, n int) time.Duration {
 	var times []time.Duration
 	for range n {

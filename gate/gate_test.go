@@ -125,7 +125,7 @@ func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
 				}
 				select {
 				case <-gathered:
-				case <-time.After(patience): // they do not run at once: the peak tells
+				case <-time.After(patience): // they do not run at once: the peak shows it
 				}
 				c.Write([]byte("\n"))
 				c.Read(buf) // "end"

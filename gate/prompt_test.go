@@ -193,7 +193,7 @@ func TestSelfReviewNamesFilesAndDoesNotShowThem(t *testing.T) {
 	}
 }
 
-// Inputs are named, never inlined, and stand apart from what is judged.
+// Inputs are named, never inlined, and are separate from what is judged.
 func TestAPromptNamesTheInputs(t *testing.T) {
 	s := &Submission{Inputs: []Input{{Name: "changes", Description: "One row\nper change", FromStep: "collect", Paths: []string{"a.md", "b`.md"}, Omitted: 2}}}
 	var b strings.Builder

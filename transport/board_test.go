@@ -182,7 +182,7 @@ func TestWithoutAPlaceForTheState(t *testing.T) {
 	}
 }
 
-// Whoever never uses the board has none.
+// A project that never uses the board has none.
 func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
 	s, root := project(t, nil)
 	cs := client(t, s)

@@ -35,7 +35,7 @@ func isClosed(a *fakeAgent) bool {
 	}
 }
 
-// The time of a connection counts from the end of its last call, and stands still
+// The time of a connection counts from the end of its last call, and does not pass
 // during one. A connection that is not a network's lives for ever.
 func TestIdleTimeCounts(t *testing.T) {
 	for name, version := range map[string]string{"session": stateful, "stateless": ""} {

@@ -47,7 +47,7 @@ func TestSlowBodyOfRefusedRequests(t *testing.T) {
 	waitFor(t, "the end of all connections", func() bool { return h.Stats().Connections == 0 })
 }
 
-// Two credentials are none: what stands in front may have looked at the other.
+// Two credentials are refused: a proxy may have looked at the other.
 func TestSeveralAuthorizationHeaders(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	file, all := tokens(t, "ann", "bob")

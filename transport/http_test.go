@@ -130,7 +130,7 @@ func TestStatelessRequestsShareAnAgent(t *testing.T) {
 	}
 }
 
-// The version may stand in a header or, by mistake, in the body alone.
+// The version may be in a header or, by mistake, in the body alone.
 func TestProtocolVersions(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
@@ -171,7 +171,7 @@ func TestDeleteEndsASession(t *testing.T) {
 			select {
 			case <-a.closed:
 				ended <- errors.New("its agent was closed in the middle of a call")
-			case <-time.After(20 * time.Millisecond): // so that whoever does not wait is caught
+			case <-time.After(20 * time.Millisecond): // so that a server that does not wait is caught
 				ended <- context.Cause(ctx)
 			}
 			return nil, ctx.Err()
@@ -239,7 +239,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 	}
 }
 
-// The caller's name stands in the log.
+// The caller's name is in the log.
 func TestCallerIsLogged(t *testing.T) {
 	var log strings.Builder
 	s, _ := fakeServer(t, nil, withHTTP(nil))

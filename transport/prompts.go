@@ -41,7 +41,7 @@ type library struct {
 	resources map[string]mcp.Resource
 }
 
-// newLibrary registers what there is; sessions are found by their URI alone.
+// newLibrary registers the prompts and resources; sessions are found by their URI alone.
 func newLibrary(e engines, server *mcp.Server) *library {
 	l := &library{server: server, jobs: e.jobs, session: e.session, prompts: map[string]mcp.Prompt{}, resources: map[string]mcp.Resource{}}
 	if l.session != nil {

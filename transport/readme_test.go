@@ -7,7 +7,7 @@ import (
 )
 
 // The README's tables tell of every tool that there is and of no other; arguments
-// and replies stand in TOOLS.md, which it links to.
+// and replies are in TOOLS.md, which it links to.
 func TestReadmeTellsOfEveryTool(t *testing.T) {
 	data, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -35,6 +35,6 @@ func TestReadmeTellsOfEveryTool(t *testing.T) {
 		delete(rows, tool.Name)
 	}
 	for name := range rows {
-		t.Errorf("README.md tells of %s, which is no tool", name)
+		t.Errorf("README.md names %s, which is not a tool", name)
 	}
 }

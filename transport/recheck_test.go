@@ -39,7 +39,7 @@ func (b brokenBoard) GetTask(ctx context.Context, _ session.Caller, _ attempt.Ta
 
 const createOne = `{"project_id":"3b241101-e2bb-4255-8caf-4136c566a962","title":"x"}`
 
-// A tool of the board that breaks tells where on the board to look, and one that
+// A tool of the board that breaks says where on the board to look, and one that
 // only reads can be called again.
 func TestBrokenBoardCall(t *testing.T) {
 	s, _ := fakeServer(t, nil, func(p *engines) { p.board = brokenBoard{err: errors.New("disk on fire")} })

@@ -170,7 +170,7 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 		go io.Copy(io.Discard, fromServer)
 		fmt.Fprint(toServer, hello+`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`+"\n")
 		begun(t, f)
-		fromServer.Close() // and with it whoever could be answered
+		fromServer.Close() // and with it every caller that could be answered
 		toServer.Close()
 		f.goesOn(t, s)
 		<-served

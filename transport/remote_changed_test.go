@@ -178,7 +178,7 @@ func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if _, err := w.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "nonsense"}); err == nil {
-		t.Error("a cursor that is none is taken")
+		t.Error("an invalid cursor is accepted")
 	}
 	short := into[remotetools.ListReply](t, w.ClientSession, "list_workflow_tools", `{}`)
 	if len(short.Tools) != remotetools.ListedShort || short.NextCursor == nil {

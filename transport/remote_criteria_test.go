@@ -154,7 +154,7 @@ func TestReq003_8_3_UpdatesOfTheSourceAreTold(t *testing.T) {
 	}
 }
 
-// Whoever calls with the same identity may ask, on any connection; nobody else.
+// A caller with the same identity may ask, on any connection; nobody else.
 func TestARunIsItsCallersAlone(t *testing.T) {
 	s, _ := withSource(t, newFactory(standardWorkflows...), "  reply_within: 20ms\n")
 	file, given := tokens(t, "ada", "bob")

@@ -303,7 +303,7 @@ func TestExposedJobs(t *testing.T) {
 	if said := refusedWith(t, cs, "trip-dream", `{"aim":"g"}`, "ToolError"); !strings.Contains(said, `"goal"`) || !strings.Contains(said, `"aim"`) {
 		t.Error(said)
 	}
-	// Whoever writes a job and asks at once sees it.
+	// An agent that writes a job and asks at once sees it.
 	write(t, root, map[string]string{
 		".deepwork/jobs/two/job.yml": strings.Replace(tripJob, "name: trip", "name: two", 1), ".deepwork/jobs/two/idea.md": "Think.",
 	})

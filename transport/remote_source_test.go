@@ -109,7 +109,7 @@ func newFactory(workflows ...string) *factory {
 	return &factory{workflows: workflows, runs: map[string]*factoryRun{}, news: make(chan struct{}, 1), let: make(chan struct{})}
 }
 
-// tell wakes whoever waits for something to happen here.
+// tell wakes the tests that wait for something to happen here.
 func (f *factory) tell() {
 	select {
 	case f.news <- struct{}{}:
@@ -145,7 +145,7 @@ func (f *factory) offer(workflows ...string) {
 	f.changed()
 }
 
-// changed sends a list_changed to whoever is connected.
+// changed sends a list_changed to every connected client.
 func (f *factory) changed() {
 	f.mcp.AddTool(&mcp.Tool{Name: "noise", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return said(`{}`), nil })

@@ -14,7 +14,7 @@ import (
 	"deepwork/transport/web"
 )
 
-// A stdio server that is told to stop tells its engine before the connection is
+// A stdio server that is asked to stop tells its engine before the connection is
 // closed, and so does Close: no session is written for the end of the program.
 func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
 	for _, how := range []string{"stdio", "Close"} {

@@ -54,7 +54,7 @@ func TestToolsDocumentHasEveryDescription(t *testing.T) {
 	doc := string(toolsDocument(t))
 	for _, tool := range listTools(t) {
 		if !strings.Contains(doc, "\n### "+tool.Name+"\n") || !strings.Contains(doc, "\n"+tool.Description+"\n") {
-			t.Errorf("%s stands not in the document, or not with its description", tool.Name)
+			t.Errorf("%s is not in the document, or not with its description", tool.Name)
 		}
 		var walk func(at string, s *jsonschema.Schema)
 		walk = func(at string, s *jsonschema.Schema) {
@@ -207,7 +207,7 @@ func ordered(t *testing.T, data json.RawMessage) *jsonschema.Schema {
 // A document is written from top to bottom.
 type document struct {
 	bytes.Buffer
-	replies map[string]string  // tables that stand in it already, and whose they are
+	replies map[string]string  // tables that are in it already, and whose they are
 	step    *jsonschema.Schema // what the replies that describe steps share
 }
 
@@ -273,7 +273,7 @@ func rows(s *jsonschema.Schema, under string, row func(path string, required boo
 	}
 }
 
-// inside gives what stands in the entries of a list and in the values of an object.
+// inside returns the fields in the entries of a list and in the values of an object.
 func inside(p *jsonschema.Schema, path string, row func(string, bool, *jsonschema.Schema)) {
 	rows(p, path+".", row)
 	if p.Items != nil {
@@ -288,7 +288,7 @@ func inside(p *jsonschema.Schema, path string, row func(string, bool, *jsonschem
 	}
 }
 
-// typeOf tells the type of a property, its values and its limits, in words.
+// typeOf describes the type of a property, its values and its limits, in words.
 func typeOf(s *jsonschema.Schema) string {
 	kinds, null := slices.Clone(s.Types), slices.Contains(s.Types, "null")
 	if s.Type != "" {

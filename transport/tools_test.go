@@ -167,7 +167,7 @@ func described(t *testing.T, at string, s *jsonschema.Schema) {
 	check(at+".*", s.AdditionalProperties, false)
 }
 
-// A step's fields are told in one place, and hold in both where steps stand: null
+// A step's fields are described in one place, for both places of steps: null
 // is a begin_step if there is none, but no entry of concurrent_steps.
 func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 	for _, tool := range listTools(t) {

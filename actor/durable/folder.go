@@ -102,9 +102,9 @@ func (d Disk) MakeFolder(dir string, perm fs.FileMode) error {
 	return nil
 }
 
-// Stands reports whether an open file is still the one at a path. A lock on any other file guards
+// IsAt reports whether an open file is still the one at a path. A lock on any other file guards
 // nothing.
-func Stands(f interface{ Stat() (fs.FileInfo, error) }, path string) bool {
+func IsAt(f interface{ Stat() (fs.FileInfo, error) }, path string) bool {
 	held, err := f.Stat()
 	if err != nil {
 		return false

@@ -83,22 +83,22 @@ func TestMakeFolderRefuses(t *testing.T) {
 	must(t, Disk{}.MakeFolder(link, 0o700))
 }
 
-func TestStands(t *testing.T) {
+func TestIsAt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	f, err := os.Create(path)
 	must(t, err)
-	if !Stands(f, path) {
-		t.Error("a file that was just made does not stand")
+	if !IsAt(f, path) {
+		t.Error("a file that was just made is not at its path")
 	}
-	if Stands(f, path+"2") {
-		t.Error("it stands where nothing is")
+	if IsAt(f, path+"2") {
+		t.Error("it is where nothing is")
 	}
 	must(t, os.WriteFile(path+"2", nil, 0o600))
-	if Stands(f, path+"2") {
+	if IsAt(f, path+"2") {
 		t.Error("another file is taken for it")
 	}
 	must(t, f.Close())
-	if Stands(f, path) {
-		t.Error("a closed file stands")
+	if IsAt(f, path) {
+		t.Error("a closed file is at its path")
 	}
 }

@@ -17,7 +17,7 @@ import (
 // releases it when the process ends, however it ends.
 //
 // Never replace a locked file by a rename: a lock on a file that others do not see guards nothing.
-// Lock notices a file that was removed or replaced before it was locked, and Stands reports whether
+// Lock notices a file that was removed or replaced before it was locked, and InPlace reports whether
 // that happened later.
 type FileLock struct {
 	path string
@@ -63,7 +63,7 @@ func TryLock(path string) (*FileLock, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), lock.Close())
 		}
-		if l := (&FileLock{path, lock, info}); l.Stands() {
+		if l := (&FileLock{path, lock, info}); l.InPlace() {
 			return l, nil
 		}
 		lock.Close() // the file was removed or replaced before it was locked
@@ -92,8 +92,8 @@ func Locked(path string) (bool, error) {
 	return !free, nil
 }
 
-// Stands reports whether the locked file is still the one at its path. It costs one stat.
-func (l *FileLock) Stands() bool {
+// InPlace reports whether the locked file is still the one at its path. It costs one stat.
+func (l *FileLock) InPlace() bool {
 	fi, err := os.Lstat(l.path)
 	return err == nil && os.SameFile(fi, l.info)
 }
@@ -105,7 +105,7 @@ func (l *FileLock) Unlock() error { return l.lock.Close() }
 // allows it, the file is removed while locked, so that no other process loses a lock that it has
 // just acquired.
 func (l *FileLock) Remove() error {
-	if !l.Stands() {
+	if !l.InPlace() {
 		return l.lock.Close()
 	}
 	err := os.Remove(l.path)

@@ -58,14 +58,14 @@ func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Unlock()
-	if !l.Stands() {
-		t.Error("a lock just taken does not stand")
+	if !l.InPlace() {
+		t.Error("a lock just taken is not in place")
 	}
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Skip("an open file cannot be renamed here:", err)
 	}
-	if l.Stands() {
-		t.Error("a lock stands whose file has gone")
+	if l.InPlace() {
+		t.Error("a lock whose file has gone is in place")
 	}
 }
 

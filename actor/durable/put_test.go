@@ -128,7 +128,7 @@ func TestPutIsCutShort(t *testing.T) {
 				if moved != (string(got) == newContent) || !moved && string(got) != "old" {
 					t.Errorf("it left %q", got)
 				}
-				// The next one clears away what stands under the caller's own name.
+				// The next one removes what is at the caller's own name.
 				must(t, Disk{}.Put(path, []byte("next"), PutOptions{Temp: "a.new"}))
 				holds(t, dir, "a=next")
 			})
@@ -136,7 +136,7 @@ func TestPutIsCutShort(t *testing.T) {
 	}
 }
 
-// What stands under the name of the temporary file is removed, not written to.
+// What is at the name of the temporary file is removed, not written to.
 func TestPutDoesNotFollowItsTemp(t *testing.T) {
 	dir := t.TempDir()
 	precious := filepath.Join(t.TempDir(), "precious")

@@ -35,18 +35,18 @@ func TestMain(m *testing.M) {
 // roles are what a child does. It says what it has to say on stdout, one line
 // each, and hears on stdin when to go on; at the end of that it ends.
 var roles = map[string]func(s *Member, in *bufio.Scanner) error{
-	// hold enters, and at each line reports whether it stands, and enters again.
+	// hold enters, and at each line reports whether it has entered, and enters again.
 	"hold": func(s *Member, in *bufio.Scanner) error {
 		if err := s.Enter(context.Background()); err != nil {
 			return err
 		}
 		fmt.Println(s.ID())
 		for in.Scan() {
-			stood := s.Stands()
+			entered := s.Entered()
 			if err := s.Enter(context.Background()); err != nil {
 				return err
 			}
-			fmt.Println(stood)
+			fmt.Println(entered)
 		}
 		return s.Leave()
 	},

@@ -87,7 +87,7 @@ func LockOf(name string) (id string, ok bool) {
 // whole folder was removed or replaced. It blocks for at most 10 s while another process holds the
 // lock. Errors: ErrLeft, or the system's with the remedy.
 func (m *Member) Enter(ctx context.Context) error {
-	if m.Stands() {
+	if m.Entered() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, enterWait, errors.New("another process holds a lock on it; end that, and call again"))
@@ -97,7 +97,7 @@ func (m *Member) Enter(ctx context.Context) error {
 	switch {
 	case m.left.Load():
 		return ErrLeft
-	case m.Stands():
+	case m.Entered():
 		return nil // another call was faster
 	}
 	path := m.Path(m.id)
@@ -126,11 +126,11 @@ func (m *Member) Enter(ctx context.Context) error {
 	}
 }
 
-// Stands reports whether this process has entered and still looks alive. It costs
+// Entered reports whether this process has entered and still looks alive. It costs
 // one stat.
-func (m *Member) Stands() bool {
+func (m *Member) Entered() bool {
 	lock := m.lock.Load()
-	return lock != nil && lock.Stands()
+	return lock != nil && lock.InPlace()
 }
 
 // Leave makes this process look dead for good; others may then take what it owned. It waits for an

@@ -81,8 +81,8 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 			t.Errorf("%s: it looks alive: %v", what, !alone)
 		}
 		io.WriteString(p.In, "\n")
-		if stood := p.Line(); stood != fmt.Sprint(alone) {
-			t.Errorf("%s: it stands: %q; %s", what, stood, &p.Err)
+		if entered := p.Line(); entered != fmt.Sprint(alone) {
+			t.Errorf("%s: it has entered: %q; %s", what, entered, &p.Err)
 		}
 		if !s.Alive(p.id) {
 			t.Errorf("%s: it looks dead after it has entered again", what)
@@ -94,7 +94,7 @@ func TestWhatIsNoServerIsNotAlive(t *testing.T) {
 	dir := t.TempDir()
 	s := newMember(dir)
 	must(t, os.Mkdir(s.Path(fakeID("1")), 0o700))
-	stranger := flock.New(s.Path("0123")) // has its lock, and is none of the servers
+	stranger := flock.New(s.Path("0123")) // has its lock, and is not a server
 	if ok, err := stranger.TryLock(); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -146,7 +146,7 @@ func TestACensusAsksOnce(t *testing.T) {
 	s, other := newMember(dir), entered(t, dir)
 	alive := s.Census()
 	if !alive(other.ID()) || !alive(s.ID()) || alive(fakeID("0")) {
-		t.Error("it tells otherwise")
+		t.Error("it reports otherwise")
 	}
 	must(t, other.Leave())
 	if !alive(other.ID()) || s.Census()(other.ID()) {
@@ -163,7 +163,7 @@ func TestLeaving(t *testing.T) {
 	must(t, gone.Leave())
 	fell.Fall()
 	for _, s := range []*Member{never, gone, fell} {
-		if s.Alive(s.ID()) || other.Alive(s.ID()) || s.Stands() || exists(s.Path(s.ID())) != (s == fell) {
+		if s.Alive(s.ID()) || other.Alive(s.ID()) || s.Entered() || exists(s.Path(s.ID())) != (s == fell) {
 			t.Error("a server that left looks alive")
 		}
 		if err := s.Enter(t.Context()); err != ErrLeft {
@@ -178,7 +178,7 @@ func TestEnteringThatFails(t *testing.T) {
 	dir := t.TempDir()
 	boom := errors.New("boom")
 	s := New(Options{Dir: dir, Prepare: func() error { return boom }})
-	if err := s.Enter(t.Context()); !errors.Is(err, boom) || exists(s.Path(s.ID())) || s.Stands() {
+	if err := s.Enter(t.Context()); !errors.Is(err, boom) || exists(s.Path(s.ID())) || s.Entered() {
 		t.Errorf("a failure: %v", err)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestEnteringWhileOthersSweep(t *testing.T) {
 	}
 	for range 1000 {
 		s := newMember(dir)
-		if err := s.Enter(t.Context()); err != nil || !s.Stands() {
+		if err := s.Enter(t.Context()); err != nil || !s.Entered() {
 			t.Errorf("it was swept: %v", err)
 			break
 		}
@@ -314,7 +314,7 @@ func TestManyServersAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for _, s := range all {
-		if !s.Stands() {
+		if !s.Entered() {
 			t.Error("a server lost its lock file")
 		}
 	}

@@ -39,7 +39,7 @@ func child(mode string) int {
 	switch mode {
 	case "echo":
 		io.Copy(os.Stdout, os.Stdin)
-	case "parent": // of a child that tells its id and stays
+	case "parent": // of a child that prints its id and stays
 		process.Run(context.Background(), process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}})
 	case "serving": // the same with a service
 		s, err := process.Serve(process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}}, nil)

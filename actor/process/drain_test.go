@@ -12,7 +12,7 @@ import (
 // What is in a pipe is waited for longer than what may still come.
 func TestDrainWaitsLongerForWhatIsThere(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("nothing tells there what is in a pipe")
+		t.Skip("there is no way to see what is in a pipe")
 	}
 	pipe := func(written string) (r, w *os.File) {
 		r, w, err := os.Pipe()

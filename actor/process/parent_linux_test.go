@@ -40,7 +40,7 @@ func endsWithParent(t *testing.T, mode string) {
 	parent.Wait()
 	for end := time.Now().Add(patience); !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH); time.Sleep(2 * time.Millisecond) {
 		if state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && strings.Contains(string(state), ") Z ") {
-			break // dead, and waiting for whoever has adopted it
+			break // dead, and waiting for the process that adopted it
 		}
 		if time.Now().After(end) {
 			syscall.Kill(pid, syscall.SIGKILL)

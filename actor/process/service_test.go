@@ -59,7 +59,7 @@ func TestServiceIsSpokenTo(t *testing.T) {
 	}
 	select {
 	case <-s.Done():
-		t.Fatal("it ended by itself")
+		t.Fatal("it ended without being asked")
 	default:
 	}
 	if s.Err() != nil {

@@ -155,7 +155,7 @@ func TestBoardFaults(t *testing.T) {
 	}
 }
 
-// Aliases stand for what they name, here as elsewhere.
+// Aliases mean what they name, here as elsewhere.
 func TestBoardAliases(t *testing.T) {
 	c, faults := Parse("config.yml", []byte("executors:\n  A: &a {command: [x], env: &e {K: v}}\n  B: *a\n  C: {command: y, env: *e, variants: {V: *a}}\n"))
 	if faults != nil {

@@ -26,7 +26,7 @@ const (
 )
 
 // ruleCases has at least one case for every rule of DESIGN's job.yml section.
-// What each reports stands in testdata/rules.golden.
+// What each reports is in testdata/rules.golden.
 var ruleCases = []ruleCase{
 	// The document.
 	{name: "document is a list", old: "", new: "- a\n"},

@@ -229,7 +229,7 @@ func TestAServerThatWasRestarted(t *testing.T) {
 	restart()
 	web := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			w.WriteHeader(http.StatusMethodNotAllowed) // so that nothing but the call tells
+			w.WriteHeader(http.StatusMethodNotAllowed) // so that only the call shows it
 			return
 		}
 		current.Load().(http.Handler).ServeHTTP(w, r)

@@ -233,7 +233,7 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 	r.until(t, "the tool to come back", func(s *remote.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
 }
 
-// kill ends the process whose id stands in a file, and not by asking.
+// kill ends the process whose id is in a file, with SIGKILL.
 func kill(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)

@@ -144,7 +144,7 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// stream answers with events; %ID% stands for the id of the call.
+// stream answers with events; %ID% is replaced by the id of the call.
 func stream(w http.ResponseWriter, id, events string) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	io.WriteString(w, strings.ReplaceAll(events, "%ID%", id))
@@ -478,7 +478,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	r, w := s.open(t)
 	const calls = 40
 	var n int64
-	// The end of a stream comes after the answer, and nobody tells of it: on a busy machine, late.
+	// The end of a stream comes after the answer, and nothing announces it: on a busy machine, late.
 	for pause := 5 * time.Millisecond; pause <= 160*time.Millisecond; pause *= 2 {
 		before := s.conns.Load()
 		for range calls {

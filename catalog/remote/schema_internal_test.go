@@ -168,7 +168,7 @@ func TestAnswersOfASource(t *testing.T) {
 			},
 		} {
 			if text[0] != '{' && strings.HasSuffix(name, "wrapped") {
-				continue // only what tells of an execution is taken out
+				continue // only fields of an execution are taken out
 			}
 			got := r.answer()
 			if string(mustJSON(t, got)) != string(mustJSON(t, want)) {

@@ -139,7 +139,7 @@ func beSource(mode string) {
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two", `"executionType":"sync"`))}
 	switch mode {
 	case "good":
-	case "file": // the list stands in a file
+	case "file": // the list is in a file
 		f.list = func(string) *mcp.CallToolResult {
 			data, err := os.ReadFile(argument)
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // The common info lists what the server refuses. Each claim is tried on the very
-// example that stands above it.
+// example above it.
 func TestServerRefusesWhatTheCommonInfoSays(t *testing.T) {
 	found := blocks(load(t)["deepwork_jobs"].CommonInfo, "yaml job")
 	if len(found) == 0 {

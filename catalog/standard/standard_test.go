@@ -53,7 +53,7 @@ func TestFSHoldsOnlyJobs(t *testing.T) {
 	}
 	for _, e := range entries {
 		if !e.IsDir() {
-			t.Errorf("%s stands beside the jobs and is none", e.Name())
+			t.Errorf("%s is beside the jobs and is not a job", e.Name())
 		}
 	}
 }

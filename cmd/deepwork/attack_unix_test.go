@@ -29,7 +29,7 @@ import (
 const attacked = "deepwork"
 
 // An attack is a repository that somebody prepared. MARK, URL, OUTSIDE, HOME and ROOT in
-// its texts stand for the canaries and the project.
+// its texts are replaced by the canaries and the project.
 type attack struct {
 	files   map[string]string // .deepwork/config.yml and others
 	prepare func(v *victim)   // does what files cannot

@@ -160,7 +160,7 @@ func TestBoardTailDiffStopDelete(t *testing.T) {
 }
 
 // A server that is killed in mid-attempt: the agent goes on, and the next server
-// tells its result.
+// reports its result.
 func TestBoardServerKilled(t *testing.T) {
 	p := newBoardProject(t)
 	gate, open := p.gate("go")
@@ -289,7 +289,7 @@ func TestBoardIsMadeWhenItIsUsed(t *testing.T) {
 }
 
 // A deepwork in a workspace that was killed before it could tell the board where
-// its workflow stands: the next one there tells.
+// its workflow is: the next one there reports it.
 func TestBoardIsToldByTheNextServer(t *testing.T) {
 	p := newBoardProject(t)
 	gate, open := p.gate("go")

@@ -17,7 +17,7 @@ type act struct {
 }
 
 // A scene is a text to print, an action of a person or the agent, and one exchange with the server,
-// after which the claims must hold. The text $session stands for the id of the newsletter's
+// after which the claims must hold. The text $session is replaced by the id of the newsletter's
 // session.
 type scene struct {
 	say     string

@@ -119,7 +119,7 @@ func TestForbidden(t *testing.T) {
 }
 
 // TestTopLevel keeps the top level to the rooms: dot files aside, nothing else
-// stands there.
+// is there.
 func TestTopLevel(t *testing.T) {
 	want := []string{"go.mod", "go.sum", "README.md"}
 	for _, side := range rooms {
@@ -131,7 +131,7 @@ func TestTopLevel(t *testing.T) {
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(want, e.Name()) {
-			t.Errorf("%s stands at the top level; what belongs there is %v", e.Name(), want)
+			t.Errorf("%s is at the top level; expected only %v", e.Name(), want)
 		}
 	}
 }

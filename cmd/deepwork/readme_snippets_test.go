@@ -19,7 +19,7 @@ import (
 
 // A snippet is a fenced block of README.md.
 type snippet struct {
-	kind string // what stands behind the fence
+	kind string // the word after the fence
 	line int    // of its first line
 	text string
 }
@@ -94,7 +94,7 @@ func uncommented(text string) string {
 	return setting.ReplaceAllString(regexp.MustCompile(`(?m)^.*# see below$`).ReplaceAllString(text, ""), "$1$2")
 }
 
-// Every key that the config's decoder takes stands in one of the blocks, where it
+// Every key that the config's decoder takes is in one of the blocks, where it
 // belongs.
 func TestReadmeShowsEveryConfigKey(t *testing.T) {
 	shown := map[string]bool{}

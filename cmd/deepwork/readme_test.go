@@ -14,7 +14,7 @@ import (
 
 var option = regexp.MustCompile(`(?m)^ +--[a-z-]+`)
 
-// The README tells of every command with every option it has.
+// The README documents every command with every option it has.
 func TestReadmeTellsOfEveryOption(t *testing.T) {
 	data, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -104,6 +104,6 @@ func TestReadmeVerdict(t *testing.T) {
 	d := json.NewDecoder(strings.NewReader(block))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&v); err != nil || v.Passed == nil || v.Feedback == nil || len(v.Results) != 1 || v.Results[0].Passed == nil {
-		t.Errorf("README.md's verdict is none: %v\n%s", err, block)
+		t.Errorf("README.md's verdict is not one: %v\n%s", err, block)
 	}
 }

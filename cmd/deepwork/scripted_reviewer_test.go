@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// scriptedReviewer is a reviewer program for the scripts: what it says stands in the
+// scriptedReviewer is a reviewer program for the scripts: what it says is in the
 // files that it is given, and it keeps what it read in the file that its first
 // argument names.
 func scriptedReviewer() {

@@ -72,7 +72,7 @@ func TestInterruptibleSecondSignal(t *testing.T) {
 		if !lines.Scan() || lines.Text() != want {
 			t.Fatalf("read %q, want %q", lines.Text(), want)
 		}
-		// The handler is taken away as the context ends, beside whoever waits
+		// The handler is taken away as the context ends, beside a call that waits
 		// for it: until then a signal is taken, and not the one that ends it.
 		if err := child.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 )
 
 // A person overrides a review at the terminal, with a server that runs and without one; the agent's
-// next call goes on, once. The evidence tells a person from an agent.
+// next call goes on, once. The evidence distinguishes a person from an agent.
 func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 	root, dir := t.TempDir(), t.TempDir()
 	t.Setenv(state.Env, filepath.Join(dir, "state"))

@@ -26,7 +26,7 @@ func (a *app) tokenNewCommand() *cobra.Command {
 		Long: `Print a fresh bearer token to stdout, for the caller, and the line
 NAME:SHA256[:GROUP[:RIGHTS]] to stderr, for the file of "serve --token-file". The token
 itself is kept nowhere. NAME is the caller's identity: workflow sessions that one
-identity has started are out of the reach of the others, and the name stands in logs
+identity has started are out of the reach of the others, and the name appears in logs
 and session files. To replace a token, add the line of a second one with the same
 NAME, give that one to the caller, and remove the first line.
 

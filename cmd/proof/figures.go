@@ -287,7 +287,7 @@ func figureTable(rows []row, began time.Time, took time.Duration) (table string,
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `%s` |\n", r.part, r.what, r.bound, r.measured, r.compared, holds, r.command)
 	}
 	return fmt.Sprintf("%s, in %s; %s, %s/%s, %d CPUs. Of %d figures %d hold, %d miss their bound, %d could not be measured.\n\n"+
-		"| of | figure | bound | measured | compared with | holds | by itself |\n|---|---|---|---|---|---|---|\n%s",
+		"| of | figure | bound | measured | compared with | holds | command |\n|---|---|---|---|---|---|---|\n%s",
 		began.UTC().Format("2006-01-02 15:04 UTC"), took.Round(time.Second), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
 		len(rows), held, missed, failed, &b), err
 }

@@ -51,7 +51,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// The table tells what holds, what misses and what failed, with what it was compared
+// The table reports what holds, what misses and what failed, with what it was compared
 // with and the command for it alone.
 func TestTable(t *testing.T) {
 	n := numbers{"callers=16 of-ideal(>=0.6)": {0.55}, "callers=16 step-µs": {90}, "callers=16 echo-µs": {20.04}, "callers=16 write-µs": {0.1234}}

@@ -150,7 +150,7 @@ func (h *hostile) alterSession(ctx context.Context) error {
 	return errors.Join(err, link(own), h.image.Sync(stateOf(h.root).Tmp()))
 }
 
-// plant creates a file that is to stand in the place of a session's, or none.
+// plant creates a file in the place of a session's, or none.
 func (h *hostile) plant(path, name string, data []byte, other string) error {
 	switch h.random.IntN(8) {
 	case 0: // none

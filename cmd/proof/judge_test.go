@@ -30,7 +30,7 @@ func loaded(t *testing.T, args ...string) *load {
 	return l
 }
 
-// judged judges the project of a load anew, and returns what kinds of faults it finds.
+// judged judges the project of a load again, and returns what kinds of faults it finds.
 func judged(t *testing.T, l *load) (kinds []string) {
 	t.Helper()
 	h := newHistory()

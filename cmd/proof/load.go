@@ -153,7 +153,7 @@ func (l *load) stopServers() {
 	for _, s := range l.servers {
 		p := s.current()
 		if p == nil {
-			l.history.fault("a server that ended by itself", "server %d", s.number+1)
+			l.history.fault("a server that ended without being asked", "server %d", s.number+1)
 			continue
 		}
 		err := p.stop()

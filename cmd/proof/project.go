@@ -107,7 +107,7 @@ func jobText(job string, save int) string {
 // instructionsText is a step's instructions file, which nobody edits.
 func instructionsText(job, step string) string {
 	return fmt.Sprintf("# %s of %s\n\n%sThis is the end.\n", step, job,
-		strings.Repeat("Read what there is, do what is asked, and write down what came of it.\n", 8))
+		strings.Repeat("Read all of it, do what is asked, and write down what came of it.\n", 8))
 }
 
 // isInstructions reports whether a text is the whole of a step's instructions. What the

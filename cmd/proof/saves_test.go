@@ -102,7 +102,7 @@ func edited(t *testing.T) *load {
 	return l
 }
 
-// However a file is saved, what stands there then is what the saves have.
+// However a file is saved, it then has what the saves have.
 func TestEveryWayOfSavingSaves(t *testing.T) {
 	l := edited(t)
 	for range 5 { // each after each other one
@@ -116,7 +116,7 @@ func TestEveryWayOfSavingSaves(t *testing.T) {
 			}
 			sum := sha256.Sum256(data)
 			if n := l.saves.of(hex.EncodeToString(sum[:])); n != l.saves.begun[0] {
-				t.Errorf("%s: what stands there is save %d of %d:\n%s", w.name, n, l.saves.begun[0], data)
+				t.Errorf("%s: the file has save %d of %d:\n%s", w.name, n, l.saves.begun[0], data)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ func (in taskInput) String() string {
 	return in.Tool + "(" + strings.TrimSpace(in.Title+" "+in.Request) + ")"
 }
 
-// Outcomes of a call about a task, besides "is <title>".
+// Outcomes of a call about a task, other than "is <title>".
 const (
 	taskDeleted = "deleted"
 	taskGone    = "!gone" // there is no such task, or it was deleted

@@ -217,7 +217,7 @@ func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *ackn
 	}
 	cmd.Wait()
 	if !killed.Load() {
-		t.Errorf("the server ended by itself: %v", cmd.ProcessState)
+		t.Errorf("the server ended without being asked: %v", cmd.ProcessState)
 	}
 }
 

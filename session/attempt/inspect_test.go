@@ -57,7 +57,7 @@ func (p *project) sql(statements string) {
 	must(p.t, db.Close())
 }
 
-// A board at work and at rest is well; so is none at all, and nothing is made
+// A board at work and at rest is well; so is a missing one, and nothing is made
 // by looking.
 func TestInspectWell(t *testing.T) {
 	p := newProject(t)

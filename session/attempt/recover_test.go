@@ -258,7 +258,7 @@ func treesOf(a *task.Attempt) []worktree.Tree {
 	return trees
 }
 
-// Whoever removes the records of a run makes it one of which nothing is known.
+// If somebody removes the records of a run, nothing is known of it.
 func TestRecordsRemoved(t *testing.T) {
 	p := newProject(t)
 	hold := filepath.Join(p.root, "..", "hold")

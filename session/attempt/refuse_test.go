@@ -169,7 +169,7 @@ func TestWrongArguments(t *testing.T) {
 				t.Errorf("%s names no argument: %v", c.code, e.Details)
 			}
 			if _, given := e.Details["value"]; !given && !strings.HasPrefix(c.code, "missing_") {
-				t.Errorf("%s tells no value: %v", c.code, e.Details)
+				t.Errorf("%s names no value: %v", c.code, e.Details)
 			}
 		})
 	}

@@ -306,7 +306,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// list_executors tells the known ones, those of the config, and which can be run.
+// list_executors lists the known ones, those of the config, and which can be run.
 func TestListExecutors(t *testing.T) {
 	p := newProject(t)
 	s := p.open()

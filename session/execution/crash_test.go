@@ -190,7 +190,7 @@ func TestNoRunIsStartedTwiceOrForgottenThroughKills(t *testing.T) {
 		}
 		cmd.Wait()
 		if heard < quota {
-			t.Fatalf("round %d: the server ended by itself: %v", round, other)
+			t.Fatalf("round %d: the server ended without being asked: %v", round, other)
 		}
 		s := open(t, root, p, func(w *config.WorkflowTools) { w.StatusInterval = time.Millisecond })
 		for id, was := range told {

@@ -482,5 +482,5 @@ func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...
 	}
 }
 
-// bubble runs a test whose time passes by itself.
+// bubble runs a test with simulated time.
 func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }

@@ -76,7 +76,7 @@ func TestStatusIsForWhoStartedIt(t *testing.T) {
 		_, err := s.Status(t.Context(), "other", c.id())
 		wantCode(t, err, session.StateError, "unknown_run", c.id(), "No execution is known")
 		if strings.Contains(err.Error(), "(w,") {
-			t.Errorf("%v tells of another's run", err)
+			t.Errorf("%v reveals another's execution", err)
 		}
 		_, err = s.Status(t.Context(), "other", "x-1")
 		wantCode(t, err, session.ToolError, "invalid_execution_id", "x-1")

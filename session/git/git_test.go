@@ -150,7 +150,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	if _, err := os.Stat(mark); err == nil {
 		t.Error("a program of a later setting ran")
 	}
-	// A bare repository that lies in the folder is none, and one that works elsewhere is refused.
+	// A bare repository that lies in the folder is not used, and one that works elsewhere is refused.
 	bare := filepath.Join(dir, "bare")
 	testkit.Git(t, dir, "init", "--quiet", "--bare", "bare")
 	if _, err := Output(t.Context(), Command{Dir: bare, Args: []string{"rev-parse", "--git-dir"}}); err == nil {

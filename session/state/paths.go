@@ -51,7 +51,7 @@ func (f *Folder) OpenTmp() (*os.Root, error) {
 // project.
 func (f *Folder) IsTmp(dir interface{ Stat() (fs.FileInfo, error) }) bool {
 	above, err := os.Lstat(filepath.Dir(f.Tmp()))
-	return err == nil && above.IsDir() && durable.Stands(dir, f.Tmp())
+	return err == nil && above.IsDir() && durable.IsAt(dir, f.Tmp())
 }
 
 // Database is the file of the project's SQLite database.

@@ -113,7 +113,7 @@ func TestBaseFollowsTheSystem(t *testing.T) {
 	}
 }
 
-// Whoever is first makes the id and the key; all have the same.
+// The first makes the id and the key; all have the same.
 func TestManyBeginAtOnce(t *testing.T) {
 	root, _ := newProject(t)
 	var wg sync.WaitGroup

@@ -89,7 +89,7 @@ func (e *ForeignError) Error() string {
 
 // Error describes what is damaged, why, and where it is now.
 func (e *DamagedError) Error() string {
-	where := "it stands at " + e.Path
+	where := "it is at " + e.Path
 	if e.Aside {
 		where = "it was set aside as " + e.Path
 	}

@@ -161,7 +161,7 @@ func TestASessionInUseIsNotAdoptedBehindItsServer(t *testing.T) {
 	}
 }
 
-// A server of an earlier version would take what is sealed anew for damaged.
+// A server of an earlier version would take what is sealed again for damaged.
 func TestNothingIsAdoptedBesideAnEarlierServer(t *testing.T) {
 	p := newProject(t)
 	p.simple("alpha")

@@ -43,7 +43,7 @@ func newMemory() *memory {
 	return &memory{cold: map[string]*[]byte{}, hot: map[string]*machine.State{}}
 }
 
-// idHere stands in a body for its session's id.
+// idHere is replaced in a body by its session's id.
 const idHere = "<session>"
 
 func (r *memory) Server() string         { return "this" }

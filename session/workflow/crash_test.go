@@ -96,7 +96,7 @@ func TestAcknowledgedTransitionsSurviveKills(t *testing.T) {
 		}
 		cmd.Wait()
 		if acknowledged < quota {
-			t.Fatalf("round %d: the server ended by itself: %v", round, said)
+			t.Fatalf("round %d: the server ended without being asked: %v", round, said)
 		}
 		s := p.record(id)
 		next := ids[(slices.Index(ids, last)+1)%len(ids)]

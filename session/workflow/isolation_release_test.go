@@ -35,7 +35,7 @@ func (u *unsteady) Save(s *machine.State) error {
 // TestNothingIsHeldWhenAllHaveLeft has agents of two servers start nested
 // sessions, finish, look, and leave in the middle of calls, on connections that
 // close and on shared ones, over a disk that fails now and then. When all have
-// left, every session is free, and tells what was acknowledged.
+// left, every session is free, and reports what was acknowledged.
 func TestNothingIsHeldWhenAllHaveLeft(t *testing.T) {
 	p := newProject(t)
 	const steps = 60

@@ -67,7 +67,7 @@ func encodeJobs(snap *catalog.Snapshot) (r machine.WorkflowsReply, err error) {
 	if err == nil && whole < len(snap.Jobs) {
 		// Names and summaries are enough to choose from.
 		r.Jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, nil) })
-		notices = append(notices, "The descriptions of the jobs are left out, since the reply would be too large: they stand in each job.yml.")
+		notices = append(notices, "The descriptions of the jobs are left out, since the reply would be too large: they are in each job.yml.")
 		if whole < len(snap.Jobs) {
 			notices = append(notices, fmt.Sprintf("Only the first %d of %d jobs are listed; `deepwork jobs` lists all, and start_workflow takes each of them.", whole, len(snap.Jobs)))
 		}

@@ -13,7 +13,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// peeked tells of each record that is looked at.
+// peeked receives each record that is looked at.
 type peeked struct {
 	records
 	see func(id string)
@@ -99,7 +99,7 @@ func nested(t *testing.T, e *Engine, c *Conn, def *machine.Definition, n int) (i
 	return ids
 }
 
-// Whoever takes up a session that was just given up finds its ancestors free.
+// A caller that takes up a session that was just given up finds its ancestors free.
 func TestAStackIsGivenUpFromTheBottom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		def := loop(t, 2)

@@ -64,7 +64,7 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 		"alpha/main active one", "alpha/main aborted one"}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Where an actor begins, it tells where its session is once more.
+	// Where an actor begins, it reports its session's step again.
 	if got := slices.Compact(m.all); !slices.Equal(got, want) {
 		t.Errorf("told %q\nwant %q", got, want)
 	}

@@ -93,7 +93,7 @@ func manyJobs(n, description int) *catalog.Snapshot {
 }
 
 // get_workflows of any number of jobs is bounded: descriptions go first, then jobs,
-// and the notice says which and where they stand.
+// and the notice says which and where they are.
 func TestGetWorkflowsIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		snapshot *catalog.Snapshot
@@ -132,7 +132,7 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 	}
 }
 
-// So are the faults of jobs, each by itself and all together.
+// So are the faults of jobs, each alone and all together.
 func TestTheFaultsOfGetWorkflowsAreBounded(t *testing.T) {
 	snap := &catalog.Snapshot{}
 	fault := func(n int) job.Diagnostics {

@@ -277,7 +277,7 @@ func TestResumableSessions(t *testing.T) {
 		t.Errorf("those that another connection works on: %s", toJSON(t, got))
 	}
 	before.Close()
-	for range 2 { // the second server reads it all anew
+	for range 2 { // the second server reads it all again
 		if got := list(srv.Connect("other")); len(got) != 0 {
 			t.Errorf("another's: %s", toJSON(t, got))
 		}

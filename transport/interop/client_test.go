@@ -31,7 +31,7 @@ func output(t *testing.T, argv ...string) ([]byte, error) {
 	return out, err
 }
 
-// exitCode is that of a program which ended by itself; -1: it did not.
+// exitCode is that of a program that was not killed; -1 if it was.
 func exitCode(err error) int {
 	if err == nil {
 		return 0

@@ -59,7 +59,7 @@ func scenarios(t *testing.T) map[string][]string {
 }
 
 // play runs the scenarios that a version has, and returns what they found. The
-// suite's exit code tells of all scenarios, so it is not looked at.
+// suite's exit code is about all scenarios, so it is not looked at.
 func play(t *testing.T, url, version string) map[string][]check {
 	t.Helper()
 	out := t.TempDir()
@@ -94,7 +94,7 @@ func TestConformance(t *testing.T) {
 		_, applies := applying[name]
 		_, does := others[name]
 		if applies == does {
-			t.Errorf("scenario %s is to stand in one of the lists, applying or others", name)
+			t.Errorf("scenario %s must be in one of the lists, applying or others", name)
 		}
 	}
 	for name := range applying {

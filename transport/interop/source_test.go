@@ -126,7 +126,7 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 		}
 	}
 
-	// A cancelled call ends there; its execution_id stands in its progress.
+	// A cancelled call ends there; its execution_id is in its progress.
 	ctx, cancel := context.WithCancel(t.Context())
 	params := &mcp.CallToolParams{Name: "wait", Arguments: json.RawMessage(`{}`)}
 	params.SetProgressToken("wait")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// typescriptWalk is what the TypeScript client sees besides.
+// typescriptWalk is what the TypeScript client sees in addition.
 var typescriptWalk = []want{
 	{"server", "capabilities.tools.listChanged", `true`},
 	{"nothing", "text", "StateError: No active workflow session"},

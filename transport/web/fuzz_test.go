@@ -19,7 +19,7 @@ func FuzzTokens(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		all, err := parseTokens(data)
 		if err != nil {
-			names := "" // what stands before the colons may be told
+			names := "" // what is before the colons may be shown
 			for line := range strings.Lines(string(data)) {
 				before, _, _ := strings.Cut(line, ":")
 				names += before + "\n"
@@ -60,7 +60,7 @@ func FuzzSites(f *testing.F) {
 	own := sites{loopback: true, host: "127.0.0.1", addr: netip.MustParseAddr("127.0.0.1")}
 	f.Fuzz(func(t *testing.T, header string) {
 		if own.takesHost(header, config.HTTP{}) {
-			// By hand, and from the other end: what may stand before a port, and nothing else.
+			// By hand, and from the other end: what may be before a port, and nothing else.
 			name := strings.ToLower(header)
 			if i := strings.LastIndexByte(name, ':'); i >= 0 && (strings.Count(name, ":") == 1 || strings.HasSuffix(name[:i], "]")) {
 				name = name[:i]

@@ -17,7 +17,7 @@ type peer struct {
 // errNoPeers is why the owner of a connection is not known on a system that does not tell it.
 var errNoPeers = errors.New("this system does not tell which user a connection is of")
 
-// errForeign refuses a connection that is not known to be the user's, on a system that tells.
+// errForeign refuses a connection that is not known to be the user's, on a system that can tell.
 type errForeign struct{ error }
 
 // peerOf returns the owner of the client's end of a connection that was just accepted.

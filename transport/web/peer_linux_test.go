@@ -95,7 +95,7 @@ func TestOwnerOfAConnection(t *testing.T) {
 				}
 			}
 		}
-		// A socket that listens at an address is none with a connection from there.
+		// A socket that listens at an address is not one with a connection from there.
 		at := l.Addr().(*net.TCPAddr).AddrPort()
 		for way, ask := range ways {
 			if got, err := ask(at, netip.AddrPortFrom(at.Addr(), 1)); !errors.Is(err, errNoSocket) {

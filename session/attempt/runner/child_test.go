@@ -125,7 +125,7 @@ func child(mode string) int {
 		testkit.Attend()
 		<-end
 		fmt.Println("the child tidied up")
-	case "server": // starts a run, tells and stays
+	case "server": // starts a run, reports it and stays
 		var spec Spec
 		if err := json.Unmarshal([]byte(os.Getenv("RUNNER_TEST_SPEC")), &spec); err != nil {
 			panic(err)

@@ -19,7 +19,7 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// A shim that is killed takes its agent with it, or whoever notices does, and
+// A shim that is killed takes its agent with it, or the process that notices does, and
 // all that the agent has started; the run is interrupted, for everybody.
 func TestShimKilled(t *testing.T) {
 	b := newBench(t)

@@ -244,7 +244,7 @@ func TestTailWhileWriting(t *testing.T) {
 		entries, next, err := Tail(t.Context(), dir, &after, 5000, time.Minute)
 		must(t, err)
 		if len(entries) == 0 {
-			t.Fatal("it stands still")
+			t.Fatal("it does not move")
 		}
 		for i, e := range entries {
 			if e.Index != entries[0].Index+int64(i) || e.Index <= after || e.Text != "end" && !strings.HasPrefix(e.Text, fmt.Sprint(e.Index, " ")) {

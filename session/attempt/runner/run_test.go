@@ -42,7 +42,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %v, %v", file, fi, err)
 		}
 	}
-	// Whoever comes later finds the same.
+	// A later caller finds the same.
 	again, err := testRunner().Find(t.Context(), s.Dir)
 	must(t, err)
 	if got := b.wait(again); got != e || again.pid() != p.pid() {
@@ -181,7 +181,7 @@ func TestFindNothing(t *testing.T) {
 	}
 }
 
-// The agent of a folder runs once, whoever starts it how often.
+// The agent of a folder runs once, however often it is started.
 func TestStartTwice(t *testing.T) {
 	b := newBench(t)
 	s := b.spec("1", "hang")
@@ -232,7 +232,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 	if _, err := p.Stop(ctx, 0); err != nil && !errors.Is(err, context.Canceled) { // it may have ended at once
 		t.Error(err)
 	}
-	if e := b.wait(p); !e.Stopped { // the request stands
+	if e := b.wait(p); !e.Stopped { // the request is still there
 		t.Errorf("%+v", e)
 	}
 }

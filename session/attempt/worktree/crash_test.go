@@ -91,7 +91,7 @@ func (c crash) command(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// run runs it to its end, and tells how many points it passed.
+// run runs it to its end, and returns how many points it passed.
 func (c crash) run(t *testing.T) (points int) {
 	t.Helper()
 	out, err := c.command(t).Output()

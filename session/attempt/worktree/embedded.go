@@ -66,7 +66,7 @@ func (s *scan) embedded(ctx context.Context, name string, link blob) error {
 }
 
 // isClean reports whether a repository and the submodules checked out in it have no changes. It asks
-// git about each by itself, for each has programs in its config that git must not run.
+// git about each separately, as each has programs in its config that git must not run.
 func isClean(ctx context.Context, dir string) (bool, error) {
 	dirt, err := git.Output(ctx, within(dir, "status", "--porcelain", "-z", "--untracked-files=all"))
 	if err != nil || dirt != "" {

@@ -82,7 +82,7 @@ func FuzzJournal(f *testing.F) {
 		}
 		text, err := json.Marshal(j)
 		if err != nil {
-			t.Skip() // a year that JSON cannot write is none of ours
+			t.Skip() // a year that JSON cannot write is not ours
 		}
 		again, err := parseJournal("/p/w", journaledAttempt, text)
 		if err != nil {

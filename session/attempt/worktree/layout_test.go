@@ -42,7 +42,7 @@ func link(t *testing.T, target, at string) {
 	}
 }
 
-// Where a link stands in the place of a folder, whatever was to be done is refused, and
+// Where a link is in the place of a folder, whatever was to be done is refused, and
 // nothing is touched where it leads to.
 func TestLinksAreNotFollowed(t *testing.T) {
 	for _, c := range []struct {
@@ -149,7 +149,7 @@ func TestJournalOfAFolderElsewhere(t *testing.T) {
 	untouched()
 }
 
-// What stands in a worktree's .git file is no evidence: the journal says whose it is.
+// What is in a worktree's .git file is no evidence: the journal says whose it is.
 func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	repo, other := newRepo(t), newRepo(t)
 	write(t, other, "secret.txt", "x")

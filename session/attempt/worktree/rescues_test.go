@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whoever removes an attempt again, after a crash has cut the answer off, is told
+// A caller that removes an attempt again, after a crash has cut the answer off, is told
 // what was kept all the same.
 func TestRescuesAreListedLater(t *testing.T) {
 	repo, other := newRepo(t), newRepo(t)
@@ -95,7 +95,7 @@ func TestCreateAgainAfterTheConfigWasEdited(t *testing.T) {
 }
 
 // A worktree that its agent has moved, or has made beside its own, goes with the
-// attempt's folder: its files are kept, and the commits that only it stands on.
+// attempt's folder: its files are kept, and the commits that only it is on.
 func TestWorktreesBesideTheOwnAreKept(t *testing.T) {
 	repo := newRepo(t)
 	k, _ := newKeeper(t)

@@ -88,7 +88,7 @@ func (s *Store) makeWay(id string) error {
 		if err != nil {
 			return fmt.Errorf("%s is %s and cannot be moved out of the way: %w", path, durable.Kind(fi.Mode()), err)
 		}
-		s.log.Warn("what stood in a record's place was set aside", "id", id, "path", aside, "reason", "it is "+durable.Kind(fi.Mode()))
+		s.log.Warn("what was in a record's place was set aside", "id", id, "path", aside, "reason", "it is "+durable.Kind(fi.Mode()))
 		return nil
 	}
 	if isKnown && known.sameFile(stampOf(fi)) {
@@ -116,7 +116,7 @@ func (s *Store) makeWay(id string) error {
 	}
 	aside, err := s.keep(path, why, "session", id)
 	if err != nil {
-		return fmt.Errorf("keeping what stands at %s: %w", path, err)
+		return fmt.Errorf("keeping what is at %s: %w", path, err)
 	}
 	s.log.Warn("a record that was changed from outside was set aside", "id", id, "path", aside, "reason", reason)
 	return nil

@@ -52,7 +52,7 @@ func (s *Store) Foreign(ctx context.Context, id string) (file []byte, reason str
 	return nil, "", fmt.Errorf("%w: %w", store.ErrNotFound, err)
 }
 
-// ForeignDefinition returns the definition that goes with a hash, whoever sealed it, also
+// ForeignDefinition returns the definition that goes with a hash, no matter who sealed it, also
 // where earlier versions kept it; nil if there is none.
 func (s *Store) ForeignDefinition(hash string) []byte {
 	if checkHash(hash) != nil {

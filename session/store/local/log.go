@@ -29,7 +29,7 @@ type sharedLog struct {
 
 // open opens the current file. The caller holds the lock.
 func (l *sharedLog) open() error {
-	if l.file != nil && durable.Stands(l.file, l.path) {
+	if l.file != nil && durable.IsAt(l.file, l.path) {
 		return nil
 	}
 	l.shut()
@@ -87,7 +87,7 @@ func (l *sharedLog) append(lines []byte) error {
 		if _, err := l.file.Write(lines); err != nil {
 			return err
 		}
-		if durable.Stands(l.file, l.path) {
+		if durable.IsAt(l.file, l.path) {
 			return nil
 		}
 		l.shut()

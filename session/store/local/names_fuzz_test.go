@@ -33,7 +33,7 @@ func FuzzLeftBy(f *testing.F) {
 	})
 }
 
-// Whatever files stand in the folder, a list of the sessions has those alone that are
+// Whatever files are in the folder, a list of the sessions has those alone that are
 // named as sessions are, each by an id that Read takes.
 func FuzzListedNames(f *testing.F) {
 	for _, s := range []string{"session_00000001.json", "session_0000001.json", "session_0000000g.json", "session_00000001.json.damaged_1", "session_00000001", ".session_00000001.json", "damaged_00000001.json"} {

@@ -5,7 +5,7 @@
 //
 // It knows records as bytes. What they mean is package workflow's.
 //
-// What stands in the folder, and what is a definition's in state.Folder.Definitions:
+// The files in the folder, and those of definitions in state.Folder.Definitions:
 //
 //	session_<id>.json               a record, sealed
 //	definition_<hash>.json          a job's definition, sealed

@@ -269,7 +269,7 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	mustRead(t, r, "0123abcd", numbered(1))
 	_, err := r.Read(ctx, "00000bad")
 	bad, ok := errors.AsType[*store.DamagedError](err)
-	if !ok || bad.Path != r.RecordPath("00000bad") || !strings.Contains(err.Error(), "it stands at") {
+	if !ok || bad.Path != r.RecordPath("00000bad") || !strings.Contains(err.Error(), "it is at") {
 		t.Errorf("a damaged record: %v", err)
 	}
 	if !r.Alive(w.Server()) {

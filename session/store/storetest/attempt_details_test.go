@@ -11,7 +11,7 @@ import (
 )
 
 // An attempt is read with its session and its execution from one state of the
-// board: whoever asks while executions start never sees one that runs without a
+// board: a caller that asks while executions start never sees one that runs without a
 // session (seed 004, "Task attempt listing").
 func TestReq004_RunningMeansASession(t *testing.T) {
 	b, _, p := newBoard(t)
@@ -174,7 +174,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// A change to what is there already is none (seed 004, update_task).
+// A change to the same value is no change (seed 004, update_task).
 func TestReq004_UpdatingToTheSameChangesNothing(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")

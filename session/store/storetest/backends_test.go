@@ -96,7 +96,7 @@ func verify(t testing.TB, b board) {
 	}
 }
 
-// A clock stands still until it is moved.
+// A clock does not move until it is set.
 type clock struct{ at time.Time }
 
 func newClock() *clock {

@@ -125,7 +125,7 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 	}
 	c.forward(time.Second)
 	addTask(t, b, p, "newer than the first page")
-	if err := b.DeleteTask(t.Context(), first[9].ID); err != nil { // where the cursor stands
+	if err := b.DeleteTask(t.Context(), first[9].ID); err != nil { // where the cursor is
 		t.Fatal(err)
 	}
 	rest, total, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 100, Cursor: next})

@@ -41,7 +41,7 @@ steps:
 	if len(done) != 1 || len(done[0].Outputs) != 1 || len(done[0].Outputs[0].Value.Paths) != fit || done[0].Omitted != 1001-fit {
 		t.Errorf("completed %+v", done)
 	}
-	// A file that is no declared output stands for all files of its step.
+	// A file that is no declared output means all files of its step.
 	s.StepProgress[0].Value.Outputs = Outputs{{"one", OutputValue{[]string{"o.md"}, false}}}
 	if in = s.Inputs(def, j.Step("b")); fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths) != "[o.md] [o.md] []" {
 		t.Errorf("inputs %+v", in)

@@ -159,7 +159,7 @@ func drive(t *testing.T, shape, commands []byte) {
 				if r.PendingConcurrentSteps != nil {
 					got = "pending"
 				}
-				// The repetition is recognised, and another output is none.
+				// The repetition is recognised, and another output is not one.
 				same := func(have Outputs) bool { return reflect.DeepEqual(have, out) }
 				if s.Status == Active || stepID != nil {
 					again, err := s.PlanFinish(def, &p.Step.ID, same)

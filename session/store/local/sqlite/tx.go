@@ -146,7 +146,7 @@ type mode int
 const (
 	reading mode = iota
 	writing
-	single   // one statement, which is a transaction by itself
+	single   // one statement, which is a transaction on its own
 	unsynced // the same, and see setSync
 )
 
