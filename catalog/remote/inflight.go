@@ -76,7 +76,7 @@ func (l *link) call(ctx context.Context, tool string, arguments []byte, progress
 		done <- outcome{answer, err}
 	}) {
 		cancel()
-		return nil, transportError{errClosed}
+		return nil, transportError{errUndone} // nothing was sent
 	}
 	var o outcome
 	for waiting := true; waiting; {

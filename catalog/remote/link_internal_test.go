@@ -112,3 +112,11 @@ func TestAPageOfZerosIsBounded(t *testing.T) {
 		t.Errorf("%d skipped, %d more, %v", len(p.skipped), p.more, err)
 	}
 }
+
+// A link that was closed after it was chosen for a call sends nothing: the call goes to the next one.
+func TestACallOfAClosedLinkHadNoEffect(t *testing.T) {
+	_, err := (&link{closed: true}).call(t.Context(), "execute", nil, nil)
+	if _, lost := errors.AsType[transportError](err); !lost || !errors.Is(err, errUndone) {
+		t.Errorf("%v", err)
+	}
+}
