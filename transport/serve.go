@@ -65,6 +65,9 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 		return err
 	}
 	conn, err := s.conns.of(calling, ss)
+	if errors.Is(err, errIdle) { // the input has ended, and all calls are answered
+		return cmp.Or(c.Err(), ss.Wait())
+	}
 	if err != nil {
 		ss.Close()
 		return err
