@@ -81,6 +81,7 @@ func (s *simulation) rage(ctx context.Context) error {
 // server, or the client's next call, corrects them.
 var underWay = []string{
 	" is half deleted", "the removal of attempt ", " was cut short", "and neither its server nor its agent runs",
+	" is gone; commits of it are on branch ",            // of an attempt whose deletion was cut short, and is yet to be called for again
 	".deepwork/config.yml: the config cannot be read: ", // another is in its place for a moment
 }
 

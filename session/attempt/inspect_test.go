@@ -175,7 +175,11 @@ func TestInspectWorktrees(t *testing.T) {
 	}
 	for _, phase := range []string{"creating", "undoing", "removing"} {
 		replace(`"phase": "made"`, `"phase": "`+phase+`"`)
-		p.finds("the worktrees of attempt " + r.AttemptID + " are half-done: " + phase + " was cut short")
+		half := "the worktrees of attempt " + r.AttemptID + " are half-done: " + phase + " was cut short"
+		p.finds(half)
+		must(t, os.Rename(tree, tree+".gone")) // also by who was cut short
+		p.finds(half)
+		must(t, os.Rename(tree+".gone", tree))
 	}
 	replace(`{`, `[`)
 	p.finds("the journal of attempt " + r.AttemptID + " cannot be used: ")

@@ -31,7 +31,7 @@ const (
 // or twice per repository. It ignores attempts that a Create or Remove is working on. Faults are
 // real only if a second inspection confirms them, see session.Report.Confirmed.
 func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Report, error) {
-	i := &inspection{k: k, expected: map[string]Expected{}, repos: map[string]*repoView{}, journals: map[string]bool{}}
+	i := &inspection{k: k, expected: map[string]Expected{}, repos: map[string]*repoView{}, journals: map[string]bool{}, halfDone: map[string]bool{}}
 	for _, e := range expected {
 		i.expected[e.ID] = e
 	}
@@ -41,7 +41,7 @@ func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Repo
 	}
 	err := errors.Join(i.journaled(), i.folders())
 	for _, e := range expected {
-		if !e.Made() || e.Deleting || i.k.busy(e.ID) {
+		if !e.Made() || e.Deleting || i.halfDone[e.ID] || i.k.busy(e.ID) {
 			continue
 		}
 		for _, t := range e.Repos {
@@ -61,6 +61,7 @@ type inspection struct {
 	expected map[string]Expected
 	repos    map[string]*repoView // by path
 	journals map[string]bool      // attempts that have one
+	halfDone map[string]bool      // attempts that are reported as such
 	report   session.Report
 }
 
@@ -89,6 +90,7 @@ func (i *inspection) journaled() error {
 			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
 				"start a server on the project: it removes them, and keeps first what is not committed")
 		case j.Phase != made && !(j.Phase == creating && known && e.State.Open()):
+			i.halfDone[attempt] = true
 			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: %s was cut short", attempt, j.Phase), doServe)
 		}
 	}
