@@ -111,7 +111,7 @@ func TestSDKTakesAnEncodedResult(t *testing.T) {
 }
 
 func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
-	told := make(chan struct{}, 9)
+	told := make(chan struct{}, 1000)
 	s, _, cs := bareSDK(t, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { told <- struct{}{} }}, nothing)
 	s.AddTool(bareTool("echo"), nothing)
 	<-told
