@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store/sqlstore"
 )
 
 func dbPath(t testing.TB) string {
@@ -401,12 +402,12 @@ func TestPanicUndoesAChange(t *testing.T) {
 	b, p := newBoard(t)
 	func() {
 		defer func() { _ = recover() }()
-		_ = change(t.Context(), b.DB, "failing", func(x tx) error {
-			if _, err := x.exec(`DELETE FROM projects`); err != nil {
+		_ = b.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
+			if _, err := q.ExecContext(ctx, `DELETE FROM projects`); err != nil {
 				t.Error(err)
 			}
 			panic("a bug")
-		})
+		}, nil)
 	}()
 	if _, err := b.Project(t.Context(), p.ID); err != nil {
 		t.Error(err)

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 const executionRows = `SELECT id, attempt_id, session_id, follow_up, prompt, variant, state, coalesce(owner, '') AS owner,
 	exit_code, final_message, created_at, started_at, ended_at FROM executions `
 
-func (t tx) execution(id string) (*task.Execution, error) {
+func (t Tx) execution(id string) (*task.Execution, error) {
 	if err := t.own("execution", id); err != nil {
 		return nil, err
 	}
@@ -20,7 +20,7 @@ func (t tx) execution(id string) (*task.Execution, error) {
 }
 
 // latest is the newest execution of an attempt.
-func (t tx) latest(attemptID string) (*task.Execution, error) {
+func (t Tx) latest(attemptID string) (*task.Execution, error) {
 	if err := t.own("attempt", attemptID); err != nil {
 		return nil, err
 	}
@@ -28,43 +28,43 @@ func (t tx) latest(attemptID string) (*task.Execution, error) {
 }
 
 // addExecution adds a waiting execution; its attempt then waits too.
-func (t tx) addExecution(e task.Execution) (id string, err error) {
+func (t Tx) addExecution(e task.Execution) (id string, err error) {
 	if e.ID == "" {
 		if e.ID, err = newID(); err != nil {
 			return "", err
 		}
 	}
-	if _, err := t.exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, variant, state, created_at)
+	if _, err := t.Exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, variant, state, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		e.ID, e.AttemptID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.now); err != nil {
+		e.ID, e.AttemptID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.Now); err != nil {
 		return "", err
 	}
 	return e.ID, t.setAttempt(e.AttemptID, task.Waiting, nil)
 }
 
-func (t tx) setAttempt(id string, s task.AttemptState, why *string) error {
+func (t Tx) setAttempt(id string, s task.AttemptState, why *string) error {
 	t.changed(store.AttemptChanged, id)
-	_, err := t.exec(`UPDATE attempts SET state = ?, error = ?, updated_at = ? WHERE id = ?`, s, why, t.now, id)
+	_, err := t.Exec(`UPDATE attempts SET state = ?, error = ?, updated_at = ? WHERE id = ?`, s, why, t.Now, id)
 	return err
 }
 
 func (b board) Execution(ctx context.Context, id string) (*task.Execution, error) {
-	return read(ctx, b, "reading an execution", func(t tx) (*task.Execution, error) { return t.execution(id) })
+	return read(ctx, b, "reading an execution", func(t Tx) (*task.Execution, error) { return t.execution(id) })
 }
 
 func (b board) LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error) {
-	return read(ctx, b, "reading an execution", func(t tx) (*task.Execution, error) { return t.latest(attemptID) })
+	return read(ctx, b, "reading an execution", func(t Tx) (*task.Execution, error) { return t.latest(attemptID) })
 }
 
 func (b board) Executions(ctx context.Context, attemptID string) ([]task.Execution, error) {
-	return read(ctx, b, "listing executions", func(t tx) ([]task.Execution, error) {
-		return list[task.Execution](t, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC`, attemptID)
+	return read(ctx, b, "listing executions", func(t Tx) ([]task.Execution, error) {
+		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC`, attemptID)
 	})
 }
 
 func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
-	return read(ctx, b, "listing open executions", func(t tx) ([]task.Execution, error) {
-		return list[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') ORDER BY seq`)
+	return read(ctx, b, "listing open executions", func(t Tx) ([]task.Execution, error) {
+		return List[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') ORDER BY seq`)
 	})
 }
 
@@ -72,11 +72,11 @@ func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 const openExecutions = `SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`
 
 // claimable returns the id of the oldest waiting execution, or "" if there is none or no slot.
-func (t tx) claimable(max int) (id string, err error) {
-	if busy, err := t.count(openExecutions); err != nil || busy >= max {
+func (t Tx) claimable(max int) (id string, err error) {
+	if busy, err := t.Count(openExecutions); err != nil || busy >= max {
 		return "", err
 	}
-	_, err = t.first(`SELECT id FROM executions WHERE state = 'waiting' ORDER BY seq LIMIT 1`, nil, &id)
+	_, err = t.First(`SELECT id FROM executions WHERE state = 'waiting' ORDER BY seq LIMIT 1`, nil, &id)
 	return id, err
 }
 
@@ -86,16 +86,16 @@ func (b board) ClaimNext(ctx context.Context, owner string, max int) (*task.Exec
 		return nil, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
 	// Servers ask often: most find nothing, and need no lock for it.
-	id, err := read(ctx, b, doing, func(t tx) (string, error) { return t.claimable(max) })
+	id, err := read(ctx, b, doing, func(t Tx) (string, error) { return t.claimable(max) })
 	if err != nil || id == "" {
 		return nil, err
 	}
-	return write(ctx, b, doing, func(t tx) (*task.Execution, error) {
+	return write(ctx, b, doing, func(t Tx) (*task.Execution, error) {
 		id, err := t.claimable(max)
 		if err != nil || id == "" {
 			return nil, err
 		}
-		if _, err := t.exec(`UPDATE executions SET state = ?, owner = ? WHERE id = ?`, task.Starting, owner, id); err != nil {
+		if _, err := t.Exec(`UPDATE executions SET state = ?, owner = ? WHERE id = ?`, task.Starting, owner, id); err != nil {
 			return nil, err
 		}
 		e, err := t.execution(id)
@@ -118,12 +118,12 @@ func (b board) StopWaiting(ctx context.Context, executionID string) (bool, error
 
 // move updates one execution and, if that changed something, sets its attempt to the same state.
 func (b board) move(ctx context.Context, doing, executionID string, to task.AttemptState, update string, args ...any) (bool, error) {
-	return write(ctx, b, doing, func(t tx) (bool, error) {
+	return write(ctx, b, doing, func(t Tx) (bool, error) {
 		e, err := t.execution(executionID)
 		if err != nil {
 			return false, err
 		}
-		n, err := t.exec(update, args...)
+		n, err := t.Exec(update, args...)
 		if err != nil || n == 0 {
 			return false, err
 		}
@@ -142,12 +142,12 @@ func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, e
 	if to == "" {
 		return false, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
-	n, err := statement(ctx, b.DB, doing, single, nil, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
+	n, err := statement(ctx, b.Store, doing, Single, nil, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
 	return n > 0, err
 }
 
 func (b board) StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error) {
-	return write(ctx, b, "starting an execution", func(t tx) (*task.Session, error) {
+	return write(ctx, b, "starting an execution", func(t Tx) (*task.Session, error) {
 		e, err := t.execution(executionID)
 		switch {
 		case err != nil:
@@ -161,7 +161,7 @@ func (b board) StartExecution(ctx context.Context, executionID, executor string,
 		if err != nil {
 			return nil, err
 		}
-		if _, err := t.exec(`UPDATE executions SET state = ?, session_id = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
+		if _, err := t.Exec(`UPDATE executions SET state = ?, session_id = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
 			task.Running, s.ID, t.between(e.CreatedAt, since), executionID); err != nil {
 			return nil, err
 		}
@@ -171,8 +171,8 @@ func (b board) StartExecution(ctx context.Context, executionID, executor string,
 
 // between returns a moment as the board stores it, zero for now, that is never before what it
 // follows, whatever the clock did since, nor in the future.
-func (t tx) between(after, at time.Time) string {
-	text := t.now
+func (t Tx) between(after, at time.Time) string {
+	text := t.Now
 	if !at.IsZero() {
 		text = min(task.FormatTime(at), text)
 	}
@@ -189,7 +189,7 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			return nil, false, wrap(doing, err)
 		}
 	}
-	next, err = write(ctx, b, doing, func(t tx) (*task.Execution, error) {
+	next, err = write(ctx, b, doing, func(t Tx) (*task.Execution, error) {
 		ended = false
 		x, err := t.execution(executionID)
 		if err != nil || x.State.Ended() {
@@ -202,7 +202,7 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 		if e.EndedAt != nil {
 			at = *e.EndedAt
 		}
-		if _, err := t.exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, ended_at = ? WHERE id = ?`,
+		if _, err := t.Exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, ended_at = ? WHERE id = ?`,
 			e.State, e.ExitCode, e.FinalMessage, t.between(after, at), executionID); err != nil {
 			return nil, err
 		}
@@ -220,12 +220,12 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 		}
 		if status != "" {
 			var of string
-			if _, err := t.first(`SELECT task_id FROM attempts WHERE id = ?`, []any{x.AttemptID}, &of); err != nil {
+			if _, err := t.First(`SELECT task_id FROM attempts WHERE id = ?`, []any{x.AttemptID}, &of); err != nil {
 				return nil, err
 			}
 			t.changed(store.TaskChanged, of)
-			_, err = t.exec(`UPDATE tasks SET status = ?1, updated_at = ?2
-				WHERE id = ?3 AND NOT (`+stays+`)`, status, t.now, of)
+			_, err = t.Exec(`UPDATE tasks SET status = ?1, updated_at = ?2
+				WHERE id = ?3 AND NOT (`+stays+`)`, status, t.Now, of)
 		}
 		return next, err
 	})
@@ -234,7 +234,7 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 
 // nextOf takes the queue of an ended execution's session, and makes an execution of it if it must
 // run.
-func (t tx) nextOf(x *task.Execution, how task.AttemptState) (*task.Execution, error) {
+func (t Tx) nextOf(x *task.Execution, how task.AttemptState) (*task.Execution, error) {
 	if x.SessionID == nil {
 		return nil, nil
 	}

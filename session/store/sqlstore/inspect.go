@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -13,8 +13,6 @@ type flaw struct{ what, do, query string }
 
 // flaws are the possible flaws of the board.
 var flaws = []flaw{
-	{"row %s that is not there", doBoard,
-		`SELECT coalesce(rowid, 0) || ' of ' || "table" || ' names a row of ' || parent FROM pragma_foreign_key_check`},
 	{"attempt %s has no execution", doAttempt,
 		`SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM executions)`},
 	{"attempt %s", doAttempt, // its state is that of its newest execution
@@ -50,39 +48,30 @@ var flaws = []flaw{
 		coalesce((SELECT sum(c.tasks) FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)`},
 }
 
-const (
-	doAttempt = "restore the board from a copy, or delete the attempt's task with delete_task"
-	doBoard   = "stop the servers and restore the board from a copy, or save what can be read with `sqlite3 board.db .recover`"
-)
+const doAttempt = "restore the board from a copy, or delete the attempt's task with delete_task"
 
 func (b board) Inspect(ctx context.Context) (found []session.Finding, s task.Totals, err error) {
-	found, err = read(ctx, b, "inspecting the board", func(t tx) (found []session.Finding, err error) {
-		damage, err := list[string](t, `PRAGMA integrity_check`)
-		if err != nil {
+	found, err = read(ctx, b, "inspecting the board", func(t Tx) (found []session.Finding, err error) {
+		if found, err = b.db.Damage(t); err != nil || found != nil {
+			return found, err // the rest cannot be relied on
+		}
+		if found, err = t.Flaws(); err != nil {
 			return nil, err
 		}
-		for _, what := range damage {
-			if what != "ok" {
-				found = append(found, session.Finding{Where: t.where, What: "SQLite finds: " + what, Do: doBoard})
-			}
-		}
-		if found != nil {
-			return found, nil // the rest cannot be relied on
-		}
-		if found, err = t.flaws(flaws); err != nil {
-			return nil, err
-		}
-		_, err = t.first(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
+		_, err = t.First(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
 			(SELECT count(*) FROM executions WHERE state IN ('waiting', 'starting', 'running'))`, nil, &s.Projects, &s.Tasks, &s.Attempts, &s.Open)
 		return found, err
 	})
 	return found, s, err
 }
 
-// flaws returns what queries find.
-func (t tx) flaws(queries []flaw) (found []session.Finding, err error) {
+// Flaws returns the rows of the board that contradict each other.
+func (t Tx) Flaws() ([]session.Finding, error) { return t.find(flaws) }
+
+// find returns what queries find.
+func (t Tx) find(queries []flaw) (found []session.Finding, err error) {
 	for _, f := range queries {
-		about, err := list[string](t, f.query)
+		about, err := List[string](t, f.query)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -23,8 +23,8 @@ const (
 	answersKept    = time.Hour
 )
 
-// requests is a DB as store.Requests.
-type requests struct{ *DB }
+// requests is a Store as store.Requests.
+type requests struct{ *Store }
 
 // An answer is the stored answer of an owner.
 type answer struct {
@@ -45,11 +45,11 @@ func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, er
 		return nil, err
 	}
 	now := r.o.Now()
-	err = change(ctx, r.DB, "asking the owner", func(t tx) error {
-		if _, err := t.exec(`DELETE FROM owner_requests WHERE asked_at < ?`, task.FormatTime(now.Add(-answersKept))); err != nil {
+	err = change(ctx, r.Store, "asking the owner", func(t Tx) error {
+		if _, err := t.Exec(`DELETE FROM owner_requests WHERE asked_at < ?`, task.FormatTime(now.Add(-answersKept))); err != nil {
 			return err
 		}
-		_, err := t.exec(`INSERT INTO owner_requests (id, kind, target, action, arguments, caller, channel, state, asked_at)
+		_, err := t.Exec(`INSERT INTO owner_requests (id, kind, target, action, arguments, caller, channel, state, asked_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, 'asked', ?)`, id, q.Kind, q.Target, q.Action, textOf(q.Arguments), string(caller), q.Caller.Channel, task.FormatTime(now))
 		return err
 	})
@@ -60,8 +60,8 @@ func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, er
 	defer cancel()
 	var text string
 	err = r.watch(patience, lookForAnswer, func() (done bool, err error) {
-		return read(patience, r.DB, "waiting for the answer", func(t tx) (bool, error) {
-			return t.first(`SELECT answer FROM owner_requests WHERE id = ? AND state = 'answered'`, []any{id}, &text)
+		return read(patience, r.Store, "waiting for the answer", func(t Tx) (bool, error) {
+			return t.First(`SELECT answer FROM owner_requests WHERE id = ? AND state = 'answered'`, []any{id}, &text)
 		})
 	})
 	if err != nil {
@@ -105,10 +105,10 @@ func (q storedRequest) request() store.Request {
 
 // watch calls look at once and whenever another connection has changed the database, until it is
 // done or fails. Its error may be the cause of the end of ctx.
-func (d *DB) watch(ctx context.Context, every time.Duration, look func() (done bool, err error)) error {
+func (s *Store) watch(ctx context.Context, every time.Duration, look func() (done bool, err error)) error {
 	var seen int64 = -1
 	for {
-		version, err := d.version(ctx)
+		version, err := s.db.Version(ctx)
 		if err != nil {
 			return err
 		}
@@ -124,21 +124,6 @@ func (d *DB) watch(ctx context.Context, every time.Duration, look func() (done b
 	}
 }
 
-// version changes whenever any other connection commits, in any process. It is 0 if there is no
-// file.
-func (d *DB) version(ctx context.Context) (v int64, err error) {
-	if !d.Exists() {
-		return 0, nil
-	}
-	release, err := d.use(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer release()
-	err = d.retry(ctx, func() error { return d.watcher.QueryRowContext(ctx, "PRAGMA data_version").Scan(&v) })
-	return v, err
-}
-
 func (r requests) Serve(ctx context.Context, kind string, owns func(id string) bool, do func(context.Context, store.Request) (any, error)) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -146,11 +131,11 @@ func (r requests) Serve(ctx context.Context, kind string, owns func(id string) b
 	logged := ""
 	for ctx.Err() == nil {
 		err := r.watch(ctx, lookForRequest, func() (again bool, err error) {
-			if !r.Exists() {
+			if !r.db.Exists() {
 				return false, nil
 			}
-			asked, err := read(ctx, r.DB, doing, func(t tx) ([]storedRequest, error) {
-				return list[storedRequest](t, `SELECT id, kind, target, action, arguments, caller, channel, asked_at FROM owner_requests
+			asked, err := read(ctx, r.Store, doing, func(t Tx) ([]storedRequest, error) {
+				return List[storedRequest](t, `SELECT id, kind, target, action, arguments, caller, channel, asked_at FROM owner_requests
 					WHERE state = 'asked' AND kind = ? AND asked_at > ?`, kind, task.FormatTime(r.o.Now().Add(-store.RequestLife)))
 			})
 			for _, q := range asked {
@@ -174,7 +159,7 @@ func (r requests) Serve(ctx context.Context, kind string, owns func(id string) b
 
 // take claims a request, and carries it out on its own goroutine unless another process was faster.
 func (r requests) take(ctx context.Context, running *sync.WaitGroup, q store.Request, do func(context.Context, store.Request) (any, error)) error {
-	taken, err := statement(ctx, r.DB, "taking a request", single, nil, `UPDATE owner_requests SET state = 'taken', taken_at = ? WHERE id = ? AND state = 'asked'`, r.stamp(), q.ID)
+	taken, err := statement(ctx, r.Store, "taking a request", Single, nil, `UPDATE owner_requests SET state = 'taken', taken_at = ? WHERE id = ? AND state = 'asked'`, r.stamp(), q.ID)
 	if err != nil || taken == 0 {
 		return err
 	}
@@ -194,7 +179,7 @@ func (r requests) take(ctx context.Context, running *sync.WaitGroup, q store.Req
 			// Even while the server ends: requests carried out are answered.
 			patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.AnswerTime)
 			defer cancel()
-			_, err = statement(patience, r.DB, "answering", single, nil, `UPDATE owner_requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ?`, string(text), r.stamp(), q.ID)
+			_, err = statement(patience, r.Store, "answering", Single, nil, `UPDATE owner_requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ?`, string(text), r.stamp(), q.ID)
 		}
 		if err != nil {
 			r.o.Logger.Warn("a request of another process cannot be answered", "kind", q.Kind, "target", q.Target, "action", q.Action, "error", err)

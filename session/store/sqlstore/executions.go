@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"deepwork/session/store"
 )
 
-// executions is a DB as store.Executions.
-type executions struct{ *DB }
+// executions is a Store as store.Executions.
+type executions struct{ *Store }
 
 const (
 	executionColumns = `id, owner, identity, source, workflow_id, workflow_name, async, performed, state, source_execution_id,
@@ -58,11 +58,11 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	const doing = "saving an execution"
 	// A synchronous execution cannot be queried and is lost with this machine: only what can be
 	// found again is worth a sync at its end.
-	how := single
+	how := Single
 	if x.Over() && !x.Async {
-		how = unsynced
+		how = Unsynced
 	}
-	n, err := statement(ctx, e.DB, doing, how, func() { e.saved(x) }, saveExecution,
+	n, err := statement(ctx, e.Store, doing, how, func(n int64) { e.saved(x, n) }, saveExecution,
 		x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.Performed, x.State, x.SourceExecutionID, x.StatusSupported,
 		x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result))
 	if err == nil && n == 0 {
@@ -70,31 +70,30 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	}
 	if err == nil && x.Over() && e.lapsed.Add(1+int64(len(x.Result))/forgetBytes) >= forgetEvery {
 		e.lapsed.Store(0)
-		_, err = statement(ctx, e.DB, doing, unsynced, nil, forgetExecutions, e.oldest(), store.ExecutionsKept, store.ResultsKept)
+		_, err = statement(ctx, e.Store, doing, Unsynced, nil, forgetExecutions, e.oldest(), store.ExecutionsKept, store.ResultsKept)
 	}
 	return err
 }
 
-// saved does what nobody needs to wait for, on the goroutine that writes.
-func (e executions) saved(x *store.Execution) {
-	if e.o.Changes != nil {
-		e.o.Changes.Append(store.Change{Kind: store.ExecutionChanged, ID: x.ID})
+// saved does what nobody needs to wait for, if the execution was saved.
+func (e executions) saved(x *store.Execution, n int64) {
+	if n > 0 {
+		e.changed(store.Change{Kind: store.ExecutionChanged, ID: x.ID})
+		e.db.Expect(x.Async || x.Over()) // the next one is probably the end of this, or the beginning of another
 	}
-	// The next one is probably the end of this, or the beginning of another. If this fails, it is done then.
-	_ = e.setSync(context.Background(), x.Async || x.Over())
 }
 
 func (e executions) Execution(ctx context.Context, id string) (*store.Execution, error) {
-	return read(ctx, e.DB, "reading an execution", func(t tx) (*store.Execution, error) {
+	return read(ctx, e.Store, "reading an execution", func(t Tx) (*store.Execution, error) {
 		return only[store.Execution](t, "execution", id, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE id = ?`, id)
 	})
 }
 
 func (e executions) Find(ctx context.Context, identity, id, sourceID string) ([]store.Execution, error) {
-	return read(ctx, e.DB, "looking for an execution", func(t tx) (found []store.Execution, err error) {
+	return read(ctx, e.Store, "looking for an execution", func(t Tx) (found []store.Execution, err error) {
 		for _, is := range [][2]string{{"id", id}, {"source_execution_id", sourceID}} {
 			if len(found) == 0 && err == nil {
-				found, err = list[store.Execution](t, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
+				found, err = List[store.Execution](t, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
 					ORDER BY started_at DESC`, is[1], identity, e.oldest())
 			}
 		}
@@ -104,19 +103,19 @@ func (e executions) Find(ctx context.Context, identity, id, sourceID string) ([]
 
 func (e executions) Newest(ctx context.Context, identity string, limit int) ([]store.Execution, int, error) {
 	total := 0
-	all, err := read(ctx, e.DB, "listing executions", func(t tx) (all []store.Execution, err error) {
+	all, err := read(ctx, e.Store, "listing executions", func(t Tx) (all []store.Execution, err error) {
 		const kept = `FROM workflow_executions WHERE identity = ? AND NOT (` + forgettable + `)`
-		if total, err = t.count(`SELECT count(*) `+kept, identity, e.oldest()); err != nil {
+		if total, err = t.Count(`SELECT count(*) `+kept, identity, e.oldest()); err != nil {
 			return nil, err
 		}
-		return list[store.Execution](t, `SELECT `+executionColumns+` `+kept+` ORDER BY started_at DESC LIMIT ?`, identity, e.oldest(), limit)
+		return List[store.Execution](t, `SELECT `+executionColumns+` `+kept+` ORDER BY started_at DESC LIMIT ?`, identity, e.oldest(), limit)
 	})
 	return all, total, err
 }
 
 func (e executions) Owners(ctx context.Context) ([]string, error) {
-	return read(ctx, e.DB, "looking for executions of other servers", func(t tx) ([]string, error) {
-		return list[string](t, `SELECT DISTINCT owner FROM workflow_executions WHERE `+isOpen)
+	return read(ctx, e.Store, "looking for executions of other servers", func(t Tx) ([]string, error) {
+		return List[string](t, `SELECT DISTINCT owner FROM workflow_executions WHERE `+isOpen)
 	})
 }
 
@@ -125,8 +124,8 @@ func (e executions) Adopt(ctx context.Context, from []string, to string) ([]stor
 	for _, owner := range from {
 		args = append(args, owner)
 	}
-	return write(ctx, e.DB, "taking up executions", func(t tx) ([]store.Execution, error) {
-		all, err := list[store.Execution](t, `UPDATE workflow_executions SET owner = ?1,
+	return write(ctx, e.Store, "taking up executions", func(t Tx) ([]store.Execution, error) {
+		all, err := List[store.Execution](t, `UPDATE workflow_executions SET owner = ?1,
 			ended_at = CASE state WHEN 'running' THEN NULL ELSE max(?2, started_at) END,
 			error = CASE state WHEN 'waiting' THEN ?3 WHEN 'starting' THEN ?4 ELSE error END,
 			state = CASE state WHEN 'waiting' THEN 'failed' WHEN 'starting' THEN 'unknown' ELSE state END
@@ -151,11 +150,11 @@ var executionFlaws = []flaw{
 }
 
 func (e executions) Inspect(ctx context.Context) (found []session.Finding, n, going int, err error) {
-	found, err = read(ctx, e.DB, "inspecting executions", func(t tx) (found []session.Finding, err error) {
-		if found, err = t.flaws(executionFlaws); err != nil {
+	found, err = read(ctx, e.Store, "inspecting executions", func(t Tx) (found []session.Finding, err error) {
+		if found, err = t.find(executionFlaws); err != nil {
 			return nil, err
 		}
-		_, err = t.first(`SELECT count(*), coalesce(sum(`+isOpen+`), 0) FROM workflow_executions`, nil, &n, &going)
+		_, err = t.First(`SELECT count(*), coalesce(sum(`+isOpen+`), 0) FROM workflow_executions`, nil, &n, &going)
 		return found, err
 	})
 	return found, n, going, err

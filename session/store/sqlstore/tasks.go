@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -34,16 +34,16 @@ func (b board) Tasks(ctx context.Context, projectID string, status task.Status, 
 		where, args = where+mine, append(args, b.who.Identity, b.who.Group)
 	}
 	return listPage(ctx, b, p, []string{"tasks", projectID, string(status)}, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID },
-		func(t tx) error { return t.exists("projects", "project", projectID) },
+		func(t Tx) error { return t.exists("projects", "project", projectID) },
 		`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE `+where,
 		summary+`WHERE `+where+` AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`, args...)
 }
 
 func (b board) Task(ctx context.Context, id string) (*task.Summary, error) {
-	return read(ctx, b, "reading a task", func(t tx) (*task.Summary, error) { return t.task(id) })
+	return read(ctx, b, "reading a task", func(t Tx) (*task.Summary, error) { return t.task(id) })
 }
 
-func (t tx) task(id string) (*task.Summary, error) {
+func (t Tx) task(id string) (*task.Summary, error) {
 	if err := t.own("task", id); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (t tx) task(id string) (*task.Summary, error) {
 }
 
 func (b board) CreateTask(ctx context.Context, n task.NewTask, r task.Request) (*task.Summary, error) {
-	return write(ctx, b, "creating a task", func(t tx) (*task.Summary, error) {
+	return write(ctx, b, "creating a task", func(t Tx) (*task.Summary, error) {
 		id, err := b.makeOnce(t, r, func() (string, error) { return t.createTask(n) })
 		if err != nil {
 			return nil, err
@@ -69,13 +69,13 @@ func deletedSince(err error, r task.Request) error {
 	return err
 }
 
-func (t tx) createTask(n task.NewTask) (string, error) {
+func (t Tx) createTask(n task.NewTask) (string, error) {
 	made := task.Task{Title: n.Title, Status: task.Todo, JobName: task.NonEmpty(n.JobName), WorkflowName: task.NonEmpty(n.WorkflowName)}
 	if err := made.Check(); err != nil {
 		return "", err
 	}
 	var listed bool
-	found, err := t.first(`SELECT listed FROM projects WHERE id = ?`, []any{n.ProjectID}, &listed)
+	found, err := t.First(`SELECT listed FROM projects WHERE id = ?`, []any{n.ProjectID}, &listed)
 	switch {
 	case err != nil:
 		return "", err
@@ -93,9 +93,9 @@ func (t tx) createTask(n task.NewTask) (string, error) {
 	if t.who != nil {
 		identity, group = t.who.Identity, t.who.Group
 	}
-	_, err = t.exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, identity, caller_group, created_at, updated_at)
+	_, err = t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, identity, caller_group, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, identity, group, t.now, t.now)
+		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, identity, group, t.Now, t.Now)
 	return id, err
 }
 
@@ -106,7 +106,7 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 			return nil, wrap(doing, err)
 		}
 	}
-	return write(ctx, b, doing, func(t tx) (*task.Summary, error) {
+	return write(ctx, b, doing, func(t Tx) (*task.Summary, error) {
 		s, err := t.task(id)
 		if err != nil {
 			return nil, err
@@ -114,9 +114,9 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 		if err := c.Apply(&s.Task); err != nil {
 			return nil, err
 		}
-		if _, err := t.exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, updated_at = ?6
+		if _, err := t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, updated_at = ?6
 			WHERE id = ?7 AND (title, description, status, job_name, workflow_name) IS NOT (?1, ?2, ?3, ?4, ?5)`,
-			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.now, id); err != nil {
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id); err != nil {
 			return nil, err
 		}
 		t.changed(store.TaskChanged, id)
@@ -125,49 +125,49 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 }
 
 func (b board) BeginDelete(ctx context.Context, id string) ([]string, error) {
-	return write(ctx, b, "deleting a task", func(t tx) ([]string, error) {
+	return write(ctx, b, "deleting a task", func(t Tx) ([]string, error) {
 		if err := t.idle(id); err != nil {
 			return nil, err
 		}
-		if _, err := t.exec(`UPDATE tasks SET deleting_at = coalesce(deleting_at, ?) WHERE id = ?`, t.now, id); err != nil {
+		if _, err := t.Exec(`UPDATE tasks SET deleting_at = coalesce(deleting_at, ?) WHERE id = ?`, t.Now, id); err != nil {
 			return nil, err
 		}
 		t.changed(store.TaskChanged, id)
-		return list[string](t, attemptIDs, id)
+		return List[string](t, attemptIDs, id)
 	})
 }
 
 func (b board) UndoDelete(ctx context.Context, id string) error {
-	return change(ctx, b, "keeping a task", func(t tx) error {
+	return change(ctx, b, "keeping a task", func(t Tx) error {
 		if err := t.own("task", id); err != nil {
 			return err
 		}
 		t.changed(store.TaskChanged, id)
-		_, err := t.exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
+		_, err := t.Exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
 		return err
 	})
 }
 
 func (b board) Deleting(ctx context.Context) ([]string, error) {
-	return read(ctx, b, "listing tasks that are being deleted", func(t tx) ([]string, error) {
-		return list[string](t, `SELECT id FROM tasks WHERE deleting_at IS NOT NULL ORDER BY deleting_at, id`)
+	return read(ctx, b, "listing tasks that are being deleted", func(t Tx) ([]string, error) {
+		return List[string](t, `SELECT id FROM tasks WHERE deleting_at IS NOT NULL ORDER BY deleting_at, id`)
 	})
 }
 
 func (b board) DeleteTask(ctx context.Context, id string) error {
-	return change(ctx, b, "deleting a task", func(t tx) error {
+	return change(ctx, b, "deleting a task", func(t Tx) error {
 		if err := t.idle(id); err != nil {
 			return err
 		}
 		t.changed(store.TaskChanged, id)
-		_, err := t.exec(`DELETE FROM tasks WHERE id = ?`, id)
+		_, err := t.Exec(`DELETE FROM tasks WHERE id = ?`, id)
 		return err
 	})
 }
 
 // idle returns ErrNotFound if there is no such task, and ErrRunning if one of its attempts has not
 // ended.
-func (t tx) idle(id string) error {
+func (t Tx) idle(id string) error {
 	s, err := t.task(id)
 	if err == nil && s.HasInProgressAttempt {
 		err = fmt.Errorf("task %q: %w: stop it first", id, task.ErrRunning)
@@ -177,12 +177,12 @@ func (t tx) idle(id string) error {
 
 // staying returns ErrNotFound if there is no such task, and ErrDeleting if it is
 // being deleted.
-func (t tx) staying(id string) error {
+func (t Tx) staying(id string) error {
 	if err := t.own("task", id); err != nil {
 		return err
 	}
 	var deleting bool
-	found, err := t.first(`SELECT deleting_at IS NOT NULL FROM tasks WHERE id = ?`, []any{id}, &deleting)
+	found, err := t.First(`SELECT deleting_at IS NOT NULL FROM tasks WHERE id = ?`, []any{id}, &deleting)
 	switch {
 	case err != nil:
 		return err
@@ -195,22 +195,22 @@ func (t tx) staying(id string) error {
 }
 
 // setTask changes the status of a task, if it differs.
-func (t tx) setTask(id string, status task.Status) error {
+func (t Tx) setTask(id string, status task.Status) error {
 	t.changed(store.TaskChanged, id)
-	_, err := t.exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND status <> ?1`, status, t.now, id)
+	_, err := t.Exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND status <> ?1`, status, t.Now, id)
 	return err
 }
 
 func (b board) FindRequest(ctx context.Context, r task.Request) (string, error) {
-	return read(ctx, b, "looking up a request_id", func(t tx) (string, error) { return t.findRequest(r) })
+	return read(ctx, b, "looking up a request_id", func(t Tx) (string, error) { return t.findRequest(r) })
 }
 
-func (t tx) findRequest(r task.Request) (result string, err error) {
+func (t Tx) findRequest(r task.Request) (result string, err error) {
 	if r.RequestID == "" {
 		return "", nil
 	}
 	var digest string
-	found, err := t.first(`SELECT args_digest, result FROM requests WHERE identity = ? AND tool = ? AND request_id = ?`,
+	found, err := t.First(`SELECT args_digest, result FROM requests WHERE identity = ? AND tool = ? AND request_id = ?`,
 		[]any{r.Identity, r.Tool, r.RequestID}, &digest, &result)
 	if err != nil || !found {
 		return "", err
@@ -223,18 +223,18 @@ func (t tx) findRequest(r task.Request) (result string, err error) {
 
 // makeOnce creates what a call requests, or finds the result of the same earlier call. It forgets
 // requests that are too old. Rows are numbered in their order, independent of the clock.
-func (b board) makeOnce(t tx, r task.Request, create func() (id string, err error)) (id string, err error) {
+func (b board) makeOnce(t Tx, r task.Request, create func() (id string, err error)) (id string, err error) {
 	if id, err = t.findRequest(r); err != nil || id != "" {
 		return id, err
 	}
 	if id, err = create(); err != nil || r.RequestID == "" {
 		return id, err
 	}
-	if _, err := t.exec(`DELETE FROM requests WHERE created_at < ? AND rowid <= (SELECT max(rowid) FROM requests) - ?`,
+	if _, err := t.Exec(`DELETE FROM requests WHERE created_at < ? AND rowid <= (SELECT max(rowid) FROM requests) - ?`,
 		task.FormatTime(b.o.Now().Add(-task.RequestsKept)), task.NewestRequests-1); err != nil {
 		return "", err
 	}
-	_, err = t.exec(`INSERT INTO requests (identity, tool, request_id, args_digest, result, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
+	_, err = t.Exec(`INSERT INTO requests (identity, tool, request_id, args_digest, result, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
 		r.Identity, r.Tool, r.RequestID, r.ArgsDigest, id, b.stamp())
 	return id, err
 }

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 	"deepwork/session/store"
 )
 
-// A board is a DB as the task board, for one caller or, if who is nil, for everybody; store.Board
+// A board is a Store as the task board, for one caller or, if who is nil, for everybody; store.Board
 // documents its methods.
 type board struct {
-	*DB
+	*Store
 	who *session.Caller
 }
 
-func (b board) view() (*DB, *session.Caller) { return b.DB, b.who }
+func (b board) view() (*Store, *session.Caller) { return b.Store, b.who }
 
-func (b board) For(who session.Caller) store.View { return board{b.DB, &who} }
+func (b board) For(who session.Caller) store.View { return board{b.Store, &who} }
 
 // newest completes the query of a list, newest first, from the position of a task.Listing: one row
 // more than the page shows whether there is a next page.
@@ -36,19 +36,19 @@ const (
 
 // listPage reads a page of the list that scope names, with its filters, if check finds no fault,
 // and the number of rows of all pages; next is the cursor for more.
-func listPage[T any](ctx context.Context, v viewer, p task.Page, scope []string, at func(T) (time.Time, string), check func(tx) error, count, query string, args ...any) (rows []T, total int, next string, err error) {
+func listPage[T any](ctx context.Context, v viewer, p task.Page, scope []string, at func(T) (time.Time, string), check func(Tx) error, count, query string, args ...any) (rows []T, total int, next string, err error) {
 	l, err := p.Listing(scope...)
 	if err != nil {
 		return nil, 0, "", err
 	}
-	rows, err = read(ctx, v, "listing "+scope[0], func(t tx) (rows []T, err error) {
+	rows, err = read(ctx, v, "listing "+scope[0], func(t Tx) (rows []T, err error) {
 		if err = check(t); err != nil {
 			return nil, err
 		}
-		if total, err = t.count(count, args...); err != nil {
+		if total, err = t.Count(count, args...); err != nil {
 			return nil, err
 		}
-		return list[T](t, query, position(l, args...)...)
+		return List[T](t, query, position(l, args...)...)
 	})
 	if err != nil {
 		return nil, 0, "", err
@@ -59,33 +59,33 @@ func listPage[T any](ctx context.Context, v viewer, p task.Page, scope []string,
 
 func (b board) Projects(ctx context.Context, p task.Page) ([]task.Project, int, string, error) {
 	return listPage(ctx, b, p, []string{"projects"}, func(p task.Project) (time.Time, string) { return p.CreatedAt, p.ID },
-		func(tx) error { return nil },
+		func(Tx) error { return nil },
 		`SELECT count(*) FROM projects WHERE listed = 1`, projectColumns+`WHERE listed = 1`+newest)
 }
 
 func (b board) Project(ctx context.Context, id string) (*task.Project, error) {
-	return read(ctx, b, "reading a project", func(t tx) (*task.Project, error) { return t.project(id) })
+	return read(ctx, b, "reading a project", func(t Tx) (*task.Project, error) { return t.project(id) })
 }
 
-func (t tx) project(id string) (*task.Project, error) {
+func (t Tx) project(id string) (*task.Project, error) {
 	return only[task.Project](t, "project", id, projectColumns+`WHERE id = ?`, id)
 }
 
 func (b board) Repos(ctx context.Context, projectID string, p task.Page) ([]task.Repo, int, string, error) {
 	return listPage(ctx, b, p, []string{"repos", projectID}, func(r task.Repo) (time.Time, string) { return r.CreatedAt, r.ID },
-		func(t tx) error { return t.exists("projects", "project", projectID) },
+		func(t Tx) error { return t.exists("projects", "project", projectID) },
 		`SELECT count(*) FROM repos WHERE project_id = ? AND listed = 1`, repoColumns+`WHERE project_id = ? AND listed = 1`+newest, projectID)
 }
 
 func (b board) Repo(ctx context.Context, id string) (*task.Repo, error) {
-	return read(ctx, b, "reading a repo", func(t tx) (*task.Repo, error) {
+	return read(ctx, b, "reading a repo", func(t Tx) (*task.Repo, error) {
 		return only[task.Repo](t, "repo", id, repoColumns+`WHERE id = ? AND listed = 1`, id)
 	})
 }
 
 func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 	const doing = "updating the projects of the board"
-	changes, err := read(ctx, b, doing, func(t tx) (int, error) {
+	changes, err := read(ctx, b, doing, func(t Tx) (int, error) {
 		s := syncing{t: t}
 		err := s.projects(all)
 		return s.changes, err
@@ -93,7 +93,7 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 	if err != nil || changes == 0 {
 		return err
 	}
-	return change(ctx, b, doing, func(t tx) error {
+	return change(ctx, b, doing, func(t Tx) error {
 		s := syncing{t: t, write: true}
 		return s.projects(all)
 	})
@@ -101,7 +101,7 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 
 // A syncing compares the board with the config, and applies the differences if it may write.
 type syncing struct {
-	t       tx
+	t       Tx
 	write   bool
 	changes int
 }
@@ -111,7 +111,7 @@ func (s *syncing) change(query string, args ...any) error {
 	if !s.write {
 		return nil
 	}
-	_, err := s.t.exec(query, args...)
+	_, err := s.t.Exec(query, args...)
 	return err
 }
 
@@ -127,7 +127,7 @@ func (s *syncing) projects(all []task.ProjectSpec) error {
 		want = append(want, known{Name: p.Name, Root: p.Root})
 	}
 	gone, err := s.reconcile("projects", `SELECT id, name, '' AS path, root, listed FROM projects`, nil, want, func(k known) error {
-		return s.change(`INSERT INTO projects (id, name, root, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`, k.ID, k.Name, k.Root, s.t.now, s.t.now)
+		return s.change(`INSERT INTO projects (id, name, root, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`, k.ID, k.Name, k.Root, s.t.Now, s.t.Now)
 	})
 	for i := range all {
 		if err == nil {
@@ -149,7 +149,7 @@ func (s *syncing) repos(projectID string, all []task.RepoSpec) error {
 	}
 	_, err := s.reconcile("repos", `SELECT id, name, path, 0 AS root, listed FROM repos WHERE project_id = ?`, []any{projectID}, want, func(k known) error {
 		return s.change(`INSERT INTO repos (id, project_id, name, path, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
-			k.ID, projectID, k.Name, k.Path, s.t.now, s.t.now)
+			k.ID, projectID, k.Name, k.Path, s.t.Now, s.t.Now)
 	})
 	return err
 }
@@ -157,7 +157,7 @@ func (s *syncing) repos(projectID string, all []task.RepoSpec) error {
 // reconcile updates the rows of a table to wanted, sets the ids of wanted, and returns the rows
 // that are no longer listed.
 func (s *syncing) reconcile(table, query string, args []any, want []known, insert func(known) error) (gone []known, err error) {
-	rows, err := list[known](s.t, query, args...)
+	rows, err := List[known](s.t, query, args...)
 	for i := range want {
 		w := &want[i]
 		at := slices.IndexFunc(rows, func(k known) bool { return k.Root == w.Root && (w.Root || k.Name == w.Name) })
@@ -171,17 +171,17 @@ func (s *syncing) reconcile(table, query string, args []any, want []known, inser
 			row := rows[at]
 			rows = slices.Delete(rows, at, at+1)
 			if w.ID = row.ID; !row.Listed || row.Name != w.Name {
-				err = s.change(`UPDATE `+table+` SET name = ?, listed = 1, updated_at = ? WHERE id = ?`, w.Name, s.t.now, w.ID)
+				err = s.change(`UPDATE `+table+` SET name = ?, listed = 1, updated_at = ? WHERE id = ?`, w.Name, s.t.Now, w.ID)
 			}
 			if row.Path != w.Path && err == nil {
-				err = s.change(`UPDATE `+table+` SET path = ?, updated_at = ? WHERE id = ?`, w.Path, s.t.now, w.ID)
+				err = s.change(`UPDATE `+table+` SET path = ?, updated_at = ? WHERE id = ?`, w.Path, s.t.Now, w.ID)
 			}
 		}
 	}
 	for _, k := range rows {
 		if k.Listed && err == nil {
 			gone = append(gone, k)
-			err = s.change(`UPDATE `+table+` SET listed = 0, updated_at = ? WHERE id = ?`, s.t.now, k.ID)
+			err = s.change(`UPDATE `+table+` SET listed = 0, updated_at = ? WHERE id = ?`, s.t.Now, k.ID)
 		}
 	}
 	return gone, err

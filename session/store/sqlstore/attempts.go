@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -19,10 +19,10 @@ LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id 
 const attemptIDs = `SELECT id FROM attempts WHERE task_id = ? ORDER BY created_at DESC, id`
 
 // attempts reads attempts with their repos.
-func (t tx) attempts(where string, args ...any) ([]task.Attempt, error) {
-	all, err := list[task.Attempt](t, attemptRows+where, args...)
+func (t Tx) attempts(where string, args ...any) ([]task.Attempt, error) {
+	all, err := List[task.Attempt](t, attemptRows+where, args...)
 	for i := range all {
-		if all[i].Repos, err = list[task.AttemptRepo](t, `SELECT repo_id, repo_name, repo_path, target_branch, base_commit, worktree
+		if all[i].Repos, err = List[task.AttemptRepo](t, `SELECT repo_id, repo_name, repo_path, target_branch, base_commit, worktree
 			FROM attempt_repos WHERE attempt_id = ? ORDER BY position`, all[i].ID); err != nil {
 			return nil, err
 		}
@@ -30,7 +30,7 @@ func (t tx) attempts(where string, args ...any) ([]task.Attempt, error) {
 	return all, err
 }
 
-func (t tx) attempt(id string) (*task.Attempt, error) {
+func (t Tx) attempt(id string) (*task.Attempt, error) {
 	if err := t.own("attempt", id); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (t tx) attempt(id string) (*task.Attempt, error) {
 }
 
 func (b board) CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error) {
-	return write(ctx, b, "creating an attempt", func(t tx) (*task.Attempt, error) {
+	return write(ctx, b, "creating an attempt", func(t Tx) (*task.Attempt, error) {
 		id, err := b.makeOnce(t, r, func() (string, error) { return t.createAttempt(a, first) })
 		if err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func (b board) CreateAttempt(ctx context.Context, a task.Attempt, first task.Exe
 	})
 }
 
-func (t tx) createAttempt(a task.Attempt, e task.Execution) (id string, err error) {
+func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string, err error) {
 	if a.ID == "" {
 		if a.ID, err = newID(); err != nil {
 			return "", err
@@ -68,13 +68,13 @@ func (t tx) createAttempt(a task.Attempt, e task.Execution) (id string, err erro
 	if limited(t.who) {
 		identity, group = &t.who.Identity, &t.who.Group
 	}
-	if _, err := t.exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, created_at, updated_at, identity, caller_group)
+	if _, err := t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, created_at, updated_at, identity, caller_group)
 		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks WHERE id = ?`,
-		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, t.now, t.now, identity, group, a.TaskID); err != nil {
+		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, t.Now, t.Now, identity, group, a.TaskID); err != nil {
 		return "", err
 	}
 	for i, r := range a.Repos {
-		if _, err := t.exec(`INSERT INTO attempt_repos (attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree)
+		if _, err := t.Exec(`INSERT INTO attempt_repos (attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 			a.ID, i, r.RepoID, r.RepoName, r.RepoPath, r.TargetBranch, r.BaseCommit, r.Worktree); err != nil {
 			return "", err
@@ -87,15 +87,15 @@ func (t tx) createAttempt(a task.Attempt, e task.Execution) (id string, err erro
 }
 
 func (b board) Attempt(ctx context.Context, id string) (*task.Attempt, error) {
-	return read(ctx, b, "reading an attempt", func(t tx) (*task.Attempt, error) { return t.attempt(id) })
+	return read(ctx, b, "reading an attempt", func(t Tx) (*task.Attempt, error) { return t.attempt(id) })
 }
 
 func (b board) AllAttempts(ctx context.Context) ([]task.Attempt, error) {
-	return read(ctx, b, "reading all attempts", func(t tx) ([]task.Attempt, error) { return t.attempts(`ORDER BY a.id`) })
+	return read(ctx, b, "reading all attempts", func(t Tx) ([]task.Attempt, error) { return t.attempts(`ORDER BY a.id`) })
 }
 
 func (b board) AttemptDetails(ctx context.Context, id string) (*task.AttemptDetails, error) {
-	return read(ctx, b, "reading an attempt", func(t tx) (now *task.AttemptDetails, err error) {
+	return read(ctx, b, "reading an attempt", func(t Tx) (now *task.AttemptDetails, err error) {
 		now = &task.AttemptDetails{}
 		if now.Attempt, err = t.attempt(id); err != nil {
 			return nil, err
@@ -111,8 +111,8 @@ func (b board) AttemptDetails(ctx context.Context, id string) (*task.AttemptDeta
 		if now.Execution.State != task.Waiting {
 			return now, nil
 		}
-		if now.Open, err = t.count(openExecutions); err == nil {
-			now.Ahead, err = t.count(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq
+		if now.Open, err = t.Count(openExecutions); err == nil {
+			now.Ahead, err = t.Count(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq
 				WHERE e.id = ? AND e.state = 'waiting'`, now.Execution.ID)
 		}
 		return now, err
@@ -124,12 +124,12 @@ func (b board) TaskAttempts(ctx context.Context, taskID string, p task.Page) (*t
 	if err != nil {
 		return nil, err
 	}
-	return read(ctx, b, "listing attempts", func(t tx) (r *task.AttemptList, err error) {
+	return read(ctx, b, "listing attempts", func(t Tx) (r *task.AttemptList, err error) {
 		r = &task.AttemptList{}
 		if r.Task, err = t.task(taskID); err != nil {
 			return nil, err
 		}
-		if r.Total, err = t.count(`SELECT count(*) FROM attempts WHERE task_id = ?`, taskID); err != nil {
+		if r.Total, err = t.Count(`SELECT count(*) FROM attempts WHERE task_id = ?`, taskID); err != nil {
 			return nil, err
 		}
 		r.Attempts, err = t.attempts(`WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?)
@@ -140,7 +140,7 @@ func (b board) TaskAttempts(ctx context.Context, taskID string, p task.Page) (*t
 }
 
 func (b board) AttemptContext(ctx context.Context, attemptID string) (*task.AttemptContext, error) {
-	return read(ctx, b, "reading what an attempt belongs to", func(t tx) (p *task.AttemptContext, err error) {
+	return read(ctx, b, "reading what an attempt belongs to", func(t Tx) (p *task.AttemptContext, err error) {
 		p = &task.AttemptContext{}
 		if p.Attempt, err = t.attempt(attemptID); err != nil {
 			return nil, err
@@ -154,12 +154,12 @@ func (b board) AttemptContext(ctx context.Context, attemptID string) (*task.Atte
 }
 
 func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error {
-	return change(ctx, b, "recording a workspace", func(t tx) error {
+	return change(ctx, b, "recording a workspace", func(t Tx) error {
 		if err := t.touch(attemptID); err != nil {
 			return err
 		}
 		for repo, commit := range base {
-			n, err := t.exec(`UPDATE attempt_repos SET base_commit = ? WHERE attempt_id = ? AND repo_id = ?`, commit, attemptID, repo)
+			n, err := t.Exec(`UPDATE attempt_repos SET base_commit = ? WHERE attempt_id = ? AND repo_id = ?`, commit, attemptID, repo)
 			if err != nil {
 				return err
 			}
@@ -172,19 +172,19 @@ func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[stri
 }
 
 func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error {
-	return change(ctx, b, "recording an attempt's workflow", func(t tx) error {
+	return change(ctx, b, "recording an attempt's workflow", func(t Tx) error {
 		if err := t.touch(attemptID); err != nil {
 			return err
 		}
-		_, err := t.exec(`UPDATE attempts SET workflow_session_id = ?, workflow_status = ?, workflow_step = ? WHERE id = ?`,
+		_, err := t.Exec(`UPDATE attempts SET workflow_session_id = ?, workflow_status = ?, workflow_step = ? WHERE id = ?`,
 			task.NonEmpty(&n.SessionID), task.NonEmpty(&n.Status), task.NonEmpty(&n.Step), attemptID)
 		return err
 	})
 }
 
-func (t tx) touch(attemptID string) error {
+func (t Tx) touch(attemptID string) error {
 	t.changed(store.AttemptChanged, attemptID)
-	n, err := t.exec(`UPDATE attempts SET updated_at = ? WHERE id = ?`, t.now, attemptID)
+	n, err := t.Exec(`UPDATE attempts SET updated_at = ? WHERE id = ?`, t.Now, attemptID)
 	if err == nil && n == 0 {
 		err = task.Missing("attempt", attemptID)
 	}
@@ -192,38 +192,38 @@ func (t tx) touch(attemptID string) error {
 }
 
 func (b board) BranchTaken(ctx context.Context, branch string) (bool, error) {
-	return read(ctx, b, "looking for a branch", func(t tx) (bool, error) {
-		return t.first(`SELECT 1 FROM attempts WHERE branch = ?`, []any{branch}, new(int))
+	return read(ctx, b, "looking for a branch", func(t Tx) (bool, error) {
+		return t.First(`SELECT 1 FROM attempts WHERE branch = ?`, []any{branch}, new(int))
 	})
 }
 
 func (b board) SetBranch(ctx context.Context, attemptID, branch string) error {
-	return change(ctx, b, "renaming the branch of an attempt", func(t tx) error {
+	return change(ctx, b, "renaming the branch of an attempt", func(t Tx) error {
 		if err := t.touch(attemptID); err != nil {
 			return err
 		}
-		made, err := t.first(`SELECT 1 FROM attempt_repos WHERE attempt_id = ? AND base_commit IS NOT NULL`, []any{attemptID}, new(int))
+		made, err := t.First(`SELECT 1 FROM attempt_repos WHERE attempt_id = ? AND base_commit IS NOT NULL`, []any{attemptID}, new(int))
 		if err != nil {
 			return err
 		}
 		if made {
 			return fmt.Errorf("%w: attempt %q has its worktrees already", task.ErrInvalid, attemptID)
 		}
-		_, err = t.exec(`UPDATE attempts SET branch = ? WHERE id = ?`, branch, attemptID)
+		_, err = t.Exec(`UPDATE attempts SET branch = ? WHERE id = ?`, branch, attemptID)
 		return err
 	})
 }
 
 func (b board) WorktreeFolders(ctx context.Context) ([]string, error) {
-	return read(ctx, b, "listing the folders of worktrees", func(t tx) ([]string, error) {
+	return read(ctx, b, "listing the folders of worktrees", func(t Tx) ([]string, error) {
 		// <folder>/<attempt>/<repo>
-		return list[string](t, `SELECT DISTINCT substr(worktree, 1, instr(worktree, attempt_id) - 2) FROM attempt_repos
+		return List[string](t, `SELECT DISTINCT substr(worktree, 1, instr(worktree, attempt_id) - 2) FROM attempt_repos
 			WHERE instr(worktree, attempt_id) > 2`)
 	})
 }
 
 func (b board) RepoPaths(ctx context.Context) ([]string, error) {
-	return read(ctx, b, "reading the paths of repositories", func(t tx) ([]string, error) {
-		return list[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
+	return read(ctx, b, "reading the paths of repositories", func(t Tx) ([]string, error) {
+		return List[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
 	})
 }

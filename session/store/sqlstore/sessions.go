@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type sessionRow struct {
 
 // sessionWhere returns the first session of a query, or ErrNotFound for something of this
 // kind and id.
-func (t tx) sessionWhere(what, id, where string) (*task.Session, error) {
+func (t Tx) sessionWhere(what, id, where string) (*task.Session, error) {
 	s, err := only[sessionRow](t, what, id, sessionRows+where, id)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (t tx) sessionWhere(what, id, where string) (*task.Session, error) {
 	return &s.Session, nil
 }
 
-func (t tx) session(id string) (*task.Session, error) {
+func (t Tx) session(id string) (*task.Session, error) {
 	if err := t.own("session", id); err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (t tx) session(id string) (*task.Session, error) {
 
 // sessionOf returns the session of an execution that starts: its own, else the attempt's latest,
 // else a new one.
-func (t tx) sessionOf(e *task.Execution, executor string) (*task.Session, error) {
+func (t Tx) sessionOf(e *task.Execution, executor string) (*task.Session, error) {
 	if e.SessionID != nil {
 		return t.session(*e.SessionID)
 	}
@@ -54,19 +54,19 @@ func (t tx) sessionOf(e *task.Execution, executor string) (*task.Session, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := t.exec(`INSERT INTO sessions (id, attempt_id, executor, variant, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
-		id, e.AttemptID, executor, e.Variant, t.now, t.now); err != nil {
+	if _, err := t.Exec(`INSERT INTO sessions (id, attempt_id, executor, variant, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		id, e.AttemptID, executor, e.Variant, t.Now, t.Now); err != nil {
 		return nil, err
 	}
 	return t.session(id)
 }
 
 func (b board) Session(ctx context.Context, id string) (*task.Session, error) {
-	return read(ctx, b, "reading a session", func(t tx) (*task.Session, error) { return t.session(id) })
+	return read(ctx, b, "reading a session", func(t Tx) (*task.Session, error) { return t.session(id) })
 }
 
 func (b board) AddExecution(ctx context.Context, sessionID, prompt string, variant *string) (*task.Execution, error) {
-	return write(ctx, b, "adding a follow-up", func(t tx) (*task.Execution, error) {
+	return write(ctx, b, "adding a follow-up", func(t Tx) (*task.Execution, error) {
 		s, err := t.session(sessionID)
 		if err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ func (b board) AddExecution(ctx context.Context, sessionID, prompt string, varia
 			return nil, fmt.Errorf("session %q: %w: wait for its end, or queue the follow-up", sessionID, task.ErrRunning)
 		}
 		var of string
-		if _, err := t.first(`SELECT task_id FROM attempts WHERE id = ?`, []any{s.AttemptID}, &of); err != nil {
+		if _, err := t.First(`SELECT task_id FROM attempts WHERE id = ?`, []any{s.AttemptID}, &of); err != nil {
 			return nil, err
 		}
 		if err := t.staying(of); err != nil {
@@ -95,12 +95,12 @@ func (b board) AddExecution(ctx context.Context, sessionID, prompt string, varia
 }
 
 // open reports whether an execution of an attempt has not ended.
-func (t tx) open(attemptID string) (bool, error) {
-	return t.first(`SELECT 1 FROM executions WHERE attempt_id = ? AND state IN ('waiting', 'starting', 'running')`, []any{attemptID}, new(int))
+func (t Tx) open(attemptID string) (bool, error) {
+	return t.First(`SELECT 1 FROM executions WHERE attempt_id = ? AND state IN ('waiting', 'starting', 'running')`, []any{attemptID}, new(int))
 }
 
 func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued) (before *task.Queued, idle bool, err error) {
-	before, err = write(ctx, b, "queueing a follow-up", func(t tx) (*task.Queued, error) {
+	before, err = write(ctx, b, "queueing a follow-up", func(t Tx) (*task.Queued, error) {
 		s, err := t.session(sessionID)
 		if err != nil {
 			return nil, err
@@ -115,12 +115,12 @@ func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued) (bef
 	return before, idle && err == nil, err
 }
 
-func (t tx) setQueued(sessionID string, q *task.Queued) error {
+func (t Tx) setQueued(sessionID string, q *task.Queued) error {
 	var prompt, variant, at *string
 	if q != nil {
-		prompt, variant, at = &q.Prompt, q.Variant, &t.now
+		prompt, variant, at = &q.Prompt, q.Variant, &t.Now
 	}
-	_, err := t.exec(`UPDATE sessions SET queued_prompt = ?, queued_variant = ?, queued_at = ?, updated_at = ? WHERE id = ?`,
-		prompt, variant, at, t.now, sessionID)
+	_, err := t.Exec(`UPDATE sessions SET queued_prompt = ?, queued_variant = ?, queued_at = ?, updated_at = ? WHERE id = ?`,
+		prompt, variant, at, t.Now, sessionID)
 	return err
 }

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -24,11 +24,11 @@ func limited(who *session.Caller) bool { return who != nil && !who.Owner }
 
 // own returns ErrNotFound for something, one of ofTask, that does not exist or that the caller does
 // not see.
-func (t tx) own(what, id string) error {
+func (t Tx) own(what, id string) error {
 	if !limited(t.who) {
 		return nil
 	}
-	found, err := t.first(ofTask[what]+mine, []any{id, t.who.Identity, t.who.Group}, new(int))
+	found, err := t.First(ofTask[what]+mine, []any{id, t.who.Identity, t.who.Group}, new(int))
 	if err == nil && !found {
 		err = task.Missing(what, id)
 	}
@@ -36,17 +36,17 @@ func (t tx) own(what, id string) error {
 }
 
 func (b board) VisibleBranches(ctx context.Context) ([]string, error) {
-	return read(ctx, b, "listing the branches of attempts", func(t tx) ([]string, error) {
+	return read(ctx, b, "listing the branches of attempts", func(t Tx) ([]string, error) {
 		if !limited(b.who) {
-			return list[string](t, `SELECT branch FROM attempts`)
+			return List[string](t, `SELECT branch FROM attempts`)
 		}
-		return list[string](t, `SELECT a.branch FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE 1`+mine, b.who.Identity, b.who.Group)
+		return List[string](t, `SELECT a.branch FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE 1`+mine, b.who.Identity, b.who.Group)
 	})
 }
 
 func (b board) Maker(ctx context.Context, attemptID string) (session.Caller, error) {
-	return read(ctx, b, "reading who made an attempt", func(t tx) (c session.Caller, err error) {
-		found, err := t.first(`SELECT identity, caller_group FROM attempts WHERE id = ?`, []any{attemptID}, &c.Identity, &c.Group)
+	return read(ctx, b, "reading who made an attempt", func(t Tx) (c session.Caller, err error) {
+		found, err := t.First(`SELECT identity, caller_group FROM attempts WHERE id = ?`, []any{attemptID}, &c.Identity, &c.Group)
 		if err == nil && !found {
 			err = task.Missing("attempt", attemptID)
 		}
