@@ -18,6 +18,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/state"
@@ -38,6 +39,9 @@ type Options struct {
 	// Member is this process among the servers of the project. If nil, one is created, and leaves
 	// when the engine is closed.
 	Member *presence.Member
+	// Place is where this process runs, if the stores are shared with other machines; nil means that
+	// they are not, and nothing of it is recorded.
+	Place *task.Place
 	// Reviews false is --no-quality-gate: steps are not reviewed (seed 000, 001.1.9).
 	Reviews bool
 	// Gate is the external reviewer. nil means none: agents have their work reviewed by a subagent
@@ -181,7 +185,7 @@ func (e *Engine) claim(id string) (*machine.State, error) {
 			return nil, e.owned(now)
 		}
 		next := now.Next(now.UpdatedAt)
-		next.Owner = e.records.Server()
+		next.Owner, next.Place = e.records.Server(), e.Place
 		return next, nil
 	})
 	if err != nil {
