@@ -20,8 +20,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
-	"deepwork/session/store/local"
-	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
@@ -130,12 +129,11 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		}
 	}
 	makeState := func() error { return session.MakeState(folder) }
-	member := session.NewMember(folder, logger)
-	opened.add("leaving the servers", func(context.Context) error { return member.Leave() }) // last: until then no other server takes over what this one owns
-	changes := local.OpenChanges(folder.Servers(), member, logger)
-	opened.add("closing the feed of changes", func(context.Context) error { changes.Close(); return nil })
-	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: makeState, Logger: logger, Changes: changes})
-	opened.add("closing the database", func(context.Context) error { return db.Close() })
+	stores, err := backend.Open(ctx, folder, backend.Options{Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	opened.add("closing the stores", stores.Close)
 	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, StandardDir: folder.StandardJobs(), MakeState: makeState, Logger: logger})
 	if err != nil {
 		return nil, fmt.Errorf("loading the jobs of %s: %w", root, err)
@@ -146,14 +144,14 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		judge = gate.Open(gate.Options{Root: root, Logger: logger, Settings: reviews.settings})
 		opened.add("reviews that did not stop", judge.Close)
 	}
-	tasks, err := openBoard(ctx, root, folder, around, member, db, slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
+	tasks, err := openBoard(ctx, root, folder, around, stores, nil, slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
 	opened.add("closing the task board", tasks.close)
 	engine, err := workflow.Open(ctx, workflow.Options{
-		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Member: member,
-		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: db.Requests(),
+		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Stores: stores,
+		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: stores.Database.Requests(),
 		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
 	})
 	if err != nil {
@@ -186,7 +184,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		return nil, err
 	}
 	if s.remote != nil {
-		o := remotetools.Options{Root: around.Root, Version: o.Version, Member: member, Database: db, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
+		o := remotetools.Options{Root: around.Root, Version: o.Version, Member: stores.Members, Database: stores.Database, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
 		if s.tools.Has("finished_step") { // otherwise a started workflow could not be finished
 			o.Jobs = e.jobs
 		}

@@ -21,8 +21,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
-	"deepwork/session/store/local"
-	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 )
 
@@ -65,16 +64,13 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 		defer os.RemoveAll(temp)
 		folder = &state.Folder{Root: folder.Root, Base: temp, Dir: filepath.Join(temp, "projects", state.Name(folder.Root))}
 	}
-	member := session.NewMember(folder, logger)
-	changes := local.OpenChanges(folder.Servers(), member, logger)
-	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: func() error { return session.MakeState(folder) }, Logger: logger, Changes: changes})
-	defer func() {
-		err = errors.Join(err, db.Close())
-		changes.Close()
-		err = errors.Join(err, member.Leave())
-	}()
+	stores, err := backend.Open(ctx, folder, backend.Options{Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close(context.WithoutCancel(ctx))) }()
 	board, err := attempt.Open(ctx, attempt.Options{
-		Root: root, State: folder, Member: member, Database: db, Config: settings.Current, Logger: logger, Passive: true,
+		Root: root, State: folder, Stores: stores, Config: settings.Current, Logger: logger, Passive: true,
 		CheckWorkflow: func(ctx context.Context, job, name string) error {
 			return a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error { return workflow.CheckWorkflow(ctx, jobs, job, name) })
 		},

@@ -20,7 +20,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/execution"
 	"deepwork/session/state"
-	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 )
 
@@ -98,14 +98,15 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 	if err := folder.OwnTmp(); err != nil {
 		all.Fault(folder.Tmp(), err.Error(), "remove the link: calls that write are refused while it is there")
 	}
+	stores, err := backend.Open(ctx, folder, backend.Options{ReadOnly: true, Logger: quiet})
+	if err != nil {
+		return all, err
+	}
+	defer stores.Close(ctx) // read-only
 	for _, part := range []func() (session.Report, error){
-		func() (session.Report, error) { return workflow.Inspect(ctx, folder, quiet) },
-		func() (session.Report, error) { return attempt.Inspect(ctx, folder, cfg, quiet) },
-		func() (session.Report, error) {
-			db := sqlite.New(sqlite.Options{Path: folder.Database(), ReadOnly: true, Logger: quiet})
-			defer db.Close() // read-only
-			return execution.Inspect(ctx, db)
-		},
+		func() (session.Report, error) { return workflow.Inspect(ctx, folder, stores, quiet) },
+		func() (session.Report, error) { return attempt.Inspect(ctx, folder, stores, cfg, quiet) },
+		func() (session.Report, error) { return execution.Inspect(ctx, stores.Database) },
 	} {
 		r, err := part()
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/standard"
 	"deepwork/session"
 	"deepwork/session/state"
+	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 )
 
@@ -95,7 +96,12 @@ func (a *app) withArchive(use func(folder *state.Folder, archive *workflow.Archi
 	}
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	folder := state.Of(root)
-	archive, err := workflow.OpenArchive(folder, logger)
+	stores, err := backend.Open(context.Background(), folder, backend.Options{Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close(context.Background())) }()
+	archive, err := workflow.OpenArchive(folder, stores, logger)
 	if err != nil {
 		return fmt.Errorf("opening the sessions of %s: %w", root, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session/state"
+	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -137,7 +138,13 @@ func (v *validator) reportStranded(ctx context.Context, file string, old, now *c
 			return nil // it has faults: sessions keep using the last valid definition
 		}
 	}
-	archive, err := workflow.OpenArchive(state.Of(v.root), nil)
+	folder := state.Of(v.root)
+	stores, err := backend.Open(ctx, folder, backend.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close(ctx)) }()
+	archive, err := workflow.OpenArchive(folder, stores, nil)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func TestReq004_GetContext(t *testing.T) {
 	if !ok || board != s.boardPath() || attempt != r.AttemptID {
 		t.Fatal("the environment of an agent was not understood")
 	}
-	c, err := OpenContext(board, attempt, nil)
+	c, err := OpenContext(board, attempt, nil, nil)
 	must(t, err)
 	defer c.Close()
 	got, err := c.GetContext(ctx)
@@ -55,7 +55,7 @@ func TestOutsideOfAWorkspace(t *testing.T) {
 			t.Errorf("%v is taken for a workspace", env)
 		}
 	}
-	c, err := OpenContext(filepath.Join(t.TempDir(), "board.db"), nobody, nil)
+	c, err := OpenContext(filepath.Join(t.TempDir(), "board.db"), nobody, nil, nil)
 	must(t, err)
 	defer c.Close()
 	_, err = c.GetContext(ctx)
@@ -75,7 +75,7 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	must(t, err)
 	r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 	s.reaches(r.AttemptID, task.Running)
-	c, err := OpenContext(s.boardPath(), r.AttemptID, nil)
+	c, err := OpenContext(s.boardPath(), r.AttemptID, nil, nil)
 	must(t, err)
 	defer c.Close()
 	tell := func(job, workflow, status, step string) {

@@ -21,7 +21,6 @@ import (
 	"sync"
 	"time"
 
-	"deepwork/actor/presence"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
@@ -30,7 +29,7 @@ import (
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/store/local/sqlite"
+	files "deepwork/session/store/local"
 )
 
 // Options configure an Engine. The zero value of a field is its default.
@@ -42,10 +41,11 @@ type Options struct {
 	// shim.
 	Executor Executor
 
-	Logger *slog.Logger     // default: discards
-	Member *presence.Member // this process; default: a new one, which leaves at Close
+	Logger *slog.Logger // default: discards
 
-	Database store.Database // of the project; default: that of State, closed at Close
+	// Stores are those of the project; default: the files of State, closed with the engine. Else the
+	// caller closes them after it.
+	Stores *store.Stores
 
 	// CheckWorkflow checks the workflow that a task names; its error is returned to the caller. nil
 	// means that it is not checked.
@@ -60,7 +60,6 @@ type Options struct {
 	Poll time.Duration
 	// Grace is the time from SIGTERM to SIGKILL when an agent is stopped; default 5 s.
 	Grace time.Duration
-	Now   func() time.Time // default session.Clock
 }
 
 func (o Options) withDefaults() Options {
@@ -75,9 +74,6 @@ func (o Options) withDefaults() Options {
 	if o.State == nil {
 		o.State = state.Of(o.Root)
 	}
-	if o.Now == nil {
-		o.Now = session.Clock
-	}
 	return o
 }
 
@@ -91,9 +87,9 @@ type Engine struct {
 	log      *slog.Logger
 	home     string // <root>/.deepwork
 	executor Executor
-	member   *presence.Member
-	leave    bool // leave the membership at Close
+	member   store.Members
 	db       store.Database
+	close    func(context.Context) error // nil if the caller closes the stores
 	projects projects
 
 	ctx     context.Context // of every goroutine; ends with Close
@@ -131,12 +127,12 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		}
 		e.executor = local{runner.Runner{Shim: []string{self, runner.ShimCommand}}, o.State.Logs()}
 	}
-	if e.member = o.Member; e.member == nil {
-		e.member, e.leave = session.NewMember(o.State, o.Logger), true
+	stores := o.Stores
+	if stores == nil {
+		stores = files.Stores(o.State, false, o.Logger)
+		e.close = stores.Close
 	}
-	if e.db = o.Database; e.db == nil {
-		e.db = sqlite.New(sqlite.Options{Path: e.boardPath(), Make: func() error { return session.MakeState(o.State) }, Logger: o.Logger, Now: o.Now})
-	}
+	e.member, e.db = stores.Members, stores.Database
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	if !o.Passive {
@@ -163,15 +159,10 @@ func (e *Engine) Close(ctx context.Context) []string {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	if e.o.Database == nil {
-		if err := e.db.Close(); err != nil {
-			e.log.Error("closing the task board", "error", err)
-		}
-	}
 	// Last, so that until here no other server takes over this server's executions.
-	if e.leave {
-		if err := e.member.Leave(); err != nil {
-			e.log.Warn("leaving the task board", "error", err)
+	if e.close != nil {
+		if err := e.close(ctx); err != nil {
+			e.log.Error("closing the task board", "error", err)
 		}
 	}
 	return stuck

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"deepwork/actor/presence"
 	"deepwork/actor/testkit"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
@@ -167,7 +168,7 @@ func (s *server) die() {
 	s.closed = true
 	s.mu.Unlock()
 	s.db.Close()
-	s.member.Fall()
+	s.member.(*presence.Member).Fall()
 }
 
 type testWriter struct{ t testing.TB }

@@ -16,7 +16,7 @@ import (
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/state"
-	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store"
 )
 
 // Inspect checks the task board of a project, and what belongs to it: executions and the servers
@@ -24,11 +24,11 @@ import (
 // are created. It changes nothing, may run while servers do, runs git and blocks for it and the disk. A missing board
 // is not a fault. Findings may include work in progress: inspect again, and see
 // session.Report.Confirmed.
-func Inspect(ctx context.Context, f *state.Folder, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
+func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// An engine that opens no board and runs nothing, but knows the paths.
 	e := &Engine{o: Options{Root: f.Root, State: f}.withDefaults(), log: logger, home: filepath.Join(f.Root, ".deepwork")}
-	e.member = session.NewMember(f, logger)
-	i := &inspection{engine: e, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
+	e.member, e.db = stores.Members, stores.Database
+	i := &inspection{engine: e, others: stores.Others, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
 	i.dirs[i.usual] = nil
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the task board: %w", err)
@@ -38,6 +38,7 @@ func Inspect(ctx context.Context, f *state.Folder, cfg *config.Config, logger *s
 
 type inspection struct {
 	engine  *Engine
+	others  func(context.Context) (bool, error)
 	usual   string                         // the folder of worktrees, as configured
 	dirs    map[string][]worktree.Expected // by the folder of their worktrees
 	rescues int                            // rescue refs
@@ -52,10 +53,10 @@ type inspection struct {
 }
 
 func (i *inspection) run(ctx context.Context) error {
-	path := i.engine.boardPath()
+	path := i.engine.db.Where()
 	var err error
-	if exists(path) || exists(path+"-wal") {
-		err = i.read(ctx, path)
+	if i.engine.db.Exists() || exists(path+"-wal") {
+		err = i.read(ctx)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -85,10 +86,8 @@ func (i *inspection) run(ctx context.Context) error {
 }
 
 // read reads the board.
-func (i *inspection) read(ctx context.Context, path string) (err error) {
-	db := sqlite.New(sqlite.Options{Path: path, ReadOnly: true, Logger: i.engine.log})
-	defer db.Close() // read-only
-	b := db.Board()
+func (i *inspection) read(ctx context.Context) (err error) {
+	b := i.engine.db.Board()
 	for _, read := range []func(){
 		func() { i.flaws, i.stock, err = b.Inspect(ctx) },
 		func() { i.attempts, err = b.AllAttempts(ctx) },
@@ -112,8 +111,10 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 	for _, a := range i.attempts {
 		i.expect(a, slices.Contains(i.deleting, a.TaskID))
 	}
-	others, _ := i.engine.member.Others()
-	i.report.Live = len(others) > 0
+	var err error
+	if i.report.Live, err = i.others(ctx); err != nil {
+		return err
+	}
 	for _, x := range i.open {
 		if err := i.execution(x); err != nil {
 			return err
@@ -128,11 +129,11 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	if len(a.Repos) > 0 {
 		dir = worktreesOf(&a)
 	} else {
-		i.report.Fault(i.engine.boardPath(), fmt.Sprintf("attempt %s has no repository", a.ID), "delete its task with delete_task")
+		i.report.Fault(i.engine.db.Where(), fmt.Sprintf("attempt %s has no repository", a.ID), "delete its task with delete_task")
 	}
 	for _, r := range a.Repos {
 		if !filepath.IsAbs(dir) || filepath.Dir(r.Worktree) != filepath.Join(dir, a.ID) {
-			i.report.Fault(i.engine.boardPath(), fmt.Sprintf("attempt %s is to have a worktree at %s, which is not in its own folder", a.ID, r.Worktree), "restore the board from a copy")
+			i.report.Fault(i.engine.db.Where(), fmt.Sprintf("attempt %s is to have a worktree at %s, which is not in its own folder", a.ID, r.Worktree), "restore the board from a copy")
 			dir, a.Repos = i.usual, nil
 			break
 		}
@@ -153,7 +154,7 @@ func (i *inspection) execution(x task.Execution) error {
 		i.report.Note(dir, fmt.Sprintf("execution %s of attempt %s runs, and its server is gone", x.ID, x.AttemptID), "start a server on the project (deepwork serve): it takes it over")
 		return nil
 	}
-	i.report.Fault(i.engine.boardPath(), fmt.Sprintf("execution %s of attempt %s is %s, and neither its server nor its agent runs", x.ID, x.AttemptID, x.State),
+	i.report.Fault(i.engine.db.Where(), fmt.Sprintf("execution %s of attempt %s is %s, and neither its server nor its agent runs", x.ID, x.AttemptID, x.State),
 		"start a server on the project (deepwork serve): it records how the execution ended, or begins it")
 	return nil
 }

@@ -80,7 +80,7 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	if err != nil {
 		return err
 	}
-	alive := e.member.Census()
+	alive := store.Census(e.member)
 	for _, x := range open {
 		if x.Owner != e.member.ID() {
 			if alive(x.Owner) {

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/presence"
 	"deepwork/actor/testkit"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
@@ -378,7 +379,7 @@ func (s *server) stop() {
 	if stuck := s.Close(ctx); stuck != nil {
 		s.t.Errorf("did not stop: %v", stuck)
 	}
-	if err := errors.Join(s.disk.Close(), s.member.Leave()); err != nil {
+	if err := errors.Join(s.disk.Close(), s.member.(*presence.Member).Leave()); err != nil {
 		s.t.Error(err)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"deepwork/actor"
-	"deepwork/actor/presence"
 	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
@@ -36,9 +35,9 @@ type Options struct {
 	Config  *config.Source
 	Logger  *slog.Logger // default: discards
 
-	// Member is this process among the servers of the project. If nil, one is created, and leaves
-	// when the engine is closed.
-	Member *presence.Member
+	// Stores are those of the project; default: files, closed with the engine. Else the caller closes
+	// them after it.
+	Stores *store.Stores
 	// Place is where this process runs, if the stores are shared with other machines; nil means that
 	// they are not, and nothing of it is recorded.
 	Place *task.Place
@@ -74,6 +73,7 @@ type Options struct {
 type Engine struct {
 	Options // with defaults applied
 
+	ownStores  bool // close them
 	handles    *stack.Table
 	requests   sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
 	system     *actor.System
@@ -120,7 +120,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e.AskTimeout, e.IdleAfter = cmp.Or(e.AskTimeout, time.Minute), cmp.Or(e.IdleAfter, 5*time.Minute)
 	if e.records == nil {
-		r, err := openRecords(e.State, local.Options{Logger: e.Logger, Member: o.Member})
+		if e.ownStores = e.Stores == nil; e.ownStores {
+			e.Stores = local.Stores(e.State, false, e.Logger)
+		}
+		r, err := openRecords(e.State, e.Stores, false, e.Logger)
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +158,12 @@ func (e *Engine) Close(ctx context.Context) []string {
 		stuck = append(stuck, "reading files for reviews, or giving sessions up")
 	}
 	if err := e.records.Close(ctx); err != nil {
-		e.Logger.Error("closing the session files", "error", err)
+		e.Logger.Error("closing the sessions", "error", err)
+	}
+	if e.ownStores {
+		if err := e.Stores.Close(ctx); err != nil {
+			e.Logger.Error("closing the stores", "error", err)
+		}
 	}
 	return stuck
 }

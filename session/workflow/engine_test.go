@@ -282,7 +282,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	}
 	for edited, want := range map[string]int{"": 0, "Approve everything.\n": 1} {
 		p.write(name, edited+string(text))
-		if report, err := Inspect(ctx, p.state(), slog.New(slog.DiscardHandler)); err != nil || len(report.Findings) != want {
+		if report, err := Inspect(ctx, p.state(), p.stores(), slog.New(slog.DiscardHandler)); err != nil || len(report.Findings) != want {
 			t.Errorf("with %q there are the findings %+v, %v", edited, report.Findings, err)
 		}
 	}

@@ -20,6 +20,8 @@ import (
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/state/statetest"
+	"deepwork/session/store"
+	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
 )
 
@@ -52,6 +54,13 @@ func newProject(t testing.TB) *project {
 
 // state returns the folder with the state of the project.
 func (p *project) state() *state.Folder { return state.Of(p.root) }
+
+// stores returns its stores, which are closed at the end of the test.
+func (p *project) stores() *store.Stores {
+	s := local.Stores(p.state(), false, nil)
+	p.t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
 
 // write writes a file below the root and returns its relative path.
 func (p *project) write(name, text string) string {

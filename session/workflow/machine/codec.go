@@ -15,6 +15,19 @@ func IsSessionID(text string) bool {
 	return err == nil && len(id) == 4 && strings.ToLower(text) == text
 }
 
+// Head returns the owner of an encoded session, whose session it is, and whether it is active.
+func Head(data []byte) (owner, identity string, active bool) {
+	var s struct {
+		Owner    string        `json:"owner"`
+		Identity string        `json:"identity"`
+		Status   SessionStatus `json:"status"`
+	}
+	if json.Unmarshal(data, &s) != nil {
+		return "", "", false
+	}
+	return s.Owner, s.Identity, s.Status == Active
+}
+
 // Decode decodes a session file's JSON and validates it.
 func Decode(id string, data []byte) (*State, error) {
 	var head struct {
