@@ -1,6 +1,10 @@
 package task
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // A Place is the folder of a project on one machine, where work lies that other machines cannot
 // reach. The zero value is that of a store which only one machine uses.
@@ -19,7 +23,23 @@ func (p Place) Elsewhere(here Place) bool { return p.MachineID != "" && !p.Is(he
 // Key identifies a place.
 func (p Place) Key() string { return p.MachineID + ":" + p.Root }
 
-// String returns the place as "NAME (ID), in FOLDER".
-func (p Place) String() string {
+// Describe returns the place as "NAME (ID), in FOLDER".
+func (p Place) Describe() string {
 	return fmt.Sprintf("%s (%s), in %s", p.MachineName, p.MachineID, p.Root)
+}
+
+// A Claim says what a server of a store that several machines share may run: follow-ups of the
+// attempts at its place, and attempts at no place yet whose executor and repositories it has.
+type Claim struct {
+	Place     Place
+	Executors []string
+	Repos     []string // ids
+}
+
+// A Report is what other machines can read of an attempt. What was never saved is nil.
+type Report struct {
+	Output   json.RawMessage // the last entries of its output
+	OutputAt *time.Time
+	Diff     json.RawMessage // its changes at the end of its last execution
+	DiffAt   *time.Time
 }

@@ -44,7 +44,7 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 	b, err := first.board(ctx)
 	must(t, err)
 	must(t, first.member.Enter(ctx))
-	_, err = b.ClaimNext(ctx, first.member.ID(), 4)
+	_, err = b.ClaimNext(ctx, first.member.ID(), 4, nil)
 	must(t, err)
 	first.die()
 	var good atomic.Bool

@@ -38,7 +38,7 @@ func Relocate(ctx context.Context, f *state.Folder, old string) error {
 	defer db.Close() // a change is on disk when its call returns
 	dirs := []string{f.Worktrees()}
 	if db.Exists() {
-		more, err := db.Board().WorktreeFolders(ctx)
+		more, err := db.Board().WorktreeFolders(ctx, task.Place{})
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func (p *projects) sync(ctx context.Context, b store.Board, root string, cfg *co
 	if p.seen == cfg && p.top == top {
 		return nil
 	}
-	if err := b.SyncProjects(ctx, projectSpecs(root, top, cfg)); err != nil {
+	if err := b.SyncProjects(ctx, projectSpecs(root, top, cfg), false); err != nil {
 		return err
 	}
 	p.seen, p.top = cfg, top

@@ -64,7 +64,7 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	}
 	// Waiting executions are assigned to this server as far as the board has room.
 	for ctx.Err() == nil {
-		x, err := b.ClaimNext(ctx, e.member.ID(), cfg.Attempts.MaxConcurrent)
+		x, err := b.ClaimNext(ctx, e.member.ID(), cfg.Attempts.MaxConcurrent, nil)
 		if err != nil || x == nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 // recoverWorktrees finishes or undoes the work on worktrees that crashes interrupted, in all
 // folders that the config names or has named.
 func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *config.Config) {
-	dirs, err := b.WorktreeFolders(ctx)
+	dirs, err := b.WorktreeFolders(ctx, task.Place{})
 	if err != nil && ctx.Err() == nil {
 		e.log.Error("cannot look for where worktrees are", "error", err)
 	}

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"deepwork/catalog/task"
@@ -10,7 +11,7 @@ import (
 )
 
 const executionRows = `SELECT id, attempt_id, session_id, follow_up, prompt, variant, state, coalesce(owner, '') AS owner,
-	exit_code, final_message, created_at, started_at, ended_at FROM executions `
+	exit_code, final_message, created_at, started_at, ended_at, machine_id, machine_name, root FROM executions `
 
 func (t Tx) execution(id string) (*task.Execution, error) {
 	if err := t.own("execution", id); err != nil {
@@ -71,32 +72,64 @@ func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 // openExecutions counts executions with a slot.
 const openExecutions = `SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`
 
-// claimable returns the id of the oldest waiting execution, or "" if there is none or no slot.
-func (t Tx) claimable(max int) (id string, err error) {
-	if busy, err := t.Count(openExecutions); err != nil || busy >= max {
+// claimable returns the id of the oldest waiting execution that may be claimed, or "" if there is
+// none or no slot. A nil claim may have any.
+func (t Tx) claimable(max int, c *task.Claim) (id string, err error) {
+	here, may, args := "", "", []any(nil)
+	if c != nil {
+		here = ` AND machine_id = ? AND root = ?`
+		args = append(args, c.Place.MachineID, c.Place.Root)
+	}
+	if busy, err := t.Count(openExecutions+here, args...); err != nil || busy >= max {
 		return "", err
 	}
-	_, err = t.First(`SELECT id FROM executions WHERE state = 'waiting' ORDER BY seq LIMIT 1`, nil, &id)
+	if c != nil {
+		// An attempt without a place has no workspace: one with both was made by a store of one machine.
+		executors, repos := list(c.Executors, &args), list(c.Repos, &args)
+		may = ` AND EXISTS (SELECT 1 FROM attempts a WHERE a.id = e.attempt_id AND (a.machine_id = ? AND a.root = ?
+			OR a.machine_id = '' AND a.workspace = '' AND a.executor IN ` + executors + `
+			AND NOT EXISTS (SELECT 1 FROM attempt_repos r WHERE r.attempt_id = a.id AND r.repo_id NOT IN ` + repos + `)))`
+	}
+	_, err = t.First(`SELECT id FROM executions e WHERE state = 'waiting'`+may+` ORDER BY seq LIMIT 1`, args, &id)
 	return id, err
 }
 
-func (b board) ClaimNext(ctx context.Context, owner string, max int) (*task.Execution, error) {
+// list returns the parameters of an IN for some texts, and appends them to args. No column is ”.
+func list(texts []string, args *[]any) string {
+	for _, text := range texts {
+		*args = append(*args, text)
+	}
+	*args = append(*args, "")
+	return `(` + strings.Repeat(`?, `, len(texts)) + `?)`
+}
+
+func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Claim) (*task.Execution, error) {
 	const doing = "claiming an execution"
 	if owner == "" {
 		return nil, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
 	// Servers ask often: most find nothing, and need no lock for it.
-	id, err := read(ctx, b, doing, func(t Tx) (string, error) { return t.claimable(max) })
+	id, err := read(ctx, b, doing, func(t Tx) (string, error) { return t.claimable(max, c) })
 	if err != nil || id == "" {
 		return nil, err
 	}
 	return write(ctx, b, doing, func(t Tx) (*task.Execution, error) {
-		id, err := t.claimable(max)
+		id, err := t.claimable(max, c)
 		if err != nil || id == "" {
 			return nil, err
 		}
 		if _, err := t.Exec(`UPDATE executions SET state = ?, owner = ? WHERE id = ?`, task.Starting, owner, id); err != nil {
 			return nil, err
+		}
+		if c != nil {
+			at := []any{c.Place.MachineID, c.Place.MachineName, c.Place.Root, id}
+			if _, err := t.Exec(`UPDATE executions SET machine_id = ?, machine_name = ?, root = ? WHERE id = ?`, at...); err != nil {
+				return nil, err
+			}
+			if _, err := t.Exec(`UPDATE attempts SET machine_id = ?, machine_name = ?, root = ?
+				WHERE id = (SELECT attempt_id FROM executions WHERE id = ?)`, at...); err != nil {
+				return nil, err
+			}
 		}
 		e, err := t.execution(id)
 		if err != nil {
@@ -129,6 +162,11 @@ func (b board) move(ctx context.Context, doing, executionID string, to task.Atte
 		}
 		if err := t.setAttempt(e.AttemptID, to, nil); err != nil {
 			return false, err
+		}
+		if to == task.Waiting && e.MachineID != "" {
+			if err := t.unplace(e.AttemptID); err != nil {
+				return false, err
+			}
 		}
 		if to == task.Stopped && e.SessionID != nil {
 			err = t.setQueued(*e.SessionID, nil)

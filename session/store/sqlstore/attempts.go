@@ -10,7 +10,7 @@ import (
 )
 
 const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.state, a.error,
-	a.workflow_session_id, a.workflow_status, a.workflow_step, a.created_at, a.updated_at,
+	a.machine_id, a.machine_name, a.root, a.workflow_session_id, a.workflow_status, a.workflow_step, a.created_at, a.updated_at,
 	s.id AS latest_session_id, s.executor AS latest_executor
 FROM attempts a
 LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id ORDER BY created_at DESC, id LIMIT 1)
@@ -214,11 +214,11 @@ func (b board) SetBranch(ctx context.Context, attemptID, branch string) error {
 	})
 }
 
-func (b board) WorktreeFolders(ctx context.Context) ([]string, error) {
+func (b board) WorktreeFolders(ctx context.Context, here task.Place) ([]string, error) {
 	return read(ctx, b, "listing the folders of worktrees", func(t Tx) ([]string, error) {
 		// <folder>/<attempt>/<repo>
 		return List[string](t, `SELECT DISTINCT substr(worktree, 1, instr(worktree, attempt_id) - 2) FROM attempt_repos
-			WHERE instr(worktree, attempt_id) > 2`)
+			WHERE instr(worktree, attempt_id) > 2 AND attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?)`, here.MachineID, here.Root)
 	})
 }
 

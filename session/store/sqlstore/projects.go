@@ -83,10 +83,10 @@ func (b board) Repo(ctx context.Context, id string) (*task.Repo, error) {
 	})
 }
 
-func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
+func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec, add bool) error {
 	const doing = "updating the projects of the board"
 	changes, err := read(ctx, b, doing, func(t Tx) (int, error) {
-		s := syncing{t: t}
+		s := syncing{t: t, add: add}
 		err := s.projects(all)
 		return s.changes, err
 	})
@@ -94,7 +94,7 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 		return err
 	}
 	return change(ctx, b, doing, func(t Tx) error {
-		s := syncing{t: t, write: true}
+		s := syncing{t: t, write: true, add: add}
 		return s.projects(all)
 	})
 }
@@ -103,6 +103,7 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec) error {
 type syncing struct {
 	t       Tx
 	write   bool
+	add     bool // only: what the config lacks stays
 	changes int
 }
 
@@ -179,7 +180,7 @@ func (s *syncing) reconcile(table, query string, args []any, want []known, inser
 		}
 	}
 	for _, k := range rows {
-		if k.Listed && err == nil {
+		if k.Listed && !s.add && err == nil {
 			gone = append(gone, k)
 			err = s.change(`UPDATE `+table+` SET listed = 0, updated_at = ? WHERE id = ?`, s.t.Now, k.ID)
 		}

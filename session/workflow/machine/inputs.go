@@ -106,5 +106,5 @@ func (s *State) elsewhere(p *StepProgress) string {
 	if s.Reaches(p) || len(p.Outputs) == 0 {
 		return ""
 	}
-	return p.Place.String()
+	return p.Place.Describe()
 }

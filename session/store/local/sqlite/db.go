@@ -63,6 +63,7 @@ type DB struct {
 	// changes are synced, and what is to be done when the caller has its result.
 	statements map[string]*sql.Stmt
 	sync       bool
+	earlier    bool // it is read as it is, and is of a version before placed
 	after      func()
 	reader     *sql.DB // nil if not open
 	// watcher has one connection, which stays open: the database version that it reads changes when
@@ -208,17 +209,26 @@ func (d *DB) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// readable is the earliest version whose tables have all that a reader for everybody reads.
-const readable = 1
+// readable is the earliest version whose tables have all that a reader for everybody reads, with
+// the views of earlier if it is before placed.
+const (
+	readable = 1
+	placed   = 6
+)
+
+// earlier gives the tables of a version before placed the columns that they lack, for one connection.
+const earlier = `CREATE TEMP VIEW IF NOT EXISTS attempts AS SELECT *, '' AS machine_id, '' AS machine_name, '' AS root FROM main.attempts;
+	CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *, '' AS machine_id, '' AS machine_name, '' AS root FROM main.executions`
 
 // openReadOnly opens a database that this program can read without a migration.
 func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
-	d.reader, d.watcher = connect(dsn, readers, readOnly), connect(dsn, 1, readOnly)
+	d.reader, d.watcher = connect(dsn, readers, ""), connect(dsn, 1, readOnly) // dsn forbids changes, but for views
 	return d.prepare(ctx, d.reader, func(ctx context.Context, c *sql.Conn) error {
 		v, err := ours(ctx, c)
 		if err == nil && v < readable {
 			err = fmt.Errorf("it is of version %d, and is to be migrated to %d before it can be read: run a command that writes it, such as deepwork serve", v, latest())
 		}
+		d.earlier = v < placed
 		return err
 	})
 }

@@ -70,7 +70,7 @@ func abs(name string) string {
 // rootOf makes the root project, and returns it.
 func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
-	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}))
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false))
 	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
 	if err != nil || total != 1 {
 		t.Fatal(list, total, err)
@@ -98,7 +98,7 @@ func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 // run claims and starts the oldest waiting execution.
 func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
-	e, err := b.ClaimNext(t.Context(), "server", 1000)
+	e, err := b.ClaimNext(t.Context(), "server", 1000, nil)
 	if err != nil || e == nil {
 		t.Fatal("nothing to claim", err)
 	}

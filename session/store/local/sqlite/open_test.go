@@ -264,10 +264,10 @@ func TestReadOnly(t *testing.T) {
 	if all, err := b.AllAttempts(t.Context()); len(all) != 0 || err != nil {
 		t.Error(all, err)
 	}
-	if err := b.SyncProjects(t.Context(), nil); err != nil {
+	if err := b.SyncProjects(t.Context(), nil, false); err != nil {
 		t.Error("nothing differs:", err)
 	}
-	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}); !errors.Is(err, task.ErrFull) {
+	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false); !errors.Is(err, task.ErrFull) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
@@ -303,7 +303,7 @@ func TestReadOnlyFile(t *testing.T) {
 	b, err := openBoard(t.Context(), Options{Path: path})
 	if err == nil {
 		defer b.Close()
-		err = b.SyncProjects(t.Context(), nil)
+		err = b.SyncProjects(t.Context(), nil, false)
 	}
 	if !errors.Is(err, task.ErrFull) {
 		t.Error(err)
