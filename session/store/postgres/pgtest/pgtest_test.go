@@ -42,9 +42,8 @@ func connect(t *testing.T, raw string) (session, error) {
 		return session{}, err
 	}
 	t.Cleanup(func() { c.Close() })
-	body := "\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00"
 	s := session{c}
-	if err := s.send("", body); err != nil {
+	if _, err := c.Write(startup(raw)); err != nil {
 		return s, err
 	}
 	_, err = s.reply()
@@ -121,6 +120,19 @@ func TestServerKeepsWhatWasCommitted(t *testing.T) {
 	wants(t, url, "SELECT n FROM t", `"1";SELECT 1;`)
 }
 
+func TestExhaust(t *testing.T) {
+	s := New(t, "max_connections=5")
+	release, err := Exhaust(s.URL())
+	testkit.Must(t, err)
+	if said, err := query(t, s.At(""), "SELECT 1"); err == nil {
+		t.Error("there is another connection:", said)
+	}
+	release()
+	for said := ""; said != `"1";SELECT 1;`; { // the server notices
+		said, _ = query(t, s.At(""), "SELECT 1")
+	}
+}
+
 func TestPooler(t *testing.T) {
 	pooled := Bouncer(t, URL(t))
 	wants(t, pooled, "SELECT 1", `"1";SELECT 1;`)
@@ -151,6 +163,18 @@ func TestProxyCuts(t *testing.T) {
 	wants(t, p.URL, "SELECT n FROM cuts WHERE n = 3", `SELECT 0;`)
 
 	c, err := connect(t, p.URL)
+	testkit.Must(t, err)
+	held := p.HoldAt(func(m Message) bool { return m.Type == 'Q' }, 100*time.Millisecond)
+	testkit.Must(t, c.send("Q", "INSERT INTO cuts VALUES (4)\x00"))
+	<-held
+	c.Close()
+	wants(t, p.URL, "SELECT n FROM cuts WHERE n = 4", `SELECT 0;`)
+	for said := ""; said != `"4";SELECT 1;`; { // it arrives
+		said, err = query(t, p.URL, "SELECT n FROM cuts WHERE n = 4")
+		testkit.Must(t, err)
+	}
+
+	c, err = connect(t, p.URL)
 	testkit.Must(t, err)
 	p.CutAfter(8)
 	if said, err := c.do("SELECT 1"); err == nil {

@@ -22,14 +22,16 @@ type Proxy struct {
 	listener      net.Listener
 	running       sync.WaitGroup
 
-	mu      sync.Mutex
-	conns   map[net.Conn]bool // nil once it is closed
-	refuse  bool
-	frozen  chan struct{} // closed when forwarding continues; nil means it does
-	delay   time.Duration
-	left    int64 // the bytes until all is cut; negative means never
-	cutAt   func(Message) bool
-	watched chan struct{} // closed when cutAt was true
+	mu     sync.Mutex
+	conns  map[net.Conn]bool // nil once it is closed
+	refuse bool
+	frozen chan struct{} // closed when forwarding continues; nil means it does
+	delay  time.Duration
+	left   int64 // the bytes until all is cut; negative means never
+	catch  func(Message) bool
+	hold   time.Duration // how long what catch returns true for is held back; 0 means that it is cut off
+	caught chan struct{} // closed when catch has returned true
+	over   chan struct{} // closed when the proxy is closed
 }
 
 // A Message is one of PostgreSQL's protocol.
@@ -60,7 +62,7 @@ func StartProxy(raw string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{URL: through(raw, dir), dir: dir, conns: map[net.Conn]bool{}, left: -1}
+	p := &Proxy{URL: through(raw, dir), dir: dir, conns: map[net.Conn]bool{}, over: make(chan struct{}), left: -1}
 	p.network, p.addr = address(raw)
 	if p.listener, err = net.Listen("unix", socketIn(dir)); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -96,11 +98,15 @@ func (p *Proxy) Freeze(yes bool) {
 func (p *Proxy) CutAfter(bytes int64) { p.set(func() { p.left = bytes }) }
 
 // CutAt closes a connection instead of forwarding the first message for which match returns true. The
-// channel is closed then. Each call replaces the previous one.
-func (p *Proxy) CutAt(match func(Message) bool) <-chan struct{} {
-	done := make(chan struct{})
-	p.set(func() { p.cutAt, p.watched = match, done })
-	return done
+// channel is closed then. Each call of CutAt or HoldAt replaces the previous one.
+func (p *Proxy) CutAt(match func(Message) bool) <-chan struct{} { return p.HoldAt(match, 0) }
+
+// HoldAt is like CutAt, but forwards the message and what follows it so much later, like a slow
+// network, also if its sender has closed the connection meanwhile. Other connections go on.
+func (p *Proxy) HoldAt(match func(Message) bool, d time.Duration) <-chan struct{} {
+	caught := make(chan struct{})
+	p.set(func() { p.catch, p.hold, p.caught = match, d, caught })
+	return caught
 }
 
 // Sever closes all connections. New ones are accepted.
@@ -114,6 +120,7 @@ func (p *Proxy) Sever() {
 
 // Close ends the proxy and closes its connections.
 func (p *Proxy) Close() {
+	close(p.over)
 	p.Freeze(false)
 	p.listener.Close()
 	p.Sever()
@@ -203,20 +210,29 @@ func (s *stream) next(to io.Writer, from io.Reader) error {
 	s.first = false
 	s.follow(&m)
 	cut, all, frozen, delay := len(whole), false, (chan struct{})(nil), time.Duration(0)
+	if m.Commits {
+		s.p.set(func() { delay = s.p.delay })
+	}
 	s.p.set(func() {
-		frozen, delay = s.p.frozen, s.p.delay
+		frozen = s.p.frozen
 		switch {
-		case s.p.cutAt != nil && s.p.cutAt(m):
-			close(s.p.watched)
-			s.p.cutAt, cut = nil, 0
+		case s.p.catch != nil && s.p.catch(m):
+			close(s.p.caught)
+			s.p.catch = nil
+			if delay += s.p.hold; s.p.hold == 0 {
+				cut = 0
+			}
 		case s.p.left >= 0 && s.p.left < int64(len(whole)):
 			cut, all, s.p.left = int(s.p.left), true, -1
 		case s.p.left >= 0:
 			s.p.left -= int64(len(whole))
 		}
 	})
-	if m.Commits && delay > 0 {
-		time.Sleep(delay)
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-s.p.over:
+		}
 	}
 	if frozen != nil {
 		<-frozen
