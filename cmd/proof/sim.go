@@ -53,14 +53,19 @@ type simulation struct {
 	executions                int // received by the source
 }
 
-// simulate runs a simulation in an empty folder. It blocks for slightly longer than
-// length, and until something was done. Faults found are in the history; the error is one of the
-// simulation itself.
-func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
+func newSimulation(dir string, seed uint64, length time.Duration, clients int) *simulation {
 	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed), length: length, clients: clients,
 		random: rand.New(rand.NewPCG(seed, 0)), sourceAddress: "127.0.0.1:0",
 		tasks: map[string]*task{}, stops: map[string]bool{}}
 	s.lose = 0.08
+	return s
+}
+
+// simulate runs a simulation in an empty folder. It blocks for slightly longer than
+// length, and until something was done. Faults found are in the history; the error is one of the
+// simulation itself.
+func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
+	s := newSimulation(dir, seed, length, clients)
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
 		return nil, fmt.Errorf("simulating: %w", err)
 	}
