@@ -17,6 +17,9 @@ import (
 type User struct {
 	// TrustedFolders are absolute; the projects in them need no grant.
 	TrustedFolders []string
+	// Store is the URL of the PostgreSQL database that has the sessions and the board; "" means files
+	// of this machine. It may have a password: it must not be in a message.
+	Store string
 
 	root *yaml.Node // nil if the file is empty
 }
