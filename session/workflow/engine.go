@@ -73,7 +73,8 @@ type Options struct {
 type Engine struct {
 	Options // with defaults applied
 
-	ownStores  bool // close them
+	ownStores  bool        // close them
+	lease      store.Lease // nil if this server owns its sessions for as long as it runs
 	handles    *stack.Table
 	requests   sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
 	system     *actor.System
@@ -131,6 +132,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	if e.definitions == nil {
 		e.definitions = newJobDefinitions(e.Catalog, e.records)
+	}
+	if e.Stores != nil {
+		e.lease, _ = e.Stores.Members.(store.Lease)
 	}
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},
@@ -208,7 +212,19 @@ func (e *Engine) claim(id string) (*machine.State, error) {
 	return s, err
 }
 
+// term returns the term of this server's lease, if it needs one to own a session.
+func (e *Engine) term(s *machine.State) (int64, error) {
+	if e.lease == nil || s.Status != machine.Active {
+		return 0, nil
+	}
+	term, err := e.lease.Term()
+	return term, store.Refused(err)
+}
+
 func (e *Engine) owned(s *machine.State) error {
+	if e.lease != nil {
+		return taken(s.SessionID, &store.OwnedError{Owner: s.Owner, Where: e.records.Describe(s.Owner)})
+	}
 	return session.NotNow("session_owned",
 		"Session '%s' is in use by another deepwork server that is running (%s). Go on there, or stop that server and call again.",
 		s.SessionID, e.records.Describe(s.Owner)).With("session_id", s.SessionID).With("owner", s.Owner).Wait(10 * time.Second)
@@ -217,7 +233,14 @@ func (e *Engine) owned(s *machine.State) error {
 // ask has a session's actor call do and returns its result.
 func ask[R any](ctx context.Context, e *Engine, id string, do func(ctx context.Context, a *sessionActor) (R, error)) (R, error) {
 	return askWithin(ctx, e, id, e.AskTimeout, func(reply actor.Reply[R]) message {
-		return func(ctx context.Context, a *sessionActor) { answer(reply, func() (R, error) { return do(ctx, a) }) }
+		return func(ctx context.Context, a *sessionActor) {
+			answer(reply, func() (r R, err error) {
+				if err = a.owns(ctx); err == nil {
+					r, err = do(ctx, a)
+				}
+				return r, err
+			})
+		}
 	})
 }
 

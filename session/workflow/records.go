@@ -54,6 +54,9 @@ const codeUncertain = "session_uncertain"
 // codeForeign is the code for a session whose file was not sealed here, or is an older version.
 const codeForeign = "session_foreign"
 
+// codeTaken is the code for a session that a server of this or another machine has taken over.
+const codeTaken = "owned_elsewhere"
+
 // storeTimeout is how long a call waits for the store; with the claim lock, which another server
 // may hold, twice as long.
 const storeTimeout = 10 * time.Second
@@ -131,7 +134,26 @@ func (r *storedRecords) write(s *machine.State, do func(ctx context.Context, id 
 		r.newest(ctx, s)
 		return struct{}{}, nil
 	})
-	return err
+	return explain(s.SessionID, err)
+}
+
+// explain converts the errors of stores that are shared with other machines to ones that agents can
+// act on; it returns any other error unchanged.
+func explain(id string, err error) error {
+	if o, ok := errors.AsType[*store.OwnedError](err); ok {
+		return taken(id, o).Because(err)
+	}
+	return store.Refused(err)
+}
+
+// taken returns the error of a call in a session that another server has.
+func taken(id string, o *store.OwnedError) *session.Error {
+	if o.Owner == "" {
+		return session.NotNow(codeTaken, "Another deepwork server has gone on with session '%s' meanwhile, and this call has changed nothing. Call get_step with its session_id to see where it is.", id).With("session_id", id).Wait(0)
+	}
+	return session.NotNow(codeTaken,
+		"Session '%s' is in use by another deepwork server (%s), and this call has changed nothing. Go on there; or stop that server, and then call get_step here with the session_id.",
+		id, o.Where).With("session_id", id).With("owner", o.Owner).Wait(10 * time.Second)
 }
 
 // activeKey returns the key of an identity's active sessions.
@@ -326,11 +348,12 @@ func (r *storedRecords) PutDefinition(hash string, data []byte) error {
 	_, err := within(r.timeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, r.Records.PutDefinition(ctx, hash, data)
 	})
-	return err
+	return store.Refused(err)
 }
 
 func (r *storedRecords) Definition(hash string) ([]byte, error) {
-	return within(r.timeout, func(ctx context.Context) ([]byte, error) { return r.Records.Definition(ctx, hash) })
+	data, err := within(r.timeout, func(ctx context.Context) ([]byte, error) { return r.Records.Definition(ctx, hash) })
+	return data, store.Refused(err)
 }
 
 // decode decodes a body with a valid checksum. If it is not a session, it is reported and left
@@ -350,6 +373,7 @@ func (r *storedRecords) decode(id string, body []byte) (*machine.State, error) {
 
 // unreadable converts a read error to one that agents can act on.
 func (r *storedRecords) unreadable(id string, err error) error {
+	err = explain(id, err)
 	if _, ok := errors.AsType[*session.Error](err); ok {
 		return err
 	}
@@ -396,7 +420,7 @@ func unknownSession(id string) *session.Error {
 
 // notSaved returns the error of a transition that could not be made durable, and was not made.
 func notSaved(id string, err error) error {
-	if session.CodeOf(err) == session.CodeNoStateFolder {
+	if err := store.Refused(err); session.CodeOf(err) == session.CodeNoStateFolder || session.CodeOf(err) == store.CodeUnavailable {
 		return err
 	}
 	return session.NotNow("not_saved",
