@@ -64,6 +64,9 @@ type Head struct {
 	Owner  string // the process that owns it; "" if nobody does
 	Active bool   // it has not ended
 	Caller Key    // whose session it is
+
+	Number     int64  // for NoteNewest
+	Definition string // its hash; "" if it has none
 }
 
 // A Lease is a Members whose processes own what they own only while they renew a lease: what a

@@ -73,13 +73,13 @@ type storedRecords struct {
 	timeout time.Duration
 }
 
-// openRecords opens the records of a project's stores.
-func openRecords(f *state.Folder, stores *store.Stores, readOnly bool, logger *slog.Logger) (*storedRecords, error) {
-	kept, err := stores.Records(store.RecordOptions{
+// RecordOptions returns what stores need to know about the records of sessions.
+func RecordOptions(readOnly bool, logger *slog.Logger) store.RecordOptions {
+	return store.RecordOptions{
 		Logger: logger, ReadOnly: readOnly,
 		Head: func(body []byte) store.Head {
-			owner, identity, active := machine.Head(body)
-			return store.Head{Owner: owner, Active: active, Caller: activeKey(identity)}
+			h := machine.Head(body)
+			return store.Head{Owner: h.Owner, Active: h.Status == machine.Active, Caller: activeKey(h.Identity), Number: h.Seq + 1, Definition: h.Definition.Hash}
 		},
 		Keys: func(id string, body []byte) []store.Key {
 			s, err := machine.Decode(id, body)
@@ -88,7 +88,12 @@ func openRecords(f *state.Folder, stores *store.Stores, readOnly bool, logger *s
 			}
 			return keysOf(s)
 		},
-	})
+	}
+}
+
+// openRecords opens the records of a project's stores.
+func openRecords(f *state.Folder, stores *store.Stores, readOnly bool, logger *slog.Logger) (*storedRecords, error) {
+	kept, err := stores.Records(RecordOptions(readOnly, logger))
 	if err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}

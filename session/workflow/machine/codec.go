@@ -15,17 +15,21 @@ func IsSessionID(text string) bool {
 	return err == nil && len(id) == 4 && strings.ToLower(text) == text
 }
 
-// Head returns the owner of an encoded session, whose session it is, and whether it is active.
-func Head(data []byte) (owner, identity string, active bool) {
-	var s struct {
-		Owner    string        `json:"owner"`
-		Identity string        `json:"identity"`
-		Status   SessionStatus `json:"status"`
+// A HeadOf is the part of an encoded session that stores need to know.
+type HeadOf struct {
+	Owner      string        `json:"owner"`
+	Identity   string        `json:"identity"`
+	Status     SessionStatus `json:"status"`
+	Seq        int64         `json:"seq"`
+	Definition DefinitionRef `json:"definition"`
+}
+
+// Head returns the head of an encoded session; the zero value if it is not one.
+func Head(data []byte) (h HeadOf) {
+	if json.Unmarshal(data, &h) != nil {
+		return HeadOf{}
 	}
-	if json.Unmarshal(data, &s) != nil {
-		return "", "", false
-	}
-	return s.Owner, s.Identity, s.Status == Active
+	return h
 }
 
 // Decode decodes a session file's JSON and validates it.
