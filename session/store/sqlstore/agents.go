@@ -90,7 +90,7 @@ func (t Tx) claimable(max int, c *task.Claim) (id string, err error) {
 			OR a.machine_id = '' AND a.workspace = '' AND a.executor IN ` + executors + `
 			AND NOT EXISTS (SELECT 1 FROM attempt_repos r WHERE r.attempt_id = a.id AND r.repo_id NOT IN ` + repos + `)))`
 	}
-	_, err = t.First(`SELECT id FROM executions e WHERE state = 'waiting'`+may+` ORDER BY seq LIMIT 1`, args, &id)
+	_, err = t.First(`SELECT id FROM executions e WHERE state = 'waiting'`+may+` ORDER BY seq LIMIT 1`+t.claim, args, &id)
 	return id, err
 }
 

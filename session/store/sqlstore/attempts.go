@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"deepwork/catalog/task"
@@ -224,6 +226,12 @@ func (b board) WorktreeFolders(ctx context.Context, here task.Place) ([]string, 
 
 func (b board) RepoPaths(ctx context.Context) ([]string, error) {
 	return read(ctx, b, "reading the paths of repositories", func(t Tx) ([]string, error) {
-		return List[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
+		all, err := List[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
+		if b.o.Shared {
+			all = slices.AppendSeq(slices.DeleteFunc(all, func(path string) bool { return path == "" }), maps.Values(b.known()))
+			slices.Sort(all)
+			all = slices.Compact(all)
+		}
+		return all, err
 	})
 }

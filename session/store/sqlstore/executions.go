@@ -18,8 +18,8 @@ const (
 	executionColumns = `id, owner, identity, source, workflow_id, workflow_name, async, performed, state, source_execution_id,
 	status_supported, timeout, deadline, started_at, ended_at, error, progress`
 	overAt = `coalesce(ended_at, started_at)`
-	isOver = `(ended_at IS NOT NULL OR status_supported = 0)`
-	isOpen = `ended_at IS NULL AND status_supported = 1`
+	isOver = `(ended_at IS NOT NULL OR NOT status_supported)`
+	isOpen = `ended_at IS NULL AND status_supported`
 )
 
 // textOf returns a column of JSON that may be null.
@@ -48,10 +48,10 @@ const (
 	saveExecution = `INSERT INTO workflow_executions (` + executionColumns + `, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
 			deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress, result = excluded.result
-		WHERE owner = excluded.owner`
+		WHERE workflow_executions.owner = excluded.owner`
 	forgetExecutions = `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE ` + forgettable + `
 		UNION ALL SELECT id FROM (SELECT id, row_number() OVER newest AS n, sum(octet_length(result)) OVER newest AS bytes FROM workflow_executions
-			WHERE ` + isOver + ` WINDOW newest AS (ORDER BY ` + overAt + ` DESC, id)) WHERE n > ? OR bytes > ?)`
+			WHERE ` + isOver + ` WINDOW newest AS (ORDER BY ` + overAt + ` DESC, id)) AS ranked WHERE n > ? OR bytes > ?)`
 )
 
 func (e executions) Save(ctx context.Context, x *store.Execution) error {
@@ -154,7 +154,7 @@ func (e executions) Inspect(ctx context.Context) (found []session.Finding, n, go
 		if found, err = t.find(executionFlaws); err != nil {
 			return nil, err
 		}
-		_, err = t.First(`SELECT count(*), coalesce(sum(`+isOpen+`), 0) FROM workflow_executions`, nil, &n, &going)
+		_, err = t.First(`SELECT count(*), count(*) FILTER (WHERE `+isOpen+`) FROM workflow_executions`, nil, &n, &going)
 		return found, err
 	})
 	return found, n, going, err

@@ -40,7 +40,7 @@ func (b board) VisibleBranches(ctx context.Context) ([]string, error) {
 		if !limited(b.who) {
 			return List[string](t, `SELECT branch FROM attempts`)
 		}
-		return List[string](t, `SELECT a.branch FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE 1`+mine, b.who.Identity, b.who.Group)
+		return List[string](t, `SELECT a.branch FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE TRUE`+mine, b.who.Identity, b.who.Group)
 	})
 }
 

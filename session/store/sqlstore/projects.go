@@ -60,7 +60,7 @@ func listPage[T any](ctx context.Context, v viewer, p task.Page, scope []string,
 func (b board) Projects(ctx context.Context, p task.Page) ([]task.Project, int, string, error) {
 	return listPage(ctx, b, p, []string{"projects"}, func(p task.Project) (time.Time, string) { return p.CreatedAt, p.ID },
 		func(Tx) error { return nil },
-		`SELECT count(*) FROM projects WHERE listed = 1`, projectColumns+`WHERE listed = 1`+newest)
+		`SELECT count(*) FROM projects WHERE listed`, projectColumns+`WHERE listed`+newest)
 }
 
 func (b board) Project(ctx context.Context, id string) (*task.Project, error) {
@@ -72,39 +72,67 @@ func (t Tx) project(id string) (*task.Project, error) {
 }
 
 func (b board) Repos(ctx context.Context, projectID string, p task.Page) ([]task.Repo, int, string, error) {
-	return listPage(ctx, b, p, []string{"repos", projectID}, func(r task.Repo) (time.Time, string) { return r.CreatedAt, r.ID },
+	all, total, next, err := listPage(ctx, b, p, []string{"repos", projectID}, func(r task.Repo) (time.Time, string) { return r.CreatedAt, r.ID },
 		func(t Tx) error { return t.exists("projects", "project", projectID) },
-		`SELECT count(*) FROM repos WHERE project_id = ? AND listed = 1`, repoColumns+`WHERE project_id = ? AND listed = 1`+newest, projectID)
+		`SELECT count(*) FROM repos WHERE project_id = ? AND listed`, repoColumns+`WHERE project_id = ? AND listed`+newest, projectID)
+	for i := range all {
+		b.locate(&all[i])
+	}
+	return all, total, next, err
 }
 
 func (b board) Repo(ctx context.Context, id string) (*task.Repo, error) {
 	return read(ctx, b, "reading a repo", func(t Tx) (*task.Repo, error) {
-		return only[task.Repo](t, "repo", id, repoColumns+`WHERE id = ? AND listed = 1`, id)
+		r, err := only[task.Repo](t, "repo", id, repoColumns+`WHERE id = ? AND listed`, id)
+		if err == nil {
+			b.locate(r)
+		}
+		return r, err
 	})
+}
+
+// locate sets the path of a repository on this machine, if the database is of several: "" if the
+// config of this machine does not have it, or was not given to SyncProjects.
+func (s *Store) locate(r *task.Repo) {
+	if s.o.Shared {
+		r.Path = s.known()[r.ID]
+	}
+}
+
+// known returns the paths of the repositories of the last SyncProjects of this process, by their ids.
+func (s *Store) known() map[string]string {
+	if paths := s.paths.Load(); paths != nil {
+		return *paths
+	}
+	return nil
 }
 
 func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec, add bool) error {
 	const doing = "updating the projects of the board"
-	changes, err := read(ctx, b, doing, func(t Tx) (int, error) {
-		s := syncing{t: t, add: add}
-		err := s.projects(all)
-		return s.changes, err
-	})
-	if err != nil || changes == 0 {
-		return err
+	sync := func(write bool) func(t Tx) (*syncing, error) {
+		return func(t Tx) (*syncing, error) {
+			s := &syncing{t: t, write: write, add: add, shared: b.o.Shared, last: b.known(), paths: make(map[string]string)}
+			return s, s.projects(all)
+		}
 	}
-	return change(ctx, b, doing, func(t Tx) error {
-		s := syncing{t: t, write: true, add: add}
-		return s.projects(all)
-	})
+	s, err := read(ctx, b, doing, sync(false))
+	if err == nil && s.changes > 0 {
+		s, err = write(ctx, b, doing, sync(true))
+	}
+	if err == nil {
+		b.paths.Store(&s.paths)
+	}
+	return err
 }
 
 // A syncing compares the board with the config, and applies the differences if it may write.
 type syncing struct {
-	t       Tx
-	write   bool
-	add     bool // only: what the config lacks stays
-	changes int
+	t           Tx
+	write       bool
+	add         bool // only: what the config lacks stays, and other names do
+	shared      bool // no path is stored
+	changes     int
+	last, paths map[string]string // of repos, by their ids: those of the last time, and now
 }
 
 func (s *syncing) change(query string, args ...any) error {
@@ -148,11 +176,22 @@ func (s *syncing) repos(projectID string, all []task.RepoSpec) error {
 	for _, r := range all {
 		want = append(want, known{Name: r.Name, Path: r.Path})
 	}
-	_, err := s.reconcile("repos", `SELECT id, name, path, 0 AS root, listed FROM repos WHERE project_id = ?`, []any{projectID}, want, func(k known) error {
+	_, err := s.reconcile("repos", `SELECT id, name, path, FALSE AS root, listed FROM repos WHERE project_id = ?`, []any{projectID}, want, func(k known) error {
 		return s.change(`INSERT INTO repos (id, project_id, name, path, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
-			k.ID, projectID, k.Name, k.Path, s.t.Now, s.t.Now)
+			k.ID, projectID, k.Name, s.stored(k.Path), s.t.Now, s.t.Now)
 	})
+	for _, k := range want {
+		s.paths[k.ID] = k.Path
+	}
 	return err
+}
+
+// stored returns what the database has of a path.
+func (s *syncing) stored(path string) string {
+	if s.shared {
+		return ""
+	}
+	return path
 }
 
 // reconcile updates the rows of a table to wanted, sets the ids of wanted, and returns the rows
@@ -170,19 +209,24 @@ func (s *syncing) reconcile(table, query string, args []any, want []known, inser
 			}
 		default:
 			row := rows[at]
+			if path, known := s.last[row.ID]; s.shared && known {
+				row.Path = path
+			} else if s.shared {
+				row.Path = w.Path
+			}
 			rows = slices.Delete(rows, at, at+1)
-			if w.ID = row.ID; !row.Listed || row.Name != w.Name {
-				err = s.change(`UPDATE `+table+` SET name = ?, listed = 1, updated_at = ? WHERE id = ?`, w.Name, s.t.Now, w.ID)
+			if w.ID = row.ID; !row.Listed || row.Name != w.Name && !s.add {
+				err = s.change(`UPDATE `+table+` SET name = ?, listed = TRUE, updated_at = ? WHERE id = ?`, w.Name, s.t.Now, w.ID)
 			}
 			if row.Path != w.Path && err == nil {
-				err = s.change(`UPDATE `+table+` SET path = ?, updated_at = ? WHERE id = ?`, w.Path, s.t.Now, w.ID)
+				err = s.change(`UPDATE `+table+` SET path = ?, updated_at = ? WHERE id = ?`, s.stored(w.Path), s.t.Now, w.ID)
 			}
 		}
 	}
 	for _, k := range rows {
 		if k.Listed && !s.add && err == nil {
 			gone = append(gone, k)
-			err = s.change(`UPDATE `+table+` SET listed = 0, updated_at = ? WHERE id = ?`, s.t.Now, k.ID)
+			err = s.change(`UPDATE `+table+` SET listed = FALSE, updated_at = ? WHERE id = ?`, s.t.Now, k.ID)
 		}
 	}
 	return gone, err

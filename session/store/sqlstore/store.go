@@ -58,13 +58,19 @@ type Options struct {
 	Logger  *slog.Logger
 	Now     func() time.Time
 	Changes store.Changes // receives the changes; nil means nobody
+	// Shared says that several machines use the database. Paths of repositories are then those that
+	// this process gave to SyncProjects, since each machine has its own.
+	Shared bool
+	NUL    string // what the database has for a NUL character, if it cannot store one
+	Claim  string // ends a query for a row that nobody else is to claim
 }
 
 // A Store is a Database as the stores of package store.
 type Store struct {
 	db     Database
 	o      Options
-	lapsed atomic.Int64 // executions that ended since the last cleanup; see forgetEvery
+	paths  atomic.Pointer[map[string]string] // of the repositories of the config, by their ids, once SyncProjects was called
+	lapsed atomic.Int64                      // executions that ended since the last cleanup; see forgetEvery
 }
 
 // New returns the stores of a database. The Logger of o defaults to none, Now to session.Clock.
@@ -89,7 +95,7 @@ func (s *Store) Requests() store.Requests { return requests{s} }
 
 // Tx returns the transaction that f of Transact has as q.
 func (s *Store) Tx(ctx context.Context, q Querier) Tx {
-	return Tx{Querier: q, Now: s.stamp(), ctx: ctx, changes: new([]store.Change), where: s.o.Where}
+	return Tx{Querier: q, Now: s.stamp(), ctx: ctx, changes: new([]store.Change), where: s.o.Where, nul: s.o.NUL}
 }
 
 // stamp returns the current time as the database stores it.
@@ -138,7 +144,12 @@ func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, aft
 	var changes []store.Change
 	err = s.db.Transact(ctx, mode, func(ctx context.Context, q Querier) (err error) {
 		changes = nil
-		result, err = f(Tx{q, s.stamp(), ctx, &changes, s.o.Where, who})
+		t := s.Tx(ctx, q)
+		t.changes, t.who = &changes, who
+		if mode != Reading {
+			t.claim = s.o.Claim
+		}
+		result, err = f(t)
 		return err
 	}, after)
 	if err != nil {

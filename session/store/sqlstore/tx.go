@@ -25,6 +25,8 @@ type Tx struct {
 	ctx     context.Context
 	changes *[]store.Change // for the feed, once it is committed
 	where   string          // the location of the database
+	nul     string          // Options.NUL
+	claim   string          // Options.Claim, unless this only reads
 	who     *session.Caller // sees only its tasks and what belongs to them; nil sees all
 }
 
@@ -94,9 +96,27 @@ func List[T any](t Tx, query string, args ...any) ([]T, error) {
 		if err := rows.Scan(to...); err != nil {
 			return nil, err
 		}
+		for _, p := range to {
+			switch p := p.(type) {
+			case *string:
+				*p = t.text(*p)
+			case **string:
+				if *p != nil {
+					**p = t.text(**p)
+				}
+			}
+		}
 		all = append(all, row)
 	}
 	return all, rows.Err()
+}
+
+// text returns a stored text as it was given.
+func (t Tx) text(stored string) string {
+	if t.nul == "" {
+		return stored
+	}
+	return strings.ReplaceAll(stored, t.nul, "\x00")
 }
 
 // only reads the first row of a query, or returns ErrNotFound for something of this kind and id.
