@@ -18,7 +18,7 @@ func (s *Store) text(query string) string {
 		return known.(string)
 	}
 	var b strings.Builder
-	n := 0
+	n := 0 // the highest number of a parameter yet
 	quoted := false
 	for i := 0; i < len(query); i++ {
 		switch c := query[i]; {
@@ -29,6 +29,7 @@ func (s *Store) text(query string) string {
 			b.WriteString(s.schema + ".")
 		case c == '?' && !quoted && i+1 < len(query) && '1' <= query[i+1] && query[i+1] <= '9':
 			b.WriteByte('$')
+			n = max(n, int(query[i+1]-'0')) // no statement has ten of these
 		case c == '?' && !quoted:
 			n++
 			fmt.Fprintf(&b, "$%d", n)

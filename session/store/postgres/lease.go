@@ -155,7 +155,7 @@ func (s *Store) renew() error {
 		err = s.leases.QueryRowContext(ctx, s.text(`WITH m AS (
 			INSERT INTO @members AS m (id, scope, term, expires, reported, machine, host, pid, root) VALUES ($1, $2, 1, clock_timestamp() + interval '6 s', false, $3, $4, $5, $6)
 			ON CONFLICT (id) DO UPDATE SET term = m.term + 1, expires = clock_timestamp() + interval '6 s', reported = false RETURNING term),
-			mine AS (UPDATE @sessions SET term = m.term FROM m WHERE owner = $1)
+			mine AS (UPDATE @session_records SET term = m.term FROM m WHERE owner = $1)
 			SELECT term FROM m`), s.id, s.scope.Load(), s.o.Machine, s.host, os.Getpid(), s.o.Root).Scan(&next)
 	}
 	err = s.explain(err)

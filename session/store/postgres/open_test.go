@@ -36,7 +36,7 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 	s := openAt(t, url)
 	must(t, s.Open(t.Context()))
 	var projects, members int
-	_, err := s.first(t.Context(), `SELECT (SELECT count(*) FROM @projects), (SELECT count(*) FROM @members)`, nil, &projects, &members)
+	_, err := s.first(t.Context(), `SELECT (SELECT count(*) FROM @scopes), (SELECT count(*) FROM @members)`, nil, &projects, &members)
 	if err != nil || projects != 1 || members != 8 {
 		t.Errorf("%d projects and %d members, %v", projects, members, err)
 	}

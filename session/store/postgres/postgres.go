@@ -64,7 +64,7 @@ type Store struct {
 	leases   *sql.DB       // for the lease, so that calls cannot delay it
 	joining  chan struct{} // holds an element while a call connects
 	writing  chan struct{} // holds an element while a transaction changes the board
-	scope    atomic.Int64  // projects.id; 0 means not connected yet
+	scope    atomic.Int64  // scopes.id; 0 means not connected yet
 	texts    sync.Map      // statements as given, to those of this schema
 	lease    lease
 	closing  context.Context
@@ -167,6 +167,8 @@ func (s *Store) connect(ctx context.Context) (scope int64, err error) {
 	if scope := s.scope.Load(); scope > 0 {
 		return scope, nil
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime) // for other calls, too
+	defer cancel()
 	err = s.again(ctx, func() error {
 		if err := s.migrate(ctx); err != nil {
 			return err

@@ -50,13 +50,13 @@ func (r Repository) same(o Repository) bool {
 func (s *Store) bind(ctx context.Context) (scope int64, err error) {
 	mine := s.o.Repository.normalized()
 	if mine != (Repository{}) {
-		_, err := s.exec(ctx, `INSERT INTO @projects (name, remote, root_commit) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING`, s.o.Project, mine.Remote, mine.RootCommit)
+		_, err := s.exec(ctx, `INSERT INTO @scopes (name, remote, root_commit) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING`, s.o.Project, mine.Remote, mine.RootCommit)
 		if err != nil {
 			return 0, err
 		}
 	}
 	var bound Repository
-	found, err := s.first(ctx, `SELECT id, remote, root_commit FROM @projects WHERE name = $1`, []any{s.o.Project}, &scope, &bound.Remote, &bound.RootCommit)
+	found, err := s.first(ctx, `SELECT id, remote, root_commit FROM @scopes WHERE name = $1`, []any{s.o.Project}, &scope, &bound.Remote, &bound.RootCommit)
 	switch {
 	case err != nil:
 		return 0, err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"deepwork/actor/wait"
@@ -20,16 +21,21 @@ type querier struct {
 	c *sql.Conn
 }
 
+// text is that of the store; an id is unique in a project.
+func (q querier) text(query string) string {
+	return q.s.text(strings.Replace(query, "ON CONFLICT (id)", "ON CONFLICT (scope, id)", 1))
+}
+
 func (q querier) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return q.c.ExecContext(ctx, q.s.text(query), args...)
+	return q.c.ExecContext(ctx, q.text(query), plain(args)...)
 }
 
 func (q querier) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return q.c.QueryContext(ctx, q.s.text(query), args...)
+	return q.c.QueryContext(ctx, q.text(query), plain(args)...)
 }
 
 func (q querier) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	return q.c.QueryRowContext(ctx, q.s.text(query), args...)
+	return q.c.QueryRowContext(ctx, q.text(query), plain(args)...)
 }
 
 // A process that is suspended within a transaction keeps others waiting until the server ends it.
@@ -45,6 +51,9 @@ func (s *Store) Transact(ctx context.Context, mode sqlstore.Mode, f func(context
 	err := s.transact(ctx, mode, f)
 	if err == nil && after != nil {
 		after()
+	}
+	if ended := ctx.Err(); ended != nil && errors.Is(err, store.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", err, ended)
 	}
 	return err
 }
@@ -100,8 +109,12 @@ func (s *Store) once(ctx context.Context, scope, term int64, token string, unsyn
 	if term > 0 {
 		begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 	}
-	left := callTime
-	if until, ok := ctx.Deadline(); ok {
+	left, within := callTime, ctx
+	if term > 0 { // a change that has begun is finished
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(context.WithoutCancel(ctx), left)
+		defer cancel()
+	} else if until, ok := ctx.Deadline(); ok {
 		left = max(time.Until(until), time.Millisecond)
 	}
 	begin += fmt.Sprintf(beginText, s.schema, left.Milliseconds()+1, scope)
@@ -125,20 +138,20 @@ func (s *Store) once(ctx context.Context, scope, term int64, token string, unsyn
 	defer func() {
 		if !done {
 			raw(c, func(p *pgconn.PgConn) error {
-				_, err := p.Exec(ctx, "ROLLBACK").ReadAll()
+				_, err := p.Exec(within, "ROLLBACK").ReadAll()
 				return err
 			})
 		}
 	}()
 	if err == nil {
-		err = f(ctx, querier{s, c})
+		err = f(within, querier{s, c})
 	}
 	if err != nil {
 		return err
 	}
 	done = true
 	return raw(c, func(p *pgconn.PgConn) error {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime/2)
+		within, cancel := context.WithTimeout(context.WithoutCancel(within), callTime/2)
 		defer cancel()
 		all, err := p.Exec(within, "COMMIT").ReadAll()
 		switch {

@@ -4,6 +4,9 @@ package storetest_test
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +18,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/postgres"
+	"deepwork/session/store/postgres/pgtest"
 
 	"go.uber.org/goleak"
 )
@@ -25,13 +30,40 @@ var backends = map[string]func(path string, now func() time.Time, changes store.
 	"sqlite": func(path string, now func() time.Time, changes store.Changes) store.Database {
 		return sqlite.New(sqlite.Options{Path: path, Now: now, Changes: changes})
 	},
+	"postgres": openPostgres,
 }
+
+// openPostgres opens the schema that belongs to path, for another process.
+func openPostgres(path string, now func() time.Time, changes store.Changes) store.Database {
+	server, err := pgtest.Shared()
+	var s *postgres.Store
+	if err == nil {
+		name := sha256.Sum256([]byte(path + os.Getenv(runVariable)))
+		s, err = postgres.Open(postgres.Options{URL: server.At("test_" + hex.EncodeToString(name[:8])), Project: "shop",
+			Repository: postgres.Repository{Remote: "https://example.com/shop.git"}, Machine: "0a1b2c3d", Root: filepath.Dir(path), Now: now})
+	}
+	if err == nil {
+		err = s.Enter(context.Background())
+	}
+	if err != nil {
+		panic(err)
+	}
+	return closing{s.Database(changes), s}
+}
+
+// closing closes the store of a database with it.
+type closing struct {
+	store.Database
+	s *postgres.Store
+}
+
+func (c closing) Close() error { return c.s.Close(context.Background()) }
 
 // backend is the name of the one that is tested now, also in the environment of child
 // processes.
 var backend string
 
-const backendVariable, roleVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_ROLE"
+const backendVariable, roleVariable, runVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_ROLE", "DEEPWORK_TEST_RUN"
 
 // TestMain runs all tests for each backend. With a role in its environment the test
 // binary is another process: it works on a database that is not its own.
@@ -41,7 +73,15 @@ func TestMain(m *testing.M) {
 		os.Exit(roles[role](context.Background()))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a program built with -race sleeps at its end
+	os.Setenv(runVariable, rand.Text())
 	failed := 0
+	if _, err := pgtest.Shared(); err != nil {
+		delete(backends, "postgres")
+		if failed = 1; errors.Is(err, pgtest.ErrMissing) && os.Getenv("DEEPWORK_TEST_POSTGRES_REQUIRED") != "1" {
+			failed = 0
+		}
+		fmt.Println("the backend postgres is skipped:", err)
+	}
 	for backend = range backends {
 		os.Setenv(backendVariable, backend)
 		if code := m.Run(); code != 0 {

@@ -1,7 +1,7 @@
 -- What package postgres itself keeps. Each table has the rows of all projects of the schema; scope is
--- projects.id.
+-- scopes.id. The board has the names projects, sessions and requests: see 0002_board.sql.
 
-CREATE TABLE projects (
+CREATE TABLE scopes (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL UNIQUE,
     remote text NOT NULL,      -- of the repository, normalized; '' means unknown
@@ -11,7 +11,7 @@ CREATE TABLE projects (
 
 CREATE TABLE members (
     id text PRIMARY KEY, -- of a process
-    scope bigint NOT NULL REFERENCES projects,
+    scope bigint NOT NULL REFERENCES scopes,
     term bigint NOT NULL,
     expires timestamptz NOT NULL, -- the lease, by the clock of the database
     reported boolean NOT NULL,    -- the feed of changes has its end, or it has left
@@ -31,8 +31,8 @@ CREATE TABLE commits (
 
 -- A row without a body is no session yet: version 0 has notes about one, a higher version keeps a
 -- delayed statement from creating one.
-CREATE TABLE sessions (
-    scope bigint NOT NULL REFERENCES projects,
+CREATE TABLE session_records (
+    scope bigint NOT NULL REFERENCES scopes,
     id text NOT NULL,
     owner text NOT NULL, -- members.id; '' means nobody
     term bigint NOT NULL, -- of the owner; 0 means nobody
@@ -44,11 +44,11 @@ CREATE TABLE sessions (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (scope, id)
 ) WITH (fillfactor = 60); -- room for new versions: no index has a column that most writes change
-CREATE INDEX sessions_caller ON sessions (scope, caller) WHERE caller IS NOT NULL;
-CREATE INDEX sessions_owner ON sessions (owner) WHERE owner <> '';
+CREATE INDEX session_records_caller ON session_records (scope, caller) WHERE caller IS NOT NULL;
+CREATE INDEX session_records_owner ON session_records (owner) WHERE owner <> '';
 
 CREATE TABLE definitions (
-    scope bigint NOT NULL REFERENCES projects,
+    scope bigint NOT NULL REFERENCES scopes,
     hash text NOT NULL,
     data bytea NOT NULL,
     put_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -56,7 +56,7 @@ CREATE TABLE definitions (
 );
 
 CREATE TABLE request_ids (
-    scope bigint NOT NULL REFERENCES projects,
+    scope bigint NOT NULL REFERENCES scopes,
     key text NOT NULL,
     session text NOT NULL,
     noted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -65,7 +65,7 @@ CREATE TABLE request_ids (
 
 CREATE TABLE changes (
     position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    scope bigint NOT NULL REFERENCES projects,
+    scope bigint NOT NULL REFERENCES scopes,
     kind text NOT NULL,
     id text NOT NULL,
     at timestamptz NOT NULL DEFAULT clock_timestamp()
