@@ -35,6 +35,7 @@ type lease struct {
 	trusted time.Time  // until when, with a monotonic reading
 	failed  error      // of the last renewal
 	left    bool
+	todo    []func(context.Context) error // what the goroutine does after a renewal, until it succeeds
 }
 
 func (l *lease) init() { l.kick = make(chan chan error) }
@@ -130,7 +131,9 @@ func (s *Store) keepLease() {
 			}
 			done <- failed
 		case <-tick.C:
-			failed = s.renew()
+			if failed = s.renew(); failed == nil {
+				s.catchUp()
+			}
 			until = time.Now().Add(renewTime / 10)
 		}
 	}
@@ -173,6 +176,28 @@ func (s *Store) renew() error {
 		s.o.Logger.Warn("the lease on the store had ended; sessions that another server has taken over meanwhile are its own", "term", next)
 	}
 	return err
+}
+
+// later has f called when the database answers again, until it succeeds.
+func (s *Store) later(f func(context.Context) error) {
+	s.lease.mu.Lock()
+	defer s.lease.mu.Unlock()
+	s.lease.todo = append(s.lease.todo, f)
+}
+
+func (s *Store) catchUp() {
+	l := &s.lease
+	l.mu.Lock()
+	todo := l.todo
+	l.todo = nil
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.closing, renewTime/2)
+	defer cancel()
+	for _, f := range todo {
+		if f(ctx) != nil {
+			s.later(f)
+		}
+	}
 }
 
 // leave ends the lease.

@@ -67,6 +67,7 @@ type Store struct {
 	scope    atomic.Int64  // scopes.id; 0 means not connected yet
 	texts    sync.Map      // statements as given, to those of this schema
 	lease    lease
+	feed     feed
 	closing  context.Context
 	halt     context.CancelFunc
 	finished sync.WaitGroup // the goroutines of the lease and the feed
@@ -104,6 +105,7 @@ func Open(o Options) (*Store, error) {
 	}
 	s.closing, s.halt = context.WithCancel(context.Background())
 	s.lease.init()
+	s.feed.init()
 	return s, nil
 }
 
@@ -191,5 +193,7 @@ func randomHex() string {
 }
 
 var (
-	_ store.Lease = (*Store)(nil)
+	_ store.Lease   = (*Store)(nil)
+	_ store.Changes = (*Store)(nil)
+	_ store.Records = (*Records)(nil)
 )

@@ -16,6 +16,8 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
+	"deepwork/session/store/postgres"
+	"deepwork/session/store/postgres/pgtest"
 )
 
 // sessionStores are what one process has of a project's sessions.
@@ -44,6 +46,22 @@ var sessionBackends = map[string]func(t *testing.T, dir string) sessionStores{
 		})
 		return sessionStores{files, files, files, files, changes}
 	},
+	"postgres": func(t *testing.T, dir string) sessionStores {
+		server, err := pgtest.Shared()
+		pgtest.Need(t, err)
+		s, err := postgres.Open(postgres.Options{URL: server.At("sessions_" + hashOf(dir)), Project: "shop", Repository: postgres.Repository{RootCommit: "aa"}})
+		noError(t, err)
+		t.Cleanup(func() { noError(t, s.Close(context.Background())) })
+		records, err := s.Records(store.RecordOptions{})
+		noError(t, err)
+		return sessionStores{records, records, records, records, s}
+	},
+}
+
+// hashOf returns a short name for a folder.
+func hashOf(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return hex.EncodeToString(sum[:8])
 }
 
 // eachSessions runs a test on every implementation, with two processes.

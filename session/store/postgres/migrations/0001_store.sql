@@ -38,13 +38,13 @@ CREATE TABLE session_records (
     term bigint NOT NULL, -- of the owner; 0 means nobody
     version bigint NOT NULL,
     transition text NOT NULL, -- the id of the write that made this version
-    caller text,              -- whose active session it is
+    caller text,              -- whose active session it is; '' or NULL means none
     newest bigint,            -- noted by NoteNewest
     body text,
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (scope, id)
 ) WITH (fillfactor = 60); -- room for new versions: no index has a column that most writes change
-CREATE INDEX session_records_caller ON session_records (scope, caller) WHERE caller IS NOT NULL;
+CREATE INDEX session_records_caller ON session_records (scope, caller) WHERE caller <> '';
 CREATE INDEX session_records_owner ON session_records (owner) WHERE owner <> '';
 
 CREATE TABLE definitions (
