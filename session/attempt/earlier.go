@@ -150,7 +150,7 @@ func (x *Earlier) readBoard(ctx context.Context) (err error) {
 		err = fmt.Errorf("%w: %s: %s; restore it from a copy, or move it away to adopt the rest", task.ErrDamaged, path, found[0].What)
 	}
 	if err == nil {
-		x.Repos, err = db.Board().RepoPaths(ctx)
+		x.Repos, err = db.Board().RepoPaths(ctx, task.Place{})
 	}
 	x.Totals, x.copy = totals, copied
 	return err

@@ -92,7 +92,7 @@ func (i *inspection) read(ctx context.Context) (err error) {
 		func() { i.flaws, i.stock, err = b.Inspect(ctx) },
 		func() { i.attempts, err = b.AllAttempts(ctx) },
 		func() { i.deleting, err = b.Deleting(ctx) },
-		func() { i.repos, err = b.RepoPaths(ctx) },
+		func() { i.repos, err = b.RepoPaths(ctx, task.Place{}) },
 		func() { i.open, err = b.OpenExecutions(ctx) },
 	} {
 		if read(); err != nil {

@@ -112,8 +112,8 @@ type Board interface {
 	// differs, nothing is written. With add, nothing is removed: other machines may have more.
 	SyncProjects(ctx context.Context, all []task.ProjectSpec, add bool) error
 	// RepoPaths returns the absolute paths of the repositories that the board knows, including
-	// those of attempts, without duplicates, sorted.
-	RepoPaths(ctx context.Context) ([]string, error)
+	// those of the attempts of a place, without duplicates, sorted.
+	RepoPaths(ctx context.Context, here task.Place) ([]string, error)
 
 	// Deleting returns the ids of the marked tasks in the order of their marks: after a crash,
 	// their deletion must be completed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"strings"
+	"time"
 
 	"deepwork/session"
 	"deepwork/session/store"
@@ -16,7 +17,7 @@ import (
 func (s *Store) Database(feed store.Changes) store.Database {
 	d := database{Store: s}
 	d.stores = sqlstore.New(d, sqlstore.Options{Where: s.where, Logger: s.o.Logger, Now: s.o.Now, Changes: feed,
-		Shared: true, NUL: nul, Claim: " FOR UPDATE SKIP LOCKED"})
+		Shared: true, NUL: nul, Claim: " FOR UPDATE SKIP LOCKED", Poll: time.Second / 2})
 	return d
 }
 

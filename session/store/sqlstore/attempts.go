@@ -224,9 +224,10 @@ func (b board) WorktreeFolders(ctx context.Context, here task.Place) ([]string, 
 	})
 }
 
-func (b board) RepoPaths(ctx context.Context) ([]string, error) {
+func (b board) RepoPaths(ctx context.Context, here task.Place) ([]string, error) {
 	return read(ctx, b, "reading the paths of repositories", func(t Tx) ([]string, error) {
-		all, err := List[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos ORDER BY 1`)
+		all, err := List[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos
+			WHERE attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?) ORDER BY 1`, here.MachineID, here.Root)
 		if b.o.Shared {
 			all = slices.AppendSeq(slices.DeleteFunc(all, func(path string) bool { return path == "" }), maps.Values(b.known()))
 			slices.Sort(all)

@@ -15,12 +15,11 @@ import (
 	"deepwork/session/store"
 )
 
-// The pauses between polls for answers and for requests. A poll reads the database's version, and
-// more only if that has changed.
+// The pause between polls for an answer; Options.Poll is that for requests. A poll reads the
+// database's version, and more only if that has changed.
 const (
-	lookForAnswer  = 50 * time.Millisecond
-	lookForRequest = 200 * time.Millisecond
-	answersKept    = time.Hour
+	lookForAnswer = 50 * time.Millisecond
+	answersKept   = time.Hour
 )
 
 // requests is a Store as store.Requests.
@@ -130,7 +129,7 @@ func (r requests) Serve(ctx context.Context, kind string, owns func(id string) b
 	const doing = "looking for requests"
 	logged := ""
 	for ctx.Err() == nil {
-		err := r.watch(ctx, lookForRequest, func() (again bool, err error) {
+		err := r.watch(ctx, r.o.Poll, func() (again bool, err error) {
 			if !r.db.Exists() {
 				return false, nil
 			}
@@ -153,7 +152,7 @@ func (r requests) Serve(ctx context.Context, kind string, owns func(id string) b
 		if logged != said && logged != "" {
 			r.o.Logger.Warn("requests of other processes cannot be read now; trying again", "kind", kind, "error", err)
 		}
-		_ = wait.For(ctx, lookForRequest)
+		_ = wait.For(ctx, r.o.Poll)
 	}
 }
 

@@ -61,8 +61,9 @@ type Options struct {
 	// Shared says that several machines use the database. Paths of repositories are then those that
 	// this process gave to SyncProjects, since each machine has its own.
 	Shared bool
-	NUL    string // what the database has for a NUL character, if it cannot store one
-	Claim  string // ends a query for a row that nobody else is to claim
+	NUL    string        // what the database has for a NUL character, if it cannot store one
+	Poll   time.Duration // between two looks for requests; default: 200 ms
+	Claim  string        // ends a query for a row that nobody else is to claim
 }
 
 // A Store is a Database as the stores of package store.
@@ -80,6 +81,9 @@ func New(db Database, o Options) *Store {
 	}
 	if o.Now == nil {
 		o.Now = session.Clock
+	}
+	if o.Poll == 0 {
+		o.Poll = 200 * time.Millisecond
 	}
 	return &Store{db: db, o: o}
 }
