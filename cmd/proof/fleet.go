@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/cmd/proof/fault"
+	folder "deepwork/session/state"
 	"deepwork/session/state/statetest"
 	"deepwork/session/store/postgres/pgtest"
 )
@@ -31,6 +33,7 @@ type fleet struct {
 	machines   []*machine
 	count      int    // of machines
 	operations int    // it ends after so many calls; 0 means after its length
+	plain      bool   // no agents are started
 	pooler     bool   // PgBouncer is between the machines and the database
 	broken     string // the check that servers do not make, see faults.go of package postgres; "" means none
 
@@ -44,10 +47,9 @@ type fleet struct {
 type machine struct {
 	*server
 	proxy  *pgtest.Proxy
+	state  string     // the folder with its state
 	random *rand.Rand // of its faults
 }
-
-const fleetConfig = "attempts: {max_concurrent: 2}\n"
 
 // connections is how many the database takes.
 const connections = 60
@@ -55,7 +57,9 @@ const connections = 60
 func newFleet(dir string, seed uint64, length time.Duration, clients int) *fleet {
 	s := newSimulation(dir, seed, length, clients)
 	s.lose = 0.04
-	return &fleet{simulation: s, count: 3}
+	f := &fleet{simulation: s, count: 3}
+	s.board, s.states = f.board, f.states
+	return f
 }
 
 // runSim is the subcommand sim.
@@ -66,7 +70,8 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	flags.Uint64Var(&f.seed, "seed", 0, "makes the choices; 0 takes one from the clock")
 	flags.IntVar(&f.operations, "operations", 0, "end after so many calls, even before the duration is over; 0 means no bound")
 	flags.DurationVar(&f.length, "duration", time.Minute, "for how long clients work")
-	flags.IntVar(&f.clients, "clients", 24, "clients at work at once")
+	flags.IntVar(&f.clients, "clients", 48, "clients at work at once")
+	flags.BoolVar(&f.plain, "plain", false, "start no agents")
 	flags.BoolVar(&f.pooler, "pooler", false, "put PgBouncer in transaction mode before the database")
 	flags.StringVar(&f.broken, "break", "", "a check that servers leave out: term, version or reread")
 	err := parse(flags, args, stderr, func() error {
@@ -86,7 +91,7 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	s := newFleet(dir, f.seed, f.length, f.clients)
-	s.count, s.operations, s.pooler, s.broken = f.count, f.operations, f.pooler, f.broken
+	s.count, s.operations, s.plain, s.pooler, s.broken = f.count, f.operations, f.plain, f.pooler, f.broken
 	if err := s.simulate(ctx); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
@@ -106,11 +111,21 @@ func (f *fleet) simulate(ctx context.Context) error {
 	if err == nil {
 		err = f.live(ctx)
 	}
-	for _, p := range f.running() { // some are left only after an error
+	if err = errors.Join(err, f.close()); err != nil {
+		return fmt.Errorf("simulating machines: %w", err)
+	}
+	return nil
+}
+
+// close ends all processes.
+func (f *fleet) close() (err error) {
+	for _, p := range f.running() {
 		err = errors.Join(err, p.kill())
 	}
 	for _, m := range f.machines {
-		m.proxy.Close()
+		if m.proxy != nil {
+			m.proxy.Close()
+		}
 	}
 	if f.bouncer != nil {
 		f.bouncer.Close()
@@ -118,10 +133,7 @@ func (f *fleet) simulate(ctx context.Context) error {
 	if f.db != nil {
 		f.db.Close()
 	}
-	if err != nil {
-		return fmt.Errorf("simulating machines: %w", err)
-	}
-	return nil
+	return err
 }
 
 // String describes what happened.
@@ -139,11 +151,13 @@ func (f *fleet) layOut(ctx context.Context) (err error) {
 	if f.program, err = build(ctx, f.dir, buildOptions...); err != nil {
 		return err
 	}
-	if err := f.writeProject(fleetConfig); err != nil {
+	script := filepath.Join(f.dir, "agent.sh")
+	config := fmt.Sprintf("attempts: {max_concurrent: 3}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n", script, f.agentLog())
+	if err := errors.Join(f.writeProject(config), os.WriteFile(script, []byte(agentScript), 0o644)); err != nil {
 		return err
 	}
 	for _, args := range []string{"init -q -b main", "remote add origin https://git.example.com/sim.git", "add README load_outputs", "commit -q -m first"} {
-		if _, err := f.git(ctx, strings.Fields(args)...); err != nil {
+		if _, err := f.git(ctx, f.root, strings.Fields(args)...); err != nil {
 			return err
 		}
 	}
@@ -170,6 +184,7 @@ func (f *fleet) layOut(ctx context.Context) (err error) {
 		if m.proxy, err = pgtest.StartProxy(to); err != nil {
 			return err
 		}
+		m.state = env[folder.Env]
 		env["HOME"], env["DEEPWORK_STORE"], env["DEEPWORK_PROJECT"], env["DEEPWORK_FAULT_BREAK"] = home, m.proxy.URL, "sim", f.broken
 		for name, value := range env {
 			m.env = append(m.env, name+"="+value)
@@ -205,7 +220,7 @@ func (f *fleet) live(ctx context.Context) error {
 		work(a.agent, a.act, 1)
 	}
 	for n := range (f.clients + 3) / 4 {
-		c := &clerk{agent: f.agent(f.clients + n), sim: f.simulation, plain: true}
+		c := &clerk{agent: f.agent(f.clients + n), sim: f.simulation, plain: f.plain}
 		f.clerks = append(f.clerks, c)
 		work(c.agent, c.act, 60)
 	}
@@ -213,7 +228,9 @@ func (f *fleet) live(ctx context.Context) error {
 	for n, m := range f.machines {
 		all.Go(func() { errs[n] = f.torment(working, m) })
 	}
-	all.Go(func() { errs[f.count] = f.tormentDatabase(working) })
+	if f.broken == "" {
+		all.Go(func() { errs[f.count] = f.tormentDatabase(working) })
+	}
 	for f.operations > 0 && working.Err() == nil {
 		f.history.with(func() {
 			if f.history.calls >= f.operations {
@@ -231,30 +248,46 @@ func (f *fleet) serve(ctx context.Context, m *machine, clock time.Duration) erro
 	return f.run(ctx, m.server, fault.Plan{Tied: true, Clock: clock})
 }
 
-// end stops all servers, reads each session and task on a machine with a new server, and judges.
+// end stops all servers, lets new ones end what is left of the board, reads each session and task at
+// one of them, and judges.
 func (f *fleet) end(ctx context.Context) error {
 	for _, p := range f.running() {
 		f.stop(p)
 	}
-	m := f.machines[f.random.IntN(f.count)]
-	f.servers = []*server{m.server}
-	if err := f.serve(ctx, m, 0); err != nil {
+	for _, m := range f.machines {
+		if err := f.serve(ctx, m, 0); err != nil {
+			return err
+		}
+	}
+	if err := f.settleBoard(ctx); err != nil {
 		return err
 	}
-	a := f.agent(2 * f.clients)
+	a := f.agent(2*f.clients + f.random.IntN(f.count))
 	a.lose = 0
 	for _, id := range f.history.known(false) {
-		a.perform(ctx, input{Tool: "get_step", Session: id})
+		t := answer{kind: lost}
+		for until := time.Now().Add(2 * longest); t.kind != given && time.Now().Before(until); { // it may roam, and leases of killed servers last
+			if t = a.perform(ctx, input{Tool: "get_step", Session: id}); t.kind != given {
+				_ = wait.For(ctx, 50*time.Millisecond)
+			}
+		}
+		if t.kind != given {
+			f.history.fault("a session that cannot be read", "session %s: %s", id, t.text)
+			break
+		}
 	}
-	for id := range f.tasks {
-		c := &clerk{agent: a, sim: f.simulation, plain: true}
+	c := &clerk{agent: a, sim: f.simulation}
+	for _, id := range slices.Sorted(maps.Keys(f.tasks)) {
+		// A removal that was interrupted by a kill is completed by the same call.
+		for n := 0; n < tries && f.tasks[id].removing; n++ {
+			if t := c.register(ctx, id, taskInput{Tool: "delete_task"}); t.kind == given || t.kind == gone {
+				break
+			}
+		}
 		c.register(ctx, id, taskInput{Tool: "get_task"})
 	}
-	p, err := m.wait(ctx)
-	if err != nil {
-		return err
+	for _, p := range f.running() {
+		f.stop(p)
 	}
-	f.stop(p)
-	f.history.check()
-	return nil
+	return f.judge(ctx)
 }

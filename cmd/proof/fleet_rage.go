@@ -21,11 +21,34 @@ func duration(r *rand.Rand) time.Duration {
 	return time.Duration(r.IntN(2500)) * time.Millisecond
 }
 
-// torment injects faults into a machine until ctx ends, and leaves its server running and its
-// network whole.
+// The faults of a machine.
+const (
+	killed      = iota // its server
+	stopped            // its server, in good order
+	suspended          // its server
+	frozen             // its network
+	refused            // its connections
+	cutAnywhere        // its network, at any byte
+	noReply            // the reply to a commit is lost, and sometimes the server is killed at once
+	notSent            // so is a write
+	heldBack           // a write arrives when its caller no longer waits, and the server is killed
+	slowed             // its commits
+)
+
+// ways are the faults of each machine, by how often they are chosen, for a program that leaves out a
+// check: those that the check is for.
+var ways = map[string][]int{
+	"":        {killed, killed, stopped, suspended, suspended, frozen, refused, cutAnywhere, cutAnywhere, noReply, noReply, notSent, heldBack, slowed},
+	"term":    {suspended},
+	"version": {heldBack, heldBack, killed},
+	"reread":  {noReply},
+}
+
+// torment injects faults into a machine until ctx ends.
 func (f *fleet) torment(ctx context.Context, m *machine) error {
 	r := m.random
 	defer m.proxy.DelayCommits(0)
+	all := ways[f.broken]
 	for ctx.Err() == nil {
 		if m.current() == nil {
 			clock := time.Duration(0)
@@ -36,30 +59,75 @@ func (f *fleet) torment(ctx context.Context, m *machine) error {
 				return err
 			}
 		}
-		_ = wait.For(ctx, time.Duration(100+r.IntN(900))*time.Millisecond)
-		p, d := m.current(), duration(r)
-		var err error
-		switch k := r.IntN(14); {
-		case p == nil:
-		case k < 2:
-			f.history.with(func() { f.kills++ })
-			err = p.kill()
-		case k == 2:
+		_ = wait.For(ctx, time.Duration(300+r.IntN(2000))*time.Millisecond)
+		p, way, d := m.current(), all[r.IntN(len(all))], duration(r)
+		if p == nil {
+			continue
+		}
+		if way > suspended {
+			f.cutOff.Add(1)
+		}
+		switch way {
+		case killed:
+			f.kill(p)
+		case stopped:
 			f.stop(p)
-		case k < 5:
+		case suspended:
 			f.suspensions.Add(1)
 			p.suspend()
 			_ = wait.For(ctx, d)
 			p.resume()
-		default:
-			f.cutOff.Add(1)
-			f.cut(ctx, m, p, k, d)
-		}
-		if err != nil {
-			return err
+		case frozen:
+			m.proxy.Freeze(true)
+			_ = wait.For(ctx, d)
+			m.proxy.Freeze(false)
+		case refused:
+			m.proxy.Refuse(true)
+			_ = wait.For(ctx, d)
+			m.proxy.Refuse(false)
+		case cutAnywhere:
+			m.proxy.CutAfter(r.Int64N(1 << r.IntN(17)))
+		case noReply, notSent:
+			match := writes
+			if way == noReply {
+				match = func(m pgtest.Message) bool { return m.Commits }
+			}
+			if happens(ctx, m.proxy.CutAt(match)) && r.IntN(2) == 0 {
+				f.kill(p)
+			}
+		case heldBack:
+			match := writes
+			if f.broken != "" || r.IntN(2) == 0 {
+				match = func(m pgtest.Message) bool {
+					return writes(m) && bytes.Contains(m.Body, []byte("UPDATE sim.session_records"))
+				}
+			}
+			if late := 6*time.Second + d/3; happens(ctx, m.proxy.HoldAt(match, late)) {
+				_ = wait.For(ctx, late)
+				f.kill(p)
+			}
+		case slowed:
+			m.proxy.DelayCommits(time.Duration(r.IntN(30)) * time.Millisecond)
 		}
 	}
 	return nil
+}
+
+// kill kills a server.
+func (f *fleet) kill(p *process) {
+	f.history.with(func() { f.kills++ })
+	_ = p.kill() // it may have ended
+}
+
+// happens waits a second for a fault that a proxy has been told to inject.
+func happens(ctx context.Context, caught <-chan struct{}) bool {
+	select {
+	case <-caught:
+		return true
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // writes reports whether a client's message begins or commits a write.
@@ -74,44 +142,6 @@ func writes(m pgtest.Message) bool {
 		}
 	}
 	return false
-}
-
-// cut breaks the network of a machine in one of several ways.
-func (f *fleet) cut(ctx context.Context, m *machine, p *process, way int, d time.Duration) {
-	r := m.random
-	var caught <-chan struct{}
-	switch way {
-	case 5:
-		m.proxy.Freeze(true)
-		_ = wait.For(ctx, d)
-		m.proxy.Freeze(false)
-	case 6:
-		m.proxy.Refuse(true)
-		_ = wait.For(ctx, d)
-		m.proxy.Refuse(false)
-	case 7, 8:
-		m.proxy.CutAfter(r.Int64N(1 << r.IntN(17)))
-	case 9, 10: // between a commit and its reply
-		caught = m.proxy.CutAt(func(m pgtest.Message) bool { return m.Commits })
-	case 11:
-		caught = m.proxy.CutAt(writes)
-	case 12:
-		caught = m.proxy.HoldAt(writes, d+3*time.Second)
-	case 13:
-		m.proxy.DelayCommits(time.Duration(r.IntN(30)) * time.Millisecond)
-	}
-	if caught == nil {
-		return
-	}
-	select {
-	case <-caught:
-	case <-time.After(time.Second):
-	case <-ctx.Done():
-	}
-	if r.IntN(3) == 0 {
-		f.history.with(func() { f.kills++ })
-		_ = p.kill()
-	}
 }
 
 // tormentDatabase kills, stops and exhausts the database until ctx ends, and leaves it running.
