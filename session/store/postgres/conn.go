@@ -37,8 +37,9 @@ func (s *Store) text(query string) string {
 			b.WriteByte(c)
 		}
 	}
-	s.texts.Store(query, b.String())
-	return b.String()
+	known := weaken(b.String())
+	s.texts.Store(query, known)
+	return known
 }
 
 // exec runs one changing statement as a transaction of its own. An error for which sure is false may
@@ -117,3 +118,6 @@ func sure(err error) bool {
 	_, not := errors.AsType[*notSent](err)
 	return not
 }
+
+// weaken leaves a check out of a statement, in a program that is built for the simulation.
+var weaken = func(text string) string { return text }
