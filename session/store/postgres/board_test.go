@@ -212,7 +212,7 @@ func TestListsUseIndexes(t *testing.T) {
 	must(t, err)
 	change(t, s,
 		`INSERT INTO @tasks_all SELECT scope, md5(n::text), project_id, title, description, (ARRAY['todo', 'done'])[n % 2 + 1], job_name, workflow_name, deleting_at,
-			'2026-01-01T' || to_char(interval '1 s' * n, 'HH24:MI:SS') || '.000000Z', updated_at, identity, caller_group FROM @tasks_all, generate_series(1, 10000) n`,
+			'2026-01-01T' || to_char(interval '1 s' * n, 'HH24:MI:SS') || '.000000Z', updated_at, identity, caller_group FROM @tasks_all, generate_series(1, 2000) n`,
 		`INSERT INTO @attempts_all (scope, id, task_id, executor, branch, workspace, state, created_at, updated_at, identity, caller_group)
 			SELECT scope, md5(id || n), id, 'X', md5(id || n), '', 'completed', created_at, created_at, '', '' FROM @tasks_all, generate_series(1, 3) n`,
 		`INSERT INTO @sessions_all (scope, id, attempt_id, executor, created_at, updated_at) SELECT scope, id, id, 'X', created_at, created_at FROM @attempts_all`,

@@ -4,13 +4,14 @@ package storetest_test
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,18 +31,13 @@ var backends = map[string]func(path string, now func() time.Time, changes store.
 	"sqlite": func(path string, now func() time.Time, changes store.Changes) store.Database {
 		return sqlite.New(sqlite.Options{Path: path, Now: now, Changes: changes})
 	},
-	"postgres": openPostgres,
+	"postgres":  openPostgres,
+	"pgbouncer": openPostgres, // in transaction mode
 }
 
-// openPostgres opens the schema that belongs to path, for another process.
+// openPostgres opens a project of the store for another process.
 func openPostgres(path string, now func() time.Time, changes store.Changes) store.Database {
-	server, err := pgtest.Shared()
-	var s *postgres.Store
-	if err == nil {
-		name := sha256.Sum256([]byte(path + os.Getenv(runVariable)))
-		s, err = postgres.Open(postgres.Options{URL: server.At("test_" + hex.EncodeToString(name[:8])), Project: "shop",
-			Repository: postgres.Repository{Remote: "https://example.com/shop.git"}, Machine: "0a1b2c3d", Root: filepath.Dir(path), Now: now})
-	}
+	s, err := postgres.Open(postgresOptions(path, now))
 	if err == nil {
 		err = s.Enter(context.Background())
 	}
@@ -49,6 +45,13 @@ func openPostgres(path string, now func() time.Time, changes store.Changes) stor
 		panic(err)
 	}
 	return closing{s.Database(changes), s}
+}
+
+// postgresOptions are those of the project that belongs to a path.
+func postgresOptions(path string, now func() time.Time) postgres.Options {
+	name := sha256.Sum256([]byte(path))
+	return postgres.Options{URL: os.Getenv(storeVariable), Project: hex.EncodeToString(name[:]), Repository: postgres.Repository{RootCommit: "aa"},
+		Machine: "0a1b2c3d", Root: filepath.Dir(path), Now: now}
 }
 
 // closing closes the store of a database with it.
@@ -63,7 +66,7 @@ func (c closing) Close() error { return c.s.Close(context.Background()) }
 // processes.
 var backend string
 
-const backendVariable, roleVariable, runVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_ROLE", "DEEPWORK_TEST_RUN"
+const backendVariable, roleVariable, storeVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_ROLE", "DEEPWORK_TEST_STORE"
 
 // TestMain runs all tests for each backend. With a role in its environment the test
 // binary is another process: it works on a database that is not its own.
@@ -73,19 +76,22 @@ func TestMain(m *testing.M) {
 		os.Exit(roles[role](context.Background()))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a program built with -race sleeps at its end
-	os.Setenv(runVariable, rand.Text())
 	failed := 0
-	if _, err := pgtest.Shared(); err != nil {
-		delete(backends, "postgres")
-		if failed = 1; errors.Is(err, pgtest.ErrMissing) && os.Getenv("DEEPWORK_TEST_POSTGRES_REQUIRED") != "1" {
-			failed = 0
+	for _, backend = range slices.Sorted(maps.Keys(backends)) {
+		url, end, err := urlOf(backend)
+		if errors.Is(err, pgtest.ErrMissing) && os.Getenv("DEEPWORK_TEST_POSTGRES_REQUIRED") != "1" {
+			fmt.Printf("the backend %s is skipped: %v\n", backend, err)
+			continue
 		}
-		fmt.Println("the backend postgres is skipped:", err)
-	}
-	for backend = range backends {
 		os.Setenv(backendVariable, backend)
-		if code := m.Run(); code != 0 {
-			fmt.Println("FAIL: the backend", backend)
+		os.Setenv(storeVariable, url)
+		code := 1
+		if err == nil {
+			code = m.Run()
+			end()
+		}
+		if code != 0 {
+			fmt.Println("FAIL: the backend", backend, err)
 			failed = code
 		}
 	}
@@ -94,6 +100,25 @@ func TestMain(m *testing.M) {
 		failed = 1
 	}
 	os.Exit(failed)
+}
+
+// urlOf returns the URL of an empty store for a backend, and what ends it.
+func urlOf(backend string) (url string, end func(), err error) {
+	if backend == "sqlite" {
+		return "", func() {}, nil
+	}
+	server, err := pgtest.Shared()
+	if err != nil {
+		return "", nil, err
+	}
+	if backend == "postgres" {
+		return server.URL(), func() {}, nil
+	}
+	pooler, err := pgtest.StartBouncer(server.URL())
+	if err != nil {
+		return "", nil, err
+	}
+	return pooler.URL, pooler.Close, nil
 }
 
 // roles are what a child process may be.
