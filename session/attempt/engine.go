@@ -47,6 +47,11 @@ type Options struct {
 	// caller closes them after it.
 	Stores *store.Stores
 
+	// Executors are those that this process runs, of the ones that it has, and Max is how many agents it
+	// runs at once, in stores that several machines share; default: all, and as configured.
+	Executors []string
+	Max       int
+
 	// CheckWorkflow checks the workflow that a task names; its error is returned to the caller. nil
 	// means that it is not checked.
 	CheckWorkflow func(ctx context.Context, job, workflow string) error
@@ -90,6 +95,8 @@ type Engine struct {
 	member   store.Members
 	db       store.Database
 	close    func(context.Context) error // nil if the caller closes the stores
+	shared   *store.Stores               // nil if only this machine uses them
+	here     task.Place                  // of this process; zero in those
 	projects projects
 
 	ctx     context.Context // of every goroutine; ends with Close
@@ -99,6 +106,9 @@ type Engine struct {
 	makers  sync.WaitGroup // goroutines that hand out slots, create workspaces and start agents
 	beside  sync.WaitGroup // every goroutine of the engine
 	kicks   wait.Signal    // a slot or a waiting execution may be available
+
+	able            able      // of serve
+	lookedElsewhere time.Time // likewise
 
 	mu     sync.Mutex // guards the fields below; held while the board is opened
 	used   bool       // the database is open
@@ -132,15 +142,26 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		stores = files.Stores(o.State, false, o.Logger)
 		e.close = stores.Close
 	}
-	e.member, e.db = stores.Members, stores.Database
+	e.use(stores)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	if !o.Passive {
 		e.makers.Add(1)
 		e.beside.Go(e.serve)
 		e.beside.Go(e.serveRequests)
+		if e.shared != nil {
+			e.beside.Go(e.serveRemovals)
+		}
 	}
 	return e, nil
+}
+
+// use sets the stores.
+func (e *Engine) use(s *store.Stores) {
+	e.member, e.db = s.Members, s.Database
+	if s.Place != nil {
+		e.shared, e.here = s, *s.Place
+	}
 }
 
 // Close ends the engine and leaves the agents running: another server, or the next one, takes them
@@ -203,7 +224,7 @@ func (e *Engine) ready(ctx context.Context, who session.Caller) (view, *config.C
 	if err != nil {
 		return view{}, nil, err
 	}
-	if err := e.projects.sync(ctx, b, e.o.Root, cfg); err != nil {
+	if err := e.syncProjects(ctx, b, cfg); err != nil {
 		return view{}, nil, fault("reading the projects of the config", err)
 	}
 	if e.o.Attempt != "" {
@@ -261,7 +282,7 @@ func (e *Engine) config(ctx context.Context) (*config.Config, error) {
 
 // keeper returns the keeper of the worktrees below a folder.
 func (e *Engine) keeper(dir string) *worktree.Keeper {
-	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Project: e.o.State.Root, Dropping: e.dropState, Logger: e.log})
+	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Project: e.o.State.Root, Board: e.boardName(), Dropping: e.dropState, Logger: e.log})
 }
 
 // Stats are counts of this server since the engine was opened.

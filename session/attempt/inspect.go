@@ -27,7 +27,7 @@ import (
 func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// An engine that opens no board and runs nothing, but knows the paths.
 	e := &Engine{o: Options{Root: f.Root, State: f}.withDefaults(), log: logger, home: filepath.Join(f.Root, ".deepwork")}
-	e.member, e.db = stores.Members, stores.Database
+	e.use(stores)
 	i := &inspection{engine: e, others: stores.Others, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
 	i.dirs[i.usual] = nil
 	if err := i.run(ctx); err != nil {

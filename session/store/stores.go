@@ -92,6 +92,13 @@ type Stores struct {
 	Unavailable func() error
 	// Place is where this process runs, if other machines use the stores, too; else nil.
 	Place *task.Place
+	// Project is the name that all machines use for the project; "" if only this one uses the stores.
+	Project string
+	// Env is the environment with which the programs of agents find shared stores, as NAME=value.
+	Env []string
+	// GoneFor returns for how long no process at a place has held a lease, by the clock of shared stores:
+	// 0 if one does.
+	GoneFor func(ctx context.Context, p task.Place) (time.Duration, error)
 	// Close leaves the other processes and releases everything: from then on they may take over what
 	// this process owned.
 	Close func(ctx context.Context) error
