@@ -184,3 +184,23 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 	reviewer(later, "mine", "")
 	reviewer(running, "mine", "")
 }
+
+// The projects of a worker are the user's own, with a folder of this machine each.
+func TestTheProjectsOfAWorker(t *testing.T) {
+	u, faults := ParseUser("config.yml", []byte("worker: {projects: {shop: /srv/shop/, web: /srv/web}}\n"))
+	if faults != nil || len(u.WorkerProjects) != 2 || u.WorkerProjects["shop"] != filepath.FromSlash("/srv/shop") {
+		t.Errorf("%+v, %v", u, faults)
+	}
+	for text, want := range map[string]string{
+		"worker: {projects: {shop: here}}\n": "not an absolute path",
+		"worker: {projects: [shop]}\n":       "a mapping of the names of projects to folders",
+		"worker: {project: {}}\n":            "project",
+	} {
+		if _, faults := ParseUser("config.yml", []byte(text)); faults == nil || !strings.Contains(faults.Error(), want) {
+			t.Errorf("%s: %v", text, faults)
+		}
+	}
+	if _, faults := Parse("config.yml", []byte("worker: {projects: {shop: /srv/shop}}\n")); faults == nil || !strings.Contains(faults.Error(), "your own config") {
+		t.Errorf("in a project: %v", faults)
+	}
+}
