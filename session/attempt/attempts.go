@@ -87,13 +87,14 @@ func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.A
 	if err != nil {
 		return nil, err
 	}
-	if e.shared != nil {
+	if e.shared != nil && who.Owner {
+		where := "the machine " + now.Attempt.MachineName
 		if now.Attempt.MachineID == "" {
-			return new("It waits for a slot of a machine that has its repositories and the executor " + now.Attempt.Executor + "."), nil
+			where = "a machine that has its repositories and the executor " + now.Attempt.Executor
 		}
-		return new("It waits for a slot of the machine " + now.Attempt.MachineName + "."), nil
+		return new(fmt.Sprintf("It waits for a slot of %s: %d are in use on all machines, and %d wait before it.", where, now.Open, now.Ahead)), nil
 	}
-	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 {
+	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 || e.shared != nil {
 		if !who.Owner {
 			return new("It waits for a slot."), nil
 		}

@@ -30,6 +30,13 @@ func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, cfg *co
 	e.use(stores)
 	i := &inspection{engine: e, others: stores.Others, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
 	i.dirs[i.usual] = nil
+	if e.shared != nil { // whose repositories have no paths
+		for _, p := range projectSpecs(f.Root, topLevel(f.Root), cfg) {
+			for _, r := range p.Repos {
+				i.configured = append(i.configured, r.Path)
+			}
+		}
+	}
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the task board: %w", err)
 	}
@@ -50,6 +57,8 @@ type inspection struct {
 	attempts        []task.Attempt
 	deleting, repos []string
 	open            []task.Execution
+
+	configured []string // the repositories of the config, if the store is one that machines share
 }
 
 func (i *inspection) run(ctx context.Context) error {
@@ -109,6 +118,9 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "call delete_task for it again")
 	}
 	for _, a := range i.attempts {
+		if i.engine.shared != nil && !a.Is(i.engine.here) {
+			continue // its own machine inspects it
+		}
 		i.expect(a, slices.Contains(i.deleting, a.TaskID))
 	}
 	var err error
@@ -116,6 +128,9 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 		return err
 	}
 	for _, x := range i.open {
+		if x.Elsewhere(i.engine.here) {
+			continue
+		}
 		if err := i.execution(x); err != nil {
 			return err
 		}
@@ -170,6 +185,9 @@ func (i *inspection) disk(ctx context.Context) error {
 			return err
 		}
 		i.report.Findings = append(i.report.Findings, r.Findings...)
+	}
+	if i.engine.shared != nil {
+		i.repos = i.configured
 	}
 	for _, path := range i.repos {
 		r, rescues, err := worktree.InspectRepo(ctx, path)

@@ -19,7 +19,10 @@ import (
 
 // inspectAt inspects the board in a state folder.
 func (p *project) inspectAt(ctx context.Context, f *state.Folder) (session.Report, error) {
-	stores := files.Stores(f, true, nil)
+	stores := p.stores()
+	if stores == nil {
+		stores = files.Stores(f, true, nil)
+	}
 	defer stores.Close(ctx)
 	return Inspect(ctx, f, stores, p.cfg.Load(), slog.New(slog.DiscardHandler))
 }

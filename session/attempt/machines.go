@@ -63,13 +63,23 @@ func (e *Engine) slots(cfg *config.Config) int {
 	return cfg.Attempts.MaxConcurrent
 }
 
-// place chooses the paths of an attempt that this machine has claimed.
+// place chooses the paths of an attempt that this machine has claimed. Once they are chosen, it
+// checks that the rows lead to nothing that the config of this machine does not name.
 func (e *Engine) place(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt) error {
+	if err := e.syncProjects(ctx, b, cfg); err != nil {
+		return err
+	}
+	chosen := a.Workspace != ""
 	for i := range a.Repos {
 		r := &a.Repos[i]
-		if r.RepoPath = e.projects.path(r.RepoID, ""); r.RepoPath == "" {
-			return fmt.Errorf("the repository %s is not in the config of this machine any more", r.RepoName)
+		here := e.projects.path(r.RepoID, "")
+		if here == "" || chosen && here != r.RepoPath {
+			return fmt.Errorf("the config of this machine has the path %q of the repository %s, and the store %q; start a new attempt", here, r.RepoName, r.RepoPath)
 		}
+		r.RepoPath = here
+	}
+	if chosen {
+		return nil
 	}
 	setWorkspace(a, filepath.Join(e.worktreesDir(cfg), a.ID))
 	return b.SetPaths(ctx, a.ID, a.Workspace, a.Repos)
@@ -98,7 +108,7 @@ func (e *Engine) led() (all []*run) {
 // giveUp records the end of executions at places that have been gone for too long. Their agents may
 // still run: a server there ends them before it runs another one.
 func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration) error {
-	if e.shared == nil || time.Since(e.lookedElsewhere) < min(after/20, 30*time.Second) {
+	if e.shared == nil || time.Since(e.lookedElsewhere) < min(after/20, 5*time.Second) {
 		return nil
 	}
 	e.lookedElsewhere = time.Now()

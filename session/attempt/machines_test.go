@@ -2,7 +2,9 @@ package attempt
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +16,9 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/state"
 	"deepwork/session/store"
+	files "deepwork/session/store/local"
 	"deepwork/session/store/local/sqlite"
 )
 
@@ -56,18 +60,42 @@ func (f *sharedFiles) stores(place task.Place) *store.Stores {
 		}}
 }
 
-// fleets are the stores that machines can share.
-var fleets = map[string]func(t *testing.T) fleet{
-	"files": func(t *testing.T) fleet {
-		return &sharedFiles{dir: t.TempDir(), ago: map[task.Place]time.Duration{}}
-	},
+// sharedDatabase is a fleet whose machines have a PostgreSQL in common.
+type sharedDatabase struct {
+	t    *testing.T
+	name string
 }
 
-// onMachines runs a test on each kind of fleet.
-func onMachines(t *testing.T, test func(t *testing.T, f fleet)) {
-	for name, open := range fleets {
-		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+func (f sharedDatabase) stores(place task.Place) *store.Stores {
+	s := storesIn(f.name, place)
+	s.Env = []string{"SHARED=yes"}
+	return s
+}
+
+func (f sharedDatabase) gone(place task.Place, since time.Duration) {
+	if since == 0 {
+		return // the next process of the place has a lease
 	}
+	u, err := url.Parse(schemaURL(f.name))
+	must(f.t, err)
+	q := u.Query()
+	schema := q.Get("schema")
+	q.Del("schema")
+	u.RawQuery = q.Encode()
+	db, err := sql.Open("pgx", u.String())
+	must(f.t, err)
+	defer db.Close()
+	_, err = db.ExecContext(ctx, `UPDATE `+schema+`.members SET expires = clock_timestamp() - make_interval(secs => $1) WHERE machine = $2`, since.Seconds(), place.MachineID)
+	must(f.t, err)
+}
+
+// onMachines runs a test with stores that machines share.
+func onMachines(t *testing.T, test func(t *testing.T, f fleet)) {
+	if os.Getenv(postgresVariable) != "" {
+		test(t, sharedDatabase{t, t.TempDir()})
+		return
+	}
+	test(t, &sharedFiles{dir: t.TempDir(), ago: map[task.Place]time.Duration{}})
 }
 
 // A machine is a project folder with a server, as on a machine of its own.
@@ -82,8 +110,9 @@ func (p *project) machine(name string, f fleet, change ...func(*Options)) *machi
 	p.t.Helper()
 	place := task.Place{MachineID: name + name, MachineName: name, Root: p.root}
 	s := f.stores(place)
-	p.t.Cleanup(func() { s.Close(context.Background()) })
-	return &machine{p.open(append(change, func(o *Options) { o.Stores = s })...), p, place}
+	m := &machine{p.open(append(change, func(o *Options) { o.Stores = s })...), p, place}
+	m.stores = s
+	return m
 }
 
 // without takes the executor TEST from a machine.
@@ -187,7 +216,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.configure(func(c *config.Config) {
-			c.Executors[0].Command, c.Attempts.MachineLostAfter = []string{"./not-installed"}, 10*time.Second
+			c.Executors[0].Command, c.Attempts.MachineLostAfter = []string{"./not-installed"}, 100*time.Second
 		})
 		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f)
 		pid := filepath.Join(t.TempDir(), "pid")
@@ -200,13 +229,13 @@ func TestAMachineThatIsGone(t *testing.T) {
 		})
 		m1.reaches(made.AttemptID, task.Running)
 		m2.die()
-		f.gone(m2.place, 9*time.Second)
+		f.gone(m2.place, 50*time.Second)
 		_, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
 		refused(t, err, session.StateError, "machine_gone", "bbbb")
 		if r := m1.get(made.AttemptID); r.State != string(task.Running) {
 			t.Errorf("given up too early: %+v", r)
 		}
-		f.gone(m2.place, 11*time.Second)
+		f.gone(m2.place, 101*time.Second)
 		r := m1.reaches(made.AttemptID, task.Interrupted)
 		if !containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch) {
 			t.Errorf("it does not say where its work is: %s", deref(r.Error))
@@ -239,17 +268,16 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		made := m1.begin(m1.newTask("! write note.txt here"))
 		tree := m1.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
 		m2.stop()
-		must(t, m2.o.Stores.Close(ctx))
 
-		files := p2.open() // its board is the file of the state folder, which does not know the attempt
-		files.newTask("something")
-		b, err := files.board(ctx)
+		old := p2.open(func(o *Options) { o.Stores = files.Stores(state.Of(p2.root), false, nil) }) // which does not know the attempt
+		old.newTask("something")
+		b, err := old.board(ctx)
 		must(t, err)
-		files.recoverWorktrees(ctx, b, p2.cfg.Load())
+		old.recoverWorktrees(ctx, b, p2.cfg.Load())
 		if !exists(tree) {
 			t.Fatal("a server of another board removed the worktree")
 		}
-		files.stop()
+		old.stop()
 
 		f.gone(m2.place, time.Hour)
 		gone, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})

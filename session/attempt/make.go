@@ -125,7 +125,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 		return nil, r.hindered("starting the agent", err)
 	}
 	env := e.environment(cfg, a.ID, agent.Env)
-	if e.shared != nil && a.Workspace == "" {
+	if e.shared != nil && !a.Made() {
 		if err := e.place(ctx, b, cfg, a); err != nil {
 			return nil, r.hindered("choosing where the attempt works", err)
 		}

@@ -65,7 +65,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 		t.Errorf("pages give %+v, the list %+v", got, r.Projects)
 	}
 	p.configure(func(*config.Config) {})
-	if r, err := again.ListProjects(ctx, me, ListProjectsArgs{}); err != nil || r.Total != 1 {
+	if r, err := again.ListProjects(ctx, me, ListProjectsArgs{}); err != nil || r.Total != 1 && again.shared == nil { // else another machine may have it
 		t.Errorf("after the project left the config: %+v, %v", r, err)
 	}
 }
