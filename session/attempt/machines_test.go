@@ -270,6 +270,7 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		m2.stop()
 
 		old := p2.open(func(o *Options) { o.Stores = files.Stores(state.Of(p2.root), false, nil) }) // which does not know the attempt
+		old.stores = old.o.Stores
 		old.newTask("something")
 		b, err := old.board(ctx)
 		must(t, err)
