@@ -35,11 +35,11 @@ func (a *app) boardCommand() *cobra.Command {
 		Long: `List, add, show and remove the tasks of a project's board. It works beside running
 servers; agents are started by those, when a client calls start_task_attempt.`,
 	},
-		a.boardProjectsCommand(),
-		a.boardTasksCommand(),
-		a.boardAddCommand(),
-		a.boardShowCommand(),
-		a.boardRmCommand(),
+		a.onBoardStore(a.boardProjectsCommand()),
+		a.onBoardStore(a.boardTasksCommand()),
+		a.onBoardStore(a.boardAddCommand()),
+		a.onBoardStore(a.boardShowCommand()),
+		a.onBoardStore(a.boardRmCommand()),
 	)
 }
 
@@ -56,7 +56,11 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	folder := state.Of(root)
 	settings := approvedConfig(folder, logger)
-	if _, lerr := os.Lstat(folder.Database()); reads && errors.Is(lerr, fs.ErrNotExist) {
+	choice, err := a.choice(ctx, root)
+	if err != nil {
+		return err
+	}
+	if _, lerr := os.Lstat(folder.Database()); reads && choice.URL == "" && errors.Is(lerr, fs.ErrNotExist) {
 		temp, err := os.MkdirTemp("", "deepwork")
 		if err != nil {
 			return fmt.Errorf("making a folder for an empty board: %w", err)
@@ -64,7 +68,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 		defer os.RemoveAll(temp)
 		folder = &state.Folder{Root: folder.Root, Base: temp, Dir: filepath.Join(temp, "projects", state.Name(folder.Root))}
 	}
-	stores, err := backend.Open(ctx, folder, backend.Options{Logger: logger})
+	stores, err := backend.Open(ctx, folder, choice, false, logger)
 	if err != nil {
 		return err
 	}

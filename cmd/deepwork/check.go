@@ -20,7 +20,6 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/execution"
 	"deepwork/session/state"
-	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 )
 
@@ -48,7 +47,7 @@ not, or could not be found out.`,
 			if err != nil {
 				return err
 			}
-			report, err := confirmed(cmd.Context(), func(ctx context.Context) (session.Report, error) { return inspect(ctx, root) })
+			report, err := confirmed(cmd.Context(), func(ctx context.Context) (session.Report, error) { return a.inspect(ctx, root) })
 			if err != nil {
 				return fmt.Errorf("checking %s: %w", root, err)
 			}
@@ -81,7 +80,7 @@ func faults(r session.Report) []session.Finding {
 }
 
 // inspect inspects everything once.
-func inspect(ctx context.Context, root string) (session.Report, error) {
+func (a *app) inspect(ctx context.Context, root string) (session.Report, error) {
 	var all session.Report
 	folder := state.Of(root)
 	quiet := slog.New(slog.DiscardHandler) // their log messages would repeat the findings
@@ -98,7 +97,7 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 	if err := folder.OwnTmp(); err != nil {
 		all.Fault(folder.Tmp(), err.Error(), "remove the link: calls that write are refused while it is there")
 	}
-	stores, err := backend.Open(ctx, folder, backend.Options{ReadOnly: true, Logger: quiet})
+	stores, err := a.stores(ctx, folder, true, quiet)
 	if err != nil {
 		return all, err
 	}

@@ -17,7 +17,6 @@ import (
 	"deepwork/catalog/standard"
 	"deepwork/session"
 	"deepwork/session/state"
-	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 )
 
@@ -96,7 +95,7 @@ func (a *app) withArchive(use func(folder *state.Folder, archive *workflow.Archi
 	}
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	folder := state.Of(root)
-	stores, err := backend.Open(context.Background(), folder, backend.Options{Logger: logger})
+	stores, err := a.stores(context.Background(), folder, false, logger)
 	if err != nil {
 		return err
 	}

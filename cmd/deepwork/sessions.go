@@ -22,12 +22,12 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Use:   "sessions",
 		Short: "List, show, abort, override, prune and adopt the sessions of a project",
 	},
-		a.sessionsListCommand(),
-		a.sessionsShowCommand(),
-		a.sessionsAbortCommand(),
-		a.sessionsOverrideCommand(),
-		a.sessionsPruneCommand(),
-		a.sessionsAdoptCommand(),
+		a.onStore(a.sessionsListCommand()),
+		a.onStore(a.sessionsShowCommand()),
+		a.onStore(a.sessionsAbortCommand()),
+		a.onStore(a.sessionsOverrideCommand()),
+		a.onStore(a.sessionsPruneCommand()),
+		a.onStore(a.sessionsAdoptCommand()),
 	)
 }
 

@@ -14,7 +14,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session/state"
-	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -139,7 +138,7 @@ func (v *validator) reportStranded(ctx context.Context, file string, old, now *c
 		}
 	}
 	folder := state.Of(v.root)
-	stores, err := backend.Open(ctx, folder, backend.Options{})
+	stores, err := v.app.stores(ctx, folder, true, nil)
 	if err != nil {
 		return err
 	}

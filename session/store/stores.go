@@ -87,8 +87,8 @@ type Stores struct {
 	Records func(RecordOptions) (Records, error)
 	// Others reports whether other processes use the stores.
 	Others func(ctx context.Context) (bool, error)
-	// Unavailable returns why calls fail now, nil if they do not. It does not block. A nil function
-	// is for stores that need no service.
+	// Unavailable returns why calls of a process that has entered fail now, nil if they do not. It
+	// does not block. A nil function is for stores that need no service.
 	Unavailable func() error
 	// Place is where this process runs, if other machines use the stores, too; else nil.
 	Place *task.Place

@@ -48,7 +48,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 		_, passing := errors.AsType[syscall.Errno](err) // the next call may succeed
 		passing = passing || errors.Is(err, store.ErrPending)
 		switch session.CodeOf(err) {
-		case "unknown_session", "session_damaged", codeForeign, codeTaken:
+		case "unknown_session", "session_damaged", codeForeign:
 			a.engine.handles.Lose(a.id)
 		case "session_unreadable":
 			if !passing {
@@ -98,8 +98,14 @@ func (a *sessionActor) owns(ctx context.Context) error {
 	for _, r := range a.reviews {
 		a.drop(r, taken(a.id, &store.OwnedError{}))
 	}
-	a.stale = a.Start(ctx)
-	return a.stale
+	err = a.Start(ctx)
+	if e, ok := errors.AsType[*session.Error](err); ok && e.Code == codeOwned {
+		owner, _ := e.Details["owner"].(string)
+		err = taken(a.id, &store.OwnedError{Owner: owner, Where: a.engine.records.Describe(owner)})
+		a.engine.handles.Lose(a.id)
+	}
+	a.stale = err
+	return err
 }
 
 // answer sends the result of f, unless it comes later.
@@ -116,7 +122,11 @@ func answer[R any](to actor.Reply[R], f func() (R, error)) {
 // cancelled.
 func (a *sessionActor) commit(next *machine.State) error {
 	if err := a.engine.records.Save(next); err != nil {
-		if code := session.CodeOf(err); code == codeUncertain || code == codeTaken {
+		switch session.CodeOf(err) {
+		case codeTaken:
+			a.engine.handles.Lose(a.id)
+			a.stale = err
+		case codeUncertain:
 			a.stale = err
 		}
 		return err

@@ -217,7 +217,7 @@ func (a *Archive) change(ctx context.Context, id string, requests store.Requests
 	}
 	_, err = requests.Ask(ctx, store.Request{Kind: store.OfSession, Target: id, Action: action, Arguments: arguments, Caller: session.LocalCaller(session.ChannelTerminal)})
 	if errors.Is(err, store.ErrNotAnswered) {
-		return session.NotNow("session_owned",
+		return session.NotNow(codeOwned,
 			"Session '%s' is in use by a deepwork server that is running (%s). It was asked to %s the session and has not answered yet. Look whether it did with `deepwork sessions show %s`, or stop that server and call again.", id, w.Describe(owner), action, id)
 	}
 	return err

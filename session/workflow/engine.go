@@ -222,10 +222,7 @@ func (e *Engine) term(s *machine.State) (int64, error) {
 }
 
 func (e *Engine) owned(s *machine.State) error {
-	if e.lease != nil {
-		return taken(s.SessionID, &store.OwnedError{Owner: s.Owner, Where: e.records.Describe(s.Owner)})
-	}
-	return session.NotNow("session_owned",
+	return session.NotNow(codeOwned,
 		"Session '%s' is in use by another deepwork server that is running (%s). Go on there, or stop that server and call again.",
 		s.SessionID, e.records.Describe(s.Owner)).With("session_id", s.SessionID).With("owner", s.Owner).Wait(10 * time.Second)
 }

@@ -56,10 +56,7 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 			Place task.Place `json:"place"`
 		} `json:"step_progress"`
 	}
-	data, err := os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/session_"+id+".json"))
-	if err == nil {
-		err = json.Unmarshal(data, &kept)
-	}
+	err = json.Unmarshal([]byte(toJSON(t, p.record(id))), &kept)
 	if err != nil || kept.Place != second || kept.Progress["one"].Place != first || kept.Progress["three"].Place != second {
 		t.Errorf("the record has %+v, %v", kept, err)
 	}

@@ -54,8 +54,12 @@ const codeUncertain = "session_uncertain"
 // codeForeign is the code for a session whose file was not sealed here, or is an older version.
 const codeForeign = "session_foreign"
 
-// codeTaken is the code for a session that a server of this or another machine has taken over.
-const codeTaken = "owned_elsewhere"
+// The codes for a session that another running server has, and for one that it took over from this
+// server.
+const (
+	codeOwned = "session_owned"
+	codeTaken = "owned_elsewhere"
+)
 
 // storeTimeout is how long a call waits for the store; with the claim lock, which another server
 // may hold, twice as long.

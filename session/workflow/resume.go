@@ -64,7 +64,7 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*stack.Handle, error) {
 // that was nested in it goes on without it.
 func outOfReach(err error) bool {
 	return !errors.Is(err, store.ErrPending) && slices.Contains(
-		[]string{"unknown_session", "session_owned", codeTaken, "session_damaged", "session_foreign", "session_unreadable", "definition_lost"}, session.CodeOf(err))
+		[]string{"unknown_session", codeOwned, codeTaken, "session_damaged", "session_foreign", "session_unreadable", "definition_lost"}, session.CodeOf(err))
 }
 
 // hold reaches a session and pins it, if it is active. Where it was given up in
