@@ -44,11 +44,15 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	if err == nil {
 		a.term, err = a.engine.term(s)
 	}
+	if e, ok := errors.AsType[*session.Error](err); ok && e.Code == codeOwned && a.engine.lease != nil && a.engine.held(a.id) {
+		owner, _ := e.Details["owner"].(string)
+		err = taken(a.id, &store.OwnedError{Owner: owner, Where: a.engine.records.Describe(owner)})
+	}
 	if err != nil {
 		_, passing := errors.AsType[syscall.Errno](err) // the next call may succeed
 		passing = passing || errors.Is(err, store.ErrPending)
 		switch session.CodeOf(err) {
-		case "unknown_session", "session_damaged", codeForeign:
+		case "unknown_session", "session_damaged", codeForeign, codeTaken:
 			a.engine.handles.Lose(a.id)
 		case "session_unreadable":
 			if !passing {
@@ -98,14 +102,8 @@ func (a *sessionActor) owns(ctx context.Context) error {
 	for _, r := range a.reviews {
 		a.drop(r, taken(a.id, &store.OwnedError{}))
 	}
-	err = a.Start(ctx)
-	if e, ok := errors.AsType[*session.Error](err); ok && e.Code == codeOwned {
-		owner, _ := e.Details["owner"].(string)
-		err = taken(a.id, &store.OwnedError{Owner: owner, Where: a.engine.records.Describe(owner)})
-		a.engine.handles.Lose(a.id)
-	}
-	a.stale = err
-	return err
+	a.stale = a.Start(ctx)
+	return a.stale
 }
 
 // answer sends the result of f, unless it comes later.

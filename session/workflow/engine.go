@@ -221,6 +221,12 @@ func (e *Engine) term(s *machine.State) (int64, error) {
 	return term, store.Refused(err)
 }
 
+// held reports whether a session is on a stack here.
+func (e *Engine) held(id string) bool {
+	h := e.handles.Get(id)
+	return h != nil && h.Pinned()
+}
+
 func (e *Engine) owned(s *machine.State) error {
 	return session.NotNow(codeOwned,
 		"Session '%s' is in use by another deepwork server that is running (%s). Go on there, or stop that server and call again.",

@@ -55,7 +55,8 @@ func shared(ctx context.Context, f *state.Folder, c Choice, logger *slog.Logger)
 // Of returns the stores of a project in a database.
 func Of(pg *postgres.Store, place *task.Place, project string) *store.Stores {
 	return &store.Stores{
-		Members: pg, Database: pg.Database(pg), Changes: pg, Records: pg.Records, Others: pg.Others, Place: place, Project: project,
+		Members: pg, Database: pg.Database(pg), Changes: pg, Records: pg.Records, Others: pg.Others, GoneFor: pg.GoneFor,
+		Place: place, Project: project, Env: []string{config.ProjectEnv + "=" + project},
 		Unavailable: func() error {
 			_, err := pg.Term()
 			return err
