@@ -69,6 +69,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 	})
 	root.AddCommand(
 		a.onStore(a.serveCommand()),
+		a.workerCommand(),
 		a.initCommand(),
 		a.adoptCommand(),
 		a.validateCommand(),
