@@ -32,7 +32,7 @@ type fleet struct {
 	*simulation
 	machines   []*machine
 	count      int    // of machines
-	operations int    // it ends after so many calls; 0 means after its length
+	operations int    // it ends after so many answered calls; 0 means after its length
 	plain      bool   // no agents are started
 	pooler     bool   // PgBouncer is between the machines and the database
 	broken     string // the check that servers do not make, see faults.go of package postgres; "" means none
@@ -68,7 +68,7 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
 	flags.IntVar(&f.count, "machines", 3, "machines, each with a server")
 	flags.Uint64Var(&f.seed, "seed", 0, "makes the choices; 0 takes one from the clock")
-	flags.IntVar(&f.operations, "operations", 0, "end after so many calls, even before the duration is over; 0 means no bound")
+	flags.IntVar(&f.operations, "operations", 0, "end after so many answered calls, even before the duration is over; 0 means no bound")
 	flags.DurationVar(&f.length, "duration", time.Minute, "for how long clients work")
 	flags.IntVar(&f.clients, "clients", 48, "clients at work at once")
 	flags.BoolVar(&f.plain, "plain", false, "start no agents")
@@ -233,7 +233,7 @@ func (f *fleet) live(ctx context.Context) error {
 	}
 	for f.operations > 0 && working.Err() == nil {
 		f.history.with(func() {
-			if f.history.calls >= f.operations {
+			if f.history.calls-f.history.lost >= f.operations {
 				done()
 			}
 		})
