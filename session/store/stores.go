@@ -27,9 +27,9 @@ func (e *OwnedError) Error() string {
 }
 
 // Refused converts an error to one that agents can act on if the stores were unavailable; it returns
-// any other error unchanged.
+// any other error unchanged, also ErrPending: whether something has moved is not known then.
 func Refused(err error) error {
-	if !errors.Is(err, ErrUnavailable) || session.CodeOf(err) == CodeUnavailable {
+	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPending) || session.CodeOf(err) == CodeUnavailable {
 		return err
 	}
 	return session.NotNow(CodeUnavailable, "The store of this project cannot be used now, and nothing has moved: %v. Make the same call again; if this continues, tell the user.", err).Because(err).Wait(time.Second)

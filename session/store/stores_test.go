@@ -1,6 +1,22 @@
 package store
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"deepwork/session"
+)
+
+// Only what has certainly changed nothing is refused so.
+func TestRefused(t *testing.T) {
+	if code := session.CodeOf(Refused(fmt.Errorf("writing: %w", ErrUnavailable))); code != CodeUnavailable {
+		t.Errorf("code %q", code)
+	}
+	unknown := fmt.Errorf("%w: %w", ErrPending, ErrUnavailable)
+	if err := Refused(unknown); err != unknown {
+		t.Errorf("a write that may have been made is refused: %v", err)
+	}
+}
 
 // someMembers live as the map says.
 type someMembers map[string]bool

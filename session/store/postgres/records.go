@@ -113,7 +113,10 @@ func (r *Records) Read(ctx context.Context, id string) ([]byte, error) {
 	defer cancel()
 	var body []byte
 	if err == nil && !r.o.ReadOnly {
-		_, err = r.settle(ctx, scope, id)
+		// If others have changed the record since, it can be read all the same.
+		if _, err = r.settle(ctx, scope, id); errors.Is(err, store.ErrPending) && !r.undecided(id) {
+			err = nil
+		}
 	}
 	if err == nil {
 		var now row
