@@ -6,6 +6,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/actor/wait"
+	"deepwork/session/store/postgres/pgtest"
 )
 
 // failoverWithin is how long a session may wait for another server when its own was killed: at most a
@@ -17,7 +18,7 @@ func TestFailover(t *testing.T) {
 	f := newFleet(t.TempDir(), 1, 0, 1)
 	f.count = 2
 	t.Cleanup(func() { testkit.Must(t, f.close()) })
-	needs(t, f.layOut(t.Context()))
+	pgtest.Need(t, f.layOut(t.Context()))
 	for _, m := range f.machines {
 		testkit.Must(t, f.serve(t.Context(), m, 0))
 	}

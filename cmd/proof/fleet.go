@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -144,9 +143,6 @@ func (f *fleet) String() string {
 		f.seed, f.count, len(h.sessions), len(f.tasks), h.tangled, h.calls, h.lost, h.refused, f.kills, f.suspensions.Load(), f.cutOff.Load(), f.outages.Load())
 }
 
-// errNoStore reports that the program cannot use a database that machines share.
-var errNoStore = errors.New("deepwork serve has no flag --store")
-
 // layOut starts the database and makes the machines.
 func (f *fleet) layOut(ctx context.Context) (err error) {
 	if f.db, err = pgtest.Start(fmt.Sprintf("max_connections=%d", connections)); err != nil {
@@ -154,9 +150,6 @@ func (f *fleet) layOut(ctx context.Context) (err error) {
 	}
 	if f.program, err = build(ctx, f.dir, buildOptions...); err != nil {
 		return err
-	}
-	if help, err := exec.CommandContext(ctx, f.program, "serve", "--help").CombinedOutput(); err != nil || !strings.Contains(string(help), "--store") {
-		return errors.Join(errNoStore, err)
 	}
 	script := filepath.Join(f.dir, "agent.sh")
 	config := fmt.Sprintf("attempts: {max_concurrent: 3}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n", script, f.agentLog())

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"math/rand/v2"
 	"runtime"
@@ -14,16 +13,6 @@ import (
 
 var fleetTime = flag.Duration("fleet.time", 5*time.Second, "how long the clients of TestMachines and TestBreaksAreNoticed work")
 
-// needs skips the test of a program without a flag --store, and where PostgreSQL is missing; any other
-// error fails it.
-func needs(t *testing.T, err error) {
-	t.Helper()
-	if errors.Is(err, errNoStore) {
-		t.Skip(err)
-	}
-	pgtest.Need(t, err)
-}
-
 // ran runs a simulation of machines, which it returns with what is wrong.
 func ran(t *testing.T, seed uint64, length time.Duration, choose func(*fleet)) (*fleet, string) {
 	t.Helper()
@@ -32,7 +21,7 @@ func ran(t *testing.T, seed uint64, length time.Duration, choose func(*fleet)) (
 	}
 	f := newFleet(t.TempDir(), seed, length, 24)
 	choose(f)
-	needs(t, f.simulate(t.Context()))
+	pgtest.Need(t, f.simulate(t.Context()))
 	t.Log(f)
 	_, what := f.history.found()
 	return f, what
