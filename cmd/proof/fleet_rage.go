@@ -61,6 +61,9 @@ func (f *fleet) torment(ctx context.Context, m *machine) error {
 		}
 		_ = wait.For(ctx, time.Duration(300+r.IntN(2000))*time.Millisecond)
 		p, way, d := m.current(), all[r.IntN(len(all))], duration(r)
+		if f.broken != "" {
+			d = max(d, 7*time.Second) // more than a lease
+		}
 		if p == nil {
 			continue
 		}

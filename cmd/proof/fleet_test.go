@@ -51,7 +51,7 @@ func TestBreaksAreNoticed(t *testing.T) {
 	for _, broken := range []string{"term", "version", "reread"} {
 		t.Run(broken, func(t *testing.T) {
 			for seed := range uint64(5) {
-				if _, what := ran(t, seed, *fleetTime, func(f *fleet) { f.broken, f.plain = broken, true }); what != "" {
+				if _, what := ran(t, seed, *fleetTime, func(f *fleet) { f.broken, f.plain, f.clients = broken, true, 64 }); what != "" {
 					t.Logf("%.600s", strings.TrimSpace(what))
 					return
 				}
