@@ -41,14 +41,21 @@ type feed struct {
 
 	mu      sync.Mutex // guards the following fields
 	pending []store.Change
-	busy    bool          // the goroutine waits before it may write again
-	done    chan struct{} // closed when those that are pending now are written
+	free    time.Time     // when the next statement may be sent
+	done    chan struct{} // closed when those that are pending now were sent
 	begun   bool
 
 	pruned time.Time // for the goroutine
 }
 
 func (f *feed) init() { f.wake, f.done = make(chan struct{}, 1), make(chan struct{}) }
+
+func (f *feed) knock() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
 
 // Append implements store.Changes. If there are few changes, it waits until others can read this one,
 // for at most a second.
@@ -62,13 +69,10 @@ func (s *Store) Append(c store.Change) {
 		f.begun = true
 		s.finished.Go(s.feedAll)
 	}
-	busy, done := f.busy, f.done
+	few, done := !time.Now().Before(f.free), f.done
 	f.mu.Unlock()
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
-	if !busy {
+	f.knock()
+	if few {
 		late := time.NewTimer(time.Second)
 		defer late.Stop()
 		select {
@@ -82,41 +86,36 @@ func (s *Store) Append(c store.Change) {
 // feedAll appends what is pending until the store is closed, and then the rest.
 func (s *Store) feedAll() {
 	f := &s.feed
-	tokens, filled := float64(feedRate), time.Now()
+	const each, burst = time.Second / feedRate, time.Second
+	var next time.Time // if the statements of the last second had been sent at equal distances
 	for ending := false; !ending; {
 		select {
 		case <-f.wake:
 		case <-s.closing.Done():
 			ending = true
 		}
-		now := time.Now()
-		tokens, filled = min(feedRate, tokens+now.Sub(filled).Seconds()*feedRate), now
-		if tokens < 1 && !ending {
-			f.mu.Lock()
-			f.busy = true
-			f.mu.Unlock()
-			wait.For(s.closing, time.Second/feedRate)
+		f.mu.Lock()
+		pause := time.Until(f.free)
+		f.mu.Unlock()
+		if !ending && pause > 0 {
+			wait.For(s.closing, pause)
 		}
-		tokens--
 		f.mu.Lock()
 		batch, done := f.pending, f.done
-		f.pending, f.done, f.busy = nil, make(chan struct{}), false
+		if next = next.Add(each); next.Before(time.Now()) {
+			next = time.Now()
+		}
+		f.pending, f.done, f.free = nil, make(chan struct{}), next.Add(-burst)
 		f.mu.Unlock()
-		if err := s.feedThese(batch); err != nil {
+		if err := s.feedThese(batch); err != nil && !ending {
+			s.o.Logger.Warn("cannot tell others of changes yet", "changes", len(batch), "error", err)
 			f.mu.Lock()
 			if f.pending = append(batch, f.pending...); len(f.pending) > feedKept {
 				f.pending = []store.Change{{Kind: lostKind, ID: s.id}}
 			}
-			f.busy = true
+			f.free = time.Now().Add(time.Second)
 			f.mu.Unlock()
-			if !ending {
-				s.o.Logger.Warn("cannot tell others of changes yet", "changes", len(batch), "error", err)
-				wait.For(s.closing, time.Second)
-				select {
-				case f.wake <- struct{}{}:
-				default:
-				}
-			}
+			f.knock()
 		}
 		close(done)
 	}

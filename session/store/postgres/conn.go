@@ -50,11 +50,12 @@ func (s *Store) exec(ctx context.Context, query string, args ...any) (changed in
 		return 0, &notSent{err}
 	}
 	defer c.Close()
-	r, err := c.ExecContext(ctx, s.text(query), args...)
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
+	err = c.Raw(func(d any) error {
+		tag, err := d.(*stdlib.Conn).Conn().Exec(ctx, s.text(query), args...)
+		changed = tag.RowsAffected()
+		return err
+	})
+	return changed, err
 }
 
 // list reads the rows of a query, again if the connection is lost.

@@ -147,7 +147,7 @@ func (s *Store) Close(ctx context.Context) error {
 // deadline returns a context with a deadline.
 func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, callTime)
 }

@@ -24,6 +24,9 @@ func (r *Records) settle(ctx context.Context, scope int64, id string) (made bool
 	if a == nil {
 		return false, nil
 	}
+	if a.fence == "" {
+		a.fence = randomHex()
+	}
 	var version int64
 	var transition string
 	err = r.s.persist(ctx, callTime, func() error {

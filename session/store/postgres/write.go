@@ -144,7 +144,7 @@ func (r *Records) write(ctx context.Context, scope int64, id string, body []byte
 
 // attempt returns what a write of body in a term expects and makes.
 func (r *Records) attempt(id string, term int64, body []byte) *attempt {
-	a := &attempt{before: r.recall(id), transition: randomHex(), fence: randomHex()}
+	a := &attempt{before: r.recall(id), transition: randomHex()}
 	a.after.version = a.before.version + 1
 	if r.o.Head != nil {
 		h := r.o.Head(body)
