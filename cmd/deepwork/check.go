@@ -30,12 +30,13 @@ var checkPauses = []time.Duration{100 * time.Millisecond, time.Second}
 func (a *app) checkCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "check",
-		Short: "Verify everything that a project has on disk",
+		Short: "Verify everything that a project has on disk, and in its database",
 		Long: `Read every state file and the task board of a project and print what is wrong,
 where, and what can be done: checksums, references between sessions, definitions
 and replies, nested sessions, what was set aside; the board's pages and rows, open
 executions, worktrees, what was left half-done, and rescue refs; the executions of
-other systems' workflows.
+other systems' workflows. Of a database: the rows of sessions, definitions, request ids
+and leases.
 
 It changes nothing and may run beside servers: what is only under way is no fault.
 A line that begins with "note:" is no fault either: it says what a killed server has

@@ -15,6 +15,17 @@ import (
 // storeUsage is the help of --store.
 const storeUsage = "`URL` of the PostgreSQL database with the sessions and the board (default: $" + config.StoreEnv + ", else as in your own config, else files)"
 
+func (a *app) storeCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "store",
+		Short: "Show, migrate and copy what keeps the sessions and the board",
+	},
+		a.onStore(a.storeStatusCommand()),
+		a.onStore(a.storeMigrateCommand()),
+		a.onStore(a.storeCopyCommand()),
+	)
+}
+
 // onStore adds to a command on a project the flags that choose its store.
 func (a *app) onStore(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&a.store, "store", "", storeUsage)

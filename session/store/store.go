@@ -9,7 +9,8 @@
 // migration in each database, and a suite in storetest.
 //
 // To add another store of sessions, implement Records and Changes, and add it to the
-// sessionBackends of storetest. Package backend chooses the Stores of a project.
+// sessionBackends of storetest. Package backend chooses the Stores of a project, and package
+// transfer copies a project from one to another.
 package store
 
 import (

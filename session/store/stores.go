@@ -87,6 +87,9 @@ type Stores struct {
 	Records func(RecordOptions) (Records, error)
 	// Others reports whether other processes use the stores.
 	Others func(ctx context.Context) (bool, error)
+	// Inspect finds what is wrong in the storage of the sessions, beyond the records themselves. A nil
+	// function is for files, of which the records' store reports it.
+	Inspect func(ctx context.Context, o RecordOptions) (session.Report, error)
 	// Unavailable returns why calls of a process that has entered fail now, nil if they do not. It
 	// does not block. A nil function is for stores that need no service.
 	Unavailable func() error

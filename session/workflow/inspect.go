@@ -29,7 +29,7 @@ func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, logger 
 		return session.Report{}, err
 	}
 	defer read.Close(ctx) // of a read-only store: cannot fail
-	i := &inspection{records: read, definitions: map[string]keptDefinition{}, sessions: map[string]*machine.State{}, started: map[requestKey]string{}}
+	i := &inspection{stores: stores, records: read, definitions: map[string]keptDefinition{}, sessions: map[string]*machine.State{}, started: map[requestKey]string{}}
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the sessions: %w", err)
 	}
@@ -38,6 +38,7 @@ func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, logger 
 
 // An inspection is one pass over all sessions.
 type inspection struct {
+	stores      *store.Stores
 	records     *storedRecords
 	report      session.Report
 	definitions map[string]keptDefinition
@@ -221,6 +222,11 @@ func (i *inspection) files(ctx context.Context) error {
 	i.report.Live = live
 	files := i.records.files
 	if files == nil {
+		r, err := i.stores.Inspect(ctx, RecordOptions(true, nil))
+		if err != nil {
+			return err
+		}
+		i.report.Findings = append(i.report.Findings, r.Findings...)
 		return i.reviews()
 	}
 	aside, err := files.Damaged(ctx)

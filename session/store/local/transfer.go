@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
@@ -47,6 +48,9 @@ func (s *Files) Hold(ctx context.Context) (err error) {
 	if s.unlock, err = session.HoldServers(ctx, s.f); err == nil {
 		s.place, err = session.PlaceOf(s.f)
 	}
+	if db := s.database(false); err == nil && db.Exists() { // an older version is migrated
+		err = errors.Join(db.Open(ctx), db.Close())
+	}
 	return err
 }
 
@@ -63,7 +67,7 @@ func (s *Files) Rows(ctx context.Context, f func(transfer.Row) error) error {
 	if s.tx != nil {
 		return asideRows(ctx, s.tx, f)
 	}
-	if db := s.database(); db.Exists() {
+	if db := s.database(true); db.Exists() {
 		err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error { return transfer.BoardRows(ctx, q, f) }, nil)
 		if err = errors.Join(err, db.Close()); err != nil {
 			return err
@@ -75,10 +79,15 @@ func (s *Files) Rows(ctx context.Context, f func(transfer.Row) error) error {
 	}
 	defer records.Close(ctx) // read-only
 	return transfer.Records(s.o, func(f func(string, []byte) error) error {
+		var all []store.Info
 		for info, err := range records.List(ctx) {
 			if err != nil {
 				return err
 			}
+			all = append(all, info)
+		}
+		slices.SortFunc(all, func(a, b store.Info) int { return a.ModTime.Compare(b.ModTime) }) // as they were written
+		for _, info := range all {
 			body, err := records.Peek(ctx, info.ID)
 			if err == nil {
 				err = f(info.ID, body)
@@ -91,8 +100,8 @@ func (s *Files) Rows(ctx context.Context, f func(transfer.Row) error) error {
 	}, func(hash string) ([]byte, error) { return records.Definition(ctx, hash) }, f)
 }
 
-func (s *Files) database() *sqlite.DB {
-	return sqlite.New(sqlite.Options{Path: s.f.Database(), Make: func() error { return session.MakeState(s.f) }})
+func (s *Files) database(readOnly bool) *sqlite.DB {
+	return sqlite.New(sqlite.Options{Path: s.f.Database(), ReadOnly: readOnly, Make: func() error { return session.MakeState(s.f) }})
 }
 
 // records opens the sessions for this process, which no server's lock concerns.
@@ -305,7 +314,7 @@ func (s *Files) files(ctx context.Context, aside *sql.DB) error {
 }
 
 func (s *Files) rows(ctx context.Context, aside *sql.DB) error {
-	db := s.database()
+	db := s.database(false)
 	err := db.Transact(ctx, sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 		if err := transfer.ClearBoard(ctx, q); err != nil {
 			return err

@@ -86,6 +86,9 @@ func (s *Store) enter(ctx context.Context) (int64, error) {
 	if term, err := s.Term(); err == nil || errors.Is(err, task.ErrClosed) {
 		return term, err
 	}
+	if s.o.ReadOnly {
+		return 0, errReadOnly
+	}
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	if _, err := s.connect(ctx); err != nil {

@@ -48,6 +48,29 @@ func known(version int) error {
 	return nil
 }
 
+// Migrate creates the schema or brings it to the current version, and returns the versions before and
+// after. An older program gets task.ErrNewer.
+func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	if from, to, err = s.SchemaVersion(ctx); err == nil {
+		err = s.explain(s.migrate(ctx))
+	}
+	return from, to, err
+}
+
+// current returns an error unless the schema has the current version.
+func (s *Store) current(ctx context.Context) error {
+	is, latest, err := s.SchemaVersion(ctx)
+	if err == nil {
+		err = known(is)
+	}
+	if err == nil && is < latest {
+		err = fmt.Errorf("%w: its schema has version %d, 0 for none, and has to be migrated to %d: run deepwork store migrate", task.ErrInvalid, is, latest)
+	}
+	return err
+}
+
 // migrate creates the schema or brings it to the current version, in one transaction. Of several
 // processes one does it, and the others find it done.
 func (s *Store) migrate(ctx context.Context) error {

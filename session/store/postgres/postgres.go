@@ -44,6 +44,7 @@ type Options struct {
 	Repository Repository // zero: the name must be bound already
 	Machine    string     // the id of this installation, for Member
 	Root       string     // of the project on this machine, for people
+	ReadOnly   bool       // nothing is created, migrated or written, and no lease is taken
 	Logger     *slog.Logger
 	Now        func() time.Time
 }
@@ -172,7 +173,11 @@ func (s *Store) connect(ctx context.Context) (scope int64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime) // for other calls, too
 	defer cancel()
 	err = s.again(ctx, func() error {
-		if err := s.migrate(ctx); err != nil {
+		prepare := s.migrate
+		if s.o.ReadOnly {
+			prepare = s.current
+		}
+		if err := prepare(ctx); err != nil {
 			return err
 		}
 		scope, err = s.bind(ctx)

@@ -49,7 +49,7 @@ func (r Repository) same(o Repository) bool {
 // bind returns the scope of the project's name, which the first use binds to the repository.
 func (s *Store) bind(ctx context.Context) (scope int64, err error) {
 	mine := s.o.Repository.normalized()
-	if mine != (Repository{}) {
+	if mine != (Repository{}) && !s.o.ReadOnly {
 		_, err := s.exec(ctx, `INSERT INTO @scopes (name, remote, root_commit) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING`, s.o.Project, mine.Remote, mine.RootCommit)
 		if err != nil {
 			return 0, err

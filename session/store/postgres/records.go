@@ -73,7 +73,7 @@ func (r *Records) call(ctx context.Context, id string, reads bool) (_ context.Co
 	ctx, cancel = r.s.deadline(ctx)
 	switch err = ctx.Err(); {
 	case err != nil:
-	case r.o.ReadOnly && !reads:
+	case (r.o.ReadOnly || r.s.o.ReadOnly) && !reads:
 		err = errReadOnly
 	case id != "":
 		err = checkID(id)
@@ -112,7 +112,7 @@ func (r *Records) Read(ctx context.Context, id string) ([]byte, error) {
 	ctx, scope, cancel, err := r.call(ctx, id, true)
 	defer cancel()
 	var body []byte
-	if err == nil && !r.o.ReadOnly {
+	if err == nil && !r.o.ReadOnly && !r.s.o.ReadOnly {
 		// If others have changed the record since, it can be read all the same.
 		if _, err = r.settle(ctx, scope, id); errors.Is(err, store.ErrPending) && !r.undecided(id) {
 			err = nil

@@ -15,7 +15,7 @@ import (
 type table struct{ name, order string }
 
 // tables are those that are copied, rows after those that they name. Those that are missing here are
-// maintained by the database (task_counts) or by servers (listings).
+// maintained by the database (task_counts).
 var tables = []table{
 	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"attempts", ""}, {"attempt_repos", ""}, {"sessions", ""}, {"executions", "seq"}, {"attempt_reports", ""},
 	{"requests", "rowid"}, {"workflow_executions", ""}, {"owner_requests", ""},
@@ -32,21 +32,27 @@ func BoardRows(ctx context.Context, q sqlstore.Querier, f func(Row) error) error
 			query += " ORDER BY " + t.order
 		}
 		if err := rows(ctx, q, t.name, query, f); err != nil {
-			return fmt.Errorf("reading the %s of the board: %w", t.name, err)
+			return err
 		}
 	}
 	return nil
 }
 
 func rows(ctx context.Context, q sqlstore.Querier, name, query string, f func(Row) error) error {
+	failed := func(err error) error {
+		if err != nil {
+			return fmt.Errorf("reading the %s of the board: %w", name, err)
+		}
+		return nil
+	}
 	found, err := q.QueryContext(ctx, query)
 	if err != nil {
-		return err
+		return failed(err)
 	}
 	defer found.Close()
 	columns, err := found.Columns()
 	if err != nil {
-		return err
+		return failed(err)
 	}
 	values, to := make([]any, len(columns)), make([]any, len(columns))
 	for i := range values {
@@ -54,7 +60,7 @@ func rows(ctx context.Context, q sqlstore.Querier, name, query string, f func(Ro
 	}
 	for found.Next() {
 		if err := found.Scan(to...); err != nil {
-			return err
+			return failed(err)
 		}
 		r := Row{name, make(map[string]any, len(columns))}
 		for i, v := range values {
@@ -77,7 +83,7 @@ func rows(ctx context.Context, q sqlstore.Querier, name, query string, f func(Ro
 			return err
 		}
 	}
-	return found.Err()
+	return failed(found.Err())
 }
 
 // ClearBoard deletes all rows of a board.
