@@ -159,7 +159,7 @@ func TestCopyKilled(t *testing.T) {
 
 // What is copied is found as if it had been made here, and what belongs to this machine says so.
 func TestCopiedRows(t *testing.T) {
-	s, url := openNew(t)
+	s := openAt(t, pgtest.Bouncer(t, pgtest.URL(t)))
 	_, err := transfer.Copy(t.Context(), shop(), s.Side(copyOptions, here))
 	must(t, err)
 	records := recordsOf(s)
@@ -186,7 +186,6 @@ func TestCopiedRows(t *testing.T) {
 	if err := s.Side(copyOptions, here).Hold(t.Context()); err == nil || !strings.Contains(err.Error(), "a server uses the project") || !strings.Contains(err.Error(), fmt.Sprint("pid ", os.Getpid())) {
 		t.Errorf("a copy beside a server: %v", err)
 	}
-	_ = url
 }
 
 // No server can take a lease while a copy holds the project, or renew one that has ended.
