@@ -231,24 +231,51 @@ func TestLostReplyToAWrite(t *testing.T) {
 				if how == "reply" && err != nil {
 					t.Errorf("the reply was lost: %v", err)
 				}
-				for time.Since(began) < 3500*time.Millisecond && how == "delayed" { // what was on its way arrives
-					time.Sleep(20 * time.Millisecond)
-				}
+				again := err == nil || name != "Create" // else its id is not used again
 				body, perr := direct.Peek(t.Context(), made)
 				is := perr == nil && headOf(body).N == 9
 				if is != (err == nil) || perr != nil && !errors.Is(perr, store.ErrNotFound) {
 					t.Errorf("the call returned %v, and the record is %s, %v", err, body, perr)
 				}
-				if err != nil && name == "Create" {
-					return // its id is not used again
+				if again {
+					must(t, r.Write(t.Context(), made, head{slow.ID(), 10, true}.bytes()))
 				}
-				must(t, r.Write(t.Context(), made, head{slow.ID(), 10, true}.bytes()))
-				if h := stored(t, direct, made); h.N != 10 {
-					t.Errorf("then it is %+v", h)
+				for time.Since(began) < 3500*time.Millisecond && how == "delayed" { // what was on its way arrives
+					time.Sleep(20 * time.Millisecond)
+				}
+				if body, perr = direct.Peek(t.Context(), made); again != (perr == nil) || again && headOf(body).N != 10 {
+					t.Errorf("then it is %s, %v", body, perr)
 				}
 			})
 		}
 	}
+}
+
+// A process whose lease had ended, and that has a new term before another one has taken its session,
+// keeps it; what it sent in the earlier term changes nothing.
+func TestANewTermKeepsSessions(t *testing.T) {
+	a, url := openNew(t)
+	b := openAt(t, url)
+	must(t, b.Enter(t.Context()))
+	mine := recordsOf(a)
+	must(t, mine.Create(t.Context(), id, head{a.ID(), 1, true}.bytes()))
+	_, err := b.exec(t.Context(), `UPDATE @members SET expires = clock_timestamp() - interval '1 s' WHERE id = $1`, a.ID())
+	must(t, err)
+	calls := 0
+	err = recordsOf(b).Update(t.Context(), id, func([]byte) ([]byte, error) {
+		if calls++; calls > 1 && b.Alive(a.ID()) {
+			return nil, &store.OwnedError{ID: id, Owner: a.ID()}
+		}
+		must(t, a.renew())
+		return head{b.ID(), 2, true}.bytes(), nil
+	})
+	if !isOwned(err) || calls != 2 {
+		t.Errorf("taken over with %v after %d calls", err, calls)
+	}
+	if n, err := a.exec(t.Context(), updateText, a.scope.Load(), id, a.ID(), 1, "late", "", "{}", a.ID(), 1, 1); n != 0 || err != nil {
+		t.Errorf("a write of the earlier term changed %d rows, %v", n, err)
+	}
+	must(t, mine.Write(t.Context(), id, head{a.ID(), 2, true}.bytes()))
 }
 
 // While nobody can be asked about the outcome it is pending, and the next call learns it.
