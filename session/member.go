@@ -2,12 +2,14 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
@@ -21,12 +23,41 @@ const CodeNoStateFolder = "no_state_folder"
 // NewMember returns this process's member among the servers of a project. Entering
 // creates the state folder.
 func NewMember(f *state.Folder, log *slog.Logger) *presence.Member {
-	return presence.New(presence.Options{Dir: f.Servers(), Logger: log, Prepare: func() error {
-		if err := MakeState(f); err != nil {
-			return err
+	return presence.New(presence.Options{Dir: f.Servers(), Logger: log, Prepare: func() error { return makeServers(f) }, Check: func() error {
+		// A process that copies takes the lock before it looks for servers.
+		if locked, err := durable.Locked(f.CopyLock()); err == nil && locked {
+			return errors.New("the project is being copied between stores: wait until deepwork store copy has ended")
 		}
-		return MakeFolder(f.Servers())
+		return nil
 	}})
+}
+
+// HoldServers keeps servers from using the files of a project until unlock is called. Its error names
+// one that runs.
+func HoldServers(ctx context.Context, f *state.Folder) (unlock func(), err error) {
+	if err := makeServers(f); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("another deepwork store copy holds it"))
+	defer cancel()
+	lock, err := durable.Lock(ctx, f.CopyLock())
+	if err != nil {
+		return nil, fmt.Errorf("locking %s: %w", f.CopyLock(), err)
+	}
+	m := presence.New(presence.Options{Dir: f.Servers()})
+	if alive, _ := m.Others(); len(alive) > 0 {
+		lock.Unlock()
+		id, _ := presence.LockOf(filepath.Base(alive[0]))
+		return nil, fmt.Errorf("a server runs on this project (%s), which holds %s: stop it first", m.Describe(id), alive[0])
+	}
+	return func() { lock.Unlock() }, nil
+}
+
+func makeServers(f *state.Folder) error {
+	if err := MakeState(f); err != nil {
+		return err
+	}
+	return MakeFolder(f.Servers())
 }
 
 // MakeState creates the state folder of a project. Its error is for agents.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 
 	"deepwork/actor/durable"
-	"deepwork/actor/presence"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/session"
@@ -33,18 +32,19 @@ type board struct {
 // openBoard opens the board of the project at root. In a workspace, as reported by getenv, that is
 // the board of the attempt: there the tools know the ids that get_context gives, and attempts are
 // run by the servers of the project, since this server ends with its agent; around is that project's
-// state folder, and otherwise folder. chosen reports whether the tools of the set are offered at all.
-// openBoard does not block; files are opened on first use.
-func openBoard(ctx context.Context, root string, folder, around *state.Folder, member *presence.Member, db store.Database, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+// state folder, and otherwise folder; boards are its stores, nil if they are files. chosen reports
+// whether the tools of the set are offered at all. openBoard does not block; files are opened on first
+// use.
+func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{}
-	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Member: member, Database: db,
+	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
 	if file, id, ok := attempt.Workspace(getenv); ok {
-		if b.context, err = attempt.OpenContext(file, id, logger); err != nil {
+		if b.context, err = attempt.OpenContext(file, id, boards, logger); err != nil {
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
 		b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, folder, logger) }, b.context.Tell, logger)
-		o.Root, o.State, o.Member, o.Database, o.Passive, o.Attempt = around.Root, around, nil, nil, true, id
+		o.Root, o.State, o.Stores, o.Passive, o.Attempt = around.Root, around, boards, true, id
 	}
 	if chosen {
 		if b.engine, err = attempt.Open(ctx, o); err != nil {

@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
@@ -20,8 +22,9 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/store/backend"
 	"deepwork/session/store/local"
-	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
@@ -130,12 +133,36 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		}
 	}
 	makeState := func() error { return session.MakeState(folder) }
-	member := session.NewMember(folder, logger)
-	opened.add("leaving the servers", func(context.Context) error { return member.Leave() }) // last: until then no other server takes over what this one owns
-	changes := local.OpenChanges(folder.Servers(), member, logger)
-	opened.add("closing the feed of changes", func(context.Context) error { changes.Close(); return nil })
-	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: makeState, Logger: logger, Changes: changes})
-	opened.add("closing the database", func(context.Context) error { return db.Close() })
+	own, err := settings.Own(ctx)
+	if err != nil {
+		own = &config.User{} // calls are refused
+	}
+	choice, err := backend.Choose(o.Store, o.Project, own)
+	if err != nil {
+		return nil, err
+	}
+	stores, boards, err := openStores(ctx, folder, around, choice, logger)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	for _, s := range []*store.Stores{stores, boards} {
+		if s != nil {
+			opened.add("closing the stores", s.Close)
+		}
+	}
+	if stores.Unavailable != nil {
+		entering, stop := context.WithCancel(ctx)
+		var entered sync.WaitGroup
+		entered.Go(func() { enter(entering, stores.Members) })
+		opened.add("entering the store", func(ctx context.Context) error { stop(); return wait.Group(ctx, &entered) })
+	}
+	current := func(ctx context.Context) (*config.Config, error) {
+		c, err := settings.Current(ctx)
+		if now, _ := backend.Choose(o.Store, o.Project, settings.User()); err == nil && now != choice {
+			return nil, session.NotNow("restart_needed", "Your own config names another store than the one that this server was started with. Tell the user: the server must be restarted, or the config corrected.")
+		}
+		return c, err
+	}
 	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, StandardDir: folder.StandardJobs(), MakeState: makeState, Logger: logger})
 	if err != nil {
 		return nil, fmt.Errorf("loading the jobs of %s: %w", root, err)
@@ -146,14 +173,14 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		judge = gate.Open(gate.Options{Root: root, Logger: logger, Settings: reviews.settings})
 		opened.add("reviews that did not stop", judge.Close)
 	}
-	tasks, err := openBoard(ctx, root, folder, around, member, db, slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
+	tasks, err := openBoard(ctx, root, folder, around, stores, boards, slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
 	opened.add("closing the task board", tasks.close)
 	engine, err := workflow.Open(ctx, workflow.Options{
-		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Member: member,
-		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: db.Requests(),
+		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Stores: stores, Place: stores.Place,
+		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: stores.Database.Requests(),
 		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
 	})
 	if err != nil {
@@ -162,7 +189,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	opened.add("sessions that did not stop", func(ctx context.Context) error { return notStopped(engine.Close(ctx)) })
 
 	e := engines{
-		check: settings.Current,
+		check: current,
 		jobs: func(ctx context.Context) *catalog.Snapshot {
 			if fresh, err := jobs.Fresh(ctx); err == nil {
 				return fresh
@@ -175,6 +202,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		session:          engine.Session,
 		token:            folder.Token,
 		stopping:         engine.Stopping,
+		unavailable:      stores.Unavailable,
 		metrics:          sessionMetrics(engine.Stats),
 	}
 	if judge != nil {
@@ -186,7 +214,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		return nil, err
 	}
 	if s.remote != nil {
-		o := remotetools.Options{Root: around.Root, Version: o.Version, Member: member, Database: db, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
+		o := remotetools.Options{Root: around.Root, Version: o.Version, Member: stores.Members, Database: stores.Database, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
 		if s.tools.Has("finished_step") { // otherwise a started workflow could not be finished
 			o.Jobs = e.jobs
 		}
@@ -203,6 +231,28 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	s.close = opened.close
 	return s, nil
+}
+
+// openStores opens the stores of a server and, in the workspace of an attempt, those with its board,
+// unless they are files. Sessions in a workspace are always files there.
+func openStores(ctx context.Context, folder, around *state.Folder, c backend.Choice, logger *slog.Logger) (stores, boards *store.Stores, err error) {
+	if folder == around {
+		stores, err = backend.Open(ctx, folder, c, false, logger)
+		return stores, nil, err
+	}
+	if c.URL != "" {
+		if boards, err = backend.Open(ctx, around, c, false, logger); err != nil {
+			return nil, nil, err
+		}
+	}
+	return local.Stores(folder, false, logger), boards, nil
+}
+
+// enter makes this process one of those that share a store, as soon as that answers, so that it is ready
+// before the first call and takes over from processes that are gone.
+func enter(ctx context.Context, members store.Members) {
+	for members.Enter(ctx) != nil && wait.For(ctx, time.Second) == nil {
+	}
 }
 
 // configured returns the state folder of the project whose config applies to a server: in

@@ -42,6 +42,10 @@ type Options struct {
 	// Version is shown to clients; "" means "dev".
 	Version string
 
+	// Store is the URL of the database with the sessions and the board, and Project the name of the
+	// project there; "" means as in the environment or the user's own config, else files.
+	Store, Project string
+
 	// AdditionalJobs are job folders after the standard ones, as absolute paths; nil means those of
 	// the environment (config.JobsFoldersEnv).
 	AdditionalJobs []string

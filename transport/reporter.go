@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
+	"deepwork/session/store/local"
 	"deepwork/session/workflow"
 )
 
@@ -177,7 +178,9 @@ func workflowsOf(ctx context.Context, f *state.Folder, logger *slog.Logger) (all
 	if _, err := os.Stat(f.Tmp()); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	archive, err := workflow.OpenArchive(f, logger)
+	stores := local.Stores(f, true, logger) // sessions in a workspace are always files
+	defer stores.Close(ctx)                 // read-only
+	archive, err := workflow.OpenArchive(f, stores, logger)
 	if err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
@@ -32,13 +33,14 @@ const ServerName = "deepwork"
 
 // engines are the parts behind a Server. Nil functions are unavailable.
 type engines struct {
-	check    func(context.Context) (*config.Config, error) // loads the config, before each call
-	jobs     func(context.Context) *catalog.Snapshot       // for the instructions
-	close    func(context.Context) error                   // called after the connections are closed
-	stopping func()                                        // called before the connections are closed for the last time
-	settle   func(context.Context)                         // waits briefly until the board has the transition of a call
-	local    session.Caller                                // callers without a token; zero means the user
-	token    func(make bool) (string, error)               // of that caller; see web.Backend
+	check       func(context.Context) (*config.Config, error) // loads the config, before each call
+	jobs        func(context.Context) *catalog.Snapshot       // for the instructions
+	close       func(context.Context) error                   // called after the connections are closed
+	unavailable func() error                                  // why the stores cannot be used, or nil; nil if they need no service
+	stopping    func()                                        // called before the connections are closed for the last time
+	settle      func(context.Context)                         // waits briefly until the board has the transition of a call
+	local       session.Caller                                // callers without a token; zero means the user
+	token       func(make bool) (string, error)               // of that caller; see web.Backend
 
 	connect          func(identity string) tool.WorkflowCaller // for a new connection
 	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection
@@ -149,11 +151,15 @@ func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error)
 
 // ready returns why calls are refused, or nil.
 func (s *Server) ready(ctx context.Context) error {
-	if s.check == nil {
-		return nil
+	if s.check != nil {
+		if _, err := s.check(ctx); err != nil {
+			return err
+		}
 	}
-	_, err := s.check(ctx)
-	return err
+	if s.unavailable != nil {
+		return store.Refused(s.unavailable())
+	}
+	return nil
 }
 
 // exposesJobs reports whether the config offers this project's workflows as tools.

@@ -29,20 +29,6 @@ func (m *Member) Alive(id string) bool {
 	return locked || err != nil
 }
 
-// Census returns Alive with a cache, for one pass over many records: it checks each member once.
-// The function is for one goroutine.
-func (m *Member) Census() func(id string) bool {
-	known := make(map[string]bool)
-	return func(id string) bool {
-		lives, asked := known[id]
-		if !asked {
-			lives = m.Alive(id)
-			known[id] = lives
-		}
-		return lives
-	}
-}
-
 // Others returns the paths of the lock files in the folder except this member's, grouped into those
 // of running and of dead members.
 func (m *Member) Others() (alive, dead []string) {

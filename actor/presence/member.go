@@ -37,6 +37,8 @@ type Options struct {
 	// Prepare creates the folder, and anything else that is needed with it; by default the folder
 	// alone, with mode 0700. Enter calls it before it creates the lock file.
 	Prepare func() error
+	// Check may refuse to let this process enter, when others can see it already. nil lets it.
+	Check func() error
 }
 
 // A Member is one process among those that share a folder. Its methods may be
@@ -120,6 +122,11 @@ func (m *Member) Enter(ctx context.Context) error {
 				err = fmt.Errorf("locking %s: %w", path, err)
 			}
 			return err
+		}
+		if m.o.Check != nil {
+			if err := m.o.Check(); err != nil {
+				return errors.Join(err, lock.Remove())
+			}
 		}
 		m.lock.Store(lock)
 		return nil

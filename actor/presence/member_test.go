@@ -141,19 +141,6 @@ func TestOlderServers(t *testing.T) {
 	}
 }
 
-func TestACensusAsksOnce(t *testing.T) {
-	dir := t.TempDir()
-	s, other := newMember(dir), entered(t, dir)
-	alive := s.Census()
-	if !alive(other.ID()) || !alive(s.ID()) || alive(fakeID("0")) {
-		t.Error("it reports otherwise")
-	}
-	must(t, other.Leave())
-	if !alive(other.ID()) || s.Census()(other.ID()) {
-		t.Error("it has no memory, or too long a one")
-	}
-}
-
 func TestLeaving(t *testing.T) {
 	dir := t.TempDir()
 	other := newMember(dir)

@@ -1,5 +1,7 @@
 package config
 
+import "time"
+
 // A Project is a project of the task board, in addition to the root (key projects).
 type Project struct {
 	Name  string // unique
@@ -49,8 +51,11 @@ type Attempts struct {
 	Worktrees     string   // as written; default "": in the state folder of the project
 	Copy          []string // Repo.Copy of the project root's own repository
 	Setup         []string // Repo.Setup of the project root's own repository
+	// MachineLostAfter is how long a machine may be gone before its attempts are given up; default 10
+	// min. Only for stores that several machines share.
+	MachineLostAfter time.Duration
 }
 
 func defaultAttempts() Attempts {
-	return Attempts{MaxConcurrent: 4}
+	return Attempts{MaxConcurrent: 4, MachineLostAfter: 10 * time.Minute}
 }

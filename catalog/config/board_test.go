@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestBoardExample is the example of the issue, "Executors", with every key that
@@ -32,6 +33,7 @@ projects:
   - {name: Läden und mehr, repos: [{name: Web, path: /srv/web}]}
 attempts:
   max_concurrent: 9
+  machine_lost_after: 15m
   worktrees: ../trees
   copy: [.env]
   setup: make deps
@@ -67,7 +69,7 @@ attempts:
 	if !reflect.DeepEqual(c.Projects, wantProjects) {
 		t.Errorf("projects\n%+v, want\n%+v", c.Projects, wantProjects)
 	}
-	want := Attempts{MaxConcurrent: 9, Worktrees: "../trees", Copy: []string{".env"}, Setup: []string{"make", "deps"}}
+	want := Attempts{MaxConcurrent: 9, Worktrees: "../trees", Copy: []string{".env"}, Setup: []string{"make", "deps"}, MachineLostAfter: 15 * time.Minute}
 	if !reflect.DeepEqual(c.Attempts, want) {
 		t.Errorf("attempts %+v, want %+v", c.Attempts, want)
 	}

@@ -38,11 +38,16 @@ func (p *parser) config(v value, c *Config) {
 		key("executors", func(v value) { p.executors(v, &c.Executors) }),
 		key("attempts", func(v value) { p.attempts(v, &c.Attempts) }),
 		p.usersOnly("trusted_folders", "", func(v value) { p.folders(&p.user.TrustedFolders)(v) }),
-	}
-	if p.user == nil { // in the user's own it is an unknown key as long as there is no other store
-		keys = append(keys, key("store", set(func(v value, _ *yaml.Node) {
-			p.fault(v, "does not belong into a project, but in your own config, %s, of a version that knows it: remove it here", UserFile())
-		})))
+		p.usersOnly("worker", "", func(v value) {
+			p.mapping(v, key("projects", func(v value) { p.workerProjects(v, &p.user.WorkerProjects) }))
+		}),
+		p.usersOnly("store", "--store", func(v value) {
+			if s, ok := p.text(v); ok && !strings.HasPrefix(s, "postgres://") && !strings.HasPrefix(s, "postgresql://") {
+				p.fault(v, "is not the URL of a store: expected one such as postgres://user@host/database?sslmode=verify-full")
+			} else if ok {
+				p.user.Store = s
+			}
+		}),
 	}
 	p.mapping(v, keys...)
 }

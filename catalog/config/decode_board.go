@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"gopkg.in/yaml.v3"
@@ -119,6 +120,7 @@ func (p *parser) invocation(command, resume *[]string, prompt *PromptMode, env *
 func (p *parser) attempts(v value, a *Attempts) {
 	p.mapping(v,
 		key("max_concurrent", p.whole(1, maxCount, &a.MaxConcurrent)),
+		key("machine_lost_after", p.duration(time.Second, &a.MachineLostAfter)),
 		key("worktrees", func(v value) { a.Worktrees = cmp.Or(p.filled(v), a.Worktrees) }),
 		key("copy", p.localFiles(&a.Copy)),
 		key("setup", p.command(&a.Setup)),

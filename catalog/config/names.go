@@ -22,6 +22,8 @@ const (
 	JobsFoldersEnv = "DEEPWORK_ADDITIONAL_JOBS_FOLDERS"
 	AttemptEnv     = "DEEPWORK_ATTEMPT_ID" // the id of the attempt that an agent works in
 	BoardEnv       = "DEEPWORK_BOARD"      // the file of that attempt's board, absolute
+	StoreEnv       = "DEEPWORK_STORE"      // the URL of the store, as in the user's own config
+	ProjectEnv     = "DEEPWORK_PROJECT"    // the name of the project in that store
 )
 
 // JobsFolders returns the job folders of JobsFoldersEnv. It ignores relative ones, since the

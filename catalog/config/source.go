@@ -101,6 +101,11 @@ func (s *Source) Current(ctx context.Context) (*Config, error) {
 	return c.result, nil
 }
 
+// Own returns the user's own config as it is now, whatever the project's says.
+func (s *Source) Own(ctx context.Context) (*User, error) {
+	return s.user.current(ctx, cmp.Or(s.Logger, slog.Default()))
+}
+
 // User returns the user's own config as Current last read it. It does not touch the disk.
 func (s *Source) User() *User {
 	if c := s.composed.Load(); c != nil {

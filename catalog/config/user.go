@@ -17,6 +17,12 @@ import (
 type User struct {
 	// TrustedFolders are absolute; the projects in them need no grant.
 	TrustedFolders []string
+	// Store is the URL of the PostgreSQL database that has the sessions and the board; "" means files
+	// of this machine. It may have a password: it must not be in a message.
+	Store string
+	// WorkerProjects are the projects of a worker: their names in the store, and their folders on this
+	// machine, absolute (key worker.projects).
+	WorkerProjects map[string]string
 
 	root *yaml.Node // nil if the file is empty
 }
@@ -91,6 +97,21 @@ func (p *parser) folders(to *[]string) func(value) {
 			p.fault(v, "%q is not an absolute path", clip(s))
 		}
 		return filepath.Clean(s), true
+	})
+}
+
+// workerProjects reads worker.projects.
+func (p *parser) workerProjects(v value, to *map[string]string) {
+	p.Entries(v, "a mapping of the names of projects to folders", func(v value) {
+		dir, ok := p.text(v)
+		if ok && !filepath.IsAbs(dir) {
+			p.fault(v, "%q is not an absolute path", clip(dir))
+		} else if ok {
+			if *to == nil {
+				*to = make(map[string]string)
+			}
+			(*to)[v.Key.Value] = filepath.Clean(dir)
+		}
 	})
 }
 

@@ -81,13 +81,16 @@ func TestOverridesOfProjectAndUser(t *testing.T) {
 }
 
 func TestKeysThatOnlyTheUserMaySet(t *testing.T) {
-	for _, source := range []string{"http: {quotas: {sessions: 1}}", "trusted_folders: [/]", "http: {tokens: [{name: a}]}", "http: {allowed_hosts: [a]}", "http: {allowed_origins: ['https://a.com']}"} {
+	for _, source := range []string{"http: {quotas: {sessions: 1}}", "store: postgres://db.example/", "trusted_folders: [/]", "http: {tokens: [{name: a}]}", "http: {allowed_hosts: [a]}", "http: {allowed_origins: ['https://a.com']}"} {
 		if c, faults := Parse("config.yml", []byte(source)); c != nil || len(faults) != 1 || !strings.Contains(faults.Error(), "does not belong into a project: set it in your own config, ") {
 			t.Errorf("%s: %v", source, faults)
 		}
 	}
-	if c, faults := Parse("config.yml", []byte("store: postgres://db.example/")); c != nil || !strings.Contains(faults.Error(), "store: does not belong into a project, but in your own config, ") {
+	if u, faults := ParseUser("config.yml", []byte("store: postgres://me:secret@db.example/work")); u == nil || u.Store != "postgres://me:secret@db.example/work" {
 		t.Error(faults)
+	}
+	if _, faults := ParseUser("config.yml", []byte("store: mysql://me:secret@db.example/")); len(faults) != 1 || strings.Contains(faults.Error(), "secret") {
+		t.Errorf("another database: %v", faults)
 	}
 	if _, faults := ParseUser("config.yml", []byte("trusted_folders: [work]")); len(faults) != 1 || !strings.Contains(faults.Error(), "not an absolute path") {
 		t.Errorf("a relative folder: %v", faults)
@@ -180,4 +183,24 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 	mode(0o644)
 	reviewer(later, "mine", "")
 	reviewer(running, "mine", "")
+}
+
+// The projects of a worker are the user's own, with a folder of this machine each.
+func TestTheProjectsOfAWorker(t *testing.T) {
+	u, faults := ParseUser("config.yml", []byte("worker: {projects: {shop: /srv/shop/, web: /srv/web}}\n"))
+	if faults != nil || len(u.WorkerProjects) != 2 || u.WorkerProjects["shop"] != filepath.FromSlash("/srv/shop") {
+		t.Errorf("%+v, %v", u, faults)
+	}
+	for text, want := range map[string]string{
+		"worker: {projects: {shop: here}}\n": "not an absolute path",
+		"worker: {projects: [shop]}\n":       "a mapping of the names of projects to folders",
+		"worker: {project: {}}\n":            "project",
+	} {
+		if _, faults := ParseUser("config.yml", []byte(text)); faults == nil || !strings.Contains(faults.Error(), want) {
+			t.Errorf("%s: %v", text, faults)
+		}
+	}
+	if _, faults := Parse("config.yml", []byte("worker: {projects: {shop: /srv/shop}}\n")); faults == nil || !strings.Contains(faults.Error(), "your own config") {
+		t.Errorf("in a project: %v", faults)
+	}
 }

@@ -30,13 +30,14 @@ func (s AttemptState) Ended() bool {
 // An Attempt is one try at a task, in its own workspace. Its state is that
 // of its newest execution.
 type Attempt struct {
+	Place             // where its worktrees lie
 	ID                string
 	TaskID            string
 	Executor          string
 	Variant           *string
 	Prompt            *string // added to the task's title and description
 	Branch            string
-	Workspace         string // the folder the agent works in, absolute
+	Workspace         string // the folder the agent works in, absolute; "" before a shared store has given it a place
 	State             AttemptState
 	Error             *string // why its last execution failed, if known
 	WorkflowSessionID *string
@@ -95,6 +96,7 @@ type AttemptContext struct {
 
 // An Execution is one process of an agent: an attempt's first, or a follow-up.
 type Execution struct {
+	Place        // where it ran
 	ID           string
 	AttemptID    string
 	SessionID    *string // nil before the process was started

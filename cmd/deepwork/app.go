@@ -44,8 +44,10 @@ type app struct {
 	rawOut io.Writer // what the protocol is spoken on
 	err    io.Writer
 
-	path string // --path
-	json bool   // --json
+	path    string // --path
+	json    bool   // --json
+	store   string // --store
+	project string // --project, of the store
 }
 
 func (a *app) root() *cobra.Command {
@@ -66,18 +68,20 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		return usagef(cmd, "%v", err)
 	})
 	root.AddCommand(
-		a.serveCommand(),
+		a.onStore(a.serveCommand()),
+		a.workerCommand(),
 		a.initCommand(),
 		a.adoptCommand(),
 		a.validateCommand(),
 		a.jobsCommand(),
 		a.sessionsCommand(),
 		a.boardCommand(),
-		a.checkCommand(),
+		a.storeCommand(),
+		a.onStore(a.checkCommand()),
 		a.schemaCommand(),
 		a.tokenCommand(),
 		a.trustCommand(),
-		a.whereCommand(),
+		a.onStore(a.whereCommand()),
 		a.demoCommand(),
 		a.versionCommand(),
 		a.completionCommand(),

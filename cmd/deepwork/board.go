@@ -21,8 +21,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
-	"deepwork/session/store/local"
-	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 )
 
@@ -36,11 +35,11 @@ func (a *app) boardCommand() *cobra.Command {
 		Long: `List, add, show and remove the tasks of a project's board. It works beside running
 servers; agents are started by those, when a client calls start_task_attempt.`,
 	},
-		a.boardProjectsCommand(),
-		a.boardTasksCommand(),
-		a.boardAddCommand(),
-		a.boardShowCommand(),
-		a.boardRmCommand(),
+		a.onBoardStore(a.boardProjectsCommand()),
+		a.onBoardStore(a.boardTasksCommand()),
+		a.onBoardStore(a.boardAddCommand()),
+		a.onBoardStore(a.boardShowCommand()),
+		a.onBoardStore(a.boardRmCommand()),
 	)
 }
 
@@ -57,7 +56,11 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	folder := state.Of(root)
 	settings := approvedConfig(folder, logger)
-	if _, lerr := os.Lstat(folder.Database()); reads && errors.Is(lerr, fs.ErrNotExist) {
+	choice, err := a.choice(ctx, root)
+	if err != nil {
+		return err
+	}
+	if _, lerr := os.Lstat(folder.Database()); reads && choice.URL == "" && errors.Is(lerr, fs.ErrNotExist) {
 		temp, err := os.MkdirTemp("", "deepwork")
 		if err != nil {
 			return fmt.Errorf("making a folder for an empty board: %w", err)
@@ -65,16 +68,13 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 		defer os.RemoveAll(temp)
 		folder = &state.Folder{Root: folder.Root, Base: temp, Dir: filepath.Join(temp, "projects", state.Name(folder.Root))}
 	}
-	member := session.NewMember(folder, logger)
-	changes := local.OpenChanges(folder.Servers(), member, logger)
-	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: func() error { return session.MakeState(folder) }, Logger: logger, Changes: changes})
-	defer func() {
-		err = errors.Join(err, db.Close())
-		changes.Close()
-		err = errors.Join(err, member.Leave())
-	}()
+	stores, err := backend.Open(ctx, folder, choice, false, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close(context.WithoutCancel(ctx))) }()
 	board, err := attempt.Open(ctx, attempt.Options{
-		Root: root, State: folder, Member: member, Database: db, Config: settings.Current, Logger: logger, Passive: true,
+		Root: root, State: folder, Stores: stores, Config: settings.Current, Logger: logger, Passive: true,
 		CheckWorkflow: func(ctx context.Context, job, name string) error {
 			return a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error { return workflow.CheckWorkflow(ctx, jobs, job, name) })
 		},

@@ -20,7 +20,6 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/execution"
 	"deepwork/session/state"
-	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
 )
 
@@ -31,12 +30,13 @@ var checkPauses = []time.Duration{100 * time.Millisecond, time.Second}
 func (a *app) checkCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "check",
-		Short: "Verify everything that a project has on disk",
+		Short: "Verify everything that a project has on disk, and in its database",
 		Long: `Read every state file and the task board of a project and print what is wrong,
 where, and what can be done: checksums, references between sessions, definitions
 and replies, nested sessions, what was set aside; the board's pages and rows, open
 executions, worktrees, what was left half-done, and rescue refs; the executions of
-other systems' workflows.
+other systems' workflows. Of a database: the rows of sessions, definitions, request ids
+and leases.
 
 It changes nothing and may run beside servers: what is only under way is no fault.
 A line that begins with "note:" is no fault either: it says what a killed server has
@@ -48,7 +48,7 @@ not, or could not be found out.`,
 			if err != nil {
 				return err
 			}
-			report, err := confirmed(cmd.Context(), func(ctx context.Context) (session.Report, error) { return inspect(ctx, root) })
+			report, err := confirmed(cmd.Context(), func(ctx context.Context) (session.Report, error) { return a.inspect(ctx, root) })
 			if err != nil {
 				return fmt.Errorf("checking %s: %w", root, err)
 			}
@@ -81,7 +81,7 @@ func faults(r session.Report) []session.Finding {
 }
 
 // inspect inspects everything once.
-func inspect(ctx context.Context, root string) (session.Report, error) {
+func (a *app) inspect(ctx context.Context, root string) (session.Report, error) {
 	var all session.Report
 	folder := state.Of(root)
 	quiet := slog.New(slog.DiscardHandler) // their log messages would repeat the findings
@@ -98,14 +98,15 @@ func inspect(ctx context.Context, root string) (session.Report, error) {
 	if err := folder.OwnTmp(); err != nil {
 		all.Fault(folder.Tmp(), err.Error(), "remove the link: calls that write are refused while it is there")
 	}
+	stores, err := a.stores(ctx, folder, true, quiet)
+	if err != nil {
+		return all, err
+	}
+	defer stores.Close(ctx) // read-only
 	for _, part := range []func() (session.Report, error){
-		func() (session.Report, error) { return workflow.Inspect(ctx, folder, quiet) },
-		func() (session.Report, error) { return attempt.Inspect(ctx, folder, cfg, quiet) },
-		func() (session.Report, error) {
-			db := sqlite.New(sqlite.Options{Path: folder.Database(), ReadOnly: true, Logger: quiet})
-			defer db.Close() // read-only
-			return execution.Inspect(ctx, db)
-		},
+		func() (session.Report, error) { return workflow.Inspect(ctx, folder, stores, quiet) },
+		func() (session.Report, error) { return attempt.Inspect(ctx, folder, stores, cfg, quiet) },
+		func() (session.Report, error) { return execution.Inspect(ctx, stores.Database) },
 	} {
 		r, err := part()
 		if err != nil {

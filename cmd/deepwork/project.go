@@ -95,7 +95,12 @@ func (a *app) withArchive(use func(folder *state.Folder, archive *workflow.Archi
 	}
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	folder := state.Of(root)
-	archive, err := workflow.OpenArchive(folder, logger)
+	stores, err := a.stores(context.Background(), folder, false, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close(context.Background())) }()
+	archive, err := workflow.OpenArchive(folder, stores, logger)
 	if err != nil {
 		return fmt.Errorf("opening the sessions of %s: %w", root, err)
 	}

@@ -171,6 +171,8 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 		Override:           config.Override(f.override),
 		Pin:                f.pin,
 		Toolsets:           f.toolsets,
+		Store:              a.store,
+		Project:            a.project,
 		Logger:             logger,
 		Version:            version,
 	})

@@ -14,7 +14,6 @@ import (
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/store/local/sqlite"
 	"deepwork/session/workflow"
 )
 
@@ -23,12 +22,12 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Use:   "sessions",
 		Short: "List, show, abort, override, prune and adopt the sessions of a project",
 	},
-		a.sessionsListCommand(),
-		a.sessionsShowCommand(),
-		a.sessionsAbortCommand(),
-		a.sessionsOverrideCommand(),
-		a.sessionsPruneCommand(),
-		a.sessionsAdoptCommand(),
+		a.onStore(a.sessionsListCommand()),
+		a.onStore(a.sessionsShowCommand()),
+		a.onStore(a.sessionsAbortCommand()),
+		a.onStore(a.sessionsOverrideCommand()),
+		a.onStore(a.sessionsPruneCommand()),
+		a.onStore(a.sessionsAdoptCommand()),
 	)
 }
 
@@ -138,11 +137,8 @@ func (a *app) sessionsAbortCommand() *cobra.Command {
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is blank; say why, or leave it out")
 			}
-			return a.withArchive(func(folder *state.Folder, archive *workflow.Archive) error {
-				err := withRequests(folder, func(requests store.Requests) error {
-					return archive.Abort(cmd.Context(), args[0], why, requests)
-				})
-				if err != nil {
+			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
+				if err := archive.Abort(cmd.Context(), args[0], why, archive.Requests()); err != nil {
 					return fmt.Errorf("aborting session %s: %w", args[0], err)
 				}
 				fmt.Fprintf(a.out, "aborted %s\n", args[0])
@@ -152,12 +148,6 @@ func (a *app) sessionsAbortCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&why, "reason", defaultAbortReason, "`why`, as the session records it")
 	return cmd
-}
-
-// withRequests opens the requests to servers that run for use, and closes them after it.
-func withRequests(folder *state.Folder, use func(store.Requests) error) error {
-	db := sqlite.New(sqlite.Options{Path: folder.Database(), Make: func() error { return session.MakeState(folder) }})
-	return errors.Join(use(db.Requests()), db.Close())
 }
 
 func (a *app) sessionsPruneCommand() *cobra.Command {

@@ -13,7 +13,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session/show"
 	"deepwork/session/state"
-	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -104,9 +103,7 @@ func (a *app) override(ctx context.Context, folder *state.Folder, archive *workf
 	if !yes {
 		return errors.New("nothing was overridden")
 	}
-	err = withRequests(folder, func(requests store.Requests) error {
-		return archive.Override(ctx, id, stepID, given, why, c.QualityGate.Override, requests)
-	})
+	err = archive.Override(ctx, id, stepID, given, why, c.QualityGate.Override, archive.Requests())
 	if err == nil {
 		fmt.Fprintf(a.out, "Overridden. The agent's next finished_step of %s goes on.\n", plain(stepID))
 	}

@@ -137,7 +137,13 @@ func (v *validator) reportStranded(ctx context.Context, file string, old, now *c
 			return nil // it has faults: sessions keep using the last valid definition
 		}
 	}
-	archive, err := workflow.OpenArchive(state.Of(v.root), nil)
+	folder := state.Of(v.root)
+	stores, err := v.app.stores(ctx, folder, true, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.Close(ctx)) }()
+	archive, err := workflow.OpenArchive(folder, stores, nil)
 	if err != nil {
 		return err
 	}

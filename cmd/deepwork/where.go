@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
+	"deepwork/session/store/backend"
 )
 
 func (a *app) whereCommand() *cobra.Command {
@@ -20,7 +22,7 @@ func (a *app) whereCommand() *cobra.Command {
 		Short: "Print where the state of a project is",
 		Long: `Print the folder that has the state of a project: its board, worktrees, logs, locks.
 It is outside of the project; DEEPWORK_STATE_DIR moves the state of all projects. To
-stderr it prints the file of your own config.
+stderr it prints the file of your own config, and the store, if that is a database.
 
 A project that was moved to another folder finds its state again after
 "deepwork where --adopt OLDPATH" in the new one.`,
@@ -41,6 +43,9 @@ A project that was moved to another folder finds its state again after
 			}
 			fmt.Fprintln(a.out, folder.Dir)
 			fmt.Fprintln(a.err, "your own config:", config.UserFile())
+			if err := a.whereStore(cmd.Context(), folder); err != nil {
+				return err
+			}
 			for _, path := range folder.Earlier() {
 				fmt.Fprintln(a.err, "of an earlier version, and not used until deepwork adopt:", path)
 			}
@@ -50,6 +55,20 @@ A project that was moved to another folder finds its state again after
 	a.onProject("", cmd)
 	cmd.Flags().StringVar(&adopt, "adopt", "", "take over the state of this project from where it was, `OLDPATH`")
 	return cmd
+}
+
+// whereStore prints which database has the sessions and the board, if one has.
+func (a *app) whereStore(ctx context.Context, folder *state.Folder) error {
+	c, err := a.choice(ctx, folder.Root)
+	if err != nil || c.URL == "" {
+		return err
+	}
+	stores, err := backend.Open(ctx, folder, c, true, slog.New(slog.NewTextHandler(a.err, nil)))
+	if err != nil {
+		return fmt.Errorf("the store of the sessions and the board: %w", err)
+	}
+	fmt.Fprintf(a.err, "its sessions and its board: project %s in %s\n", stores.Project, stores.Database.Where())
+	return stores.Close(ctx)
 }
 
 // adoptMoved takes over the project's state from its old place, with the paths in it.

@@ -274,6 +274,11 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 		h.add(a.number, in.Session, in, begun, t.said, t.ret)
 	case t.kind == gone && !t.damaged && !h.mayMiss(in.Session, t.call):
 		h.fault("a lost session", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
+	case t.kind == noEffect && in.Session != "":
+		h.with(func() {
+			s := h.sessions[in.Session]
+			s.refusals = append(s.refusals, fmt.Sprintf("  %9.1f to %9.1f ms  client %d: %v: %s\n", float64(t.call)/1e6, float64(t.ret)/1e6, a.number, in, t.text))
+		})
 	case t.kind == odd && !a.strict:
 		h.fault("an odd answer", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
 	}

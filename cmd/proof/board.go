@@ -17,12 +17,13 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/session/attempt/runner"
+	folder "deepwork/session/state"
 )
 
 // query reads the database of the task board while servers may use it; it calls each after each row
 // was scanned into into.
 func (s *simulation) query(ctx context.Context, query string, each func(), into ...any) error {
-	db, err := sql.Open("sqlite", "file:"+s.boardFile()+"?mode=ro&_pragma=busy_timeout(10000)")
+	db, err := sql.Open(s.board())
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 
 // halfDone reports whether the creation or removal of an attempt's worktrees has not ended.
 func (s *simulation) halfDone() (bool, error) {
-	journals, err := filepath.Glob(filepath.Join(stateOf(s.root).Worktrees(), ".journal", "*.json"))
+	journals, err := s.glob((*folder.Folder).Worktrees, ".journal", "*.json")
 	for _, path := range journals {
 		text, rerr := os.ReadFile(path)
 		if rerr == nil && !bytes.Contains(text, []byte(`"phase": "made"`)) {
@@ -156,11 +157,11 @@ func (s *simulation) judgeExecution(x began, did journal) {
 	}
 }
 
-// judgeWork checks that no agent still runs, that nothing agents wrote is lost, by token, that the
-// main checkout is unchanged, and that the repository is intact.
+// judgeWork checks that no agent still runs, that nothing agents wrote is lost, by token, and the
+// repositories.
 func (s *simulation) judgeWork(ctx context.Context, wrote map[string][]string) error {
 	h := s.history
-	dirs, err := filepath.Glob(filepath.Join(stateOf(s.root).Logs(), "attempts", "*", "runs", "*"))
+	dirs, err := s.glob((*folder.Folder).Logs, "attempts", "*", "runs", "*")
 	if err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func (s *simulation) judgeWork(ctx context.Context, wrote map[string][]string) e
 			h.fault("an agent that goes on", "in %s (%v)", dir, err)
 		}
 	}
-	there, err := filepath.Glob(filepath.Join(stateOf(s.root).Worktrees(), "*", "*", "work-*"))
+	there, err := s.glob((*folder.Folder).Worktrees, "*", "*", "work-*")
 	if err != nil {
 		return err
 	}
@@ -177,12 +178,28 @@ func (s *simulation) judgeWork(ctx context.Context, wrote map[string][]string) e
 	for _, path := range there {
 		kept[filepath.Base(path)] = true
 	}
-	refs, err := s.git(ctx, "for-each-ref", "--format=%(refname)")
+	for _, f := range s.states() {
+		if err := s.judgeRepo(ctx, f.Root, kept); err != nil {
+			return err
+		}
+	}
+	for _, token := range slices.Sorted(maps.Keys(wrote)) {
+		if !kept["work-"+token] {
+			h.fault("lost work", "what an agent has written for %s is in no worktree, on no branch and in no rescue", token)
+		}
+	}
+	return nil
+}
+
+// judgeRepo adds the files of all branches and rescues of a repository to kept, and checks that its
+// main checkout is unchanged, and that it is intact.
+func (s *simulation) judgeRepo(ctx context.Context, root string, kept map[string]bool) error {
+	refs, err := s.git(ctx, root, "for-each-ref", "--format=%(refname)")
 	if err != nil {
 		return err
 	}
 	for ref := range strings.FieldsSeq(refs) {
-		names, err := s.git(ctx, "ls-tree", "-r", "--name-only", ref)
+		names, err := s.git(ctx, root, "ls-tree", "-r", "--name-only", ref)
 		if err != nil {
 			return err
 		}
@@ -193,16 +210,20 @@ func (s *simulation) judgeWork(ctx context.Context, wrote map[string][]string) e
 			s.rescues++
 		}
 	}
-	for _, token := range slices.Sorted(maps.Keys(wrote)) {
-		if !kept["work-"+token] {
-			h.fault("lost work", "what an agent has written for %s is in no worktree, on no branch and in no rescue", token)
-		}
+	if said, err := s.git(ctx, root, "status", "--porcelain"); err != nil || said != "" {
+		s.history.fault("the main checkout is changed", "%v\n%s", err, said)
 	}
-	if said, err := s.git(ctx, "status", "--porcelain"); err != nil || said != "" {
-		h.fault("the main checkout is changed", "%v\n%s", err, said)
-	}
-	if said, err := s.git(ctx, "fsck", "--no-dangling", "--no-progress"); err != nil || strings.Contains(said, "missing") {
-		h.fault("git fsck", "%v\n%s", err, said)
+	if said, err := s.git(ctx, root, "fsck", "--no-dangling", "--no-progress"); err != nil || strings.Contains(said, "missing") {
+		s.history.fault("git fsck", "%v\n%s", err, said)
 	}
 	return nil
+}
+
+// glob finds files in a folder of the state of each clone of the project.
+func (s *simulation) glob(in func(*folder.Folder) string, pattern ...string) (all []string, err error) {
+	for _, f := range s.states() {
+		found, gerr := filepath.Glob(filepath.Join(append([]string{in(f)}, pattern...)...))
+		all, err = append(all, found...), errors.Join(err, gerr)
+	}
+	return all, err
 }

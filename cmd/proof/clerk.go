@@ -13,6 +13,7 @@ import (
 type clerk struct {
 	*agent
 	sim           *simulation
+	plain         bool   // it starts no agents
 	project, repo string // the ids of the project root and of its repository
 }
 
@@ -135,8 +136,10 @@ func (c *clerk) choose(ctx context.Context) {
 		closed := c.below(4) > 0 // otherwise others continue it
 		c.history.with(func() { c.sim.tasks[task].closed = closed })
 		c.register(ctx, task, taskInput{Tool: "delete_task"})
-	case k < 52:
+	case k < 52 || c.plain && k < 60:
 		c.repeat(ctx)
+	case c.plain:
+		c.register(ctx, task, taskInput{Tool: []string{"get_task", "update_task"}[k%2], Title: c.token("title ")})
 	case attempt == "" || k < 66 && len(attempts) < 4:
 		c.start(ctx, task)
 	case k < 82:
@@ -195,6 +198,9 @@ func (c *clerk) create(ctx context.Context) {
 // repeat repeats an answered call with a request_id.
 func (c *clerk) repeat(ctx context.Context) {
 	kind := []string{aTask, anAttempt}[c.below(2)]
+	if c.plain {
+		kind = aTask
+	}
 	var answered []string
 	var all map[string]*effect
 	c.history.with(func() {

@@ -36,7 +36,9 @@ type session struct {
 	ops     []porcupine.Operation
 	damaged bool  // its file was falsified
 	altered int64 // until when its file was another's, which was then put back; 0 means never
-	save    int   // the newest save of job.yml that a step started with
+	// What was refused without effect, for the report if the history is wrong.
+	refusals []string
+	save     int // the newest save of job.yml that a step started with
 }
 
 // An effect is the single intended effect of a call: a session, a task, an attempt, the execution
@@ -218,6 +220,9 @@ func (h *history) hold(what, id string, ops []porcupine.Operation, model porcupi
 		var b strings.Builder
 		for _, o := range ops {
 			fmt.Fprintf(&b, "  %9.1f to %9.1f ms  client %d: %v -> %v\n", float64(o.Call)/1e6, float64(o.Return)/1e6, o.ClientId, o.Input, o.Output)
+		}
+		if s := h.sessions[id]; s != nil && len(s.refusals) > 0 {
+			b.WriteString("  refused were:\n" + strings.Join(s.refusals, ""))
 		}
 		h.fault("a history that cannot have come about", "of %s %s:\n%s", what, id, b.String())
 	}

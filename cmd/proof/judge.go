@@ -111,26 +111,33 @@ func (w *world) judge() (int, error) {
 			h.fault("a file that cannot be read", "%s was set aside as damaged", e.Name())
 			continue
 		}
-		id := m[2]
 		compared++
-		r, err := readRecord(w.root, id)
-		s := h.sessions[id]
-		if err != nil {
-			h.fault("a file that cannot be read", "session %s: %v", id, err)
-			if s != nil {
-				r.Goal = s.start.Goal
-			}
-		} else if s != nil {
-			h.add(-1, id, input{Tool: "file"}, h.now(), r.state(), h.now())
-			w.judgeRecord(s, r)
-		} else if e := h.effects["session"][r.Goal]; e != nil && e.job != r.Job {
-			h.fault("a session that is another than was started", "session %s: it was asked of %s, and its file says %s", id, e.job, r.Job)
-		}
-		there[r.Goal] = append(there[r.Goal], id)
+		r, err := readRecord(w.root, m[2])
+		goal := w.compare(m[2], r, err)
+		there[goal] = append(there[goal], m[2])
 	}
 	h.once("session", there, func(_ string, e *effect) bool { return e.id != "" && !h.isDamaged(e.id) })
 	h.check()
 	return compared, nil
+}
+
+// compare adds the record of a session to its history, and returns the session's goal. err says why
+// the record cannot be read.
+func (w *world) compare(id string, r record, err error) (goal string) {
+	h := w.history
+	s := h.sessions[id]
+	if err != nil {
+		h.fault("a file that cannot be read", "session %s: %v", id, err)
+		if s != nil {
+			return s.start.Goal
+		}
+	} else if s != nil {
+		h.add(-1, id, input{Tool: "file"}, h.now(), r.state(), h.now())
+		w.judgeRecord(s, r)
+	} else if e := h.effects["session"][r.Goal]; e != nil && e.job != r.Job {
+		h.fault("a session that is another than was started", "session %s: it was asked of %s, and its file says %s", id, e.job, r.Job)
+	}
+	return r.Goal
 }
 
 // judgeRecord checks what no model covers: what must not change, the definition, and the order of

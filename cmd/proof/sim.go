@@ -16,6 +16,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/cmd/proof/fault"
+	folder "deepwork/session/state"
 )
 
 // A simulation is what goes wrong: clients with random calls against real server
@@ -41,6 +42,9 @@ type simulation struct {
 	clerks  []*clerk
 	callers []*caller
 
+	board  func() (driver, source string) // of the board
+	states func() []*folder.Folder        // of each clone of the project
+
 	config string       // the granted one
 	edits  atomic.Int64 // of the hostile ones
 	hiding sync.Mutex   // held while the folder of sessions is another
@@ -53,14 +57,23 @@ type simulation struct {
 	executions                int // received by the source
 }
 
-// simulate runs a simulation in an empty folder. It blocks for slightly longer than
-// length, and until something was done. Faults found are in the history; the error is one of the
-// simulation itself.
-func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
+func newSimulation(dir string, seed uint64, length time.Duration, clients int) *simulation {
 	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed), length: length, clients: clients,
 		random: rand.New(rand.NewPCG(seed, 0)), sourceAddress: "127.0.0.1:0",
 		tasks: map[string]*task{}, stops: map[string]bool{}}
 	s.lose = 0.08
+	s.board = func() (string, string) {
+		return "sqlite", "file:" + s.boardFile() + "?mode=ro&_pragma=busy_timeout(10000)"
+	}
+	s.states = func() []*folder.Folder { return []*folder.Folder{stateOf(s.root)} }
+	return s
+}
+
+// simulate runs a simulation in an empty folder. It blocks for slightly longer than
+// length, and until something was done. Faults found are in the history; the error is one of the
+// simulation itself.
+func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
+	s := newSimulation(dir, seed, length, clients)
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
 		return nil, fmt.Errorf("simulating: %w", err)
 	}
@@ -106,7 +119,7 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	err = errors.Join(s.writeProject(s.config), s.layTrap(ctx), os.WriteFile(script, []byte(agentScript), 0o644), s.image.Reset())
 	for _, args := range []string{"init -q -b main", "add README load_outputs", "commit -q -m first"} {
 		if err == nil {
-			_, err = s.git(ctx, strings.Fields(args)...)
+			_, err = s.git(ctx, s.root, strings.Fields(args)...)
 		}
 	}
 	if err != nil {
@@ -123,9 +136,9 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	return os.WriteFile(filepath.Join(s.root, ".git", "info", "exclude"), []byte("/.deepwork/\n"), 0o644)
 }
 
-func (s *simulation) git(ctx context.Context, args ...string) (string, error) {
+func (s *simulation) git(ctx context.Context, root string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=Sim", "-c", "user.email=sim@example.com"}, args...)...)
-	cmd.Dir = s.root
+	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)

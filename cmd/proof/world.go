@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -45,6 +46,8 @@ type server struct {
 	http   bool
 	token  string   // that callers need, or ""
 	args   []string // more arguments
+	root   string   // its own clone of the project; "" means the world's
+	env    []string // its own
 
 	mu      sync.Mutex
 	process *process // the last one started, or nil
@@ -94,11 +97,11 @@ func (w *world) running() (all []*process) {
 // run serves the project with a new deepwork process at a server. It is not an error if the process
 // ends before it can be called.
 func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...string) error {
-	args = append([]string{w.program, "serve", "--path", w.root}, args...)
+	args = append([]string{w.program, "serve", "--path", cmp.Or(s.root, w.root)}, args...)
 	if s.http {
 		args = append(append(args, "--transport", "http", "--port", "0"), s.args...)
 	}
-	p, err := w.start(ctx, !s.http, append([]string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, w.env...), args...)
+	p, err := w.start(ctx, !s.http, slices.Concat([]string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, w.env, s.env), args...)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"deepwork/catalog/task"
@@ -63,6 +64,9 @@ func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptR
 			return nil, err
 		}
 	}
+	if a.Elsewhere(e.here) {
+		r.Notice = new(strings.TrimSpace(unless(r.Notice) + " It is on the machine " + a.Place.Describe() + ", and so are its worktrees, whose changes are not listed here; get_attempt_diff has what was saved of them."))
+	}
 	for _, repo := range a.Repos {
 		v, err := e.repoReply(ctx, a, repo)
 		if ctx.Err() != nil {
@@ -83,7 +87,14 @@ func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.A
 	if err != nil {
 		return nil, err
 	}
-	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 {
+	if e.shared != nil && who.Owner {
+		where := "the machine " + now.Attempt.MachineName
+		if now.Attempt.MachineID == "" {
+			where = "a machine that has its repositories and the executor " + now.Attempt.Executor
+		}
+		return new(fmt.Sprintf("It waits for a slot of %s: %d are in use on all machines, and %d wait before it.", where, now.Open, now.Ahead)), nil
+	}
+	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 || e.shared != nil {
 		if !who.Owner {
 			return new("It waits for a slot."), nil
 		}
@@ -92,11 +103,19 @@ func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.A
 	return new("It is about to be started."), nil
 }
 
+// unless returns a text, or "" if it is missing.
+func unless(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
 // repoReply describes the changes in one worktree.
 func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.AttemptRepo) (*AttemptRepo, error) {
 	r := &AttemptRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree, ChangedFiles: []string{}}
-	if repo.BaseCommit == nil {
-		return r, nil // not created yet
+	if repo.BaseCommit == nil || a.Elsewhere(e.here) {
+		return r, nil // not created yet, or not here
 	}
 	s, err := e.keeper(worktreesOf(a)).Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
 	if errors.Is(err, worktree.ErrNoWorktree) {
@@ -140,7 +159,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if !at.State.Open() {
 			left = 0
 		}
-		entries, next, err := e.executor.Tail(ctx, id, after, limit, max(0, min(left, 500*time.Millisecond)))
+		entries, next, err := e.tail(ctx, b, at, after, limit, max(0, min(left, 500*time.Millisecond)))
 		if err != nil {
 			return nil, fmt.Errorf("reading the attempt's log: %w", err)
 		}

@@ -41,11 +41,7 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 	p := newProject(t)
 	first := p.open(func(o *Options) { o.Passive = true })
 	r := first.begin(first.newTask("! say once"))
-	b, err := first.board(ctx)
-	must(t, err)
-	must(t, first.member.Enter(ctx))
-	_, err = b.ClaimNext(ctx, first.member.ID(), 4)
-	must(t, err)
+	first.claimed()
 	first.die()
 	var good atomic.Bool
 	s := p.open(func(o *Options) {
@@ -57,7 +53,7 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 			return p.cfg.Load(), nil
 		}
 	})
-	b, err = s.board(ctx)
+	b, err := s.board(ctx)
 	must(t, err)
 	eventually(t, func() string {
 		at, err := b.Attempt(ctx, r.AttemptID)

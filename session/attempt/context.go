@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"deepwork/catalog/config"
@@ -28,8 +27,8 @@ const (
 // may be called from any goroutine.
 type Context struct {
 	board, attempt string
-	reader, writer *sqlite.DB // opened when first needed
-	changes        *files.Changes
+	reader, writer store.Database // opened when first needed
+	close          func() error
 }
 
 // Workspace returns the board's file and the attempt that an agent's environment names. ok reports
@@ -42,9 +41,10 @@ func Workspace(getenv func(string) string) (board, attempt string, ok bool) {
 	return board, attempt, true
 }
 
-// OpenContext returns the context of an attempt. It does not touch the disk; the caller closes it.
-// A nil logger discards.
-func OpenContext(board, attempt string, logger *slog.Logger) (*Context, error) {
+// OpenContext returns the context of an attempt, in the stores of its project, which the caller closes
+// after it, or with nil in the file of its board. It does not touch the disk; the caller closes it. A
+// nil logger discards.
+func OpenContext(board, attempt string, stores *store.Stores, logger *slog.Logger) (*Context, error) {
 	id, err := checkID("attempt_id", attempt)
 	if err != nil {
 		return nil, err
@@ -52,27 +52,33 @@ func OpenContext(board, attempt string, logger *slog.Logger) (*Context, error) {
 	if !filepath.IsAbs(board) {
 		return nil, fmt.Errorf("opening the board %q: its path must be absolute", board)
 	}
+	c := &Context{board: board, attempt: id, close: func() error { return nil }}
+	if stores != nil {
+		c.board, c.reader, c.writer = stores.Database.Where(), stores.Database, stores.Database
+		return c, nil
+	}
 	changes := files.OpenChanges(filepath.Join(filepath.Dir(board), "servers"), nil, logger)
-	return &Context{
-		board: board, attempt: id, changes: changes,
-		reader: sqlite.New(sqlite.Options{Path: board, ReadOnly: true, Logger: logger}),
-		writer: sqlite.New(sqlite.Options{Path: board, Logger: logger, Changes: changes}),
-	}, nil
+	c.reader = sqlite.New(sqlite.Options{Path: board, ReadOnly: true, Logger: logger})
+	c.writer = sqlite.New(sqlite.Options{Path: board, Logger: logger, Changes: changes})
+	c.close = func() error {
+		defer changes.Close()
+		return errors.Join(c.reader.Close(), c.writer.Close())
+	}
+	return c, nil
 }
 
 // Close closes the board.
 func (c *Context) Close() error {
-	defer c.changes.Close()
-	if err := errors.Join(c.reader.Close(), c.writer.Close()); err != nil {
+	if err := c.close(); err != nil {
 		return fmt.Errorf("closing the board: %w", err)
 	}
 	return nil
 }
 
 // open returns the board, which must exist.
-func (c *Context) open(db *sqlite.DB) (store.Board, error) {
-	if _, err := os.Stat(c.board); err != nil {
-		return nil, session.NotNow("no_board", "The task board %s of this workspace cannot be read: %v. The attempt, or its project, may have been removed.", c.board, err).Because(err)
+func (c *Context) open(db store.Database) (store.Board, error) {
+	if !db.Exists() {
+		return nil, session.NotNow("no_board", "The task board %s of this workspace does not exist. The attempt, or its project, may have been removed.", c.board)
 	}
 	return db.Board(), nil
 }

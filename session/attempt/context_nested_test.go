@@ -21,7 +21,7 @@ func TestNewsOfNestedWorkflows(t *testing.T) {
 		must(t, err)
 		r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 		s.reaches(r.AttemptID, task.Running)
-		inside, err := OpenContext(s.boardPath(), r.AttemptID, nil)
+		inside, err := OpenContext(s.boardPath(), r.AttemptID, s.stores, nil)
 		must(t, err)
 		must(t, inside.Tell(ctx, News{JobName: "explore", WorkflowName: "all", SessionID: "aaaaaaaa", Status: WorkflowActive, Step: "look"}))
 		must(t, inside.Tell(ctx, News{JobName: "release", WorkflowName: "write", SessionID: "bbbbbbbb", Status: WorkflowActive, Step: "collect", Nested: true}))

@@ -18,13 +18,13 @@ func TestReq004_GetContext(t *testing.T) {
 	project, repo := s.rootProject()
 	v := s.newTask("! await " + hold)
 	r := s.begin(v)
-	s.reaches(r.AttemptID, task.Running)
+	r = s.reaches(r.AttemptID, task.Running)
 	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
 	board, attempt, ok := Workspace(func(k string) string { return env[k] })
 	if !ok || board != s.boardPath() || attempt != r.AttemptID {
 		t.Fatal("the environment of an agent was not understood")
 	}
-	c, err := OpenContext(board, attempt, nil)
+	c, err := OpenContext(board, attempt, s.stores, nil)
 	must(t, err)
 	defer c.Close()
 	got, err := c.GetContext(ctx)
@@ -43,6 +43,9 @@ func TestReq004_GetContext(t *testing.T) {
 	_, err = c.GetContext(ctx)
 	refused(t, err, session.ToolError, "unknown_attempt", r.AttemptID)
 	must(t, c.Close())
+	if s.stores != nil {
+		return // they are closed after it
+	}
 	_, err = c.GetContext(ctx)
 	refused(t, err, session.StateError, "shutting_down")
 }
@@ -55,7 +58,7 @@ func TestOutsideOfAWorkspace(t *testing.T) {
 			t.Errorf("%v is taken for a workspace", env)
 		}
 	}
-	c, err := OpenContext(filepath.Join(t.TempDir(), "board.db"), nobody, nil)
+	c, err := OpenContext(filepath.Join(t.TempDir(), "board.db"), nobody, nil, nil)
 	must(t, err)
 	defer c.Close()
 	_, err = c.GetContext(ctx)
@@ -75,7 +78,7 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	must(t, err)
 	r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 	s.reaches(r.AttemptID, task.Running)
-	c, err := OpenContext(s.boardPath(), r.AttemptID, nil)
+	c, err := OpenContext(s.boardPath(), r.AttemptID, s.stores, nil)
 	must(t, err)
 	defer c.Close()
 	tell := func(job, workflow, status, step string) {

@@ -35,7 +35,9 @@ func serverMain(args []string) int {
 	root, marks := args[0], args[1]
 	p := &project{root: root}
 	p.configure(crashConfig)
-	e, err := Open(ctx, p.options())
+	o := p.options()
+	o.Stores = p.stores()
+	e, err := Open(ctx, o)
 	if err != nil {
 		return fail(err)
 	}

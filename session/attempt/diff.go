@@ -45,6 +45,15 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 			notices = append(notices, text)
 		}
 	}
+	if at.Elsewhere(e.here) {
+		var where string
+		if r.Diffs, where, err = savedDiff(ctx, b, at, left); err != nil {
+			return nil, err
+		}
+		r.Truncated = slices.ContainsFunc(r.Diffs, func(d RepoDiff) bool { return d.Truncated })
+		r.Notice = &where
+		return r, nil
+	}
 	compared := 0
 	for _, repo := range at.Repos {
 		d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}

@@ -38,7 +38,7 @@ func Relocate(ctx context.Context, f *state.Folder, old string) error {
 	defer db.Close() // a change is on disk when its call returns
 	dirs := []string{f.Worktrees()}
 	if db.Exists() {
-		more, err := db.Board().WorktreeFolders(ctx)
+		more, err := db.Board().WorktreeFolders(ctx, task.Place{})
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (x *Earlier) readBoard(ctx context.Context) (err error) {
 		err = fmt.Errorf("%w: %s: %s; restore it from a copy, or move it away to adopt the rest", task.ErrDamaged, path, found[0].What)
 	}
 	if err == nil {
-		x.Repos, err = db.Board().RepoPaths(ctx)
+		x.Repos, err = db.Board().RepoPaths(ctx, task.Place{})
 	}
 	x.Totals, x.copy = totals, copied
 	return err

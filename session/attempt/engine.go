@@ -21,7 +21,6 @@ import (
 	"sync"
 	"time"
 
-	"deepwork/actor/presence"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
@@ -30,7 +29,7 @@ import (
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/store/local/sqlite"
+	files "deepwork/session/store/local"
 )
 
 // Options configure an Engine. The zero value of a field is its default.
@@ -42,10 +41,16 @@ type Options struct {
 	// shim.
 	Executor Executor
 
-	Logger *slog.Logger     // default: discards
-	Member *presence.Member // this process; default: a new one, which leaves at Close
+	Logger *slog.Logger // default: discards
 
-	Database store.Database // of the project; default: that of State, closed at Close
+	// Stores are those of the project; default: the files of State, closed with the engine. Else the
+	// caller closes them after it.
+	Stores *store.Stores
+
+	// Executors are those that this process runs, of the ones that it has, and Max is how many agents it
+	// runs at once, in stores that several machines share; default: all, and as configured.
+	Executors []string
+	Max       int
 
 	// CheckWorkflow checks the workflow that a task names; its error is returned to the caller. nil
 	// means that it is not checked.
@@ -60,7 +65,6 @@ type Options struct {
 	Poll time.Duration
 	// Grace is the time from SIGTERM to SIGKILL when an agent is stopped; default 5 s.
 	Grace time.Duration
-	Now   func() time.Time // default session.Clock
 }
 
 func (o Options) withDefaults() Options {
@@ -75,9 +79,6 @@ func (o Options) withDefaults() Options {
 	if o.State == nil {
 		o.State = state.Of(o.Root)
 	}
-	if o.Now == nil {
-		o.Now = session.Clock
-	}
 	return o
 }
 
@@ -91,9 +92,11 @@ type Engine struct {
 	log      *slog.Logger
 	home     string // <root>/.deepwork
 	executor Executor
-	member   *presence.Member
-	leave    bool // leave the membership at Close
+	member   store.Members
 	db       store.Database
+	close    func(context.Context) error // nil if the caller closes the stores
+	shared   *store.Stores               // nil if only this machine uses them
+	here     task.Place                  // of this process; zero in those
 	projects projects
 
 	ctx     context.Context // of every goroutine; ends with Close
@@ -103,6 +106,9 @@ type Engine struct {
 	makers  sync.WaitGroup // goroutines that hand out slots, create workspaces and start agents
 	beside  sync.WaitGroup // every goroutine of the engine
 	kicks   wait.Signal    // a slot or a waiting execution may be available
+
+	able            able      // of serve
+	lookedElsewhere time.Time // likewise
 
 	mu     sync.Mutex // guards the fields below; held while the board is opened
 	used   bool       // the database is open
@@ -131,20 +137,31 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		}
 		e.executor = local{runner.Runner{Shim: []string{self, runner.ShimCommand}}, o.State.Logs()}
 	}
-	if e.member = o.Member; e.member == nil {
-		e.member, e.leave = session.NewMember(o.State, o.Logger), true
+	stores := o.Stores
+	if stores == nil {
+		stores = files.Stores(o.State, false, o.Logger)
+		e.close = stores.Close
 	}
-	if e.db = o.Database; e.db == nil {
-		e.db = sqlite.New(sqlite.Options{Path: e.boardPath(), Make: func() error { return session.MakeState(o.State) }, Logger: o.Logger, Now: o.Now})
-	}
+	e.use(stores)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	if !o.Passive {
 		e.makers.Add(1)
 		e.beside.Go(e.serve)
 		e.beside.Go(e.serveRequests)
+		if e.shared != nil {
+			e.beside.Go(e.serveRemovals)
+		}
 	}
 	return e, nil
+}
+
+// use sets the stores.
+func (e *Engine) use(s *store.Stores) {
+	e.member, e.db = s.Members, s.Database
+	if s.Place != nil {
+		e.shared, e.here = s, *s.Place
+	}
 }
 
 // Close ends the engine and leaves the agents running: another server, or the next one, takes them
@@ -163,15 +180,10 @@ func (e *Engine) Close(ctx context.Context) []string {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	if e.o.Database == nil {
-		if err := e.db.Close(); err != nil {
-			e.log.Error("closing the task board", "error", err)
-		}
-	}
 	// Last, so that until here no other server takes over this server's executions.
-	if e.leave {
-		if err := e.member.Leave(); err != nil {
-			e.log.Warn("leaving the task board", "error", err)
+	if e.close != nil {
+		if err := e.close(ctx); err != nil {
+			e.log.Error("closing the task board", "error", err)
 		}
 	}
 	return stuck
@@ -212,7 +224,7 @@ func (e *Engine) ready(ctx context.Context, who session.Caller) (view, *config.C
 	if err != nil {
 		return view{}, nil, err
 	}
-	if err := e.projects.sync(ctx, b, e.o.Root, cfg); err != nil {
+	if err := e.syncProjects(ctx, b, cfg); err != nil {
 		return view{}, nil, fault("reading the projects of the config", err)
 	}
 	if e.o.Attempt != "" {
@@ -270,7 +282,7 @@ func (e *Engine) config(ctx context.Context) (*config.Config, error) {
 
 // keeper returns the keeper of the worktrees below a folder.
 func (e *Engine) keeper(dir string) *worktree.Keeper {
-	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Project: e.o.State.Root, Dropping: e.dropState, Logger: e.log})
+	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Project: e.o.State.Root, Board: e.boardName(), Dropping: e.dropState, Logger: e.log})
 }
 
 // Stats are counts of this server since the engine was opened.

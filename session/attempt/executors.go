@@ -79,6 +79,12 @@ func (r *recipe) check(prompt string) error {
 	return nil
 }
 
+// elsewhere reports whether an error of check is about this machine alone, so that another one that
+// shares the store may run the executor.
+func (e *Engine) elsewhere(err error) bool {
+	return e.shared != nil && session.CodeOf(err) == "executor_unavailable"
+}
+
 // line returns the command of an execution without its prompt.
 func (r *recipe) line(followUp bool) []string {
 	if followUp {
@@ -162,6 +168,9 @@ func (e *Engine) environment(cfg *config.Config, attempt string, own []string) [
 	folders := filepath.Join(e.home, "jobs")
 	if jobs != "" {
 		folders += string(os.PathListSeparator) + jobs
+	}
+	if e.shared != nil {
+		env = append(env, e.shared.Env...)
 	}
 	return append(env, config.AttemptEnv+"="+attempt, config.BoardEnv+"="+e.boardPath(), config.JobsFoldersEnv+"="+folders)
 }

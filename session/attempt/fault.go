@@ -11,6 +11,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 // retryAfter is when to call again while the board is locked, or the server restarts.
@@ -38,6 +39,8 @@ func fault(doing string, err error) error {
 		return session.NotNow("being_deleted", "The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or create a new task.").Because(err)
 	case errors.Is(err, task.ErrReused):
 		return session.Wrong("request_id_reused", "request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").With("argument", "request_id").Because(err)
+	case errors.Is(err, store.ErrPending):
+		return session.NotNow("board_busy", "The database did not say whether it has made the change: %v. Check with get_task or get_attempt whether the call had an effect, and call again.", err).Because(err).Wait(retryAfter)
 	case errors.Is(err, context.DeadlineExceeded):
 		return session.NotNow("board_busy", "The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have locked it. Check with get_task or get_attempt whether the call had an effect, and call again; if this continues, end that process.").Because(err).Wait(retryAfter)
 	}

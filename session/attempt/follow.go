@@ -35,7 +35,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	}
 	if a.Action == ActionCancel {
 		a.Prompt, a.Variant = nil, nil
-	} else {
+	} else if !at.Elsewhere(e.here) { // else its machine checks it
 		agent, err := e.recipe(cfg, s.Executor, cmp.Or(a.Variant, s.Variant))
 		if err != nil {
 			return nil, err
@@ -46,7 +46,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	}
 	ctx, cancel := context.WithTimeout(ctx, boardPatience)
 	defer cancel()
-	r, err := e.followUp(ctx, b, a, s.ID, at)
+	r, err := e.followUp(ctx, b.View, a, s.ID, at)
 	if err != nil {
 		return nil, found("following up", err, "session", "session_id", s.ID, remedySession)
 	}
@@ -145,7 +145,7 @@ func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id 
 			}
 			r.Notice = new("The agent was idle, so it was started at once.")
 		}
-		if err := beginFollowUp(ctx, b, a, id, at); err == nil {
+		if err := e.beginFollowUp(ctx, b, a, id, at); err == nil {
 			return r, nil
 		} else if !errors.Is(err, task.ErrRunning) {
 			return nil, err
@@ -160,7 +160,7 @@ func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id 
 }
 
 // beginFollowUp runs the prompt as soon as a slot is free.
-func beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt) error {
+func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt) error {
 	last, err := b.LatestExecution(ctx, at.ID)
 	if err != nil {
 		return err
@@ -168,7 +168,11 @@ func beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs, id string,
 	if last.State.Open() {
 		return task.ErrRunning
 	}
-	if fi, err := os.Stat(at.Workspace); err != nil || !fi.IsDir() {
+	if at.Elsewhere(e.here) {
+		if err := e.unreachable(ctx, at); err != nil {
+			return err
+		}
+	} else if fi, err := os.Stat(at.Workspace); err != nil || !fi.IsDir() {
 		return session.NotNow("workspace_gone", "The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
 	}
 	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant)

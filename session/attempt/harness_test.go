@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/presence"
 	"go.uber.org/goleak"
 
 	"deepwork/actor/testkit"
@@ -22,6 +23,7 @@ import (
 	"deepwork/session/attempt/runner"
 	"deepwork/session/state"
 	"deepwork/session/state/statetest"
+	"deepwork/session/store"
 )
 
 // The test binary is, by its first argument, also the shim, the agent that
@@ -43,7 +45,7 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	os.Exit(statetest.Main(m, goleak.Find))
+	os.Exit(statetest.Main(m, func(...goleak.Option) error { return againWithPostgres(m) }, goleak.Find))
 }
 
 var must = testkit.Must
@@ -60,6 +62,7 @@ type project struct {
 
 func newProject(t testing.TB) *project {
 	t.Helper()
+	both(t)
 	root := testkit.Dir(t)
 	home := filepath.Join(root, "home")
 	root = filepath.Join(root, "shop")
@@ -118,6 +121,8 @@ type server struct {
 	t    testing.TB
 	p    *project
 	done bool
+
+	stores *store.Stores // of a database; closed with the server
 }
 
 var ctx = context.Background()
@@ -136,9 +141,14 @@ func (p *project) open(change ...func(*Options)) *server {
 	for _, f := range change {
 		f(&o)
 	}
+	s := &server{t: p.t, p: p}
+	if o.Stores == nil {
+		s.stores = p.stores()
+		o.Stores = s.stores
+	}
 	e, err := Open(ctx, o)
 	must(p.t, err)
-	s := &server{Engine: e, t: p.t, p: p}
+	s.Engine = e
 	p.t.Cleanup(s.stop)
 	return s
 }
@@ -154,6 +164,9 @@ func (s *server) stop() {
 	if stuck := s.Close(bounded); stuck != nil {
 		s.t.Errorf("did not end: %v", stuck)
 	}
+	if s.stores != nil {
+		must(s.t, s.stores.Close(bounded))
+	}
 }
 
 // die ends a server as a kill does, as far as others can see: it does nothing
@@ -166,8 +179,12 @@ func (s *server) die() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	if s.stores != nil {
+		must(s.t, s.stores.Close(ctx)) // its lease ends
+		return
+	}
 	s.db.Close()
-	s.member.Fall()
+	s.member.(*presence.Member).Fall()
 }
 
 type testWriter struct{ t testing.TB }
@@ -232,6 +249,24 @@ func (s *server) begin(t *Task, change ...func(*StartArgs)) *AttemptReply {
 	r, err := s.StartTaskAttempt(ctx, me, a)
 	must(s.t, err)
 	return r
+}
+
+// claimed claims the next execution for a server that does not serve, and returns it with its attempt,
+// whose paths are known.
+func (s *server) claimed() (*task.Execution, *task.Attempt) {
+	s.t.Helper()
+	b, err := s.board(ctx)
+	must(s.t, err)
+	must(s.t, s.member.Enter(ctx))
+	cfg := s.p.cfg.Load()
+	x, err := b.ClaimNext(ctx, s.member.ID(), 4, s.claim(cfg))
+	must(s.t, err)
+	a, err := b.Attempt(ctx, x.AttemptID)
+	must(s.t, err)
+	if a.Workspace == "" {
+		must(s.t, s.place(ctx, b, cfg, a))
+	}
+	return x, a
 }
 
 func the(id string) Target { return Target{AttemptID: &id} }

@@ -16,7 +16,7 @@ import (
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/state"
-	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store"
 )
 
 // Inspect checks the task board of a project, and what belongs to it: executions and the servers
@@ -24,12 +24,19 @@ import (
 // are created. It changes nothing, may run while servers do, runs git and blocks for it and the disk. A missing board
 // is not a fault. Findings may include work in progress: inspect again, and see
 // session.Report.Confirmed.
-func Inspect(ctx context.Context, f *state.Folder, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
+func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// An engine that opens no board and runs nothing, but knows the paths.
 	e := &Engine{o: Options{Root: f.Root, State: f}.withDefaults(), log: logger, home: filepath.Join(f.Root, ".deepwork")}
-	e.member = session.NewMember(f, logger)
-	i := &inspection{engine: e, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
+	e.use(stores)
+	i := &inspection{engine: e, others: stores.Others, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
 	i.dirs[i.usual] = nil
+	if e.shared != nil { // whose repositories have no paths
+		for _, p := range projectSpecs(f.Root, topLevel(f.Root), cfg) {
+			for _, r := range p.Repos {
+				i.configured = append(i.configured, r.Path)
+			}
+		}
+	}
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the task board: %w", err)
 	}
@@ -38,6 +45,7 @@ func Inspect(ctx context.Context, f *state.Folder, cfg *config.Config, logger *s
 
 type inspection struct {
 	engine  *Engine
+	others  func(context.Context) (bool, error)
 	usual   string                         // the folder of worktrees, as configured
 	dirs    map[string][]worktree.Expected // by the folder of their worktrees
 	rescues int                            // rescue refs
@@ -49,13 +57,15 @@ type inspection struct {
 	attempts        []task.Attempt
 	deleting, repos []string
 	open            []task.Execution
+
+	configured []string // the repositories of the config, if the store is one that machines share
 }
 
 func (i *inspection) run(ctx context.Context) error {
-	path := i.engine.boardPath()
+	path := i.engine.db.Where()
 	var err error
-	if exists(path) || exists(path+"-wal") {
-		err = i.read(ctx, path)
+	if i.engine.db.Exists() || exists(path+"-wal") {
+		err = i.read(ctx)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -85,15 +95,13 @@ func (i *inspection) run(ctx context.Context) error {
 }
 
 // read reads the board.
-func (i *inspection) read(ctx context.Context, path string) (err error) {
-	db := sqlite.New(sqlite.Options{Path: path, ReadOnly: true, Logger: i.engine.log})
-	defer db.Close() // read-only
-	b := db.Board()
+func (i *inspection) read(ctx context.Context) (err error) {
+	b := i.engine.db.Board()
 	for _, read := range []func(){
 		func() { i.flaws, i.stock, err = b.Inspect(ctx) },
 		func() { i.attempts, err = b.AllAttempts(ctx) },
 		func() { i.deleting, err = b.Deleting(ctx) },
-		func() { i.repos, err = b.RepoPaths(ctx) },
+		func() { i.repos, err = b.RepoPaths(ctx, task.Place{}) },
 		func() { i.open, err = b.OpenExecutions(ctx) },
 	} {
 		if read(); err != nil {
@@ -110,11 +118,19 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "call delete_task for it again")
 	}
 	for _, a := range i.attempts {
+		if i.engine.shared != nil && !a.Is(i.engine.here) {
+			continue // its own machine inspects it
+		}
 		i.expect(a, slices.Contains(i.deleting, a.TaskID))
 	}
-	others, _ := i.engine.member.Others()
-	i.report.Live = len(others) > 0
+	var err error
+	if i.report.Live, err = i.others(ctx); err != nil {
+		return err
+	}
 	for _, x := range i.open {
+		if x.Elsewhere(i.engine.here) {
+			continue
+		}
 		if err := i.execution(x); err != nil {
 			return err
 		}
@@ -128,11 +144,11 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	if len(a.Repos) > 0 {
 		dir = worktreesOf(&a)
 	} else {
-		i.report.Fault(i.engine.boardPath(), fmt.Sprintf("attempt %s has no repository", a.ID), "delete its task with delete_task")
+		i.report.Fault(i.engine.db.Where(), fmt.Sprintf("attempt %s has no repository", a.ID), "delete its task with delete_task")
 	}
 	for _, r := range a.Repos {
 		if !filepath.IsAbs(dir) || filepath.Dir(r.Worktree) != filepath.Join(dir, a.ID) {
-			i.report.Fault(i.engine.boardPath(), fmt.Sprintf("attempt %s is to have a worktree at %s, which is not in its own folder", a.ID, r.Worktree), "restore the board from a copy")
+			i.report.Fault(i.engine.db.Where(), fmt.Sprintf("attempt %s is to have a worktree at %s, which is not in its own folder", a.ID, r.Worktree), "restore the board from a copy")
 			dir, a.Repos = i.usual, nil
 			break
 		}
@@ -153,7 +169,7 @@ func (i *inspection) execution(x task.Execution) error {
 		i.report.Note(dir, fmt.Sprintf("execution %s of attempt %s runs, and its server is gone", x.ID, x.AttemptID), "start a server on the project (deepwork serve): it takes it over")
 		return nil
 	}
-	i.report.Fault(i.engine.boardPath(), fmt.Sprintf("execution %s of attempt %s is %s, and neither its server nor its agent runs", x.ID, x.AttemptID, x.State),
+	i.report.Fault(i.engine.db.Where(), fmt.Sprintf("execution %s of attempt %s is %s, and neither its server nor its agent runs", x.ID, x.AttemptID, x.State),
 		"start a server on the project (deepwork serve): it records how the execution ended, or begins it")
 	return nil
 }
@@ -169,6 +185,9 @@ func (i *inspection) disk(ctx context.Context) error {
 			return err
 		}
 		i.report.Findings = append(i.report.Findings, r.Findings...)
+	}
+	if i.engine.shared != nil {
+		i.repos = i.configured
 	}
 	for _, path := range i.repos {
 		r, rescues, err := worktree.InspectRepo(ctx, path)

@@ -14,13 +14,24 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/state"
+	files "deepwork/session/store/local"
 )
+
+// inspectAt inspects the board in a state folder.
+func (p *project) inspectAt(ctx context.Context, f *state.Folder) (session.Report, error) {
+	stores := p.stores()
+	if stores == nil {
+		stores = files.Stores(f, true, nil)
+	}
+	defer stores.Close(ctx)
+	return Inspect(ctx, f, stores, p.cfg.Load(), slog.New(slog.DiscardHandler))
+}
 
 // inspect returns what an inspection of the project has to say, a line each;
 // notes begin with "note: ".
 func (p *project) inspect() []string {
 	p.t.Helper()
-	r, err := Inspect(ctx, state.Of(p.root), p.cfg.Load(), slog.New(slog.DiscardHandler))
+	r, err := p.inspectAt(ctx, state.Of(p.root))
 	must(p.t, err)
 	lines := []string{}
 	for _, f := range r.Findings {
@@ -70,7 +81,7 @@ func TestInspectWell(t *testing.T) {
 	r := s.begin(s.newTask("! write a.txt a", "! await "+hold))
 	s.reaches(r.AttemptID, task.Running)
 	p.finds()
-	report, err := Inspect(ctx, state.Of(p.root), p.cfg.Load(), slog.New(slog.DiscardHandler))
+	report, err := p.inspectAt(ctx, state.Of(p.root))
 	if want := (session.Count{N: 1, What: "attempt", Of: "1 waiting or running"}); err != nil || !report.Live || !slices.Contains(report.Counts, want) {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -93,7 +104,7 @@ func TestInspectWell(t *testing.T) {
 	p.finds()
 	bounded, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := Inspect(bounded, state.Of(p.root), p.cfg.Load(), slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := p.inspectAt(bounded, state.Of(p.root)); err == nil {
 		t.Error("an inspection that was called off has found all well")
 	}
 	// The rescue ref outlives its objects.
@@ -253,7 +264,7 @@ func TestInspectChangesNothing(t *testing.T) {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
 	before = list(dead) + list(killed.Dir)
-	found, err := Inspect(ctx, killed, p.cfg.Load(), slog.New(slog.DiscardHandler))
+	found, err := p.inspectAt(ctx, killed)
 	must(t, err)
 	if after := list(dead) + list(killed.Dir); after != before {
 		t.Errorf("before\n%s\nafter\n%s", before, after)

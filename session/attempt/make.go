@@ -125,6 +125,11 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 		return nil, r.hindered("starting the agent", err)
 	}
 	env := e.environment(cfg, a.ID, agent.Env)
+	if e.shared != nil && !a.Made() {
+		if err := e.place(ctx, b, cfg, a); err != nil {
+			return nil, r.hindered("choosing where the attempt works", err)
+		}
+	}
 	if err := checkLayout(a); err != nil {
 		return nil, r.hindered("checking the workspace", err)
 	}
@@ -146,6 +151,9 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	}
 	if err := e.checkWorkspace(a); err != nil {
 		return nil, r.hindered("checking the workspace", err)
+	}
+	if err := e.endEarlier(ctx, b, r.exec); err != nil {
+		return nil, r.hindered("ending the agent that another machine had given up", err)
 	}
 	if r.exec.FollowUp {
 		r.note("follow-up: " + clip(r.exec.Prompt))

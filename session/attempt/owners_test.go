@@ -81,7 +81,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	if deref(r.Notice) != "It waits for a slot." {
 		t.Errorf("it says %q", deref(r.Notice))
 	}
-	if got := s.get(r.AttemptID); !strings.Contains(deref(got.Notice), "1 of 1 are in use") {
+	if got := s.get(r.AttemptID); !strings.Contains(deref(got.Notice), "and 0 wait before it") {
 		t.Errorf("the owner is told %q", deref(got.Notice))
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))

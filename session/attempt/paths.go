@@ -34,6 +34,15 @@ func (e *Engine) journalOf(dir string) string {
 	return ""
 }
 
+// boardName distinguishes the boards that have worktrees on this machine; "" is that of the state
+// folder.
+func (e *Engine) boardName() string {
+	if e.shared == nil {
+		return ""
+	}
+	return e.shared.Project + " in " + e.db.Where()
+}
+
 // worktreesDir returns the folder of the worktrees of new attempts.
 func (e *Engine) worktreesDir(cfg *config.Config) string {
 	dir := filepath.FromSlash(cfg.Attempts.Worktrees)

@@ -16,6 +16,8 @@ import (
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/state"
+	files "deepwork/session/store/local"
+	"deepwork/session/store/local/sqlite"
 )
 
 // An agent outlives its server: a later one takes it up and it goes on, and its
@@ -73,7 +75,11 @@ func TestEndedWithoutServer(t *testing.T) {
 		must(t, err)
 		last = exit.EndedAt
 	}
-	next := p.open(func(o *Options) { o.Now = func() time.Time { return last.Add(time.Hour) } })
+	next := p.open(func(o *Options) {
+		o.Stores = files.Stores(state.Of(p.root), false, nil)
+		o.Stores.Database = sqlite.New(sqlite.Options{Path: state.Of(p.root).Database(), Now: func() time.Time { return last.Add(time.Hour) }})
+		t.Cleanup(func() { o.Stores.Database.Close() })
+	})
 	r := next.ends(good.AttemptID)
 	at, err := time.Parse(time.RFC3339Nano, deref(r.EndedAt))
 	if r.State != "completed" || err != nil || last.Sub(at).Abs() > time.Minute { // not an hour later, when it was noticed
@@ -132,11 +138,7 @@ func TestClaimedAndNeverRun(t *testing.T) {
 			r := first.begin(first.newTask("! say once"))
 			b, err := first.board(ctx)
 			must(t, err)
-			must(t, first.member.Enter(ctx))
-			_, err = b.ClaimNext(ctx, first.member.ID(), 4)
-			must(t, err)
-			at, err := b.Attempt(ctx, r.AttemptID)
-			must(t, err)
+			_, at := first.claimed()
 			switch where {
 			case "workspace made":
 				must(t, first.makeWorkspace(ctx, b, p.cfg.Load(), at, nil))
@@ -163,11 +165,7 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 	r := first.begin(first.newTask("! say never"))
 	b, err := first.board(ctx)
 	must(t, err)
-	must(t, first.member.Enter(ctx))
-	x, err := b.ClaimNext(ctx, first.member.ID(), 4)
-	must(t, err)
-	at, err := b.Attempt(ctx, r.AttemptID)
-	must(t, err)
+	x, at := first.claimed()
 	k := first.keeper(worktreesOf(at))
 	_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
 	must(t, err)

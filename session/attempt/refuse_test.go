@@ -161,6 +161,9 @@ func TestWrongArguments(t *testing.T) {
 		}, "bad_path", []string{"../x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "missing program" && s.shared != nil {
+				t.Skip("another machine may have it")
+			}
 			err := c.call()
 			refused(t, err, session.ToolError, c.code, c.mentions...)
 			// Programs are told which argument it is, and its value where it has one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"deepwork/catalog/task"
@@ -49,7 +50,7 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a TaskArgs)
 func (e *Engine) delete(ctx context.Context, b view, id string, attempts []string) (*DeleteReply, error) {
 	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}}
 	for _, attempt := range attempts {
-		rescued, err := e.removeWorktrees(ctx, b, attempt)
+		rescued, left, err := e.removeAnywhere(ctx, b, attempt)
 		if errors.Is(err, task.ErrRunning) {
 			return nil, stillRunning(id)
 		}
@@ -57,6 +58,9 @@ func (e *Engine) delete(ctx context.Context, b view, id string, attempts []strin
 			return nil, withRescued(err, reply.Rescued)
 		}
 		reply.Rescued = append(reply.Rescued, rescued...)
+		if left != "" {
+			reply.Notice = new(strings.TrimSpace(unless(reply.Notice) + " " + left))
+		}
 	}
 	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {
 		return nil, withRescued(stillRunning(id), reply.Rescued)
@@ -85,6 +89,16 @@ func withRescued(err error, rescued []Rescue) error {
 	return err
 }
 
+// removeAnywhere is removeWorktrees for an attempt on any machine; left says where worktrees stay.
+func (e *Engine) removeAnywhere(ctx context.Context, b view, id string) (rescued []Rescue, left string, err error) {
+	at, err := b.Attempt(ctx, id)
+	if err == nil && at.Elsewhere(e.here) {
+		return e.removeElsewhere(ctx, b.who, at)
+	}
+	rescued, err = e.removeWorktrees(ctx, b, id) // which returns the error again
+	return rescued, "", err
+}
+
 // removeWorktrees removes the worktrees of an attempt of a task that is marked.
 func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string) ([]Rescue, error) {
 	ctx, cancel := context.WithTimeout(ctx, removePatience)
@@ -100,6 +114,9 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string) (
 		return nil, err
 	} else if open {
 		return nil, task.ErrRunning
+	}
+	if at.Workspace == "" {
+		return nil, nil // no machine has taken it
 	}
 	k := e.keeper(worktreesOf(at))
 	removed, err := k.Remove(ctx, id, func() bool { // by a follow-up, if another call took the mark away

@@ -20,7 +20,7 @@ func TestDeleteTask(t *testing.T) {
 	first := s.ends(s.begin(v).AttemptID)
 	second := s.ends(s.begin(v, func(a *StartArgs) { a.Executor, a.Prompt = "TEST", new("! say only") }).AttemptID)
 	third := s.begin(s.newTask("! say another task"))
-	s.ends(third.AttemptID)
+	third = s.ends(third.AttemptID)
 	r, err := s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
 	must(t, err)
 	if r.TaskID != v.TaskID || !r.Deleted || len(r.Rescued) != 2 {

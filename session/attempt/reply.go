@@ -134,6 +134,7 @@ type DeleteReply struct {
 	TaskID  string   `json:"task_id" jsonschema:"UUID of the deleted task"`
 	Deleted bool     `json:"deleted" jsonschema:"always true"`
 	Rescued []Rescue `json:"rescued" jsonschema:"uncommitted work that was kept, one entry per worktree"`
+	Notice  *string  `json:"notice,omitempty" jsonschema:"a hint, such as where worktrees are left on another machine"`
 }
 
 // AttemptReply answers get_attempt, start_task_attempt and stop_attempt.

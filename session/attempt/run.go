@@ -76,6 +76,8 @@ func (r *run) lead() {
 	if end != nil && end.Error != nil {
 		r.note(*end.Error)
 	}
+	saved := r.follow()
+	defer saved()
 	if proc != nil {
 		var watch sync.WaitGroup
 		defer watch.Wait()
@@ -100,6 +102,8 @@ func (r *run) lead() {
 		end = r.wait(proc)
 	}
 	if end != nil && !end.drop {
+		saved() // before the end is on the board, after which nobody looks for more
+		r.reportDiff()
 		r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 	}
 }

@@ -101,7 +101,7 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 		t.Errorf("the second page: %+v", page)
 	}
 	waits := s.get(second.AttemptID)
-	if waits.State != "waiting" || !strings.Contains(deref(waits.Notice), "1 of 1") || waits.Repos[0].Exists || len(waits.Repos[0].ChangedFiles) != 0 {
+	if waits.State != "waiting" || !strings.Contains(deref(waits.Notice), "and 0 wait before it") || waits.Repos[0].Exists || len(waits.Repos[0].ChangedFiles) != 0 {
 		t.Errorf("the waiting one: %+v, %s", waits, deref(waits.Notice))
 	}
 	if diff, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(second.AttemptID)}); err != nil || diff.Notice == nil || diff.Diffs[0].Diff != "" {

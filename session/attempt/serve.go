@@ -57,14 +57,22 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	if err != nil {
 		return err // work that needs it waits until it can be read
 	}
+	if e.shared != nil {
+		if err := e.syncProjects(ctx, b, cfg); err != nil {
+			return err
+		}
+	}
+	if err := e.giveUp(ctx, b, cfg.Attempts.MachineLostAfter); err != nil {
+		return err
+	}
 	if !*recovered {
 		*recovered = true
 		e.makers.Add(1)
-		e.beside.Go(func() { defer e.makers.Done(); e.recoverWorktrees(ctx, b, cfg) })
+		e.beside.Go(func() { defer e.makers.Done(); e.endGivenUp(ctx, b); e.recoverWorktrees(ctx, b, cfg) })
 	}
 	// Waiting executions are assigned to this server as far as the board has room.
 	for ctx.Err() == nil {
-		x, err := b.ClaimNext(ctx, e.member.ID(), cfg.Attempts.MaxConcurrent)
+		x, err := b.ClaimNext(ctx, e.member.ID(), e.slots(cfg), e.claim(cfg))
 		if err != nil || x == nil {
 			return err
 		}
@@ -76,12 +84,17 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 // takeUp takes over the executions of dead servers, and leads those of this one that it does not
 // lead yet.
 func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
+	led := e.led()
 	open, err := b.OpenExecutions(ctx)
 	if err != nil {
 		return err
 	}
-	alive := e.member.Census()
+	e.dropEnded(led, open)
+	alive := store.Census(e.member)
 	for _, x := range open {
+		if x.Elsewhere(e.here) {
+			continue // only its own machine can
+		}
 		if x.Owner != e.member.ID() {
 			if alive(x.Owner) {
 				continue
@@ -104,7 +117,7 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 // recoverWorktrees finishes or undoes the work on worktrees that crashes interrupted, in all
 // folders that the config names or has named.
 func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *config.Config) {
-	dirs, err := b.WorktreeFolders(ctx)
+	dirs, err := b.WorktreeFolders(ctx, e.here)
 	if err != nil && ctx.Err() == nil {
 		e.log.Error("cannot look for where worktrees are", "error", err)
 	}

@@ -62,22 +62,23 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 		return nil, err
 	}
 	prompt := firstPrompt(&t.Task, a.Prompt)
-	if err := agent.check(prompt); err != nil {
+	if err := agent.check(prompt); err != nil && !e.elsewhere(err) {
 		return nil, err
 	}
 	made := task.Attempt{ID: uuid.NewString(), TaskID: taskID, Executor: agent.name, Variant: agent.variant,
 		Prompt: a.Prompt}
-	if made.Repos, err = attemptRepos(ctx, b, &t.Task, a.Repos); err != nil {
+	if made.Repos, err = e.attemptRepos(ctx, b, &t.Task, a.Repos); err != nil {
 		return nil, err
 	}
 	if made.Branch, err = newBranch(ctx, b, t.Title, made.Repos); err != nil {
 		return nil, err
 	}
-	folder := filepath.Join(e.worktreesDir(cfg), made.ID)
-	setWorktrees(folder, made.Repos)
-	made.Workspace = folder
-	if len(made.Repos) == 1 {
-		made.Workspace = made.Repos[0].Worktree
+	if e.shared != nil {
+		for i := range made.Repos {
+			made.Repos[i].RepoPath = "" // the machine that takes it has its own
+		}
+	} else {
+		setWorkspace(&made, filepath.Join(e.worktreesDir(cfg), made.ID))
 	}
 	kept, err := b.CreateAttempt(ctx, made, task.Execution{ID: uuid.NewString(), Prompt: prompt, Variant: agent.variant}, request)
 	if err != nil {
@@ -89,7 +90,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 }
 
 // attemptRepos checks the repositories that an attempt should work on.
-func attemptRepos(ctx context.Context, b view, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
+func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
 		return nil, session.Wrong("no_repos", "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) lists those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
@@ -121,7 +122,9 @@ func attemptRepos(ctx context.Context, b view, t *task.Task, args []RepoArgs) ([
 				id, repo.Name, repo.ProjectID, t.ProjectID, t.ProjectID).With("argument", field).With("value", id)
 		}
 		branch := strings.TrimSpace(arg.TargetBranch)
-		if err := checkBranch(ctx, repo, branch, hidden, i); err != nil {
+		if repo.Path = e.projects.path(repo.ID, repo.Path); repo.Path == "" && branch != "" {
+			// Of another machine, which finds out about the branch when it takes the attempt.
+		} else if err := checkBranch(ctx, repo, branch, hidden, i); err != nil {
 			return nil, err
 		}
 		all = append(all, task.AttemptRepo{RepoID: repo.ID, RepoName: repo.Name, RepoPath: repo.Path, TargetBranch: branch})
@@ -182,13 +185,22 @@ func newBranch(ctx context.Context, b store.View, title string, repos []task.Att
 			return "", fault("looking for a free branch", err)
 		}
 		for _, repo := range repos {
-			taken = taken || worktree.CheckRepo(ctx, repo.RepoPath, branch) == nil
+			taken = taken || repo.RepoPath != "" && worktree.CheckRepo(ctx, repo.RepoPath, branch) == nil
 		}
 		if !taken {
 			return branch, nil
 		}
 	}
 	return "", session.NotNow("no_branch_left", "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(title))
+}
+
+// setWorkspace sets the paths of an attempt's workspace in its folder.
+func setWorkspace(a *task.Attempt, folder string) {
+	setWorktrees(folder, a.Repos)
+	a.Workspace = folder
+	if len(a.Repos) == 1 {
+		a.Workspace = a.Repos[0].Worktree
+	}
 }
 
 // setWorktrees sets the path of each worktree of an attempt: a folder with the repository's name,

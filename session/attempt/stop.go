@@ -93,6 +93,10 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 			}
 			if stopping {
 				asked = x.Owner + x.ID
+			} else if x.Elsewhere(e.here) {
+				if err := e.stopUnreachable(ctx, b, attempt); err != nil {
+					return was, err
+				}
 			}
 		}
 		e.kick() // makes serve notice a dead owner
@@ -100,6 +104,15 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 			return was, fmt.Errorf("waiting for its end: %w", err)
 		}
 	}
+}
+
+// stopUnreachable returns an error if the machine of an attempt is gone.
+func (e *Engine) stopUnreachable(ctx context.Context, b view, attempt string) error {
+	a, err := b.Attempt(ctx, attempt)
+	if err != nil {
+		return err
+	}
+	return e.unreachable(ctx, a)
 }
 
 // actionStop is the only action of a request to the owner of an attempt. Its argument is the id of

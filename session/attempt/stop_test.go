@@ -110,7 +110,7 @@ func TestStopBehindLinks(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! await " + filepath.Join(p.root, "..", "hold"))
 	r := s.begin(v)
-	s.reaches(r.AttemptID, task.Running)
+	r = s.reaches(r.AttemptID, task.Running)
 	theirs := filepath.Join(p.root, "..", "theirs")
 	must(t, os.MkdirAll(theirs, 0o700))
 	must(t, os.WriteFile(filepath.Join(theirs, "work.txt"), []byte("unsaved"), 0o600))

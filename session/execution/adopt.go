@@ -41,7 +41,7 @@ func (e *Engine) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	alive := e.member.Census()
+	alive := store.Census(e.member)
 	owners = slices.DeleteFunc(owners, func(id string) bool { return id == e.member.ID() || alive(id) })
 	if len(owners) == 0 {
 		return nil

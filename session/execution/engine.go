@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"deepwork/actor"
-	"deepwork/actor/presence"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
@@ -30,7 +29,7 @@ type Engine struct {
 
 	db      store.Database
 	store   store.Executions
-	member  *presence.Member
+	member  store.Members
 	slots   slots
 	entries entries
 	system  *actor.System

@@ -16,7 +16,6 @@ import (
 	"log/slog"
 	"time"
 
-	"deepwork/actor/presence"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session/store"
@@ -80,8 +79,8 @@ func shown(x *store.Execution) Execution {
 
 // Options configure an Engine. Database, Member, Sources and Settings are required.
 type Options struct {
-	Database store.Database   // where executions are stored; the caller closes it after the engine
-	Member   *presence.Member // this process
+	Database store.Database // where executions are stored; the caller closes it after the engine
+	Member   store.Members  // this process
 	Sources  Sources
 	Settings func(context.Context) (*config.Config, error) // read at each call
 	Logger   *slog.Logger                                  // default: discards

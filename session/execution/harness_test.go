@@ -26,6 +26,8 @@ import (
 	"deepwork/session/state/statetest"
 	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/postgres"
+	"deepwork/session/store/postgres/pgtest"
 
 	"go.uber.org/goleak"
 )
@@ -218,6 +220,7 @@ type server struct {
 	onNow  atomic.Pointer[func()] // called when the engine asks for the time
 	disk   *disk
 	closed bool
+	leave  func() error // ends the membership and closes the disk
 }
 
 // A disk is a database that can be full: then nothing is written. Requests of others
@@ -300,13 +303,43 @@ func written(n int, s State, edit func(*store.Execution)) *store.Execution {
 // leave stores executions in the project at root.
 func leave(t testing.TB, root string, all ...*store.Execution) {
 	t.Helper()
-	d := sqlite.New(sqlite.Options{Path: state.Of(root).Database()})
-	defer d.Close()
+	d, member, end := openStore(t, root)
+	defer end()
 	for _, x := range all {
-		if err := d.Executions().Save(t.Context(), x); err != nil {
+		if err := errors.Join(member.Enter(t.Context()), d.Executions().Save(t.Context(), x)); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// oneURL is that of a schema on PostgreSQL for all tests.
+var oneURL = sync.OnceValues(func() (string, error) {
+	s, err := pgtest.Shared()
+	if err != nil {
+		return "", err
+	}
+	return s.URL(), nil
+})
+
+// openStore opens the executions of the project at root as another process does.
+func openStore(t testing.TB, root string) (store.Database, store.Members, func() error) {
+	t.Helper()
+	if !pgtest.OnPostgres() {
+		d, m := sqlite.New(sqlite.Options{Path: state.Of(root).Database()}), session.NewMember(state.Of(root), nil)
+		return d, m, func() error { return errors.Join(d.Close(), m.Leave()) }
+	}
+	if time.Now().Year() == 2000 {
+		t.Skip("its clock is not the database's, which would end every lease")
+	}
+	url, err := oneURL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pg, err := postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pg.Database(pg), pg, func() error { return pg.Close(context.Background()) }
 }
 
 // stored is an execution as it is stored.
@@ -341,9 +374,10 @@ func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)
 	t.Helper()
 	srv := &server{t: t, log: &logbook{}}
 	srv.configure(edit)
-	srv.disk = &disk{Database: sqlite.New(sqlite.Options{Path: state.Of(root).Database()})}
+	d, member, leave := openStore(t, root)
+	srv.disk, srv.leave = &disk{Database: d}, leave
 	e, err := Open(t.Context(), Options{
-		Database: srv.disk, Member: session.NewMember(state.Of(root), nil), Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Database: srv.disk, Member: member, Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Settings: func(context.Context) (*config.Config, error) { return srv.config.Load(), nil },
 		Now: func() time.Time {
 			if f := srv.onNow.Load(); f != nil {
@@ -378,7 +412,7 @@ func (s *server) stop() {
 	if stuck := s.Close(ctx); stuck != nil {
 		s.t.Errorf("did not stop: %v", stuck)
 	}
-	if err := errors.Join(s.disk.Close(), s.member.Leave()); err != nil {
+	if err := s.leave(); err != nil {
 		s.t.Error(err)
 	}
 }

@@ -57,6 +57,13 @@ func (f *Folder) IsTmp(dir interface{ Stat() (fs.FileInfo, error) }) bool {
 // Database is the file of the project's SQLite database.
 func (f *Folder) Database() string { return filepath.Join(f.Dir, "board.db") }
 
+// Copied is the file with all that was copied here from another store, until it is in place. CopyLock
+// is locked by a process that copies; no server begins meanwhile.
+func (f *Folder) Copied() string { return filepath.Join(f.Dir, "copied.db") }
+
+// CopyLock is described with Copied.
+func (f *Folder) CopyLock() string { return filepath.Join(f.Servers(), "copy.lock") }
+
 // Servers is the folder of the servers' lock files and of their shared data about sessions: the
 // claim lock, the index of request ids, the feed of changes.
 func (f *Folder) Servers() string { return filepath.Join(f.Dir, "servers") }

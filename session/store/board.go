@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"deepwork/catalog/task"
@@ -61,6 +62,8 @@ type View interface {
 	// CreateTask, and ErrDeleting.
 	CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
 	Attempt(ctx context.Context, id string) (*task.Attempt, error)
+	// Report returns what was saved of an attempt for other machines, empty if nothing was.
+	Report(ctx context.Context, attemptID string) (*task.Report, error)
 	// AttemptDetails returns an attempt with its executions from one state of the board: two calls
 	// could report a running agent without a session (seed 004, "Task attempt listing").
 	AttemptDetails(ctx context.Context, id string) (*task.AttemptDetails, error)
@@ -106,11 +109,11 @@ type Board interface {
 	// SyncProjects sets the board's projects to those of the config. Known projects keep their ids,
 	// by name (the root by being it); removed ones are no longer listed, and are listed again, with
 	// their tasks, when they return. A repository keeps its id by project and name. If nothing
-	// differs, nothing is written.
-	SyncProjects(ctx context.Context, all []task.ProjectSpec) error
+	// differs, nothing is written. With add, nothing is removed: other machines may have more.
+	SyncProjects(ctx context.Context, all []task.ProjectSpec, add bool) error
 	// RepoPaths returns the absolute paths of the repositories that the board knows, including
-	// those of attempts, without duplicates, sorted.
-	RepoPaths(ctx context.Context) ([]string, error)
+	// those of the attempts of a place, without duplicates, sorted.
+	RepoPaths(ctx context.Context, here task.Place) ([]string, error)
 
 	// Deleting returns the ids of the marked tasks in the order of their marks: after a crash,
 	// their deletion must be completed.
@@ -129,22 +132,33 @@ type Board interface {
 	// SetBranch gives an attempt without worktrees another branch, as two servers may choose the
 	// same name at once; ErrInvalid: a worktree was created.
 	SetBranch(ctx context.Context, attemptID, branch string) error
-	// WorktreeFolders returns the folders that contain worktrees of attempts, without duplicates
-	// and unordered: the config may have named several over time.
-	WorktreeFolders(ctx context.Context) ([]string, error)
+	// WorktreeFolders returns the folders that contain worktrees of the attempts of a place, without
+	// duplicates and unordered: the config may have named several over time.
+	WorktreeFolders(ctx context.Context, here task.Place) ([]string, error)
+	// SetPaths sets the workspace of an attempt that has none, and RepoPath and Worktree of its
+	// repositories, by their ids: the machine that claimed it knows them. ErrInvalid: it has one.
+	SetPaths(ctx context.Context, attemptID, workspace string, repos []task.AttemptRepo) error
+	// SaveOutput and SaveDiff replace a part of an attempt's report by a JSON value, with the time.
+	// They do nothing if there is no such attempt.
+	SaveOutput(ctx context.Context, attemptID string, entries json.RawMessage) error
+	SaveDiff(ctx context.Context, attemptID string, diff json.RawMessage) error
 
 	Execution(ctx context.Context, id string) (*task.Execution, error)
 	// Executions returns an attempt's executions, newest first, none if there is no such attempt;
 	// OpenExecutions those of the board that are starting or running, the oldest first.
 	Executions(ctx context.Context, attemptID string) ([]task.Execution, error)
 	OpenExecutions(ctx context.Context) ([]task.Execution, error)
+	// OpenElsewhere returns the executions that have not ended of the attempts at other places, the
+	// oldest first; each with the place of its attempt.
+	OpenElsewhere(ctx context.Context, here task.Place) ([]task.Execution, error)
 	// ClaimNext gives the oldest waiting execution to a server, if fewer than max are
 	// starting or running on the whole board: it and its attempt are then starting.
 	// nil means none, or no room. No other call on this board, in any process,
-	// gets the same one.
-	ClaimNext(ctx context.Context, owner string, max int) (*task.Execution, error)
+	// gets the same one. If c is not nil, only what it allows is given, max counts the executions at
+	// its place, and that becomes the place of the execution and its attempt.
+	ClaimNext(ctx context.Context, owner string, max int, c *task.Claim) (*task.Execution, error)
 	// Release returns a claimed execution whose process was never started to the board: it and its
-	// attempt wait again, in the same position. It reports false if it is not this owner's, or is
+	// attempt wait again, in the same position, and at no place if the attempt has no worktrees yet. It reports false if it is not this owner's, or is
 	// no longer starting.
 	Release(ctx context.Context, executionID, owner string) (released bool, err error)
 	// Adopt changes the owner of an execution. It reports false if the execution no longer has the

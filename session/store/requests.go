@@ -14,12 +14,13 @@ const (
 	OfSession   = "session"
 	OfExecution = "execution"
 	OfAttempt   = "attempt"
+	OfPlace     = "place" // a project's folder on one machine, by task.Place.Key
 )
 
 // A Request asks the owner of a target, in whichever process, to act on it.
 type Request struct {
 	ID        string          // made by Ask
-	Kind      string          // of the target: OfSession, OfExecution or OfAttempt
+	Kind      string          // of the target: one of those above
 	Target    string          // its id
 	Action    string          // what to do, such as "stop", "cancel" or "abort"
 	Arguments json.RawMessage // nil means none

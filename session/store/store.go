@@ -1,16 +1,16 @@
 // Package store has the interfaces of what keeps the state of a project, and the
 // values and errors that they share. Package local keeps it in files, and package
-// sqlite below it the board, executions and requests in a database.
+// sqlite below it the board, executions and requests in a database; their statements
+// are in package sqlstore.
 //
-// To add another Database, write its package beside those, add a line to the backends
-// of package storetest, whose suites it has to pass, and choose it where transport
-// and cmd/deepwork call sqlite.New. To add another kind of record to it, add its
-// interface here with a method of Database, a migration and an implementation in each
-// database, and a suite in storetest.
+// To add another Database, write its package on sqlstore, and add a line to the backends
+// of package storetest, whose suites it has to pass. To add another kind of record to it,
+// add its interface here with a method of Database, an implementation in sqlstore, a
+// migration in each database, and a suite in storetest.
 //
-// To add another store of sessions, implement Sessions, Definitions, RequestIDs and
-// Changes, add it to the sessionBackends of storetest, and choose it in openRecords of
-// package workflow.
+// To add another store of sessions, implement Records and Changes, and add it to the
+// sessionBackends of storetest. Package backend chooses the Stores of a project, and package
+// transfer copies a project from one to another.
 package store
 
 import (

@@ -31,20 +31,28 @@ type sessionActor struct {
 	id     string
 	handle *stack.Handle
 	state  *machine.State
+	term   int64 // in which this server has owned the session since it was read
 
-	reviews   map[string]*review // running ones, by step
-	uncertain error              // a transition that may or may not have been made
+	reviews map[string]*review // running ones, by step
+	stale   error              // why the state must be read again
 }
 
 // Start loads the session and makes this server its owner. Its error is returned to callers that
 // use the session.
 func (a *sessionActor) Start(ctx context.Context) error {
 	s, err := a.engine.claim(a.id)
+	if err == nil {
+		a.term, err = a.engine.term(s)
+	}
+	if e, ok := errors.AsType[*session.Error](err); ok && e.Code == codeOwned && a.engine.lease != nil && a.engine.held(a.id) {
+		owner, _ := e.Details["owner"].(string)
+		err = taken(a.id, &store.OwnedError{Owner: owner, Where: a.engine.records.Describe(owner)})
+	}
 	if err != nil {
 		_, passing := errors.AsType[syscall.Errno](err) // the next call may succeed
 		passing = passing || errors.Is(err, store.ErrPending)
 		switch session.CodeOf(err) {
-		case "unknown_session", "session_damaged", codeForeign:
+		case "unknown_session", "session_damaged", codeForeign, codeTaken:
 			a.engine.handles.Lose(a.id)
 		case "session_unreadable":
 			if !passing {
@@ -77,7 +85,25 @@ func (a *sessionActor) Stop(context.Context) {
 // Receive carries out one message. A refusal is in its reply, and leaves the state unchanged.
 func (a *sessionActor) Receive(ctx context.Context, do message) error {
 	do(ctx, a)
-	return a.uncertain // if set, the state is read from disk again
+	return a.stale // if set, the state is read from the store again
+}
+
+// owns reads the session again if this server's lease has ended since it was read: another server may
+// have taken it over. It returns an error if it has, or if this server has no lease now.
+func (a *sessionActor) owns(ctx context.Context) error {
+	term, err := a.engine.term(a.state)
+	if err != nil || term == a.term {
+		return err
+	}
+	if s, err := a.engine.records.Peek(a.id); err == nil && s.Owner == a.state.Owner && s.Seq == a.state.Seq {
+		a.term = term // reclaimed: nobody took it
+		return nil
+	}
+	for _, r := range a.reviews {
+		a.drop(r, taken(a.id, &store.OwnedError{}))
+	}
+	a.stale = a.Start(ctx)
+	return a.stale
 }
 
 // answer sends the result of f, unless it comes later.
@@ -94,8 +120,12 @@ func answer[R any](to actor.Reply[R], f func() (R, error)) {
 // cancelled.
 func (a *sessionActor) commit(next *machine.State) error {
 	if err := a.engine.records.Save(next); err != nil {
-		if session.CodeOf(err) == codeUncertain {
-			a.uncertain = err
+		switch session.CodeOf(err) {
+		case codeTaken:
+			a.engine.handles.Lose(a.id)
+			a.stale = err
+		case codeUncertain:
+			a.stale = err
 		}
 		return err
 	}

@@ -34,6 +34,9 @@ type ForeignSession struct {
 // Foreign returns the sessions with these ids that were not sealed here, or all, if there
 // are no ids. It changes nothing.
 func (a *Archive) Foreign(ctx context.Context, ids ...string) (found []ForeignSession, err error) {
+	if a.read.files == nil {
+		return nil, errors.New("sessions in a database are not adopted: those that were files of the project move with deepwork store copy")
+	}
 	if len(ids) == 0 {
 		for info, err := range a.read.List(ctx) {
 			if err != nil {
@@ -60,7 +63,7 @@ func (a *Archive) Foreign(ctx context.Context, ids ...string) (found []ForeignSe
 		}
 		f := ForeignSession{ID: id}
 		older, _ := errors.AsType[*store.ForeignError](err)
-		if f.file, f.Reason, err = a.read.Foreign(ctx, id); err != nil {
+		if f.file, f.Reason, err = a.read.files.Foreign(ctx, id); err != nil {
 			return nil, fmt.Errorf("reading session %s: %w", id, err)
 		}
 		if older.Older {
@@ -76,7 +79,7 @@ func (a *Archive) Foreign(ctx context.Context, ids ...string) (found []ForeignSe
 }
 
 // read makes the record that the session would have, and returns why it cannot be.
-func (f *ForeignSession) read(ctx context.Context, r *fileRecords) error {
+func (f *ForeignSession) read(ctx context.Context, r *storedRecords) error {
 	s, err := machine.Decode(f.ID, f.file)
 	if err != nil {
 		return err
@@ -93,7 +96,7 @@ func (f *ForeignSession) read(ctx context.Context, r *fileRecords) error {
 		return err
 	}
 	faults := f.State.Faults()
-	if f.definition = r.ForeignDefinition(s.Definition.Hash); f.definition != nil {
+	if f.definition = r.files.ForeignDefinition(s.Definition.Hash); f.definition != nil {
 		f.Definition = len(f.definition)
 		def, err := machine.DecodeBundle(s.Definition, f.definition)
 		if err != nil {
@@ -102,7 +105,7 @@ func (f *ForeignSession) read(ctx context.Context, r *fileRecords) error {
 		faults = append(faults, f.State.FaultsWith(def)...)
 	}
 	if s.Pinned != nil && s.Pinned.Definition.Hash != s.Definition.Hash {
-		f.pinned = r.ForeignDefinition(s.Pinned.Definition.Hash)
+		f.pinned = r.files.ForeignDefinition(s.Pinned.Definition.Hash)
 	}
 	if len(faults) > 0 {
 		return errors.New(strings.Join(faults, "; "))
@@ -138,7 +141,7 @@ func (a *Archive) Adopt(ctx context.Context, sessions []ForeignSession) (err err
 			}
 		}
 		w.NoteActive(f.State)
-		if err := w.Store.Adopt(ctx, f.ID, f.file, f.body); err != nil {
+		if err := w.files.Adopt(ctx, f.ID, f.file, f.body); err != nil {
 			return err
 		}
 		w.newest(ctx, f.State)

@@ -57,12 +57,12 @@ func TestAForeignSessionWaitsForTheUser(t *testing.T) {
 	if now, err := os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json")); err != nil || string(now) != was {
 		t.Errorf("it was touched: %s, %v", now, err)
 	}
-	report, err := Inspect(ctx, p.state(), slog.New(slog.DiscardHandler))
+	report, err := Inspect(ctx, p.state(), p.stores(), slog.New(slog.DiscardHandler))
 	if err != nil || len(report.Findings) != 1 || !report.Findings[0].Note || !strings.Contains(report.Findings[0].Do, "adopt "+id) {
 		t.Errorf("it is inspected as %+v, %v", report.Findings, err)
 	}
 
-	a, err := OpenArchive(p.state(), nil)
+	a, err := OpenArchive(p.state(), p.stores(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestWhatIsNoSessionIsNotAdopted(t *testing.T) {
 			}
 			srv.stop()
 			p.edit(r.BeginStep.SessionID, from, to)
-			a, err := OpenArchive(p.state(), nil)
+			a, err := OpenArchive(p.state(), p.stores(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func TestASessionInUseIsNotAdoptedBehindItsServer(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	p.edit(id, `"goal": "`, `"goal": "Other. `)
-	a, err := OpenArchive(p.state(), nil)
+	a, err := OpenArchive(p.state(), p.stores(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestNothingIsAdoptedBesideAnEarlierServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Unlock()
-	a, err := OpenArchive(p.state(), nil)
+	a, err := OpenArchive(p.state(), p.stores(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

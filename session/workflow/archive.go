@@ -18,29 +18,29 @@ import (
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
 )
 
 // An Archive reads, ends and prunes the sessions on disk from outside a server, for the command
 // `sessions`; servers may run.
 type Archive struct {
-	state *state.Folder
-	log   *slog.Logger
-	read  *fileRecords // read only: changes nothing on disk
+	state  *state.Folder
+	stores *store.Stores
+	log    *slog.Logger
+	read   *storedRecords // read only: changes nothing
 }
 
-// OpenArchive opens the sessions of a project. A project without any is an empty
-// archive.
-func OpenArchive(f *state.Folder, logger *slog.Logger) (*Archive, error) {
+// OpenArchive opens the sessions in the stores of a project, which the caller closes after it. A
+// project without any is an empty archive.
+func OpenArchive(f *state.Folder, stores *store.Stores, logger *slog.Logger) (*Archive, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	read, err := openRecords(f, local.Options{Logger: logger, ReadOnly: true})
+	read, err := openRecords(f, stores, true, logger)
 	if err != nil {
 		return nil, err
 	}
-	return &Archive{state: f, log: logger, read: read}, nil
+	return &Archive{state: f, stores: stores, log: logger, read: read}, nil
 }
 
 // Close releases the archive.
@@ -48,9 +48,12 @@ func (a *Archive) Close() error {
 	return a.read.Close(context.Background())
 }
 
+// Requests returns the requests to servers that run.
+func (a *Archive) Requests() store.Requests { return a.stores.Database.Requests() }
+
 // writable opens the parts that can be changed. The caller closes them.
-func (a *Archive) writable() (*fileRecords, error) {
-	return openRecords(a.state, local.Options{Logger: a.log})
+func (a *Archive) writable() (*storedRecords, error) {
+	return openRecords(a.state, a.stores, false, a.log)
 }
 
 // A SessionInfo is a session in a list.
@@ -68,7 +71,7 @@ type SessionInfo struct {
 // List returns every session, the last changed one first.
 func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 	var out []SessionInfo
-	alive := aliveOnce(a.read)
+	alive := store.Census(a.read)
 	for info, err := range a.read.List(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the sessions: %w", err)
@@ -106,7 +109,12 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 }
 
 // Damaged lists the session files that were set aside, by absolute path.
-func (a *Archive) Damaged() ([]string, error) { return a.read.Damaged(context.Background()) }
+func (a *Archive) Damaged() ([]string, error) {
+	if a.read.files == nil {
+		return nil, nil
+	}
+	return a.read.files.Damaged(context.Background())
+}
 
 // Read returns one session.
 func (a *Archive) Read(id string) (*machine.State, error) {
@@ -209,7 +217,7 @@ func (a *Archive) change(ctx context.Context, id string, requests store.Requests
 	}
 	_, err = requests.Ask(ctx, store.Request{Kind: store.OfSession, Target: id, Action: action, Arguments: arguments, Caller: session.LocalCaller(session.ChannelTerminal)})
 	if errors.Is(err, store.ErrNotAnswered) {
-		return session.NotNow("session_owned",
+		return session.NotNow(codeOwned,
 			"Session '%s' is in use by a deepwork server that is running (%s). It was asked to %s the session and has not answered yet. Look whether it did with `deepwork sessions show %s`, or stop that server and call again.", id, w.Describe(owner), action, id)
 	}
 	return err

@@ -23,7 +23,7 @@ func (silentOwner) Ask(context.Context, store.Request) (json.RawMessage, error) 
 
 func TestArchive(t *testing.T) {
 	p := newProject(t)
-	a, err := OpenArchive(p.state(), nil)
+	a, err := OpenArchive(p.state(), p.stores(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

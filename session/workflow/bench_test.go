@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/presence"
 	"deepwork/catalog/job"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -46,7 +47,15 @@ func newMemory() *memory {
 // idHere is replaced in a body by its session's id.
 const idHere = "<session>"
 
-func (r *memory) Server() string         { return "this" }
+func (r *memory) Server() string { return "this" }
+
+// withoutSync returns stores whose records are written without any fsync.
+func withoutSync(f *state.Folder) *store.Stores {
+	return &store.Stores{Members: presence.New(presence.Options{Dir: f.Servers()}), Records: func(o store.RecordOptions) (store.Records, error) {
+		return local.Open(f, local.Options{NoSync: true, Keys: o.Keys})
+	}}
+}
+
 func (r *memory) Sealer() durable.Sealer { return nil }
 func (r *memory) Alive(s string) bool    { return s == "this" }
 func (r *memory) Describe(string) string { return "" }
@@ -272,7 +281,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 // noSync are real files that are not synced, since 100,000 of them are only to be there.
 func noSync(b testing.TB, dir string) records {
 	b.Helper()
-	r, err := openRecords(state.Of(dir), local.Options{NoSync: true})
+	r, err := openRecords(state.Of(dir), withoutSync(state.Of(dir)), false, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -406,7 +415,7 @@ func BenchmarkResumable(b *testing.B) {
 			p.finish(c, `{"outputs":{"report":"r.md"}}`)
 			c.Close()
 			srv.stop()
-			files, err := openRecords(p.state(), local.Options{NoSync: true})
+			files, err := openRecords(p.state(), withoutSync(p.state()), false, nil)
 			if err != nil {
 				b.Fatal(err)
 			}

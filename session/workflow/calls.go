@@ -40,7 +40,9 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID **string, 
 			return nil, err
 		}
 		defer end()
-		id = c.engine.searchRequest(key)
+		if id, err = c.engine.searchRequest(key); err != nil {
+			return nil, err
+		}
 	}
 	again := id != ""
 	if !again {
@@ -110,7 +112,12 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
 			m := &finishCall{caller: who, args: a, arrived: arrived, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
 			return func(ctx context.Context, s *sessionActor) {
-				answer(r, func() (*finished, error) { return s.finish(ctx, m) })
+				answer(r, func() (*finished, error) {
+					if err := s.owns(ctx); err != nil {
+						return nil, err
+					}
+					return s.finish(ctx, m)
+				})
 			}
 		})
 	}

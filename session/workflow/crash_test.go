@@ -25,7 +25,7 @@ func TestCrashChild(t *testing.T) {
 	if root == "" {
 		t.Skip("is run by TestAcknowledgedTransitionsSurviveKills")
 	}
-	p := &project{t, root}
+	p := &project{t: t, root: root}
 	c := p.open().Connect("local")
 	id := os.Getenv("DEEPWORK_TEST_CRASH_SESSION")
 	for {

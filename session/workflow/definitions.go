@@ -72,7 +72,9 @@ func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machin
 		return def, nil
 	}
 	def, err := d.load(s.Definition)
-	if err != nil {
+	if session.CodeOf(err) == store.CodeUnavailable {
+		return nil, err
+	} else if err != nil {
 		return nil, session.NotNow("definition_lost",
 			"Session '%s' cannot go on: job '%s' %s, and the definition it began with cannot be read (%v). Restore the job, or abort the session with abort_workflow.",
 			s.SessionID, s.JobName, why, err).With("session_id", s.SessionID).Because(err)
@@ -186,7 +188,7 @@ func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instruction
 	if err != nil {
 		return machine.DefinitionRef{}, err
 	}
-	if err := d.records.PutDefinition(hash, data); session.CodeOf(err) == session.CodeNoStateFolder {
+	if err := d.records.PutDefinition(hash, data); session.CodeOf(err) == session.CodeNoStateFolder || session.CodeOf(err) == store.CodeUnavailable {
 		return machine.DefinitionRef{}, err
 	} else if err != nil {
 		return machine.DefinitionRef{}, session.NotNow("not_saved",

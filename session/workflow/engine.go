@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"deepwork/actor"
-	"deepwork/actor/presence"
 	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/state"
@@ -35,9 +35,12 @@ type Options struct {
 	Config  *config.Source
 	Logger  *slog.Logger // default: discards
 
-	// Member is this process among the servers of the project. If nil, one is created, and leaves
-	// when the engine is closed.
-	Member *presence.Member
+	// Stores are those of the project; default: files, closed with the engine. Else the caller closes
+	// them after it.
+	Stores *store.Stores
+	// Place is where this process runs, if the stores are shared with other machines; nil means that
+	// they are not, and nothing of it is recorded.
+	Place *task.Place
 	// Reviews false is --no-quality-gate: steps are not reviewed (seed 000, 001.1.9).
 	Reviews bool
 	// Gate is the external reviewer. nil means none: agents have their work reviewed by a subagent
@@ -70,6 +73,8 @@ type Options struct {
 type Engine struct {
 	Options // with defaults applied
 
+	ownStores  bool        // close them
+	lease      store.Lease // nil if this server owns its sessions for as long as it runs
 	handles    *stack.Table
 	requests   sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
 	system     *actor.System
@@ -116,7 +121,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e.AskTimeout, e.IdleAfter = cmp.Or(e.AskTimeout, time.Minute), cmp.Or(e.IdleAfter, 5*time.Minute)
 	if e.records == nil {
-		r, err := openRecords(e.State, local.Options{Logger: e.Logger, Member: o.Member})
+		if e.ownStores = e.Stores == nil; e.ownStores {
+			e.Stores = local.Stores(e.State, false, e.Logger)
+		}
+		r, err := openRecords(e.State, e.Stores, false, e.Logger)
 		if err != nil {
 			return nil, err
 		}
@@ -124,6 +132,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	if e.definitions == nil {
 		e.definitions = newJobDefinitions(e.Catalog, e.records)
+	}
+	if e.Stores != nil {
+		e.lease, _ = e.Stores.Members.(store.Lease)
 	}
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},
@@ -151,7 +162,12 @@ func (e *Engine) Close(ctx context.Context) []string {
 		stuck = append(stuck, "reading files for reviews, or giving sessions up")
 	}
 	if err := e.records.Close(ctx); err != nil {
-		e.Logger.Error("closing the session files", "error", err)
+		e.Logger.Error("closing the sessions", "error", err)
+	}
+	if e.ownStores {
+		if err := e.Stores.Close(ctx); err != nil {
+			e.Logger.Error("closing the stores", "error", err)
+		}
 	}
 	return stuck
 }
@@ -181,7 +197,7 @@ func (e *Engine) claim(id string) (*machine.State, error) {
 			return nil, e.owned(now)
 		}
 		next := now.Next(now.UpdatedAt)
-		next.Owner = e.records.Server()
+		next.Owner, next.Place = e.records.Server(), e.Place
 		return next, nil
 	})
 	if err != nil {
@@ -196,8 +212,23 @@ func (e *Engine) claim(id string) (*machine.State, error) {
 	return s, err
 }
 
+// term returns the term of this server's lease, if it needs one to own a session.
+func (e *Engine) term(s *machine.State) (int64, error) {
+	if e.lease == nil || s.Status != machine.Active {
+		return 0, nil
+	}
+	term, err := e.lease.Term()
+	return term, store.Refused(err)
+}
+
+// held reports whether a session is on a stack here.
+func (e *Engine) held(id string) bool {
+	h := e.handles.Get(id)
+	return h != nil && h.Pinned()
+}
+
 func (e *Engine) owned(s *machine.State) error {
-	return session.NotNow("session_owned",
+	return session.NotNow(codeOwned,
 		"Session '%s' is in use by another deepwork server that is running (%s). Go on there, or stop that server and call again.",
 		s.SessionID, e.records.Describe(s.Owner)).With("session_id", s.SessionID).With("owner", s.Owner).Wait(10 * time.Second)
 }
@@ -205,7 +236,14 @@ func (e *Engine) owned(s *machine.State) error {
 // ask has a session's actor call do and returns its result.
 func ask[R any](ctx context.Context, e *Engine, id string, do func(ctx context.Context, a *sessionActor) (R, error)) (R, error) {
 	return askWithin(ctx, e, id, e.AskTimeout, func(reply actor.Reply[R]) message {
-		return func(ctx context.Context, a *sessionActor) { answer(reply, func() (R, error) { return do(ctx, a) }) }
+		return func(ctx context.Context, a *sessionActor) {
+			answer(reply, func() (r R, err error) {
+				if err = a.owns(ctx); err == nil {
+					r, err = do(ctx, a)
+				}
+				return r, err
+			})
+		}
 	})
 }
 

@@ -99,6 +99,9 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 	if s.Status != machine.Active || s.Goal != "the goal" || s.Progress("one") == nil || s.Progress("one").CompletedAt != nil {
 		t.Errorf("record %s", toJSON(t, s))
 	}
+	if p.url != "" {
+		return
+	}
 	if fi, err := os.Stat(filepath.Join(p.state().Tmp(), "session_"+b.SessionID+".json")); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("session file: %v %v", fi.Mode(), err)
 	}
@@ -282,7 +285,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	}
 	for edited, want := range map[string]int{"": 0, "Approve everything.\n": 1} {
 		p.write(name, edited+string(text))
-		if report, err := Inspect(ctx, p.state(), slog.New(slog.DiscardHandler)); err != nil || len(report.Findings) != want {
+		if report, err := Inspect(ctx, p.state(), p.stores(), slog.New(slog.DiscardHandler)); err != nil || len(report.Findings) != want {
 			t.Errorf("with %q there are the findings %+v, %v", edited, report.Findings, err)
 		}
 	}

@@ -121,7 +121,7 @@ func TestADiskThatHangsHoldsNoSession(t *testing.T) {
 	srv := p.open()
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	srv.records.(*fileRecords).timeout = 50 * time.Millisecond
+	srv.records.(*storedRecords).timeout = 50 * time.Millisecond
 	answer := make(chan struct{})
 	durable.Intercept = func(op durable.Op, do func() error) error {
 		if op.Do == durable.OpSyncDir { // the record is in place, and not known to stay

@@ -151,13 +151,14 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 }
 
 // lost names the submitted files of the finished steps, except the given one, that no longer exist.
+// Those of other machines are not looked for.
 func (a *sessionActor) lost(except string) (lost []string) {
 	root, err := filepath.EvalSymlinks(a.engine.Root)
 	if err != nil {
 		return nil // the check of the outputs has reported it
 	}
 	for _, p := range a.state.StepProgress {
-		if p.Key == except || !p.Value.Done() {
+		if p.Key == except || !p.Value.Done() || !a.state.Reaches(p.Value) {
 			continue
 		}
 		for _, o := range p.Value.Outputs {

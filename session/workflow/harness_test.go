@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,11 @@ import (
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/state/statetest"
+	"deepwork/session/store"
+	"deepwork/session/store/backend"
+	"deepwork/session/store/local"
+	"deepwork/session/store/postgres"
+	"deepwork/session/store/postgres/pgtest"
 	"deepwork/session/workflow/machine"
 )
 
@@ -33,25 +39,68 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	if pgtest.OnPostgres() {
+		deep = 50 // giving them up reads each one's parents
+	}
 	os.Exit(statetest.Main(m, goleak.Find))
 }
 
 // deep is how many sessions tests put on one stack.
-const deep = 500
+var deep = 500
 
 // A project is a project folder in a test.
 type project struct {
 	t    testing.TB
 	root string
+
+	url    string        // of its stores, if they are on PostgreSQL
+	reader store.Records // there, for record
 }
 
 func newProject(t testing.TB) *project {
 	t.Helper()
-	return &project{t, testkit.Dir(t)}
+	p := &project{t: t, root: testkit.Dir(t)}
+	if pgtest.OnPostgres() {
+		var err error
+		if p.url, err = oneURL(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
 }
 
 // state returns the folder with the state of the project.
 func (p *project) state() *state.Folder { return state.Of(p.root) }
+
+// stores returns its stores as another process opens them. They are closed at the end of the test.
+func (p *project) stores() *store.Stores {
+	p.t.Helper()
+	s := p.newStores()
+	p.t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+// newStores opens its stores; those on PostgreSQL have one schema, with a project for each test.
+func (p *project) newStores() *store.Stores {
+	p.t.Helper()
+	if p.url == "" {
+		return local.Stores(p.state(), false, nil)
+	}
+	pg, err := postgres.Open(postgres.Options{URL: p.url, Project: p.root, Repository: postgres.Repository{RootCommit: p.root}, Machine: "12345678", Root: p.root})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return backend.Of(pg, nil, p.root)
+}
+
+// oneURL is that of a schema for all tests.
+var oneURL = sync.OnceValues(func() (string, error) {
+	s, err := pgtest.Shared()
+	if err != nil {
+		return "", err
+	}
+	return s.URL(), nil
+})
 
 // write writes a file below the root and returns its relative path.
 func (p *project) write(name, text string) string {
@@ -114,10 +163,15 @@ func (p *project) open(change ...func(*Options)) *server {
 	for _, f := range change {
 		f(&o)
 	}
+	own := o.Stores == nil
+	if own {
+		o.Stores = p.newStores()
+	}
 	e, err := Open(ctx, o)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	e.ownStores = own
 	s := &server{Engine: e, catalog: c}
 	p.t.Cleanup(s.stop)
 	return s
@@ -198,10 +252,21 @@ func refused(t testing.TB, err error, kind session.Kind, code string, words ...s
 	}
 }
 
-// record reads a session's file.
+// record reads a session's record.
 func (p *project) record(id string) *machine.State {
 	p.t.Helper()
-	data, err := os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json"))
+	var data []byte
+	var err error
+	if p.url == "" {
+		data, err = os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json"))
+	} else {
+		if p.reader == nil {
+			if p.reader, err = p.stores().Records(store.RecordOptions{ReadOnly: true}); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+		data, err = p.reader.Peek(context.Background(), id)
+	}
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
 )
 
@@ -24,13 +23,13 @@ import (
 // steps, times, parents and replies, and leftover files. It writes nothing, waits for no lock and
 // may run beside servers; it blocks for the disk. Operations in progress may cause findings:
 // inspect again, and see session.Report.Confirmed. The error is a system error.
-func Inspect(ctx context.Context, f *state.Folder, logger *slog.Logger) (session.Report, error) {
-	read, err := openRecords(f, local.Options{Logger: logger, ReadOnly: true})
+func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, logger *slog.Logger) (session.Report, error) {
+	read, err := openRecords(f, stores, true, logger)
 	if err != nil {
 		return session.Report{}, err
 	}
 	defer read.Close(ctx) // of a read-only store: cannot fail
-	i := &inspection{records: read, definitions: map[string]keptDefinition{}, sessions: map[string]*machine.State{}, started: map[requestKey]string{}}
+	i := &inspection{stores: stores, records: read, definitions: map[string]keptDefinition{}, sessions: map[string]*machine.State{}, started: map[requestKey]string{}}
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the sessions: %w", err)
 	}
@@ -39,7 +38,8 @@ func Inspect(ctx context.Context, f *state.Folder, logger *slog.Logger) (session
 
 // An inspection is one pass over all sessions.
 type inspection struct {
-	records     *fileRecords
+	stores      *store.Stores
+	records     *storedRecords
 	report      session.Report
 	definitions map[string]keptDefinition
 	sessions    map[string]*machine.State // by id; what others refer to, or nil if unreadable
@@ -55,7 +55,7 @@ type keptDefinition struct {
 
 func (i *inspection) run(ctx context.Context) error {
 	inUse := 0
-	alive := aliveOnce(i.records)
+	alive := store.Census(i.records)
 	for info, err := range i.records.List(ctx) {
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func (i *inspection) run(ctx context.Context) error {
 
 // session checks one record on its own. It returns nil if it is unreadable.
 func (i *inspection) session(id string) *machine.State {
-	path := i.records.RecordPath(id)
+	path := i.records.path(id)
 	s, err := i.records.Peek(id)
 	switch {
 	case session.CodeOf(err) == "unknown_session":
@@ -196,7 +196,7 @@ func (i *inspection) parents() {
 		return *s.ParentSessionID, i.sessions[*s.ParentSessionID]
 	}
 	for id, s := range i.sessions {
-		path := i.records.RecordPath(id)
+		path := i.records.path(id)
 		at, parent := up(s)
 		if parent != nil && parent.Identity != s.Identity {
 			i.report.Fault(path, fmt.Sprintf("session %s of %q is nested in session %s of %q", id, s.Identity, at, parent.Identity),
@@ -215,7 +215,21 @@ func (i *inspection) parents() {
 
 // files checks the other files of the folder.
 func (i *inspection) files(ctx context.Context) error {
-	aside, err := i.records.Damaged(ctx)
+	live, err := i.records.others(ctx)
+	if err != nil {
+		return err
+	}
+	i.report.Live = live
+	files := i.records.files
+	if files == nil {
+		r, err := i.stores.Inspect(ctx, RecordOptions(true, nil))
+		if err != nil {
+			return err
+		}
+		i.report.Findings = append(i.report.Findings, r.Findings...)
+		return i.reviews()
+	}
+	aside, err := files.Damaged(ctx)
 	if err != nil {
 		return err
 	}
@@ -226,18 +240,17 @@ func (i *inspection) files(ctx context.Context) error {
 		}
 		i.report.Fault(path, what, do)
 	}
-	strangers, err := i.records.Strangers(ctx)
+	strangers, err := files.Strangers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, path := range strangers {
 		i.report.Fault(path, "its name is that of no session or definition, so nothing ever reads it", "give it its right name back, or delete it")
 	}
-	left, live, err := i.records.Leftovers(ctx)
+	left, err := files.Leftovers(ctx)
 	if err != nil {
 		return err
 	}
-	i.report.Live = live
 	if n := len(left); n > 0 {
 		i.report.Note(left[0], machine.Count(n, "file")+" left by servers that were killed", "the next server that writes removes them")
 	}

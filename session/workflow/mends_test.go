@@ -180,7 +180,7 @@ type unread struct {
 
 func (u *unread) Load(id string) (*machine.State, error) {
 	if u.n.Add(-1) == 0 {
-		return nil, u.records.(*fileRecords).unreadable(id, fmt.Errorf("opening: %w", syscall.EMFILE))
+		return nil, u.records.(*storedRecords).unreadable(id, fmt.Errorf("opening: %w", syscall.EMFILE))
 	}
 	return u.records.Load(id)
 }

@@ -72,7 +72,7 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 
 func newRecordsOf(t *testing.T, p *project) *Archive {
 	t.Helper()
-	a, err := OpenArchive(p.state(), nil)
+	a, err := OpenArchive(p.state(), p.stores(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

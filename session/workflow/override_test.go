@@ -100,7 +100,7 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 			t.Fatalf("before: %s", toJSON(t, r))
 		}
 		srv.Close(ctx)
-		a, err := OpenArchive(p.state(), nil)
+		a, err := OpenArchive(p.state(), p.stores(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -194,7 +194,7 @@ func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
 		rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute, Override: config.OverrideNever, Pin: pin})
 		id := p.start(srv.Connect("local"), "alpha", "main").BeginStep.SessionID
 		srv.Close(ctx)
-		a, err := OpenArchive(p.state(), nil)
+		a, err := OpenArchive(p.state(), p.stores(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

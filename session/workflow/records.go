@@ -54,38 +54,69 @@ const codeUncertain = "session_uncertain"
 // codeForeign is the code for a session whose file was not sealed here, or is an older version.
 const codeForeign = "session_foreign"
 
+// The codes for a session that another running server has, and for one that it took over from this
+// server.
+const (
+	codeOwned = "session_owned"
+	codeTaken = "owned_elsewhere"
+)
+
 // storeTimeout is how long a call waits for the store; with the claim lock, which another server
 // may hold, twice as long.
 const storeTimeout = 10 * time.Second
 
-// fileRecords stores each session in its own file.
-type fileRecords struct {
-	*local.Store
+// storedRecords are the records of a project's stores.
+type storedRecords struct {
+	store.Records
+	store.Members
+	files   *local.Store // the records, if they are files; else nil
+	others  func(context.Context) (bool, error)
+	sealer  durable.Sealer
 	state   *state.Folder
 	log     *slog.Logger
 	timeout time.Duration
 }
 
-func openRecords(f *state.Folder, o local.Options) (*fileRecords, error) {
-	o.Keys = func(id string, body []byte) []store.Key {
-		s, err := machine.Decode(id, body)
-		if err != nil {
-			return nil
-		}
-		return keysOf(s)
+// RecordOptions returns what stores need to know about the records of sessions.
+func RecordOptions(readOnly bool, logger *slog.Logger) store.RecordOptions {
+	return store.RecordOptions{
+		Logger: logger, ReadOnly: readOnly,
+		Head: func(body []byte) store.Head {
+			h := machine.Head(body)
+			return store.Head{Owner: h.Owner, Active: h.Status == machine.Active, Caller: activeKey(h.Identity), Number: h.Seq + 1, Definition: h.Definition.Hash}
+		},
+		Keys: func(id string, body []byte) []store.Key {
+			s, err := machine.Decode(id, body)
+			if err != nil {
+				return nil
+			}
+			return keysOf(s)
+		},
 	}
-	o.Active = func(id string, body []byte) (store.Key, bool) {
-		s, err := machine.Decode(id, body)
-		if err != nil || s.Status != machine.Active {
-			return store.Key{}, false
-		}
-		return activeKey(s.Identity), true
-	}
-	files, err := local.Open(f, o)
+}
+
+// openRecords opens the records of a project's stores.
+func openRecords(f *state.Folder, stores *store.Stores, readOnly bool, logger *slog.Logger) (*storedRecords, error) {
+	kept, err := stores.Records(RecordOptions(readOnly, logger))
 	if err != nil {
-		return nil, fmt.Errorf("opening the session files: %w", err)
+		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
-	return &fileRecords{files, f, cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), storeTimeout}, nil
+	r := &storedRecords{Records: kept, Members: stores.Members, others: stores.Others, sealer: local.Sealer(f), state: f, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), timeout: storeTimeout}
+	r.files, _ = kept.(*local.Store)
+	return r, nil
+}
+
+func (r *storedRecords) Server() string { return r.ID() }
+
+// Sealer returns what signs the files of the project.
+func (r *storedRecords) Sealer() durable.Sealer { return r.sealer }
+
+// path returns where a session's record is, for messages.
+func (r *storedRecords) path(id string) string {
+	if r.files != nil {
+		return r.files.RecordPath(id)
+	}
+	return "session " + id
 }
 
 // within calls f with a context that ends after a time.
@@ -97,7 +128,7 @@ func within[R any](d time.Duration, f func(context.Context) (R, error)) (R, erro
 
 // write writes a state by do, after indexing the request id of its call. It returns errors of do
 // unchanged.
-func (r *fileRecords) write(s *machine.State, do func(ctx context.Context, id string, body []byte) error) error {
+func (r *storedRecords) write(s *machine.State, do func(ctx context.Context, id string, body []byte) error) error {
 	body, err := s.Encode()
 	if err != nil {
 		return err
@@ -112,27 +143,46 @@ func (r *fileRecords) write(s *machine.State, do func(ctx context.Context, id st
 		r.newest(ctx, s)
 		return struct{}{}, nil
 	})
-	return err
+	return explain(s.SessionID, err)
+}
+
+// explain converts the errors of stores that are shared with other machines to ones that agents can
+// act on; it returns any other error unchanged.
+func explain(id string, err error) error {
+	if o, ok := errors.AsType[*store.OwnedError](err); ok {
+		return taken(id, o).Because(err)
+	}
+	return store.Refused(err)
+}
+
+// taken returns the error of a call in a session that another server has.
+func taken(id string, o *store.OwnedError) *session.Error {
+	if o.Owner == "" {
+		return session.NotNow(codeTaken, "Another deepwork server has gone on with session '%s' meanwhile, and this call has changed nothing. Call get_step with its session_id to see where it is.", id).With("session_id", id).Wait(0)
+	}
+	return session.NotNow(codeTaken,
+		"Session '%s' is in use by another deepwork server (%s), and this call has changed nothing. Go on there; or stop that server, and then call get_step here with the session_id.",
+		id, o.Where).With("session_id", id).With("owner", o.Owner).Wait(10 * time.Second)
 }
 
 // activeKey returns the key of an identity's active sessions.
 func activeKey(identity string) store.Key { return requestKey{identity: identity}.digest() }
 
-func (r *fileRecords) NoteActive(s *machine.State) {
+func (r *storedRecords) NoteActive(s *machine.State) {
 	_, err := within(r.timeout, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.Store.NoteActive(ctx, activeKey(s.Identity), s.SessionID, s.Status != machine.Active)
+		return struct{}{}, r.Records.NoteActive(ctx, activeKey(s.Identity), s.SessionID, s.Status != machine.Active)
 	})
 	if err != nil {
 		r.log.Warn("the list of resumable sessions may be wrong", "session", s.SessionID, "error", err)
 	}
 }
 
-func (r *fileRecords) Active(ctx context.Context, identity string) iter.Seq2[string, error] {
-	return r.Store.Active(ctx, activeKey(identity))
+func (r *storedRecords) Active(ctx context.Context, identity string) iter.Seq2[string, error] {
+	return r.Records.Active(ctx, activeKey(identity))
 }
 
 // newest notes the number of a record that was written, plus one: 0 means that none is noted.
-func (r *fileRecords) newest(ctx context.Context, s *machine.State) {
+func (r *storedRecords) newest(ctx context.Context, s *machine.State) {
 	if err := r.NoteNewest(ctx, s.SessionID, s.Seq+1); err != nil {
 		r.log.Warn("an older version of a session's file would not be noticed", "session", s.SessionID, "error", err)
 	}
@@ -143,7 +193,7 @@ func (r *fileRecords) newest(ctx context.Context, s *machine.State) {
 const pruned = "00000000"
 
 // noted returns what current needs; it is read before the record.
-func (r *fileRecords) noted(ctx context.Context, id string) (newest, cutoff int64) {
+func (r *storedRecords) noted(ctx context.Context, id string) (newest, cutoff int64) {
 	if newest = r.Newest(ctx, id); newest == 0 {
 		cutoff = r.Newest(ctx, pruned)
 	}
@@ -152,22 +202,22 @@ func (r *fileRecords) noted(ctx context.Context, id string) (newest, cutoff int6
 
 // current returns a *store.ForeignError if the record is older than the newest one, or is of a session
 // that was pruned.
-func (r *fileRecords) current(s *machine.State, newest, cutoff int64) error {
+func (r *storedRecords) current(s *machine.State, newest, cutoff int64) error {
 	if s.UpdatedAt.UnixMicro() < cutoff {
-		return &store.ForeignError{ID: s.SessionID, Path: r.RecordPath(s.SessionID), Older: true,
+		return &store.ForeignError{ID: s.SessionID, Path: r.path(s.SessionID), Older: true,
 			Reason: "it is unknown here, and last moved before sessions were pruned: a version of a session that was pruned was put back"}
 	}
 	if s.Seq+1 >= newest {
 		return nil
 	}
-	return &store.ForeignError{ID: s.SessionID, Path: r.RecordPath(s.SessionID), Older: true,
+	return &store.ForeignError{ID: s.SessionID, Path: r.path(s.SessionID), Older: true,
 		Reason: fmt.Sprintf("an older version of it was put back, number %d, and the newest is number %d", s.Seq, newest-1)}
 }
 
-func (r *fileRecords) Create(s *machine.State) error {
+func (r *storedRecords) Create(s *machine.State) error {
 	r.NoteActive(s)
 	err := r.write(s, func(ctx context.Context, id string, body []byte) error {
-		err := r.Store.Create(ctx, id, body)
+		err := r.Records.Create(ctx, id, body)
 		if errors.Is(err, store.ErrUnsynced) {
 			err = errors.Join(err, r.Remove(ctx, id)) // it must not exist after the call was refused
 		}
@@ -179,7 +229,7 @@ func (r *fileRecords) Create(s *machine.State) error {
 	return notSaved(s.SessionID, err)
 }
 
-func (r *fileRecords) Save(s *machine.State) error {
+func (r *storedRecords) Save(s *machine.State) error {
 	if s.Status == machine.Active {
 		r.NoteActive(s)
 	}
@@ -207,7 +257,7 @@ func (r *fileRecords) Save(s *machine.State) error {
 
 // Release treats a write that the disk did not confirm as made: after a crash this server is gone,
 // and the record free in both versions.
-func (r *fileRecords) Release(s *machine.State) error {
+func (r *storedRecords) Release(s *machine.State) error {
 	err := r.write(s, r.Write)
 	if errors.Is(err, store.ErrUnsynced) {
 		return nil
@@ -215,10 +265,10 @@ func (r *fileRecords) Release(s *machine.State) error {
 	return err
 }
 
-func (r *fileRecords) Peek(id string) (*machine.State, error) { return r.read(id, r.Store.Peek) }
+func (r *storedRecords) Peek(id string) (*machine.State, error) { return r.read(id, r.Records.Peek) }
 
 // read reads a record by the store's Read or Peek.
-func (r *fileRecords) read(id string, do func(context.Context, string) ([]byte, error)) (*machine.State, error) {
+func (r *storedRecords) read(id string, do func(context.Context, string) ([]byte, error)) (*machine.State, error) {
 	var newest, cutoff int64
 	body, err := within(r.timeout, func(ctx context.Context) ([]byte, error) {
 		newest, cutoff = r.noted(ctx, id)
@@ -237,7 +287,7 @@ func (r *fileRecords) read(id string, do func(context.Context, string) ([]byte, 
 	return s, nil
 }
 
-func (r *fileRecords) Load(id string) (*machine.State, error) {
+func (r *storedRecords) Load(id string) (*machine.State, error) {
 	s, err := r.read(id, r.Read)
 	// An active session is written again by the server that resumes it. An ended one is returned:
 	// another server may have ended it just now.
@@ -252,12 +302,12 @@ func (r *fileRecords) Load(id string) (*machine.State, error) {
 	return s, err
 }
 
-func (r *fileRecords) Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error) {
+func (r *storedRecords) Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error) {
 	return within(2*r.timeout, func(ctx context.Context) (*machine.State, error) {
 		var now *machine.State
 		newest, cutoff := r.noted(ctx, id)
 		written := false
-		err := r.Store.Update(ctx, id, func(body []byte) ([]byte, error) {
+		err := r.Records.Update(ctx, id, func(body []byte) ([]byte, error) {
 			s, err := r.decode(id, body)
 			if err != nil {
 				return nil, err
@@ -284,21 +334,8 @@ func (r *fileRecords) Update(id string, change func(*machine.State) (*machine.St
 	})
 }
 
-// aliveOnce returns a function that reports whether a server lives, and checks each server once.
-func aliveOnce(r records) func(server string) bool {
-	known := map[string]bool{}
-	return func(server string) bool {
-		lives, ok := known[server]
-		if !ok {
-			lives = r.Alive(server)
-			known[server] = lives
-		}
-		return lives
-	}
-}
-
 // note adds the call of a transition, which is in its last reply, to the index of request ids.
-func (r *fileRecords) note(ctx context.Context, s *machine.State) error {
+func (r *storedRecords) note(ctx context.Context, s *machine.State) error {
 	if len(s.Replies) == 0 {
 		return nil
 	}
@@ -312,24 +349,25 @@ func (r *fileRecords) note(ctx context.Context, s *machine.State) error {
 	return nil
 }
 
-func (r *fileRecords) FindRequest(k store.Key) ([]string, error) {
-	return within(r.timeout, func(ctx context.Context) ([]string, error) { return r.Store.FindRequest(ctx, k) })
+func (r *storedRecords) FindRequest(k store.Key) ([]string, error) {
+	return within(r.timeout, func(ctx context.Context) ([]string, error) { return r.Records.FindRequest(ctx, k) })
 }
 
-func (r *fileRecords) PutDefinition(hash string, data []byte) error {
+func (r *storedRecords) PutDefinition(hash string, data []byte) error {
 	_, err := within(r.timeout, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.Store.PutDefinition(ctx, hash, data)
+		return struct{}{}, r.Records.PutDefinition(ctx, hash, data)
 	})
-	return err
+	return store.Refused(err)
 }
 
-func (r *fileRecords) Definition(hash string) ([]byte, error) {
-	return within(r.timeout, func(ctx context.Context) ([]byte, error) { return r.Store.Definition(ctx, hash) })
+func (r *storedRecords) Definition(hash string) ([]byte, error) {
+	data, err := within(r.timeout, func(ctx context.Context) ([]byte, error) { return r.Records.Definition(ctx, hash) })
+	return data, store.Refused(err)
 }
 
 // decode decodes a body with a valid checksum. If it is not a session, it is reported and left
 // unchanged.
-func (r *fileRecords) decode(id string, body []byte) (*machine.State, error) {
+func (r *storedRecords) decode(id string, body []byte) (*machine.State, error) {
 	s, err := machine.Decode(id, body)
 	if err == nil {
 		return s, nil
@@ -343,7 +381,8 @@ func (r *fileRecords) decode(id string, body []byte) (*machine.State, error) {
 }
 
 // unreadable converts a read error to one that agents can act on.
-func (r *fileRecords) unreadable(id string, err error) error {
+func (r *storedRecords) unreadable(id string, err error) error {
+	err = explain(id, err)
 	if _, ok := errors.AsType[*session.Error](err); ok {
 		return err
 	}
@@ -352,7 +391,10 @@ func (r *fileRecords) unreadable(id string, err error) error {
 			return projectGone(r.state.Root, gone)
 		}
 		e := unknownSession(id).Because(err)
-		if aside, lerr := r.Damaged(context.Background()); lerr == nil {
+		if r.files == nil {
+			return e
+		}
+		if aside, lerr := r.files.Damaged(context.Background()); lerr == nil {
 			for _, path := range aside {
 				if strings.Contains(filepath.Base(path), "damaged_session_"+id) {
 					e.Message += fmt.Sprintf(" Its file was damaged, and set aside as %s.", path)
@@ -387,7 +429,7 @@ func unknownSession(id string) *session.Error {
 
 // notSaved returns the error of a transition that could not be made durable, and was not made.
 func notSaved(id string, err error) error {
-	if session.CodeOf(err) == session.CodeNoStateFolder {
+	if err := store.Refused(err); session.CodeOf(err) == session.CodeNoStateFolder || session.CodeOf(err) == store.CodeUnavailable {
 		return err
 	}
 	return session.NotNow("not_saved",

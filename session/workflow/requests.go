@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"deepwork/session"
@@ -44,22 +45,26 @@ func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err
 
 // searchRequest returns the session of a call, or "". The index of the store has each call before
 // it is made, and the session's record shows whether it was: it has the reply, or so many later
-// ones that the reply was dropped.
-func (e *Engine) searchRequest(k requestKey) string {
+// ones that the reply was dropped. The error is that of stores which are unavailable.
+func (e *Engine) searchRequest(k requestKey) (id string, err error) {
 	ids, err := e.records.FindRequest(k.digest())
-	if err != nil {
+	if errors.Is(err, store.ErrUnavailable) {
+		return "", store.Refused(err)
+	} else if err != nil {
 		e.Logger.Warn("searching the session files for request ids", "error", err)
 	}
 	for _, id := range ids {
 		s, err := e.records.Peek(id)
 		switch {
 		case err == nil && s.Identity == k.identity && (k.tool == machine.ToolStart || s.StoredReply(k.tool, k.id) != nil || len(keysOf(s)) >= machine.KeptRequests):
-			return id
+			return id, nil
+		case errors.Is(err, store.ErrUnavailable):
+			return "", err
 		case err != nil && session.CodeOf(err) != "unknown_session": // which was never written, or was removed
 			e.Logger.Warn("searching the session files for request ids", "session", id, "error", err)
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // keysOf returns the calls with a request_id whose replies a session has.

@@ -64,7 +64,7 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*stack.Handle, error) {
 // that was nested in it goes on without it.
 func outOfReach(err error) bool {
 	return !errors.Is(err, store.ErrPending) && slices.Contains(
-		[]string{"unknown_session", "session_owned", "session_damaged", "session_foreign", "session_unreadable", "definition_lost"}, session.CodeOf(err))
+		[]string{"unknown_session", codeOwned, codeTaken, "session_damaged", "session_foreign", "session_unreadable", "definition_lost"}, session.CodeOf(err))
 }
 
 // hold reaches a session and pins it, if it is active. Where it was given up in
@@ -168,7 +168,7 @@ func (c *Conn) duplicates(ctx context.Context, workflow, on string) string {
 			same = append(same, fmt.Sprintf("session '%s' (on the stack, at step '%s')", e.SessionID, e.Step))
 		}
 	}
-	alive, looked := aliveOnce(c.engine.records), 0
+	alive, looked := store.Census(c.engine.records), 0
 	for id, err := range c.engine.records.Active(ctx, c.identity) {
 		if looked++; err != nil || looked > keptListed {
 			break
@@ -199,7 +199,7 @@ func (c *Conn) duplicates(ctx context.Context, workflow, on string) string {
 // server's own included, without those that skip reports; at most so many, and more reports that
 // there are others, or may be. skip may be nil.
 func (e *Engine) resumable(ctx context.Context, identity string, most int, skip func(id string) bool) (found []*machine.State, more bool) {
-	alive := aliveOnce(e.records)
+	alive := store.Census(e.records)
 	tried := 0
 	for id, err := range e.records.Active(ctx, identity) {
 		if err != nil {

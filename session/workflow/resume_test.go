@@ -59,7 +59,7 @@ func TestASessionOfALivingServerIsNotTaken(t *testing.T) {
 	if strings.Contains(err.Error(), id) {
 		t.Errorf("a session in use is listed: %v", err)
 	}
-	a, err := OpenArchive(p.state(), nil)
+	a, err := OpenArchive(p.state(), p.stores(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func TestARequestIsKnownToAnotherServer(t *testing.T) {
 	}
 	// What was only about to be done when its server died is done.
 	key := requestKey{"local", machine.ToolStart, "never"}.digest()
-	if err := c.engine.records.(*fileRecords).NoteRequest(ctx, key, "00000bad"); err != nil {
+	if err := c.engine.records.(*storedRecords).NoteRequest(ctx, key, "00000bad"); err != nil {
 		t.Fatal(err)
 	}
 	if got := start(c, "never"); got == "00000bad" {

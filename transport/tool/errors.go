@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 const (
@@ -73,7 +74,7 @@ func (s *Set) broken(tool string) *mcp.CallToolResult {
 
 // failed returns the result of a call whose handler returned an error, and the outcome for the log.
 func (s *Set) failed(ctx context.Context, tool string, err error) (*mcp.CallToolResult, string, error) {
-	if e, ok := errors.AsType[*session.Error](err); ok {
+	if e, ok := errors.AsType[*session.Error](store.Refused(err)); ok {
 		if e.Err != nil {
 			s.Logger.LogAttrs(ctx, slog.LevelWarn, "call refused", slog.String("tool", tool), slog.String("code", e.Code), slog.Any("error", e.Err))
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/transport/tool"
 )
 
@@ -58,15 +60,19 @@ func (h *Server) metrics() http.Handler {
 }
 
 // readyz reports whether calls are accepted: not while the server stops, while the config was never
-// good, or while a fault of the token file keeps all its callers out.
+// good, while a store does not answer, or while a fault of the token file keeps all its callers out.
 func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if h.stopping.Load() {
 		http.Error(w, "stopping", http.StatusServiceUnavailable)
 		return
 	}
-	if h.Check(r.Context()) != nil {
+	if err := h.Check(r.Context()); err != nil {
 		// Details are in the log and in the replies to calls, since anybody can read this.
-		http.Error(w, "the configuration is not valid", http.StatusServiceUnavailable)
+		why := "the configuration is not valid"
+		if session.CodeOf(err) == store.CodeUnavailable {
+			why = "the store does not answer"
+		}
+		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}
 	if file := h.access.file; file != nil {

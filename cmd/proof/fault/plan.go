@@ -20,7 +20,7 @@ const env = "DEEPWORK_FAULT"
 
 // A Plan is the faults of a server process.
 type Plan struct {
-	Image   string        `json:"image"`              // the folder with the durable state of the disk, see Image
+	Image   string        `json:"image"`              // the folder with the durable state of the disk, see Image; "" means a disk without faults
 	Tied    bool          `json:"tied,omitempty"`     // it ends when its stdin does, so that none outlives a killed test
 	Point   string        `json:"point,omitempty"`    // where it is killed: "before sync", "after move"; an Op of durable
 	PointAt int           `json:"point_at,omitempty"` // at which occurrence of Point, from 1
@@ -56,7 +56,9 @@ func Install() {
 		fmt.Fprintf(os.Stderr, "reading %s: %v\n", env, err)
 		os.Exit(1)
 	}
-	durable.Intercept = (&disk{plan: p, image: Image{Dir: p.Image}}).carryOut
+	if p.Image != "" {
+		durable.Intercept = (&disk{plan: p, image: Image{Dir: p.Image}}).carryOut
+	}
 	if p.Commit > 0 || p.Pages > 0 || p.Slow > 0 {
 		sqlite.RegisterConnectionHook((&database{plan: p}).connected)
 	}

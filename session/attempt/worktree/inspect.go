@@ -86,6 +86,7 @@ func (i *inspection) journaled() error {
 			i.report.Fault(path, fmt.Sprintf("the journal of attempt %s cannot be used: %v", attempt, err), "restore it from a backup, or move it away and "+doByHand)
 		case j == nil:
 			left++
+		case j.Board != i.k.board: // of a board that somebody else inspects
 		case j.Phase == made && !known:
 			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
 				"start a server on the project: it removes them, and keeps first what is not committed")

@@ -53,6 +53,7 @@ type journal struct {
 	Trees   []*record `json:"trees"`
 	Rest    *Rescue   `json:"rest,omitempty"` // of files next to the worktrees
 	Changed time.Time `json:"changed"`
+	Board   string    `json:"board,omitempty"` // Options.Board
 }
 
 func (j *journal) paths() []string {
@@ -137,7 +138,7 @@ func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 
 // save makes the journal durable, before and after each step.
 func (k *Keeper) save(j *journal) error {
-	j.Version, j.Changed = journalVersion, time.Now().UTC()
+	j.Version, j.Board, j.Changed = journalVersion, k.board, time.Now().UTC()
 	data, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err)

@@ -58,7 +58,7 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	os.Remove(k.draft(attempt))
 	os.RemoveAll(filepath.Join(k.temp(), "keep-"+attempt))
 	j, err := k.load(attempt)
-	if err != nil || j == nil {
+	if err != nil || j == nil || j.Board != k.board {
 		return nil, err
 	}
 	isKnown := known != nil && known(attempt)

@@ -28,6 +28,9 @@ type Options struct {
 	// Project is a folder, without links, below which links on the way to Dir are not followed
 	// either; "" means none.
 	Project string
+	// Board names the board that attempts belong to: Recover and Inspect leave those of others alone.
+	// "" is the board of this machine.
+	Board string
 	// Dropping is called before the folder of a worktree, or of an attempt, is removed.
 	Dropping func(path string)
 	Logger   *slog.Logger // default: slog.Default()
@@ -39,6 +42,7 @@ type Keeper struct {
 	dir      string
 	journal  string
 	project  string
+	board    string
 	dropping func(path string)
 	log      *slog.Logger
 	stale    time.Duration      // how long a lock must not change to count as a dead git's
@@ -56,7 +60,7 @@ func New(o Options) *Keeper {
 	if o.Dropping == nil {
 		o.Dropping = func(string) {}
 	}
-	return &Keeper{dir: filepath.Clean(o.Dir), journal: filepath.Clean(o.Journal), project: o.Project, dropping: o.Dropping,
+	return &Keeper{dir: filepath.Clean(o.Dir), journal: filepath.Clean(o.Journal), project: o.Project, board: o.Board, dropping: o.Dropping,
 		log: o.Logger, stale: staleAfter, at: func(string) {}}
 }
 

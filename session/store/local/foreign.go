@@ -25,8 +25,8 @@ func (s sealer) Sign(name string, content []byte) (string, error) {
 	return s.Folder.Sign(name, content)
 }
 
-// Sealer returns what signs the files of the project.
-func (s *Store) Sealer() durable.Sealer { return s.sealer }
+// Sealer returns what signs the files of a project.
+func Sealer(f *state.Folder) durable.Sealer { return sealer{f} }
 
 // Foreign returns a record's file as it is, if it is whole, and why it is not ours, "" if it was
 // sealed here; store.ErrNotFound for any other. What is in it is anybody's.

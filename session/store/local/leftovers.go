@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"deepwork/actor/presence"
+	"deepwork/session/store"
 )
 
 // sweep removes the lock files and unfinished writes of dead servers.
@@ -28,7 +29,7 @@ func (s *Store) sweep(ctx context.Context) {
 
 // unfinished lists the files that dead servers were writing.
 func (s *Store) unfinished(ctx context.Context) ([]string, error) {
-	alive := s.member.Census()
+	alive := store.Census(s.member)
 	return s.paths(ctx, func(name string) bool {
 		server, ok := writtenBy(name)
 		return ok && !alive(server)
@@ -45,17 +46,16 @@ func writtenBy(name string) (server string, ok bool) {
 }
 
 // Leftovers lists, by absolute path and sorted, what dead servers left and the next writer removes:
-// lock files and unfinished writes. live reports that other servers are running. It changes
-// nothing.
-func (s *Store) Leftovers(ctx context.Context) (left []string, live bool, err error) {
-	others, dead := s.member.Others()
+// lock files and unfinished writes. It changes nothing.
+func (s *Store) Leftovers(ctx context.Context) (left []string, err error) {
+	_, dead := s.member.Others()
 	left, err = s.unfinished(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	left = append(left, dead...)
 	slices.Sort(left)
-	return left, len(others) > 0, nil
+	return left, nil
 }
 
 // Strangers lists, by absolute path and sorted, files named like records or definitions that cannot

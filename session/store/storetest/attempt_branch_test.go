@@ -75,7 +75,7 @@ func TestWorktreeFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := b.WorktreeFolders(t.Context())
+	got, err := b.WorktreeFolders(t.Context(), task.Place{})
 	slices.Sort(got)
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q %v", got, err)

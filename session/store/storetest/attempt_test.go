@@ -200,7 +200,7 @@ func TestDeleteTask(t *testing.T) {
 		}
 	}
 	refused("waiting")
-	e, err := b.ClaimNext(t.Context(), "server", 1)
+	e, err := b.ClaimNext(t.Context(), "server", 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

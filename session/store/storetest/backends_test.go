@@ -4,10 +4,14 @@ package storetest_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +19,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/postgres"
+	"deepwork/session/store/postgres/pgtest"
 
 	"go.uber.org/goleak"
 )
@@ -25,13 +31,42 @@ var backends = map[string]func(path string, now func() time.Time, changes store.
 	"sqlite": func(path string, now func() time.Time, changes store.Changes) store.Database {
 		return sqlite.New(sqlite.Options{Path: path, Now: now, Changes: changes})
 	},
+	"postgres":  openPostgres,
+	"pgbouncer": openPostgres, // in transaction mode
 }
+
+// openPostgres opens a project of the store for another process.
+func openPostgres(path string, now func() time.Time, changes store.Changes) store.Database {
+	s, err := postgres.Open(postgresOptions(path, now))
+	if err == nil {
+		err = s.Enter(context.Background())
+	}
+	if err != nil {
+		panic(err)
+	}
+	return closing{s.Database(changes), s}
+}
+
+// postgresOptions are those of the project that belongs to a path.
+func postgresOptions(path string, now func() time.Time) postgres.Options {
+	name := sha256.Sum256([]byte(path))
+	return postgres.Options{URL: os.Getenv(storeVariable), Project: hex.EncodeToString(name[:]), Repository: postgres.Repository{RootCommit: "aa"},
+		Machine: "0a1b2c3d", Root: filepath.Dir(path), Now: now}
+}
+
+// closing closes the store of a database with it.
+type closing struct {
+	store.Database
+	s *postgres.Store
+}
+
+func (c closing) Close() error { return c.s.Close(context.Background()) }
 
 // backend is the name of the one that is tested now, also in the environment of child
 // processes.
 var backend string
 
-const backendVariable, roleVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_ROLE"
+const backendVariable, roleVariable, storeVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_ROLE", "DEEPWORK_TEST_STORE"
 
 // TestMain runs all tests for each backend. With a role in its environment the test
 // binary is another process: it works on a database that is not its own.
@@ -42,10 +77,21 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a program built with -race sleeps at its end
 	failed := 0
-	for backend = range backends {
+	for _, backend = range slices.Sorted(maps.Keys(backends)) {
+		url, end, err := urlOf(backend)
+		if errors.Is(err, pgtest.ErrMissing) && os.Getenv("DEEPWORK_TEST_POSTGRES_REQUIRED") != "1" {
+			fmt.Printf("the backend %s is skipped: %v\n", backend, err)
+			continue
+		}
 		os.Setenv(backendVariable, backend)
-		if code := m.Run(); code != 0 {
-			fmt.Println("FAIL: the backend", backend)
+		os.Setenv(storeVariable, url)
+		code := 1
+		if err == nil {
+			code = m.Run()
+			end()
+		}
+		if code != 0 {
+			fmt.Println("FAIL: the backend", backend, err)
 			failed = code
 		}
 	}
@@ -54,6 +100,25 @@ func TestMain(m *testing.M) {
 		failed = 1
 	}
 	os.Exit(failed)
+}
+
+// urlOf returns the URL of an empty store for a backend, and what ends it.
+func urlOf(backend string) (url string, end func(), err error) {
+	if backend == "sqlite" {
+		return "", func() {}, nil
+	}
+	server, err := pgtest.Shared()
+	if err != nil {
+		return "", nil, err
+	}
+	if backend == "postgres" {
+		return server.URL(), func() {}, nil
+	}
+	pooler, err := pgtest.StartBouncer(server.URL())
+	if err != nil {
+		return "", nil, err
+	}
+	return pooler.URL, pooler.Close, nil
 }
 
 // roles are what a child process may be.
@@ -128,7 +193,7 @@ func abs(name string) string {
 // rootOf makes the root project, and returns it.
 func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
-	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}))
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false))
 	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
 	if err != nil || total != 1 {
 		t.Fatal(list, total, err)
@@ -156,7 +221,7 @@ func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 // run claims and starts the oldest waiting execution.
 func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
-	e, err := b.ClaimNext(t.Context(), "server", 1000)
+	e, err := b.ClaimNext(t.Context(), "server", 1000, nil)
 	if err != nil || e == nil {
 		t.Fatal("nothing to claim", err)
 	}

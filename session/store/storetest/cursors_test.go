@@ -10,7 +10,7 @@ import (
 
 func TestCursorsOfOtherListsAreRefused(t *testing.T) {
 	b, _, p := newBoard(t)
-	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other", Repos: []task.RepoSpec{{Name: "a", Path: abs("a")}}}}); err != nil {
+	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other", Repos: []task.RepoSpec{{Name: "a", Path: abs("a")}}}}, false); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -48,6 +48,7 @@ var byID = map[string]func(context.Context, store.View, row) error{
 		return second(v.CreateAttempt(ctx, task.Attempt{TaskID: r.task, Executor: "X", Branch: "deepwork/y", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{}))
 	},
 	"Attempt":        func(ctx context.Context, v store.View, r row) error { return second(v.Attempt(ctx, r.attempt)) },
+	"Report":         func(ctx context.Context, v store.View, r row) error { return second(v.Report(ctx, r.attempt)) },
 	"AttemptDetails": func(ctx context.Context, v store.View, r row) error { return second(v.AttemptDetails(ctx, r.attempt)) },
 	"TaskAttempts": func(ctx context.Context, v store.View, r row) error {
 		return second(v.TaskAttempts(ctx, r.task, task.Page{Limit: 9}))
@@ -79,7 +80,7 @@ func made(t *testing.T, b board, p task.Project, who session.Caller) row {
 			defer b.Release(t.Context(), e.ID, "server")
 		}
 		var err error
-		if e, err = b.ClaimNext(t.Context(), "server", 1000); err != nil || e == nil {
+		if e, err = b.ClaimNext(t.Context(), "server", 1000, nil); err != nil || e == nil {
 			t.Fatal("nothing to claim", err)
 		}
 	}

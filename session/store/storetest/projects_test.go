@@ -41,7 +41,7 @@ func ids(t *testing.T, b board) map[string]string {
 
 func resync(t *testing.T, b board, all ...task.ProjectSpec) map[string]string {
 	t.Helper()
-	if err := b.SyncProjects(t.Context(), all); err != nil {
+	if err := b.SyncProjects(t.Context(), all, false); err != nil {
 		t.Fatal(err)
 	}
 	return ids(t, b)
@@ -126,7 +126,7 @@ func TestUnchangedProjectsAreNotWritten(t *testing.T) {
 	}
 	c.forward(time.Hour)
 	all := []task.ProjectSpec{root}
-	if err := b.SyncProjects(t.Context(), all); err != nil {
+	if err := b.SyncProjects(t.Context(), all, false); err != nil {
 		t.Error(err)
 	}
 	if got := rootOf(t, b); got != p {

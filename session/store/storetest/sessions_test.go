@@ -16,6 +16,7 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
+	"deepwork/session/store/postgres"
 )
 
 // sessionStores are what one process has of a project's sessions.
@@ -44,11 +45,22 @@ var sessionBackends = map[string]func(t *testing.T, dir string) sessionStores{
 		})
 		return sessionStores{files, files, files, files, changes}
 	},
+	"postgres": func(t *testing.T, dir string) sessionStores {
+		s, err := postgres.Open(postgresOptions(dir, nil))
+		noError(t, err)
+		t.Cleanup(func() { noError(t, s.Close(context.Background())) })
+		records, err := s.Records(store.RecordOptions{})
+		noError(t, err)
+		return sessionStores{records, records, records, records, s}
+	},
 }
 
 // eachSessions runs a test on every implementation, with two processes.
 func eachSessions(t *testing.T, test func(ctx context.Context, t *testing.T, a, b sessionStores)) {
 	for name, open := range sessionBackends {
+		if (name == "files") != (backend == "sqlite") {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv(state.Env, filepath.Join(t.TempDir(), "state"))

@@ -15,6 +15,23 @@ func IsSessionID(text string) bool {
 	return err == nil && len(id) == 4 && strings.ToLower(text) == text
 }
 
+// A HeadOf is the part of an encoded session that stores need to know.
+type HeadOf struct {
+	Owner      string        `json:"owner"`
+	Identity   string        `json:"identity"`
+	Status     SessionStatus `json:"status"`
+	Seq        int64         `json:"seq"`
+	Definition DefinitionRef `json:"definition"`
+}
+
+// Head returns the head of an encoded session; the zero value if it is not one.
+func Head(data []byte) (h HeadOf) {
+	if json.Unmarshal(data, &h) != nil {
+		return HeadOf{}
+	}
+	return h
+}
+
 // Decode decodes a session file's JSON and validates it.
 func Decode(id string, data []byte) (*State, error) {
 	var head struct {

@@ -167,6 +167,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	done := n.ProgressOrNew(p.Step.ID, f.At)
 	at := f.At
 	done.CompletedAt, done.Outputs, done.Notes, done.Unreported = &at, f.Outputs, f.Notes, false
+	done.Place = n.Place
 	var skipped []string
 	for _, r := range p.Step.Reviews {
 		skipped = append(skipped, r.RunEach)

@@ -13,6 +13,7 @@ type StepInput struct {
 	FromStep    string   `json:"from_step,omitempty" jsonschema:"id of the step that made it; absent if it comes from the user"`
 	Paths       []string `json:"paths,omitzero" jsonschema:"its files, as submitted; absent if it comes from the user"`
 	Omitted     int      `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
+	Machine     string   `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
 }
 
 // A CompletedStep is a finished step and its files.
@@ -20,6 +21,7 @@ type CompletedStep struct {
 	StepID  string  `json:"step_id" jsonschema:"id of the step"`
 	Outputs Outputs `json:"outputs" jsonschema:"files by output, as submitted"`
 	Omitted int     `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
+	Machine string  `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
 }
 
 // listedBytes bounds the paths of completed steps that a reply lists, and those of inputs.
@@ -67,6 +69,7 @@ func (s *State) inputs(def *Definition, st *job.Step, room *listing) []StepInput
 					paths = append(paths, o.Value.Paths...)
 				}
 			}
+			out[i].Machine = s.elsewhere(p)
 		}
 		out[i].Paths, out[i].Omitted = room.take(paths)
 	}
@@ -81,7 +84,7 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 		if !p.Done() {
 			continue
 		}
-		c := CompletedStep{StepID: id}
+		c := CompletedStep{StepID: id, Machine: s.elsewhere(p)}
 		for _, o := range p.Outputs {
 			paths, omitted := room.take(o.Value.Paths)
 			if c.Omitted += omitted; len(paths) > 0 || omitted == 0 {
@@ -91,4 +94,17 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 		out = append(out, c)
 	}
 	return out
+}
+
+// Reaches reports whether the outputs of a step were delivered where the session's owner runs.
+func (s *State) Reaches(p *StepProgress) bool {
+	return p.Place == nil || s.Place != nil && p.Place.Is(*s.Place)
+}
+
+// elsewhere describes where the outputs of a step are; "" means where the session's owner runs.
+func (s *State) elsewhere(p *StepProgress) string {
+	if s.Reaches(p) || len(p.Outputs) == 0 {
+		return ""
+	}
+	return p.Place.Describe()
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/task"
 	"deepwork/session"
 )
 
@@ -28,6 +29,7 @@ type NewSession struct {
 	Parent     *string
 	Identity   string
 	Owner      string
+	Place      *task.Place // of the owner, or nil
 	At         time.Time
 	Call       Call
 	Texts      Instructions
@@ -58,7 +60,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch,
 		Status: Active, ParentSessionID: b.Parent,
 		StartedAt: b.At, UpdatedAt: b.At,
-		Identity: b.Identity, Owner: b.Owner, Definition: def.Ref, Pinned: b.Pinned,
+		Identity: b.Identity, Owner: b.Owner, Place: b.Place, Definition: def.Ref, Pinned: b.Pinned,
 	}
 	r := &StartReply{Notice: NoticeOf(def)}
 	if b.Notice != "" {
@@ -151,6 +153,11 @@ func (s *State) summary(def *Definition, lost []string) string {
 	text := fmt.Sprintf("Workflow '%s/%s' is completed: %s finished.", s.JobName, def.Workflow.Name, Count(done, "step"))
 	if unreported != nil {
 		text += " Members of concurrent groups that were never reported: " + quoteList(unreported) + "."
+	}
+	for _, p := range s.StepProgress {
+		if where := s.elsewhere(p.Value); p.Value.Done() && where != "" {
+			text += fmt.Sprintf(" The outputs of step '%s' are on the machine %s.", p.Key, where)
+		}
 	}
 	if more := len(lost) - maxLostNamed; more > 0 {
 		lost = append(slices.Clip(lost[:maxLostNamed]), Count(more, "other"))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
 )
 
@@ -47,8 +48,9 @@ type State struct {
 	StartedAt         time.Time                 `json:"started_at"`
 	UpdatedAt         time.Time                 `json:"updated_at"` // of the last transition
 	CompletedAt       *time.Time                `json:"completed_at"`
-	Identity          string                    `json:"identity"` // the caller it belongs to
-	Owner             string                    `json:"owner"`    // the server it belongs to
+	Identity          string                    `json:"identity"`        // the caller it belongs to
+	Owner             string                    `json:"owner"`           // the server it belongs to
+	Place             *task.Place               `json:"place,omitempty"` // where that server runs; nil in a store of one machine
 	Definition        DefinitionRef             `json:"definition"`
 	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil in old sessions
 	Weakened          []Weakening               `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
@@ -65,17 +67,18 @@ type DefinitionRef struct {
 
 // StepProgress is the progress of one step that has begun.
 type StepProgress struct {
-	StepID          string     `json:"step_id"`
-	StartedAt       time.Time  `json:"started_at"`
-	CompletedAt     *time.Time `json:"completed_at"`
-	Outputs         Outputs    `json:"outputs"`
-	Notes           *string    `json:"notes"`
-	QualityAttempts int        `json:"quality_attempts"` // those that count
-	Unreported      bool       `json:"unreported"`       // a member whose group advanced without a report of it
-	Overrides       []Override `json:"overrides"`
-	Attempts        []*Attempt `json:"attempts"`                   // of external reviews
-	Granted         *Override  `json:"granted_override,omitempty"` // a person's, for the next finished_step
-	Evidence        *Evidence  `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
+	StepID          string      `json:"step_id"`
+	StartedAt       time.Time   `json:"started_at"`
+	CompletedAt     *time.Time  `json:"completed_at"`
+	Outputs         Outputs     `json:"outputs"`
+	Notes           *string     `json:"notes"`
+	QualityAttempts int         `json:"quality_attempts"` // those that count
+	Unreported      bool        `json:"unreported"`       // a member whose group advanced without a report of it
+	Overrides       []Override  `json:"overrides"`
+	Attempts        []*Attempt  `json:"attempts"`                   // of external reviews
+	Granted         *Override   `json:"granted_override,omitempty"` // a person's, for the next finished_step
+	Evidence        *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
+	Place           *task.Place `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
 
 	encoded []byte // its JSON, cached by State.Encode
 }

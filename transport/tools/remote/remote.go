@@ -17,7 +17,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"deepwork/actor/presence"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	sources "deepwork/catalog/remote"
@@ -46,7 +45,7 @@ type Tools struct {
 // Options are the parameters of New.
 type Options struct {
 	Root, Version string
-	Member        *presence.Member
+	Member        store.Members
 	Database      store.Database
 	Settings      func(context.Context) (*config.Config, error)
 	Refused       func() error                            // returns why an edit of the config is not in use

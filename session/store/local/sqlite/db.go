@@ -1,6 +1,6 @@
 // Package sqlite keeps the task board, executions and requests of a project in an
-// embedded SQLite database (board.db of the state folder) that several servers share. It
-// implements store.Board, store.Executions and store.Requests.
+// embedded SQLite database (board.db of the state folder) that several servers share. Package
+// sqlstore has its statements.
 //
 // What a method writes is durable when it returns: a process that is killed, or a
 // machine that loses power, loses nothing that was acknowledged.
@@ -16,12 +16,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
+	"deepwork/session/store/sqlstore"
 
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -50,6 +50,7 @@ type Options struct {
 // (task.ErrDamaged). Every method may also return task.ErrFull, ErrDamaged, ErrNewer, ErrClosed, or
 // the context's error.
 type DB struct {
+	*sqlstore.Store
 	o       Options
 	closing context.Context // ends when Close begins
 	halt    context.CancelFunc
@@ -62,14 +63,14 @@ type DB struct {
 	// changes are synced, and what is to be done when the caller has its result.
 	statements map[string]*sql.Stmt
 	sync       bool
+	earlier    bool // it is read as it is, and is of a version before placed
 	after      func()
 	reader     *sql.DB // nil if not open
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
 	watcher *sql.DB
-	info    os.FileInfo  // of the file that was opened for writing
-	hadLog  bool         // whether there was a write-ahead log before a file was opened for reading only
-	lapsed  atomic.Int64 // executions that ended since the last cleanup; see forgetEvery
+	info    os.FileInfo // of the file that was opened for writing
+	hadLog  bool        // whether there was a write-ahead log before a file was opened for reading only
 	closed  bool
 }
 
@@ -78,13 +79,11 @@ func New(o Options) *DB {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Now == nil {
-		o.Now = session.Clock
-	}
 	if o.Make == nil {
 		o.Make = func() error { return os.MkdirAll(filepath.Dir(o.Path), 0o755) }
 	}
 	d := &DB{o: o}
+	d.Store = sqlstore.New(d, sqlstore.Options{Where: o.Path, Logger: o.Logger, Now: o.Now, Changes: o.Changes})
 	d.closing, d.halt = context.WithCancel(context.Background())
 	return d
 }
@@ -108,15 +107,6 @@ func (d *DB) Open(ctx context.Context) error {
 	}
 	return err
 }
-
-// Board returns the task board.
-func (d *DB) Board() store.Board { return board{DB: d} }
-
-// Executions returns the executions of workflows at other systems.
-func (d *DB) Executions() store.Executions { return executions{d} }
-
-// Requests returns the requests to owners.
-func (d *DB) Requests() store.Requests { return requests{d} }
 
 // Where returns the path of the file.
 func (d *DB) Where() string { return d.o.Path }
@@ -219,17 +209,26 @@ func (d *DB) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// readable is the earliest version whose tables have all that a reader for everybody reads.
-const readable = 1
+// readable is the earliest version whose tables have all that a reader for everybody reads, with
+// the views of earlier if it is before placed.
+const (
+	readable = 1
+	placed   = 6
+)
+
+// earlier gives the tables of a version before placed the columns that they lack, for one connection.
+const earlier = `CREATE TEMP VIEW IF NOT EXISTS attempts AS SELECT *, '' AS machine_id, '' AS machine_name, '' AS root FROM main.attempts;
+	CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *, '' AS machine_id, '' AS machine_name, '' AS root FROM main.executions`
 
 // openReadOnly opens a database that this program can read without a migration.
 func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
-	d.reader, d.watcher = connect(dsn, readers, readOnly), connect(dsn, 1, readOnly)
+	d.reader, d.watcher = connect(dsn, readers, ""), connect(dsn, 1, readOnly) // dsn forbids changes, but for views
 	return d.prepare(ctx, d.reader, func(ctx context.Context, c *sql.Conn) error {
 		v, err := ours(ctx, c)
 		if err == nil && v < readable {
 			err = fmt.Errorf("it is of version %d, and is to be migrated to %d before it can be read: run a command that writes it, such as deepwork serve", v, latest())
 		}
+		d.earlier = v < placed
 		return err
 	})
 }
@@ -292,6 +291,3 @@ func wrap(doing string, err error) error {
 	}
 	return nil
 }
-
-// stamp returns the current time as the database stores it.
-func (d *DB) stamp() string { return task.FormatTime(d.o.Now()) }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store/sqlstore"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -171,4 +173,27 @@ func code(err error) int {
 func busy(err error) bool {
 	c := code(err)
 	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_PROTOCOL
+}
+
+const doBoard = "stop the servers and restore the board from a copy, or save what can be read with `sqlite3 board.db .recover`"
+
+// Damage returns what SQLite finds wrong with the file, and else the references to missing rows.
+func (d *DB) Damage(t sqlstore.Tx) (found []session.Finding, err error) {
+	damage, err := sqlstore.List[string](t, `PRAGMA integrity_check`)
+	if err != nil {
+		return nil, err
+	}
+	for _, what := range damage {
+		if what != "ok" {
+			found = append(found, session.Finding{Where: d.o.Path, What: "SQLite finds: " + what, Do: doBoard})
+		}
+	}
+	if found != nil {
+		return found, nil
+	}
+	missing, err := sqlstore.List[string](t, `SELECT coalesce(rowid, 0) || ' of ' || "table" || ' names a row of ' || parent FROM pragma_foreign_key_check`)
+	for _, what := range missing {
+		found = append(found, session.Finding{Where: d.o.Path, What: "row " + what + " that is not there", Do: doBoard})
+	}
+	return found, err
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+	"deepwork/session/store"
+	"deepwork/session/store/sqlstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,9 +22,18 @@ func noon() time.Time {
 	return time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.FixedZone("east", 3600))
 }
 
+// A board is a DB as its task board.
+type board struct {
+	*DB
+	store.Board
+}
+
 func openBoard(ctx context.Context, o Options) (board, error) {
 	d, err := Open(ctx, o)
-	return board{DB: d}, err
+	if err != nil {
+		return board{DB: d}, err
+	}
+	return board{d, d.Board()}, nil
 }
 
 // openAt opens a board that is checked and closed at the end of the test.
@@ -58,7 +70,7 @@ func abs(name string) string {
 // rootOf makes the root project, and returns it.
 func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
-	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}))
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false))
 	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
 	if err != nil || total != 1 {
 		t.Fatal(list, total, err)
@@ -86,7 +98,7 @@ func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 // run claims and starts the oldest waiting execution.
 func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
-	e, err := b.ClaimNext(t.Context(), "server", 1000)
+	e, err := b.ClaimNext(t.Context(), "server", 1000, nil)
 	if err != nil || e == nil {
 		t.Fatal("nothing to claim", err)
 	}
@@ -113,10 +125,39 @@ func taskOf(t testing.TB, b board, id string) *task.Summary {
 	return s
 }
 
-// inspect reads the database itself.
-func inspect(ctx context.Context, b board, f func(x tx) error) error {
-	_, err := read(ctx, b, "looking", func(x tx) (struct{}, error) { return struct{}{}, f(x) })
-	return err
+// A spy is a database whose statements are seen before they run.
+type spy struct {
+	*DB
+	see func(query string, args []any)
+}
+
+func (s spy) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error, after func()) error {
+	return s.DB.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, seen{q, s.see}) }, after)
+}
+
+type seen struct {
+	sqlstore.Querier
+	see func(query string, args []any)
+}
+
+func (s seen) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	s.see(query, args)
+	return s.Querier.ExecContext(ctx, query, args...)
+}
+
+func (s seen) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	s.see(query, args)
+	return s.Querier.QueryContext(ctx, query, args...)
+}
+
+func (s seen) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	s.see(query, args)
+	return s.Querier.QueryRowContext(ctx, query, args...)
+}
+
+// spied returns the board of a database whose statements are seen.
+func spied(b board, see func(query string, args []any)) board {
+	return board{b.DB, sqlstore.New(spy{b.DB, see}, sqlstore.Options{Now: noon}).Board()}
 }
 
 // verify checks that the board is consistent.

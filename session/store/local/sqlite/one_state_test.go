@@ -1,7 +1,7 @@
 package sqlite
 
 import (
-	"fmt"
+	"context"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,66 +9,68 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/store"
+	"deepwork/session/store/sqlstore"
 )
 
-// Readers that hold their transaction while a writer starts an execution go on to
+// A reader that holds its transaction while a writer starts an execution goes on to
 // see what was before it: without that, what is read second is of another moment.
 func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 	b, p := newBoard(t)
-	s := addTask(t, b, p, "one")
-	a := try(t, b, s)
-	err := inspect(t.Context(), b, func(x tx) error {
-		before, err := x.attempt(a.ID)
-		if err != nil {
-			return err
+	a := try(t, b, addTask(t, b, p, "one"))
+	statements := 0
+	before, err := spied(b, func(string, []any) {
+		if statements++; statements == 2 {
+			run(t, b) // in the middle of the reading
 		}
-		run(t, b) // in the middle of the reading
-		e, err := list[task.Execution](x, executionRows+`WHERE attempt_id = ?`, a.ID)
-		if err != nil {
-			return err
-		}
-		if before.State != task.Waiting || before.LatestSessionID != nil || e[0].State != task.Waiting || e[0].SessionID != nil {
-			t.Errorf("two moments: %+v %+v", before, e[0])
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	}).AttemptDetails(t.Context(), a.ID)
+	if err != nil || statements < 3 {
+		t.Fatal(statements, err)
+	}
+	if before.Attempt.State != task.Waiting || before.Attempt.LatestSessionID != nil || before.Execution.State != task.Waiting || before.Session != nil {
+		t.Errorf("two moments: %+v %+v", before.Attempt, before.Execution)
 	}
 	if now, err := b.AttemptDetails(t.Context(), a.ID); err != nil || now.Execution.State != task.Running || now.Session == nil {
 		t.Errorf("%+v %v", now, err)
 	}
 }
 
-// The list's cost must not grow with the board: every access is by an index, and
+// The cost of what is called often must not grow with the board: every access is by an index, and
 // nothing is sorted.
 func TestListsUseIndexes(t *testing.T) {
 	b, p := newBoard(t)
-	l, err := task.Page{Limit: 50}.Listing()
-	if err != nil {
+	s := addTask(t, b, p, "one")
+	a := try(t, b, s)
+	if _, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"}, task.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	err = inspect(t.Context(), b, func(x tx) error {
-		for query, args := range map[string][]any{
-			summary + `WHERE t.project_id = ? AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`:                  position(l, p.ID),
-			summary + `WHERE t.project_id = ? AND t.status = ? AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`: position(l, p.ID, task.Done),
-			attemptRows + `WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?) ORDER BY a.created_at DESC, a.id LIMIT ?`:                 position(l, "x"),
-			executionRows + `WHERE state IN ('starting', 'running') ORDER BY seq`:                                                                                 nil,
-			executionRows + `WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`:                                                                                      {"x"},
-			`SELECT id FROM executions WHERE state = 'waiting' ORDER BY seq LIMIT 1`:                                                                              nil,
-			`SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`:                                                                              nil,
-			`SELECT 1 FROM executions WHERE attempt_id = ? AND state IN ('waiting', 'starting', 'running')`:                                                       {"x"},
-			`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE t.project_id = ?`:                                                                            {"x"},
-			`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq WHERE e.id = ? AND e.state = 'waiting'`:                 {"x"},
-			`SELECT 1 FROM attempts WHERE branch = ?`:                                                                                                             {"x"},
-			`DELETE FROM requests WHERE created_at < ?`:                                                                                                           {"x"},
-		} {
-			steps, err := list[struct {
+	seen := make(map[string][]any)
+	spy := spied(b, func(query string, args []any) { seen[query] = args })
+	page := task.Page{Limit: 50}
+	for what, err := range map[string]error{
+		"tasks":             last(spy.Tasks(t.Context(), p.ID, "", page)),
+		"tasks of a status": last(spy.Tasks(t.Context(), p.ID, task.Done, page)),
+		"attempts":          second(spy.TaskAttempts(t.Context(), s.ID, page)),
+		"details":           second(spy.AttemptDetails(t.Context(), a.ID)),
+		"open executions":   second(spy.OpenExecutions(t.Context())),
+		"a branch":          second(spy.BranchTaken(t.Context(), "b")),
+		"a creation":        second(spy.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "two"}, task.Request{Identity: "me", Tool: "t", RequestID: "r"})),
+		"a claim":           second(spy.ClaimNext(t.Context(), "me", 5, nil)),
+	} {
+		if err != nil {
+			t.Error(what, err)
+		}
+	}
+	if len(seen) < 15 {
+		t.Error("only", len(seen), "statements")
+	}
+	err := b.Transact(t.Context(), sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
+		for query, args := range seen {
+			steps, err := sqlstore.List[struct {
 				ID, Parent, NotUsed int
 				Detail              string
-			}](x, "EXPLAIN QUERY PLAN "+query, args...)
+			}](b.Tx(ctx, q), "EXPLAIN QUERY PLAN "+query, args...)
 			if err != nil {
-				return fmt.Errorf("%s: %w", query, err)
+				t.Errorf("%s: %v", query, err)
 			}
 			for _, s := range steps {
 				// Those that run are few: they may be sorted.
@@ -78,11 +80,14 @@ func TestListsUseIndexes(t *testing.T) {
 			}
 		}
 		return nil
-	})
+	}, nil)
 	if err != nil {
 		t.Error(err)
 	}
 }
+
+func second[T any](_ T, err error) error             { return err }
+func last[A, B, C any](_ A, _ B, _ C, e error) error { return e }
 
 // A feed gathers the changes that it is told of.
 type feed struct {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store/sqlstore"
 )
 
 func dbPath(t testing.TB) string {
@@ -263,10 +264,10 @@ func TestReadOnly(t *testing.T) {
 	if all, err := b.AllAttempts(t.Context()); len(all) != 0 || err != nil {
 		t.Error(all, err)
 	}
-	if err := b.SyncProjects(t.Context(), nil); err != nil {
+	if err := b.SyncProjects(t.Context(), nil, false); err != nil {
 		t.Error("nothing differs:", err)
 	}
-	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}); !errors.Is(err, task.ErrFull) {
+	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false); !errors.Is(err, task.ErrFull) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
@@ -302,7 +303,7 @@ func TestReadOnlyFile(t *testing.T) {
 	b, err := openBoard(t.Context(), Options{Path: path})
 	if err == nil {
 		defer b.Close()
-		err = b.SyncProjects(t.Context(), nil)
+		err = b.SyncProjects(t.Context(), nil, false)
 	}
 	if !errors.Is(err, task.ErrFull) {
 		t.Error(err)
@@ -401,12 +402,12 @@ func TestPanicUndoesAChange(t *testing.T) {
 	b, p := newBoard(t)
 	func() {
 		defer func() { _ = recover() }()
-		_ = change(t.Context(), b.DB, "failing", func(x tx) error {
-			if _, err := x.exec(`DELETE FROM projects`); err != nil {
+		_ = b.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
+			if _, err := q.ExecContext(ctx, `DELETE FROM projects`); err != nil {
 				t.Error(err)
 			}
 			panic("a bug")
-		})
+		}, nil)
 	}()
 	if _, err := b.Project(t.Context(), p.ID); err != nil {
 		t.Error(err)

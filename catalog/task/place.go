@@ -1,0 +1,45 @@
+package task
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A Place is the folder of a project on one machine, where work lies that other machines cannot
+// reach. The zero value is that of a store which only one machine uses.
+type Place struct {
+	MachineID   string `json:"machine_id"`   // of the installation: 8 hexadecimal digits; a name may change, or be another's, too
+	MachineName string `json:"machine_name"` // of the host, for people
+	Root        string `json:"root"`         // the project root there, absolute
+}
+
+// Is reports whether two places are the same folder of the same machine.
+func (p Place) Is(o Place) bool { return p.MachineID == o.MachineID && p.Root == o.Root }
+
+// Elsewhere reports whether p is known and is not here.
+func (p Place) Elsewhere(here Place) bool { return p.MachineID != "" && !p.Is(here) }
+
+// Key identifies a place.
+func (p Place) Key() string { return p.MachineID + ":" + p.Root }
+
+// Describe returns the place as "NAME (ID), in FOLDER".
+func (p Place) Describe() string {
+	return fmt.Sprintf("%s (%s), in %s", p.MachineName, p.MachineID, p.Root)
+}
+
+// A Claim says what a server of a store that several machines share may run: follow-ups of the
+// attempts at its place, and attempts at no place yet whose executor and repositories it has.
+type Claim struct {
+	Place     Place
+	Executors []string
+	Repos     []string // ids
+}
+
+// A Report is what other machines can read of an attempt. What was never saved is nil.
+type Report struct {
+	Output   json.RawMessage // the last entries of its output
+	OutputAt *time.Time
+	Diff     json.RawMessage // its changes at the end of its last execution
+	DiffAt   *time.Time
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/store/backend"
+	"deepwork/session/workflow"
+)
+
+func (a *app) storeStatusCommand() *cobra.Command {
+	return a.onProject("print it as JSON", &cobra.Command{
+		Use:   "status",
+		Short: "Show which store the project is in, what it has, and who uses it",
+		Long: `Show the store of the project: files, or a database with its schema, the name of the
+project there and the repository to which it is bound; how many sessions, tasks,
+attempts and executions it has; and the servers that use it. It changes nothing.
+Exit 1 if the store cannot be used.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			folder, choice, err := a.chosen(cmd.Context())
+			if err != nil {
+				return err
+			}
+			s, err := backend.Look(cmd.Context(), folder, choice, workflow.RecordOptions(true, nil))
+			if err != nil {
+				return err
+			}
+			return a.printStatus(s)
+		},
+	})
+}
+
+// chosen returns the project's state and the store that was chosen for it.
+func (a *app) chosen(ctx context.Context) (*state.Folder, backend.Choice, error) {
+	root, err := a.projectRoot()
+	if err != nil {
+		return nil, backend.Choice{}, err
+	}
+	folder, err := state.Find(root)
+	if err != nil {
+		return nil, backend.Choice{}, err
+	}
+	choice, err := a.choice(ctx, root)
+	return folder, choice, err
+}
+
+func (a *app) printStatus(s backend.Status) (err error) {
+	if a.json {
+		err = a.printJSON(s)
+	} else {
+		a.describeStatus(s)
+	}
+	if err == nil && s.Problem != "" {
+		err = &reportedError{}
+	}
+	return err
+}
+
+func (a *app) describeStatus(s backend.Status) {
+	fmt.Fprintln(a.out, s.Where)
+	if s.Project != "" {
+		bound := "not bound to a repository"
+		if s.Repository != "" {
+			bound = "bound to " + s.Repository
+		}
+		fmt.Fprintf(a.out, "project:  %s, %s\n", oneLine(s.Project, 200), oneLine(bound, 500))
+		fmt.Fprintf(a.out, "schema:   version %d; this deepwork knows version %d\n", s.Schema, s.Knows)
+	}
+	if s.Problem != "" {
+		fmt.Fprintf(a.out, "problem:  %s\n", oneLine(s.Problem, 2000))
+	}
+	if len(s.Counts) > 0 {
+		var all []string
+		for _, what := range []string{"active sessions", "ended sessions", "tasks", "attempts", "executions"} {
+			all = append(all, fmt.Sprintf("%d %s", s.Counts[what], what))
+		}
+		fmt.Fprintf(a.out, "contents: %s\n", strings.Join(all, ", "))
+	}
+	for _, m := range s.Servers {
+		text := m.Text
+		if m.Machine != "" {
+			text += fmt.Sprintf(" (machine %s), lease ends in %.1f s unless it is renewed", m.Machine, m.Lease)
+		}
+		if !m.Since.IsZero() {
+			text += ", connected for " + session.Ago(time.Since(m.Since))
+		}
+		fmt.Fprintf(a.out, "server:   %s\n", oneLine(text, 1000))
+	}
+	if len(s.Servers) == 0 && s.Problem == "" {
+		fmt.Fprintln(a.out, "server:   none")
+	}
+}

@@ -1,0 +1,119 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session/attempt"
+	"deepwork/session/state/statetest"
+	"deepwork/session/store/postgres/pgtest"
+)
+
+// A worker on another machine runs what a server's own machine cannot, until a signal ends it.
+func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
+	url := pgtest.URL(t)
+	t.Setenv(config.StoreEnv, url)
+	t.Setenv(config.ProjectEnv, "shop")
+	top := testkit.Dir(t)
+	t.Setenv("HOME", top)
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	t.Setenv(config.JobsFoldersEnv, "")
+	here, there := filepath.Join(top, "here"), filepath.Join(top, "there")
+	writeFiles(t, here, map[string]string{"README": "hello\n"})
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
+		testkit.Git(t, here, args...)
+	}
+	testkit.Git(t, top, "clone", "-q", here, there)
+	testkit.Git(t, there, "remote", "remove", "origin")
+	writeFiles(t, here, map[string]string{".deepwork/config.yml": "executors: {CODER: {command: [./not-installed]}}\n"})
+	writeFiles(t, there, map[string]string{".deepwork/config.yml": boardConfig})
+
+	p := &boardProject{t: t, root: here}
+	p.client, p.server = startClient(t, here)
+	p.find()
+	made := p.start(p.task("! write note.txt from the worker", "! context", "! say it works"))
+	if made.State != "waiting" {
+		t.Fatalf("it was not left to the worker: %+v", made)
+	}
+
+	env, err := statetest.Write(filepath.Join(top, "worker"), top)
+	must(t, err)
+	var own string
+	worker := exec.CommandContext(t.Context(), "deepwork", "worker", "--executors", "CODER", "--max", "1")
+	worker.Env = os.Environ()
+	for name, value := range env {
+		worker.Env = append(worker.Env, name+"="+value)
+		if name == "XDG_CONFIG_HOME" || name == "APPDATA" {
+			own = filepath.Join(value, "deepwork", config.FileName)
+		}
+	}
+	text, err := os.ReadFile(own)
+	must(t, err)
+	must(t, os.WriteFile(own, append(text, "worker: {projects: {shop: \""+filepath.ToSlash(there)+"\"}}\n"...), 0o600))
+	log := &testkit.Log{}
+	worker.Stderr = log
+	must(t, worker.Start())
+	t.Cleanup(func() {
+		worker.Process.Kill()
+		worker.Wait()
+	})
+
+	var r *attempt.AttemptReply
+	testkit.Eventually(t, func() string {
+		if r = p.get(made.AttemptID); r.State != "completed" {
+			return "the attempt is " + r.State + "; the worker says\n" + log.String()
+		}
+		return ""
+	})
+	tail := boardCall[attempt.TailReply](p, "tail_attempt", map[string]any{"attempt_id": made.AttemptID})
+	var lines []string
+	for _, e := range tail.Entries {
+		lines = append(lines, e.Text)
+	}
+	// The agent's own deepwork found the board, too.
+	if out := strings.Join(lines, "\n"); !strings.Contains(out, "it works") || !strings.Contains(out, made.AttemptID) {
+		t.Errorf("the output is %s", out)
+	}
+	diff := boardCall[attempt.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": made.AttemptID})
+	if len(diff.Diffs) != 1 || !strings.Contains(diff.Diffs[0].Diff, "+from the worker") {
+		t.Errorf("the changes are %+v", diff)
+	}
+	must(t, worker.Process.Signal(syscall.SIGTERM))
+	if err := worker.Wait(); err != nil {
+		t.Errorf("the worker ended with %v: %s", err, log.String())
+	}
+	if strings.Contains(log.String(), "level=ERROR") || strings.Contains(log.String(), url) {
+		t.Errorf("the worker logged %s", log.String())
+	}
+}
+
+// Without projects or a store there is nothing to work on, and the error says what to set.
+func TestAWorkerWithoutAnything(t *testing.T) {
+	env, err := statetest.Write(t.TempDir(), t.TempDir())
+	must(t, err)
+	run := func(more ...string) string {
+		c := exec.Command("deepwork", append([]string{"worker"}, more...)...)
+		c.Env = append(os.Environ(), config.StoreEnv+"=")
+		for name, value := range env {
+			c.Env = append(c.Env, name+"="+value)
+		}
+		out, err := c.CombinedOutput()
+		if err == nil {
+			t.Errorf("%q succeeded", more)
+		}
+		return string(out)
+	}
+	for want, args := range map[string][]string{"worker.projects": nil, "--max -1": {"--max", "-1"}, "--executors is empty": {"--executors", ""}} {
+		if out := run(args...); !strings.Contains(out, want) {
+			t.Errorf("%q: %s", args, out)
+		}
+	}
+}

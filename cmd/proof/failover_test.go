@@ -1,0 +1,50 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/actor/wait"
+	"deepwork/session/store/postgres/pgtest"
+)
+
+// failoverWithin is how long a session may wait for another server when its own was killed: at most a
+// lease and what takes it over.
+const failoverWithin = 10 * time.Second
+
+// A server is killed: another machine's finishes the next step of its session.
+func TestFailover(t *testing.T) {
+	f := newFleet(t.TempDir(), 1, 0, 1)
+	f.count = 2
+	t.Cleanup(func() { testkit.Must(t, f.close()) })
+	pgtest.Need(t, f.layOut(t.Context()))
+	for _, m := range f.machines {
+		testkit.Must(t, f.serve(t.Context(), m, 0))
+	}
+	a := f.agent(0)
+	a.strict, a.lose = true, 0
+	begun := a.perform(t.Context(), input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: "survive", Request: a.request()})
+	if begun.kind != given {
+		t.Fatalf("%+v", begun)
+	}
+	in := input{Tool: "finished_step", Session: begun.reply.Begin.Session, Outputs: a.outputs(), Request: a.request()}
+	testkit.Must(t, f.machines[0].current().kill())
+	killed := time.Now()
+	a.home = f.machines[1].server
+	for {
+		next := a.perform(t.Context(), in)
+		took := time.Since(killed)
+		if next.kind == given && !isRefusal(next.said) {
+			t.Logf("another server has answered after %v", took)
+			break
+		}
+		if took > failoverWithin {
+			t.Fatalf("after %v: %s", took, next.text)
+		}
+		testkit.Must(t, wait.For(t.Context(), 20*time.Millisecond))
+	}
+	if f.history.check(); len(f.history.faults) > 0 {
+		t.Error(f.history.found())
+	}
+}

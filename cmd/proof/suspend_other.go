@@ -1,0 +1,7 @@
+//go:build !unix
+
+package main
+
+func (p *process) suspend() {}
+
+func (p *process) resume() {}

@@ -1,0 +1,247 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/store"
+)
+
+// In stores that several machines share, an attempt is at no place until a server claims it whose
+// machine has its repositories and its executor. From then on its worktrees and its agent are there:
+// only servers of that place take it over or run its follow-ups. Others ask them through stored
+// requests, and read what they save of its output and its changes.
+
+// claim returns what this server may run; nil means everything.
+func (e *Engine) claim(cfg *config.Config) *task.Claim {
+	if e.shared == nil {
+		return nil
+	}
+	if e.able.of != cfg || time.Since(e.able.at) > ableFor {
+		e.able.of, e.able.at, e.able.executors = cfg, time.Now(), e.ableTo(cfg)
+	}
+	return &task.Claim{Place: e.here, Executors: e.able.executors, Repos: e.projects.here()}
+}
+
+// ableFor is how long the list of executors is used: programs are installed rarely.
+const ableFor = 10 * time.Second
+
+// An able is the list of executors that this server can run, for its goroutine serve.
+type able struct {
+	of        *config.Config
+	at        time.Time
+	executors []string
+}
+
+// ableTo returns the names of the executors whose programs are here and approved.
+func (e *Engine) ableTo(cfg *config.Config) (names []string) {
+	for _, x := range runner.Merge(cfg.Executors) {
+		if len(e.o.Executors) > 0 && !slices.Contains(e.o.Executors, x.Name) {
+			continue
+		}
+		if r, err := e.recipe(cfg, x.Name, nil); err == nil && r.check("") == nil {
+			names = append(names, x.Name)
+		}
+	}
+	return names
+}
+
+// slots returns how many executions may run at once.
+func (e *Engine) slots(cfg *config.Config) int {
+	if e.o.Max > 0 {
+		return e.o.Max
+	}
+	return cfg.Attempts.MaxConcurrent
+}
+
+// place chooses the paths of an attempt that this machine has claimed. Once they are chosen, it
+// checks that the rows lead to nothing that the config of this machine does not name.
+func (e *Engine) place(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt) error {
+	if err := e.syncProjects(ctx, b, cfg); err != nil {
+		return err
+	}
+	chosen := a.Workspace != ""
+	for i := range a.Repos {
+		r := &a.Repos[i]
+		here := e.projects.path(r.RepoID, "")
+		if here == "" || chosen && here != r.RepoPath {
+			return fmt.Errorf("the config of this machine has the path %q of the repository %s, and the store %q; start a new attempt", here, r.RepoName, r.RepoPath)
+		}
+		r.RepoPath = here
+	}
+	if chosen {
+		return nil
+	}
+	setWorkspace(a, filepath.Join(e.worktreesDir(cfg), a.ID))
+	return b.SetPaths(ctx, a.ID, a.Workspace, a.Repos)
+}
+
+// dropEnded stops the runs of this server whose executions have ended on the board: while it was cut
+// off, another machine has given them up. led are those that it led before open was read.
+func (e *Engine) dropEnded(led []*run, open []task.Execution) {
+	for _, r := range led {
+		if !slices.ContainsFunc(open, func(x task.Execution) bool { return x.ID == r.exec.ID }) {
+			r.stop()
+		}
+	}
+}
+
+// led returns the runs of this server.
+func (e *Engine) led() (all []*run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.runs {
+		all = append(all, r)
+	}
+	return all
+}
+
+// giveUp records the end of executions at places that have been gone for too long. Their agents may
+// still run: a server there ends them before it runs another one.
+func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration) error {
+	if e.shared == nil || time.Since(e.lookedElsewhere) < min(after/20, 5*time.Second) {
+		return nil
+	}
+	e.lookedElsewhere = time.Now()
+	open, err := b.OpenElsewhere(ctx, e.here)
+	if err != nil {
+		return err
+	}
+	gone := map[task.Place]time.Duration{}
+	for _, x := range open {
+		if _, known := gone[x.Place]; !known {
+			if gone[x.Place], err = e.shared.GoneFor(ctx, x.Place); err != nil {
+				return err
+			}
+		}
+		if gone[x.Place] < after {
+			continue
+		}
+		a, err := b.Attempt(ctx, x.AttemptID)
+		if err == nil {
+			why := fmt.Sprintf("The machine %s was gone for more than %v. The work of the attempt is there, in %s, on the branch %s; its agent may still run until a server of the project is started there.",
+				x.Place.Describe(), after, a.Workspace, a.Branch)
+			_, _, err = b.EndExecution(ctx, x.ID, task.Ending{State: task.Interrupted, Error: &why})
+		}
+		if err != nil && !errors.Is(err, task.ErrNotFound) {
+			return err
+		}
+		e.log.Warn("attempt given up, since its machine is gone", "attempt", x.AttemptID, "machine", x.Place.Describe(), "gone", gone[x.Place].Round(time.Second))
+	}
+	return nil
+}
+
+// endEarlier ends the agents of an attempt's earlier executions, which run only if another machine
+// has given them up.
+func (e *Engine) endEarlier(ctx context.Context, b store.Board, x task.Execution) error {
+	if e.shared == nil {
+		return nil
+	}
+	all, err := b.Executions(ctx, x.AttemptID)
+	for _, earlier := range all {
+		if err != nil || earlier.ID == x.ID {
+			continue
+		}
+		proc, found := e.executor.Find(ctx, x.AttemptID, earlier.ID)
+		if found == nil {
+			_, err = proc.Stop(ctx, e.o.Grace)
+		} else if !errors.Is(found, runner.ErrNoRun) {
+			err = found
+		}
+	}
+	return err
+}
+
+// endGivenUp ends the agents of this place that another machine has given up, after a start.
+func (e *Engine) endGivenUp(ctx context.Context, b store.Board) {
+	if e.shared == nil {
+		return
+	}
+	all, err := b.AllAttempts(ctx)
+	for _, a := range all {
+		if !a.Is(e.here) || a.State != task.Interrupted {
+			continue
+		}
+		if alive, _ := e.executor.Alive(a.ID, ""); alive {
+			err = errors.Join(err, e.endEarlier(ctx, b, task.Execution{AttemptID: a.ID}))
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		e.log.Error("cannot end the agents of attempts that another machine has given up", "error", err)
+	}
+}
+
+// unreachable returns an error that refuses a call if no server of a place is connected.
+func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
+	gone, err := e.shared.GoneFor(ctx, a.Place)
+	if err != nil || gone == 0 {
+		return err
+	}
+	return session.NotNow("machine_gone", "The attempt %s is on the machine %s, where no server of the project has run for %v. Start one there and call again. Its work is in %s there, on the branch %s.",
+		a.ID, a.Place.Describe(), gone.Round(time.Second), a.Workspace, a.Branch).With("attempt_id", a.ID).With("machine", a.MachineName)
+}
+
+// actionRemove asks a place to remove the worktrees of an attempt whose task is being deleted. Its
+// argument is the attempt's id, its answer the list of Rescue.
+const actionRemove = "remove"
+
+// serveRemovals removes worktrees at the request of other machines.
+func (e *Engine) serveRemovals() {
+	owns := func(place string) bool { return place == e.here.Key() }
+	e.db.Requests().Serve(e.ctx, store.OfPlace, owns, func(ctx context.Context, q store.Request) (any, error) {
+		var id string
+		if err := json.Unmarshal(q.Arguments, &id); err != nil || q.Action != actionRemove {
+			return nil, fmt.Errorf("a machine cannot %s %s", q.Action, q.Arguments)
+		}
+		all, b := e.db.Board(), e.db.Board().For(q.Caller)
+		a, err := b.Attempt(ctx, id)
+		if err != nil {
+			return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		}
+		deleting, err := all.Deleting(ctx)
+		if err != nil || !slices.Contains(deleting, a.TaskID) {
+			return nil, errors.Join(fmt.Errorf("the task %s is not being deleted", a.TaskID), err)
+		}
+		if err := e.endEarlier(ctx, all, task.Execution{AttemptID: id}); err != nil {
+			return nil, fault("ending the agent", err)
+		}
+		rescued, err := e.removeWorktrees(ctx, b, id)
+		if err != nil {
+			return nil, err
+		}
+		if err := e.executor.Remove(id); err != nil {
+			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", id, "error", err)
+		}
+		return list(rescued), nil
+	})
+}
+
+// removeElsewhere has the worktrees of an attempt removed by its machine. left says that they stay,
+// since that machine is gone.
+func (e *Engine) removeElsewhere(ctx context.Context, who session.Caller, a *task.Attempt) (rescued []Rescue, left string, err error) {
+	gone, err := e.shared.GoneFor(ctx, a.Place)
+	if err != nil {
+		return nil, "", fault("looking for the machine of the attempt", err)
+	}
+	if gone > 0 {
+		return nil, fmt.Sprintf("The worktrees of attempt %s are left on the machine %s, in %s: no server of the project has run there for %v. The next one removes them, and keeps first what is not committed.",
+			a.ID, a.Place.Describe(), a.Workspace, gone.Round(time.Second)), nil
+	}
+	answer, err := e.db.Requests().Ask(ctx, store.Request{Kind: store.OfPlace, Target: a.Key(), Action: actionRemove, Arguments: fmt.Appendf(nil, "%q", a.ID), Caller: who})
+	if errors.Is(err, store.ErrNotAnswered) {
+		return nil, "", session.NotNow("not_removed", "The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id", a.ID).Because(err).Wait(retryAfter)
+	}
+	if err == nil {
+		err = json.Unmarshal(answer, &rescued)
+	}
+	return rescued, "", err
+}

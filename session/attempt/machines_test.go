@@ -1,0 +1,300 @@
+package attempt
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deepwork/actor/presence"
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/store"
+	files "deepwork/session/store/local"
+	"deepwork/session/store/local/sqlite"
+)
+
+// A fleet is the store of a project that several machines share, in a test.
+type fleet interface {
+	// stores returns the stores for a process at a place. The test closes them.
+	stores(place task.Place) *store.Stores
+	// gone makes the processes of a place look as if their last lease had ended a time ago.
+	gone(place task.Place, since time.Duration)
+}
+
+// sharedFiles is a fleet whose machines have a folder in common.
+type sharedFiles struct {
+	dir string
+	mu  sync.Mutex
+	ago map[task.Place]time.Duration
+}
+
+func (f *sharedFiles) gone(place task.Place, since time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ago[place] = since
+}
+
+func (f *sharedFiles) stores(place task.Place) *store.Stores {
+	member := presence.New(presence.Options{Dir: filepath.Join(f.dir, "servers")})
+	db := sqlite.New(sqlite.Options{Path: filepath.Join(f.dir, "board.db")})
+	return &store.Stores{Members: member, Database: db,
+		Project: "shop", Place: &place, Env: []string{"SHARED=yes"}, GoneFor: func(_ context.Context, p task.Place) (time.Duration, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.ago[p], nil
+		},
+		Close: func(context.Context) error {
+			if err := db.Close(); err != nil {
+				return err
+			}
+			return member.Leave()
+		}}
+}
+
+// sharedDatabase is a fleet whose machines have a PostgreSQL in common.
+type sharedDatabase struct {
+	t    *testing.T
+	name string
+}
+
+func (f sharedDatabase) stores(place task.Place) *store.Stores {
+	s := storesIn(f.name, place)
+	s.Env = []string{"SHARED=yes"}
+	return s
+}
+
+func (f sharedDatabase) gone(place task.Place, since time.Duration) {
+	if since == 0 {
+		return // the next process of the place has a lease
+	}
+	u, err := url.Parse(schemaURL(f.name))
+	must(f.t, err)
+	q := u.Query()
+	schema := q.Get("schema")
+	q.Del("schema")
+	u.RawQuery = q.Encode()
+	db, err := sql.Open("pgx", u.String())
+	must(f.t, err)
+	defer db.Close()
+	_, err = db.ExecContext(ctx, `UPDATE `+schema+`.members SET expires = clock_timestamp() - make_interval(secs => $1) WHERE machine = $2`, since.Seconds(), place.MachineID)
+	must(f.t, err)
+}
+
+// onMachines runs a test with stores that machines share.
+func onMachines(t *testing.T, test func(t *testing.T, f fleet)) {
+	if os.Getenv(postgresVariable) != "" {
+		test(t, sharedDatabase{t, t.TempDir()})
+		return
+	}
+	test(t, &sharedFiles{dir: t.TempDir(), ago: map[task.Place]time.Duration{}})
+}
+
+// A machine is a project folder with a server, as on a machine of its own.
+type machine struct {
+	*server
+	p     *project
+	place task.Place
+}
+
+// machine starts a server on another machine.
+func (p *project) machine(name string, f fleet, change ...func(*Options)) *machine {
+	p.t.Helper()
+	place := task.Place{MachineID: name + name, MachineName: name, Root: p.root}
+	s := f.stores(place)
+	m := &machine{p.open(append(change, func(o *Options) { o.Stores = s })...), p, place}
+	m.stores = s
+	return m
+}
+
+// without takes the executor TEST from a machine.
+func (p *project) without() {
+	p.configure(func(c *config.Config) { c.Executors[0].Command = []string{"./not-installed"} })
+}
+
+// An attempt is made on one machine, which lacks its executor, and runs on another, where it is
+// stopped, followed up, read and deleted from the first.
+func TestAnAttemptOnAnotherMachine(t *testing.T) {
+	onMachines(t, func(t *testing.T, f fleet) {
+		p1, p2 := newProject(t), newProject(t)
+		p1.without()
+		m1 := p1.machine("aaaa", f)
+		gate := filepath.Join(t.TempDir(), "gate")
+		made := m1.begin(m1.newTask("! write note.txt from afar", "! env SHARED", "! say it works", "! await "+gate))
+		if made.State != string(task.Waiting) || !strings.Contains(deref(made.Notice), "executor TEST") {
+			t.Fatalf("it was not left to another machine: %+v", made)
+		}
+		m2 := p2.machine("bbbb", f)
+		got := m1.reaches(made.AttemptID, task.Running)
+		if !strings.Contains(deref(got.Notice), m2.place.Describe()) || !strings.HasPrefix(got.Repos[0].WorktreePath, m2.o.State.Worktrees()) {
+			t.Errorf("it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
+		}
+		b, err := m1.board(ctx)
+		must(t, err)
+		a, err := b.Attempt(ctx, made.AttemptID)
+		must(t, err)
+		if a.Place != m2.place || a.Repos[0].RepoPath != p2.root {
+			t.Errorf("the attempt has %+v and %q", a.Place, a.Repos[0].RepoPath)
+		}
+		eventually(t, func() string {
+			if out := m1.output(made.AttemptID); !containsAll(out, "it works", "SHARED=yes") {
+				return "read from the other machine: " + out
+			}
+			return ""
+		})
+
+		stopped, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
+		if err != nil || stopped.State != string(task.Stopped) {
+			t.Fatalf("stopping: %+v, %v", stopped, err)
+		}
+		if _, err := os.Stat(filepath.Join(p1.root, "note.txt")); err == nil {
+			t.Error("it ran on the first machine")
+		}
+
+		r, err := m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say once more\n! write more.txt later")})
+		if err != nil || r.Status != FollowUpStarted {
+			t.Fatalf("following up: %+v, %v", r, err)
+		}
+		if end := m1.reaches(made.AttemptID, task.Completed); end.ExitCode == nil || *end.ExitCode != 0 {
+			t.Errorf("the follow-up: %+v", end)
+		}
+		if out := m1.output(made.AttemptID); !containsAll(out, "it works", "agent resumed", "once more", "done") {
+			t.Errorf("the output at the end lacks something: %s", out)
+		}
+		tail, err := m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), Limit: new(1)})
+		if err != nil || len(tail.Entries) != 1 || tail.NextIndex != tail.Entries[0].Index {
+			t.Fatalf("the last line: %+v, %v", tail, err)
+		}
+		if tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex}); err != nil || len(tail.Entries) != 0 {
+			t.Errorf("after the last line: %+v, %v", tail, err)
+		}
+		diff, err := m1.GetAttemptDiff(ctx, me, DiffArgs{Target: the(made.AttemptID)})
+		if err != nil || len(diff.Diffs) != 1 || !containsAll(diff.Diffs[0].Diff, "+from afar", "+later") || !strings.Contains(deref(diff.Notice), m2.place.Describe()) {
+			t.Errorf("the changes: %+v, %v", diff, err)
+		}
+		if diff, err = m1.GetAttemptDiff(ctx, me, DiffArgs{Target: the(made.AttemptID), MaxBytes: new(30)}); err != nil || !diff.Truncated || len(diff.Diffs[0].Diff) > 30 {
+			t.Errorf("a part of the changes: %+v, %v", diff, err)
+		}
+
+		gone, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		if err != nil || len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p2.root || gone.Notice != nil {
+			t.Fatalf("deleting: %+v, %v", gone, err)
+		}
+		if exists(got.Repos[0].WorktreePath) || exists(m2.records(made.AttemptID)) {
+			t.Error("the worktree or the log is still there")
+		}
+	})
+}
+
+// A machine with several things of the board never takes what it cannot run.
+func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
+	onMachines(t, func(t *testing.T, f fleet) {
+		p1, p2 := newProject(t), newProject(t)
+		p1.without()
+		m1 := p1.machine("aaaa", f)
+		other := p2.machine("bbbb", f, func(o *Options) { o.Executors = []string{"ARGUMENT"} })
+		made := m1.begin(m1.newTask("! say hello"))
+		taken := m1.begin(m1.newTask("! say hello"), func(a *StartArgs) { a.Executor = "ARGUMENT" })
+		m1.reaches(taken.AttemptID, task.Completed)
+		if r := other.get(made.AttemptID); r.State != string(task.Waiting) {
+			t.Errorf("a machine that was not to run it has: %+v", r)
+		}
+	})
+}
+
+// An attempt whose machine is gone is interrupted and says where its work is. When the machine is
+// back, its agent is ended before another one works there.
+func TestAMachineThatIsGone(t *testing.T) {
+	onMachines(t, func(t *testing.T, f fleet) {
+		p1, p2 := newProject(t), newProject(t)
+		p1.configure(func(c *config.Config) {
+			c.Executors[0].Command, c.Attempts.MachineLostAfter = []string{"./not-installed"}, 100*time.Second
+		})
+		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f)
+		pid := filepath.Join(t.TempDir(), "pid")
+		made := m1.begin(m1.newTask("! touch "+pid, "! await nothing"))
+		eventually(t, func() string {
+			if !exists(pid) {
+				return "the agent does not run"
+			}
+			return ""
+		})
+		m1.reaches(made.AttemptID, task.Running)
+		m2.die()
+		f.gone(m2.place, 50*time.Second)
+		_, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
+		refused(t, err, session.StateError, "machine_gone", "bbbb")
+		if r := m1.get(made.AttemptID); r.State != string(task.Running) {
+			t.Errorf("given up too early: %+v", r)
+		}
+		f.gone(m2.place, 101*time.Second)
+		r := m1.reaches(made.AttemptID, task.Interrupted)
+		if !containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch) {
+			t.Errorf("it does not say where its work is: %s", deref(r.Error))
+		}
+		_, err = m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})
+		refused(t, err, session.StateError, "machine_gone", "bbbb")
+
+		f.gone(m2.place, 0)
+		p2.machine("bbbb", f)
+		agent := 0
+		text, err := os.ReadFile(pid)
+		must(t, err)
+		fmt.Sscan(string(text), &agent)
+		groupEnds(t, agent)
+		if _, err = m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say back")}); err != nil {
+			t.Fatal(err)
+		}
+		m1.reaches(made.AttemptID, task.Completed)
+	})
+}
+
+// A task can be deleted although the machine of an attempt is gone: its worktrees are left there, and
+// removed by the next server, which keeps what was not committed. A server of another board leaves
+// them alone.
+func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
+	onMachines(t, func(t *testing.T, f fleet) {
+		p1, p2 := newProject(t), newProject(t)
+		p1.without()
+		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f)
+		made := m1.begin(m1.newTask("! write note.txt here"))
+		tree := m1.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
+		m2.stop()
+
+		old := p2.open(func(o *Options) { o.Stores = files.Stores(state.Of(p2.root), false, nil) }) // which does not know the attempt
+		old.stores = old.o.Stores
+		old.newTask("something")
+		b, err := old.board(ctx)
+		must(t, err)
+		old.recoverWorktrees(ctx, b, p2.cfg.Load())
+		if !exists(tree) {
+			t.Fatal("a server of another board removed the worktree")
+		}
+		old.stop()
+
+		f.gone(m2.place, time.Hour)
+		gone, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		if err != nil || !containsAll(deref(gone.Notice), m2.place.Describe(), tree) {
+			t.Fatalf("deleting: %+v, %v", gone, err)
+		}
+		f.gone(m2.place, 0)
+		p2.machine("bbbb", f)
+		eventually(t, func() string {
+			if exists(tree) {
+				return "the worktree is still there"
+			}
+			return ""
+		})
+		if refs := p2.git(p2.root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
+			t.Errorf("its work was not kept: %q", refs)
+		}
+	})
+}

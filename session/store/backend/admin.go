@@ -1,0 +1,146 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"deepwork/actor/presence"
+	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/store/local"
+	"deepwork/session/store/transfer"
+)
+
+// FilesURL stands for the files of a project where a URL is expected.
+const FilesURL = "files"
+
+// A Status describes the store of a project for people.
+type Status struct {
+	Store      string         `json:"store"`             // "files" or "postgres"
+	Where      string         `json:"where"`             // without secrets
+	Project    string         `json:"project,omitempty"` // its name in a database
+	Repository string         `json:"repository,omitempty"`
+	Schema     int            `json:"schema,omitempty"` // its version in the database
+	Knows      int            `json:"knows,omitempty"`  // the version that this program knows
+	Problem    string         `json:"problem,omitempty"`
+	Counts     map[string]int `json:"counts"`
+	Servers    []Server       `json:"servers"`
+}
+
+// A Server uses a store.
+type Server struct {
+	ID      string    `json:"id"`
+	Text    string    `json:"text"` // its process id, host and folder, for people
+	Machine string    `json:"machine,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Lease   float64   `json:"lease_seconds,omitempty"` // that are left of it
+}
+
+// Look returns the status of a project's store. It changes nothing. What prevents it from looking is the
+// Problem.
+func Look(ctx context.Context, f *state.Folder, c Choice, o store.RecordOptions) (Status, error) {
+	s := Status{Store: "postgres", Counts: map[string]int{}, Servers: []Server{}}
+	if c.URL == "" {
+		s.Store = FilesURL
+		err := files(ctx, f, o, &s)
+		return s, err
+	}
+	pg, _, err := connection(ctx, f, &c, true, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return s, err
+	}
+	defer pg.Close(ctx) // which holds no lease
+	s.Where, s.Project = pg.Where(), c.Project
+	now, err := pg.Status(ctx)
+	s.Schema, s.Knows, s.Repository = now.Version, now.Latest, now.Repository
+	switch {
+	case err != nil:
+		s.Problem = err.Error()
+	case now.Version > now.Latest:
+		s.Problem = "a newer deepwork has migrated the schema: update deepwork"
+	case now.Version < now.Latest:
+		s.Problem = "the schema has to be created or migrated: run deepwork store migrate, or start a server"
+	case now.Repository == "":
+		s.Problem = "the name of the project is not used yet: the first server binds it to its repository"
+	default:
+		s.Counts = map[string]int{"active sessions": now.Active, "ended sessions": now.Sessions - now.Active, "tasks": now.Tasks, "attempts": now.Attempts, "executions": now.Executions}
+	}
+	for _, m := range now.Servers {
+		s.Servers = append(s.Servers, Server{m.ID, m.String(), m.Machine, m.Since, m.Left.Seconds()})
+	}
+	return s, nil
+}
+
+func files(ctx context.Context, f *state.Folder, o store.RecordOptions, s *Status) error {
+	side := local.NewFiles(f, o)
+	s.Where = side.Where()
+	if err := local.FinishCopy(ctx, f, true); err != nil {
+		s.Problem = err.Error()
+		return nil
+	}
+	s.Counts = map[string]int{"active sessions": 0, "ended sessions": 0, "tasks": 0, "attempts": 0, "executions": 0}
+	err := side.Rows(ctx, func(r transfer.Row) error {
+		switch r.Table {
+		case transfer.Sessions:
+			if o.Head([]byte(r.Values["body"].(string))).Active {
+				s.Counts["active sessions"]++
+			} else {
+				s.Counts["ended sessions"]++
+			}
+		case "tasks", "attempts":
+			s.Counts[r.Table]++
+		case "workflow_executions":
+			s.Counts["executions"]++
+		}
+		return nil
+	})
+	if err != nil {
+		s.Problem = err.Error()
+	}
+	m := session.NewMember(f, nil)
+	alive, _ := m.Others()
+	for _, path := range alive {
+		id, _ := presence.LockOf(filepath.Base(path))
+		s.Servers = append(s.Servers, Server{ID: id, Text: m.Describe(id)})
+	}
+	return nil
+}
+
+// Migrate creates or migrates the schema of a database, and returns its versions before and after.
+func Migrate(ctx context.Context, f *state.Folder, c Choice) (where string, from, to int, err error) {
+	pg, _, err := connection(ctx, f, &c, false, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", 0, 0, err
+	}
+	defer pg.Close(ctx) // which holds no lease
+	from, to, err = pg.Migrate(ctx)
+	return pg.Where(), from, to, err
+}
+
+// Copy copies a project from one store to another; see transfer.Copy.
+func Copy(ctx context.Context, f *state.Folder, from, to Choice, o store.RecordOptions) (counts transfer.Counts, err error) {
+	if from == to {
+		return nil, fmt.Errorf("both stores are the same")
+	}
+	var sides []transfer.Side
+	for _, c := range []Choice{from, to} {
+		if c.URL == "" {
+			if err := local.FinishCopy(ctx, f, false); err != nil {
+				return nil, err
+			}
+			sides = append(sides, local.NewFiles(f, o))
+			continue
+		}
+		pg, place, err := connection(ctx, f, &c, false, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, err
+		}
+		defer pg.Close(ctx) // which holds no lease
+		sides = append(sides, pg.Side(o, place))
+	}
+	return transfer.Copy(ctx, sides[0], sides[1])
+}

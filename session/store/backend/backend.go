@@ -1,0 +1,43 @@
+// Package backend opens the stores of a project: the one place that knows which there are.
+package backend
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"deepwork/catalog/config"
+	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/store/local"
+)
+
+// A Choice names the stores of a project. The zero value is for files.
+type Choice struct {
+	URL     string // of a PostgreSQL database; it may have a password
+	Project string // the name that all machines use for the project there; "" means that of the repository
+}
+
+// Choose returns the choice of flags, which may be empty, else of the environment, else of the user's
+// own config.
+func Choose(url, project string, own *config.User) (Choice, error) {
+	c := Choice{cmp.Or(url, os.Getenv(config.StoreEnv), own.Store), cmp.Or(project, os.Getenv(config.ProjectEnv))}
+	if c.URL == "" && project != "" {
+		return c, fmt.Errorf("--project names a project in a database, and none is chosen: pass --store, set %s, or set store in %s", config.StoreEnv, config.UserFile())
+	}
+	return c, nil
+}
+
+// Open opens the stores of a project, which the caller closes. It does not wait for a database: calls
+// fail while that is away. With readOnly nothing is created or changed. A nil logger discards.
+func Open(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logger *slog.Logger) (*store.Stores, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	if c.URL == "" {
+		return local.Stores(f, readOnly, logger), local.FinishCopy(ctx, f, readOnly)
+	}
+	return shared(ctx, f, c, readOnly, logger)
+}

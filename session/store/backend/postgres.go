@@ -1,0 +1,83 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/git"
+	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/store/postgres"
+)
+
+// connection returns the access to a project in a database, under the name of its repository unless
+// the choice has another one. It does not connect.
+func connection(ctx context.Context, f *state.Folder, c *Choice, readOnly bool, logger *slog.Logger) (*postgres.Store, task.Place, error) {
+	remote, root := git.Identity(ctx, f.Root)
+	if c.Project == "" && os.Getenv("CI") != "" {
+		return nil, task.Place{}, fmt.Errorf("the store needs the name of the project, which is not derived from the repository in CI: pass --project or set %s", config.ProjectEnv)
+	}
+	if c.Project == "" {
+		c.Project = nameOf(remote, f.Root)
+	}
+	place, err := session.PlaceOf(f)
+	if err != nil {
+		return nil, task.Place{}, err
+	}
+	pg, err := postgres.Open(postgres.Options{
+		URL: c.URL, Project: c.Project, Repository: postgres.Repository{Remote: remote, RootCommit: root},
+		Machine: place.MachineID, Root: f.Root, ReadOnly: readOnly, Logger: logger,
+	})
+	return pg, place, err
+}
+
+// shared returns the stores of a project in a database.
+func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logger *slog.Logger) (*store.Stores, error) {
+	pg, place, err := connection(ctx, f, &c, readOnly, logger)
+	if err != nil {
+		return nil, err
+	}
+	// A fault of the settings is reported at once. If the database is away, calls wait for it.
+	soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if readOnly {
+		// Its calls report what is wrong.
+	} else if err := pg.Open(soon); errors.Is(err, store.ErrUnavailable) {
+		logger.Warn("the store does not answer: calls are refused until it does", "error", err)
+	} else if err != nil {
+		return nil, errors.Join(err, pg.Close(ctx))
+	}
+	return Of(pg, &place, c.Project), nil
+}
+
+// Of returns the stores of a project in a database.
+func Of(pg *postgres.Store, place *task.Place, project string) *store.Stores {
+	return &store.Stores{
+		Members: pg, Database: pg.Database(pg), Changes: pg, Records: pg.Records, Others: pg.Others, GoneFor: pg.GoneFor, Inspect: pg.Inspect,
+		Place: place, Project: project, Env: []string{config.ProjectEnv + "=" + project},
+		Unavailable: func() error {
+			_, err := pg.Term()
+			return err
+		},
+		Close: pg.Close,
+	}
+}
+
+// nameOf returns the name of a project that was given none: that of its remote, else of its folder.
+func nameOf(remote, root string) string {
+	name := strings.TrimSuffix(path.Base(strings.ReplaceAll(strings.TrimRight(remote, "/"), ":", "/")), ".git")
+	if name == "." || name == "/" || name == "" {
+		return filepath.Base(root)
+	}
+	return name
+}

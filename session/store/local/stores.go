@@ -1,0 +1,39 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/store/local/sqlite"
+)
+
+// Stores returns the stores of a project as files of this machine. It touches no file: each is
+// opened by the first call that needs it. With readOnly nothing is created, and a database that does
+// not exist is empty.
+func Stores(f *state.Folder, readOnly bool, logger *slog.Logger) *store.Stores {
+	member := session.NewMember(f, logger)
+	changes := OpenChanges(f.Servers(), member, logger)
+	db := sqlite.New(sqlite.Options{Path: f.Database(), Make: func() error { return session.MakeState(f) }, ReadOnly: readOnly, Logger: logger, Changes: changes})
+	return &store.Stores{
+		Members: member, Database: db, Changes: changes,
+		Records: func(o store.RecordOptions) (store.Records, error) {
+			return Open(f, Options{Logger: o.Logger, ReadOnly: readOnly || o.ReadOnly, Member: member, Keys: o.Keys, Active: func(_ string, body []byte) (store.Key, bool) {
+				h := o.Head(body)
+				return h.Caller, h.Active
+			}})
+		},
+		Others: func(context.Context) (bool, error) {
+			others, _ := member.Others()
+			return len(others) > 0, nil
+		},
+		Close: func(context.Context) error {
+			err := db.Close()
+			changes.Close()
+			return errors.Join(err, member.Leave()) // last: until then no other server takes over what this one owns
+		},
+	}
+}

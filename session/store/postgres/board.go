@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"time"
+
+	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/store/sqlstore"
+)
+
+// Database returns the task board, the executions and the requests of the project. Its Close does
+// nothing: that of the Store disconnects. Changes of the board are reported to the feed, which may
+// be nil.
+func (s *Store) Database(feed store.Changes) store.Database {
+	d := database{Store: s}
+	d.stores = sqlstore.New(d, sqlstore.Options{Where: s.where, Logger: s.o.Logger, Now: s.o.Now, Changes: feed,
+		Shared: true, NUL: nul, Claim: " FOR UPDATE SKIP LOCKED", Poll: time.Second / 2})
+	return d
+}
+
+// A database is a Store as store.Database and as sqlstore.Database.
+type database struct {
+	*Store
+	stores *sqlstore.Store
+}
+
+func (d database) Board() store.Board           { return d.stores.Board() }
+func (d database) Executions() store.Executions { return d.stores.Executions() }
+func (d database) Requests() store.Requests     { return d.stores.Requests() }
+func (d database) Exists() bool                 { return true }
+func (d database) Close() error                 { return nil }
+func (d database) Expect(bool)                  {}
+
+// Version is the highest version of the requests, which grows with each change of any of them.
+// Transactions that change requests take turns, so no version becomes visible after a higher one.
+func (d database) Version(ctx context.Context) (v int64, err error) {
+	ctx, cancel := d.deadline(ctx)
+	defer cancel()
+	scope, err := d.connect(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = d.again(ctx, func() error {
+		_, err := d.first(ctx, `SELECT coalesce(max(version), 0) FROM @owner_requests_all WHERE scope = $1`, []any{scope}, &v)
+		return err
+	})
+	return v, err
+}
+
+// Damage finds nothing: the server checks its pages and references.
+func (d database) Damage(sqlstore.Tx) ([]session.Finding, error) { return nil, nil }
+
+// nul is stored for a NUL character, which PostgreSQL refuses: a code point that no text has.
+const nul = "\uFDD0"
+
+// plain returns the arguments of a statement as values that pgx sends as they are. Text is made what
+// PostgreSQL accepts: UTF-8 without NUL.
+func plain(args []any) []any {
+	all := make([]any, len(args))
+	for i, a := range args {
+		v := reflect.ValueOf(a)
+		for v.Kind() == reflect.Pointer && !v.IsNil() {
+			v = v.Elem()
+		}
+		switch v.Kind() {
+		case reflect.Invalid, reflect.Pointer:
+		case reflect.String:
+			all[i] = strings.ReplaceAll(strings.ToValidUTF8(v.String(), "\uFFFD"), "\x00", nul)
+		case reflect.Int, reflect.Int64:
+			all[i] = v.Int()
+		case reflect.Bool:
+			all[i] = v.Bool()
+		default:
+			all[i] = a
+		}
+	}
+	return all
+}

@@ -1,0 +1,297 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+	"deepwork/session/store/postgres/pgtest"
+	"deepwork/session/store/sqlstore"
+)
+
+// boardOf returns the board of another process and project.
+func boardOf(t testing.TB, url, project string) (*Store, store.Board) {
+	t.Helper()
+	o := options(url)
+	o.Project = project
+	s, err := Open(o)
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close(context.Background())) })
+	return s, s.Database(nil).Board()
+}
+
+// spec is a project of a config, with a repository of the same name.
+func spec(name, path string, root bool) task.ProjectSpec {
+	return task.ProjectSpec{Name: name, Root: root, Repos: []task.RepoSpec{{Name: "shop", Path: path}}}
+}
+
+// listed are the projects of a board by their names.
+func listed(t testing.TB, b store.Board) map[string]task.Project {
+	t.Helper()
+	all, _, _, err := b.Projects(t.Context(), task.Page{Limit: 100})
+	must(t, err)
+	byName := make(map[string]task.Project)
+	for _, p := range all {
+		byName[p.Name] = p
+	}
+	return byName
+}
+
+// change runs statements on all projects of the schema.
+func change(t testing.TB, s *Store, statements ...string) {
+	t.Helper()
+	for _, text := range statements {
+		must(t, second(s.exec(t.Context(), text)))
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Rows of one project of a schema are invisible to another, also if their ids are the same.
+func TestProjectsOfASchemaAreSeparate(t *testing.T) {
+	url := pgtest.URL(t)
+	_, one := boardOf(t, url, "one")
+	other, two := boardOf(t, url, "two")
+	request := task.Request{Identity: "me", Tool: "create_task", RequestID: "r"}
+	var made []*task.Summary
+	for _, b := range []store.Board{one, two} {
+		must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
+		s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "A task"}, request)
+		must(t, err)
+		made = append(made, s)
+	}
+	if made[0].ID == made[1].ID {
+		t.Error("the request of one project gave the result of the other")
+	}
+	if _, err := two.Task(t.Context(), made[0].ID); !errors.Is(err, task.ErrNotFound) {
+		t.Errorf("the task of another project: %v", err)
+	}
+	if _, err := two.BeginDelete(t.Context(), made[0].ID); !errors.Is(err, task.ErrNotFound) {
+		t.Errorf("deleting the task of another project: %v", err)
+	}
+	err := other.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
+		_, err := q.ExecContext(ctx, `UPDATE tasks SET scope = scope - 1`)
+		return err
+	}, nil)
+	if err == nil || !strings.Contains(err.Error(), "check option") {
+		t.Errorf("moving a row to another project: %v", err)
+	}
+	change(t, other, `UPDATE @tasks_all SET id = 'same'`)
+	for _, b := range []store.Board{one, two} {
+		if _, err := b.UpdateTask(t.Context(), "same", task.TaskChange{Status: new(task.Done)}); err != nil {
+			t.Error(err)
+		}
+	}
+	must(t, one.DeleteTask(t.Context(), "same"))
+	if s, err := two.Task(t.Context(), "same"); err != nil || s.Title != "A task" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for b, tasks := range map[store.Board]int{one: 0, two: 1} {
+		if found, s, err := b.Inspect(t.Context()); len(found) > 0 || s.Tasks != tasks || err != nil {
+			t.Errorf("%v, %+v, %v", found, s, err)
+		}
+	}
+}
+
+// The board has the projects of all machines. Each machine has its own folders, and its own name for
+// the folder of the root.
+func TestMachinesWithDifferentProjects(t *testing.T) {
+	url := pgtest.URL(t)
+	_, red := boardOf(t, url, "shop")
+	_, blue := boardOf(t, url, "shop")
+	must(t, red.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/red/shop", true), spec("site", "/red/site", false)}, true))
+	must(t, blue.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop-2", "/blue/shop-2", true), spec("tool", "/blue/tool", false)}, true))
+	before := listed(t, red)
+	must(t, red.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/red/shop", true), spec("site", "/red/site", false)}, true))
+	for name, want := range map[string][2]string{"shop": {"/red/shop", "/blue/shop-2"}, "site": {"/red/site", ""}, "tool": {"", "/blue/tool"}} {
+		for i, b := range []store.Board{red, blue} {
+			p := listed(t, b)[name]
+			if p != before[name] {
+				t.Errorf("%+v, was %+v", p, before[name])
+			}
+			repos, _, _, err := b.Repos(t.Context(), p.ID, task.Page{Limit: 5})
+			if err != nil || len(repos) != 1 || repos[0].Path != want[i] {
+				t.Errorf("%s has %+v, want the path %q; %v", name, repos, want[i], err)
+				continue
+			}
+			if r, err := b.Repo(t.Context(), repos[0].ID); err != nil || *r != repos[0] {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+	}
+	if paths, err := blue.RepoPaths(t.Context(), task.Place{}); err != nil || fmt.Sprint(paths) != "[/blue/shop-2 /blue/tool]" {
+		t.Errorf("%q, %v", paths, err)
+	}
+	_, third := boardOf(t, url, "shop") // without a config
+	if repos, _, _, err := third.Repos(t.Context(), before["site"].ID, task.Page{Limit: 5}); err != nil || len(repos) != 1 || repos[0].Path != "" {
+		t.Errorf("%+v, %v", repos, err)
+	}
+}
+
+// Each inspection finds what this program never writes.
+func TestInspectionsOfDamagedRows(t *testing.T) {
+	url := pgtest.URL(t)
+	s, b := boardOf(t, url, "shop")
+	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
+	p := listed(t, b)["shop"]
+	made, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "A task"}, task.Request{})
+	must(t, err)
+	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
+	must(t, err)
+	executions := s.Database(nil).Executions()
+	x := &store.Execution{ID: "x", Owner: s.ID(), Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
+	must(t, executions.Save(t.Context(), x))
+	for _, c := range []struct{ damage, repair, want string }{
+		{`UPDATE @attempts_all SET state = 'running'`, `UPDATE @attempts_all SET state = 'waiting'`, "attempt " + a.ID + " is running, and its newest execution"},
+		{`UPDATE @executions_all SET owner = 'me'`, `UPDATE @executions_all SET owner = NULL`, "waits and has an owner"},
+		{`UPDATE @task_counts_all SET tasks = 3 WHERE tasks = 1`, `UPDATE @task_counts_all SET tasks = 1 WHERE tasks = 3`, "project " + p.ID + " has 1 tasks that are inprogress, and counts 3"},
+		{`UPDATE @tasks_all SET deleting_at = '1'`, `UPDATE @tasks_all SET deleting_at = NULL`, "is being deleted"},
+	} {
+		change(t, s, c.damage)
+		if found, _, err := b.Inspect(t.Context()); err != nil || len(found) != 1 || !strings.Contains(found[0].What, c.want) || found[0].Where != s.Where() {
+			t.Errorf("%s: found %+v, want %q; %v", c.damage, found, c.want, err)
+		}
+		change(t, s, c.repair)
+	}
+	for column, want := range map[string]string{"result = '{'": "is not JSON", "progress = ''": "is not JSON", "started_at = 'noon'": "the times of execution x", "owner = ''": "has no owner"} {
+		change(t, s, `UPDATE @workflow_executions_all SET `+column)
+		found, n, open, err := executions.Inspect(t.Context())
+		if err != nil || n != 1 || open != 1 || len(found) == 0 || !strings.Contains(found[0].What, want) {
+			t.Errorf("%s: found %+v of %d, %d open; %v", column, found, n, open, err)
+		}
+		change(t, s, `DELETE FROM @workflow_executions_all`)
+		must(t, executions.Save(t.Context(), x))
+	}
+	if found, _, err := b.Inspect(t.Context()); len(found) > 0 || err != nil {
+		t.Error(found, err)
+	}
+}
+
+// A spy sees the statements of a database.
+type spy struct {
+	database
+	see func(query string, args []any)
+}
+
+func (s spy) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error, after func()) error {
+	return s.database.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, seen{q, s.see}) }, after)
+}
+
+type seen struct {
+	sqlstore.Querier
+	see func(query string, args []any)
+}
+
+func (s seen) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	s.see(query, args)
+	return s.Querier.QueryContext(ctx, query, args...)
+}
+
+func (s seen) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	s.see(query, args)
+	return s.Querier.QueryRowContext(ctx, query, args...)
+}
+
+// The cost of what is called often must not grow with the board: the index of each list gives its
+// rows in their order.
+func TestListsUseIndexes(t *testing.T) {
+	url := pgtest.URL(t)
+	s, b := boardOf(t, url, "shop")
+	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
+	p := listed(t, b)["shop"]
+	queries := make(map[string][]any)
+	spied := sqlstore.New(spy{database{Store: s}, func(query string, args []any) { queries[query] = args }}, sqlstore.Options{Shared: true}).Board()
+	made, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "A task"}, task.Request{})
+	must(t, err)
+	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
+	must(t, err)
+	change(t, s,
+		`INSERT INTO @tasks_all SELECT scope, md5(n::text), project_id, title, description, (ARRAY['todo', 'done'])[n % 2 + 1], job_name, workflow_name, deleting_at,
+			'2026-01-01T' || to_char(interval '1 s' * n, 'HH24:MI:SS') || '.000000Z', updated_at, identity, caller_group FROM @tasks_all, generate_series(1, 2000) n`,
+		`INSERT INTO @attempts_all (scope, id, task_id, executor, branch, workspace, state, created_at, updated_at, identity, caller_group)
+			SELECT scope, md5(id || n), id, 'X', md5(id || n), '', 'completed', created_at, created_at, '', '' FROM @tasks_all, generate_series(1, 3) n`,
+		`INSERT INTO @sessions_all (scope, id, attempt_id, executor, created_at, updated_at) SELECT scope, id, id, 'X', created_at, created_at FROM @attempts_all`,
+		`INSERT INTO @executions_all (scope, id, attempt_id, follow_up, prompt, state, created_at, ended_at)
+			SELECT scope, id, id, FALSE, '', 'completed', created_at, created_at FROM @attempts_all WHERE state = 'completed'`,
+		`ANALYZE @tasks_all, @attempts_all, @sessions_all, @executions_all`)
+	page := task.Page{Limit: 50}
+	_, _, _, err = spied.Tasks(t.Context(), p.ID, "", page)
+	must(t, err)
+	_, _, _, err = spied.Tasks(t.Context(), p.ID, task.Done, page)
+	must(t, err)
+	must(t, second(spied.TaskAttempts(t.Context(), made.ID, page)))
+	must(t, second(spied.AttemptDetails(t.Context(), a.ID)))
+	must(t, second(spied.BranchTaken(t.Context(), "b")))
+	must(t, second(spied.ClaimNext(t.Context(), "me", 5, nil)))
+	if len(queries) < 12 {
+		t.Errorf("only %d queries", len(queries))
+	}
+	err = s.Transact(t.Context(), sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
+		for query, args := range queries {
+			rows, err := q.QueryContext(ctx, "EXPLAIN "+query, args...)
+			if err != nil {
+				return fmt.Errorf("%s: %w", query, err)
+			}
+			var plan strings.Builder
+			for rows.Next() {
+				var line string
+				if err := rows.Scan(&line); err != nil {
+					return err
+				}
+				plan.WriteString(line + "\n")
+			}
+			if err := rows.Close(); err != nil {
+				return err
+			}
+			if strings.Contains(plan.String(), "Seq Scan on tasks_all") || strings.Contains(plan.String(), "Seq Scan on attempts_all") ||
+				strings.Contains(plan.String(), "Seq Scan on executions_all") || strings.Contains(plan.String(), "Sort") {
+				t.Errorf("%s\n%s", query, &plan)
+			}
+		}
+		return nil
+	}, nil)
+	must(t, err)
+}
+
+// Text that PostgreSQL refuses is stored all the same, and does not end a transaction.
+func TestTextThatIsNotText(t *testing.T) {
+	_, b := boardOf(t, pgtest.URL(t), "shop")
+	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
+	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "a\x00b\xffc"}, task.Request{})
+	if err != nil || s.Title != "a\x00b\uFFFDc" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestTheBoardWithoutItsDatabase(t *testing.T) {
+	server := pgtest.New(t)
+	s, b := boardOf(t, server.URL(), "shop")
+	must(t, s.Enter(t.Context()))
+	must(t, server.Kill())
+	for what, call := range map[string]func(ctx context.Context) error{
+		"reading": func(ctx context.Context) error { return second(b.Task(ctx, "x")) },
+		"writing": func(ctx context.Context) error { return b.DeleteTask(ctx, "x") },
+		"asking": func(ctx context.Context) error {
+			return second(s.Database(nil).Requests().Ask(ctx, store.Request{Kind: store.OfAttempt}))
+		},
+	} {
+		if err := call(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	must(t, server.Start())
+	if _, err := b.Task(t.Context(), "x"); !errors.Is(err, task.ErrNotFound) {
+		t.Error(err)
+	}
+	must(t, s.Close(t.Context()))
+	for _, err := range []error{second(b.Task(t.Context(), "x")), b.DeleteTask(t.Context(), "x")} {
+		if !errors.Is(err, task.ErrClosed) {
+			t.Error(err)
+		}
+	}
+}

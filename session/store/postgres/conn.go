@@ -1,0 +1,124 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// text returns a statement for the server: @ is the schema and a dot, and the parameters ? and ?1
+// become $1.
+func (s *Store) text(query string) string {
+	if known, ok := s.texts.Load(query); ok {
+		return known.(string)
+	}
+	var b strings.Builder
+	n := 0 // the highest number of a parameter yet
+	quoted := false
+	for i := 0; i < len(query); i++ {
+		switch c := query[i]; {
+		case c == '\'':
+			quoted = !quoted
+			b.WriteByte(c)
+		case c == '@' && !quoted:
+			b.WriteString(s.schema + ".")
+		case c == '?' && !quoted && i+1 < len(query) && '1' <= query[i+1] && query[i+1] <= '9':
+			b.WriteByte('$')
+			n = max(n, int(query[i+1]-'0')) // no statement has ten of these
+		case c == '?' && !quoted:
+			n++
+			fmt.Fprintf(&b, "$%d", n)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	known := weaken(b.String())
+	s.texts.Store(query, known)
+	return known
+}
+
+// exec runs one changing statement as a transaction of its own. An error for which sure is false may
+// mean that it was carried out.
+func (s *Store) exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+	c, err := s.pool.Conn(ctx)
+	if err != nil {
+		return 0, &notSent{err}
+	}
+	defer c.Close()
+	err = c.Raw(func(d any) error {
+		tag, err := d.(*stdlib.Conn).Conn().Exec(ctx, s.text(query), args...)
+		changed = tag.RowsAffected()
+		return err
+	})
+	return changed, err
+}
+
+// list reads the rows of a query, again if the connection is lost.
+func list[T any](ctx context.Context, s *Store, scan func(*sql.Rows, *T) error, query string, args ...any) (all []T, err error) {
+	err = s.again(ctx, func() error {
+		all = nil
+		rows, err := s.pool.QueryContext(ctx, s.text(query), args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var row T
+			if err := scan(rows, &row); err != nil {
+				return err
+			}
+			all = append(all, row)
+		}
+		return rows.Err()
+	})
+	return all, err
+}
+
+// first reads the first row of a query once; found is false if there is none.
+func (s *Store) first(ctx context.Context, query string, args []any, to ...any) (found bool, err error) {
+	err = s.pool.QueryRowContext(ctx, s.text(query), args...).Scan(to...)
+	if none(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func none(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+
+// onConn calls f with a connection.
+func (s *Store) onConn(ctx context.Context, f func(c *pgconn.PgConn) error) error {
+	c, err := s.pool.Conn(ctx)
+	if err != nil {
+		return &notSent{err}
+	}
+	defer c.Close()
+	return raw(c, f)
+}
+
+func raw(c *sql.Conn, f func(c *pgconn.PgConn) error) error {
+	return c.Raw(func(d any) error { return f(d.(*stdlib.Conn).Conn().PgConn()) })
+}
+
+// notSent is the error of a statement that has not reached the server.
+type notSent struct{ error }
+
+func (e *notSent) Unwrap() error { return e.error }
+
+// sure reports whether the statement or transaction with this error was not carried out. The server
+// says so by any error but the end of the connection, and PgBouncer may report that as its own. That
+// pgx calls an error safe to retry is not enough: it may be that of a connection whose reply was lost.
+func sure(err error) bool {
+	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return said.SeverityUnlocalized == "ERROR" || said.Severity == "ERROR"
+	}
+	_, not := errors.AsType[*notSent](err)
+	return not
+}
+
+// weaken leaves a check out of a statement, in a program that is built for the simulation.
+var weaken = func(text string) string { return text }

@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// passing reports whether an error is one of the connection or of the server's state, so that the same
+// call may succeed later.
+func passing(err error) bool {
+	if errors.Is(err, store.ErrPending) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch said.Code[:2] {
+		case "08", "53", "57": // the connection, resources, the operator
+			return true
+		case "28", "3D": // the role or the database: somebody corrects that
+			return true
+		}
+		return slices.Contains([]string{"40001", "40P01", "25P03", "55P03", "25006"}, said.Code)
+	}
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	_, network := errors.AsType[net.Error](err)
+	_, not := errors.AsType[*notSent](err)
+	for _, known := range []error{errLapsed, store.ErrUnavailable, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgconn.ErrConnClosed, context.DeadlineExceeded} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return connecting || network || not || pgconn.SafeToRetry(err)
+}
+
+// explain returns an error for callers: store.ErrUnavailable if the database does not answer now.
+func (s *Store) explain(err error) error {
+	switch {
+	case err == nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || errors.Is(err, context.Canceled):
+		return err
+	case s.closing.Err() != nil:
+		return task.ErrClosed
+	case !passing(err):
+		return err
+	}
+	why := err
+	if c, ok := errors.AsType[*pgconn.ConnectError](err); ok && c.Unwrap() != nil { // without the role
+		why = c.Unwrap()
+	}
+	return fmt.Errorf("%w: %s: %s", store.ErrUnavailable, s.where, strings.ReplaceAll(why.Error(), "\n", "; "))
+}

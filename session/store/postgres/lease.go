@@ -1,0 +1,296 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"deepwork/actor/presence"
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+)
+
+// A process that owns something holds a lease, a row of members that expires by the clock of the
+// database. It renews the row every two seconds, and trusts the lease for less long than it lasts, by
+// its own monotonic clock from before it asked for the renewal: while it trusts the lease, no other
+// process may take what it owns. It is suspended or cut off longer: the lease has expired, others may
+// have taken over, and its next renewal begins a new term. The sessions that nobody took are moved to
+// the new term by the same statement. All that a process writes names its term, so what it sent in an
+// earlier one and is delayed changes nothing.
+const (
+	leaseTime = 6 * time.Second // in the SQL below, too
+	renewTime = 2 * time.Second
+	trustTime = 4 * time.Second
+)
+
+type lease struct {
+	kick chan chan error // asks the goroutine for a renewal
+
+	mu      sync.Mutex // guards the following fields
+	begun   bool       // the goroutine runs
+	term    int64      // 0 before the first one
+	trusted time.Time  // until when, with a monotonic reading
+	failed  error      // of the last renewal
+	left    bool
+	todo    []func(context.Context) error // what the goroutine does after a renewal, until it succeeds
+}
+
+func (l *lease) init() { l.kick = make(chan chan error) }
+
+func (l *lease) entered() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.begun
+}
+
+// lapse ends the trust in a term.
+func (l *lease) lapse(term int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.term == term {
+		l.trusted = time.Time{}
+	}
+}
+
+// ID returns the id of this process, which has the form of presence.ID.
+func (s *Store) ID() string { return s.id }
+
+// Term implements store.Lease.
+func (s *Store) Term() (int64, error) {
+	l := &s.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.left:
+		return 0, task.ErrClosed
+	case l.term > 0 && time.Now().Before(l.trusted):
+		return l.term, nil
+	case l.failed != nil:
+		return 0, l.failed
+	}
+	return 0, fmt.Errorf("%w: this process has not renewed its lease in time", store.ErrUnavailable)
+}
+
+// Enter takes a lease, if this process holds none that it can trust. Errors: store.ErrUnavailable,
+// task.ErrNewer or task.ErrClosed.
+func (s *Store) Enter(ctx context.Context) error {
+	_, err := s.enter(ctx)
+	return err
+}
+
+// enter is Enter, and returns the term.
+func (s *Store) enter(ctx context.Context) (int64, error) {
+	if term, err := s.Term(); err == nil || errors.Is(err, task.ErrClosed) {
+		return term, err
+	}
+	if s.o.ReadOnly {
+		return 0, errReadOnly
+	}
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	if _, err := s.connect(ctx); err != nil {
+		return 0, err
+	}
+	l := &s.lease
+	l.mu.Lock()
+	if !l.begun && s.closing.Err() == nil {
+		l.begun = true
+		s.finished.Go(s.keepLease)
+	}
+	l.mu.Unlock()
+	done := make(chan error, 1)
+	select {
+	case l.kick <- done:
+	case <-ctx.Done():
+		return 0, s.explain(ctx.Err())
+	case <-s.closing.Done():
+		return 0, task.ErrClosed
+	}
+	if err := <-done; err != nil {
+		return 0, err
+	}
+	return s.Term()
+}
+
+// keepLease renews the lease until the store is closed.
+func (s *Store) keepLease() {
+	tick := time.NewTicker(renewTime)
+	defer tick.Stop()
+	var failed error // for those who asked while the last attempt ran
+	var until time.Time
+	for {
+		select {
+		case <-s.closing.Done():
+			return
+		case done := <-s.lease.kick:
+			if _, err := s.Term(); err != nil && (failed == nil || time.Now().After(until)) {
+				failed = s.renew()
+				until = time.Now().Add(renewTime / 10)
+			} else if err == nil {
+				failed = nil
+			}
+			done <- failed
+		case <-tick.C:
+			if failed = s.renew(); failed == nil {
+				s.catchUp()
+			}
+			until = time.Now().Add(renewTime / 10)
+		}
+	}
+}
+
+// renew renews the lease, or takes a new term.
+func (s *Store) renew() error {
+	ctx, cancel := context.WithTimeout(s.closing, renewTime)
+	defer cancel()
+	l := &s.lease
+	l.mu.Lock()
+	term, last := l.term, l.failed
+	l.mu.Unlock()
+	began, next, version := time.Now(), term, 0
+	row := s.leases.QueryRowContext(ctx, s.text(`UPDATE @members SET expires = clock_timestamp() + interval '6 s'
+		WHERE id = $1 AND term = $2 AND expires > clock_timestamp() AND NOT reported RETURNING (SELECT version FROM @schema_version)`), s.id, term)
+	err := row.Scan(&version)
+	if err == nil {
+		err = known(version)
+	} else if none(err) {
+		began = time.Now()
+		err = s.leases.QueryRowContext(ctx, s.text(`WITH m AS (
+			INSERT INTO @members AS m (id, scope, term, expires, reported, machine, host, pid, root) VALUES ($1, $2, 1, clock_timestamp() + interval '6 s', false, $3, $4, $5, $6)
+			ON CONFLICT (id) DO UPDATE SET term = m.term + 1, expires = clock_timestamp() + interval '6 s', reported = false RETURNING term),
+			mine AS (UPDATE @session_records SET term = m.term FROM m WHERE owner = $1)
+			SELECT term FROM m`), s.id, s.scope.Load(), s.o.Machine, s.host, os.Getpid(), s.o.Root).Scan(&next)
+	}
+	err = s.explain(err)
+	l.mu.Lock()
+	if l.failed = err; err == nil {
+		l.term, l.trusted = next, began.Add(trustTime)
+	} else if errors.Is(err, task.ErrNewer) {
+		l.trusted = time.Time{}
+	}
+	l.mu.Unlock()
+	switch {
+	case err != nil && last == nil && s.closing.Err() == nil:
+		s.o.Logger.Warn("the lease on the store could not be renewed; without it nothing is written", "error", err)
+	case err == nil && term > 0 && next != term:
+		s.o.Logger.Warn("the lease on the store had ended; sessions that another server has taken over meanwhile are its own", "term", next)
+	}
+	return err
+}
+
+// later has f called when the database answers again, until it succeeds.
+func (s *Store) later(f func(context.Context) error) {
+	s.lease.mu.Lock()
+	defer s.lease.mu.Unlock()
+	s.lease.todo = append(s.lease.todo, f)
+}
+
+func (s *Store) catchUp() {
+	l := &s.lease
+	l.mu.Lock()
+	todo := l.todo
+	l.todo = nil
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.closing, renewTime/2)
+	defer cancel()
+	for _, f := range todo {
+		if f(ctx) != nil {
+			s.later(f)
+		}
+	}
+}
+
+// leave ends the lease.
+func (s *Store) leave(ctx context.Context) error {
+	l := &s.lease
+	l.mu.Lock()
+	term := l.term
+	l.left = true
+	l.mu.Unlock()
+	if term == 0 {
+		return nil
+	}
+	_, err := s.leases.ExecContext(ctx, s.text(`UPDATE @members SET expires = clock_timestamp(), reported = true WHERE id = $1`), s.id)
+	if err != nil {
+		s.o.Logger.Debug("the lease on the store ends only when it expires", "error", err)
+	}
+	return nil
+}
+
+// Alive reports whether a process holds a lease by the clock of the database, also if that cannot be
+// determined. It asks the database, and blocks for at most 3 s.
+func (s *Store) Alive(id string) bool {
+	if id == s.id {
+		l := &s.lease
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return !l.left
+	}
+	if !presence.IsID(id) {
+		return false
+	}
+	m, err := s.Member(context.Background(), id)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		s.o.Logger.Warn("cannot determine whether a server lives; taking it for alive", "server", id, "error", err)
+		return true
+	}
+	return m.Ended == 0 && err == nil
+}
+
+// A Member is a process that holds a lease or held one.
+type Member struct {
+	ID      string
+	Machine string // Options.Machine there
+	Host    string
+	PID     int
+	Root    string // of the project there
+	Since   time.Time
+	Ended   time.Duration // how long ago its last lease ended; 0 means that it lives
+}
+
+func (m Member) String() string {
+	return fmt.Sprintf("pid %d on %s in %s since %s", m.PID, m.Host, m.Root, m.Since.UTC().Format(time.RFC3339))
+}
+
+// Member returns a process, or store.ErrNotFound if it is unknown or its lease ended over 30 days ago.
+// It blocks for at most 3 s.
+func (s *Store) Member(ctx context.Context, id string) (Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if _, err := s.connect(ctx); err != nil {
+		return Member{}, err
+	}
+	m := Member{ID: id}
+	var ended float64
+	err := s.leases.QueryRowContext(ctx, s.text(`SELECT machine, host, pid, root, since, greatest(extract(epoch FROM clock_timestamp() - expires), 0)::float8
+		FROM @members WHERE id = $1`), id).Scan(&m.Machine, &m.Host, &m.PID, &m.Root, &m.Since, &ended)
+	if none(err) {
+		return Member{}, fmt.Errorf("server %s: %w", id, store.ErrNotFound)
+	}
+	m.Ended = time.Duration(ended * float64(time.Second))
+	return m, s.explain(err)
+}
+
+// Describe describes a process for people; "" if it is unknown.
+func (s *Store) Describe(id string) string {
+	m, err := s.Member(context.Background(), id)
+	if err != nil {
+		return ""
+	}
+	return m.String()
+}
+
+// Others reports whether other processes hold a lease for the project.
+func (s *Store) Others(ctx context.Context) (others bool, err error) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	scope, err := s.connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = s.leases.QueryRowContext(ctx, s.text(`SELECT EXISTS (SELECT FROM @members WHERE scope = $1 AND id <> $2 AND expires > clock_timestamp())`), scope, s.id).Scan(&others)
+	return others, s.explain(err)
+}

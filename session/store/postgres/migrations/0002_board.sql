@@ -1,0 +1,281 @@
+-- The task board, executions and requests, for the statements of package sqlstore: see the
+-- migrations of package sqlite for what tables and columns mean. Each table has a name that ends in
+-- _all, and the rows of all projects; the view without that ending has those of the project whose
+-- transaction it is; tables of package postgres itself must have other names than these. Functions have
+-- the names of those of SQLite.
+
+CREATE DOMAIN string AS text COLLATE "C"; -- ids, and times that sort as text
+
+CREATE FUNCTION max(text, text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT greatest($1, $2)';
+CREATE FUNCTION instr(text, text) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT strpos($1, $2)';
+CREATE FUNCTION json_valid(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+	PERFORM $1::json;
+	RETURN TRUE;
+EXCEPTION WHEN OTHERS THEN
+	RETURN FALSE;
+END $$;
+CREATE FUNCTION julianday(text) RETURNS double precision LANGUAGE plpgsql STABLE STRICT AS $$
+BEGIN
+	RETURN extract(julian FROM $1::timestamptz);
+EXCEPTION WHEN OTHERS THEN
+	RETURN NULL;
+END $$;
+CREATE FUNCTION scope() RETURNS bigint LANGUAGE sql STABLE AS $$SELECT current_setting('deepwork.scope')::bigint$$;
+
+CREATE TABLE projects_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	id         string,
+	name       string NOT NULL,
+	root       boolean NOT NULL,
+	listed     boolean NOT NULL DEFAULT TRUE,
+	created_at string NOT NULL,
+	updated_at string NOT NULL,
+	PRIMARY KEY (scope, id)
+);
+CREATE UNIQUE INDEX projects_root ON projects_all (scope) WHERE root;
+CREATE UNIQUE INDEX projects_name ON projects_all (scope, name) WHERE NOT root;
+
+CREATE TABLE repos_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	id         string,
+	project_id string NOT NULL,
+	name       string NOT NULL,
+	path       string NOT NULL CHECK (path = ''), -- each machine has its own
+	listed     boolean NOT NULL DEFAULT TRUE,
+	created_at string NOT NULL,
+	updated_at string NOT NULL,
+	PRIMARY KEY (scope, id),
+	UNIQUE (scope, project_id, name),
+	FOREIGN KEY (scope, project_id) REFERENCES projects_all ON DELETE CASCADE
+);
+
+CREATE TABLE tasks_all (
+	scope         bigint NOT NULL DEFAULT scope(),
+	id            string,
+	project_id    string NOT NULL,
+	title         string NOT NULL,
+	description   string,
+	status        string NOT NULL CHECK (status IN ('todo', 'inprogress', 'inreview', 'done', 'cancelled')),
+	job_name      string,
+	workflow_name string,
+	deleting_at   string,
+	created_at    string NOT NULL,
+	updated_at    string NOT NULL,
+	identity      string NOT NULL,
+	caller_group  string NOT NULL,
+	CHECK ((job_name IS NULL) = (workflow_name IS NULL)),
+	PRIMARY KEY (scope, id),
+	FOREIGN KEY (scope, project_id) REFERENCES projects_all
+);
+CREATE INDEX tasks_newest ON tasks_all (scope, project_id, created_at DESC, id);
+CREATE INDEX tasks_newest_of_status ON tasks_all (scope, project_id, status, created_at DESC, id);
+CREATE INDEX tasks_deleting ON tasks_all (scope, deleting_at) WHERE deleting_at IS NOT NULL;
+
+CREATE TABLE task_counts_all (
+	scope        bigint NOT NULL DEFAULT scope(),
+	project_id   string,
+	status       string,
+	identity     string,
+	caller_group string,
+	tasks        bigint NOT NULL,
+	PRIMARY KEY (scope, project_id, status, identity, caller_group),
+	FOREIGN KEY (scope, project_id) REFERENCES projects_all ON DELETE CASCADE
+);
+CREATE FUNCTION count_tasks() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+	IF TG_OP <> 'INSERT' THEN
+		UPDATE task_counts_all SET tasks = tasks - 1 WHERE (scope, project_id, status, identity, caller_group) =
+			(OLD.scope, OLD.project_id, OLD.status, OLD.identity, OLD.caller_group);
+	END IF;
+	IF TG_OP <> 'DELETE' THEN
+		INSERT INTO task_counts_all AS c VALUES (NEW.scope, NEW.project_id, NEW.status, NEW.identity, NEW.caller_group, 1)
+			ON CONFLICT (scope, project_id, status, identity, caller_group) DO UPDATE SET tasks = c.tasks + 1;
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER count_tasks AFTER INSERT OR DELETE OR UPDATE OF project_id, status ON tasks_all
+	FOR EACH ROW EXECUTE FUNCTION count_tasks();
+
+CREATE TABLE attempts_all (
+	scope               bigint NOT NULL DEFAULT scope(),
+	id                  string,
+	task_id             string NOT NULL,
+	executor            string NOT NULL,
+	variant             string,
+	prompt              string,
+	branch              string NOT NULL,
+	workspace           string NOT NULL,
+	state               string NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
+	error               string,
+	workflow_session_id string,
+	workflow_status     string,
+	workflow_step       string,
+	created_at          string NOT NULL,
+	updated_at          string NOT NULL,
+	identity            string NOT NULL,
+	caller_group        string NOT NULL,
+	machine_id          string NOT NULL DEFAULT '',
+	machine_name        string NOT NULL DEFAULT '',
+	root                string NOT NULL DEFAULT '',
+	PRIMARY KEY (scope, id),
+	FOREIGN KEY (scope, task_id) REFERENCES tasks_all ON DELETE CASCADE
+);
+CREATE INDEX attempts_newest ON attempts_all (scope, task_id, created_at DESC, id);
+CREATE INDEX attempts_branch ON attempts_all (scope, branch);
+CREATE INDEX attempts_open ON attempts_all (scope, task_id) WHERE state IN ('waiting', 'starting', 'running');
+
+CREATE TABLE attempt_repos_all (
+	scope         bigint NOT NULL DEFAULT scope(),
+	attempt_id    string,
+	position      integer,
+	repo_id       string NOT NULL,
+	repo_name     string NOT NULL,
+	repo_path     string NOT NULL,
+	target_branch string NOT NULL,
+	base_commit   string,
+	worktree      string NOT NULL,
+	PRIMARY KEY (scope, attempt_id, position),
+	UNIQUE (scope, attempt_id, repo_id),
+	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE
+);
+
+CREATE TABLE sessions_all (
+	scope          bigint NOT NULL DEFAULT scope(),
+	id             string,
+	attempt_id     string NOT NULL,
+	executor       string NOT NULL,
+	variant        string,
+	queued_prompt  string,
+	queued_variant string,
+	queued_at      string,
+	created_at     string NOT NULL,
+	updated_at     string NOT NULL,
+	CHECK ((queued_prompt IS NULL) = (queued_at IS NULL)),
+	PRIMARY KEY (scope, id),
+	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE
+);
+CREATE INDEX sessions_newest ON sessions_all (scope, attempt_id, created_at DESC, id);
+
+CREATE TABLE executions_all (
+	scope         bigint NOT NULL DEFAULT scope(),
+	seq           bigint GENERATED BY DEFAULT AS IDENTITY UNIQUE,
+	id            string,
+	attempt_id    string NOT NULL,
+	session_id    string,
+	follow_up     boolean NOT NULL,
+	prompt        string NOT NULL,
+	variant       string,
+	state         string NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
+	owner         string,
+	pid           bigint,
+	exit_code     bigint,
+	final_message string,
+	created_at    string NOT NULL,
+	started_at    string,
+	ended_at      string,
+	machine_id    string NOT NULL DEFAULT '',
+	machine_name  string NOT NULL DEFAULT '',
+	root          string NOT NULL DEFAULT '',
+	PRIMARY KEY (scope, id),
+	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE,
+	FOREIGN KEY (scope, session_id) REFERENCES sessions_all ON DELETE CASCADE
+);
+CREATE INDEX executions_of ON executions_all (scope, attempt_id, seq);
+CREATE INDEX executions_of_session ON executions_all (scope, session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX executions_state ON executions_all (scope, state, seq);
+CREATE UNIQUE INDEX executions_one_open ON executions_all (scope, attempt_id) WHERE state IN ('waiting', 'starting', 'running');
+
+CREATE TABLE attempt_reports_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	attempt_id string,
+	output     string,
+	output_at  string,
+	diff       string,
+	diff_at    string,
+	PRIMARY KEY (scope, attempt_id),
+	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE
+);
+
+CREATE TABLE requests_all (
+	scope       bigint NOT NULL DEFAULT scope(),
+	rowid       bigint NOT NULL, -- in the order of the project's requests, without gaps
+	identity    string,
+	tool        string,
+	request_id  string,
+	args_digest string NOT NULL,
+	result      string NOT NULL,
+	created_at  string NOT NULL,
+	PRIMARY KEY (scope, identity, tool, request_id),
+	UNIQUE (scope, rowid)
+);
+CREATE INDEX requests_oldest ON requests_all (scope, created_at);
+CREATE FUNCTION number_request() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+	SELECT coalesce(max(rowid), 0) + 1 INTO NEW.rowid FROM requests_all WHERE scope = NEW.scope;
+	RETURN NEW;
+END $$;
+CREATE TRIGGER number_request BEFORE INSERT ON requests_all FOR EACH ROW EXECUTE FUNCTION number_request();
+
+CREATE TABLE workflow_executions_all (
+	scope               bigint NOT NULL DEFAULT scope(),
+	id                  string,
+	owner               string NOT NULL,
+	identity            string NOT NULL,
+	source              string NOT NULL,
+	workflow_id         string NOT NULL,
+	workflow_name       string NOT NULL,
+	async               boolean NOT NULL,
+	state               string NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'cancelled', 'timed_out', 'unknown')),
+	source_execution_id string,
+	status_supported    boolean NOT NULL,
+	timeout             bigint NOT NULL,
+	deadline            string,
+	started_at          string NOT NULL,
+	ended_at            string,
+	error               string,
+	progress            string,
+	result              string,
+	performed           boolean NOT NULL,
+	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL)),
+	CHECK (state <> 'running' OR NOT status_supported OR source_execution_id IS NOT NULL),
+	PRIMARY KEY (scope, id)
+);
+CREATE INDEX workflow_executions_at_source ON workflow_executions_all (scope, source_execution_id) WHERE source_execution_id IS NOT NULL;
+
+CREATE TABLE owner_requests_all (
+	scope       bigint NOT NULL DEFAULT scope(),
+	version     bigint NOT NULL, -- grows with each change of any row
+	id          string,
+	kind        string NOT NULL,
+	target      string NOT NULL,
+	action      string NOT NULL,
+	arguments   string,
+	caller      string NOT NULL,
+	channel     string NOT NULL,
+	state       string NOT NULL CHECK (state IN ('asked', 'taken', 'answered')),
+	answer      string,
+	asked_at    string NOT NULL,
+	taken_at    string,
+	answered_at string,
+	PRIMARY KEY (scope, id)
+);
+CREATE INDEX owner_requests_version ON owner_requests_all (scope, version);
+CREATE INDEX owner_requests_asked ON owner_requests_all (scope, kind, asked_at) WHERE state = 'asked';
+CREATE SEQUENCE owner_requests_versions;
+CREATE FUNCTION version_request() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+	NEW.version := nextval('owner_requests_versions');
+	RETURN NEW;
+END $$;
+CREATE TRIGGER version_request BEFORE INSERT OR UPDATE ON owner_requests_all FOR EACH ROW EXECUTE FUNCTION version_request();
+
+-- make_views makes the view of each table, or adds new columns to it.
+CREATE FUNCTION make_views() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE t text;
+BEGIN
+	FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE '%\_all' LOOP
+		EXECUTE format('CREATE OR REPLACE VIEW %I AS SELECT * FROM %I WHERE scope = scope() WITH LOCAL CHECK OPTION', left(t, -4), t);
+	END LOOP;
+END $$;
+SELECT make_views();

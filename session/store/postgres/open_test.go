@@ -1,0 +1,218 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+	"deepwork/session/store/postgres/pgtest"
+	"deepwork/session/store/sqlstore"
+)
+
+// Eight processes that find no schema create it once.
+func TestFirstUseByManyProcesses(t *testing.T) {
+	url := pgtest.URL(t)
+	var lines []func() string
+	for range 8 {
+		c := start(t, "open", url)
+		defer func() {
+			if err := c.Wait(); err != nil {
+				t.Errorf("%v: %s", err, &c.Err)
+			}
+		}()
+		io.WriteString(c.In, "\n")
+		lines = append(lines, c.Line)
+	}
+	for _, line := range lines {
+		if got := line(); got == "" || got == "0" {
+			t.Errorf("the version is %q", got)
+		}
+	}
+	s := openAt(t, url)
+	must(t, s.Open(t.Context()))
+	var projects, members int
+	_, err := s.first(t.Context(), `SELECT (SELECT count(*) FROM @scopes), (SELECT count(*) FROM @members)`, nil, &projects, &members)
+	if err != nil || projects != 1 || members != 8 {
+		t.Errorf("%d projects and %d members, %v", projects, members, err)
+	}
+}
+
+func TestANewerSchemaIsRefused(t *testing.T) {
+	s, url := openNew(t)
+	must(t, s.Enter(t.Context()))
+	_, err := s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)
+	must(t, err)
+	late := openAt(t, url)
+	if err := late.Open(t.Context()); !errors.Is(err, task.ErrNewer) || !strings.Contains(err.Error(), "update deepwork") {
+		t.Errorf("opened with %v", err)
+	}
+	// One that runs already stops to write when it renews its lease.
+	if err := s.renew(); !errors.Is(err, task.ErrNewer) {
+		t.Errorf("renewed with %v", err)
+	}
+	if err := s.Ready(); !errors.Is(err, task.ErrNewer) {
+		t.Errorf("ready with %v", err)
+	}
+}
+
+// The first use of a project's name binds it to the repository.
+func TestProjectsBelongToARepository(t *testing.T) {
+	url := pgtest.URL(t)
+	open := func(name string, r Repository) error {
+		o := options(url)
+		o.Project, o.Repository = name, r
+		s, err := Open(o)
+		must(t, err)
+		defer s.Close(context.Background())
+		return s.Open(t.Context())
+	}
+	shop := Repository{Remote: "https://me:secret@example.com/team/shop.git", RootCommit: "aa"}
+	if err := open("shop", Repository{}); !errors.Is(err, task.ErrNotFound) {
+		t.Errorf("a name that nobody has bound: %v", err)
+	}
+	for _, c := range []struct {
+		name string
+		r    Repository
+		ok   bool
+	}{
+		{"shop", shop, true}, {"shop", Repository{Remote: "git@example.com:team/shop"}, true}, {"shop", Repository{RootCommit: "aa"}, true},
+		{"shop", Repository{}, true}, {"shop", Repository{Remote: "/elsewhere", RootCommit: "aa"}, true},
+		{"shop", Repository{Remote: "https://example.com/team/other", RootCommit: "bb"}, false}, {"other", Repository{RootCommit: "bb"}, true},
+	} {
+		err := open(c.name, c.r)
+		if c.ok != (err == nil) || !c.ok && (!strings.Contains(err.Error(), "example.com/team/shop") || !strings.Contains(err.Error(), "example.com/team/other")) {
+			t.Errorf("%s for %+v: %v", c.name, c.r, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Error("the error has the password")
+		}
+	}
+}
+
+func TestTransactions(t *testing.T) {
+	plain, url := openNew(t)
+	for name, url := range map[string]string{"direct": url, "PgBouncer": pgtest.Bouncer(t, url)} {
+		t.Run(name, func(t *testing.T) {
+			s := openAt(t, url)
+			ctx := t.Context()
+			_ = plain
+			refused := errors.New("refused")
+			for _, fail := range []error{nil, refused} {
+				err := s.Transact(ctx, sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
+					_, err := q.ExecContext(ctx, `INSERT INTO definitions (scope, hash, data) VALUES (current_setting('deepwork.scope')::bigint, ?, ?)`, name+"?", []byte("x"))
+					return errors.Join(err, fail)
+				}, nil)
+				if !errors.Is(err, fail) {
+					t.Error(err)
+				}
+			}
+			// A statement that failed and was ignored does not look like a success.
+			err := s.Transact(ctx, sqlstore.Unsynced, func(ctx context.Context, q sqlstore.Querier) error {
+				q.ExecContext(ctx, `SELECT 1/0`)
+				return nil
+			}, nil)
+			if err == nil {
+				t.Error("a failed transaction was committed")
+			}
+			var n int
+			must(t, s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
+				return q.QueryRowContext(ctx, `SELECT count(*) FROM definitions WHERE hash = ?1`, name+"?").Scan(&n)
+			}, nil))
+			if n != 1 {
+				t.Errorf("%d rows", n)
+			}
+			if err := s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
+				_, err := q.ExecContext(ctx, `DELETE FROM definitions`)
+				return err
+			}, nil); err == nil {
+				t.Error("a reader has written")
+			}
+		})
+	}
+}
+
+// Whether a change was committed is known although the reply was lost, in both cases.
+func TestLostReplyToACommit(t *testing.T) {
+	_, url := openNew(t)
+	proxy := pgtest.NewProxy(t, url)
+	s, direct := openAt(t, proxy.URL), openAt(t, url)
+	count := 0
+	change := func() error {
+		return s.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
+			count++
+			_, err := q.ExecContext(ctx, `INSERT INTO definitions (scope, hash, data) VALUES (current_setting('deepwork.scope')::bigint, ?, 'x')`, strings.Repeat("x", count))
+			return err
+		}, nil)
+	}
+	must(t, change())
+	for name, match := range map[string]func(m pgtest.Message) bool{
+		"reply": func(m pgtest.Message) bool { return m.Completes("COMMIT") },
+		"request": func(m pgtest.Message) bool {
+			return !m.FromServer && m.Type == 'Q' && strings.HasPrefix(string(m.Body), "COMMIT")
+		},
+	} {
+		before := count
+		cut := proxy.CutAt(match)
+		if err := change(); err != nil {
+			t.Errorf("%s lost: %v", name, err)
+		}
+		select {
+		case <-cut:
+		default:
+			t.Errorf("%s: nothing was cut", name)
+		}
+		if runs := count - before; (name == "reply") != (runs == 1) {
+			t.Errorf("%s lost: the change ran %d times", name, runs)
+		}
+	}
+	must(t, direct.Open(t.Context()))
+	var rows int
+	_, err := direct.first(t.Context(), `SELECT count(*) FROM @definitions`, nil, &rows)
+	if err != nil || rows != 3 {
+		t.Errorf("%d rows, %v", rows, err)
+	}
+}
+
+// While the database does not run calls fail soon, and then they succeed again.
+func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
+	server := pgtest.New(t)
+	s := openAt(t, server.URL())
+	must(t, s.Enter(t.Context()))
+	first, err := s.Term()
+	must(t, err)
+	must(t, server.Kill())
+	read := func(ctx context.Context) error {
+		return s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
+			var n int
+			return q.QueryRowContext(ctx, `SELECT count(*) FROM sessions`).Scan(&n)
+		}, nil)
+	}
+	began := time.Now()
+	if err := read(t.Context()); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > callTime {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	for s.Ready() == nil {
+		time.Sleep(20 * time.Millisecond)
+		if time.Since(began) > time.Minute {
+			t.Fatal("it is ready without a database")
+		}
+	}
+	if err := s.Transact(t.Context(), sqlstore.Writing, nil, nil); !errors.Is(err, store.ErrUnavailable) {
+		t.Error(err)
+	}
+	for time.Since(began) < leaseTime+renewTime { // the lease expires
+		time.Sleep(20 * time.Millisecond)
+	}
+	must(t, server.Start())
+	must(t, read(t.Context()))
+	testkit.Until(t, "the lease is renewed", func() bool { return s.Enter(t.Context()) == nil }) // an attempt that has just failed is not repeated at once
+	if next, err := s.Term(); next != first+1 || err != nil || s.Ready() != nil {
+		t.Errorf("the term %d follows %d, %v", next, first, err)
+	}
+}

@@ -1,0 +1,236 @@
+package pgtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("PGTEST_CHILD") != "" {
+		s, err := Start()
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(s.base)
+		os.Stdout.Close()
+		select {} // until it is killed
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// A session is a connection of the simple protocol.
+type session struct{ net.Conn }
+
+func connect(t *testing.T, raw string) (session, error) {
+	t.Helper()
+	network, addr := address(raw)
+	c, err := net.Dial(network, addr)
+	if err != nil {
+		return session{}, err
+	}
+	t.Cleanup(func() { c.Close() })
+	s := session{c}
+	if _, err := c.Write(startup(raw)); err != nil {
+		return s, err
+	}
+	_, err = s.reply()
+	return s, err
+}
+
+func (s session) send(kind, body string) error {
+	_, err := s.Write(append(binary.BigEndian.AppendUint32([]byte(kind), uint32(4+len(body))), body...))
+	return err
+}
+
+// reply returns the commands that were completed.
+func (s session) reply() (tags string, err error) {
+	head := make([]byte, 5)
+	for {
+		if _, err := io.ReadFull(s, head); err != nil {
+			return tags, err
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[1:])-4)
+		if _, err := io.ReadFull(s, body); err != nil {
+			return tags, err
+		}
+		switch head[0] {
+		case 'C':
+			tags += strings.TrimRight(string(body), "\x00") + ";"
+		case 'D':
+			tags += fmt.Sprintf("%q;", body[6:])
+		case 'E':
+			err = errors.New(string(body))
+		case 'Z':
+			return tags, err
+		}
+	}
+}
+
+func (s session) do(sql string) (string, error) {
+	if err := s.send("Q", sql+"\x00"); err != nil {
+		return "", err
+	}
+	return s.reply()
+}
+
+func query(t *testing.T, url, sql string) (string, error) {
+	t.Helper()
+	s, err := connect(t, url)
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	return s.do(sql)
+}
+
+func wants(t *testing.T, url, sql, want string) {
+	t.Helper()
+	if got, err := query(t, url, sql); err != nil || got != want {
+		t.Errorf("%s: %q, %v; want %q", sql, got, err, want)
+	}
+}
+
+func TestServerKeepsWhatWasCommitted(t *testing.T) {
+	s := New(t, "max_connections=10")
+	url := s.At("")
+	wants(t, url, "SHOW fsync", `"on";SHOW;`)
+	wants(t, url, "SHOW max_connections", `"10";SHOW;`)
+	wants(t, url, "CREATE TABLE t(n int); INSERT INTO t VALUES (1)", "CREATE TABLE;INSERT 0 1;")
+	testkit.Must(t, s.Kill())
+	if _, err := query(t, url, "SELECT 1"); err == nil {
+		t.Error("a killed server answers")
+	}
+	testkit.Must(t, s.Start())
+	wants(t, url, "SELECT n FROM t", `"1";SELECT 1;`)
+	testkit.Must(t, s.Stop())
+	testkit.Must(t, s.Start())
+	wants(t, url, "SELECT n FROM t", `"1";SELECT 1;`)
+}
+
+func TestExhaust(t *testing.T) {
+	s := New(t, "max_connections=5")
+	release, err := Exhaust(s.URL())
+	testkit.Must(t, err)
+	if said, err := query(t, s.At(""), "SELECT 1"); err == nil {
+		t.Error("there is another connection:", said)
+	}
+	release()
+	for said := ""; said != `"1";SELECT 1;`; { // the server notices
+		said, _ = query(t, s.At(""), "SELECT 1")
+	}
+}
+
+func TestPooler(t *testing.T) {
+	pooled := Bouncer(t, URL(t))
+	wants(t, pooled, "SELECT 1", `"1";SELECT 1;`)
+	if !strings.Contains(pooled, "schema=test_") {
+		t.Error("no schema in", pooled)
+	}
+}
+
+func TestProxyCuts(t *testing.T) {
+	url := URL(t)
+	wants(t, url, "CREATE TABLE IF NOT EXISTS cuts(n int); TRUNCATE cuts", "CREATE TABLE;TRUNCATE TABLE;")
+	p := NewProxy(t, url)
+	insert := "BEGIN; INSERT INTO cuts VALUES (1); COMMIT"
+	wants(t, p.URL, insert, "BEGIN;INSERT 0 1;COMMIT;")
+
+	cut := p.CutAt(func(m Message) bool { return m.Commits })
+	if _, err := query(t, p.URL, "INSERT INTO cuts VALUES (2)"); err == nil {
+		t.Error("the reply of the commit arrived")
+	}
+	<-cut
+	wants(t, p.URL, "SELECT n FROM cuts WHERE n = 2", `"2";SELECT 1;`)
+
+	cut = p.CutAt(func(m Message) bool { return !m.FromServer && m.Type == 'Q' })
+	if _, err := query(t, p.URL, "INSERT INTO cuts VALUES (3)"); err == nil {
+		t.Error("there is a reply to what was not forwarded")
+	}
+	<-cut
+	wants(t, p.URL, "SELECT n FROM cuts WHERE n = 3", `SELECT 0;`)
+
+	c, err := connect(t, p.URL)
+	testkit.Must(t, err)
+	held := p.HoldAt(func(m Message) bool { return m.Type == 'Q' }, 100*time.Millisecond)
+	testkit.Must(t, c.send("Q", "INSERT INTO cuts VALUES (4)\x00"))
+	<-held
+	c.Close()
+	wants(t, p.URL, "SELECT n FROM cuts WHERE n = 4", `SELECT 0;`)
+	for said := ""; said != `"4";SELECT 1;`; { // it arrives
+		said, err = query(t, p.URL, "SELECT n FROM cuts WHERE n = 4")
+		testkit.Must(t, err)
+	}
+
+	c, err = connect(t, p.URL)
+	testkit.Must(t, err)
+	p.CutAfter(8)
+	if said, err := c.do("SELECT 1"); err == nil {
+		t.Error("cut off, and it answers", said)
+	}
+	wants(t, p.URL, "SELECT 1", `"1";SELECT 1;`)
+
+	p.Refuse(true)
+	if _, err := query(t, p.URL, "SELECT 1"); err == nil {
+		t.Error("it refuses, and there is an answer")
+	}
+	p.Refuse(false)
+	p.DelayCommits(20 * time.Millisecond)
+	began := time.Now()
+	wants(t, p.URL, insert, "BEGIN;INSERT 0 1;COMMIT;")
+	if took := time.Since(began); took < 20*time.Millisecond {
+		t.Error("the commit was confirmed after", took)
+	}
+	p.Freeze(true)
+	said := make(chan string)
+	go func() {
+		s, _ := query(t, p.URL, "SELECT 1")
+		said <- s
+	}()
+	select {
+	case s := <-said:
+		t.Error("frozen, and it answers", s)
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.Freeze(false)
+	if s := <-said; s != `"1";SELECT 1;` {
+		t.Error("after the freeze:", s)
+	}
+}
+
+// A test binary may be killed: its server must end, and its folder go.
+func TestServerEndsWithItsProcess(t *testing.T) {
+	URL(t) // is there PostgreSQL?
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), "PGTEST_CHILD=1", urlVariable+"=")
+	out, err := child.StdoutPipe()
+	testkit.Must(t, err)
+	testkit.Must(t, child.Start())
+	said, err := io.ReadAll(out)
+	testkit.Must(t, err)
+	url := strings.TrimSpace(string(said))
+	wants(t, url, "SELECT 1", `"1";SELECT 1;`)
+	testkit.Must(t, child.Process.Signal(syscall.SIGKILL))
+	_ = child.Wait()
+	_, socket := address(url)
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(strings.TrimSuffix(socket, "/.s.PGSQL.5432")); os.IsNotExist(err) {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("the folder of its server is still there")
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// readyWithin is how long a server may take to start, also after a crash on a busy machine.
+const readyWithin = time.Minute
+
+// A Server is a PostgreSQL server. Only one that was started here can be stopped. Its methods may
+// not be called concurrently, except URL and At.
+type Server struct {
+	base    string // its URL
+	dir     string
+	bin     string
+	options []string
+	process *daemon // nil if it does not run, or was not started here
+}
+
+// Start starts a server with fsync on, as an unprivileged user, that listens at a socket in a
+// temporary folder. Options are settings such as "max_connections=20". The caller closes it; if the
+// process ends before, the server ends, too. The error is ErrMissing if PostgreSQL is not
+// installed.
+func Start(options ...string) (*Server, error) {
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := newDir()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, bin: bin, options: options, base: "postgres://postgres@/postgres?host=" + dir}
+	init := exec.Command(filepath.Join(bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	init.SysProcAttr, init.Dir = unprivileged(), dir
+	if said, err := init.CombinedOutput(); err != nil {
+		return nil, errors.Join(fmt.Errorf("initdb: %w: %s", err, said), os.RemoveAll(dir))
+	}
+	if err := s.Start(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// Start starts a server that was stopped or killed, and waits until it accepts connections.
+func (s *Server) Start() error {
+	args := []string{"-D", s.data()}
+	for _, o := range append([]string{"listen_addresses=", "unix_socket_directories=" + s.dir, "fsync=on", "shared_buffers=64MB"}, s.options...) {
+		args = append(args, "-c", o)
+	}
+	began := time.Now()
+	for time.Since(began) < readyWithin {
+		d, err := start(s.dir, syscall.SIGQUIT, filepath.Join(s.bin, "postgres"), args...)
+		if err != nil {
+			return err
+		}
+		for s.process = d; time.Since(began) < readyWithin && d.alive(); time.Sleep(10 * time.Millisecond) {
+			state, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+			lines := strings.Split(string(state), "\n")
+			if lines[0] == fmt.Sprint(d.cmd.Process.Pid) && len(lines) > 7 && strings.HasPrefix(lines[7], "ready") {
+				return nil
+			}
+		}
+		// It ended: processes of a killed one are about to end.
+		s.process = nil
+		d.end(syscall.SIGKILL)
+	}
+	said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+	return fmt.Errorf("postgres does not start within %v:\n%s", readyWithin, said)
+}
+
+// Stop cuts all connections and stops the server.
+func (s *Server) Stop() error { return s.stop(syscall.SIGINT) }
+
+// Kill ends the server like a crash: the next Start recovers from its log.
+func (s *Server) Kill() error { return s.stop(syscall.SIGKILL) }
+
+func (s *Server) stop(by syscall.Signal) error {
+	if s.process == nil {
+		return errors.New("the server does not run, or was not started here")
+	}
+	s.process.end(by)
+	s.process = nil
+	return nil
+}
+
+// Close ends the server and removes its folder.
+func (s *Server) Close() {
+	_ = s.stop(syscall.SIGQUIT)
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+	}
+}
+
+// programs returns the folder with the server's programs.
+func programs() (string, error) {
+	if path, err := exec.LookPath("postgres"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), "initdb")); err == nil {
+				return filepath.Dir(path), nil
+			}
+		}
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if len(found) == 0 {
+		return "", fmt.Errorf("postgres and initdb are %w", ErrMissing)
+	}
+	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return len(a) - len(b) + strings.Compare(a, b) })), nil
+}
+
+// newDir returns a new folder that only the server's user and root can enter.
+func newDir() (string, error) {
+	dir, err := os.MkdirTemp("", "pgtest")
+	if err != nil {
+		return "", err
+	}
+	if u := unprivileged(); u != nil {
+		err = chown(dir, u)
+	}
+	return dir, err
+}

@@ -1,0 +1,204 @@
+// Package postgres keeps the sessions and the task board of projects in a PostgreSQL database that
+// processes on several machines share.
+//
+// Everything works through PgBouncer in transaction mode: no prepared statements, nothing that
+// lasts longer than a transaction, no startup parameters.
+//
+// A process owns sessions while it renews its lease; see lease.go. Each write of a session is one
+// statement that names the owner, its term and the version that it replaces, so a process that was
+// suspended or cut off cannot overwrite what another has taken over. If the reply to a write is lost,
+// the row itself says whether it was made; see settle.go.
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
+
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+const (
+	callTime    = 10 * time.Second // of a call whose context has no deadline
+	connections = 24               // of a process at most, and two for its lease
+)
+
+// Options configure a Store. URL, Project and Machine are required.
+type Options struct {
+	// URL is postgres://user:password@host:port/database, with the parameters that pgx knows, and
+	// schema, by default deepwork. Off this machine it needs sslmode=verify-full.
+	URL        string
+	Project    string     // the name that all machines use for the project
+	Repository Repository // zero: the name must be bound already
+	Machine    string     // the id of this installation, for Member
+	Root       string     // of the project on this machine, for people
+	ReadOnly   bool       // nothing is created, migrated or written, and no lease is taken
+	Logger     *slog.Logger
+	Now        func() time.Time
+}
+
+// A Store is a process's access to the database. It connects when it is first used, and again
+// whenever the connection was lost. Its methods may be called from any goroutine, and take at most
+// until the deadline of their context, else 10 seconds. Errors: store.ErrUnavailable if the database
+// does not answer, task.ErrNewer if a newer version of this program has migrated the schema, or
+// task.ErrClosed.
+type Store struct {
+	o      Options
+	id     string // of this process
+	host   string
+	schema string
+	where  string
+
+	pool     *sql.DB
+	leases   *sql.DB       // for the lease, so that calls cannot delay it
+	joining  chan struct{} // holds an element while a call connects
+	writing  chan struct{} // holds an element while a transaction changes the board
+	scope    atomic.Int64  // scopes.id; 0 means not connected yet
+	texts    sync.Map      // statements as given, to those of this schema
+	lease    lease
+	feed     feed
+	closing  context.Context
+	halt     context.CancelFunc
+	finished sync.WaitGroup // the goroutines of the lease and the feed
+}
+
+// Open returns the store of a project. It checks the URL and does not connect.
+func Open(o Options) (*Store, error) {
+	config, schema, err := parse(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	if o.Project == "" || len(o.Project) > 200 {
+		return nil, errors.New("a PostgreSQL store needs the name that all machines use for this project: pass --project or set DEEPWORK_PROJECT, at most 200 bytes")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = session.Clock
+	}
+	s := &Store{
+		o: o, id: randomHex(), schema: schema, where: location(config, schema),
+		pool: stdlib.OpenDB(*config), leases: stdlib.OpenDB(*config),
+		joining: make(chan struct{}, 1), writing: make(chan struct{}, 1),
+	}
+	if s.host, err = os.Hostname(); err != nil {
+		s.host = "unknown"
+	}
+	s.pool.SetMaxOpenConns(connections)
+	s.pool.SetMaxIdleConns(connections)
+	s.leases.SetMaxOpenConns(2)
+	for _, pool := range []*sql.DB{s.pool, s.leases} {
+		pool.SetConnMaxIdleTime(time.Minute)
+		pool.SetConnMaxLifetime(10 * time.Minute) // a server that was moved is found again
+	}
+	s.closing, s.halt = context.WithCancel(context.Background())
+	s.lease.init()
+	s.feed.init()
+	return s, nil
+}
+
+// Where returns the host, database and schema, for messages.
+func (s *Store) Where() string { return s.where }
+
+// Ready returns nil if calls can be expected to succeed, else why not. It does not block. Before Enter
+// it is nil.
+func (s *Store) Ready() error {
+	if _, err := s.Term(); err != nil && s.lease.entered() {
+		return err
+	}
+	return nil
+}
+
+// Open connects now, creates or migrates the schema if necessary, and checks that the project's name
+// belongs to the repository.
+func (s *Store) Open(ctx context.Context) error {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	_, err := s.connect(ctx)
+	return err
+}
+
+// Close ends the lease, so that others may take over what this process owned, and disconnects. It
+// waits until ctx ends at most.
+func (s *Store) Close(ctx context.Context) error {
+	if s.closing.Err() != nil {
+		return nil
+	}
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	s.halt()
+	s.finished.Wait()
+	err := s.leave(ctx)
+	return errors.Join(err, s.pool.Close(), s.leases.Close())
+}
+
+// deadline returns a context with a deadline.
+func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, callTime)
+}
+
+// connect returns the scope of the project. The first call that succeeds has migrated the schema.
+func (s *Store) connect(ctx context.Context) (scope int64, err error) {
+	if s.closing.Err() != nil {
+		return 0, task.ErrClosed
+	}
+	if scope := s.scope.Load(); scope > 0 {
+		return scope, nil
+	}
+	select {
+	case s.joining <- struct{}{}:
+		defer func() { <-s.joining }()
+	case <-ctx.Done():
+		return 0, s.explain(ctx.Err())
+	}
+	if scope := s.scope.Load(); scope > 0 {
+		return scope, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime) // for other calls, too
+	defer cancel()
+	err = s.again(ctx, func() error {
+		prepare := s.migrate
+		if s.o.ReadOnly {
+			prepare = s.current
+		}
+		if err := prepare(ctx); err != nil {
+			return err
+		}
+		scope, err = s.bind(ctx)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("opening %s: %w", s.where, err)
+	}
+	s.scope.Store(scope)
+	return scope, nil
+}
+
+// randomHex returns 16 hexadecimal characters.
+func randomHex() string {
+	var id [8]byte
+	rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+var (
+	_ store.Lease   = (*Store)(nil)
+	_ store.Changes = (*Store)(nil)
+	_ store.Records = (*Records)(nil)
+)

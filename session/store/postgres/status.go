@@ -1,0 +1,55 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// A Status describes the database and the project in it for people.
+type Status struct {
+	Version    int    // of the schema; 0 means that there is none
+	Latest     int    // the version that this program knows
+	Repository string // to which the name of the project is bound; "" means none yet
+
+	Sessions, Active, Tasks, Attempts, Executions int // Executions are those of workflows elsewhere
+
+	Servers []Server
+}
+
+// A Server is a process that holds a lease on the project.
+type Server struct {
+	Member
+	Left time.Duration // until the lease ends, if it is not renewed
+}
+
+// Status returns what is there, and changes nothing. If the schema has another version than this
+// program's, or the name of the project is unknown, the rest is zero.
+func (s *Store) Status(ctx context.Context) (st Status, err error) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	if st.Version, st.Latest, err = s.SchemaVersion(ctx); err != nil || st.Version != st.Latest {
+		return st, err
+	}
+	var scope int64
+	var bound Repository
+	found, err := s.first(ctx, `SELECT id, remote, root_commit FROM @scopes WHERE name = $1`, []any{s.o.Project}, &scope, &bound.Remote, &bound.RootCommit)
+	if err != nil || !found {
+		return st, s.explain(err)
+	}
+	st.Repository = bound.String()
+	_, err = s.first(ctx, `SELECT (SELECT count(*) FROM @session_records WHERE scope = $1 AND body IS NOT NULL),
+		(SELECT count(*) FROM @session_records WHERE scope = $1 AND body IS NOT NULL AND caller <> ''), (SELECT count(*) FROM @tasks_all WHERE scope = $1),
+		(SELECT count(*) FROM @attempts_all WHERE scope = $1), (SELECT count(*) FROM @workflow_executions_all WHERE scope = $1)`,
+		[]any{scope}, &st.Sessions, &st.Active, &st.Tasks, &st.Attempts, &st.Executions)
+	if err == nil {
+		st.Servers, err = list(ctx, s, func(rows *sql.Rows, m *Server) error {
+			var left float64
+			err := rows.Scan(&m.ID, &m.Machine, &m.Host, &m.PID, &m.Root, &m.Since, &left)
+			m.Left = time.Duration(left * float64(time.Second))
+			return err
+		}, `SELECT id, machine, host, pid, root, since, extract(epoch FROM expires - clock_timestamp())::float8 FROM @members
+			WHERE scope = $1 AND expires > clock_timestamp() ORDER BY since`, scope)
+	}
+	return st, s.explain(err)
+}

@@ -1,0 +1,295 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+)
+
+const executionRows = `SELECT id, attempt_id, session_id, follow_up, prompt, variant, state, coalesce(owner, '') AS owner,
+	exit_code, final_message, created_at, started_at, ended_at, machine_id, machine_name, root FROM executions `
+
+func (t Tx) execution(id string) (*task.Execution, error) {
+	if err := t.own("execution", id); err != nil {
+		return nil, err
+	}
+	return only[task.Execution](t, "execution", id, executionRows+`WHERE id = ?`, id)
+}
+
+// latest is the newest execution of an attempt.
+func (t Tx) latest(attemptID string) (*task.Execution, error) {
+	if err := t.own("attempt", attemptID); err != nil {
+		return nil, err
+	}
+	return only[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`, attemptID)
+}
+
+// addExecution adds a waiting execution; its attempt then waits too.
+func (t Tx) addExecution(e task.Execution) (id string, err error) {
+	if e.ID == "" {
+		if e.ID, err = newID(); err != nil {
+			return "", err
+		}
+	}
+	if _, err := t.Exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, variant, state, created_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		e.ID, e.AttemptID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.Now); err != nil {
+		return "", err
+	}
+	return e.ID, t.setAttempt(e.AttemptID, task.Waiting, nil)
+}
+
+func (t Tx) setAttempt(id string, s task.AttemptState, why *string) error {
+	t.changed(store.AttemptChanged, id)
+	_, err := t.Exec(`UPDATE attempts SET state = ?, error = ?, updated_at = ? WHERE id = ?`, s, why, t.Now, id)
+	return err
+}
+
+func (b board) Execution(ctx context.Context, id string) (*task.Execution, error) {
+	return read(ctx, b, "reading an execution", func(t Tx) (*task.Execution, error) { return t.execution(id) })
+}
+
+func (b board) LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error) {
+	return read(ctx, b, "reading an execution", func(t Tx) (*task.Execution, error) { return t.latest(attemptID) })
+}
+
+func (b board) Executions(ctx context.Context, attemptID string) ([]task.Execution, error) {
+	return read(ctx, b, "listing executions", func(t Tx) ([]task.Execution, error) {
+		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC`, attemptID)
+	})
+}
+
+func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
+	return read(ctx, b, "listing open executions", func(t Tx) ([]task.Execution, error) {
+		return List[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') ORDER BY seq`)
+	})
+}
+
+// openExecutions counts executions with a slot.
+const openExecutions = `SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`
+
+// claimable returns the id of the oldest waiting execution that may be claimed, or "" if there is
+// none or no slot. A nil claim may have any.
+func (t Tx) claimable(max int, c *task.Claim) (id string, err error) {
+	here, may, args := "", "", []any(nil)
+	if c != nil {
+		here = ` AND machine_id = ? AND root = ?`
+		args = append(args, c.Place.MachineID, c.Place.Root)
+	}
+	if busy, err := t.Count(openExecutions+here, args...); err != nil || busy >= max {
+		return "", err
+	}
+	if c != nil {
+		// An attempt without a place has no workspace: one with both was made by a store of one machine.
+		executors, repos := list(c.Executors, &args), list(c.Repos, &args)
+		may = ` AND EXISTS (SELECT 1 FROM attempts a WHERE a.id = e.attempt_id AND (a.machine_id = ? AND a.root = ?
+			OR a.machine_id = '' AND a.workspace = '' AND a.executor IN ` + executors + `
+			AND NOT EXISTS (SELECT 1 FROM attempt_repos r WHERE r.attempt_id = a.id AND r.repo_id NOT IN ` + repos + `)))`
+	}
+	_, err = t.First(`SELECT id FROM executions e WHERE state = 'waiting'`+may+` ORDER BY seq LIMIT 1`+t.claim, args, &id)
+	return id, err
+}
+
+// list returns the parameters of an IN for some texts, and appends them to args. No column is ”.
+func list(texts []string, args *[]any) string {
+	for _, text := range texts {
+		*args = append(*args, text)
+	}
+	*args = append(*args, "")
+	return `(` + strings.Repeat(`?, `, len(texts)) + `?)`
+}
+
+func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Claim) (*task.Execution, error) {
+	const doing = "claiming an execution"
+	if owner == "" {
+		return nil, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
+	}
+	// Servers ask often: most find nothing, and need no lock for it.
+	id, err := read(ctx, b, doing, func(t Tx) (string, error) { return t.claimable(max, c) })
+	if err != nil || id == "" {
+		return nil, err
+	}
+	return write(ctx, b, doing, func(t Tx) (*task.Execution, error) {
+		id, err := t.claimable(max, c)
+		if err != nil || id == "" {
+			return nil, err
+		}
+		if _, err := t.Exec(`UPDATE executions SET state = ?, owner = ? WHERE id = ?`, task.Starting, owner, id); err != nil {
+			return nil, err
+		}
+		if c != nil {
+			at := []any{c.Place.MachineID, c.Place.MachineName, c.Place.Root, id}
+			if _, err := t.Exec(`UPDATE executions SET machine_id = ?, machine_name = ?, root = ? WHERE id = ?`, at...); err != nil {
+				return nil, err
+			}
+			if _, err := t.Exec(`UPDATE attempts SET machine_id = ?, machine_name = ?, root = ?
+				WHERE id = (SELECT attempt_id FROM executions WHERE id = ?)`, at...); err != nil {
+				return nil, err
+			}
+		}
+		e, err := t.execution(id)
+		if err != nil {
+			return nil, err
+		}
+		return e, t.setAttempt(e.AttemptID, task.Starting, nil)
+	})
+}
+
+func (b board) Release(ctx context.Context, executionID, owner string) (bool, error) {
+	return b.move(ctx, "releasing an execution", executionID, task.Waiting,
+		`UPDATE executions SET state = 'waiting', owner = NULL WHERE id = ? AND owner = ? AND state = 'starting'`, executionID, owner)
+}
+
+func (b board) StopWaiting(ctx context.Context, executionID string) (bool, error) {
+	return b.move(ctx, "stopping a waiting execution", executionID, task.Stopped,
+		`UPDATE executions SET state = 'stopped', ended_at = max(?, created_at) WHERE id = ? AND state = 'waiting'`, b.stamp(), executionID)
+}
+
+// move updates one execution and, if that changed something, sets its attempt to the same state.
+func (b board) move(ctx context.Context, doing, executionID string, to task.AttemptState, update string, args ...any) (bool, error) {
+	return write(ctx, b, doing, func(t Tx) (bool, error) {
+		e, err := t.execution(executionID)
+		if err != nil {
+			return false, err
+		}
+		n, err := t.Exec(update, args...)
+		if err != nil || n == 0 {
+			return false, err
+		}
+		if err := t.setAttempt(e.AttemptID, to, nil); err != nil {
+			return false, err
+		}
+		if to == task.Waiting && e.MachineID != "" {
+			if err := t.unplace(e.AttemptID); err != nil {
+				return false, err
+			}
+		}
+		if to == task.Stopped && e.SessionID != nil {
+			err = t.setQueued(*e.SessionID, nil)
+		}
+		return true, err
+	})
+}
+
+func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, error) {
+	const doing = "adopting an execution"
+	if to == "" {
+		return false, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
+	}
+	n, err := statement(ctx, b.Store, doing, Single, nil, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
+	return n > 0, err
+}
+
+func (b board) StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error) {
+	return write(ctx, b, "starting an execution", func(t Tx) (*task.Session, error) {
+		e, err := t.execution(executionID)
+		switch {
+		case err != nil:
+			return nil, err
+		case e.State.Ended():
+			return nil, fmt.Errorf("execution %q is %s: %w", executionID, e.State, task.ErrEnded)
+		case e.State == task.Waiting:
+			return nil, fmt.Errorf("%w: execution %q is not claimed", task.ErrInvalid, executionID)
+		}
+		s, err := t.sessionOf(e, executor)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := t.Exec(`UPDATE executions SET state = ?, session_id = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
+			task.Running, s.ID, t.between(e.CreatedAt, since), executionID); err != nil {
+			return nil, err
+		}
+		return s, t.setAttempt(e.AttemptID, task.Running, nil)
+	})
+}
+
+// between returns a moment as the board stores it, zero for now, that is never before what it
+// follows, whatever the clock did since, nor in the future.
+func (t Tx) between(after, at time.Time) string {
+	text := t.Now
+	if !at.IsZero() {
+		text = min(task.FormatTime(at), text)
+	}
+	return max(text, task.FormatTime(after))
+}
+
+func (b board) EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error) {
+	const doing = "ending an execution"
+	if !e.State.Ended() {
+		return nil, false, wrap(doing, fmt.Errorf("%w: state %q is not an end", task.ErrInvalid, e.State))
+	}
+	if e.Task != "" {
+		if err := e.Task.Check(); err != nil {
+			return nil, false, wrap(doing, err)
+		}
+	}
+	next, err = write(ctx, b, doing, func(t Tx) (*task.Execution, error) {
+		ended = false
+		x, err := t.execution(executionID)
+		if err != nil || x.State.Ended() {
+			return nil, err
+		}
+		after, at := x.CreatedAt, time.Time{}
+		if x.StartedAt != nil {
+			after = *x.StartedAt
+		}
+		if e.EndedAt != nil {
+			at = *e.EndedAt
+		}
+		if _, err := t.Exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, ended_at = ? WHERE id = ?`,
+			e.State, e.ExitCode, e.FinalMessage, t.between(after, at), executionID); err != nil {
+			return nil, err
+		}
+		if err := t.setAttempt(x.AttemptID, e.State, e.Error); err != nil {
+			return nil, err
+		}
+		ended = true
+		status, stays := e.Task, `status <> 'inprogress'`
+		next, err := t.nextOf(x, e.State)
+		if err != nil {
+			return nil, err
+		}
+		if next != nil {
+			status, stays = task.InProgress, `status IN ('done', 'cancelled', 'inprogress')`
+		}
+		if status != "" {
+			var of string
+			if _, err := t.First(`SELECT task_id FROM attempts WHERE id = ?`, []any{x.AttemptID}, &of); err != nil {
+				return nil, err
+			}
+			t.changed(store.TaskChanged, of)
+			_, err = t.Exec(`UPDATE tasks SET status = ?1, updated_at = ?2
+				WHERE id = ?3 AND NOT (`+stays+`)`, status, t.Now, of)
+		}
+		return next, err
+	})
+	return next, ended && err == nil, err
+}
+
+// nextOf takes the queue of an ended execution's session, and makes an execution of it if it must
+// run.
+func (t Tx) nextOf(x *task.Execution, how task.AttemptState) (*task.Execution, error) {
+	if x.SessionID == nil {
+		return nil, nil
+	}
+	s, err := t.session(*x.SessionID)
+	if err != nil || s.Queued == nil {
+		return nil, err
+	}
+	if err := t.setQueued(s.ID, nil); err != nil {
+		return nil, err
+	}
+	if how != task.Completed && how != task.Failed {
+		return nil, nil
+	}
+	id, err := t.addExecution(task.Execution{AttemptID: x.AttemptID, SessionID: x.SessionID, FollowUp: true,
+		Prompt: s.Queued.Prompt, Variant: s.Queued.Variant})
+	if err != nil {
+		return nil, err
+	}
+	return t.execution(id)
+}

@@ -1,0 +1,83 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// A flaw is a query whose rows are faults, each one text, which completes what.
+type flaw struct{ what, do, query string }
+
+// flaws are the possible flaws of the board.
+var flaws = []flaw{
+	{"attempt %s has no execution", doAttempt,
+		`SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM executions)`},
+	{"attempt %s", doAttempt, // its state is that of its newest execution
+		`SELECT a.id || ' is ' || a.state || ', and its newest execution ' || e.id || ' is ' || e.state
+		FROM attempts a JOIN executions e ON e.seq = (SELECT max(seq) FROM executions WHERE attempt_id = a.id)
+		WHERE a.state <> e.state`},
+	{"execution %s", doAttempt,
+		`SELECT id || ' of attempt ' || attempt_id || ' is not its newest, and is ' || state FROM executions e
+		WHERE state IN ('waiting', 'starting', 'running')
+		AND seq < (SELECT max(seq) FROM executions WHERE attempt_id = e.attempt_id)`},
+	{"execution %s waits and has an owner or a process", doAttempt,
+		`SELECT id FROM executions WHERE state = 'waiting' AND (owner IS NOT NULL OR pid IS NOT NULL OR started_at IS NOT NULL OR ended_at IS NOT NULL)`},
+	{"execution %s has no owner", doAttempt,
+		`SELECT id || ' is ' || state || ' and' FROM executions WHERE state IN ('starting', 'running') AND coalesce(owner, '') = ''`},
+	{"execution %s runs and has no session or no time of its start", doAttempt,
+		`SELECT id FROM executions WHERE state = 'running' AND (session_id IS NULL OR started_at IS NULL)`},
+	{"execution %s", doAttempt,
+		`SELECT id || ' is ' || state || ', and its end is ' || coalesce(ended_at, 'missing') FROM executions
+		WHERE (state IN ('waiting', 'starting', 'running')) = (ended_at IS NOT NULL)`},
+	{"execution %s is in a session of another attempt", doAttempt,
+		`SELECT e.id FROM executions e JOIN sessions s ON s.id = e.session_id WHERE s.attempt_id <> e.attempt_id`},
+	{"session %s has a follow-up queued, and no execution of its attempt is open", "call follow_up with action cancel for it, or send it",
+		`SELECT id FROM sessions s WHERE queued_at IS NOT NULL AND NOT EXISTS
+		(SELECT 1 FROM executions e WHERE e.attempt_id = s.attempt_id AND e.state IN ('waiting', 'starting', 'running'))`},
+	{"task %s is being deleted, and has an attempt that waits or runs", "stop it with stop_attempt and call delete_task again",
+		`SELECT DISTINCT t.id FROM tasks t JOIN attempts a ON a.task_id = t.id
+		WHERE t.deleting_at IS NOT NULL AND a.state IN ('waiting', 'starting', 'running')`},
+	{"project %s", "restore the board from a copy; only the totals of lists are wrong",
+		`SELECT p.id || ' has ' || (SELECT count(*) FROM tasks t WHERE t.project_id = p.id AND t.status = s.status) || ' tasks that are ' || s.status ||
+		', and counts ' || coalesce((SELECT sum(c.tasks) FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)
+		FROM projects p, (SELECT 'todo' AS status UNION SELECT 'inprogress' UNION SELECT 'inreview' UNION SELECT 'done' UNION SELECT 'cancelled') s
+		WHERE (SELECT count(*) FROM tasks t WHERE t.project_id = p.id AND t.status = s.status) <>
+		coalesce((SELECT sum(c.tasks) FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)`},
+}
+
+const doAttempt = "restore the board from a copy, or delete the attempt's task with delete_task"
+
+func (b board) Inspect(ctx context.Context) (found []session.Finding, s task.Totals, err error) {
+	found, err = read(ctx, b, "inspecting the board", func(t Tx) (found []session.Finding, err error) {
+		if found, err = b.db.Damage(t); err != nil || found != nil {
+			return found, err // the rest cannot be relied on
+		}
+		if found, err = t.Flaws(); err != nil {
+			return nil, err
+		}
+		_, err = t.First(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
+			(SELECT count(*) FROM executions WHERE state IN ('waiting', 'starting', 'running'))`, nil, &s.Projects, &s.Tasks, &s.Attempts, &s.Open)
+		return found, err
+	})
+	return found, s, err
+}
+
+// Flaws returns the rows of the board that contradict each other.
+func (t Tx) Flaws() ([]session.Finding, error) { return t.find(flaws) }
+
+// find returns what queries find.
+func (t Tx) find(queries []flaw) (found []session.Finding, err error) {
+	for _, f := range queries {
+		about, err := List[string](t, f.query)
+		if err != nil {
+			return nil, err
+		}
+		for _, what := range about {
+			found = append(found, session.Finding{Where: t.where, What: fmt.Sprintf(f.what, what), Do: f.do})
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,87 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"deepwork/catalog/task"
+)
+
+// unplace takes an attempt without worktrees from its place, so that another machine can run it.
+func (t Tx) unplace(attemptID string) error {
+	made, err := t.First(`SELECT 1 FROM attempt_repos WHERE attempt_id = ? AND base_commit IS NOT NULL`, []any{attemptID}, new(int))
+	if err != nil || made {
+		return err
+	}
+	for _, clear := range []string{
+		`UPDATE attempts SET machine_id = '', machine_name = '', root = '', workspace = '' WHERE id = ?`,
+		`UPDATE attempt_repos SET repo_path = '', worktree = '' WHERE attempt_id = ?`,
+		`UPDATE executions SET machine_id = '', machine_name = '', root = '' WHERE attempt_id = ? AND state = 'waiting'`,
+	} {
+		if _, err := t.Exec(clear, attemptID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b board) SetPaths(ctx context.Context, attemptID, workspace string, repos []task.AttemptRepo) error {
+	return change(ctx, b, "placing an attempt", func(t Tx) error {
+		if err := t.touch(attemptID); err != nil {
+			return err
+		}
+		n, err := t.Exec(`UPDATE attempts SET workspace = ? WHERE id = ? AND workspace = ''`, workspace, attemptID)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("%w: attempt %q has a workspace already", task.ErrInvalid, attemptID)
+		}
+		for _, r := range repos {
+			if err == nil {
+				_, err = t.Exec(`UPDATE attempt_repos SET repo_path = ?, worktree = ? WHERE attempt_id = ? AND repo_id = ?`, r.RepoPath, r.Worktree, attemptID, r.RepoID)
+			}
+		}
+		return err
+	})
+}
+
+func (b board) OpenElsewhere(ctx context.Context, here task.Place) ([]task.Execution, error) {
+	return read(ctx, b, "listing the executions of other machines", func(t Tx) ([]task.Execution, error) {
+		// One that waits has the place of its attempt.
+		return List[task.Execution](t, `SELECT e.id, e.attempt_id, e.session_id, e.follow_up, e.prompt, e.variant, e.state, coalesce(e.owner, '') AS owner,
+			e.exit_code, e.final_message, e.created_at, e.started_at, e.ended_at, a.machine_id, a.machine_name, a.root
+			FROM executions e JOIN attempts a ON a.id = e.attempt_id
+			WHERE e.state IN ('waiting', 'starting', 'running') AND a.machine_id <> '' AND NOT (a.machine_id = ? AND a.root = ?) ORDER BY e.seq`, here.MachineID, here.Root)
+	})
+}
+
+func (b board) SaveOutput(ctx context.Context, attemptID string, entries json.RawMessage) error {
+	return b.saveReport(ctx, "saving the output of an attempt", `output`, attemptID, entries)
+}
+
+func (b board) SaveDiff(ctx context.Context, attemptID string, diff json.RawMessage) error {
+	return b.saveReport(ctx, "saving the changes of an attempt", `diff`, attemptID, diff)
+}
+
+// saveReport sets a column of a report and its time, unless the attempt was deleted.
+func (b board) saveReport(ctx context.Context, doing, column, attemptID string, value json.RawMessage) error {
+	return change(ctx, b, doing, func(t Tx) error {
+		n, err := t.Exec(`UPDATE attempt_reports SET `+column+` = ?, `+column+`_at = ? WHERE attempt_id = ?`, string(value), t.Now, attemptID)
+		if err == nil && n == 0 {
+			_, err = t.Exec(`INSERT INTO attempt_reports (attempt_id, `+column+`, `+column+`_at) SELECT id, ?, ? FROM attempts WHERE id = ?`, string(value), t.Now, attemptID)
+		}
+		return err
+	})
+}
+
+func (b board) Report(ctx context.Context, attemptID string) (*task.Report, error) {
+	return read(ctx, b, "reading the report of an attempt", func(t Tx) (*task.Report, error) {
+		if err := t.own("attempt", attemptID); err != nil {
+			return nil, err
+		}
+		all, err := List[task.Report](t, `SELECT output, output_at, diff, diff_at FROM attempt_reports WHERE attempt_id = ?`, attemptID)
+		if err != nil || len(all) == 0 {
+			return &task.Report{}, err
+		}
+		return &all[0], nil
+	})
+}

@@ -1,0 +1,183 @@
+// Package sqlstore implements store.Board, store.Executions and store.Requests in SQL, for the
+// databases of packages sqlite and postgres. Both understand its statements: where PostgreSQL lacks
+// a function or a column of SQLite, its schema adds it.
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// A Mode is a kind of transaction.
+type Mode int
+
+// The modes of Transact.
+const (
+	Reading  Mode = iota // sees one state of the database
+	Writing              // the only one that may change the database now
+	Single               // as Writing, for one statement, which may be a transaction on its own
+	Unsynced             // the same, and may be lost with the power until the next one that is not
+)
+
+// A Database runs the transactions of a Store.
+type Database interface {
+	// Transact waits for its turn until ctx ends, and runs f in a transaction, which it rolls back
+	// if f fails or panics. A change that has begun is finished, so that its outcome is known: f
+	// has its own context. f may run again if another process was in the way. If it succeeds,
+	// after, which may be nil, is called, perhaps while the caller goes on.
+	Transact(ctx context.Context, mode Mode, f func(context.Context, Querier) error, after func()) error
+	// Expect says, within an after, whether the next change will be one that is synced.
+	Expect(synced bool)
+	// Version changes whenever anybody else may have changed a request. It returns an error if the
+	// database cannot be asked until ctx ends.
+	Version(ctx context.Context) (int64, error)
+	// Exists reports whether the database was created.
+	Exists() bool
+	// Damage returns what the database itself finds wrong with its storage or its references.
+	Damage(t Tx) ([]session.Finding, error)
+}
+
+// A Querier runs statements; parameters are ? or ?1.
+type Querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Options configure a Store.
+type Options struct {
+	Where   string // the location of the database, for messages
+	Logger  *slog.Logger
+	Now     func() time.Time
+	Changes store.Changes // receives the changes; nil means nobody
+	// Shared says that several machines use the database. Paths of repositories are then those that
+	// this process gave to SyncProjects, since each machine has its own.
+	Shared bool
+	NUL    string        // what the database has for a NUL character, if it cannot store one
+	Poll   time.Duration // between two looks for requests; default: 200 ms
+	Claim  string        // ends a query for a row that nobody else is to claim
+}
+
+// A Store is a Database as the stores of package store.
+type Store struct {
+	db     Database
+	o      Options
+	paths  atomic.Pointer[map[string]string] // of the repositories of the config, by their ids, once SyncProjects was called
+	lapsed atomic.Int64                      // executions that ended since the last cleanup; see forgetEvery
+}
+
+// New returns the stores of a database. The Logger of o defaults to none, Now to session.Clock.
+func New(db Database, o Options) *Store {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = session.Clock
+	}
+	if o.Poll == 0 {
+		o.Poll = 200 * time.Millisecond
+	}
+	return &Store{db: db, o: o}
+}
+
+// Board returns the task board.
+func (s *Store) Board() store.Board { return board{Store: s} }
+
+// Executions returns the executions of workflows at other systems.
+func (s *Store) Executions() store.Executions { return executions{s} }
+
+// Requests returns the requests to owners.
+func (s *Store) Requests() store.Requests { return requests{s} }
+
+// Tx returns the transaction that f of Transact has as q.
+func (s *Store) Tx(ctx context.Context, q Querier) Tx {
+	return Tx{Querier: q, Now: s.stamp(), ctx: ctx, changes: new([]store.Change), where: s.o.Where, nul: s.o.NUL}
+}
+
+// stamp returns the current time as the database stores it.
+func (s *Store) stamp() string { return task.FormatTime(s.o.Now()) }
+
+// A viewer is a Store as somebody sees it; nil sees all of it.
+type viewer interface {
+	view() (*Store, *session.Caller)
+}
+
+func (s *Store) view() (*Store, *session.Caller) { return s, nil }
+
+// read runs f in a transaction on one state of the database.
+func read[T any](ctx context.Context, v viewer, doing string, f func(t Tx) (T, error)) (T, error) {
+	return transact(ctx, v, doing, Reading, nil, f)
+}
+
+// write runs f in the one transaction that may change the database now.
+func write[T any](ctx context.Context, v viewer, doing string, f func(t Tx) (T, error)) (T, error) {
+	return transact(ctx, v, doing, Writing, nil, f)
+}
+
+// change is write for a function without a result.
+func change(ctx context.Context, v viewer, doing string, f func(t Tx) error) error {
+	_, err := write(ctx, v, doing, func(t Tx) (struct{}, error) { return struct{}{}, f(t) })
+	return err
+}
+
+// statement runs one changing statement, and returns the number of changed rows. If it succeeds,
+// after is called as by Transact, with that number.
+func statement(ctx context.Context, s *Store, doing string, mode Mode, after func(changed int64), query string, args ...any) (int64, error) {
+	var n int64
+	var then func()
+	if after != nil {
+		then = func() { after(n) }
+	}
+	return transact(ctx, s, doing, mode, then, func(t Tx) (_ int64, err error) {
+		n, err = t.Exec(query, args...)
+		return n, err
+	})
+}
+
+// transact is Transact of the database with a result; it reports the changes to the feed.
+func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, after func(), f func(t Tx) (T, error)) (result T, err error) {
+	s, who := v.view()
+	var changes []store.Change
+	err = s.db.Transact(ctx, mode, func(ctx context.Context, q Querier) (err error) {
+		changes = nil
+		t := s.Tx(ctx, q)
+		t.changes, t.who = &changes, who
+		if mode != Reading {
+			t.claim = s.o.Claim
+		}
+		result, err = f(t)
+		return err
+	}, after)
+	if err != nil {
+		var none T
+		if mode == Reading && ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return none, wrap(doing, err)
+	}
+	for _, c := range changes {
+		s.changed(c)
+	}
+	return result, nil
+}
+
+func (s *Store) changed(c store.Change) {
+	if s.o.Changes != nil {
+		s.o.Changes.Append(c)
+	}
+}
+
+func wrap(doing string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package storetest_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+
+	"github.com/google/uuid"
+)
+
+var (
+	red  = task.Place{MachineID: "aaaaaaaa", MachineName: "red", Root: "/home/red/shop"}
+	blue = task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: "/home/blue/shop"}
+)
+
+// claim claims the next execution for a place that has these executors and repositories; "" is none.
+func claim(t *testing.T, b board, at task.Place, max int, executors, repos []string) *task.Execution {
+	t.Helper()
+	x, err := b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// unplaced makes an attempt of an executor that no machine has taken yet.
+func unplaced(t *testing.T, b board, s *task.Summary, executor string) *task.Attempt {
+	t.Helper()
+	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: executor, Branch: "deepwork/" + uuid.NewString(),
+		Repos: []task.AttemptRepo{{RepoID: "r", RepoName: "shop", TargetBranch: "main"}}}, task.Execution{Prompt: "do"}, task.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A machine gets what it can run: attempts whose executor and repositories it has, and what follows
+// only where it began. Each has its own slots.
+func TestClaimsOfMachines(t *testing.T) {
+	b, _, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	first, second := unplaced(t, b, s, "CODEX"), unplaced(t, b, s, "GEMINI")
+	repos := []string{"r"}
+	for name, x := range map[string]*task.Execution{
+		"without the executor": claim(t, b, red, 5, []string{"OTHER"}, repos), "without the repository": claim(t, b, red, 5, []string{"CODEX"}, []string{"q"}),
+		"without anything": claim(t, b, red, 5, nil, nil), "without a slot": claim(t, b, red, 0, []string{"CODEX"}, repos),
+	} {
+		if x != nil {
+			t.Errorf("%s: claimed %+v", name, x)
+		}
+	}
+	x := claim(t, b, red, 1, []string{"GEMINI", "CODEX"}, repos)
+	if x == nil || x.AttemptID != first.ID || x.Place != red {
+		t.Fatalf("claimed %+v", x)
+	}
+	if y := claim(t, b, red, 1, []string{"GEMINI"}, repos); y != nil {
+		t.Errorf("a second one of one: %+v", y)
+	}
+	if y := claim(t, b, blue, 1, []string{"GEMINI"}, repos); y == nil || y.AttemptID != second.ID {
+		t.Errorf("the slots of one machine are not those of another: %+v", y)
+	}
+
+	// Its paths are set once, by the machine that has it.
+	at := []task.AttemptRepo{{RepoID: "r", RepoPath: "/r", Worktree: "/w/" + first.ID + "/shop"}}
+	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
+	if err := b.SetPaths(t.Context(), first.ID, "/else", at); !errors.Is(err, task.ErrInvalid) {
+		t.Errorf("the paths were set twice: %v", err)
+	}
+	a, err := b.Attempt(t.Context(), first.ID)
+	if err != nil || a.Place != red || a.Workspace != at[0].Worktree || a.Repos[0].Worktree != at[0].Worktree || a.Repos[0].RepoPath != "/r" {
+		t.Errorf("attempt %+v, %v", a, err)
+	}
+	for here, want := range map[task.Place]int{red: 1, blue: 0} {
+		if dirs, err := b.WorktreeFolders(t.Context(), here); err != nil || len(dirs) != want {
+			t.Errorf("folders of %s: %q, %v", here.MachineName, dirs, err)
+		}
+	}
+
+	// Before its worktrees are made, another machine may get it; later only the same one.
+	release := func(owner string) {
+		if ok, err := b.Release(t.Context(), x.ID, owner); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	release("server of red")
+	if x = claim(t, b, blue, 2, []string{"CODEX"}, repos); x == nil || x.Place != blue {
+		t.Fatalf("claimed after a release: %+v", x)
+	}
+	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
+	testkit.Must(t, b.SetWorkspace(t.Context(), first.ID, map[string]string{"r": "abc"}))
+	release("server of blue")
+	if y := claim(t, b, red, 2, []string{"CODEX"}, repos); y != nil {
+		t.Errorf("a worktree of another machine was claimed: %+v", y)
+	}
+	elsewhere, err := b.OpenElsewhere(t.Context(), red)
+	if err != nil || len(elsewhere) != 2 || elsewhere[0].AttemptID != first.ID || elsewhere[0].Place != blue || elsewhere[0].State != task.Waiting {
+		t.Errorf("elsewhere %+v, %v", elsewhere, err)
+	}
+	if here, err := b.OpenElsewhere(t.Context(), blue); err != nil || len(here) != 0 {
+		t.Errorf("of its own: %+v, %v", here, err)
+	}
+	if x = claim(t, b, blue, 2, nil, nil); x == nil || x.AttemptID != first.ID {
+		t.Errorf("its own: %+v", x)
+	}
+}
+
+// What was made in a store of one machine is at no place, and nobody claims it by accident.
+func TestAttemptsOfOneMachineAreNotClaimedByAnother(t *testing.T) {
+	b, _, p := newBoard(t)
+	a := try(t, b, addTask(t, b, p, "one"))
+	if x := claim(t, b, red, 5, []string{a.Executor}, []string{a.Repos[0].RepoID}); x != nil {
+		t.Errorf("claimed %+v", x)
+	}
+}
+
+func TestReports(t *testing.T) {
+	b, c, p := newBoard(t)
+	a := unplaced(t, b, addTask(t, b, p, "one"), "CODEX")
+	read := func() *task.Report {
+		r, err := b.Report(t.Context(), a.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := read(); r.Output != nil || r.Diff != nil || r.DiffAt != nil {
+		t.Errorf("at first: %+v", r)
+	}
+	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["one"]`)))
+	c.forward(1)
+	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["two \u0000"]`)))
+	if r := read(); string(r.Output) != `["two \u0000"]` || r.OutputAt == nil || r.Diff != nil {
+		t.Errorf("output: %+v", r)
+	}
+	testkit.Must(t, b.SaveDiff(t.Context(), a.ID, json.RawMessage(`{"of": "it"}`)))
+	if r := read(); string(r.Diff) != `{"of": "it"}` || r.DiffAt == nil || r.Output == nil {
+		t.Errorf("diff: %+v", r)
+	}
+	gone := uuid.NewString()
+	testkit.Must(t, b.SaveOutput(t.Context(), gone, json.RawMessage(`[]`)))
+	if r, err := b.Report(t.Context(), gone); err != nil || r.Output != nil { // the owner's view does not look for the attempt
+		t.Errorf("of an attempt that was deleted: %+v, %v", r, err)
+	}
+}
+
+// A machine adds the projects that it has; those of others stay.
+func TestMachinesAddProjects(t *testing.T) {
+	b, _, _ := newBoard(t)
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "more"}}, true))
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other"}}, true))
+	if all, total, _, err := b.Projects(t.Context(), task.Page{Limit: 9}); err != nil || total != 3 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}

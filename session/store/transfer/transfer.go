@@ -1,0 +1,189 @@
+// Package transfer copies what a project has in one store to another: all of it, verified, or nothing.
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"deepwork/session/store"
+)
+
+// A Row is what stores exchange: a row of a table of the board, or a session or a definition.
+type Row struct {
+	Table  string
+	Values map[string]any // by column; each is nil, an int64 or a string
+}
+
+// The tables of rows that are not of the board.
+const (
+	Sessions    = "workflow sessions" // with the columns id and body
+	Definitions = "job definitions"   // hash and data
+)
+
+// A Side is a project in a store, from which or to which it is copied. Its methods may be called by
+// one goroutine at a time.
+type Side interface {
+	// Where returns the location for messages, without secrets.
+	Where() string
+	// Hold ensures that no server uses the project in this store until Release. Its error names one
+	// that does.
+	Hold(ctx context.Context) error
+	// Rows calls f with all rows, in an order in which they can be put.
+	Rows(ctx context.Context, f func(Row) error) error
+	// Adapt returns a row of another store as this one has it.
+	Adapt(r Row) Row
+	// Put prepares a row. Nobody sees it before Commit, and after it, Rows calls f with the rows
+	// that were prepared.
+	Put(ctx context.Context, r Row) error
+	// Commit calls verify, and then replaces the rows of the project by the prepared ones, all of
+	// them, whatever happens, or none.
+	Commit(ctx context.Context, verify func() error) error
+	// Release drops what was not committed. It may be called at any time.
+	Release()
+}
+
+// Counts are the numbers of rows of each table.
+type Counts map[string]int
+
+// content are the tables whose rows mean that a store is not empty, with what a row of them is; every
+// server adds the projects of its config.
+var content = []struct{ table, what string }{
+	{Sessions, "session"}, {"tasks", "task"}, {"attempts", "attempt"}, {"requests", "request_id of the board"},
+	{"workflow_executions", "execution of workflows elsewhere"}, {"owner_requests", "request to servers"},
+}
+
+// String returns what a project has, such as "3 sessions, 1 task", or "nothing".
+func (c Counts) String() string {
+	var all []string
+	for _, t := range content {
+		switch n := c[t.table]; {
+		case n == 1:
+			all = append(all, "1 "+t.what)
+		case n > 1:
+			first, rest, _ := strings.Cut(t.what, " ")
+			all = append(all, strings.TrimSpace(fmt.Sprintf("%d %ss %s", n, first, rest)))
+		}
+	}
+	if len(all) == 0 {
+		return "nothing"
+	}
+	return strings.Join(all, ", ")
+}
+
+// Copy copies a project. Both sides are held meanwhile, the target must have nothing of the project,
+// and the source is not changed. What was written is read again, and the source, too, and compared
+// before it becomes visible. An agent's execution that is starting or running is refused: its agent
+// works on one machine, and only the server of its store records its end.
+func Copy(ctx context.Context, from, to Side) (Counts, error) {
+	for _, s := range []Side{from, to} {
+		defer s.Release()
+		if err := s.Hold(ctx); err != nil {
+			return nil, fmt.Errorf("copying %s to %s: %w", from.Where(), to.Where(), err)
+		}
+	}
+	there, err := sum(ctx, to, to)
+	if err == nil && there.counts.String() != "nothing" {
+		err = fmt.Errorf("it has %v of this project already, and only an empty one is filled", there.counts)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking at %s: %w", to.Where(), err)
+	}
+	read := summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}}
+	err = from.Rows(ctx, func(r Row) error {
+		if state := r.Values["state"]; r.Table == "executions" && (state == "starting" || state == "running") {
+			return fmt.Errorf("execution %v of attempt %v is %v, and cannot be moved while its agent works: end it with stop_attempt, or start a server on that store until it has recorded its end", r.Values["id"], r.Values["attempt_id"], state)
+		}
+		r = to.Adapt(r)
+		read.add(r)
+		return to.Put(ctx, r)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("copying %s to %s, which is unchanged: %w", from.Where(), to.Where(), err)
+	}
+	err = to.Commit(ctx, func() error {
+		for _, s := range []Side{from, to} {
+			now, err := sum(ctx, s, to)
+			if err == nil {
+				err = read.compare(now)
+			}
+			if err != nil {
+				return fmt.Errorf("verifying the copy in %s: %w", s.Where(), err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("copying %s to %s: %w", from.Where(), to.Where(), err)
+	}
+	return read.counts, nil
+}
+
+// A summary identifies rows, whatever their order.
+type summary struct {
+	counts Counts
+	sums   map[string][sha256.Size]byte // the XOR of those of all rows of a table
+}
+
+// sum reads all rows of a side as to has them.
+func sum(ctx context.Context, s, to Side) (summary, error) {
+	all := summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}}
+	err := s.Rows(ctx, func(r Row) error {
+		all.add(to.Adapt(r))
+		return nil
+	})
+	return all, err
+}
+
+func (s *summary) add(r Row) {
+	h := sha256.New()
+	if slices.ContainsFunc(tables, func(t table) bool { return t.name == r.Table && t.order != "" }) {
+		fmt.Fprintln(h, s.counts[r.Table])
+	}
+	for _, column := range slices.Sorted(maps.Keys(r.Values)) {
+		fmt.Fprintf(h, "%s %#v\n", column, r.Values[column])
+	}
+	total := s.sums[r.Table]
+	for i, b := range h.Sum(nil) {
+		total[i] ^= b
+	}
+	s.sums[r.Table] = total
+	s.counts[r.Table]++
+}
+
+// compare returns an error that names the tables that differ.
+func (s summary) compare(o summary) (err error) {
+	names := maps.Clone(s.counts)
+	maps.Copy(names, o.counts)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if s.sums[name] != o.sums[name] || s.counts[name] != o.counts[name] {
+			err = errors.Join(err, fmt.Errorf("%s differ: %d were copied, and there are %d: something else changed them meanwhile", name, s.counts[name], o.counts[name]))
+		}
+	}
+	return err
+}
+
+// Records calls f with the sessions that each yields, and with their definitions.
+func Records(o store.RecordOptions, each func(f func(id string, body []byte) error) error, definition func(hash string) ([]byte, error), f func(Row) error) error {
+	needed := make(map[string]bool)
+	err := each(func(id string, body []byte) error {
+		if hash := o.Head(body).Definition; hash != "" {
+			needed[hash] = true
+		}
+		return f(Row{Sessions, map[string]any{"id": id, "body": string(body)}})
+	})
+	for hash := range needed {
+		var data []byte
+		if err == nil {
+			data, err = definition(hash)
+		}
+		if err == nil {
+			err = f(Row{Definitions, map[string]any{"hash": hash, "data": string(data)}})
+		}
+	}
+	return err
+}
