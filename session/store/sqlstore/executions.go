@@ -62,7 +62,8 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	if x.Over() && !x.Async {
 		how = Unsynced
 	}
-	n, err := statement(ctx, e.Store, doing, how, func(n int64) { e.saved(x, n) }, saveExecution,
+	id, more := x.ID, x.Async || x.Over() // read here: the caller may change x before saved runs
+	n, err := statement(ctx, e.Store, doing, how, func(n int64) { e.saved(id, more, n) }, saveExecution,
 		x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.Performed, x.State, x.SourceExecutionID, x.StatusSupported,
 		x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result))
 	if err == nil && n == 0 {
@@ -75,11 +76,12 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	return err
 }
 
-// saved does what nobody needs to wait for, if the execution was saved.
-func (e executions) saved(x *store.Execution, n int64) {
+// saved does what nobody needs to wait for, if the execution was saved; more tells whether the next
+// one is probably the end of this, or the beginning of another.
+func (e executions) saved(id string, more bool, n int64) {
 	if n > 0 {
-		e.changed(store.Change{Kind: store.ExecutionChanged, ID: x.ID})
-		e.db.Expect(x.Async || x.Over()) // the next one is probably the end of this, or the beginning of another
+		e.changed(store.Change{Kind: store.ExecutionChanged, ID: id})
+		e.db.Expect(more)
 	}
 }
 
