@@ -55,6 +55,18 @@ func (l *lease) lapse(term int64) {
 	}
 }
 
+// away returns store.ErrUnavailable if the last renewal has failed and this process holds no lease that it
+// can trust: the database does not answer. The goroutine of the lease notices when it does again.
+func (s *Store) away() error {
+	l := &s.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Now().Before(l.trusted) || !errors.Is(l.failed, store.ErrUnavailable) {
+		return nil
+	}
+	return l.failed
+}
+
 // ID returns the id of this process, which has the form of presence.ID.
 func (s *Store) ID() string { return s.id }
 
@@ -91,9 +103,6 @@ func (s *Store) enter(ctx context.Context) (int64, error) {
 	}
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	if _, err := s.connect(ctx); err != nil {
-		return 0, err
-	}
 	l := &s.lease
 	l.mu.Lock()
 	if !l.begun && s.closing.Err() == nil {
@@ -109,41 +118,52 @@ func (s *Store) enter(ctx context.Context) (int64, error) {
 	case <-s.closing.Done():
 		return 0, task.ErrClosed
 	}
-	if err := <-done; err != nil {
-		return 0, err
+	select {
+	case err := <-done:
+		if err != nil {
+			return 0, err
+		}
+	case <-ctx.Done():
+		return 0, s.explain(ctx.Err())
 	}
 	return s.Term()
 }
 
 // keepLease renews the lease until the store is closed.
 func (s *Store) keepLease() {
-	tick := time.NewTicker(renewTime)
-	defer tick.Stop()
-	var failed error // for those who asked while the last attempt ran
-	var until time.Time
+	next := time.NewTimer(renewTime)
+	defer next.Stop()
+	var failed error // of the last renewal
+	renew := func() {
+		began, pause := time.Now(), renewTime
+		if failed = s.renew(); failed != nil {
+			pause = renewTime / 10
+		}
+		next.Reset(pause - time.Since(began))
+	}
 	for {
 		select {
 		case <-s.closing.Done():
 			return
 		case done := <-s.lease.kick:
-			if _, err := s.Term(); err != nil && (failed == nil || time.Now().After(until)) {
-				failed = s.renew()
-				until = time.Now().Add(renewTime / 10)
-			} else if err == nil {
+			if _, err := s.Term(); err == nil {
 				failed = nil
+			} else if failed == nil {
+				renew()
 			}
 			done <- failed
-		case <-tick.C:
-			if failed = s.renew(); failed == nil {
+		case <-next.C:
+			if renew(); failed == nil {
 				s.catchUp()
 			}
-			until = time.Now().Add(renewTime / 10)
 		}
 	}
 }
 
-// renew renews the lease, or takes a new term.
+// renew renews the lease, or takes a new term, and then forgets processes that ended over 30 days ago,
+// unless sessions name them.
 func (s *Store) renew() error {
+	scope, err := s.join(s.closing)
 	ctx, cancel := context.WithTimeout(s.closing, renewTime)
 	defer cancel()
 	l := &s.lease
@@ -151,18 +171,22 @@ func (s *Store) renew() error {
 	term, last := l.term, l.failed
 	l.mu.Unlock()
 	began, next, version := time.Now(), term, 0
-	row := s.leases.QueryRowContext(ctx, s.text(`UPDATE @members SET expires = clock_timestamp() + interval '6 s'
-		WHERE id = $1 AND term = $2 AND expires > clock_timestamp() AND NOT reported RETURNING (SELECT version FROM @schema_version)`), s.id, term)
-	err := row.Scan(&version)
 	if err == nil {
+		err = s.leases.QueryRowContext(ctx, s.text(`UPDATE @members SET expires = clock_timestamp() + interval '6 s'
+			WHERE id = $1 AND term = $2 AND expires > clock_timestamp() AND NOT reported RETURNING (SELECT version FROM @schema_version)`), s.id, term).Scan(&version)
+	}
+	switch {
+	case err == nil:
 		err = known(version)
-	} else if none(err) {
+	case none(err):
 		began = time.Now()
 		err = s.leases.QueryRowContext(ctx, s.text(`WITH m AS (
-			INSERT INTO @members AS m (id, scope, term, expires, reported, machine, host, pid, root) VALUES ($1, $2, 1, clock_timestamp() + interval '6 s', false, $3, $4, $5, $6)
+			INSERT INTO @members AS m (id, scope, term, expires, reported, machine, host, pid, root) VALUES ($1, $2, $7, clock_timestamp() + interval '6 s', false, $3, $4, $5, $6)
 			ON CONFLICT (id) DO UPDATE SET term = m.term + 1, expires = clock_timestamp() + interval '6 s', reported = false RETURNING term),
-			mine AS (UPDATE @session_records SET term = m.term FROM m WHERE owner = $1)
-			SELECT term FROM m`), s.id, s.scope.Load(), s.o.Machine, s.host, os.Getpid(), s.o.Root).Scan(&next)
+			mine AS (UPDATE @session_records SET term = m.term FROM m WHERE owner = $1),
+			forgotten AS (DELETE FROM @members WHERE id IN (SELECT id FROM @members o WHERE id <> $1 AND since < clock_timestamp() - interval '30 days' AND expires < clock_timestamp() - interval '30 days'
+				AND NOT EXISTS (SELECT FROM @session_records WHERE owner = o.id AND owner <> '') LIMIT 1000 FOR UPDATE SKIP LOCKED))
+			SELECT term FROM m`), s.id, scope, s.o.Machine, s.host, os.Getpid(), s.o.Root, term+1).Scan(&next)
 	}
 	err = s.explain(err)
 	l.mu.Lock()
@@ -255,7 +279,8 @@ func (m Member) String() string {
 	return fmt.Sprintf("pid %d on %s in %s since %s", m.PID, m.Host, m.Root, m.Since.UTC().Format(time.RFC3339))
 }
 
-// Member returns a process, or store.ErrNotFound if it is unknown or its lease ended over 30 days ago.
+// Member returns a process, or store.ErrNotFound if it is unknown: one whose lease ended over 30 days ago
+// may be forgotten, unless it is the owner of sessions.
 // It blocks for at most 3 s.
 func (s *Store) Member(ctx context.Context, id string) (Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)

@@ -51,9 +51,9 @@ type Options struct {
 
 // A Store is a process's access to the database. It connects when it is first used, and again
 // whenever the connection was lost. Its methods may be called from any goroutine, and take at most
-// until the deadline of their context, else 10 seconds. Errors: store.ErrUnavailable if the database
-// does not answer, task.ErrNewer if a newer version of this program has migrated the schema, or
-// task.ErrClosed.
+// until the deadline of their context, else 10 seconds; they fail at once while the lease cannot be
+// renewed. Errors: store.ErrUnavailable if the database does not answer, task.ErrNewer if a newer
+// version of this program has migrated the schema, or task.ErrClosed.
 type Store struct {
 	o      Options
 	id     string // of this process
@@ -153,8 +153,17 @@ func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, callTime)
 }
 
-// connect returns the scope of the project. The first call that succeeds has migrated the schema.
+// connect returns the scope of the project, for a call that begins. It fails at once if the database is
+// known to be away.
 func (s *Store) connect(ctx context.Context) (scope int64, err error) {
+	if err := s.away(); err != nil && s.closing.Err() == nil {
+		return 0, err
+	}
+	return s.join(ctx)
+}
+
+// join returns the scope of the project. The first call that succeeds has migrated the schema.
+func (s *Store) join(ctx context.Context) (scope int64, err error) {
 	if s.closing.Err() != nil {
 		return 0, task.ErrClosed
 	}
@@ -170,7 +179,7 @@ func (s *Store) connect(ctx context.Context) (scope int64, err error) {
 	if scope := s.scope.Load(); scope > 0 {
 		return scope, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime) // for other calls, too
+	ctx, cancel := context.WithTimeout(s.closing, callTime) // for other calls, too
 	defer cancel()
 	err = s.again(ctx, func() error {
 		prepare := s.migrate
@@ -183,6 +192,9 @@ func (s *Store) connect(ctx context.Context) (scope int64, err error) {
 		scope, err = s.bind(ctx)
 		return err
 	})
+	if s.closing.Err() != nil {
+		return 0, task.ErrClosed
+	}
 	if err != nil {
 		return 0, fmt.Errorf("opening %s: %w", s.where, err)
 	}

@@ -82,7 +82,9 @@ func (r *Records) call(ctx context.Context, id string, reads bool) (_ context.Co
 		}
 	}
 	if err == nil {
-		scope, err = r.s.connect(ctx)
+		if scope, err = r.s.connect(ctx); err != nil && r.undecided(id) {
+			err = fmt.Errorf("%w: %w", store.ErrPending, err)
+		}
 	}
 	return ctx, scope, cancel, err
 }

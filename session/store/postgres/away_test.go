@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+	"deepwork/session/store/postgres/pgtest"
+	"deepwork/session/store/sqlstore"
+)
+
+// Once a process knows that the database is away, its calls fail at once, however it is away, and they
+// succeed as soon as it answers again.
+func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
+	stopped := func(t *testing.T) (url string, leave, come func()) {
+		server := pgtest.New(t)
+		return server.URL(), func() { must(t, server.Stop()) }, func() { must(t, server.Start()) }
+	}
+	for name, begin := range map[string]func(t *testing.T) (url string, leave, come func()){
+		"stopped": stopped,
+		"stopped behind PgBouncer": func(t *testing.T) (string, func(), func()) {
+			url, leave, come := stopped(t)
+			return pgtest.Bouncer(t, url), leave, come
+		},
+		"silent": func(t *testing.T) (string, func(), func()) {
+			proxy := pgtest.NewProxy(t, pgtest.URL(t))
+			return proxy.URL, func() { proxy.Freeze(true) }, func() { proxy.Freeze(false) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, leave, come := begin(t)
+			s := openAt(t, url)
+			r, b := recordsOf(s), s.Database(nil)
+			must(t, r.Create(t.Context(), id, head{s.ID(), 1, true}.bytes()))
+			calls := map[string]func(ctx context.Context) error{
+				"read":       func(ctx context.Context) error { return second(r.Read(ctx, id)) },
+				"write":      func(ctx context.Context) error { return r.Write(ctx, id, head{s.ID(), 2, true}.bytes()) },
+				"definition": func(ctx context.Context) error { return r.PutDefinition(ctx, "0", []byte{1}) },
+				"changes":    func(ctx context.Context) error { return second(s.Since(ctx, "0")) },
+				"board":      func(ctx context.Context) error { return second(b.Board().Task(ctx, "x")) },
+				"change of the board": func(ctx context.Context) error {
+					return s.Transact(ctx, sqlstore.Writing, func(context.Context, sqlstore.Querier) error { return nil }, nil)
+				},
+				"gone": func(ctx context.Context) error { return second(s.GoneFor(ctx, task.Place{})) },
+			}
+			leave()
+			testkit.Until(t, "it knows", func() bool { return s.away() != nil })
+			if s.Ready() == nil {
+				t.Error("it is ready")
+			}
+			for what, call := range calls {
+				began := time.Now()
+				err := call(t.Context())
+				if took := time.Since(began); !errors.Is(err, store.ErrUnavailable) || took > time.Second {
+					t.Errorf("%s: %v after %v", what, err, took)
+				}
+			}
+			come()
+			began := time.Now()
+			testkit.Until(t, "calls succeed", func() bool { return second(r.Read(t.Context(), id)) == nil })
+			if took := time.Since(began); took > 2*renewTime {
+				t.Errorf("they succeed after %v", took)
+			}
+			for what, call := range calls {
+				if err := call(t.Context()); err != nil && !errors.Is(err, task.ErrNotFound) {
+					t.Errorf("%s, when it is back: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+// While the database is away, the calls of a session with a write of unknown outcome say that it is
+// unknown, and then they learn it.
+func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
+	proxy := pgtest.NewProxy(t, pgtest.URL(t))
+	s := openAt(t, proxy.URL)
+	r := recordsOf(s)
+	must(t, r.Create(t.Context(), id, head{s.ID(), 1, true}.bytes()))
+	proxy.CutAt(func(m pgtest.Message) bool {
+		if m.Commits {
+			go proxy.Refuse(true)
+		}
+		return m.Commits
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := r.Write(ctx, id, head{s.ID(), 2, true}.bytes()); !errors.Is(err, store.ErrPending) {
+		t.Fatal(err)
+	}
+	testkit.Until(t, "it knows", func() bool { return s.away() != nil })
+	for _, err := range []error{second(r.Read(t.Context(), id)), r.Write(t.Context(), id, head{s.ID(), 3, true}.bytes())} {
+		if !errors.Is(err, store.ErrPending) {
+			t.Error(err)
+		}
+	}
+	proxy.Refuse(false)
+	testkit.Until(t, "it is known", func() bool { return second(r.Read(t.Context(), id)) == nil })
+	if h := stored(t, r, id); h.N != 2 {
+		t.Errorf("the write that was made is lost: %+v", h)
+	}
+	must(t, r.Write(t.Context(), id, head{s.ID(), 3, true}.bytes()))
+}
