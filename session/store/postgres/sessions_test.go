@@ -446,3 +446,31 @@ func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
 		}
 	}
 }
+
+// A process that joins forgets those that ended over 30 days ago, except owners that sessions still name.
+func TestProcessesThatAreForgotten(t *testing.T) {
+	s, url := openNew(t)
+	must(t, s.Enter(t.Context()))
+	owner, gone, recent, old := "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb", "cccccccccccccccc", "dddddddddddddddd"
+	for id, ended := range map[string]string{owner: "31 days", gone: "31 days", recent: "29 days", old: "-1 minute"} {
+		_, err := s.exec(t.Context(), `INSERT INTO @members (id, scope, term, expires, reported, machine, host, pid, root, since)
+			VALUES ($1, $2, 1, clock_timestamp() - $3::interval, true, 'm', 'here', 7, '/srv/shop', clock_timestamp() - interval '40 days')`, id, s.scope.Load(), ended)
+		must(t, err)
+	}
+	_, err := s.exec(t.Context(), `INSERT INTO @commits SELECT id, '' FROM @members`)
+	must(t, err)
+	r := recordsOf(s)
+	must(t, r.Create(t.Context(), id, head{owner, 1, true}.bytes()))
+	must(t, openAt(t, url).Enter(t.Context()))
+	for id, want := range map[string]bool{owner: true, gone: false, recent: true, old: true, s.ID(): true} {
+		if got := s.Describe(id) != ""; got != want {
+			t.Errorf("%s is known: %v", id, got)
+		}
+	}
+	// It is kept as long as a session names it.
+	must(t, takeOver(t.Context(), s, r, id))
+	must(t, openAt(t, url).Enter(t.Context()))
+	if text := s.Describe(owner); text != "" {
+		t.Errorf("it is described as %s", text)
+	}
+}

@@ -22,6 +22,7 @@ CREATE TABLE members (
     since timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX members_scope ON members (scope) WHERE NOT reported;
+CREATE INDEX members_since ON members (since); -- to forget the oldest; renewals do not change it
 
 -- The token of the last transaction that each process committed under the lock of its project.
 CREATE TABLE commits (
