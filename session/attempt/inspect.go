@@ -101,7 +101,7 @@ func (i *inspection) read(ctx context.Context) (err error) {
 		func() { i.flaws, i.stock, err = b.Inspect(ctx) },
 		func() { i.attempts, err = b.AllAttempts(ctx) },
 		func() { i.deleting, err = b.Deleting(ctx) },
-		func() { i.repos, err = b.RepoPaths(ctx, task.Place{}) },
+		func() { i.repos, err = b.RepoPaths(ctx, i.engine.here) },
 		func() { i.open, err = b.OpenExecutions(ctx) },
 	} {
 		if read(); err != nil {
@@ -141,6 +141,9 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 // expect records the worktrees that an attempt should have.
 func (i *inspection) expect(a task.Attempt, deleting bool) {
 	dir := i.usual
+	if i.engine.shared != nil && !a.Made() && a.Workspace == "" {
+		return // no server of this machine has chosen its paths
+	}
 	if len(a.Repos) > 0 {
 		dir = worktreesOf(&a)
 	} else {
@@ -186,10 +189,9 @@ func (i *inspection) disk(ctx context.Context) error {
 		}
 		i.report.Findings = append(i.report.Findings, r.Findings...)
 	}
-	if i.engine.shared != nil {
-		i.repos = i.configured
-	}
-	for _, path := range i.repos {
+	repos := append(i.repos, i.configured...)
+	slices.Sort(repos)
+	for _, path := range slices.Compact(repos) {
 		r, rescues, err := worktree.InspectRepo(ctx, path)
 		if err != nil {
 			return err
