@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -22,14 +23,14 @@ import (
 // requests, and read what they save of its output and its changes.
 
 // claim returns what this server may run; nil means everything.
-func (e *Engine) claim(cfg *config.Config) *task.Claim {
+func (e *Engine) claim(b store.Board, cfg *config.Config) *task.Claim {
 	if e.shared == nil {
 		return nil
 	}
 	if e.able.of != cfg || time.Since(e.able.at) > ableFor {
 		e.able.of, e.able.at, e.able.executors = cfg, time.Now(), e.ableTo(cfg)
 	}
-	return &task.Claim{Place: e.here, Executors: e.able.executors, Repos: e.projects.here()}
+	return &task.Claim{Place: e.here, Executors: e.able.executors, Repos: slices.Sorted(maps.Keys(b.Synced()))}
 }
 
 // ableFor is how long the list of executors is used: programs are installed rarely.
@@ -72,7 +73,7 @@ func (e *Engine) place(ctx context.Context, b store.Board, cfg *config.Config, a
 	chosen := a.Workspace != ""
 	for i := range a.Repos {
 		r := &a.Repos[i]
-		here := e.projects.path(r.RepoID, "")
+		here := b.Synced()[r.RepoID]
 		if here == "" || chosen && here != r.RepoPath {
 			return fmt.Errorf("the config of this machine has the path %q of the repository %s, and the store %q; start a new attempt", here, r.RepoName, r.RepoPath)
 		}

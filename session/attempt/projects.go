@@ -1,12 +1,9 @@
 package attempt
 
 import (
-	"cmp"
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"deepwork/catalog/config"
@@ -18,25 +15,9 @@ import (
 // projects synchronizes the board's projects with the config: the project root is one, the others
 // are configured.
 type projects struct {
-	turn sync.Mutex        // one sync at a time; guards the fields below
-	seen *config.Config    // nil before the first sync
-	top  string            // the git repository of the project root; "" if it has none
-	at   map[string]string // in a shared store: the paths of the repositories that are here, by id
-}
-
-// path returns where a repository is on this machine, "" if it is not; stored is its path in a store of
-// one machine.
-func (p *projects) path(repoID, stored string) string {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	return cmp.Or(stored, p.at[repoID])
-}
-
-// here returns the ids of the repositories of a shared store that this machine has.
-func (p *projects) here() []string {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	return slices.Sorted(maps.Keys(p.at))
+	turn sync.Mutex     // one sync at a time; guards the fields below
+	seen *config.Config // nil before the first sync
+	top  string         // the git repository of the project root; "" if it has none
 }
 
 // syncProjects updates the board's projects. While nothing has changed it costs only a few stat calls.
@@ -49,63 +30,17 @@ func (e *Engine) syncProjects(ctx context.Context, b store.Board, cfg *config.Co
 		return nil
 	}
 	all := projectSpecs(e.o.Root, top, cfg)
-	if e.shared == nil {
-		if err := b.SyncProjects(ctx, all, false); err != nil {
-			return err
-		}
-	} else {
+	if e.shared != nil {
 		all[0].Name = e.shared.Project // folders have other names elsewhere
 		for i := range all[0].Repos {
 			all[0].Repos[i].Name = e.shared.Project
 		}
-		at, err := syncShared(ctx, b, all)
-		if err != nil {
-			return err
-		}
-		p.at = at
 	}
-	p.seen, p.top = cfg, top
-	return nil
-}
-
-// syncShared adds projects to a shared store, without paths, and returns the paths of their
-// repositories by id.
-func syncShared(ctx context.Context, b store.Board, all []task.ProjectSpec) (map[string]string, error) {
-	bare := make([]task.ProjectSpec, len(all))
-	for i, p := range all {
-		bare[i] = task.ProjectSpec{Name: p.Name, Root: p.Root}
-		for _, r := range p.Repos {
-			bare[i].Repos = append(bare[i].Repos, task.RepoSpec{Name: r.Name})
-		}
+	err := b.SyncProjects(ctx, all, e.shared != nil)
+	if err == nil {
+		p.seen, p.top = cfg, top
 	}
-	if err := b.SyncProjects(ctx, bare, true); err != nil {
-		return nil, err
-	}
-	at := map[string]string{}
-	for page := (task.Page{Limit: MaxLimit}); ; {
-		projects, _, next, err := b.Projects(ctx, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range projects {
-			i := slices.IndexFunc(all, func(s task.ProjectSpec) bool { return s.Root == p.Root && s.Name == p.Name })
-			if i < 0 {
-				continue
-			}
-			repos, _, _, err := b.Repos(ctx, p.ID, task.Page{Limit: MaxLimit})
-			if err != nil {
-				return nil, err
-			}
-			for _, r := range repos {
-				if j := slices.IndexFunc(all[i].Repos, func(s task.RepoSpec) bool { return s.Name == r.Name }); j >= 0 {
-					at[r.ID] = all[i].Repos[j].Path
-				}
-			}
-		}
-		if page.Cursor = next; next == "" {
-			return at, nil
-		}
-	}
+	return err
 }
 
 func projectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
@@ -204,7 +139,7 @@ func (e *Engine) ListRepos(ctx context.Context, who session.Caller, a ListReposA
 	}
 	r := &ReposReply{Repos: []Repo{}, Count: len(all), Total: total, Filters: RepoFilters{ProjectID: id, Limit: p.Limit}, NextCursor: orNull(next)}
 	for _, v := range all {
-		r.Repos = append(r.Repos, Repo{RepoID: v.ID, ProjectID: v.ProjectID, Name: v.Name, Path: e.projects.path(v.ID, v.Path), CreatedAt: stamp(v.CreatedAt), UpdatedAt: stamp(v.UpdatedAt)})
+		r.Repos = append(r.Repos, Repo{RepoID: v.ID, ProjectID: v.ProjectID, Name: v.Name, Path: v.Path, CreatedAt: stamp(v.CreatedAt), UpdatedAt: stamp(v.UpdatedAt)})
 	}
 	return r, nil
 }

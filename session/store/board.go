@@ -111,6 +111,9 @@ type Board interface {
 	// their tasks, when they return. A repository keeps its id by project and name. If nothing
 	// differs, nothing is written. With add, nothing is removed: other machines may have more.
 	SyncProjects(ctx context.Context, all []task.ProjectSpec, add bool) error
+	// Synced returns the paths of the repositories of the last SyncProjects of this process, by their
+	// ids. The caller does not change it.
+	Synced() map[string]string
 	// RepoPaths returns the absolute paths of the repositories that the board knows, including
 	// those of the attempts of a place, without duplicates, sorted.
 	RepoPaths(ctx context.Context, here task.Place) ([]string, error)

@@ -229,7 +229,7 @@ func (b board) RepoPaths(ctx context.Context, here task.Place) ([]string, error)
 		all, err := List[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos
 			WHERE attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?) ORDER BY 1`, here.MachineID, here.Root)
 		if b.o.Shared {
-			all = slices.AppendSeq(slices.DeleteFunc(all, func(path string) bool { return path == "" }), maps.Values(b.known()))
+			all = slices.AppendSeq(slices.DeleteFunc(all, func(path string) bool { return path == "" }), maps.Values(b.Synced()))
 			slices.Sort(all)
 			all = slices.Compact(all)
 		}

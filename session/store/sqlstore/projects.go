@@ -95,12 +95,12 @@ func (b board) Repo(ctx context.Context, id string) (*task.Repo, error) {
 // config of this machine does not have it, or was not given to SyncProjects.
 func (s *Store) locate(r *task.Repo) {
 	if s.o.Shared {
-		r.Path = s.known()[r.ID]
+		r.Path = s.Synced()[r.ID]
 	}
 }
 
-// known returns the paths of the repositories of the last SyncProjects of this process, by their ids.
-func (s *Store) known() map[string]string {
+// Synced implements store.Board.
+func (s *Store) Synced() map[string]string {
 	if paths := s.paths.Load(); paths != nil {
 		return *paths
 	}
@@ -111,7 +111,7 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec, add boo
 	const doing = "updating the projects of the board"
 	sync := func(write bool) func(t Tx) (*syncing, error) {
 		return func(t Tx) (*syncing, error) {
-			s := &syncing{t: t, write: write, add: add, shared: b.o.Shared, last: b.known(), paths: make(map[string]string)}
+			s := &syncing{t: t, write: write, add: add, shared: b.o.Shared, last: b.Synced(), paths: make(map[string]string)}
 			return s, s.projects(all)
 		}
 	}
