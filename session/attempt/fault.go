@@ -47,6 +47,16 @@ func fault(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
+// midway is an error of a call that may have changed something before: that the store does not answer
+// does not mean then that nothing has moved.
+func midway(err error) error {
+	if !errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	return session.NotNow("board_busy", "The call had begun when the database did not answer any more: %v. Check with get_task or get_attempt whether it had an effect, and call again.", err).
+		Because(fmt.Errorf("%w: %w", store.ErrPending, err)).Wait(retryAfter)
+}
+
 // gitFailed reports a failure of git or of the disk: not a fault of the arguments, and usually one
 // that can be fixed.
 func gitFailed(what string, err error) error {

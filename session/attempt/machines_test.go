@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,7 +111,7 @@ func (p *project) machine(name string, f fleet, change ...func(*Options)) *machi
 	p.t.Helper()
 	place := task.Place{MachineID: name + name, MachineName: name, Root: p.root}
 	s := f.stores(place)
-	m := &machine{p.open(append(change, func(o *Options) { o.Stores = s })...), p, place}
+	m := &machine{p.open(append([]func(*Options){func(o *Options) { o.Stores = s }}, change...)...), p, place}
 	m.stores = s
 	return m
 }
@@ -295,6 +296,121 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		})
 		if refs := p2.git(p2.root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
 			t.Errorf("its work was not kept: %q", refs)
+		}
+	})
+}
+
+// An inspection judges what is on its own machine: not the worktrees of another one, and not those of
+// an attempt whose paths no server has chosen yet.
+func TestInspectOnMachines(t *testing.T) {
+	onMachines(t, func(t *testing.T, f fleet) {
+		p1, p2 := newProject(t), newProject(t)
+		p1.without()
+		m1, m2 := p1.machine("aaaa", f, func(o *Options) { o.Passive = true }), p2.machine("bbbb", f)
+		finds := func(m *machine, want ...string) {
+			t.Helper()
+			m.stores.Others = func(context.Context) (bool, error) { return true, nil }
+			r, err := Inspect(ctx, state.Of(m.p.root), m.stores, m.p.cfg.Load(), m.log)
+			must(t, err)
+			if got := fmt.Sprint(r.Findings); len(r.Findings) != len(want) || !containsAll(got, want...) {
+				t.Errorf("%s finds %s, want %q", m.place.MachineName, got, want)
+			}
+		}
+		made := m1.begin(m1.newTask("! write note.txt from afar"))
+		tree := m1.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
+		finds(m2)
+		must(t, os.Rename(tree, tree+"-away"))
+		finds(m1)
+		finds(m2, "the worktree of attempt "+made.AttemptID+" is gone")
+		must(t, os.Rename(tree+"-away", tree))
+		gone, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		must(t, err)
+		commit := gone.Rescued[0].Commit
+		must(t, os.Remove(filepath.Join(p2.root, ".git", "objects", commit[:2], commit[2:])))
+		finds(m1)
+		finds(m2, "what "+gone.Rescued[0].Ref+" keeps is not all there")
+
+		m2.stop()
+		p1.configure(func(*config.Config) {})
+		made = m1.begin(m1.newTask("! say hello"))
+		b, err := m1.board(ctx)
+		must(t, err)
+		must(t, m1.member.Enter(ctx))
+		x, err := b.ClaimNext(ctx, m1.member.ID(), 1, m1.claim(b, p1.cfg.Load()))
+		if err != nil || x == nil || x.AttemptID != made.AttemptID || x.Place != m1.place {
+			t.Fatalf("%+v, %v", x, err)
+		}
+		finds(m1)
+	})
+}
+
+// A fadingStore is one that does not answer once after each change of these.
+type fadingStore struct {
+	store.Database
+	away *atomic.Bool
+}
+
+type fadingBoard struct {
+	store.Board
+	away *atomic.Bool
+}
+
+type fadingView struct {
+	store.View
+	away *atomic.Bool
+}
+
+func (f fadingStore) Board() store.Board { return fadingBoard{f.Database.Board(), f.away} }
+
+func (f fadingBoard) For(who session.Caller) store.View { return fadingView{f.Board.For(who), f.away} }
+
+func (f fadingView) CreateAttempt(ctx context.Context, a task.Attempt, x task.Execution, r task.Request) (*task.Attempt, error) {
+	defer f.away.Store(true)
+	return f.View.CreateAttempt(ctx, a, x, r)
+}
+
+func (f fadingView) StopWaiting(ctx context.Context, execution string) (bool, error) {
+	defer f.away.Store(true)
+	return f.View.StopWaiting(ctx, execution)
+}
+
+func (f fadingView) LatestExecution(ctx context.Context, attempt string) (*task.Execution, error) {
+	if f.away.Swap(false) {
+		return nil, fmt.Errorf("looking: %w", store.ErrUnavailable)
+	}
+	return f.View.LatestExecution(ctx, attempt)
+}
+
+func (f fadingView) AttemptDetails(ctx context.Context, attempt string) (*task.AttemptDetails, error) {
+	if f.away.Swap(false) {
+		return nil, fmt.Errorf("looking: %w", store.ErrUnavailable)
+	}
+	return f.View.AttemptDetails(ctx, attempt)
+}
+
+// A call that has changed something does not say that nothing has moved when the store is away since.
+func TestTheStoreIsAwaySinceAChange(t *testing.T) {
+	onMachines(t, func(t *testing.T, f fleet) {
+		p := newProject(t)
+		m := p.machine("aaaa", f, func(o *Options) {
+			o.Passive = true
+			o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool)}
+		})
+		made := m.newTask("! say hello")
+		_, repo := m.rootProject()
+		args := StartArgs{TaskID: made.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("once")}
+		busy := func(err error) {
+			t.Helper()
+			refused(t, store.Refused(err), session.StateError, "board_busy", "get_attempt")
+		}
+		_, err := m.StartTaskAttempt(ctx, me, args)
+		busy(err)
+		r, err := m.StartTaskAttempt(ctx, me, args)
+		must(t, err)
+		_, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
+		busy(err)
+		if r, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)}); err != nil || r.State != string(task.Stopped) {
+			t.Errorf("%+v, %v", r, err)
 		}
 	})
 }

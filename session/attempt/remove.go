@@ -41,7 +41,7 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a TaskArgs)
 		if undo := b.UndoDelete(bounded, id); undo != nil {
 			e.log.Error("a task that was not deleted is still marked; call delete_task for it again", "task", id, "caller", b.who.Identity, "error", undo)
 		}
-		return nil, err
+		return nil, midway(err)
 	}
 	return reply, nil
 }

@@ -86,7 +86,8 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	}
 	e.log.Info("attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor, "caller", b.who.Identity)
 	e.kick()
-	return e.attemptReply(ctx, b, kept.ID)
+	r, err := e.attemptReply(ctx, b, kept.ID)
+	return r, midway(err)
 }
 
 // attemptRepos checks the repositories that an attempt should work on.
@@ -122,7 +123,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []
 				id, repo.Name, repo.ProjectID, t.ProjectID, t.ProjectID).With("argument", field).With("value", id)
 		}
 		branch := strings.TrimSpace(arg.TargetBranch)
-		if repo.Path = e.projects.path(repo.ID, repo.Path); repo.Path == "" && branch != "" {
+		if repo.Path == "" && branch != "" {
 			// Of another machine, which finds out about the branch when it takes the attempt.
 		} else if err := checkBranch(ctx, repo, branch, hidden, i); err != nil {
 			return nil, err

@@ -40,11 +40,11 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 		return nil, session.NotNow("still_stopping", "Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.", id).With("attempt_id", id).Because(err).Wait(retryAfter)
 	}
 	if err != nil {
-		return nil, found("stopping the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		return nil, midway(found("stopping the attempt", err, "attempt", "attempt_id", id, remedyAttempt))
 	}
 	r, err := e.attemptReply(ctx, b, id)
 	if err != nil {
-		return nil, err
+		return nil, midway(err)
 	}
 	notice := ""
 	switch {
