@@ -217,7 +217,7 @@ func (e *Engine) serveRemovals() {
 		}
 		rescued, err := e.removeWorktrees(ctx, b, id)
 		if err != nil {
-			return nil, err
+			return nil, midway(err)
 		}
 		if err := e.executor.Remove(id); err != nil {
 			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", id, "error", err)

@@ -273,7 +273,7 @@ func TestTheBoardWithoutItsDatabase(t *testing.T) {
 	server := pgtest.New(t)
 	s, b := boardOf(t, server.URL(), "shop")
 	must(t, s.Enter(t.Context()))
-	must(t, server.Kill())
+	must(t, server.Stop()) // whose processes have all ended
 	for what, call := range map[string]func(ctx context.Context) error{
 		"reading": func(ctx context.Context) error { return second(b.Task(ctx, "x")) },
 		"writing": func(ctx context.Context) error { return b.DeleteTask(ctx, "x") },

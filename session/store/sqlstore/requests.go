@@ -64,7 +64,10 @@ func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, er
 		})
 	})
 	if err != nil {
-		if ctx.Err() == nil && patience.Err() != nil {
+		switch {
+		case ctx.Err() != nil: // which a database reports as its own error
+			err = context.Cause(ctx)
+		case patience.Err() != nil:
 			err = store.ErrNotAnswered
 		}
 		return nil, err
@@ -168,7 +171,7 @@ func (r requests) take(ctx context.Context, running *sync.WaitGroup, q store.Req
 		if err == nil && result != nil {
 			a.Result, err = json.Marshal(result)
 		}
-		if e, is := errors.AsType[*session.Error](err); is {
+		if e, is := errors.AsType[*session.Error](store.Refused(err)); is {
 			a = answer{Error: e.Message, Kind: e.Kind, Code: e.Code, Detail: e.Details}
 		} else if err != nil {
 			a = answer{Error: err.Error()}

@@ -28,6 +28,8 @@ func serveRequests(ctx context.Context) int {
 			return nil, session.NotNow("too_late", "it is over").With("attempt_id", r.Target)
 		case "fail":
 			return nil, errors.New("it broke")
+		case "read":
+			return nil, fmt.Errorf("reading: %w", store.ErrUnavailable)
 		case "die":
 			os.Exit(3)
 		}
@@ -72,7 +74,11 @@ func TestARequestReachesItsOwnerInAnotherProcess(t *testing.T) {
 	if _, err = s.Ask(t.Context(), ask); err == nil || err.Error() != "it broke" {
 		t.Errorf("a failure is %v", err)
 	}
-	for _, want := range []string{"stop", "refuse", "fail"} {
+	ask.Action = "read"
+	if _, err = s.Ask(t.Context(), ask); session.CodeOf(err) != store.CodeUnavailable {
+		t.Errorf("a database that is away from the owner is %v", err)
+	}
+	for _, want := range []string{"stop", "refuse", "fail", "read"} {
 		if said := child.Line(); said != "carries out "+want+" mine 1" {
 			t.Errorf("the owner says %q", said)
 		}
