@@ -18,6 +18,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session/state"
 	"deepwork/session/store/postgres/pgtest"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 
@@ -37,10 +38,10 @@ func (m *testMachine) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve starts a server.
-func (m *testMachine) serve() {
+// serve starts a server, with these options.
+func (m *testMachine) serve(options ...string) {
 	m.t.Helper()
-	m.server = m.command("serve", "--log-level", "error")
+	m.server = m.command(append([]string{"serve", "--log-level", "error"}, options...)...)
 	m.server.Stderr = m.t.Output()
 	client, err := connect(m.t.Context(), m.server)
 	must(m.t, err)
@@ -51,14 +52,18 @@ func (m *testMachine) serve() {
 	})
 }
 
-// call makes a call, again while the store does not answer, and returns the reply or the code of the
-// refusal.
-func (m *testMachine) call(name string, args map[string]any) (reply struct {
+type machineReply struct {
+	Status    string
+	Feedback  string
 	BeginStep struct {
 		SessionID string `json:"session_id"`
 		StepID    string `json:"step_id"`
 	} `json:"begin_step"`
-}, code string) {
+}
+
+// call makes a call, again while the store does not answer, and returns the reply or the code of the
+// refusal.
+func (m *testMachine) call(name string, args map[string]any) (reply machineReply, code string) {
 	m.t.Helper()
 	for {
 		r, err := m.client.CallTool(m.t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
@@ -94,6 +99,21 @@ func (m *testMachine) takesOver(id, step string) {
 	}
 }
 
+// twoMachines returns machines with clones of a project that has these files.
+func twoMachines(t *testing.T, files map[string]string) (one, two *testMachine) {
+	top, url := testkit.Dir(t), pgtest.URL(t)
+	clone := func(name string) *testMachine {
+		return &testMachine{t: t, root: filepath.Join(top, name), env: []string{config.StoreEnv + "=" + url, config.ProjectEnv + "=shop", state.Env + "=" + t.TempDir()}}
+	}
+	one, two = clone("one"), clone("two")
+	writeFiles(t, one.root, files)
+	testkit.Git(t, one.root, "init", "-q")
+	testkit.Git(t, one.root, "add", ".")
+	testkit.Git(t, one.root, "commit", "-q", "-m", "first")
+	testkit.Git(t, top, "clone", "-q", one.root, two.root)
+	return one, two
+}
+
 // Two machines with clones of a project share its sessions: if a server is killed, the other machine
 // goes on within 10 s; one that was suspended for longer than its lease never overwrites what the
 // other has done, and says who has the session.
@@ -101,14 +121,7 @@ func TestTwoMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for leases to end")
 	}
-	top, url := testkit.Dir(t), pgtest.URL(t)
-	one := &testMachine{t: t, root: filepath.Join(top, "one"), env: []string{config.StoreEnv + "=" + url, config.ProjectEnv + "=shop", state.Env + "=" + t.TempDir()}}
-	two := &testMachine{t: t, root: filepath.Join(top, "two"), env: []string{config.StoreEnv + "=" + url, config.ProjectEnv + "=shop", state.Env + "=" + t.TempDir()}}
-	writeFiles(t, one.root, map[string]string{".deepwork/jobs/j/job.yml": jobText("j", "a", "b"), ".deepwork/jobs/j/a.md": "Do a.", ".deepwork/jobs/j/b.md": "Do b."})
-	testkit.Git(t, one.root, "init", "-q")
-	testkit.Git(t, one.root, "add", ".")
-	testkit.Git(t, one.root, "commit", "-q", "-m", "first")
-	testkit.Git(t, top, "clone", "-q", one.root, two.root)
+	one, two := twoMachines(t, map[string]string{".deepwork/jobs/j/job.yml": jobText("j", "a", "b"), ".deepwork/jobs/j/a.md": "Do a."})
 	one.serve()
 	two.serve()
 	start := func(m *testMachine) string {
@@ -157,11 +170,87 @@ func TestTwoMachines(t *testing.T) {
 	}
 
 	// Another repository cannot use the name.
-	three := &testMachine{t: t, root: filepath.Join(top, "three"), env: one.env}
+	three := &testMachine{t: t, root: filepath.Join(testkit.Dir(t), "three"), env: one.env}
 	must(t, os.Mkdir(three.root, 0o755))
 	testkit.Git(t, three.root, "init", "-q")
 	testkit.Git(t, three.root, "commit", "-q", "--allow-empty", "-m", "another")
 	if out, err := three.command("serve").CombinedOutput(); err == nil || !strings.Contains(string(out), "--project") {
 		t.Errorf("another repository under the same name: %v\n%s", err, out)
+	}
+}
+
+// A session is taken over in the middle of a review: the other server runs the review again, and the
+// verdict of the first is not recorded, whether that server was killed or suspended.
+func TestTwoMachinesAndAReview(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for leases to end")
+	}
+	for _, how := range []string{"killed", "suspended"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			one, two := twoMachines(t, map[string]string{
+				".deepwork/jobs/j/job.yml": strings.Replace(jobText("j", "a", "b"), "reviews: []", "reviews: [{run_each: step, quality_criteria: {good: 'Is it good?'}}]", 1),
+				".deepwork/jobs/j/a.md":    "Do a."})
+			said := t.TempDir()
+			// slow passes when it is told to, and quick says what is in a file.
+			writeFiles(t, said, map[string]string{
+				"slow":    `cd "$(dirname "$0")" && touch began && while [ ! -e go ]; do sleep 0.05; done && echo '{"passed": true, "feedback": ""}' && touch ended`,
+				"quick":   `cat "$(dirname "$0")/verdict"`,
+				"verdict": `{"passed": false, "feedback": "Write more."}`})
+			exists := func(name string) func() bool {
+				return func() bool { _, err := os.Stat(filepath.Join(said, name)); return err == nil }
+			}
+			one.serve("--quality-gate", "sh "+filepath.Join(said, "slow"))
+			two.serve("--quality-gate", "sh "+filepath.Join(said, "quick"))
+			r, code := one.call("start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
+			if code != "" {
+				t.Fatalf("not started: %s", code)
+			}
+			id := r.BeginStep.SessionID
+			finish := map[string]any{"session_id": id, "step_id": "a", "outputs": map[string]any{}}
+			first := make(chan string, 1) // the answer of the first server
+			go func() {
+				r, err := one.client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: finish})
+				if err != nil {
+					first <- err.Error()
+					return
+				}
+				meta, _ := r.Meta[tool.ErrorMeta].(map[string]any)
+				code, _ := meta["code"].(string)
+				first <- code
+			}()
+			testkit.Until(t, "the first review has begun", exists("began"))
+			signal := map[string]syscall.Signal{"killed": syscall.SIGKILL, "suspended": syscall.SIGSTOP}[how]
+			must(t, one.server.Process.Signal(signal))
+			two.takesOver(id, "a")
+			if r, code := two.call("finished_step", finish); code != "" || r.Status != "needs_work" || r.Feedback != "Write more." {
+				t.Fatalf("the review was not run again: %+v, %s", r, code)
+			}
+			writeFiles(t, said, map[string]string{"go": "", "verdict": `{"passed": true, "feedback": ""}`})
+			if how == "suspended" {
+				testkit.Until(t, "the first review has ended", exists("ended"))
+				must(t, one.server.Process.Signal(syscall.SIGCONT))
+				if code := <-first; code != "owned_elsewhere" {
+					t.Errorf("the first server answers %q", code)
+				}
+			}
+			if r, code := two.call("get_step", map[string]any{"session_id": id}); code != "" || r.BeginStep.StepID != "a" {
+				t.Errorf("the session is at step %q, refused: %s", r.BeginStep.StepID, code)
+			}
+			if r, code := two.call("finished_step", finish); code != "" || r.Status != "next_step" {
+				t.Errorf("finished with %+v, %s", r, code)
+			}
+			shown, err := two.command("sessions", "show", id, "--json").Output()
+			must(t, err)
+			var s machine.State
+			must(t, json.Unmarshal(shown, &s))
+			var states []string
+			for _, a := range s.Progress("a").Attempts {
+				states = append(states, string(a.State))
+			}
+			if got := strings.Join(states, " "); got != "void failed passed" {
+				t.Errorf("the attempts are %s:\n%s", got, shown)
+			}
+		})
 	}
 }
