@@ -73,10 +73,9 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	flags.IntVar(&f.clients, "clients", 48, "clients at work at once")
 	flags.BoolVar(&f.plain, "plain", false, "start no agents")
 	flags.BoolVar(&f.pooler, "pooler", false, "put PgBouncer in transaction mode before the database")
-	flags.StringVar(&f.broken, "break", "", "a check that servers leave out: term, version or reread")
 	err := parse(flags, args, stderr, func() error {
-		if f.count < 1 || !slices.Contains([]string{"", "term", "version", "reread"}, f.broken) {
-			return errors.New("--machines is at least 1, and --break is term, version or reread")
+		if f.count < 1 {
+			return errors.New("--machines is at least 1")
 		}
 		return nil
 	})
@@ -91,7 +90,7 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	s := newFleet(dir, f.seed, f.length, f.clients)
-	s.count, s.operations, s.plain, s.pooler, s.broken = f.count, f.operations, f.plain, f.pooler, f.broken
+	s.count, s.operations, s.plain, s.pooler = f.count, f.operations, f.plain, f.pooler
 	if err := s.simulate(ctx); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
@@ -228,9 +227,7 @@ func (f *fleet) live(ctx context.Context) error {
 	for n, m := range f.machines {
 		all.Go(func() { errs[n] = f.torment(working, m) })
 	}
-	if f.broken == "" {
-		all.Go(func() { errs[f.count] = f.tormentDatabase(working) })
-	}
+	all.Go(func() { errs[f.count] = f.tormentDatabase(working) })
 	for f.operations > 0 && working.Err() == nil {
 		f.history.with(func() {
 			if f.history.calls-f.history.lost >= f.operations {

@@ -35,20 +35,13 @@ const (
 	slowed             // its commits
 )
 
-// ways are the faults of each machine, by how often they are chosen, for a program that leaves out a
-// check: those that the check is for.
-var ways = map[string][]int{
-	"":        {killed, killed, stopped, suspended, suspended, frozen, refused, cutAnywhere, cutAnywhere, noReply, noReply, notSent, heldBack, slowed},
-	"term":    {suspended},
-	"version": {heldBack, heldBack, killed},
-	"reread":  {noReply},
-}
+// ways are the faults of a machine, by how often they are chosen.
+var ways = []int{killed, killed, stopped, suspended, suspended, frozen, refused, cutAnywhere, cutAnywhere, noReply, noReply, notSent, heldBack, slowed}
 
 // torment injects faults into a machine until ctx ends.
 func (f *fleet) torment(ctx context.Context, m *machine) error {
 	r := m.random
 	defer m.proxy.DelayCommits(0)
-	all := ways[f.broken]
 	for ctx.Err() == nil {
 		if m.current() == nil {
 			clock := time.Duration(0)
@@ -60,10 +53,7 @@ func (f *fleet) torment(ctx context.Context, m *machine) error {
 			}
 		}
 		_ = wait.For(ctx, time.Duration(300+r.IntN(2000))*time.Millisecond)
-		p, way, d := m.current(), all[r.IntN(len(all))], duration(r)
-		if f.broken != "" {
-			d = max(d, 7*time.Second) // more than a lease
-		}
+		p, way, d := m.current(), ways[r.IntN(len(ways))], duration(r)
 		if p == nil {
 			continue
 		}
@@ -100,7 +90,7 @@ func (f *fleet) torment(ctx context.Context, m *machine) error {
 			}
 		case heldBack:
 			match := writes
-			if f.broken != "" || r.IntN(2) == 0 {
+			if r.IntN(2) == 0 {
 				match = func(m pgtest.Message) bool {
 					return writes(m) && bytes.Contains(m.Body, []byte("UPDATE sim.session_records"))
 				}

@@ -8,11 +8,13 @@ import (
 )
 
 // The simulation shows that each check is needed: with this variable the program leaves one out.
-// "term" renews a lease that has expired and writes whatever the owner's term is, "version" replaces
-// versions that it does not know, and "reread" takes a write for not made if its reply was lost.
+// "lease" renews a lease that has expired in the same term, "term" writes whatever the owner's term is,
+// "version" replaces versions that it does not know, and "reread" takes a write for not made if its
+// reply was lost.
 func init() {
 	with := map[string][]string{
-		"term":    {"term = $2 AND expires > clock_timestamp() AND NOT reported", "$2::bigint > 0", "AND term = $9", "AND $9::bigint IS NOT NULL"},
+		"lease":   {"term = $2 AND expires > clock_timestamp() AND NOT reported", "$2::bigint > 0"},
+		"term":    {"AND term = $9", "AND $9::bigint IS NOT NULL"},
 		"version": {"AND version = $10", "AND $10::bigint IS NOT NULL"},
 		"reread":  {"SELECT version, transition FROM", "SELECT version, '' FROM"},
 	}[os.Getenv("DEEPWORK_FAULT_BREAK")]
