@@ -10,6 +10,7 @@ import (
 
 	"deepwork/actor/presence"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/store"
 )
 
@@ -34,6 +35,8 @@ type lease struct {
 	term    int64      // 0 before the first one
 	trusted time.Time  // until when, with a monotonic reading
 	failed  error      // of the last renewal
+	clock   time.Time  // of the database at the last renewal; zero before the first one
+	read    time.Time  // when it was read, with a monotonic reading
 	left    bool
 	todo    []func(context.Context) error // what the goroutine does after a renewal, until it succeeds
 }
@@ -84,6 +87,18 @@ func (s *Store) Term() (int64, error) {
 		return 0, l.failed
 	}
 	return 0, fmt.Errorf("%w: this process has not renewed its lease in time", store.ErrUnavailable)
+}
+
+// now returns the time by the clock of the database, by which processes on several machines agree, or
+// that of this process before its first lease.
+func (s *Store) now() time.Time {
+	l := &s.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.clock.IsZero() {
+		return session.Clock()
+	}
+	return l.clock.Add(time.Since(l.read))
 }
 
 // Enter takes a lease, if this process holds none that it can trust. Errors: store.ErrUnavailable,
@@ -170,15 +185,14 @@ func (s *Store) renew() error {
 	l.mu.Lock()
 	term, last := l.term, l.failed
 	l.mu.Unlock()
-	began, next, version := time.Now(), term, 0
+	began, next, version, clock := time.Now(), term, 0, time.Time{}
 	if err == nil {
 		err = s.leases.QueryRowContext(ctx, s.text(`UPDATE @members SET expires = clock_timestamp() + interval '6 s'
-			WHERE id = $1 AND term = $2 AND expires > clock_timestamp() AND NOT reported RETURNING (SELECT version FROM @schema_version)`), s.id, term).Scan(&version)
+			WHERE id = $1 AND term = $2 AND expires > clock_timestamp() AND NOT reported RETURNING (SELECT version FROM @schema_version), clock_timestamp()`), s.id, term).Scan(&version, &clock)
 	}
-	switch {
-	case err == nil:
-		err = known(version)
-	case none(err):
+	if none(err) {
+		ctx, cancel := context.WithTimeout(s.closing, leaseTime) // to move many sessions
+		defer cancel()
 		began = time.Now()
 		err = s.leases.QueryRowContext(ctx, s.text(`WITH m AS (
 			INSERT INTO @members AS m (id, scope, term, expires, reported, machine, host, pid, root) VALUES ($1, $2, $7, clock_timestamp() + interval '6 s', false, $3, $4, $5, $6)
@@ -186,12 +200,15 @@ func (s *Store) renew() error {
 			mine AS (UPDATE @session_records SET term = m.term FROM m WHERE owner = $1),
 			forgotten AS (DELETE FROM @members WHERE id IN (SELECT id FROM @members o WHERE id <> $1 AND since < clock_timestamp() - interval '30 days' AND expires < clock_timestamp() - interval '30 days'
 				AND NOT EXISTS (SELECT FROM @session_records WHERE owner = o.id AND owner <> '') LIMIT 1000 FOR UPDATE SKIP LOCKED))
-			SELECT term FROM m`), s.id, scope, s.o.Machine, s.host, os.Getpid(), s.o.Root, term+1).Scan(&next)
+			SELECT term, (SELECT version FROM @schema_version), clock_timestamp() FROM m`), s.id, scope, s.o.Machine, s.host, os.Getpid(), s.o.Root, term+1).Scan(&next, &version, &clock)
+	}
+	if err == nil {
+		err = known(version)
 	}
 	err = s.explain(err)
 	l.mu.Lock()
 	if l.failed = err; err == nil {
-		l.term, l.trusted = next, began.Add(trustTime)
+		l.term, l.trusted, l.clock, l.read = next, began.Add(trustTime), clock, time.Now()
 	} else if errors.Is(err, task.ErrNewer) {
 		l.trusted = time.Time{}
 	}

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
-	"deepwork/session"
 	"deepwork/session/store"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -46,7 +45,7 @@ type Options struct {
 	Root       string     // of the project on this machine, for people
 	ReadOnly   bool       // nothing is created, migrated or written, and no lease is taken
 	Logger     *slog.Logger
-	Now        func() time.Time
+	Now        func() time.Time // default: the clock of the database
 }
 
 // A Store is a process's access to the database. It connects when it is first used, and again
@@ -86,13 +85,13 @@ func Open(o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Now == nil {
-		o.Now = session.Clock
-	}
 	s := &Store{
 		o: o, id: randomHex(), schema: schema, where: location(config, schema),
 		pool: stdlib.OpenDB(*config), leases: stdlib.OpenDB(*config),
 		joining: make(chan struct{}, 1), writing: make(chan struct{}, 1),
+	}
+	if o.Now == nil {
+		s.o.Now = s.now
 	}
 	if s.host, err = os.Hostname(); err != nil {
 		s.host = "unknown"

@@ -43,13 +43,12 @@ func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	now := r.o.Now()
 	err = change(ctx, r.Store, "asking the owner", func(t Tx) error {
-		if _, err := t.Exec(`DELETE FROM owner_requests WHERE asked_at < ?`, task.FormatTime(now.Add(-answersKept))); err != nil {
+		if _, err := t.Exec(`DELETE FROM owner_requests WHERE asked_at < ?`, task.FormatTime(r.o.Now().Add(-answersKept))); err != nil {
 			return err
 		}
 		_, err := t.Exec(`INSERT INTO owner_requests (id, kind, target, action, arguments, caller, channel, state, asked_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, 'asked', ?)`, id, q.Kind, q.Target, q.Action, textOf(q.Arguments), string(caller), q.Caller.Channel, task.FormatTime(now))
+			VALUES (?, ?, ?, ?, ?, ?, ?, 'asked', ?)`, id, q.Kind, q.Target, q.Action, textOf(q.Arguments), string(caller), q.Caller.Channel, t.Now)
 		return err
 	})
 	if err != nil {
