@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
 
@@ -17,17 +18,21 @@ func IsSessionID(text string) bool {
 
 // A HeadOf is the part of an encoded session that stores need to know.
 type HeadOf struct {
-	Owner      string        `json:"owner"`
-	Identity   string        `json:"identity"`
-	Status     SessionStatus `json:"status"`
-	Seq        int64         `json:"seq"`
-	Definition DefinitionRef `json:"definition"`
+	Owner      string
+	Identity   string
+	Status     SessionStatus
+	Seq        int64
+	Definition DefinitionRef
 }
 
-// Head returns the head of an encoded session; the zero value if it is not one.
+// Head returns the head of an encoded session; the zero value, or a part of it, if it is not one.
+// Nothing else of the session is decoded, as each write asks for it.
 func Head(data []byte) (h HeadOf) {
-	if json.Unmarshal(data, &h) != nil {
-		return HeadOf{}
+	to := map[string]any{"owner": &h.Owner, "identity": &h.Identity, "status": &h.Status, "seq": &h.Seq, "definition": &h.Definition}
+	for name, value := range jsontext.Fields(data) {
+		if field := to[name]; field != nil && json.Unmarshal(value, field) != nil {
+			return HeadOf{}
+		}
 	}
 	return h
 }
