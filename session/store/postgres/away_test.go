@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,4 +106,40 @@ func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
 		t.Errorf("the write that was made is lost: %+v", h)
 	}
 	must(t, r.Write(t.Context(), id, head{s.ID(), 3, true}.bytes()))
+}
+
+// So is it for a process that has started while the database was away.
+func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
+	server := pgtest.New(t)
+	must(t, server.Stop())
+	s := openAt(t, server.URL())
+	if err := s.Open(t.Context()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "see that the server runs") {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for range 10 {
+		if err := second(s.Since(t.Context(), "")); !errors.Is(err, store.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took > time.Second || s.Ready() == nil {
+		t.Errorf("ten calls took %v, and it is ready: %v", took, s.Ready() == nil)
+	}
+	must(t, server.Start())
+	testkit.Until(t, "it has a lease", func() bool { return s.Ready() == nil })
+	must(t, second(s.Since(t.Context(), "")))
+}
+
+// The errors of settings that are wrong say what can be done.
+func TestSettingsThatTheServerRefuses(t *testing.T) {
+	server := pgtest.New(t)
+	for change, want := range map[string][2]string{
+		"the database": {"/postgres?", "/nothere?"},
+		"the role":     {"postgres@", "nobody@"},
+	} {
+		s := openAt(t, strings.Replace(server.URL(), want[0], want[1], 1))
+		if err := s.Open(t.Context()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "correct ") || strings.Count(err.Error(), s.Where()) != 1 {
+			t.Errorf("%s: %v", change, err)
+		}
+	}
 }

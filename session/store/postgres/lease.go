@@ -119,12 +119,7 @@ func (s *Store) enter(ctx context.Context) (int64, error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	l := &s.lease
-	l.mu.Lock()
-	if !l.begun && s.closing.Err() == nil {
-		l.begun = true
-		s.finished.Go(s.keepLease)
-	}
-	l.mu.Unlock()
+	s.begin(nil)
 	done := make(chan error, 1)
 	select {
 	case l.kick <- done:
@@ -144,9 +139,21 @@ func (s *Store) enter(ctx context.Context) (int64, error) {
 	return s.Term()
 }
 
+// begin starts the goroutine of the lease, unless it runs. failed is why the database is known to be away,
+// or nil.
+func (s *Store) begin(failed error) {
+	l := &s.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.begun && s.closing.Err() == nil {
+		l.begun, l.failed = true, failed
+		s.finished.Go(s.keepLease)
+	}
+}
+
 // keepLease renews the lease until the store is closed.
 func (s *Store) keepLease() {
-	next := time.NewTimer(renewTime)
+	next := time.NewTimer(0)
 	defer next.Stop()
 	var failed error // of the last renewal
 	renew := func() {

@@ -122,11 +122,15 @@ func (s *Store) Ready() error {
 }
 
 // Open connects now, creates or migrates the schema if necessary, and checks that the project's name
-// belongs to the repository.
+// belongs to the repository. If the database is away, the process takes a lease as soon as it answers,
+// and until then calls fail at once.
 func (s *Store) Open(ctx context.Context) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	_, err := s.connect(ctx)
+	if errors.Is(err, store.ErrUnavailable) && !s.o.ReadOnly {
+		s.begin(err)
+	}
 	return err
 }
 
@@ -194,8 +198,11 @@ func (s *Store) join(ctx context.Context) (scope int64, err error) {
 	if s.closing.Err() != nil {
 		return 0, task.ErrClosed
 	}
+	if err != nil && !errors.Is(err, store.ErrUnavailable) { // which names the database
+		err = fmt.Errorf("opening %s: %w", s.where, err)
+	}
 	if err != nil {
-		return 0, fmt.Errorf("opening %s: %w", s.where, err)
+		return 0, err
 	}
 	s.scope.Store(scope)
 	return scope, nil
