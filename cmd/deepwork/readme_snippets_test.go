@@ -244,7 +244,7 @@ func checkCommand(t *testing.T, line int, words []string) {
 				}
 			}
 		}
-	case words[0] == "cd", words[0] == "chmod", slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
+	case slices.Contains([]string{"cd", "chmod", "export", "createuser"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
 		// not ours
 	default:
 		t.Errorf("README.md:%d: nobody knows how to check %q", line, words)

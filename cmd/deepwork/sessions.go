@@ -65,7 +65,7 @@ written by this installation for this project: nothing reads it until it is adop
 func (a *app) listSessions(ctx context.Context, archive *workflow.Archive) error {
 	sessions, err := archive.List(ctx)
 	if err != nil {
-		return fmt.Errorf("listing the sessions: %w", err)
+		return err
 	}
 	if len(sessions) == 0 {
 		fmt.Fprintln(a.out, "There are no sessions.")

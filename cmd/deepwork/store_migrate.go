@@ -27,7 +27,7 @@ older deepwork refuses the schema.`,
 			where, from, to, err := backend.Migrate(cmd.Context(), folder, choice)
 			switch {
 			case err != nil:
-				return fmt.Errorf("migrating %s: %w", where, err)
+				return err
 			case from == to:
 				fmt.Fprintf(a.out, "%s has version %d already\n", where, to)
 			case from == 0:

@@ -66,12 +66,14 @@ func (a *app) printStatus(s backend.Status) (err error) {
 func (a *app) describeStatus(s backend.Status) {
 	fmt.Fprintln(a.out, s.Where)
 	if s.Project != "" {
-		bound := "not bound to a repository"
+		bound := ""
 		if s.Repository != "" {
-			bound = "bound to " + s.Repository
+			bound = ", bound to " + s.Repository
 		}
-		fmt.Fprintf(a.out, "project:  %s, %s\n", oneLine(s.Project, 200), oneLine(bound, 500))
-		fmt.Fprintf(a.out, "schema:   version %d; this deepwork knows version %d\n", s.Schema, s.Knows)
+		fmt.Fprintf(a.out, "project:  %s%s\n", oneLine(s.Project, 200), oneLine(bound, 500))
+		if s.Schema > 0 {
+			fmt.Fprintf(a.out, "schema:   version %d; this deepwork knows version %d\n", s.Schema, s.Knows)
+		}
 	}
 	if s.Problem != "" {
 		fmt.Fprintf(a.out, "problem:  %s\n", oneLine(s.Problem, 2000))

@@ -93,7 +93,7 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 		choice.Project = name
 		leave, err := join(ctx, own.WorkerProjects[name], choice, f, logger.With("project", name))
 		if err != nil {
-			return fmt.Errorf("working on project %s: %w", name, err)
+			return fmt.Errorf("working on project %s in %s (worker.projects in %s): %w", name, own.WorkerProjects[name], config.UserFile(), err)
 		}
 		defer func() { err = errors.Join(err, leave()) }()
 	}

@@ -62,10 +62,14 @@ func Look(ctx context.Context, f *state.Folder, c Choice, o store.RecordOptions)
 		s.Problem = err.Error()
 	case now.Version > now.Latest:
 		s.Problem = "a newer deepwork has migrated the schema: update deepwork"
+	case now.Version == 0:
+		s.Problem = "the schema does not exist: run deepwork store migrate, or start a server"
 	case now.Version < now.Latest:
-		s.Problem = "the schema has to be created or migrated: run deepwork store migrate, or start a server"
+		s.Problem = "the schema has to be migrated: run deepwork store migrate, or start a server"
 	case now.Repository == "":
 		s.Problem = "the name of the project is not used yet: the first server binds it to its repository"
+	case now.Foreign:
+		s.Problem = "that is not the repository of this folder: give this one another name by --project"
 	default:
 		s.Counts = map[string]int{"active sessions": now.Active, "ended sessions": now.Sessions - now.Active, "tasks": now.Tasks, "attempts": now.Attempts, "executions": now.Executions}
 	}
@@ -117,7 +121,9 @@ func Migrate(ctx context.Context, f *state.Folder, c Choice) (where string, from
 		return "", 0, 0, err
 	}
 	defer pg.Close(ctx) // which holds no lease
-	from, to, err = pg.Migrate(ctx)
+	if from, to, err = pg.Migrate(ctx); err != nil {
+		err = fmt.Errorf("migrating the schema: %w", err)
+	}
 	return pg.Where(), from, to, err
 }
 

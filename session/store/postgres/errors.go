@@ -50,11 +50,29 @@ func (s *Store) explain(err error) error {
 	case s.closing.Err() != nil:
 		return task.ErrClosed
 	case !passing(err):
+		if said, ok := errors.AsType[*pgconn.PgError](err); ok && remedies[said.Code] != "" {
+			err = fmt.Errorf("%w%s", err, remedies[said.Code])
+		}
 		return err
 	}
 	why := err
 	if c, ok := errors.AsType[*pgconn.ConnectError](err); ok && c.Unwrap() != nil { // without the role
 		why = c.Unwrap()
 	}
-	return fmt.Errorf("%w: %s: %s", store.ErrUnavailable, s.where, strings.ReplaceAll(why.Error(), "\n", "; "))
+	text := strings.ReplaceAll(why.Error(), "\n", "; ")
+	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
+		text = said.Error() + remedies[said.Code]
+	} else if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" { // one of several with the same text
+		text = dial.Error() + "; see that the server runs, and that the host and the port of the URL are right"
+	}
+	return fmt.Errorf("%w: %s: %s", store.ErrUnavailable, s.where, text)
+}
+
+// remedies are what can be done about errors of the server, by their code.
+var remedies = map[string]string{
+	"3D000": "; create the database, for example with createdb, or correct its name in the URL",
+	"28P01": "; correct the password in the URL or in ~/.pgpass",
+	"28000": "; correct the role in the URL, or create it, or let it in by pg_hba.conf",
+	"42501": "; grant the role what it needs on the database: to create the schema, or to use it",
+	"53300": "; raise max_connections of the server, or put PgBouncer in front of it",
 }

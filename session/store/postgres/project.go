@@ -60,10 +60,12 @@ func (s *Store) bind(ctx context.Context) (scope int64, err error) {
 	switch {
 	case err != nil:
 		return 0, err
+	case !found && s.o.ReadOnly && mine != (Repository{}):
+		return 0, fmt.Errorf("%w: it has no project %q yet, whose name the first server binds to this repository: start one, or pass the --project that the other machines use", task.ErrNotFound, s.o.Project)
 	case !found:
 		return 0, fmt.Errorf("%w: it has no project %q, and there is no repository here to which the name could be bound", task.ErrNotFound, s.o.Project)
 	case mine != Repository{} && !mine.same(bound):
-		return 0, fmt.Errorf("%w: the project %q there belongs to %v, and this is %v: pass another --project", task.ErrInvalid, s.o.Project, bound, mine)
+		return 0, fmt.Errorf("%w: the project %q there belongs to %v, and this is %v: give this one another name by --project, or in worker.projects for a worker", task.ErrInvalid, s.o.Project, bound, mine)
 	}
 	return scope, nil
 }

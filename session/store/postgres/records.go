@@ -165,7 +165,7 @@ func (r *Records) List(ctx context.Context) iter.Seq2[store.Info, error] {
 				`SELECT id, updated_at, octet_length(body) FROM @session_records WHERE scope = $1 AND body IS NOT NULL`, scope)
 		}
 		if err != nil {
-			yield(store.Info{}, fmt.Errorf("listing the sessions: %w", err))
+			yield(store.Info{}, err)
 			return
 		}
 		for _, info := range all {
