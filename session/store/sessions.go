@@ -11,8 +11,8 @@ import (
 // ends first returns ErrPending. Writes of one record must not overlap (its session's actor ensures
 // that).
 type Sessions interface {
-	// Create stores a record that must not exist yet (ErrExists). A record stored after ctx has
-	// ended is removed again.
+	// Create stores a record that must not exist yet (ErrExists). One that is stored after ctx has
+	// ended may be removed again.
 	Create(ctx context.Context, id string, body []byte) error
 	Write(ctx context.Context, id string, body []byte) error
 	// Read returns a record to its owner: ErrNotFound, or *DamagedError for a record that was set

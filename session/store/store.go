@@ -31,7 +31,7 @@ var (
 
 	// ErrPending reports that a call has not returned by its deadline and continues: whether it
 	// will succeed is not known. Later calls about the same record wait for it.
-	ErrPending = errors.New("the disk has not answered in time, and the call may still be carried out")
+	ErrPending = errors.New("the store has not answered in time, and the call may still be carried out")
 )
 
 // A Database holds those stores of a project that are not separate files. It is opened by the first

@@ -32,7 +32,7 @@ func Refused(err error) error {
 	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPending) || session.CodeOf(err) == CodeUnavailable {
 		return err
 	}
-	return session.NotNow(CodeUnavailable, "The store of this project cannot be used now, and nothing has moved: %v. Make the same call again; if this continues, tell the user.", err).Because(err).Wait(time.Second)
+	return session.NotNow(CodeUnavailable, "The store of this project cannot be used now, and this call has changed nothing: %v. Make the same call again; if this continues, tell the user.", err).Because(err).Wait(time.Second)
 }
 
 // CodeUnavailable is the code of a call that failed with ErrUnavailable.

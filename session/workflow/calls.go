@@ -45,9 +45,7 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID **string, 
 		}
 	}
 	again := id != ""
-	if !again {
-		r, id, err = do(who)
-	} else {
+	if again {
 		r, err = ask(ctx, c.engine, id, func(_ context.Context, a *sessionActor) (*R, error) {
 			stored, err := a.replay(who)
 			if err != nil {
@@ -55,6 +53,10 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID **string, 
 			}
 			return machine.ReplyOf[R](stored)
 		})
+		again = session.CodeOf(err) != "unknown_session" // a start that took too long is undone
+	}
+	if !again {
+		r, id, err = do(who)
 	}
 	if err != nil {
 		return nil, err

@@ -142,3 +142,32 @@ func TestADiskThatHangsHoldsNoSession(t *testing.T) {
 		t.Errorf("after the disk has answered: %s, %v", toJSON(t, r), err)
 	}
 }
+
+// The caller of a start whose outcome is unknown is told so, and its repetition has one session.
+func TestAStartOnADiskThatHangs(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	srv := p.open()
+	c := srv.Connect("local")
+	p.start(c, "alpha", "main")
+	srv.records.(*storedRecords).timeout = 50 * time.Millisecond
+	answer := make(chan struct{})
+	durable.Intercept = func(op durable.Op, do func() error) error {
+		if op.Do == durable.OpSync && filepath.Dir(op.Path) == p.state().Tmp() {
+			<-answer
+		}
+		return do()
+	}
+	defer func() { durable.Intercept = nil }()
+	args := StartArgs{Goal: "again", JobName: "alpha", WorkflowName: "main", RequestID: new("r")}
+	_, err := c.Start(ctx, args)
+	refused(t, err, session.StateError, codeUncertain, "may have been started or not", "request_id")
+	close(answer)
+	r, err := c.Start(ctx, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := p.record(r.BeginStep.SessionID); s.Goal != args.Goal {
+		t.Errorf("record %s", toJSON(t, s))
+	}
+}

@@ -15,6 +15,7 @@ var onlyFiles = map[string]string{
 	"TestTheEndOfAnotherServersSessionIsSettled":                 "counts the syncs of a folder",
 	"TestAcknowledgedTransitionsSurviveKills":                    "kills many servers, each of which a lease would outlive by 6 s; see cmd/deepwork and cmd/proof",
 	"TestADiskThatHangsHoldsNoSession":                           "has the disk hang; package postgres has tests of a network that does",
+	"TestAStartOnADiskThatHangs":                                 "has the disk hang; package postgres has tests of a network that does",
 	"TestAFullDiskRefusesAndMovesNothing":                        "fills the disk",
 	"TestASessionThatWasLostAndCameBackLeavesTheStackWhenItEnds": "moves a session's file away and back",
 	"TestADamagedRecordIsSetAsideAndOthersGoOn":                  "damages a session's file",

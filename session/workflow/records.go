@@ -223,8 +223,11 @@ func (r *storedRecords) Create(s *machine.State) error {
 		}
 		return err
 	})
-	if err == nil || errors.Is(err, store.ErrExists) || session.CodeOf(err) != "" {
+	switch {
+	case err == nil || errors.Is(err, store.ErrExists) || session.CodeOf(err) != "":
 		return err
+	case errors.Is(err, store.ErrPending):
+		return session.NotNow(codeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
 	}
 	return notSaved(s.SessionID, err)
 }

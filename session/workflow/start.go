@@ -95,14 +95,15 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	}
 	s, r, err := e.create(def, b)
 	if err != nil {
-		undo()
+		if session.CodeOf(err) != codeUncertain {
+			undo()
+		}
 		return nil, "", err
 	}
 	e.notifyMoved(nil, s)
-	// The session is on disk: a caller that left meanwhile finds it here when it repeats the call.
-	if err := c.push(ctx, stack.Link{Handle: e.handles.Of(s, true), Parent: parent}); err != nil {
-		return nil, "", err
-	}
+	// The session is on disk: a caller that left meanwhile finds it here when it repeats the call, and if
+	// the connection is closing, its reply says what to resume.
+	_ = c.push(ctx, stack.Link{Handle: e.handles.Of(s, true), Parent: parent})
 	c.stack.Moved(ctx, nil)
 	return r, s.SessionID, nil
 }

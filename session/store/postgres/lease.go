@@ -38,7 +38,6 @@ type lease struct {
 	clock   time.Time  // of the database at the last renewal; zero before the first one
 	read    time.Time  // when it was read, with a monotonic reading
 	left    bool
-	todo    []func(context.Context) error // what the goroutine does after a renewal, until it succeeds
 }
 
 func (l *lease) init() { l.kick = make(chan chan error) }
@@ -175,9 +174,7 @@ func (s *Store) keepLease() {
 			}
 			done <- failed
 		case <-next.C:
-			if renew(); failed == nil {
-				s.catchUp()
-			}
+			renew()
 		}
 	}
 }
@@ -227,28 +224,6 @@ func (s *Store) renew() error {
 		s.o.Logger.Warn("the lease on the store had ended; sessions that another server has taken over meanwhile are its own", "term", next)
 	}
 	return err
-}
-
-// later has f called when the database answers again, until it succeeds.
-func (s *Store) later(f func(context.Context) error) {
-	s.lease.mu.Lock()
-	defer s.lease.mu.Unlock()
-	s.lease.todo = append(s.lease.todo, f)
-}
-
-func (s *Store) catchUp() {
-	l := &s.lease
-	l.mu.Lock()
-	todo := l.todo
-	l.todo = nil
-	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.closing, renewTime/2)
-	defer cancel()
-	for _, f := range todo {
-		if f(ctx) != nil {
-			s.later(f)
-		}
-	}
 }
 
 // leave ends the lease.

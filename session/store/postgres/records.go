@@ -82,9 +82,7 @@ func (r *Records) call(ctx context.Context, id string, reads bool) (_ context.Co
 		}
 	}
 	if err == nil {
-		if scope, err = r.s.connect(ctx); err != nil && r.undecided(id) {
-			err = fmt.Errorf("%w: %w", store.ErrPending, err)
-		}
+		scope, err = r.s.connect(ctx)
 	}
 	return ctx, scope, cancel, err
 }
@@ -116,7 +114,7 @@ func (r *Records) Read(ctx context.Context, id string) ([]byte, error) {
 	var body []byte
 	if err == nil && !r.o.ReadOnly && !r.s.o.ReadOnly {
 		// If others have changed the record since, it can be read all the same.
-		if _, err = r.settle(ctx, scope, id); errors.Is(err, store.ErrPending) && !r.undecided(id) {
+		if _, err = r.settle(ctx, scope, id); errors.Is(err, store.ErrPending) {
 			err = nil
 		}
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -279,14 +280,16 @@ func TestANewTermKeepsSessions(t *testing.T) {
 	must(t, mine.Write(t.Context(), id, head{a.ID(), 2, true}.bytes()))
 }
 
-// While nobody can be asked about the outcome it is pending, and the next call learns it.
+// While nobody can be asked about the outcome it is pending, and the next call learns it. A request
+// creates one record, also if it is repeated then, and the first write arrives later.
 func TestAnOutcomeThatIsLearnedLater(t *testing.T) {
 	s, url := openNew(t)
 	proxy := pgtest.NewProxy(t, url)
 	cut := openAt(t, proxy.URL)
 	r, direct := recordsOf(cut), recordsOf(s)
 	for i, name := range []string{"request", "reply"} {
-		one, two := fmt.Sprintf("%08x", i), fmt.Sprintf("%08x", 16+i)
+		one, two, three := fmt.Sprintf("%08x", i), fmt.Sprintf("%08x", 16+i), fmt.Sprintf("%08x", 32+i)
+		key := store.Key{byte(i)}
 		must(t, r.Create(t.Context(), one, head{cut.ID(), 1, true}.bytes()))
 		for _, id := range []string{one, two} {
 			caught := proxy.CutAt(func(m pgtest.Message) bool {
@@ -304,6 +307,7 @@ func TestAnOutcomeThatIsLearnedLater(t *testing.T) {
 			if id == one {
 				err = r.Write(ctx, one, head{cut.ID(), 2, true}.bytes())
 			} else {
+				must(t, r.NoteRequest(ctx, key, two))
 				err = r.Create(ctx, two, head{cut.ID(), 2, true}.bytes())
 			}
 			cancel()
@@ -311,7 +315,13 @@ func TestAnOutcomeThatIsLearnedLater(t *testing.T) {
 			if !errors.Is(err, store.ErrPending) {
 				t.Errorf("%s of %s: %v", name, id, err)
 			}
+			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+			if _, err := r.Read(ctx, one); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) {
+				t.Errorf("%s of %s: read meanwhile: %v", name, id, err)
+			}
+			cancel()
 			proxy.Refuse(false)
+			testkit.Until(t, "the lease is renewed", func() bool { return second(cut.Term()) == nil && cut.away() == nil })
 		}
 		body, err := r.Read(t.Context(), one)
 		must(t, err)
@@ -319,14 +329,18 @@ func TestAnOutcomeThatIsLearnedLater(t *testing.T) {
 			t.Errorf("%s: read %+v", name, h)
 		}
 		must(t, r.Write(t.Context(), one, head{cut.ID(), 3, true}.bytes()))
-		// The record whose creation failed is gone once the lease was renewed.
-		for began := time.Now(); r.undecided(two); time.Sleep(20 * time.Millisecond) {
-			if time.Since(began) > time.Minute {
-				t.Fatal("it is not undone")
-			}
+		must(t, r.NoteRequest(t.Context(), key, three))
+		if err := r.Create(t.Context(), three, head{cut.ID(), 2, true}.bytes()); (name == "request") != (err == nil) || errors.Is(err, store.ErrPending) {
+			t.Errorf("%s repeated: %v", name, err)
 		}
-		if _, err := direct.Peek(t.Context(), two); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("%s: the new one: %v", name, err)
+		_, err = s.exec(t.Context(), insertNoted, s.scope.Load(), two, cut.ID(), 1, "late", "", "{}", hex.EncodeToString(key[:]))
+		if (name == "request") != requested(err) {
+			t.Errorf("%s: the late write: %v", name, err)
+		}
+		for _, id := range []string{two, three} {
+			if _, err := direct.Peek(t.Context(), id); (id == two) != (name == "reply") != errors.Is(err, store.ErrNotFound) {
+				t.Errorf("%s: record %s: %v", name, id, err)
+			}
 		}
 	}
 }

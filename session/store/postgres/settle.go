@@ -15,8 +15,7 @@ const fenceText = `INSERT INTO @session_records AS s (scope, id, owner, term, ve
 	ON CONFLICT (scope, id) DO UPDATE SET version = s.version + 1, transition = $3 WHERE s.version = $4`
 
 // settle learns the outcome of a write of a record that is unknown, if there is one, and reports
-// whether it was made. store.ErrPending means that the database does not answer, or that another
-// process has changed the record since.
+// whether it was made. store.ErrPending means that another process has changed the record since.
 func (r *Records) settle(ctx context.Context, scope int64, id string) (made bool, err error) {
 	r.mu.Lock()
 	a := r.open[id]
@@ -38,7 +37,7 @@ func (r *Records) settle(ctx context.Context, scope int64, id string) (made bool
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", store.ErrPending, r.s.explain(err))
+		return false, r.s.explain(err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,19 +62,4 @@ func (r *Records) undecided(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.open[id] != nil
-}
-
-// undo removes the record that Create may have made after its caller had left.
-func (r *Records) undo(ctx context.Context, scope int64, id string) error {
-	r.mu.Lock()
-	a := r.open[id]
-	r.mu.Unlock()
-	made, err := r.settle(ctx, scope, id)
-	if made {
-		_, err = r.s.exec(ctx, `DELETE FROM @session_records WHERE scope = $1 AND id = $2 AND transition = $3`, scope, id, a.transition)
-	}
-	if !r.undecided(id) {
-		r.Forget(id)
-	}
-	return err
 }

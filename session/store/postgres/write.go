@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 	"deepwork/session/store"
 )
 
-// Create implements store.Sessions. If its outcome is unknown when ctx ends, a record that it made is
-// removed later.
+// Create implements store.Sessions. A request_id starts one session: if another record was created for
+// the one noted, nothing is written.
 func (r *Records) Create(ctx context.Context, id string, body []byte) error {
 	ctx, scope, cancel, err := r.call(ctx, id, false)
 	defer cancel()
@@ -22,8 +23,11 @@ func (r *Records) Create(ctx context.Context, id string, body []byte) error {
 			err = store.ErrExists
 		}
 	}
-	if r.undecided(id) {
-		r.s.later(func(ctx context.Context) error { return r.undo(ctx, scope, id) })
+	if err != nil {
+		r.mu.Lock()
+		delete(r.open, id) // it is read before it is written again
+		r.mu.Unlock()
+		r.Forget(id)
 	}
 	return wrap("creating session", id, err)
 }
@@ -68,12 +72,12 @@ func (r *Records) Update(ctx context.Context, id string, change func(body []byte
 	return wrap("updating session", id, err)
 }
 
-// What a write stores: $1 scope, $2 id, $3 owner, $4 its term, $5 transition, $6 caller, $7 body. An
-// update names owner $8, term $9 and version $10 of the row. Without RecordOptions.Head the caller is
-// NULL, and stays as it was noted.
+// What a write stores: $1 scope, $2 id, $3 owner, $4 its term, $5 transition, $6 caller, $7 body, and for
+// a new record $8 the request that creates it. An update names owner $8, term $9 and version $10 of the
+// row. Without RecordOptions.Head the caller is NULL, and stays as it was noted.
 const (
-	insertText = `INSERT INTO @session_records AS s (scope, id, version, owner, term, transition, caller, body) VALUES ($1, $2, 1, $3, $4, $5, $6, $7)
-		ON CONFLICT (scope, id) DO UPDATE SET version = 1, owner = $3, term = $4, transition = $5, caller = coalesce($6, s.caller), body = $7, updated_at = clock_timestamp() WHERE s.version = 0`
+	insertText = `INSERT INTO @session_records AS s (scope, id, version, owner, term, transition, caller, body, request) VALUES ($1, $2, 1, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (scope, id) DO UPDATE SET version = 1, owner = $3, term = $4, transition = $5, caller = coalesce($6, s.caller), body = $7, request = $8, updated_at = clock_timestamp() WHERE s.version = 0`
 	updateText = `UPDATE @session_records SET version = version + 1, owner = $3, term = $4, transition = $5, caller = coalesce($6, caller), body = $7, updated_at = clock_timestamp()
 		WHERE scope = $1 AND id = $2 AND owner = $8 AND term = $9 AND version = $10`
 	insertNoted = `WITH noted AS (INSERT INTO @request_ids (scope, key, session) VALUES ($1, $8, $2) ON CONFLICT DO NOTHING) ` + insertText
@@ -98,18 +102,15 @@ func (r *Records) write(ctx context.Context, scope int64, id string, body []byte
 		}
 		a := r.attempt(id, term, body)
 		args := []any{scope, id, a.after.owner, a.after.term, a.transition, a.caller, string(body)}
-		text := insertText
-		if noted {
-			text = insertNoted
-		}
+		text, withNote := insertText, insertNoted
 		if a.before.version > 0 {
 			args = append(args, a.before.owner, a.before.term, a.before.version)
-			if text = updateText; noted {
-				text = updateNoted
-			}
+			text, withNote = updateText, updateNoted
 		}
 		if noted {
-			args = append(args, hex.EncodeToString(key[:]))
+			args, text = append(args, hex.EncodeToString(key[:])), withNote
+		} else if a.before.version == 0 {
+			args = append(args, nil)
 		}
 		within, cancel := half(ctx)
 		changed, err := r.s.exec(within, text, args...)
@@ -125,9 +126,13 @@ func (r *Records) write(ctx context.Context, scope int64, id string, body []byte
 			r.mu.Lock()
 			r.open[id] = a
 			r.mu.Unlock()
-			if made, err = r.settle(ctx, scope, id); err != nil {
+			if made, err = r.settle(ctx, scope, id); err != nil && r.undecided(id) {
+				return false, fmt.Errorf("%w: %w", store.ErrPending, err)
+			} else if err != nil {
 				return false, err
 			}
+		case requested(err):
+			return false, errors.New("another call with this request_id has started a session meanwhile")
 		case !passing(err) || time.Since(begun) > patience || wait.For(ctx, 20*time.Millisecond) != nil:
 			return false, r.s.explain(err)
 		}

@@ -42,10 +42,12 @@ CREATE TABLE session_records (
     caller text,              -- whose active session it is; '' or NULL means none
     newest bigint,            -- noted by NoteNewest
     body text,
+    request text,             -- the key of request_ids that has created it
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (scope, id)
 ) WITH (fillfactor = 60); -- room for new versions: no index has a column that most writes change
 CREATE INDEX session_records_caller ON session_records (scope, caller) WHERE caller <> '';
+CREATE UNIQUE INDEX session_records_request ON session_records (scope, request) WHERE request IS NOT NULL;
 CREATE INDEX session_records_owner ON session_records (owner) WHERE owner <> '';
 
 CREATE TABLE definitions (
