@@ -110,7 +110,9 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	defer func() {
 		t.by, t.call, t.ret = p, call, h.now()
 		h.with(func() {
-			h.calls++
+			if t.kind != unsent {
+				h.calls++
+			}
 			switch t.kind {
 			case lost:
 				h.lost++
@@ -130,7 +132,10 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	lose := a.lose > 0 && a.chance(a.lose)
 	c, err := a.conn(bounded, p)
 	if err != nil {
-		return a.unanswered(p, false, fmt.Errorf("%s: %w", tool, err))
+		if t = a.unanswered(p, false, fmt.Errorf("%s: %w", tool, err)); t.kind == lost {
+			t.kind = unsent
+		}
+		return t
 	}
 	if lose && a.below(2) == 0 { // otherwise the reply arrives, and the agent does not get it
 		defer time.AfterFunc(rand.N(5*time.Millisecond), cancel).Stop()
@@ -207,6 +212,9 @@ func (a *agent) try(ctx context.Context, tool string, args map[string]any, again
 			}
 		case t.kind == noEffect && again && len(unsure) > 0 && !a.strict:
 			_ = wait.For(ctx, 10*time.Millisecond)
+		case t.kind == unsent:
+			_ = wait.For(ctx, 100*time.Millisecond)
+			t.kind = noEffect
 		default:
 			return t, unsure
 		}

@@ -24,6 +24,7 @@ type kind int
 const (
 	given    kind = iota
 	lost          // no answer: the call may have taken effect
+	unsent        // there was no connection: the call was not made
 	noEffect      // refused for reasons other than the state of the object
 	gone          // there is no such session, task, attempt or execution
 	odd           // must not happen
