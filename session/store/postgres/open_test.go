@@ -216,3 +216,21 @@ func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
 		t.Errorf("the term %d follows %d, %v", next, first, err)
 	}
 }
+
+// A place is gone since its last lease ended, also if no process of it is known any more.
+func TestPlacesThatAreGone(t *testing.T) {
+	s, err := Open(options(pgtest.URL(t)))
+	must(t, err)
+	must(t, s.Enter(t.Context()))
+	here := task.Place{MachineID: s.o.Machine, Root: s.o.Root}
+	for place, want := range map[task.Place]time.Duration{here: 0, {MachineID: "forgotten", Root: "/srv"}: unknownFor} {
+		if gone, err := s.GoneFor(t.Context(), place); err != nil || gone != want {
+			t.Errorf("%+v is gone for %v, %v; want %v", place, gone, err, want)
+		}
+	}
+	change(t, s, `UPDATE @members SET expires = clock_timestamp() - interval '1 hour'`)
+	if gone, err := s.GoneFor(t.Context(), here); err != nil || gone < time.Hour || gone > 2*time.Hour {
+		t.Errorf("gone for %v, %v", gone, err)
+	}
+	must(t, s.Close(t.Context()))
+}

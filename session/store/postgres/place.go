@@ -20,7 +20,7 @@ func (s *Store) GoneFor(ctx context.Context, p task.Place) (time.Duration, error
 		return 0, err
 	}
 	var gone *float64
-	err = s.leases.QueryRowContext(ctx, s.text(`SELECT greatest(extract(epoch FROM clock_timestamp() - max(expires)), 0)::float8
+	err = s.leases.QueryRowContext(ctx, s.text(`SELECT extract(epoch FROM clock_timestamp() - max(expires))::float8
 		FROM @members WHERE scope = $1 AND machine = $2 AND root = $3`), scope, p.MachineID, p.Root).Scan(&gone)
 	switch {
 	case err != nil:
@@ -28,5 +28,5 @@ func (s *Store) GoneFor(ctx context.Context, p task.Place) (time.Duration, error
 	case gone == nil:
 		return unknownFor, nil
 	}
-	return time.Duration(*gone * float64(time.Second)), nil
+	return max(0, time.Duration(*gone*float64(time.Second))), nil
 }

@@ -158,7 +158,14 @@ func (x *side) Put(ctx context.Context, r transfer.Row) error {
 		_, err := q.ExecContext(ctx, `INSERT INTO definitions (scope, hash, data) VALUES ($1, $2, $3)`, x.scope, r.Values["hash"], []byte(r.Values["data"].(string)))
 		return x.s.explain(err)
 	}
-	return x.s.explain(x.board.Put(ctx, r))
+	err := x.board.Put(ctx, r)
+	if machine := r.Values["machine_id"]; err == nil && r.Table == "attempts" && machine != "" {
+		// Its machine counts as gone from now on, not since ever.
+		_, err = q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, reported, machine, host, pid, root)
+			SELECT $1, $2::bigint, 1, clock_timestamp(), true, $3, $4, 0, $5 WHERE NOT EXISTS (SELECT FROM members WHERE scope = $2::bigint AND machine = $3 AND root = $5)`,
+			randomHex(), x.scope, machine, r.Values["machine_name"], r.Values["root"])
+	}
+	return x.s.explain(err)
 }
 
 // session inserts a session with what goes with it; its owner, which does not live, becomes one of the

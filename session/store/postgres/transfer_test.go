@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/catalog/task"
 	"deepwork/session/store"
@@ -178,6 +179,9 @@ func TestCopiedRows(t *testing.T) {
 	}
 	if paths, err := board.RepoPaths(t.Context(), here); err != nil || len(paths) > 0 {
 		t.Errorf("the paths of repositories: %v, %v", paths, err)
+	}
+	if gone, err := s.GoneFor(t.Context(), here); err != nil || gone > time.Minute {
+		t.Errorf("the machine of the attempt is gone for %v, %v", gone, err)
 	}
 	if s.Alive("00112233aabbccdd") {
 		t.Error("the owner of the session looks alive")
