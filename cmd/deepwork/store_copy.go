@@ -2,11 +2,13 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/session/attempt"
 	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 )
@@ -58,6 +60,13 @@ is taken over by the next server.`,
 				return err
 			}
 			fmt.Fprintf(a.out, "copied and verified: %v\n", counts)
+			stores, err := backend.Open(cmd.Context(), folder, target, true, nil)
+			if err == nil {
+				err = errors.Join(attempt.Claim(cmd.Context(), folder, stores), stores.Close(cmd.Context()))
+			}
+			if err != nil {
+				fmt.Fprintf(a.err, "deepwork: worktrees on this machine still belong to the source, until a server is started on the copy: %v\n", err)
+			}
 			next := "servers find it with --store, DEEPWORK_STORE, or store: in your own config, and the same --project"
 			if target.URL == "" {
 				next = "servers find it without --store, DEEPWORK_STORE and store: in your own config"

@@ -75,12 +75,18 @@ func schemaURL(name string) string {
 	return server.At("test_" + hex.EncodeToString(sum[:8]))
 }
 
-// storesIn returns the stores of a process at a place in the schema with a name.
-func storesIn(name string, at task.Place) *store.Stores {
+// openIn opens the schema with a name for a process at a place.
+func openIn(name string, at task.Place) *postgres.Store {
 	s, err := postgres.Open(postgres.Options{URL: schemaURL(name), Project: "shop",
 		Repository: postgres.Repository{Remote: "https://example.com/shop.git"}, Machine: at.MachineID, Root: at.Root})
 	if err != nil {
 		panic(err)
 	}
+	return s
+}
+
+// storesIn returns the stores of a process at a place in the schema with a name.
+func storesIn(name string, at task.Place) *store.Stores {
+	s := openIn(name, at)
 	return &store.Stores{Members: s, Database: s.Database(nil), Others: s.Others, Place: &at, Project: "shop", GoneFor: s.GoneFor, Close: s.Close}
 }

@@ -163,9 +163,9 @@ func (e *Engine) endEarlier(ctx context.Context, b store.Board, x task.Execution
 }
 
 // endGivenUp ends the agents of this place that another machine has given up, after a start.
-func (e *Engine) endGivenUp(ctx context.Context, b store.Board) {
+func (e *Engine) endGivenUp(ctx context.Context, b store.Board) error {
 	if e.shared == nil {
-		return
+		return nil
 	}
 	all, err := b.AllAttempts(ctx)
 	for _, a := range all {
@@ -176,9 +176,7 @@ func (e *Engine) endGivenUp(ctx context.Context, b store.Board) {
 			err = errors.Join(err, e.endEarlier(ctx, b, task.Execution{AttemptID: a.ID}))
 		}
 	}
-	if err != nil && ctx.Err() == nil {
-		e.log.Error("cannot end the agents of attempts that another machine has given up", "error", err)
-	}
+	return err
 }
 
 // unreachable returns an error that refuses a call if no server of a place is connected.

@@ -21,6 +21,7 @@ import (
 	"deepwork/session/store"
 	files "deepwork/session/store/local"
 	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/transfer"
 )
 
 // A fleet is the store of a project that several machines share, in a test.
@@ -245,7 +246,9 @@ func TestAMachineThatIsGone(t *testing.T) {
 		refused(t, err, session.StateError, "machine_gone", "bbbb")
 
 		f.gone(m2.place, 0)
-		p2.machine("bbbb", f)
+		away := new(atomic.Bool) // also when its server looks for agents
+		away.Store(true)
+		p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, away} })
 		agent := 0
 		text, err := os.ReadFile(pid)
 		must(t, err)
@@ -344,7 +347,7 @@ func TestInspectOnMachines(t *testing.T) {
 	})
 }
 
-// A fadingStore is one that does not answer once after each change of these.
+// A fadingStore does not answer some calls, once, while it is away: after each change.
 type fadingStore struct {
 	store.Database
 	away *atomic.Bool
@@ -363,6 +366,13 @@ type fadingView struct {
 func (f fadingStore) Board() store.Board { return fadingBoard{f.Database.Board(), f.away} }
 
 func (f fadingBoard) For(who session.Caller) store.View { return fadingView{f.Board.For(who), f.away} }
+
+func (f fadingBoard) AllAttempts(ctx context.Context) ([]task.Attempt, error) {
+	if f.away.Swap(false) {
+		return nil, fmt.Errorf("listing: %w", store.ErrUnavailable)
+	}
+	return f.Board.AllAttempts(ctx)
+}
 
 func (f fadingView) CreateAttempt(ctx context.Context, a task.Attempt, x task.Execution, r task.Request) (*task.Attempt, error) {
 	defer f.away.Store(true)
@@ -413,4 +423,81 @@ func TestTheStoreIsAwaySinceAChange(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
+}
+
+// A copy into a database brings the worktrees: no server of the old board removes them, also if that
+// board is gone, and one of the database does when the attempt is deleted.
+func TestACopyBringsItsWorktrees(t *testing.T) {
+	if os.Getenv(postgresVariable) == "" {
+		t.Skip("with a database only")
+	}
+	for what, claim := range map[string]func(p *project, f fleet, place task.Place){
+		"at the end of the copy": func(p *project, f fleet, place task.Place) {
+			s := f.stores(place)
+			must(t, Claim(ctx, state.Of(p.root), s))
+			must(t, s.Close(ctx))
+		},
+		"by the next server": func(p *project, f fleet, place task.Place) {
+			m := p.machine("aaaa", f)
+			eventually(t, func() string {
+				journals, _ := filepath.Glob(filepath.Join(m.o.State.Worktrees(), ".journal", "*.json"))
+				if text, err := os.ReadFile(journals[0]); err != nil || !strings.Contains(string(text), `"board"`) {
+					return fmt.Sprint(string(text), err)
+				}
+				return ""
+			})
+			m.stop()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p, f := newProject(t), sharedDatabase{t, t.TempDir()}
+			folder, place := state.Of(p.root), task.Place{MachineID: "aaaaaaaa", MachineName: "aaaa", Root: p.root}
+			onFiles := func() *server {
+				s := files.Stores(folder, false, nil)
+				old := p.open(func(o *Options) { o.Stores = s })
+				old.stores = s
+				return old
+			}
+			old := onFiles()
+			made := old.begin(old.newTask("! write note.txt here"))
+			tree := old.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
+			old.stop()
+			pg := openIn(f.name, place)
+			_, err := transfer.Copy(ctx, files.NewFiles(folder, store.RecordOptions{}), pg.Side(store.RecordOptions{}, place))
+			must(t, err)
+			if gone, err := pg.GoneFor(ctx, place); err != nil || gone > time.Minute {
+				t.Errorf("the machine counts as gone for %v, %v", gone, err)
+			}
+			must(t, pg.Close(ctx))
+			claim(p, f, place)
+
+			must(t, os.Remove(folder.Database()))
+			old = onFiles()
+			old.newTask("something")
+			b, err := old.board(ctx)
+			must(t, err)
+			must(t, old.recoverWorktrees(ctx, b, p.cfg.Load()))
+			old.stop()
+			if !exists(tree) {
+				t.Fatal("a server without the old board has removed the worktree")
+			}
+
+			p2 := newProject(t)
+			p2.without()
+			m2 := p2.machine("bbbb", f)
+			f.gone(place, time.Hour)
+			_, err = m2.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+			must(t, err)
+			p.machine("aaaa", f)
+			eventually(t, func() string {
+				if exists(tree) {
+					return "the worktree is still there"
+				}
+				return ""
+			})
+			if refs := p.git(p.root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
+				t.Errorf("its work was not kept: %q", refs)
+			}
+		})
+	}
 }

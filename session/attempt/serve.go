@@ -3,14 +3,17 @@ package attempt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/state"
 	"deepwork/session/store"
 )
 
@@ -68,7 +71,11 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	if !*recovered {
 		*recovered = true
 		e.makers.Add(1)
-		e.beside.Go(func() { defer e.makers.Done(); e.endGivenUp(ctx, b); e.recoverWorktrees(ctx, b, cfg) })
+		e.beside.Go(func() {
+			defer e.makers.Done()
+			for !e.recover(ctx, b, cfg) && wait.For(ctx, time.Second) == nil {
+			}
+		})
 	}
 	// Waiting executions are assigned to this server as far as the board has room.
 	for ctx.Err() == nil {
@@ -114,41 +121,88 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	return nil
 }
 
+// recover finishes what this place has left undone. It reports false if the store was away meanwhile:
+// then it is to be called again.
+func (e *Engine) recover(ctx context.Context, b store.Board, cfg *config.Config) bool {
+	agents, worktrees := e.endGivenUp(ctx, b), e.recoverWorktrees(ctx, b, cfg)
+	if errors.Is(errors.Join(agents, worktrees), store.ErrUnavailable) {
+		return false
+	}
+	if agents != nil && ctx.Err() == nil {
+		e.log.Error("cannot end the agents of attempts that another machine has given up", "error", agents)
+	}
+	if worktrees != nil && ctx.Err() == nil {
+		e.log.Error("cannot look for what crashes left of worktrees", "error", worktrees)
+	}
+	return true
+}
+
 // recoverWorktrees finishes or undoes the work on worktrees that crashes interrupted, in all
 // folders that the config names or has named.
-func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *config.Config) {
+func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *config.Config) error {
 	dirs, err := b.WorktreeFolders(ctx, e.here)
-	if err != nil && ctx.Err() == nil {
-		e.log.Error("cannot look for where worktrees are", "error", err)
-	}
 	if now := e.worktreesDir(cfg); !slices.Contains(dirs, now) {
 		dirs = append(dirs, now)
 	}
+	err = errors.Join(err, e.claimWorktrees(ctx, b, dirs))
 	for _, dir := range dirs {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || !filepath.IsAbs(dir) {
 			continue
 		}
-		did, err := e.keeper(dir).Recover(ctx, func(attempt string) bool { return e.keepsWorktrees(ctx, b, attempt) })
+		did, fault := e.keeper(dir).Recover(ctx, func(attempt string) bool {
+			keeps, unknown := e.keepsWorktrees(ctx, b, attempt)
+			err = errors.Join(err, unknown)
+			return keeps
+		})
 		for _, what := range did {
 			e.log.Info("recovered after a crash", "what", what)
 		}
-		if err != nil && ctx.Err() == nil {
-			e.log.Error("cannot look for what crashes left of worktrees", "folder", dir, "error", err)
+		if fault != nil {
+			err = errors.Join(err, fmt.Errorf("in %s: %w", dir, fault))
 		}
 	}
+	return err
 }
 
-// keepsWorktrees reports whether the worktrees of an attempt must stay.
-func (e *Engine) keepsWorktrees(ctx context.Context, b store.Board, attempt string) bool {
+// Claim makes the worktrees of the attempts of stores on this machine theirs: servers leave those of
+// another board alone, from which a copy may have brought the attempts. It blocks for the disk, and may
+// be called again after an error.
+func Claim(ctx context.Context, f *state.Folder, stores *store.Stores) error {
+	e := &Engine{o: Options{Root: f.Root, State: f}.withDefaults()}
+	e.use(stores)
+	b := e.db.Board()
+	dirs, err := b.WorktreeFolders(ctx, e.here)
+	if err == nil {
+		err = e.claimWorktrees(ctx, b, dirs)
+	}
+	return err
+}
+
+func (e *Engine) claimWorktrees(ctx context.Context, b store.Board, dirs []string) (err error) {
+	for _, dir := range dirs {
+		err = errors.Join(err, e.keeper(dir).Claim(ctx, func(attempt string) bool {
+			a, unknown := b.Attempt(ctx, attempt)
+			if unknown != nil && !errors.Is(unknown, task.ErrNotFound) {
+				err = errors.Join(err, unknown)
+			}
+			return unknown == nil && a.Is(e.here)
+		}))
+	}
+	return err
+}
+
+// keepsWorktrees reports whether the worktrees of an attempt must stay. The error is one of the board,
+// with which they do.
+func (e *Engine) keepsWorktrees(ctx context.Context, b store.Board, attempt string) (bool, error) {
 	a, err := b.Attempt(ctx, attempt)
 	if err == nil && !a.State.Open() && !a.Made() {
-		return false // it failed before it had a workspace, and will never have one
+		return false, nil // it failed before it had a workspace, and will never have one
 	}
 	// Worktrees stay unless the attempt is known to be gone and no agent runs there: the board may
 	// have been moved, or replaced by an older copy.
 	if !errors.Is(err, task.ErrNotFound) {
-		return true
+		return true, err
 	}
 	alive, err := e.executor.Alive(attempt, "")
-	return alive || err != nil
+	return alive || err != nil, nil
 }

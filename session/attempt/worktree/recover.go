@@ -45,6 +45,31 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 	return did, errors.Join(faults...)
 }
 
+// Claim records this keeper's board in the journals of another board's attempts that ours reports as
+// those of this one: a copy has brought them.
+func (k *Keeper) Claim(ctx context.Context, ours func(attempt string) bool) error {
+	all, err := k.attempts()
+	for _, attempt := range all {
+		if j, _ := k.load(attempt); j != nil && j.Board != k.board && ours(attempt) {
+			err = errors.Join(err, k.claim(ctx, attempt))
+		}
+	}
+	return err
+}
+
+func (k *Keeper) claim(ctx context.Context, attempt string) error {
+	unlock, err := k.lockAttempt(ctx, attempt)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	j, err := k.load(attempt)
+	if err == nil && j != nil {
+		err = k.save(j)
+	}
+	return err
+}
+
 func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(string) bool) ([]string, error) {
 	waiting, cancel := context.WithTimeout(ctx, busyFor)
 	defer cancel()
