@@ -3,10 +3,12 @@ package attempt
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	files "deepwork/session/store/local"
@@ -134,7 +137,8 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if made.State != string(task.Waiting) || !strings.Contains(deref(made.Notice), "executor TEST") {
 			t.Fatalf("it was not left to another machine: %+v", made)
 		}
-		m2 := p2.machine("bbbb", f)
+		away := new(atomic.Bool)
+		m2 := p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
 		got := m1.reaches(made.AttemptID, task.Running)
 		if !strings.Contains(deref(got.Notice), m2.place.Describe()) || !strings.HasPrefix(got.Repos[0].WorktreePath, m2.o.State.Worktrees()) {
 			t.Errorf("it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
@@ -161,6 +165,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 			t.Error("it ran on the first machine")
 		}
 
+		away.Store(true) // also at the end of the follow-up, whose changes are saved nevertheless
 		r, err := m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say once more\n! write more.txt later")})
 		if err != nil || r.Status != FollowUpStarted {
 			t.Fatalf("following up: %+v, %v", r, err)
@@ -248,7 +253,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 		f.gone(m2.place, 0)
 		away := new(atomic.Bool) // also when its server looks for agents
 		away.Store(true)
-		p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, away} })
+		p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
 		agent := 0
 		text, err := os.ReadFile(pid)
 		must(t, err)
@@ -350,12 +355,13 @@ func TestInspectOnMachines(t *testing.T) {
 // A fadingStore does not answer some calls, once, while it is away: after each change.
 type fadingStore struct {
 	store.Database
-	away *atomic.Bool
+	away  *atomic.Bool // from calls
+	board *atomic.Bool // from the server itself
 }
 
 type fadingBoard struct {
 	store.Board
-	away *atomic.Bool
+	of fadingStore
 }
 
 type fadingView struct {
@@ -363,15 +369,24 @@ type fadingView struct {
 	away *atomic.Bool
 }
 
-func (f fadingStore) Board() store.Board { return fadingBoard{f.Database.Board(), f.away} }
+func (f fadingStore) Board() store.Board { return fadingBoard{f.Database.Board(), f} }
 
-func (f fadingBoard) For(who session.Caller) store.View { return fadingView{f.Board.For(who), f.away} }
+func (f fadingBoard) For(who session.Caller) store.View {
+	return fadingView{f.Board.For(who), f.of.away}
+}
 
 func (f fadingBoard) AllAttempts(ctx context.Context) ([]task.Attempt, error) {
-	if f.away.Swap(false) {
+	if f.of.board.Swap(false) {
 		return nil, fmt.Errorf("listing: %w", store.ErrUnavailable)
 	}
 	return f.Board.AllAttempts(ctx)
+}
+
+func (f fadingBoard) SaveDiff(ctx context.Context, attempt string, diff json.RawMessage) error {
+	if f.of.board.Swap(false) {
+		return fmt.Errorf("saving: %w", store.ErrUnavailable)
+	}
+	return f.Board.SaveDiff(ctx, attempt, diff)
 }
 
 func (f fadingView) CreateAttempt(ctx context.Context, a task.Attempt, x task.Execution, r task.Request) (*task.Attempt, error) {
@@ -404,7 +419,7 @@ func TestTheStoreIsAwaySinceAChange(t *testing.T) {
 		p := newProject(t)
 		m := p.machine("aaaa", f, func(o *Options) {
 			o.Passive = true
-			o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool)}
+			o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), new(atomic.Bool)}
 		})
 		made := m.newTask("! say hello")
 		_, repo := m.rootProject()
@@ -499,5 +514,31 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 				t.Errorf("its work was not kept: %q", refs)
 			}
 		})
+	}
+}
+
+// The end of the output that is saved is never more than a report may have, and as much as fits.
+func TestTheEndOfTheOutput(t *testing.T) {
+	entry := func(i int, text string) runner.Entry {
+		return runner.Entry{Index: int64(i), Stream: runner.Stdout, Text: text}
+	}
+	var lines []runner.Entry
+	for i := range runner.MaxTail {
+		lines = append(lines, entry(i, strings.Repeat("x", i%100)))
+	}
+	for what, entries := range map[string][]runner.Entry{
+		"lines": lines, "one": {entry(0, "hello")}, "escapes": {entry(0, "before"), entry(1, strings.Repeat("\x01", runner.MaxLine))},
+	} {
+		data, err := lastOf(slices.Clone(entries))
+		must(t, err)
+		var got []runner.Entry
+		must(t, json.Unmarshal(data, &got))
+		last := entries[len(entries)-1]
+		if n := len(got); len(data) > reportedOutput || n == 0 || got[n-1].Index != last.Index || !strings.HasSuffix(last.Text, got[n-1].Text) {
+			t.Errorf("%s: %d entries in %d bytes", what, len(got), len(data))
+		}
+		if what != "one" && len(data) < reportedOutput/2 {
+			t.Errorf("%s: only %d bytes", what, len(data))
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package attempt
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/worktree"
 	"deepwork/session/store"
 )
 
@@ -26,15 +29,12 @@ const (
 // per second and only if it has changed. It belongs to one goroutine at a time.
 type reporter struct {
 	run   *run
-	after *int64         // the last entry that was read
-	kept  []runner.Entry // the last ones
-	sizes []int          // of kept, as JSON
-	size  int
-	dirty bool
+	after *int64 // the last entry that was read; nil before the first
+	data  []byte // what is to be saved; nil means nothing
 }
 
 // follow saves what the agent writes until the returned function is called, which then saves what is
-// left. It is nil in a store of one machine.
+// left. It does nothing in a store of one machine.
 func (r *run) follow() (end func()) {
 	if r.engine.shared == nil {
 		return func() {}
@@ -44,97 +44,135 @@ func (r *run) follow() (end func()) {
 	var following sync.WaitGroup
 	following.Go(func() {
 		for wait.For(ctx, reportPace) == nil {
-			p.save()
+			_ = p.save(ctx) // the next one saves it, too
 		}
 	})
 	return sync.OnceFunc(func() {
 		stop()
 		following.Wait()
-		p.save()
+		r.report("output", p.save)
 	})
 }
 
-// save reads what is new and saves it. What fails is tried again by the next call.
-func (p *reporter) save() {
-	r := p.run
-	ctx, cancel := context.WithTimeout(r.ctx, boardPatience)
-	defer cancel()
-	err := p.read(ctx)
-	if err == nil && p.dirty {
-		var b store.Board
-		var data []byte
-		if data, err = json.Marshal(p.kept); err == nil {
-			if b, err = r.engine.board(ctx); err == nil {
-				err = b.SaveOutput(ctx, r.exec.AttemptID, data)
-			}
+// report saves something of an attempt, and again while the store is away.
+func (r *run) report(what string, save func(context.Context) error) {
+	err := r.record(func(ctx context.Context, _ store.Board) error {
+		err := save(ctx)
+		if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || ctx.Err() != nil {
+			return err
 		}
-		p.dirty = err != nil
-	}
-	if err != nil && ctx.Err() == nil {
-		r.engine.log.Debug("the output of an attempt cannot be saved for other machines now", "attempt", r.exec.AttemptID, "error", err)
+		if err != nil {
+			r.engine.log.Warn("the "+what+" of an attempt cannot be saved for other machines", "attempt", r.exec.AttemptID, "error", err)
+		}
+		return nil
+	})
+	if err != nil {
+		r.engine.log.Debug("the "+what+" of an attempt is not saved for other machines by this server", "attempt", r.exec.AttemptID, "error", err)
 	}
 }
 
-// read adds the new entries to kept, and drops the oldest ones beyond the limit.
+// save saves the end of the output, if it has changed.
+func (p *reporter) save(ctx context.Context) error {
+	e, attempt := p.run.engine, p.run.exec.AttemptID
+	if err := p.read(ctx); err != nil || p.data == nil {
+		return err
+	}
+	b, err := e.board(ctx)
+	if err == nil {
+		err = b.SaveOutput(ctx, attempt, p.data)
+	}
+	if err == nil {
+		p.data = nil
+	}
+	return err
+}
+
+// read reads the last entries if there are new ones. An agent may write faster than they are read, so
+// those in between are skipped.
 func (p *reporter) read(ctx context.Context) error {
-	for {
-		entries, next, err := p.run.engine.executor.Tail(ctx, p.run.exec.AttemptID, p.after, runner.MaxTail, 0)
-		if err != nil || len(entries) == 0 {
+	tail := func(after *int64, limit int) ([]runner.Entry, int64, error) {
+		return p.run.engine.executor.Tail(ctx, p.run.exec.AttemptID, after, limit, 0)
+	}
+	if p.after != nil {
+		if entries, _, err := tail(p.after, 1); err != nil || len(entries) == 0 {
 			return err
 		}
-		p.after, p.dirty = &next, true
-		for _, e := range entries {
-			text, err := json.Marshal(e)
-			if err != nil {
-				return err
-			}
-			p.kept, p.sizes, p.size = append(p.kept, e), append(p.sizes, len(text)+1), p.size+len(text)+1
-		}
-		for len(p.kept) > 1 && p.size > reportedOutput-2 {
-			p.size -= p.sizes[0]
-			p.kept, p.sizes = slices.Delete(p.kept, 0, 1), slices.Delete(p.sizes, 0, 1)
-		}
 	}
+	entries, next, err := tail(nil, runner.MaxTail)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	if p.data, err = lastOf(entries); err == nil {
+		p.after = &next
+	}
+	return err
+}
+
+// lastOf returns the last entries as JSON, as many as a report may have. The beginning of an entry that
+// is too long on its own is left out.
+func lastOf(entries []runner.Entry) ([]byte, error) {
+	var parts [][]byte
+	for size, i := 2, len(entries)-1; i >= 0; i-- {
+		part, err := json.Marshal(entries[i])
+		for len(parts) == 0 && err == nil && len(part)+2 > reportedOutput {
+			entries[i].Text = entries[i].Text[len(entries[i].Text)/2:]
+			part, err = json.Marshal(entries[i])
+		}
+		if err != nil {
+			return nil, err
+		}
+		if size += len(part) + 1; size > reportedOutput+1 {
+			break
+		}
+		parts = append(parts, part)
+	}
+	slices.Reverse(parts)
+	return slices.Concat([]byte("["), bytes.Join(parts, []byte(",")), []byte("]")), nil
 }
 
 // reportDiff saves the changes of the attempt at the end of an execution for other machines.
 func (r *run) reportDiff() {
-	e := r.engine
-	if e.shared == nil {
+	if r.engine.shared == nil {
 		return
 	}
+	var a *task.Attempt
+	if err := r.record(func(ctx context.Context, b store.Board) (err error) {
+		a, err = b.Attempt(ctx, r.exec.AttemptID)
+		return err
+	}); err != nil || !a.Made() || a.Elsewhere(r.engine.here) {
+		return // deleted, or without worktrees here
+	}
+	data, err := r.diff(a)
+	r.report("changes", func(ctx context.Context) error {
+		if err != nil {
+			return err
+		}
+		b, err := r.engine.board(ctx)
+		if err == nil {
+			err = b.SaveDiff(ctx, a.ID, data)
+		}
+		return err
+	})
+}
+
+// diff returns the changes of the attempt as JSON.
+func (r *run) diff(a *task.Attempt) (data []byte, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
-	err := func() error {
-		b, err := e.board(ctx)
-		if err != nil {
-			return err
-		}
-		a, err := b.Attempt(ctx, r.exec.AttemptID)
-		if err != nil || !a.Made() || a.Elsewhere(e.here) {
-			return err
-		}
-		var diffs []RepoDiff
-		for left, i := reportedDiff, 0; i < len(a.Repos); i++ {
-			repo := a.Repos[i]
-			d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName, Truncated: left <= 0}
-			if left > 0 {
-				if d.Diff, d.Truncated, err = e.keeper(worktreesOf(a)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, nil, left); err != nil {
-					return err
-				}
+	var diffs []RepoDiff
+	for left, i := reportedDiff, 0; i < len(a.Repos); i++ {
+		repo := a.Repos[i]
+		d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName, Truncated: left <= 0}
+		if left > 0 {
+			d.Diff, d.Truncated, err = r.engine.keeper(worktreesOf(a)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, nil, left)
+			if err != nil && !errors.Is(err, worktree.ErrNoWorktree) { // which the agent may have removed
+				return nil, err
 			}
-			left -= len(d.Diff)
-			diffs = append(diffs, d)
 		}
-		data, err := json.Marshal(diffs)
-		if err != nil {
-			return err
-		}
-		return b.SaveDiff(ctx, a.ID, data)
-	}()
-	if err != nil && r.ctx.Err() == nil {
-		e.log.Warn("the changes of an attempt cannot be saved for other machines", "attempt", r.exec.AttemptID, "error", err)
+		left -= len(d.Diff)
+		diffs = append(diffs, d)
 	}
+	return json.Marshal(diffs)
 }
 
 // tail is Tail of the executor for an attempt on any machine.
