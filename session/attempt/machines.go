@@ -129,8 +129,8 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 		}
 		a, err := b.Attempt(ctx, x.AttemptID)
 		if err == nil {
-			why := fmt.Sprintf("The machine %s was gone for more than %v. The work of the attempt is there, in %s, on the branch %s; its agent may still run until a server of the project is started there.",
-				x.Place.Describe(), after, a.Workspace, a.Branch)
+			why := fmt.Sprintf("The machine %s was gone for more than %v. %s; its agent may still run until a server of the project is started there.",
+				x.Place.Describe(), after, workOf(a))
 			_, _, err = b.EndExecution(ctx, x.ID, task.Ending{State: task.Interrupted, Error: &why})
 		}
 		if err != nil && !errors.Is(err, task.ErrNotFound) {
@@ -179,14 +179,22 @@ func (e *Engine) endGivenUp(ctx context.Context, b store.Board) error {
 	return err
 }
 
+// workOf says where on its machine the work of an attempt is.
+func workOf(a *task.Attempt) string {
+	if a.Workspace == "" {
+		return "It has no workspace there yet"
+	}
+	return fmt.Sprintf("The work of the attempt is there, in %s, on the branch %s", a.Workspace, a.Branch)
+}
+
 // unreachable returns an error that refuses a call if no server of a place is connected.
 func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
 	gone, err := e.shared.GoneFor(ctx, a.Place)
 	if err != nil || gone == 0 {
 		return err
 	}
-	return session.NotNow("machine_gone", "The attempt %s is on the machine %s, where no server of the project has run for %v. Start one there and call again. Its work is in %s there, on the branch %s.",
-		a.ID, a.Place.Describe(), gone.Round(time.Second), a.Workspace, a.Branch).With("attempt_id", a.ID).With("machine", a.MachineName)
+	return session.NotNow("machine_gone", "The attempt %s is on the machine %s, where no server of the project has run for %v. Start one there and call again. %s.",
+		a.ID, a.Place.Describe(), gone.Round(time.Second), workOf(a)).With("attempt_id", a.ID).With("machine", a.MachineName)
 }
 
 // actionRemove asks a place to remove the worktrees of an attempt whose task is being deleted. Its
@@ -230,6 +238,9 @@ func (e *Engine) removeElsewhere(ctx context.Context, who session.Caller, a *tas
 	gone, err := e.shared.GoneFor(ctx, a.Place)
 	if err != nil {
 		return nil, "", fault("looking for the machine of the attempt", err)
+	}
+	if gone > 0 && a.Workspace == "" {
+		return nil, "", nil
 	}
 	if gone > 0 {
 		return nil, fmt.Sprintf("The worktrees of attempt %s are left on the machine %s, in %s: no server of the project has run there for %v. The next one removes them, and keeps first what is not committed.",

@@ -349,6 +349,17 @@ func TestInspectOnMachines(t *testing.T) {
 			t.Fatalf("%+v, %v", x, err)
 		}
 		finds(m1)
+
+		// Nor does anything else name a workspace that it does not have.
+		m1.stop()
+		f.gone(m1.place, time.Hour)
+		m2 = p2.machine("bbbb", f)
+		if r := m2.reaches(made.AttemptID, task.Interrupted); !strings.Contains(deref(r.Error), "It has no workspace there yet; ") {
+			t.Errorf("given up: %s", deref(r.Error))
+		}
+		if gone, err = m2.DeleteTask(ctx, me, TaskArgs{made.TaskID}); err != nil || gone.Notice != nil {
+			t.Errorf("%+v, %v", gone, err)
+		}
 	})
 }
 
