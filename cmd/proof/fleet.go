@@ -147,8 +147,10 @@ func (f *fleet) layOut(ctx context.Context) (err error) {
 	if f.db, err = pgtest.Start(fmt.Sprintf("max_connections=%d", connections)); err != nil {
 		return err
 	}
-	if f.program, err = build(ctx, f.dir, buildOptions...); err != nil {
-		return err
+	if f.program == "" {
+		if f.program, err = build(ctx, f.dir, buildOptions...); err != nil {
+			return err
+		}
 	}
 	script := filepath.Join(f.dir, "agent.sh")
 	config := fmt.Sprintf("attempts: {max_concurrent: 3}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n", script, f.agentLog())
