@@ -60,24 +60,22 @@ func (r *Records) Definition(ctx context.Context, hash string) (data []byte, err
 func (r *Records) PruneDefinitions(ctx context.Context, cutoff time.Time, needed func(hash string) bool) (removed int, err error) {
 	ctx, scope, cancel, err := r.call(ctx, "", false)
 	defer cancel()
-	if spared := time.Now().Add(-2 * freshFor); cutoff.After(spared) {
-		cutoff = spared
-	}
+	age := max(time.Since(cutoff), 2*freshFor).Seconds() // by the clock of the database
 	var hashes []string
 	if err == nil {
-		hashes, err = list(ctx, r.s, func(rows *sql.Rows, hash *string) error { return rows.Scan(hash) }, `SELECT hash FROM @definitions WHERE scope = $1 AND put_at < $2`, scope, cutoff)
+		hashes, err = list(ctx, r.s, func(rows *sql.Rows, hash *string) error { return rows.Scan(hash) }, `SELECT hash FROM @definitions WHERE scope = $1 AND put_at < clock_timestamp() - make_interval(secs => $2)`, scope, age)
 	}
 	for i := 0; i < len(hashes) && err == nil; i++ {
 		if needed(hashes[i]) {
 			continue
 		}
 		var n int64
-		n, err = r.s.exec(ctx, `DELETE FROM @definitions WHERE scope = $1 AND hash = $2 AND put_at < $3`, scope, hashes[i], cutoff)
+		n, err = r.s.exec(ctx, `DELETE FROM @definitions WHERE scope = $1 AND hash = $2 AND put_at < clock_timestamp() - make_interval(secs => $3)`, scope, hashes[i], age)
 		removed += int(n)
 	}
 	if err == nil {
-		_, err = r.s.exec(ctx, `WITH x AS (DELETE FROM @session_records WHERE scope = $1 AND body IS NULL AND newest IS NULL AND updated_at < $2)
-			DELETE FROM @request_ids r WHERE scope = $1 AND noted_at < $2 AND NOT EXISTS (SELECT FROM @session_records s WHERE s.scope = $1 AND s.id = r.session)`, scope, cutoff)
+		_, err = r.s.exec(ctx, `WITH x AS (DELETE FROM @session_records WHERE scope = $1 AND body IS NULL AND newest IS NULL AND updated_at < clock_timestamp() - make_interval(secs => $2))
+			DELETE FROM @request_ids r WHERE scope = $1 AND noted_at < clock_timestamp() - make_interval(secs => $2) AND NOT EXISTS (SELECT FROM @session_records s WHERE s.scope = $1 AND s.id = r.session)`, scope, age)
 	}
 	return removed, wrap("pruning the definitions of", r.s.o.Project, r.s.explain(err))
 }

@@ -29,6 +29,8 @@ const doRestore = "restore the database from a backup: something other than deep
 // that are lost, definitions with another content, leases that end too late, rows of no project. It
 // changes nothing. What the records themselves contain is checked by their reader.
 func (s *Store) Inspect(ctx context.Context, o store.RecordOptions) (r session.Report, err error) {
+	ctx, cancel := context.WithTimeout(ctx, copyTime)
+	defer cancel()
 	scope, err := s.connect(ctx)
 	if err != nil {
 		return r, err
@@ -85,8 +87,9 @@ func (s *Store) inspectSessions(ctx context.Context, scope int64, o store.Record
 			}
 		}
 		return nil
-	}, `SELECT id, owner, coalesce(caller, ''), body, coalesce((SELECT string_agg(key, ' ') FROM @request_ids k WHERE k.scope = s.scope AND k.session = s.id), '')
-		FROM @session_records s WHERE scope = $1 AND body IS NOT NULL`, scope)
+	}, `SELECT s.id, s.owner, coalesce(s.caller, ''), s.body, coalesce(k.keys, '') FROM @session_records s
+		LEFT JOIN (SELECT session, string_agg(key, ' ') AS keys FROM @request_ids WHERE scope = $1 GROUP BY session) k ON k.session = s.id
+		WHERE s.scope = $1 AND s.body IS NOT NULL`, scope)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"deepwork/catalog/task"
@@ -23,11 +24,22 @@ const attemptIDs = `SELECT id FROM attempts WHERE task_id = ? ORDER BY created_a
 // attempts reads attempts with their repos.
 func (t Tx) attempts(where string, args ...any) ([]task.Attempt, error) {
 	all, err := List[task.Attempt](t, attemptRows+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	repos, err := List[struct {
+		AttemptID string
+		Position  int
+		task.AttemptRepo
+	}](t, `SELECT attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree FROM attempt_repos
+		WHERE attempt_id IN (SELECT a.id FROM attempts a `+where+`)`, args...)
+	sort.Slice(repos, func(i, j int) bool { return repos[i].Position < repos[j].Position })
+	of := make(map[string][]task.AttemptRepo, len(all))
+	for _, r := range repos {
+		of[r.AttemptID] = append(of[r.AttemptID], r.AttemptRepo)
+	}
 	for i := range all {
-		if all[i].Repos, err = List[task.AttemptRepo](t, `SELECT repo_id, repo_name, repo_path, target_branch, base_commit, worktree
-			FROM attempt_repos WHERE attempt_id = ? ORDER BY position`, all[i].ID); err != nil {
-			return nil, err
-		}
+		all[i].Repos = of[all[i].ID]
 	}
 	return all, err
 }
