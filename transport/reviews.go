@@ -59,7 +59,7 @@ func (r *reviewing) merge(c *config.Config) gate.Settings {
 		s.Program, _ = trust.Find(r.root, s.Command[0]) // if it is missing, the review says so
 		s.Allowed = func() error { return r.refused(c) }
 	}
-	s.Secrets = c.Secrets()
+	s.Secrets = append(c.Secrets(), config.StoreEnv) // which may have a password
 	s.Timeout = q.DefaultTimeout
 	if r.o.QualityGateTimeout > 0 {
 		s.Timeout = r.o.QualityGateTimeout
