@@ -73,3 +73,22 @@ func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 		t.Errorf("the request is of %s, %v ago", asked, old)
 	}
 }
+
+// A statement of an earlier term may arrive after the sessions were moved to the next one, and make this
+// process the owner in the earlier one. The session is its own all the same.
+func TestATakeoverThatArrivesInTheNextTerm(t *testing.T) {
+	a, url := openNew(t)
+	b := openAt(t, url)
+	must(t, recordsOf(b).Create(t.Context(), id, head{b.ID(), 1, true}.bytes()))
+	must(t, b.Close(t.Context()))
+	must(t, a.renew())
+	expire(t, a)
+	must(t, a.renew())
+	n, err := a.exec(t.Context(), updateText, a.scope.Load(), id, a.ID(), 1, "late", "", string(head{a.ID(), 2, true}.bytes()), b.ID(), 1, 1)
+	if n != 1 || err != nil {
+		t.Fatalf("%d rows were changed, %v", n, err)
+	}
+	r := recordsOf(a)
+	must(t, takeOver(t.Context(), a, r, id))
+	must(t, r.Write(t.Context(), id, head{a.ID(), 4, true}.bytes()))
+}

@@ -119,8 +119,15 @@ func (r *Records) write(ctx context.Context, scope int64, id string, body []byte
 		case err == nil && changed > 0:
 			made = true
 		case err == nil:
-			if now, _ := r.s.Term(); now == term || a.before.owner != r.s.id {
+			if a.before.owner != r.s.id {
 				return false, nil
+			}
+			if now, _ := r.s.Term(); now == term {
+				// A statement of an earlier term that arrived after the sessions were moved from it left this one behind.
+				moved, err := r.s.exec(ctx, `UPDATE @session_records SET term = $3 WHERE scope = $1 AND id = $2 AND term < $3 AND owner = $4 AND version = $5`, scope, id, term, r.s.id, a.before.version)
+				if err != nil || moved == 0 {
+					return false, r.s.explain(err)
+				}
 			}
 		case !sure(err):
 			r.mu.Lock()
