@@ -19,9 +19,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"deepwork/catalog/task"
 	"deepwork/session/store"
@@ -81,6 +84,11 @@ func Open(o Options) (*Store, error) {
 	}
 	if o.Project == "" || len(o.Project) > 200 {
 		return nil, errors.New("a PostgreSQL store needs the name that all machines use for this project: pass --project or set DEEPWORK_PROJECT, at most 200 bytes")
+	}
+	for _, text := range []string{o.Project, o.Root} {
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			return nil, fmt.Errorf("a PostgreSQL store takes no name or folder of a project with control characters or without UTF-8: %q", text)
+		}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

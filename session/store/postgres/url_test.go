@@ -56,3 +56,18 @@ func TestRepositories(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesThatAreNoText(t *testing.T) {
+	for _, change := range []func(*Options){
+		func(o *Options) { o.Project = "sh\xffop" },
+		func(o *Options) { o.Project = "shop\x00" },
+		func(o *Options) { o.Root = "/srv/\xff" },
+	} {
+		o := options("postgres://u:secret@localhost/db")
+		change(&o)
+		if s, err := Open(o); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+			t.Errorf("opened %q in %q with %v", o.Project, o.Root, err)
+			s.Close(t.Context())
+		}
+	}
+}
