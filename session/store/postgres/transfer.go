@@ -75,6 +75,8 @@ func (x *side) Hold(ctx context.Context) (err error) {
 
 // Rows implements transfer.Side.
 func (x *side) Rows(ctx context.Context, f func(transfer.Row) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*copyTime) // many statements
+	defer cancel()
 	q := x.querier()
 	err := transfer.BoardRows(ctx, q, func(r transfer.Row) error {
 		for column, v := range r.Values {
