@@ -151,6 +151,11 @@ func (x *side) Put(ctx context.Context, r transfer.Row) error {
 		if err := transfer.ClearBoard(ctx, q); err != nil {
 			return x.s.explain(err)
 		}
+		for _, table := range []string{"session_records", "request_ids", "definitions"} { // what is left of sessions that were pruned
+			if _, err := q.ExecContext(ctx, "DELETE FROM "+table+" WHERE scope = $1", x.scope); err != nil {
+				return x.s.explain(err)
+			}
+		}
 		x.board = &transfer.Board{Querier: q}
 	}
 	switch r.Table {

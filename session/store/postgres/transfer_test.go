@@ -235,3 +235,18 @@ func TestCopyLostReply(t *testing.T) {
 		whole(t, openAt(t, url), reached)
 	}
 }
+
+// What is left of sessions that were pruned does not prevent a copy.
+func TestCopyOverLeftovers(t *testing.T) {
+	s, url := openNew(t)
+	earlier := openAt(t, url)
+	r := recordsOf(earlier)
+	must(t, r.PutDefinition(t.Context(), "00", []byte("x")))
+	must(t, r.NoteRequest(t.Context(), store.Key{7}, id))
+	must(t, r.Create(t.Context(), id, head{earlier.ID(), 1, true}.bytes()))
+	must(t, r.Remove(t.Context(), id))
+	must(t, earlier.Close(t.Context()))
+	_, err := transfer.Copy(t.Context(), shop(), s.Side(copyOptions, here))
+	must(t, err)
+	whole(t, s, true)
+}
