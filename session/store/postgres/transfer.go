@@ -119,12 +119,12 @@ func (x *side) Rows(ctx context.Context, f func(transfer.Row) error) error {
 // by their names, and text has what PostgreSQL accepts.
 func (x *side) Adapt(r transfer.Row) transfer.Row {
 	v := r.Values
-	if r.Table == transfer.Definitions {
-		return r
+	if r.Table == transfer.Definitions || r.Table == transfer.Sessions {
+		return r // which have what PostgreSQL accepts, and checksums
 	}
 	for column, value := range v {
 		if text, ok := value.(string); ok {
-			v[column] = strings.ToValidUTF8(text, "\uFFFD")
+			v[column] = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), nul, "\uFFFD")
 		}
 	}
 	placed := false
