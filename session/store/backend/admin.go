@@ -68,8 +68,8 @@ func Look(ctx context.Context, f *state.Folder, c Choice, o store.RecordOptions)
 		s.Problem = "the schema has to be migrated: run deepwork store migrate, or start a server"
 	case now.Repository == "":
 		s.Problem = "the name of the project is not used yet: the first server binds it to its repository"
-	case now.Foreign:
-		s.Problem = "that is not the repository of this folder: give this one another name by --project"
+	case now.Refusal != nil:
+		s.Problem = now.Refusal.Error()
 	default:
 		s.Counts = map[string]int{"active sessions": now.Active, "ended sessions": now.Sessions - now.Active, "tasks": now.Tasks, "attempts": now.Attempts, "executions": now.Executions}
 	}

@@ -23,7 +23,10 @@ import (
 // connection returns the access to a project in a database, under the name of its repository unless
 // the choice has another one. It does not connect.
 func connection(ctx context.Context, f *state.Folder, c *Choice, readOnly bool, logger *slog.Logger) (*postgres.Store, task.Place, error) {
-	remote, root := git.Identity(ctx, f.Root)
+	remote, root, err := git.Identity(ctx, f.Root)
+	if err != nil {
+		return nil, task.Place{}, fmt.Errorf("the name of a project in a database is bound to its repository, which git cannot read here: %w", err)
+	}
 	if c.Project == "" && os.Getenv("CI") != "" {
 		return nil, task.Place{}, fmt.Errorf("the store needs the name of the project, which is not derived from the repository in CI: pass --project or set %s", config.ProjectEnv)
 	}

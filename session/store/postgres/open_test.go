@@ -76,13 +76,19 @@ func TestProjectsBelongToARepository(t *testing.T) {
 	if err := open("shop", Repository{}); !errors.Is(err, task.ErrNotFound) {
 		t.Errorf("a name that nobody has bound: %v", err)
 	}
+	must(t, open("shop", shop))
+	for _, none := range []Repository{{}, {Remote: "/elsewhere"}} {
+		if err := open("shop", none); !errors.Is(err, task.ErrInvalid) || !strings.Contains(err.Error(), "belongs to example.com/team/shop, and /srv/shop is in no repository") {
+			t.Errorf("%+v under a name that is bound: %v", none, err)
+		}
+	}
 	for _, c := range []struct {
 		name string
 		r    Repository
 		ok   bool
 	}{
 		{"shop", shop, true}, {"shop", Repository{Remote: "git@example.com:team/shop"}, true}, {"shop", Repository{RootCommit: "aa"}, true},
-		{"shop", Repository{}, true}, {"shop", Repository{Remote: "/elsewhere", RootCommit: "aa"}, true},
+		{"shop", Repository{Remote: "/elsewhere", RootCommit: "aa"}, true},
 		{"shop", Repository{Remote: "https://example.com/team/other", RootCommit: "bb"}, false}, {"other", Repository{RootCommit: "bb"}, true},
 	} {
 		err := open(c.name, c.r)

@@ -43,7 +43,7 @@ type Options struct {
 	// schema, by default deepwork. Off this machine it needs sslmode=verify-full.
 	URL        string
 	Project    string     // the name that all machines use for the project
-	Repository Repository // zero: the name must be bound already
+	Repository Repository // of Root; zero is refused
 	Machine    string     // the id of this installation, for Member
 	Root       string     // of the project on this machine, for people
 	ReadOnly   bool       // nothing is created, migrated or written, and no lease is taken

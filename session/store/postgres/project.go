@@ -63,9 +63,23 @@ func (s *Store) bind(ctx context.Context) (scope int64, err error) {
 	case !found && s.o.ReadOnly && mine != (Repository{}):
 		return 0, fmt.Errorf("%w: it has no project %q yet, whose name the first server binds to this repository: start one, or pass the --project that the other machines use", task.ErrNotFound, s.o.Project)
 	case !found:
-		return 0, fmt.Errorf("%w: it has no project %q, and there is no repository here to which the name could be bound", task.ErrNotFound, s.o.Project)
-	case mine != Repository{} && !mine.same(bound):
-		return 0, fmt.Errorf("%w: the project %q there belongs to %v, and this is %v: give this one another name by --project, or in worker.projects for a worker", task.ErrInvalid, s.o.Project, bound, mine)
+		return 0, fmt.Errorf("%w: it has no project %q, and the name cannot be bound here, since %s is %s: start in a repository that has one", task.ErrNotFound, s.o.Project, s.o.Root, unidentified)
 	}
-	return scope, nil
+	return scope, s.refusal(bound)
+}
+
+// unidentified describes a folder whose Repository is zero.
+const unidentified = "in no repository, or in one with neither its first commit nor a remote on another machine"
+
+// refusal returns why this folder may not use the project's name, which is bound to a repository; nil if
+// it may.
+func (s *Store) refusal(bound Repository) error {
+	switch mine := s.o.Repository.normalized(); {
+	case mine.same(bound):
+		return nil
+	case mine == Repository{}:
+		return fmt.Errorf("%w: the project %q there belongs to %v, and %s is %s: use a clone of that repository", task.ErrInvalid, s.o.Project, bound, s.o.Root, unidentified)
+	default:
+		return fmt.Errorf("%w: the project %q there belongs to %v, and this is %v: give this one another name by --project, or in worker.projects for a worker", task.ErrInvalid, s.o.Project, bound, mine)
+	}
 }

@@ -11,7 +11,7 @@ type Status struct {
 	Version    int    // of the schema; 0 means that there is none
 	Latest     int    // the version that this program knows
 	Repository string // to which the name of the project is bound; "" means none yet
-	Foreign    bool   // that is another repository than this one
+	Refusal    error  // why this folder may not use the name; nil if it may
 
 	Sessions, Active, Tasks, Attempts, Executions int // Executions are those of workflows elsewhere
 
@@ -39,8 +39,7 @@ func (s *Store) Status(ctx context.Context) (st Status, err error) {
 		return st, s.explain(err)
 	}
 	st.Repository = bound.String()
-	mine := s.o.Repository.normalized()
-	st.Foreign = mine != (Repository{}) && !mine.same(bound)
+	st.Refusal = s.refusal(bound)
 	_, err = s.first(ctx, `SELECT (SELECT count(*) FROM @session_records WHERE scope = $1 AND body IS NOT NULL),
 		(SELECT count(*) FROM @session_records WHERE scope = $1 AND body IS NOT NULL AND caller <> ''), (SELECT count(*) FROM @tasks_all WHERE scope = $1),
 		(SELECT count(*) FROM @attempts_all WHERE scope = $1), (SELECT count(*) FROM @workflow_executions_all WHERE scope = $1)`,
