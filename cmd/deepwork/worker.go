@@ -15,6 +15,7 @@ import (
 	"deepwork/actor/process"
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
 )
@@ -89,6 +90,9 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 	if err != nil {
 		return err
 	}
+	if err := known(ctx, f.executors, slices.Collect(maps.Values(own.WorkerProjects))); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(own.WorkerProjects)) {
 		choice.Project = name
 		leave, err := join(ctx, own.WorkerProjects[name], choice, f, logger.With("project", name))
@@ -100,6 +104,33 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 	logger.Info("worker started", "projects", len(own.WorkerProjects), "version", readBuild().Version)
 	<-ctx.Done()
 	logger.Info("asked to stop; agents go on")
+	return nil
+}
+
+// known returns an error if one of the executors is not configured for any of the projects in these
+// folders, approved or not.
+func known(ctx context.Context, executors, dirs []string) error {
+	if len(executors) == 0 {
+		return nil
+	}
+	var names []string
+	var unread error
+	for _, dir := range dirs {
+		settings := config.Open(dir)
+		settings.Logger = slog.New(slog.DiscardHandler)
+		cfg, err := settings.Current(ctx)
+		if err != nil {
+			unread = errors.Join(unread, fmt.Errorf("reading the config of %s: %w", dir, err))
+			continue
+		}
+		names = append(names, runner.Names(runner.Merge(cfg.Executors))...)
+	}
+	for _, name := range executors {
+		if !slices.Contains(names, name) {
+			slices.Sort(names)
+			return errors.Join(fmt.Errorf("--executors: no project of worker.projects has an executor %q; there are %s", name, strings.Join(slices.Compact(names), ", ")), unread)
+		}
+	}
 	return nil
 }
 

@@ -95,6 +95,41 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 	}
 }
 
+// A worker refuses to start for an executor that does not exist, and in a folder that is not of the
+// repository to which the name of the project is bound.
+func TestAWorkerThatCannotWork(t *testing.T) {
+	url := pgtest.URL(t)
+	top := testkit.Dir(t)
+	shop, none := filepath.Join(top, "shop"), filepath.Join(top, "none")
+	writeFiles(t, none, map[string]string{".deepwork/config.yml": boardConfig})
+	writeFiles(t, shop, map[string]string{"README": ""})
+	testkit.Git(t, shop, "init", "-q")
+	testkit.Git(t, shop, "commit", "-q", "--allow-empty", "-m", "first")
+	env, err := statetest.Write(filepath.Join(top, "state"), top)
+	must(t, err)
+	run := func(args ...string) (string, error) {
+		c := exec.Command("deepwork", args...)
+		c.Env = append(os.Environ(), config.StoreEnv+"="+url, config.ProjectEnv+"=shop")
+		for name, value := range env {
+			c.Env = append(c.Env, name+"="+value)
+			if name == "XDG_CONFIG_HOME" || name == "APPDATA" {
+				writeFiles(t, filepath.Join(value, "deepwork"), map[string]string{config.FileName: "worker: {projects: {shop: \"" + none + "\"}}\n"})
+			}
+		}
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run("board", "add", "x", "--path", shop); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := run("worker", "--executors", "CODER,NOPE"); err == nil || !strings.Contains(out, `no project of worker.projects has an executor "NOPE"; there are CLAUDE_CODE, CODER, CODEX, `) {
+		t.Errorf("an executor that does not exist: %v: %s", err, out)
+	}
+	if out, err := run("worker", "--executors", "CODER"); err == nil || !strings.Contains(out, none+" is in no repository") || !strings.Contains(out, "the repository with the root commit") {
+		t.Errorf("a folder without a repository: %v: %s", err, out)
+	}
+}
+
 // Without projects or a store there is nothing to work on, and the error says what to set.
 func TestAWorkerWithoutAnything(t *testing.T) {
 	env, err := statetest.Write(t.TempDir(), t.TempDir())
