@@ -12,7 +12,10 @@ import (
 // For waits until d has passed and returns nil, or until ctx ends and returns
 // context.Cause(ctx). A d of zero or less returns at once, with the cause if ctx
 // has ended already.
-func For(ctx context.Context, d time.Duration) error {
+func For(ctx context.Context, d time.Duration) error { return Until(ctx, d, nil) }
+
+// Until is For that also returns when early, which may be nil, is closed.
+func Until(ctx context.Context, d time.Duration, early <-chan struct{}) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -23,6 +26,8 @@ func For(ctx context.Context, d time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
+	case <-early:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

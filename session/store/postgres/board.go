@@ -17,7 +17,7 @@ import (
 func (s *Store) Database(feed store.Changes) store.Database {
 	d := database{Store: s}
 	d.stores = sqlstore.New(d, sqlstore.Options{Where: s.where, Logger: s.o.Logger, Now: s.o.Now, Changes: feed,
-		Shared: true, NUL: nul, Claim: " FOR UPDATE SKIP LOCKED", Poll: time.Second / 2})
+		Shared: true, NUL: nul, Claim: " FOR UPDATE SKIP LOCKED", Poll: time.Second / 2, Hint: s.hinted})
 	return d
 }
 

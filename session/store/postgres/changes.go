@@ -118,6 +118,9 @@ func (s *Store) feedAll() {
 			f.knock()
 		}
 		close(done)
+		if len(batch) > 0 {
+			s.hint()
+		}
 	}
 }
 
@@ -193,14 +196,15 @@ func (s *Store) since(ctx context.Context, position string, limit int) (news sto
 	return news, err
 }
 
-// Wait implements store.Changes. It asks the database twice a second.
+// Wait implements store.Changes. It asks the database at each hint, and twice a second.
 func (s *Store) Wait(ctx context.Context, position string) error {
 	for {
+		hint := s.hinted()
 		news, err := s.since(ctx, position, 1)
 		if err != nil || news.Next != position {
 			return err
 		}
-		if err := wait.For(ctx, feedPoll); err != nil {
+		if err := wait.Until(ctx, feedPoll, hint); err != nil {
 			return err
 		}
 		if _, err := s.exec(ctx, lostText, s.scope.Load(), s.schema); err != nil && !passing(err) {

@@ -29,12 +29,13 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
 const (
 	callTime    = 10 * time.Second // of a call whose context has no deadline
-	connections = 24               // of a process at most, and two for its lease
+	connections = 24               // of a process at most, and two for its lease, and one for hints
 )
 
 // Options configure a Store. URL, Project and Machine are required.
@@ -61,6 +62,7 @@ type Store struct {
 	id     string // of this process
 	host   string
 	schema string
+	config *pgx.ConnConfig
 	where  string
 
 	pool     *sql.DB
@@ -71,9 +73,10 @@ type Store struct {
 	texts    sync.Map      // statements as given, to those of this schema
 	lease    lease
 	feed     feed
+	hints    hints
 	closing  context.Context
 	halt     context.CancelFunc
-	finished sync.WaitGroup // the goroutines of the lease and the feed
+	finished sync.WaitGroup // the goroutines of the lease, the feed and the hints
 }
 
 // Open returns the store of a project. It checks the URL and does not connect.
@@ -94,7 +97,7 @@ func Open(o Options) (*Store, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		o: o, id: randomHex(), schema: schema, where: location(config, schema),
+		o: o, id: randomHex(), schema: schema, config: config, where: location(config, schema),
 		pool: stdlib.OpenDB(*config), leases: stdlib.OpenDB(*config),
 		joining: make(chan struct{}, 1), writing: make(chan struct{}, 1),
 	}
@@ -114,6 +117,7 @@ func Open(o Options) (*Store, error) {
 	s.closing, s.halt = context.WithCancel(context.Background())
 	s.lease.init()
 	s.feed.init()
+	s.hints.init()
 	return s, nil
 }
 

@@ -52,6 +52,9 @@ func (s *Store) Transact(ctx context.Context, mode sqlstore.Mode, f func(context
 	if err == nil && after != nil {
 		after()
 	}
+	if err == nil && mode != sqlstore.Reading {
+		s.hint()
+	}
 	if ended := ctx.Err(); ended != nil && errors.Is(err, store.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", err, ended)
 	}

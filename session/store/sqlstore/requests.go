@@ -109,6 +109,10 @@ func (q storedRequest) request() store.Request {
 func (s *Store) watch(ctx context.Context, every time.Duration, look func() (done bool, err error)) error {
 	var seen int64 = -1
 	for {
+		var hint <-chan struct{}
+		if s.o.Hint != nil {
+			hint = s.o.Hint()
+		}
 		version, err := s.db.Version(ctx)
 		if err != nil {
 			return err
@@ -119,7 +123,7 @@ func (s *Store) watch(ctx context.Context, every time.Duration, look func() (don
 			}
 			seen = version
 		}
-		if err := wait.For(ctx, every); err != nil {
+		if err := wait.Until(ctx, every, hint); err != nil {
 			return err
 		}
 	}

@@ -63,7 +63,9 @@ type Options struct {
 	Shared bool
 	NUL    string        // what the database has for a NUL character, if it cannot store one
 	Poll   time.Duration // between two looks for requests; default: 200 ms
-	Claim  string        // ends a query for a row that nobody else is to claim
+	// Hint returns a channel that is closed when it may be time for a look; nil means none.
+	Hint  func() <-chan struct{}
+	Claim string // ends a query for a row that nobody else is to claim
 }
 
 // A Store is a Database as the stores of package store.

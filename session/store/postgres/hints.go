@@ -1,0 +1,144 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"deepwork/actor/wait"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A hint is a notification that tells the other processes of a project to look for changes and requests
+// now. It is sent by a statement of its own after what it is about, one for all of 50 ms. Nobody relies
+// on it: it may be lost, and none arrives through PgBouncer in transaction mode. Whoever waits for one
+// looks from time to time anyway.
+const (
+	hintPause   = 50 * time.Millisecond // between two, for who sends and for who looks
+	listenTime  = 5 * time.Second       // to connect and to hear a hint of its own, and between two connections
+	listenAgain = time.Minute           // if no hints arrive
+)
+
+var errUnheard = errors.New("the database passes no notifications on, as behind PgBouncer in transaction mode")
+
+type hints struct {
+	unsent        wait.Signal
+	sends, listen sync.Once
+
+	mu    sync.Mutex    // guards the following fields
+	next  chan struct{} // closed soon after the next hint
+	count int           // how many were closed
+	soon  bool          // next will be closed
+}
+
+func (h *hints) init() { h.unsent, h.next = wait.NewSignal(), make(chan struct{}) }
+
+// hint sends one soon.
+func (s *Store) hint() {
+	s.hints.sends.Do(func() { s.whileOpen(s.sendHints) })
+	s.hints.unsent.Wake()
+}
+
+// whileOpen runs f on a goroutine that Close waits for.
+func (s *Store) whileOpen(f func()) {
+	if s.closing.Err() == nil {
+		s.finished.Go(f)
+	}
+}
+
+func (s *Store) sendHints() {
+	for {
+		select {
+		case <-s.closing.Done():
+			return
+		case <-s.hints.unsent:
+		}
+		ctx, cancel := context.WithTimeout(s.closing, listenTime)
+		_, _ = s.exec(ctx, `SELECT pg_notify($1, $2)`, s.channel(), fmt.Sprint(s.scope.Load()))
+		cancel()
+		wait.For(s.closing, hintPause)
+	}
+}
+
+func (s *Store) channel() string { return "deepwork_" + s.schema }
+
+// hinted returns a channel that is closed soon after the next hint. Ask for it before looking.
+func (s *Store) hinted() <-chan struct{} {
+	h := &s.hints
+	h.listen.Do(func() { s.whileOpen(s.listen) })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.next
+}
+
+// listen hears hints until the store is closed.
+func (s *Store) listen() {
+	for s.closing.Err() == nil {
+		again := listenTime
+		if err := s.hear(); errors.Is(err, errUnheard) {
+			s.o.Logger.Debug("changes of other machines are looked for twice a second", "error", err)
+			again = listenAgain
+		}
+		wait.For(s.closing, again)
+	}
+}
+
+// hear hears hints over a connection of its own until that ends.
+func (s *Store) hear() error {
+	ctx, cancel := context.WithTimeout(s.closing, listenTime)
+	defer cancel()
+	scope, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := pgx.ConnectConfig(ctx, s.config)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		c.Close(ctx)
+	}()
+	var pid uint32
+	if err := c.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+		return err
+	}
+	if pid != c.PgConn().PID() { // a pooler's: what listens may be given to others
+		return errUnheard
+	}
+	if _, err := c.Exec(ctx, `LISTEN `+pgx.Identifier{s.channel()}.Sanitize()); err != nil {
+		return err
+	}
+	s.hint()
+	for within := ctx; ; {
+		said, err := c.WaitForNotification(within)
+		if err != nil {
+			if ctx.Err() != nil && within == ctx {
+				err = errUnheard
+			}
+			return err
+		}
+		if said.Payload != fmt.Sprint(scope) {
+			continue
+		}
+		within = s.closing
+		s.hints.mu.Lock()
+		if !s.hints.soon {
+			s.hints.soon = true
+			time.AfterFunc(hintPause, s.hints.arrived)
+		}
+		s.hints.mu.Unlock()
+	}
+}
+
+func (h *hints) arrived() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.next)
+	h.next, h.soon = make(chan struct{}), false
+	h.count++
+}
