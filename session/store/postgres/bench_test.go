@@ -11,13 +11,9 @@ import (
 
 	"deepwork/session/store"
 	"deepwork/session/store/postgres/pgtest"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
-	callers   = 64
 	bodySize  = 6 << 10 // of a session with a few steps
 	benchTime = time.Second / 2
 )
@@ -70,55 +66,6 @@ func saving(b *testing.B, s *Store, prefix, callers int) func(caller, n int) err
 		ctx, cancel := context.WithTimeout(b.Context(), callTime)
 		defer cancel()
 		return records.Write(ctx, name(caller), bodies[caller])
-	}
-}
-
-// bare returns a function that does the least that durable transitions cost: an UPDATE of a row of the
-// same size by pgx in the same mode, over a connection of each caller.
-func bare(b *testing.B, s *Store, url string, callers int) func(caller, n int) error {
-	b.Helper()
-	_, err := s.exec(b.Context(), `CREATE TABLE @bare (id bigint PRIMARY KEY, version bigint NOT NULL, body text NOT NULL) WITH (fillfactor = 60)`)
-	must(b, err)
-	config, schema, err := parse(url)
-	must(b, err)
-	conns := make([]*pgx.Conn, callers)
-	bodies := make([]string, callers)
-	for c := range callers {
-		conns[c], err = pgx.ConnectConfig(b.Context(), config)
-		must(b, err)
-		b.Cleanup(func() { conns[c].Close(context.Background()) })
-		bodies[c] = string(benchBody(s, c))
-		_, err = conns[c].Exec(b.Context(), `INSERT INTO `+schema+`.bare VALUES ($1, 0, $2)`, c, bodies[c])
-		must(b, err)
-	}
-	text := `UPDATE ` + schema + `.bare SET body = $2, version = version + 1 WHERE id = $1`
-	return func(caller, n int) error {
-		var tag pgconn.CommandTag
-		tag, err := conns[caller].Exec(b.Context(), text, caller, bodies[caller])
-		if err == nil && tag.RowsAffected() != 1 {
-			err = fmt.Errorf("%v", tag)
-		}
-		return err
-	}
-}
-
-// At 64 callers sessions are saved at least 0.6 times as fast as bare rows are updated, in one run.
-func BenchmarkTransitions(b *testing.B) {
-	url := pgtest.New(b, "max_connections=200").URL()
-	s := openAt(b, url)
-	save, update := saving(b, s, 0, callers), bare(b, s, url, callers)
-	var saved, updated float64
-	rounds := 0
-	for b.Loop() {
-		updated += perSecond(b, callers, update)
-		saved += perSecond(b, callers, save)
-		rounds++
-	}
-	b.ReportMetric(saved/float64(rounds), "saved/s")
-	b.ReportMetric(updated/float64(rounds), "bare/s")
-	b.ReportMetric(saved/updated, "ratio")
-	if saved/updated < 0.6 {
-		b.Errorf("saving is %.2f of bare updates, want 0.6", saved/updated)
 	}
 }
 

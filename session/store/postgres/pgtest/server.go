@@ -51,6 +51,14 @@ func Start(options ...string) (*Server, error) {
 	return s, nil
 }
 
+// PID returns the id of its process; 0 if it does not run, or was not started here.
+func (s *Server) PID() int {
+	if s.process == nil {
+		return 0
+	}
+	return s.process.cmd.Process.Pid
+}
+
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // Start starts a server that was stopped or killed, and waits until it accepts connections.
