@@ -37,6 +37,7 @@ func agent(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	session, err := connect(ctx, server)
 	if err != nil {
+		time.Sleep(time.Second) // for its last words
 		ts.Fatalf("connecting: %v\n%s", err, log.String())
 	}
 	for line := range strings.Lines(ts.ReadFile(args[1])) {
