@@ -31,7 +31,7 @@ func agent(ts *testscript.TestScript, neg bool, args []string) {
 	server := exec.CommandContext(ctx, "deepwork", append([]string{"serve", "--path", ts.MkAbs(args[0]), "--log-level", "error"}, args[2:]...)...)
 	var log bytes.Buffer
 	server.Stderr = &log
-	server.Env = append(os.Environ(), config.JobsFoldersEnv+"=")
+	server.Env = append(os.Environ(), config.JobsFoldersEnv+"=", "CI=") // as the scripts run
 	for _, name := range []string{state.Env, "XDG_CONFIG_HOME", "APPDATA"} {
 		server.Env = append(server.Env, name+"="+ts.Getenv(name))
 	}
