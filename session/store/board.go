@@ -77,6 +77,9 @@ type View interface {
 	// VisibleBranches returns the branches of the attempts that the caller sees.
 	VisibleBranches(ctx context.Context) (branches []string, err error)
 
+	// Used returns what the executions of a task that ran and have ended used, the oldest first; none if
+	// there is no such task.
+	Used(ctx context.Context, taskID string) ([]task.Use, error)
 	// LatestExecution returns an attempt's newest execution.
 	LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error)
 	// AddExecution adds a follow-up, waiting, and puts the task inprogress;
