@@ -79,7 +79,7 @@ func list[T any](ctx context.Context, s *Store, scan func(*sql.Rows, *T) error, 
 	return all, err
 }
 
-// first reads the first row of a query once; found is false if there is none.
+// first reads the first row of a query once; found is false if the query has no rows.
 func (s *Store) first(ctx context.Context, query string, args []any, to ...any) (found bool, err error) {
 	err = s.pool.QueryRowContext(ctx, s.text(query), args...).Scan(to...)
 	if none(err) {

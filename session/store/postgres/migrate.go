@@ -4,9 +4,9 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"io/fs"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store/sqlstore"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -16,19 +16,7 @@ var files embed.FS
 
 // migrations are the steps from an empty schema to the current one, each a script; the version of a
 // schema is the number of steps applied.
-var migrations = load()
-
-func load() (scripts []string) {
-	names, _ := fs.Glob(files, "migrations/*.sql") // sorted; the pattern is valid
-	for _, name := range names {
-		script, err := files.ReadFile(name)
-		if err != nil {
-			panic(err)
-		}
-		scripts = append(scripts, string(script))
-	}
-	return scripts
-}
+var migrations = sqlstore.Scripts(files)
 
 // SchemaVersion returns the version of the schema, 0 if it does not exist, and the version that this program
 // migrates it to. It changes nothing.

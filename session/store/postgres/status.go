@@ -8,7 +8,7 @@ import (
 
 // A Status describes the database and the project in it for people.
 type Status struct {
-	Version    int    // of the schema; 0 means that there is none
+	Version    int    // of the schema; 0 means that the schema does not exist
 	Latest     int    // the version that this program knows
 	Repository string // to which the name of the project is bound; "" means none yet
 	Refusal    error  // why this folder may not use the name; nil if it may

@@ -168,7 +168,7 @@ func TestCopiedRows(t *testing.T) {
 		t.Errorf("the session of the request id: %v, %v", found, err)
 	}
 	if data, err := records.Definition(t.Context(), "00"); data == nil {
-		t.Error(err) // its hash is none
+		t.Error(err) // it comes with the data: "00" is not its hash
 	}
 	board := s.Database(nil).Board()
 	if a, err := board.Attempt(t.Context(), "a1"); err != nil || a.Place != here {

@@ -125,7 +125,7 @@ func (s *Store) once(ctx context.Context, scope, term int64, token string, unsyn
 		begin += "; SET LOCAL synchronous_commit = off"
 	}
 	if term > 0 {
-		// The lease is looked at under the lock: whoever takes over from this process waits for it.
+		// The lease is checked while the lock is held: a process that takes over from this process waits for it.
 		begin += fmt.Sprintf(`; SELECT pg_advisory_xact_lock(hashtextextended('deepwork writes %s', %d)); INSERT INTO commits
 			SELECT id, '%s' FROM members WHERE id = '%s' AND term = %d AND expires > clock_timestamp() FOR KEY SHARE
 			ON CONFLICT (member) DO UPDATE SET token = EXCLUDED.token`, s.schema, scope, token, s.id, term)

@@ -131,7 +131,7 @@ func only[T any](t Tx, what, id, query string, args ...any) (*T, error) {
 	return &all[0], nil
 }
 
-// First reads the first row of a query; found is false if there is none.
+// First reads the first row of a query; found is false if the query has no rows.
 func (t Tx) First(query string, args []any, to ...any) (found bool, err error) {
 	err = t.QueryRowContext(t.ctx, query, args...).Scan(to...)
 	if err == sql.ErrNoRows {

@@ -16,7 +16,7 @@ var (
 	blue = task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: "/home/blue/shop"}
 )
 
-// claim claims the next execution for a place that has these executors and repositories; "" is none.
+// claim claims the next execution for a place that has these executors and repositories.
 func claim(t *testing.T, b board, at task.Place, max int, executors, repos []string) *task.Execution {
 	t.Helper()
 	x, err := b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos})

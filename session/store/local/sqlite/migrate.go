@@ -5,9 +5,9 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
-	"io/fs"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store/sqlstore"
 )
 
 // applicationID marks the file as a board, in SQLite's header.
@@ -18,19 +18,7 @@ var files embed.FS
 
 // migrations are the steps from an empty file to the current schema, each a script; the version of
 // a board is the number of steps applied.
-var migrations = load()
-
-func load() (scripts []string) {
-	names, _ := fs.Glob(files, "migrations/*.sql") // sorted; the pattern is valid
-	for _, name := range names {
-		script, err := files.ReadFile(name)
-		if err != nil {
-			panic(err)
-		}
-		scripts = append(scripts, string(script))
-	}
-	return scripts
-}
+var migrations = sqlstore.Scripts(files)
 
 // latest is the version that this program writes.
 func latest() int { return len(migrations) }
