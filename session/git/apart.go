@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/actor/durable"
@@ -21,7 +23,7 @@ import (
 const partLimit = 1 << 30
 
 // apart returns a command that does the same in a git folder of its own, whose HEAD is detached, and
-// that has no refs; done removes the folder. It runs git once.
+// that has no refs but the command's Refs; done removes the folder. It runs git once.
 func apart(ctx context.Context, c Command, g *guard) (own Command, done func(), err error) {
 	find := c
 	find.Args, find.Stdin, find.Limit = []string{"rev-parse", "--absolute-git-dir", "--git-common-dir"}, nil, 0
@@ -56,6 +58,9 @@ func apart(ctx context.Context, c Command, g *guard) (own Command, done func(), 
 	if own.Objects = filepath.Join(common, "objects"); c.Index == "" {
 		own.Index = filepath.Join(gitDir, "index")
 	}
+	if c.Head != "" {
+		head = c.Head
+	}
 	if head == "" {
 		head = "ref: refs/heads/none"
 	}
@@ -64,13 +69,21 @@ func apart(ctx context.Context, c Command, g *guard) (own Command, done func(), 
 		lfs = filepath.Join(common, lfs)
 	}
 	var config strings.Builder
-	config.WriteString(g.config)
+	if c.User {
+		config.WriteString(g.users)
+	} else {
+		config.WriteString(g.config)
+	}
 	setting(&config, "lfs.storage", lfs, true)
-	for name, text := range map[string]string{"HEAD": head + "\n", "config": config.String()} {
+	var refs strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(c.Refs)) {
+		fmt.Fprintf(&refs, "%s %s\n", c.Refs[name], name)
+	}
+	for name, text := range map[string]string{"HEAD": head + "\n", "config": config.String(), "packed-refs": refs.String()} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(own.GitDir, name), []byte(text), 0o600))
 	}
 	err = errors.Join(err, os.Mkdir(filepath.Join(own.GitDir, "refs"), 0o700), os.Mkdir(filepath.Join(own.GitDir, "info"), 0o700))
-	parts := []string{filepath.Join(common, "info", "attributes"), filepath.Join(common, "info", "exclude"), filepath.Join(gitDir, "info", "sparse-checkout")}
+	parts := []string{filepath.Join(common, "shallow"), filepath.Join(common, "info", "attributes"), filepath.Join(common, "info", "exclude"), filepath.Join(gitDir, "info", "sparse-checkout")}
 	shared, _ := filepath.Glob(filepath.Join(gitDir, "sharedindex.*")) // of a split index
 	for _, part := range append(parts, shared...) {
 		err = errors.Join(err, copyPart(part, own.GitDir))

@@ -1,7 +1,8 @@
 // Package git is the only place where this program runs git: without hooks, daemons, housekeeping,
 // signatures or programs of the repository's config, without environment variables that point to
 // another repository, in the C locale, and with bounded time and output. It waits for locks that
-// another git program holds.
+// another git program holds. Commands of User have the user's identity, signing and credentials, but
+// no program of the repository's config either.
 package git
 
 import (
@@ -40,6 +41,13 @@ type Command struct {
 	Args     []string
 	Stdin    []byte
 	Limit    int // of standard output, in bytes; default: process's
+	// User runs the command as the user would: with the identity that the user or the repository
+	// sets, and the signing, credentials and filters of the user's own config. The command runs in
+	// a git folder of its own that has no refs but those of Refs, so it changes no ref.
+	User    bool
+	Head    string            // with User: the commit of its HEAD; default: the repository's
+	Refs    map[string]string // with User: full name to commit
+	Network bool              // with User: it may reach remotes
 }
 
 // settings apply to every command: no hooks, daemons, housekeeping or signatures, no network, and
@@ -54,13 +62,17 @@ var settings = []string{
 	"core.splitIndex=false",     // the other part would lie in the git folder of the command
 	"gc.auto=0",
 	"maintenance.auto=false",
-	"commit.gpgSign=false",
+	unsigned,
+	"push.recurseSubmodules=no", // in which git would run by their own config
+	"push.followTags=false",
 	"submodule.recurse=false",
 	"safe.bareRepository=explicit",
 	"worktree.useRelativePaths=false", // the paths of worktrees are compared, and one of both ends may be moved
 	// Hooks in the config, since git 2.55; git 2.54 has them without this switch.
 	"hook.reference-transaction.enabled=false", "hook.post-checkout.enabled=false", "hook.post-index-change.enabled=false",
 }
+
+const unsigned = "commit.gpgSign=false"
 
 // unused overrides settings that would run a program, for commands that need none of the user's
 // either.
@@ -146,11 +158,20 @@ var halfMade = regexp.MustCompile(`failed to read .*[/\\]worktrees[/\\][^/\\]+[/
 func once(ctx context.Context, c Command, more []string) (process.Result, error) {
 	command := []string{"git", "--no-pager", "--no-optional-locks"}
 	for _, s := range slices.Concat(settings, more, c.Config) {
-		command = append(command, "-c", s)
+		if !c.User || s != unsigned {
+			command = append(command, "-c", s)
+		}
 	}
-	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_EDITOR=true",
-		"GIT_AUTHOR_NAME=deepwork", "GIT_AUTHOR_EMAIL=deepwork@localhost",
-		"GIT_COMMITTER_NAME=deepwork", "GIT_COMMITTER_EMAIL=deepwork@localhost")
+	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_EDITOR=true")
+	if c.Network {
+		env = append(env, "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh") // no program that a URL names
+	} else {
+		env = append(env, "GIT_ALLOW_PROTOCOL=none")
+	}
+	if !c.User {
+		env = append(env, "GIT_AUTHOR_NAME=deepwork", "GIT_AUTHOR_EMAIL=deepwork@localhost",
+			"GIT_COMMITTER_NAME=deepwork", "GIT_COMMITTER_EMAIL=deepwork@localhost")
+	}
 	for name, value := range map[string]string{"GIT_DIR": c.GitDir, "GIT_WORK_TREE": c.WorkTree, "GIT_INDEX_FILE": c.Index, "GIT_OBJECT_DIRECTORY": c.Objects} {
 		if value != "" {
 			env = append(env, name+"="+value)

@@ -41,6 +41,7 @@ var guards struct {
 // A guard is the inspected config of the repository that a folder is in.
 type guard struct {
 	config string   // its settings without those that run something
+	users  string   // the same with all settings of the user
 	lfs    string   // where LFS has its files: a path that may be relative to the git folder
 	hooks  []string // key=value, which disable the hooks in it
 	files  []stamp  // the files that were read; nil means that changes cannot be detected
@@ -82,7 +83,7 @@ func guarded(ctx context.Context, c Command) (*guard, error) {
 		return nil, err
 	}
 	g = &guard{lfs: "lfs"}
-	var config strings.Builder
+	var config, users strings.Builder
 	files := map[string]bool{}
 	found, includes := false, false
 	for fields := Fields(string(r.Stdout)); len(fields) >= 3; fields = fields[3:] {
@@ -111,12 +112,15 @@ func guarded(ctx context.Context, c Command) (*guard, error) {
 			if !own || filepath.IsLocal(value) {
 				g.lfs = value
 			}
-		case bound.MatchString(name), own && runs.MatchString(name), !own && (fields[0] == "command" || !content.MatchString(name)):
+		case bound.MatchString(name), own && runs.MatchString(name), fields[0] == "command":
 		default:
-			setting(&config, name, value, valued)
+			setting(&users, name, value, valued)
+			if own || content.MatchString(name) {
+				setting(&config, name, value, valued)
+			}
 		}
 	}
-	g.config = config.String()
+	g.config, g.users = config.String(), users.String()
 	if found && !includes {
 		g.files = []stamp{}
 		at := filepath.Join(c.Dir, ".git")
@@ -149,7 +153,7 @@ func Once(ctx context.Context, c Command) (process.Result, error) {
 	if err != nil {
 		return process.Result{}, err
 	}
-	if slices.Contains(plain, c.Args[0]) || c.Args[0] == "hash-object" && slices.Contains(c.Args, "--no-filters") {
+	if !c.User && (slices.Contains(plain, c.Args[0]) || c.Args[0] == "hash-object" && slices.Contains(c.Args, "--no-filters")) {
 		return once(ctx, c, slices.Concat(unused, g.hooks))
 	}
 	own, done, err := apart(ctx, c, g)

@@ -90,6 +90,9 @@ func (i *inspection) journaled() error {
 		case j.Phase == made && !known:
 			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
 				"start a server on the project: it removes them, and keeps first what is not committed")
+		case j.changing():
+			i.halfDone[attempt] = true
+			i.report.Fault(path, fmt.Sprintf("a merge of attempt %s was cut short", attempt), doServe)
 		case j.Phase != made && !(j.Phase == creating && known && e.State.Open()):
 			i.halfDone[attempt] = true
 			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: %s was cut short", attempt, j.Phase), doServe)

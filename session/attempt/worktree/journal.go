@@ -67,13 +67,14 @@ func (j *journal) paths() []string {
 // A record is the journal's entry of one worktree.
 type record struct {
 	Tree
-	Common string `json:"git_dir"` // the repository's
-	Path   string `json:"path"`
-	Branch string `json:"branch"` // "" means unknown
-	Base   string `json:"base"`   // "" means unknown
-	Step   step   `json:"step"`
-	Ref    string `json:"rescue_ref,omitempty"`
-	Commit string `json:"rescue_commit,omitempty"`
+	Common string  `json:"git_dir"` // the repository's
+	Path   string  `json:"path"`
+	Branch string  `json:"branch"` // "" means unknown
+	Base   string  `json:"base"`   // "" means unknown
+	Step   step    `json:"step"`
+	Ref    string  `json:"rescue_ref,omitempty"`
+	Commit string  `json:"rescue_commit,omitempty"`
+	Change *change `json:"change,omitempty"` // being made
 }
 
 func (k *Keeper) journalPath(attempt string) string {

@@ -99,7 +99,7 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 			kept, err = k.undo(ctx, j)
 		}
 	default:
-		return nil, nil
+		return k.recoverChanges(ctx, j)
 	}
 	if err != nil {
 		return nil, err
@@ -111,4 +111,15 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 		}
 	}
 	return did, nil
+}
+
+// recoverChanges ends the merges of an attempt that were interrupted.
+func (k *Keeper) recoverChanges(ctx context.Context, j *journal) ([]string, error) {
+	if !j.changing() {
+		return nil, nil
+	}
+	if err := k.settleAll(ctx, j); err != nil {
+		return nil, err
+	}
+	return []string{"ended an interrupted merge of attempt " + j.Attempt}, nil
 }

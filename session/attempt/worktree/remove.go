@@ -52,7 +52,7 @@ func (k *Keeper) remove(ctx context.Context, j *journal, inUse func() bool) ([]R
 	if inUse() {
 		return nil, ErrInUse
 	}
-	if err := k.clearOwn(ctx, j); err != nil {
+	if err := errors.Join(k.clearOwn(ctx, j), k.settleAll(ctx, j)); err != nil {
 		return nil, err
 	}
 	if j.Phase == creating || j.Phase == undoing {

@@ -45,6 +45,7 @@ type Keeper struct {
 	board    string
 	dropping func(path string)
 	log      *slog.Logger
+	oldGit   bool               // as if git had no merge-tree --write-tree
 	stale    time.Duration      // how long a lock must not change to count as a dead git's
 	at       func(point string) // tests end the process here
 }

@@ -1,0 +1,431 @@
+package worktree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/actor/durable"
+	"deepwork/session/git"
+)
+
+// A change moves branches to other commits, together with the files of the worktrees that have them
+// checked out. It is in the journal from before its first step until after its last. The refs move
+// last: a change that was interrupted before the first of them moved is taken back, else finished.
+type change struct {
+	Files []*fileMove `json:"files,omitempty"`
+	Refs  []refMove   `json:"refs,omitempty"`
+	Merge *unfinished `json:"merge,omitempty"` // instead of Refs
+	Abort string      `json:"abort,omitempty"` // the commit that the worktree is reset to
+	// Before is a ref for the commit that Refs takes from the attempt's branch; nil means none.
+	Before *refMove `json:"before,omitempty"`
+}
+
+// A fileMove changes the index and the files of a worktree, which were clean.
+type fileMove struct {
+	Path  string `json:"path"`
+	Admin string `json:"git_dir"` // its own
+	From  string `json:"from"`    // the commit that is checked out
+	To    string `json:"to"`      // a commit or tree
+}
+
+// A refMove changes a ref.
+type refMove struct {
+	Ref string `json:"ref"`
+	Old string `json:"old"`
+	New string `json:"new"`
+}
+
+// An unfinished merge has conflicts, which are left in the worktree.
+type unfinished struct {
+	Theirs  string   `json:"theirs"`
+	message string   // of the commit that will end it
+	stages  []string // the conflicts, as update-index --index-info reads them
+}
+
+func (f *fileMove) call(args ...string) git.Command {
+	return git.Command{Dir: f.Path, GitDir: f.Admin, WorkTree: f.Path, Args: args, Limit: listLimit}
+}
+
+// carryOut makes a change or, after an error, nothing of it. The repository must be locked.
+func (k *Keeper) carryOut(ctx context.Context, j *journal, e *record, c *change) error {
+	e.Change = c
+	if err := k.save(j); err != nil {
+		return err
+	}
+	k.at("change begun")
+	if err := k.advance(ctx, e, c); err != nil {
+		if undo := k.settle(context.WithoutCancel(ctx), j, e); undo != nil {
+			k.log.Error("a merge that failed could not be undone; the next call for the attempt, or the next start, tries again", "attempt", j.Attempt, "error", undo)
+		}
+		return err
+	}
+	e.Change = nil
+	err := k.save(j)
+	k.at("change ended")
+	return err
+}
+
+func (k *Keeper) advance(ctx context.Context, e *record, c *change) error {
+	for _, f := range c.Files {
+		if err := f.move(ctx); err != nil {
+			return err
+		}
+		k.at("files moved")
+	}
+	if c.Merge != nil {
+		return k.leaveMerge(ctx, c.Files[0], c.Merge)
+	}
+	if c.Abort != "" {
+		return k.reset(ctx, e, c.Abort)
+	}
+	if c.Before != nil {
+		if _, err := git.Output(ctx, inRepo(e.Common, "update-ref", c.Before.Ref, c.Before.New)); err != nil {
+			return err
+		}
+		k.at("old commits kept")
+	}
+	if err := moveRefs(ctx, e.Common, c.Refs); err != nil {
+		for _, r := range c.Refs {
+			if tip, look := refTip(ctx, inRepo(e.Common), r.Ref); look == nil && tip != r.Old {
+				return fmt.Errorf("%w: %s is at %.12s, no longer at %.12s", ErrMoved, r.Ref, tip, r.Old)
+			}
+		}
+		return err
+	}
+	k.at("refs moved")
+	return nil
+}
+
+// moveRefs moves refs in one transaction, of which a crash may leave a part.
+func moveRefs(ctx context.Context, common string, refs []refMove) error {
+	var list strings.Builder
+	for _, r := range refs {
+		fmt.Fprintf(&list, "update %s %s %s\n", r.Ref, r.New, r.Old)
+	}
+	c := inRepo(common, "update-ref", "-m", "deepwork", "--stdin")
+	c.Stdin = []byte(list.String())
+	_, err := git.Output(ctx, c)
+	return err
+}
+
+// move changes the index and the files, as git merge --ff-only does, but overwrites no ignored file.
+func (f *fileMove) move(ctx context.Context) error {
+	added, err := git.Output(ctx, f.call("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=A", "--name-only", f.From, f.To))
+	if err != nil {
+		return err
+	}
+	var inTheWay []string
+	for _, name := range git.Fields(added) {
+		if at := filepath.Join(f.Path, filepath.FromSlash(name)); isThere(at) && !isDir(at) {
+			inTheWay = append(inTheWay, name)
+		}
+	}
+	if len(inTheWay) > 0 {
+		return &DirtyError{Path: f.Path, Files: inTheWay}
+	}
+	if _, err := git.Output(ctx, f.call("update-index", "-q", "--refresh")); err != nil && git.ExitCode(err) != 1 {
+		return err
+	}
+	_, err = git.Output(ctx, f.call("read-tree", "-m", "-u", f.From, f.To))
+	return err
+}
+
+// leaveMerge leaves a merge with conflicts in a worktree whose files have them already, for git commit
+// to end it. MERGE_HEAD makes it a merge, so it is written last.
+func (k *Keeper) leaveMerge(ctx context.Context, f *fileMove, m *unfinished) error {
+	var list strings.Builder
+	for _, s := range m.stages {
+		_, name, _ := strings.Cut(s, "\t")
+		fmt.Fprintf(&list, "0 %s\t%s\x00", strings.Repeat("0", len(f.From)), name)
+	}
+	c := f.call("update-index", "-z", "--index-info")
+	c.Stdin = []byte(list.String() + strings.Join(m.stages, "\x00") + "\x00")
+	if _, err := git.Output(ctx, c); err != nil {
+		return err
+	}
+	k.at("conflicts staged")
+	for _, file := range [][2]string{{"ORIG_HEAD", f.From + "\n"}, {"MERGE_MSG", m.message + "\n"}, {"MERGE_MODE", "no-ff"}, {"MERGE_HEAD", m.Theirs + "\n"}} {
+		if err := (durable.Disk{}).Put(filepath.Join(f.Admin, file[0]), []byte(file[1]), durable.PutOptions{Mode: 0o644}); err != nil {
+			return err
+		}
+	}
+	k.at("merge left")
+	return nil
+}
+
+// settle ends a change that was interrupted, if there is one: it is taken back, unless it was complete.
+// The repository must be locked.
+func (k *Keeper) settle(ctx context.Context, j *journal, e *record) (err error) {
+	c := e.Change
+	if c == nil {
+		return nil
+	}
+	defer wrap(&err, "ending the merge that was interrupted in %s", e.Path)
+	var rest []refMove
+	done, begun := false, []time.Time{j.Changed}
+	for _, r := range c.Refs {
+		name := filepath.FromSlash(r.Ref) + ".lock"
+		if err := k.clearLock(ctx, filepath.Join(e.Common, name), begun); err != nil {
+			return err
+		}
+		tip, err := refTip(ctx, inRepo(e.Common), r.Ref)
+		if err != nil {
+			return err
+		}
+		done = done || tip == r.New
+		if tip == r.Old {
+			rest = append(rest, r)
+		}
+	}
+	admin, err := e.admin()
+	if err != nil {
+		return err
+	}
+	for _, f := range c.Files {
+		for _, name := range []string{"index.lock", "HEAD.lock"} {
+			if err := k.clearLock(ctx, filepath.Join(f.Admin, name), begun); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case done:
+		err = moveRefs(ctx, e.Common, rest)
+	case admin == "":
+	case c.Abort != "":
+		if err := k.clearLock(ctx, filepath.Join(admin, "index.lock"), begun); err != nil {
+			return err
+		}
+		err = k.reset(ctx, e, c.Abort)
+	case c.Merge != nil && mergeHead(admin) == c.Merge.Theirs:
+	default:
+		for _, f := range c.Files {
+			if err := k.putBack(ctx, f); err != nil {
+				return err
+			}
+		}
+		if c.Before != nil {
+			if tip, look := refTip(ctx, inRepo(e.Common), c.Before.Ref); look == nil && tip != "" {
+				_, err = git.Output(ctx, inRepo(e.Common, "update-ref", "-d", c.Before.Ref, c.Before.New))
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	e.Change = nil
+	return k.save(j)
+}
+
+func (k *Keeper) clearLock(ctx context.Context, lock string, begun []time.Time) error {
+	return k.clearStale(ctx, lock, begun, func() error { return os.Remove(lock) })
+}
+
+// settleAll ends the changes of an attempt that were interrupted.
+func (k *Keeper) settleAll(ctx context.Context, j *journal) error {
+	for _, e := range j.Trees {
+		if e.Change == nil || !isDir(e.Common) {
+			continue
+		}
+		unlock, err := k.lockRepo(ctx, e.Common, j)
+		if err != nil {
+			return err
+		}
+		err = k.settle(ctx, j, e)
+		unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putBack restores the files and index entries that a move has changed. What somebody else has
+// changed since stays, so nothing is lost.
+func (k *Keeper) putBack(ctx context.Context, f *fileMove) error {
+	if !isDir(f.Path) || !isDir(f.Admin) {
+		return nil
+	}
+	if head, err := commitOf(ctx, f.call(), "HEAD"); err != nil {
+		return err
+	} else if head != f.From {
+		k.log.Warn("a merge was interrupted in a worktree that has another commit checked out now; look at its changes with git status", "worktree", f.Path, "was", f.From, "now", head)
+		return nil
+	}
+	out, err := git.Output(ctx, f.call("diff-tree", "-r", "-z", "--no-renames", "--raw", "--no-abbrev", f.From, f.To))
+	if err != nil {
+		return err
+	}
+	index, err := f.index(ctx)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(f.Path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var entries, restore strings.Builder
+	for fields := git.Fields(out); len(fields) > 1; fields = fields[2:] {
+		part := strings.Fields(strings.TrimPrefix(fields[0], ":"))
+		if len(part) < 4 {
+			return fmt.Errorf("git diff-tree: unexpected %q", fields[0])
+		}
+		name := fields[1]
+		old, now, has := blob{part[0], part[2]}, blob{part[1], part[3]}, index[name]
+		if old.mode == "000000" {
+			old = blob{}
+		}
+		if now.mode == "000000" {
+			now = blob{}
+		}
+		if has != old && has != now && has != conflicted {
+			continue // somebody has staged something else
+		}
+		if has != old {
+			fmt.Fprintf(&entries, "0 %s\t%s\x00", strings.Repeat("0", len(part[2])), name)
+			if old != (blob{}) {
+				fmt.Fprintf(&entries, "%s %s\t%s\x00", old.mode, old.id, name)
+			}
+		}
+		if old.mode == modeRepo || now.mode == modeRepo {
+			continue // git does not touch the files of submodules
+		}
+		ours, err := f.wrote(ctx, root, name, now)
+		switch {
+		case err != nil:
+			return err
+		case !ours:
+		case old != (blob{}):
+			restore.WriteString(name + "\x00")
+			fallthrough
+		default:
+			if err := removeFile(root, name); err != nil {
+				return err
+			}
+		}
+	}
+	c := f.call("update-index", "-z", "--index-info")
+	if c.Stdin = []byte(entries.String()); len(c.Stdin) > 0 {
+		if _, err := git.Output(ctx, c); err != nil {
+			return err
+		}
+	}
+	k.at("index put back")
+	c = f.call("checkout-index", "--force", "--quiet", "--index", "-z", "--stdin")
+	if c.Stdin = []byte(restore.String()); len(c.Stdin) > 0 {
+		_, err = git.Output(ctx, c)
+	}
+	return err
+}
+
+// conflicted is the index's entry of a path with conflicts.
+var conflicted = blob{mode: "conflict"}
+
+// index returns the entries of the index.
+func (f *fileMove) index(ctx context.Context) (map[string]blob, error) {
+	out, err := git.Output(ctx, f.call("ls-files", "--stage", "-z"))
+	if err != nil {
+		return nil, err
+	}
+	index := map[string]blob{}
+	for _, line := range git.Fields(out) {
+		info, name, _ := strings.Cut(line, "\t")
+		part := strings.Fields(info)
+		if len(part) == 3 && part[2] == "0" {
+			index[name] = blob{part[0], part[1]}
+		} else {
+			index[name] = conflicted
+		}
+	}
+	return index, nil
+}
+
+// wrote reports whether a file is missing, or has the content of an entry or the beginning of it: git
+// was killed while it replaced it.
+func (f *fileMove) wrote(ctx context.Context, root *os.Root, name string, b blob) (bool, error) {
+	path := filepath.FromSlash(name)
+	info, err := root.Lstat(path)
+	if missing(err) {
+		return true, nil
+	} else if err != nil {
+		return false, err
+	}
+	if info.IsDir() || b == (blob{}) {
+		return false, nil
+	}
+	var have []byte
+	if b.mode == modeLink {
+		target, err := root.Readlink(path)
+		if err != nil {
+			return false, nil
+		}
+		have = []byte(filepath.ToSlash(target))
+	} else if !info.Mode().IsRegular() || info.Size() > listLimit {
+		return false, nil
+	} else if have, err = root.ReadFile(path); err != nil {
+		return false, err
+	}
+	c := f.call("cat-file", "--filters", "--path="+name, b.id)
+	c.User, c.Limit = true, len(have)+1 // User keeps the filters of the repository's config out
+	if b.mode == modeLink {
+		c.Args = []string{"cat-file", "blob", b.id}
+	}
+	r, err := git.Once(ctx, c)
+	if err != nil && len(r.Stdout) < len(have) && git.ExitCode(err) < 0 && ctx.Err() != nil {
+		return false, err
+	}
+	return bytes.HasPrefix(r.Stdout, have), nil
+}
+
+// removeFile removes a file, and the folders above it that it leaves empty.
+func removeFile(root *os.Root, name string) error {
+	path := filepath.FromSlash(name)
+	if err := root.Remove(path); err != nil && !missing(err) {
+		return err
+	}
+	for dir := filepath.Dir(path); dir != "." && root.Remove(dir) == nil; dir = filepath.Dir(dir) {
+	}
+	return nil
+}
+
+// reset resets the worktree of an attempt to a commit, and ends a merge in it. Untracked files stay.
+func (k *Keeper) reset(ctx context.Context, e *record, commit string) error {
+	admin, err := e.admin()
+	if err != nil {
+		return err
+	} else if admin == "" {
+		return fmt.Errorf("%w: %s", ErrNoWorktree, e.Path)
+	}
+	for _, name := range []string{"MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "AUTO_MERGE"} {
+		if err := os.Remove(filepath.Join(admin, name)); err != nil && !missing(err) {
+			return err
+		}
+		k.at("removed " + name)
+	}
+	c := git.Command{Dir: e.Path, GitDir: admin, WorkTree: e.Path, Args: []string{"reset", "--hard", "--quiet", "--no-recurse-submodules", commit}}
+	_, err = git.Output(ctx, c)
+	k.at("reset")
+	return err
+}
+
+// mergeHead returns the commit that a merge in progress merges, or "".
+func mergeHead(admin string) string {
+	data, _, err := durable.Read(filepath.Join(admin, "MERGE_HEAD"), maxGitFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// changing reports whether a change of one of its worktrees was interrupted, or is being made.
+func (j *journal) changing() bool {
+	return slices.ContainsFunc(j.Trees, func(e *record) bool { return e.Change != nil })
+}

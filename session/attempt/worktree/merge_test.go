@@ -1,0 +1,430 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/actor/testkit"
+)
+
+// asUser gives the user of the test a config of their own.
+func asUser(t *testing.T, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "gitconfig")
+	testkit.Write(t, file, "[user]\n\tname = Una User\n\temail = una@example.com\n"+text)
+	t.Setenv("GIT_CONFIG_GLOBAL", file)
+}
+
+// onBranchOfUser makes a repository whose main checkout is not on main, and a worktree with a commit.
+func attemptIn(t *testing.T, repo string) (*Keeper, string) {
+	t.Helper()
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "new.txt", "new\n")
+	write(t, path, "a.txt", "one\ntwo\nthree\n")
+	commit(t, path, "the work")
+	return k, path
+}
+
+func clean(t *testing.T, dirs ...string) {
+	t.Helper()
+	for _, dir := range dirs {
+		if out := gitIn(t, dir, "status", "--porcelain"); out != "" {
+			t.Errorf("%s has changes:\n%s", dir, out)
+		}
+	}
+}
+
+func landing(path string, way Way) Landing {
+	return Landing{Path: path, Target: "main", Way: way, Message: "Do it"}
+}
+
+var ways = []Way{WayMerge, WaySquash, WayRebase}
+
+func TestMergeEachWay(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		for _, away := range []bool{false, true} {
+			for _, way := range ways {
+				name := string(way) + map[bool]string{true: ", checked out nowhere", false: ""}[away] + map[bool]string{true: ", old git", false: ""}[old]
+				t.Run(name, func(t *testing.T) {
+					asUser(t, "")
+					repo := newRepo(t)
+					k, path := attemptIn(t, repo)
+					k.oldGit = old
+					write(t, repo, "lib/b.txt", "moved on\n")
+					before := commit(t, repo, "meanwhile")
+					if away {
+						gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
+					}
+					got, err := k.Merge(t.Context(), landing(path, way))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got.Before != before || got.Commit != gitIn(t, repo, "rev-parse", "main") {
+						t.Errorf("landed %+v", got)
+					}
+					for name, want := range map[string]string{"new.txt": "new\n", "a.txt": "one\ntwo\nthree\n", "lib/b.txt": "moved on\n"} {
+						if show(t, repo, "main", name) != want {
+							t.Errorf("%s is %q", name, show(t, repo, "main", name))
+						}
+					}
+					parents := strings.Fields(gitIn(t, repo, "show", "-s", "--format=%P", "main"))
+					by := gitIn(t, repo, "show", "-s", "--format=%an %ae %cn %s", "main")
+					want := "Una User una@example.com Una User Do it"
+					if way == WayRebase {
+						want = "Tester tester@example.com Una User the work"
+					}
+					if by != want || len(parents) != 1+map[Way]int{WayMerge: 1}[way] || parents[0] != before {
+						t.Errorf("the commit is by %s, parents %v", by, parents)
+					}
+					clean(t, repo, path)
+					if on := gitIn(t, path, "symbolic-ref", "--short", "HEAD"); on != branchName {
+						t.Errorf("the worktree is on %s", on)
+					}
+					if refs := gitIn(t, repo, "for-each-ref", "refs/deepwork/before"); (refs != "") != (way != WayMerge) {
+						t.Errorf("kept: %q", refs)
+					}
+					sound(t, repo, 1)
+					if _, err := k.Merge(t.Context(), landing(path, way)); !errors.Is(err, ErrNothing) {
+						t.Errorf("again: %v", err)
+					}
+					// More work in the same lines, and a second merge.
+					write(t, path, "a.txt", "one\ntwo\nfour\n")
+					commit(t, path, "more")
+					if _, err := k.Merge(t.Context(), landing(path, way)); err != nil || show(t, repo, "main", "a.txt") != "one\ntwo\nfour\n" {
+						t.Errorf("a second merge: %v", err)
+					}
+					clean(t, repo, path)
+				})
+			}
+		}
+	}
+}
+
+// A target that cannot be moved where it is checked out is refused, and nothing is changed.
+func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, repo string)
+		files   []string
+		in      string
+	}{
+		"changed": {func(t *testing.T, repo string) { write(t, repo, "lib/b.txt", "mine\n") }, []string{"lib/b.txt"}, ""},
+		"staged": {func(t *testing.T, repo string) {
+			write(t, repo, "lib/b.txt", "mine\n")
+			gitIn(t, repo, "add", "-A")
+		}, []string{"lib/b.txt"}, ""},
+		"in the way":         {func(t *testing.T, repo string) { write(t, repo, "new.txt", "mine\n") }, []string{"new.txt"}, ""},
+		"ignored in the way": {func(t *testing.T, repo string) { write(t, repo, ".git/info/exclude", "new.txt"); write(t, repo, "new.txt", "mine\n") }, []string{"new.txt"}, ""},
+		"bisect":             {func(t *testing.T, repo string) { gitIn(t, repo, "bisect", "start") }, nil, "bisect"},
+		"rebase": {func(t *testing.T, repo string) {
+			gitIn(t, repo, "branch", "x", "main")
+			write(t, repo, "c.txt", "c\n")
+			commit(t, repo, "c")
+			tryGit(repo, "rebase", "--exec", "false", "x")
+		}, nil, "rebase"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asUser(t, "")
+			repo := newRepo(t)
+			k, path := attemptIn(t, repo)
+			c.prepare(t, repo)
+			before, head := gitIn(t, repo, "rev-parse", "main", branchName), digest(t, repo)
+			for _, way := range ways {
+				_, err := k.Merge(t.Context(), landing(path, way))
+				refused, is := errors.AsType[*CheckedOutError](err)
+				if !is || refused.Operation != c.in || !slices.Equal(refused.Files, c.files) || !strings.Contains(refused.Command, branchName) {
+					t.Fatalf("%s: %+v, %v", way, refused, err)
+				}
+			}
+			if name != "rebase" && name != "bisect" && head != digest(t, repo) && false {
+				t.Error("the checkout was touched")
+			}
+			if gitIn(t, repo, "rev-parse", "main", branchName) != before {
+				t.Error("a branch was moved")
+			}
+			if gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
+				t.Error("a ref is left")
+			}
+			clean(t, path)
+		})
+	}
+}
+
+// Conflicts arise only in the attempt's worktree, where they can be resolved or undone.
+func TestConflicts(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		asUser(t, "")
+		repo := newRepo(t)
+		write(t, repo, "pic.bin", "a\x00b")
+		commit(t, repo, "binary")
+		k, path := attemptIn(t, repo)
+		k.oldGit = old
+		write(t, path, "pic.bin", "ours\x00")
+		gitIn(t, path, "rm", "-q", "lib/b.txt")
+		commit(t, path, "more")
+		head := gitIn(t, path, "rev-parse", "HEAD")
+		write(t, repo, "a.txt", "one\ntwo\nother\n")
+		write(t, repo, "pic.bin", "theirs\x00")
+		write(t, repo, "lib/b.txt", "changed\n")
+		write(t, repo, "added.txt", "added\n")
+		main := commit(t, repo, "meanwhile")
+		want := []string{"a.txt", "lib/b.txt", "pic.bin"}
+		for _, way := range ways {
+			_, err := k.Merge(t.Context(), landing(path, way))
+			if conflict, is := errors.AsType[*ConflictError](err); !is || way != WayRebase && !slices.Equal(conflict.Files, want) {
+				t.Fatalf("%s: %v", way, err)
+			}
+		}
+		if _, err := k.Rebase(t.Context(), landing(path, "")); err == nil {
+			t.Error("rebased")
+		}
+		clean(t, repo, path)
+		for range 2 {
+			got, err := k.Update(t.Context(), landing(path, ""))
+			if err != nil || !slices.Equal(got.Conflicts, want) {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			if text := read(t, path, "a.txt"); !strings.Contains(text, "<<<<<<< ") || !strings.Contains(text, "main") || read(t, path, "added.txt") != "added\n" {
+				t.Errorf("a.txt is %q", text)
+			}
+			if out := gitIn(t, path, "status", "--porcelain", "--untracked-files=all"); !strings.Contains(out, "UU a.txt") || !strings.Contains(out, "A  added.txt") || !strings.Contains(out, "AA pic.bin") && !strings.Contains(out, "UU pic.bin") {
+				t.Errorf("status: %s", out)
+			}
+			if _, err := k.Update(t.Context(), landing(path, "")); !errors.Is(err, ErrUnfinished) {
+				t.Errorf("again: %v", err)
+			}
+			write(t, path, "a.txt", "half resolved\n")
+			write(t, path, "loose", "loose\n")
+			kept, err := k.Abort(t.Context(), path, nil)
+			if err != nil || show(t, repo, kept.Ref, "a.txt") != "half resolved\n" {
+				t.Fatalf("%+v, %v", kept, err)
+			}
+			if out := gitIn(t, path, "status", "--porcelain"); out != "?? loose" || gitIn(t, path, "rev-parse", "HEAD") != head {
+				t.Errorf("after abort: %s", out)
+			}
+		}
+		if _, err := k.Abort(t.Context(), path, nil); !errors.Is(err, ErrNoMerge) {
+			t.Errorf("again: %v", err)
+		}
+		// The agent resolves it with git, and the merge goes through.
+		if _, err := k.Update(t.Context(), landing(path, "")); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, "a.txt", "both\n")
+		commit(t, path, "resolved")
+		if parents := gitIn(t, path, "show", "-s", "--format=%P"); parents != head+" "+main {
+			t.Errorf("parents %s", parents)
+		}
+		if _, err := k.Merge(t.Context(), landing(path, WaySquash)); err != nil {
+			t.Fatal(err)
+		}
+		if show(t, repo, "main", "a.txt") != "both\n" || read(t, repo, "a.txt") != "both\n" {
+			t.Error("the resolution is not in main")
+		}
+		clean(t, repo)
+		sound(t, repo, 1)
+	}
+}
+
+func TestUpdateAndRebase(t *testing.T) {
+	asUser(t, "")
+	repo := newRepo(t)
+	k, path := attemptIn(t, repo)
+	gitIn(t, repo, "mv", "a.txt", "renamed.txt")
+	main := commit(t, repo, "rename")
+	got, err := k.Update(t.Context(), landing(path, ""))
+	if err != nil || len(got.Conflicts) > 0 || read(t, path, "renamed.txt") != "one\ntwo\nthree\n" || isThere(filepath.Join(path, "a.txt")) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	clean(t, path)
+	if got, err = k.Rebase(t.Context(), landing(path, "")); err != nil || gitIn(t, path, "rev-parse", "HEAD^") != main || read(t, path, "renamed.txt") != "one\ntwo\nthree\n" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	clean(t, path)
+	if again, err := k.Rebase(t.Context(), landing(path, "")); err != nil || again.Commit != got.Commit {
+		t.Errorf("%+v, %v", again, err)
+	}
+	write(t, path, "a.txt", "not committed\n")
+	gitIn(t, path, "add", "a.txt")
+	if _, err := k.Rebase(t.Context(), landing(path, "")); err == nil {
+		t.Error("changes were rebased")
+	} else if dirty, is := errors.AsType[*DirtyError](err); !is || !slices.Equal(dirty.Files, []string{"a.txt"}) {
+		t.Error(err)
+	}
+	gitIn(t, path, "rm", "-q", "--cached", "a.txt")
+	if got, err := k.Merge(t.Context(), landing(path, WayRebase)); err != nil || !slices.Equal(got.Untracked, []string{"a.txt"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	gitIn(t, path, "checkout", "-q", "--detach")
+	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); !errors.Is(err, ErrOtherBranch) {
+		t.Error(err)
+	}
+	inUse := landing(path, WayMerge)
+	inUse.InUse = func() bool { return true }
+	if _, err := k.Merge(t.Context(), inUse); !errors.Is(err, ErrInUse) {
+		t.Error(err)
+	}
+}
+
+// A submodule's commit is merged as git merges it.
+func TestMergeSubmodule(t *testing.T) {
+	asUser(t, "")
+	sub, repo := newRepo(t), newRepo(t)
+	gitIn(t, repo, "submodule", "--quiet", "add", sub, "sub")
+	commit(t, repo, "submodule")
+	k, path := attemptIn(t, repo)
+	write(t, sub, "a.txt", "newer\n")
+	id := commit(t, sub, "newer")
+	gitIn(t, path, "update-index", "--cacheinfo", "160000,"+id+",sub")
+	gitIn(t, path, "commit", "-q", "-m", "newer submodule")
+	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil {
+		t.Fatal(err)
+	}
+	if got := gitIn(t, repo, "ls-tree", "main", "sub"); !strings.Contains(got, id) {
+		t.Errorf("the submodule is %s", got)
+	}
+	if !isThere(filepath.Join(repo, "sub", "a.txt")) {
+		t.Error("the files of the submodule were touched")
+	}
+}
+
+// Neither hooks nor programs of the repository's config run; those of the user do.
+func TestMergeRunsOnlyWhatIsTheUsers(t *testing.T) {
+	mark, users := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "users")
+	signer := filepath.Join(t.TempDir(), "sign")
+	testkit.Write(t, signer, "#!/bin/sh\ntouch "+users+"\necho '[GNUPG:] SIG_CREATED ' >&2\ncat >/dev/null\necho '-----BEGIN PGP SIGNATURE-----'\n")
+	testkit.Must(t, os.Chmod(signer, 0o755))
+	asUser(t, "[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = "+signer+"\n")
+	repo := newRepo2(t)
+	k, path := attemptIn2(t, repo)
+	for _, args := range [][]string{{"filter.a.clean", "touch " + mark + "; cat"}, {"filter.a.smudge", "touch " + mark + "; cat"},
+		{"merge.a.driver", "touch " + mark}, {"gpg.program", "touch " + mark}, {"core.fsmonitor", "touch " + mark}} {
+		gitIn(t, repo, "config", args[0], args[1])
+	}
+	for _, hook := range []string{"pre-commit", "commit-msg", "post-merge", "post-checkout", "reference-transaction", "pre-push", "post-index-change", "pre-rebase"} {
+		file := filepath.Join(repo, ".git", "hooks", hook)
+		testkit.Write(t, file, "#!/bin/sh\ntouch "+mark+"\n")
+		testkit.Must(t, os.Chmod(file, 0o755))
+	}
+	for _, way := range ways {
+		write(t, path, string(way), "x\n")
+		tryGit(path, "-c", "commit.gpgSign=false", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "filter.a.clean=cat", "add", "-A")
+		tryGit(path, "-c", "commit.gpgSign=false", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "filter.a.clean=cat", "commit", "-q", "-m", "more")
+		os.Remove(mark)
+		os.Remove(users)
+		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
+			t.Fatal(err)
+		}
+		if isThere(mark) {
+			t.Errorf("%s: a program of the repository ran", way)
+		}
+		if !strings.Contains(gitIn(t, repo, "cat-file", "commit", "main"), "gpgsig") && way != WayRebase {
+			t.Errorf("%s: the commit is not signed", way)
+		}
+	}
+}
+
+func newRepo2(t *testing.T) string {
+	t.Helper()
+	t.Setenv("GIT_CONFIG_COUNT", "1")
+	t.Setenv("GIT_CONFIG_KEY_0", "commit.gpgSign")
+	t.Setenv("GIT_CONFIG_VALUE_0", "false")
+	repo := newRepo(t)
+	write(t, repo, ".gitattributes", "*.txt filter=a merge=a\n")
+	commit(t, repo, "attributes")
+	return repo
+}
+
+func attemptIn2(t *testing.T, repo string) (*Keeper, string) {
+	k, path := attemptIn(t, repo)
+	os.Unsetenv("GIT_CONFIG_COUNT")
+	return k, path
+}
+
+// A target that is moved between the merge and its last step is not overwritten.
+func TestMergeOfATargetThatMoves(t *testing.T) {
+	asUser(t, "")
+	for _, way := range ways {
+		repo := newRepo(t)
+		gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
+		k, path := attemptIn(t, repo)
+		head := gitIn(t, path, "rev-parse", "HEAD")
+		moved := ""
+		k.at = func(point string) {
+			if point == "change begun" && moved == "" {
+				moved = gitIn(t, repo, "commit-tree", "main^{tree}", "-p", "main", "-m", "moved")
+				gitIn(t, repo, "update-ref", "refs/heads/main", moved)
+			}
+		}
+		if _, err := k.Merge(t.Context(), landing(path, way)); !errors.Is(err, ErrMoved) {
+			t.Fatal(err)
+		}
+		if gitIn(t, repo, "rev-parse", "main") != moved || gitIn(t, path, "rev-parse", "HEAD") != head || gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
+			t.Errorf("%s: something was changed", way)
+		}
+		clean(t, repo, path)
+		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
+			t.Error(err)
+		}
+		clean(t, repo, path)
+	}
+}
+
+func TestPush(t *testing.T) {
+	asUser(t, "")
+	repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
+	gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
+	gitIn(t, repo, "remote", "add", "origin", remote)
+	k, path := attemptIn(t, repo)
+	push := func(force bool) (string, error) { return k.Push(context.Background(), path, "origin", force) }
+	if _, err := push(false); err != nil {
+		t.Fatal(err)
+	}
+	tip := func(dir, ref string) string { out, _ := tryGit(dir, "rev-parse", ref); return out }
+	if tip(remote, branchName) != tip(path, "HEAD") || tip(repo, "refs/remotes/origin/"+branchName) != tip(path, "HEAD") {
+		t.Error("the branch was not pushed")
+	}
+	gitIn(t, path, "commit", "-q", "--amend", "-m", "again")
+	if _, err := push(false); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "non-fast-forward") {
+		t.Fatal(err)
+	}
+	if _, err := push(true); err != nil || tip(remote, branchName) != tip(path, "HEAD") {
+		t.Fatal(err)
+	}
+	// Somebody else pushes to it.
+	other := gitIn(t, remote, "commit-tree", "main^{tree}", "-p", branchName, "-m", "other")
+	gitIn(t, remote, "update-ref", "refs/heads/"+branchName, other)
+	gitIn(t, path, "commit", "-q", "--amend", "-m", "third")
+	if _, err := push(true); !errors.Is(err, ErrRejected) || tip(remote, branchName) != other {
+		t.Fatal(err)
+	}
+	hook := filepath.Join(remote, "hooks", "pre-receive")
+	testkit.Write(t, hook, "#!/bin/sh\necho we are closed >&2\nexit 1\n")
+	testkit.Must(t, os.Chmod(hook, 0o755))
+	gitIn(t, remote, "update-ref", "-d", "refs/heads/"+branchName)
+	if _, err := push(false); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "we are closed") {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"nowhere", "--all", remote, ""} {
+		if _, err := k.Push(t.Context(), path, name, false); err == nil {
+			t.Errorf("pushed to %q", name)
+		}
+	}
+	mark := filepath.Join(t.TempDir(), "mark")
+	gitIn(t, repo, "config", "remote.origin.url", "ext::touch "+mark)
+	gitIn(t, repo, "config", "protocol.ext.allow", "always")
+	gitIn(t, repo, "config", "remote.origin.receivepack", "touch "+mark+"; git-receive-pack")
+	if _, err := push(false); err == nil || isThere(mark) {
+		t.Errorf("a URL ran a program: %v", err)
+	}
+	os.Remove(hook)
+	gitIn(t, repo, "config", "remote.origin.url", remote)
+	if _, err := push(false); err != nil || isThere(mark) {
+		t.Errorf("%v", err)
+	}
+}
