@@ -24,7 +24,7 @@ const crashEnv = "WORKTREE_TEST_CRASH"
 type crash struct {
 	Dir   string
 	Trees []Tree
-	Op    string // create, remove, or both
+	Op    string // create, remove, or both; or a key of calls
 	Point int    // the n-th one ends it; 0 means none
 }
 
@@ -41,6 +41,14 @@ func crashChild() int {
 			self.Kill()
 			select {}
 		}
+	}
+	if call := calls[c.Op]; call != nil {
+		if err := call(k, filepath.Join(c.Dir, attemptID, "web")); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println("points", n)
+		return 0
 	}
 	if c.Op != "remove" {
 		done, err := k.Create(context.Background(), attemptID, branchName, c.Trees, nil)

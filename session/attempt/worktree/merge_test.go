@@ -20,7 +20,7 @@ func asUser(t *testing.T, text string) {
 	t.Setenv("GIT_CONFIG_GLOBAL", file)
 }
 
-// onBranchOfUser makes a repository whose main checkout is not on main, and a worktree with a commit.
+// attemptIn makes a worktree of a repository, with a commit.
 func attemptIn(t *testing.T, repo string) (*Keeper, string) {
 	t.Helper()
 	k, _ := newKeeper(t)
@@ -118,9 +118,12 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 			write(t, repo, "lib/b.txt", "mine\n")
 			gitIn(t, repo, "add", "-A")
 		}, []string{"lib/b.txt"}, ""},
-		"in the way":         {func(t *testing.T, repo string) { write(t, repo, "new.txt", "mine\n") }, []string{"new.txt"}, ""},
-		"ignored in the way": {func(t *testing.T, repo string) { write(t, repo, ".git/info/exclude", "new.txt"); write(t, repo, "new.txt", "mine\n") }, []string{"new.txt"}, ""},
-		"bisect":             {func(t *testing.T, repo string) { gitIn(t, repo, "bisect", "start") }, nil, "bisect"},
+		"in the way": {func(t *testing.T, repo string) { write(t, repo, "new.txt", "mine\n") }, []string{"new.txt"}, ""},
+		"ignored in the way": {func(t *testing.T, repo string) {
+			write(t, repo, ".git/info/exclude", "new.txt")
+			write(t, repo, "new.txt", "mine\n")
+		}, []string{"new.txt"}, ""},
+		"bisect": {func(t *testing.T, repo string) { gitIn(t, repo, "bisect", "start") }, nil, "bisect"},
 		"rebase": {func(t *testing.T, repo string) {
 			gitIn(t, repo, "branch", "x", "main")
 			write(t, repo, "c.txt", "c\n")
@@ -133,16 +136,13 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 			repo := newRepo(t)
 			k, path := attemptIn(t, repo)
 			c.prepare(t, repo)
-			before, head := gitIn(t, repo, "rev-parse", "main", branchName), digest(t, repo)
+			before := gitIn(t, repo, "rev-parse", "main", branchName)
 			for _, way := range ways {
 				_, err := k.Merge(t.Context(), landing(path, way))
 				refused, is := errors.AsType[*CheckedOutError](err)
 				if !is || refused.Operation != c.in || !slices.Equal(refused.Files, c.files) || !strings.Contains(refused.Command, branchName) {
 					t.Fatalf("%s: %+v, %v", way, refused, err)
 				}
-			}
-			if name != "rebase" && name != "bisect" && head != digest(t, repo) && false {
-				t.Error("the checkout was touched")
 			}
 			if gitIn(t, repo, "rev-parse", "main", branchName) != before {
 				t.Error("a branch was moved")

@@ -1,0 +1,175 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// calls are what the process that is killed does.
+var calls = map[string]func(k *Keeper, path string) error{
+	"merge":     mergeBy(WayMerge),
+	"squash":    mergeBy(WaySquash),
+	"by rebase": mergeBy(WayRebase),
+	"rebase": func(k *Keeper, path string) error {
+		_, err := k.Rebase(context.Background(), Landing{Path: path, Target: "main"})
+		return err
+	},
+	"update": func(k *Keeper, path string) error {
+		_, err := k.Update(context.Background(), Landing{Path: path, Target: "main"})
+		return err
+	},
+	"conflict": func(k *Keeper, path string) error {
+		_, err := k.Update(context.Background(), Landing{Path: path, Target: "other"})
+		return err
+	},
+	"abort": func(k *Keeper, path string) error {
+		_, err := k.Abort(context.Background(), path, nil)
+		return err
+	},
+}
+
+func mergeBy(way Way) func(*Keeper, string) error {
+	return func(k *Keeper, path string) error {
+		_, err := k.Merge(context.Background(), Landing{Path: path, Target: "main", Way: way})
+		return err
+	}
+}
+
+// crashSite makes a worktree with commits that change many files, a target that has moved and is checked
+// out, and a branch that conflicts.
+func crashSite(t *testing.T, op string, files int) (k *Keeper, repo, path string) {
+	t.Helper()
+	k, _ = newKeeper(t)
+	repo = newRepo(t)
+	gitIn(t, repo, "config", "user.name", "Una User")
+	gitIn(t, repo, "config", "user.email", "una@example.com")
+	for i := range files {
+		write(t, repo, fmt.Sprintf("many/%d", i), strings.Repeat("before\n", 2000))
+	}
+	commit(t, repo, "many")
+	gitIn(t, repo, "branch", "other")
+	path = create(t, k, repo)
+	for i := range files {
+		write(t, path, fmt.Sprintf("many/%d", i), strings.Repeat("after it\n", 3000))
+		write(t, path, fmt.Sprintf("more/%d", i), strings.Repeat("added\n", 2000))
+	}
+	write(t, path, "a.txt", "changed\n")
+	gitIn(t, path, "rm", "-q", "-r", "lib")
+	write(t, path, "lib", "a file now\n")
+	commit(t, path, "the work")
+	write(t, repo, "c.txt", "meanwhile\n")
+	commit(t, repo, "meanwhile")
+	gitIn(t, repo, "checkout", "-q", "other")
+	write(t, repo, "a.txt", "conflict\n")
+	for i := range files {
+		write(t, repo, fmt.Sprintf("theirs/%d", i), strings.Repeat("theirs\n", 2000))
+	}
+	commit(t, repo, "conflict")
+	gitIn(t, repo, "checkout", "-q", "main")
+	write(t, path, "loose", "loose\n")
+	if op == "abort" {
+		if err := calls["conflict"](k, path); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, "a.txt", "half resolved\n")
+	}
+	return k, repo, path
+}
+
+// afterCrash recovers, and checks that the call was done or was not, and can be made.
+func afterCrash(t *testing.T, k *Keeper, repo, path, op, mains, heads string) {
+	t.Helper()
+	if _, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	check := func() {
+		t.Helper()
+		if j, err := k.load(attemptID); err != nil || j.changing() {
+			t.Errorf("the journal still has a change, %v", err)
+		}
+		if read(t, path, "loose") != "loose\n" {
+			t.Error("work is lost")
+		}
+		sound(t, repo, 1)
+		if out := gitIn(t, repo, "status", "--porcelain"); out != "" {
+			t.Errorf("the checkout has changes:\n%s", out)
+		}
+		out := gitIn(t, path, "status", "--porcelain")
+		switch merging := mergeHead(adminOf(canonical(repo+"/.git"), path)) != ""; {
+		case merging && !strings.Contains(out, "a.txt"), !merging && out != "?? loose":
+			t.Errorf("the worktree, merging %t, has changes:\n%s", merging, out)
+		case merging && op != "conflict" && op != "abort":
+			t.Error("a merge is left")
+		}
+	}
+	check()
+	main, head := gitIn(t, repo, "rev-parse", "main"), gitIn(t, path, "rev-parse", "HEAD")
+	if op == "squash" || op == "by rebase" {
+		if (main == mains) != (head == heads) {
+			t.Error("only one branch was moved")
+		}
+	}
+	if err := calls[op](k, path); err != nil && !(errors.Is(err, ErrNothing) && main != mains || errors.Is(err, ErrUnfinished) && op == "conflict" || errors.Is(err, ErrNoMerge) && op == "abort") {
+		t.Errorf("again: %v", err)
+	}
+	check()
+	if refs := gitIn(t, repo, "for-each-ref", "--contains", heads); refs == "" {
+		t.Error("the commits are lost")
+	}
+}
+
+func TestCrashAtEachPointOfMerges(t *testing.T) {
+	for op := range calls {
+		t.Run(op, func(t *testing.T) {
+			t.Parallel()
+			for point, points := 0, 1; point <= points; point++ {
+				k, repo, path := crashSite(t, op, 2)
+				main, head := gitIn(t, repo, "rev-parse", "main"), gitIn(t, path, "rev-parse", "HEAD")
+				n := crash{Dir: k.dir, Op: op, Point: point}.run(t)
+				if point == 0 {
+					if points = n; points < 4 {
+						t.Fatalf("there are only %d points", points)
+					}
+				}
+				afterCrash(t, k, repo, path, op, main, head)
+				if t.Failed() {
+					t.Fatalf("killed at point %d of %d", point, points)
+				}
+			}
+		})
+	}
+}
+
+// The server, and git with it, is killed in the middle of whatever it is doing.
+func TestCrashOfMergesAtRandomMoments(t *testing.T) {
+	rounds := 12
+	if testing.Short() {
+		rounds = 1
+	}
+	for op := range calls {
+		t.Run(op, func(t *testing.T) {
+			t.Parallel()
+			for range rounds {
+				k, repo, path := crashSite(t, op, 100)
+				main, head := gitIn(t, repo, "rev-parse", "main"), gitIn(t, path, "rev-parse", "HEAD")
+				cmd := crash{Dir: k.dir, Op: op}.command(t)
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				after := 100*time.Millisecond + time.Duration(rand.IntN(500))*time.Millisecond
+				timer := time.AfterFunc(after, func() { cmd.Process.Kill() })
+				cmd.Wait()
+				timer.Stop()
+				afterCrash(t, k, repo, path, op, main, head)
+				if t.Failed() {
+					t.Fatalf("killed after %v", after)
+				}
+			}
+		})
+	}
+}
