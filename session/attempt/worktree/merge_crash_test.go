@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -147,7 +149,7 @@ func TestCrashAtEachPointOfMerges(t *testing.T) {
 
 // The server, and git with it, is killed in the middle of whatever it is doing.
 func TestCrashOfMergesAtRandomMoments(t *testing.T) {
-	rounds := 12
+	rounds := 3
 	if testing.Short() {
 		rounds = 1
 	}
@@ -171,5 +173,48 @@ func TestCrashOfMergesAtRandomMoments(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A git that was killed while it wrote a file leaves a part of it, and its lock. What a person has
+// changed since stays.
+func TestRecoverTakesBackHalfAMerge(t *testing.T) {
+	k, repo, path := crashSite(t, "merge", 5)
+	head, main := gitIn(t, path, "rev-parse", "HEAD"), gitIn(t, repo, "rev-parse", "main")
+	j, err := k.load(attemptID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	common := j.Trees[0].Common
+	j.Trees[0].Change = &change{Files: []*fileMove{{Path: canonical(repo), Admin: common, From: main, To: head}},
+		Refs: []refMove{{Ref: "refs/heads/main", Old: main, New: head}}}
+	if err := k.save(j); err != nil {
+		t.Fatal(err)
+	}
+	write(t, repo, ".git/index.lock", "")
+	write(t, repo, ".git/refs/heads/main.lock", "")
+	write(t, repo, "many/0", "after it\nafter")                  // torn
+	write(t, repo, "many/1", strings.Repeat("after it\n", 3000)) // written
+	os.Remove(filepath.Join(repo, "many", "2"))                  // removed, to be written
+	write(t, repo, "many/3", "mine\n")                           // a person's
+	write(t, repo, "more/0", strings.Repeat("added\n", 2000))    // written
+	write(t, repo, "more/1", "add")                              // torn
+	write(t, repo, "more/2", "mine\n")                           // a person's
+	os.RemoveAll(filepath.Join(repo, "lib"))                     // a folder, to be a file
+	write(t, repo, "lib", "a fi")                                // torn
+	did, err := k.Recover(t.Context(), func(string) bool { return true })
+	if err != nil || len(did) != 1 {
+		t.Fatal(did, err)
+	}
+	if out := gitIn(t, repo, "status", "--porcelain", "--untracked-files=all"); out != " M many/3\n?? more/2" {
+		t.Errorf("the checkout has changes:\n%s", out)
+	}
+	if read(t, repo, "lib", "b.txt") != "bee\n" || gitIn(t, repo, "rev-parse", "main") != main {
+		t.Error("it was not taken back")
+	}
+	sound(t, repo, 1)
+	r, err := k.Inspect(t.Context(), nil)
+	if err != nil || strings.Contains(fmt.Sprint(r), "cut short") {
+		t.Error(r, err)
 	}
 }
