@@ -68,13 +68,19 @@ func (k *Keeper) lockAttempt(ctx context.Context, attempt string) (unlock func()
 	}, nil
 }
 
-// Await waits until no other call works on an attempt, in any process.
+// Await waits until no other call works on an attempt, in any process, and ends a merge that was
+// interrupted.
 func (k *Keeper) Await(ctx context.Context, attempt string) error {
 	unlock, err := k.lockAttempt(ctx, attempt)
-	if err == nil {
-		unlock()
+	if err != nil {
+		return err
 	}
-	return err
+	defer unlock()
+	j, err := k.load(attempt)
+	if err != nil || j == nil {
+		return err
+	}
+	return k.settleAll(ctx, j)
 }
 
 // busy reports whether a call is working on an attempt. It creates no lock file.

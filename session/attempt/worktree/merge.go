@@ -14,7 +14,6 @@ import (
 // The errors of Merge, Rebase, Update, Abort and Push; each is wrapped with its subject.
 var (
 	ErrMoved       = errors.New("the branch was moved meanwhile") // call again
-	ErrNothing     = errors.New("there is nothing to merge")
 	ErrUnfinished  = errors.New("an operation is in progress in the worktree")
 	ErrOtherBranch = errors.New("the worktree is not on its own branch")
 	ErrNoMerge     = errors.New("no merge is in progress in the worktree")
@@ -44,7 +43,7 @@ type Landing struct {
 // A Landed is the result of Merge, Rebase or Update.
 type Landed struct {
 	Before    string   // the commit of the branch that was moved, before
-	Commit    string   // and after
+	Commit    string   // and after; the same if there was nothing to do
 	Conflicts []string // of Update: files to resolve in the worktree; Commit is Before then
 	Untracked []string // files and folders of the worktree that no commit has
 }
@@ -59,15 +58,14 @@ type Landed struct {
 //
 // It changes everything or nothing, even if the process is killed: the next call for the attempt, or
 // Recover, takes back what was not complete. Other errors are *DirtyError, for tracked files of the
-// worktree that are not committed; *ConflictError, see Update; ErrNothing, ErrUnfinished,
-// ErrOtherBranch, ErrNoBranch, ErrMoved, ErrInUse, ErrNoWorktree. It blocks until all is done.
+// worktree that are not committed; *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrNoBranch, ErrMoved, ErrInUse, ErrNoWorktree. It blocks until all is done.
 func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *branchView) (*Landed, error) {
 		c := &change{Refs: []refMove{{Ref: "refs/heads/" + l.Target, Old: b.target}}}
 		if n, err := git.Line(ctx, inRepo(b.Common, "rev-list", "--count", "--max-count=1", b.target+".."+b.head)); err != nil {
 			return nil, err
 		} else if n == "0" {
-			return nil, fmt.Errorf("%w: %s has all commits of %s", ErrNothing, l.Target, b.Branch)
+			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
 		checkouts, err := checkoutsOf(ctx, b.Common, l.Target)
 		if err != nil {
@@ -96,7 +94,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 			return nil, err
 		}
 		if now == b.target {
-			return nil, fmt.Errorf("%w: %s has all changes of %s", ErrNothing, l.Target, b.Branch)
+			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
 		c.Refs[0].New = now
 		for _, f := range c.Files {

@@ -1,0 +1,244 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/worktree"
+)
+
+// MergeArgs are the arguments of merge_attempt and rebase_attempt.
+type MergeArgs struct {
+	Target
+	RepoID  *string `json:"repo_id"`
+	Way     *string `json:"way"`     // of merge_attempt
+	Message *string `json:"message"` // of merge_attempt
+}
+
+// PushArgs are the arguments of push_attempt.
+type PushArgs struct {
+	Target
+	RepoID *string `json:"repo_id"`
+	Remote *string `json:"remote"`
+	Force  bool    `json:"force"`
+}
+
+// AbortArgs are the arguments of abort_merge.
+type AbortArgs struct {
+	Target
+	RepoID *string `json:"repo_id"`
+}
+
+// MergeReply answers merge_attempt, rebase_attempt, push_attempt and abort_merge.
+type MergeReply struct {
+	AttemptID string       `json:"attempt_id" jsonschema:"UUID of the attempt"`
+	Repos     []MergedRepo `json:"repos" jsonschema:"its repositories, as far as the call came"`
+}
+
+// MergedRepo is the outcome for one repository.
+type MergedRepo struct {
+	RepoID       string   `json:"repo_id" jsonschema:"UUID of the repository"`
+	RepoName     string   `json:"repo_name" jsonschema:"name of the repository"`
+	TargetBranch string   `json:"target_branch" jsonschema:"branch that the attempt is for"`
+	Status       string   `json:"status" jsonschema:"merged (the target has the work), unchanged (there was nothing to do), rebased, updated (the target was merged into the attempt's branch), conflicts (the same, and files in the worktree must be resolved and committed), aborted or pushed"`
+	Commit       *string  `json:"commit" jsonschema:"commit of the branch that was moved or pushed, or null"`
+	Conflicts    []string `json:"conflicts" jsonschema:"files with conflicts in the worktree"`
+	Untracked    []string `json:"untracked" jsonschema:"files and folders in the worktree that are in no commit; at most 1000"`
+	Rescue       *Rescue  `json:"rescue" jsonschema:"where abort_merge has kept the files of the merge, or null"`
+	Notice       *string  `json:"notice" jsonschema:"a hint, or null"`
+
+	attempt, path string
+}
+
+// The values of MergedRepo.Status.
+const (
+	Merged    = "merged"
+	Unchanged = "unchanged"
+	Rebased   = "rebased"
+	Updated   = "updated"
+	Conflicts = "conflicts"
+	Aborted   = "aborted"
+	Pushed    = "pushed"
+)
+
+// MergeAttempt brings the commits of an attempt into its target branches: by a merge commit, which is
+// the default, as one commit, or each again. If that has conflicts, the target is merged into the
+// attempt's worktree instead, where they can be resolved.
+func (e *Engine) MergeAttempt(ctx context.Context, who session.Caller, a MergeArgs) (*MergeReply, error) {
+	ways := []worktree.Way{worktree.WayMerge, worktree.WaySquash, worktree.WayRebase}
+	way := worktree.WayMerge
+	if a.Way != nil {
+		way = worktree.Way(*a.Way)
+	}
+	if !slices.Contains(ways, way) {
+		return nil, session.Wrong("unknown_way", "There is no way %q to merge. Use one of merge, squash, rebase.", clip(string(way))).
+			With("argument", "way").With("value", clip(string(way))).With("allowed", ways)
+	}
+	if a.Message != nil {
+		if err := checkText("message", *a.Message, MaxPrompt); err != nil {
+			return nil, err
+		}
+	}
+	return e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
+		l.Way = way
+		if a.Message != nil {
+			l.Message = *a.Message
+		}
+		done, err := k.Merge(ctx, l)
+		return r.landed(ctx, k, l, Merged, done, err)
+	})
+}
+
+// RebaseAttempt repeats the commits of an attempt on its target branches as they are now. If that has
+// conflicts, it does as MergeAttempt.
+func (e *Engine) RebaseAttempt(ctx context.Context, who session.Caller, a MergeArgs) (*MergeReply, error) {
+	return e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
+		done, err := k.Rebase(ctx, l)
+		return r.landed(ctx, k, l, Rebased, done, err)
+	})
+}
+
+// landed records the outcome of a merge or rebase.
+func (r *MergedRepo) landed(ctx context.Context, k *worktree.Keeper, l worktree.Landing, status string, done *worktree.Landed, err error) error {
+	if _, is := errors.AsType[*worktree.ConflictError](err); is {
+		l.Message = ""
+		status = Updated
+		if done, err = k.Update(ctx, l); err == nil && len(done.Conflicts) > 0 {
+			status = Conflicts
+			r.Notice = new("Resolve these files in the worktree and commit there, by hand or with follow_up, and call again; abort_merge undoes it.")
+		} else if err == nil {
+			r.Notice = new("Its commits do not fit on the target one by one, so the target was merged into its branch. Merge it with way merge or squash.")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if status != Conflicts && done.Before == done.Commit {
+		status = Unchanged
+	}
+	if status == Unchanged && len(done.Untracked) > 0 {
+		r.Notice = new("There was nothing to do; files that are in no commit are not merged.")
+	}
+	r.Status, r.Commit, r.Conflicts = status, &done.Commit, list(done.Conflicts)
+	r.Untracked = list(done.Untracked[:min(len(done.Untracked), maxListedFiles)])
+	return nil
+}
+
+// AbortMerge undoes the merges in progress in the worktrees of an attempt.
+func (e *Engine) AbortMerge(ctx context.Context, who session.Caller, a AbortArgs) (*MergeReply, error) {
+	return e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
+		kept, err := k.Abort(ctx, l.Path, l.InUse)
+		if errors.Is(err, worktree.ErrNoMerge) {
+			r.Status = Unchanged
+			return nil
+		}
+		if err == nil && kept.Ref != "" {
+			r.Rescue = &Rescue{AttemptID: r.attempt, Worktree: kept.Path, RepoPath: r.path, Ref: kept.Ref, Commit: kept.Commit}
+		}
+		r.Status = Aborted
+		return err
+	})
+}
+
+// PushAttempt pushes the branch of an attempt to a remote, which is origin if none is named.
+func (e *Engine) PushAttempt(ctx context.Context, who session.Caller, a PushArgs) (*MergeReply, error) {
+	remote := "origin"
+	if a.Remote != nil {
+		remote = *a.Remote
+	}
+	return e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
+		commit, err := k.Push(ctx, l.Path, remote, a.Force)
+		r.Status, r.Commit = Pushed, &commit
+		return err
+	})
+}
+
+// eachRepo calls do for the repositories of an attempt, or for one of them. It refuses callers without
+// RightMerge, agents in a workspace, and attempts whose agent waits or runs.
+func (e *Engine) eachRepo(ctx context.Context, who session.Caller, t Target, repo *string, do func(*worktree.Keeper, worktree.Landing, *MergedRepo) error) (*MergeReply, error) {
+	b, id, err := e.openAttempt(ctx, who, t)
+	if err != nil {
+		return nil, err
+	}
+	if e.o.Attempt != "" || !b.who.Has(session.RightMerge) {
+		return nil, session.NotNow("right_needed", "Merging and pushing needs the right merge, which %s does not have. Ask the user of this server to do it.", b.who.Identity).With("right", "merge")
+	}
+	now, err := b.AttemptDetails(ctx, id)
+	if err != nil {
+		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+	}
+	at := now.Attempt
+	if at.Elsewhere(e.here) {
+		return nil, session.NotNow("elsewhere", "Attempt %s is on the machine %s. Call a server there.", id, at.Place.Describe()).With("attempt_id", id)
+	}
+	if now.Execution.State.Open() {
+		return nil, agentRuns(id)
+	}
+	if !at.Made() {
+		return nil, session.NotNow("no_workspace", "%s", noWorkspace(now)).With("attempt_id", id)
+	}
+	repos := at.Repos
+	if repo != nil {
+		repos = slices.DeleteFunc(slices.Clone(repos), func(r task.AttemptRepo) bool { return r.RepoID != *repo })
+		if len(repos) == 0 {
+			return nil, session.Wrong("unknown_repo", "Attempt %s has no repository with the id %s. get_attempt lists them.", id, clip(*repo)).With("argument", "repo_id").With("value", clip(*repo))
+		}
+	}
+	k, reply := e.keeper(worktreesOf(at)), &MergeReply{AttemptID: id, Repos: []MergedRepo{}}
+	inUse := func() bool { // by a follow-up, which waits for the worktrees before it runs
+		open, err := isOpen(ctx, b, id)
+		return open || err != nil
+	}
+	for _, r := range repos {
+		m := MergedRepo{RepoID: r.RepoID, RepoName: r.RepoName, TargetBranch: r.TargetBranch, Conflicts: []string{}, Untracked: []string{}, attempt: id, path: r.RepoPath}
+		l := worktree.Landing{Path: r.Worktree, Target: r.TargetBranch, InUse: inUse}
+		if err := do(k, l, &m); err != nil {
+			err = notMerged(id, r, err)
+			if refused, is := errors.AsType[*session.Error](err); is && len(reply.Repos) > 0 {
+				refused.With("done", reply.Repos)
+			}
+			return nil, err
+		}
+		reply.Repos = append(reply.Repos, m)
+		e.log.Info("attempt "+m.Status, "attempt", id, "repository", r.RepoName, "target", r.TargetBranch, "caller", b.who.Identity)
+	}
+	return reply, nil
+}
+
+func agentRuns(id string) *session.Error {
+	return session.NotNow("attempt_running", "The agent of attempt %s is waiting or running. Stop it with stop_attempt or wait until it ends, then call again.", id).With("attempt_id", id)
+}
+
+// notMerged says why a branch was neither merged, rebased nor pushed.
+func notMerged(id string, r task.AttemptRepo, err error) error {
+	refuse := func(code, format string, args ...any) error {
+		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
+	}
+	if held, is := errors.AsType[*worktree.CheckedOutError](err); is {
+		return session.NotNow("target_checked_out", "Nothing was changed: %v.", held).With("attempt_id", id).With("repo_id", r.RepoID).
+			With("files", held.Files).With("operation", held.Operation).With("command", held.Command).Because(err)
+	}
+	if dirty, is := errors.AsType[*worktree.DirtyError](err); is {
+		return session.NotNow("not_committed", "Nothing was changed: %v. Commit them there, or have the agent do it with follow_up, and call again.", dirty).
+			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
+	}
+	switch {
+	case errors.Is(err, worktree.ErrInUse):
+		return agentRuns(id)
+	case errors.Is(err, worktree.ErrMoved):
+		return refuse("target_moved", "Nothing was changed: %v. Call again.", err)
+	case errors.Is(err, worktree.ErrUnfinished):
+		return refuse("merge_unfinished", "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge, and call again.", err)
+	case errors.Is(err, worktree.ErrRejected):
+		return refuse("push_rejected", "%v", err)
+	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):
+		return refuse("not_merged", "Nothing was changed: %v. Correct that and call again.", err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("merging attempt %s: %w", id, err)
+	}
+	return gitFailed("The branch of attempt "+id+" in "+r.RepoName+" cannot be merged or pushed", err)
+}

@@ -1,0 +1,121 @@
+package attempt
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// An attempt is merged, pushed, and merged again after more work; conflicts lie in its worktree.
+func TestFromBranchToMerged(t *testing.T) {
+	p := newProject(t)
+	p.git(p.root, "config", "user.name", "Una User")
+	p.git(p.root, "config", "user.email", "una@example.com")
+	remote := filepath.Join(p.root, "..", "remote.git")
+	p.git(p.root, "clone", "-q", "--bare", p.root, remote)
+	p.git(p.root, "remote", "add", "origin", remote)
+	s := p.open()
+	id := s.ends(s.begin(s.newTask("! write a.txt hello")).AttemptID).AttemptID
+	path := s.get(id).Repos[0].WorktreePath
+	merge := func(way string) (*MergeReply, error) {
+		return s.MergeAttempt(ctx, me, MergeArgs{Target: the(id), Way: &way})
+	}
+	commit := func(dir, name, text string) {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		p.git(dir, "add", "-A")
+		p.git(dir, "commit", "-q", "-m", name)
+	}
+	status := func(r *MergeReply, err error, want string) MergedRepo {
+		t.Helper()
+		must(t, err)
+		if len(r.Repos) != 1 || r.Repos[0].Status != want {
+			t.Fatalf("%+v, want %s", r, want)
+		}
+		return r.Repos[0]
+	}
+
+	r, err := merge("merge")
+	if m := status(r, err, Unchanged); !slices.Equal(m.Untracked, []string{"a.txt"}) || m.Notice == nil {
+		t.Errorf("%+v", m)
+	}
+	commit(path, "b.txt", "b\n")
+	must(t, os.WriteFile(filepath.Join(p.root, "README"), []byte("mine\n"), 0o644))
+	_, err = merge("squash")
+	refused(t, err, session.StateError, "target_checked_out", "README", p.root, "merge --squash")
+	p.git(p.root, "checkout", "-q", "README")
+	r, err = merge("squash")
+	if m := status(r, err, Merged); *m.Commit != p.git(p.root, "rev-parse", "main") {
+		t.Errorf("%+v", m)
+	}
+	if at := s.get(id).Repos[0]; at.Ahead != 0 || at.Behind != 0 {
+		t.Errorf("%d ahead, %d behind", at.Ahead, at.Behind)
+	}
+	r2, err := s.PushAttempt(ctx, me, PushArgs{Target: the(id)})
+	if m := status(r2, err, Pushed); *m.Commit != p.git(remote, "rev-parse", s.get(id).WorkspaceBranch) {
+		t.Errorf("%+v", m)
+	}
+
+	commit(path, "b.txt", "of the attempt\n")
+	commit(p.root, "b.txt", "of a person\n")
+	r, err = merge("merge")
+	if m := status(r, err, Conflicts); !slices.Equal(m.Conflicts, []string{"b.txt"}) || m.Notice == nil {
+		t.Errorf("%+v", m)
+	}
+	_, err = merge("merge")
+	refused(t, err, session.StateError, "merge_unfinished", "abort_merge")
+	r, err = s.AbortMerge(ctx, me, AbortArgs{Target: the(id)})
+	if m := status(r, err, Aborted); m.Rescue == nil || p.git(path, "status", "--porcelain") != "" {
+		t.Errorf("%+v", m)
+	}
+	r, err = s.RebaseAttempt(ctx, me, MergeArgs{Target: the(id)})
+	status(r, err, Conflicts)
+	commit(path, "b.txt", "of both\n")
+	r, err = merge("squash")
+	status(r, err, Merged)
+	if data, _ := os.ReadFile(filepath.Join(p.root, "b.txt")); string(data) != "of both\n" {
+		t.Errorf("main has %q", data)
+	}
+	commit(p.root, "c.txt", "c\n")
+	commit(path, "d.txt", "d\n")
+	r, err = s.RebaseAttempt(ctx, me, MergeArgs{Target: the(id)})
+	status(r, err, Rebased)
+	must(t, os.WriteFile(filepath.Join(path, "d.txt"), []byte("more\n"), 0o644))
+	_, err = merge("rebase")
+	refused(t, err, session.StateError, "not_committed", "d.txt", "follow_up")
+
+	_, err = merge("fast")
+	refused(t, err, session.ToolError, "unknown_way", "squash")
+	_, err = s.PushAttempt(ctx, me, PushArgs{Target: the(id), Remote: new("nowhere")})
+	refused(t, err, session.StateError, "git_failed", "nowhere")
+	_, err = s.MergeAttempt(ctx, me, MergeArgs{Target: the(id), RepoID: new(nobody)})
+	refused(t, err, session.ToolError, "unknown_repo", nobody)
+	weak := me
+	weak.Rights = session.RightAgents
+	_, err = s.MergeAttempt(ctx, weak, MergeArgs{Target: the(id)})
+	refused(t, err, session.StateError, "right_needed", "merge")
+}
+
+// Nothing is merged under an agent that works.
+func TestMergeOfAnAttemptThatRuns(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	id := s.begin(s.newTask("! await " + filepath.Join(p.root, "..", "hold"))).AttemptID
+	s.reaches(id, task.Running)
+	for name, call := range map[string]func() (*MergeReply, error){
+		"merge":  func() (*MergeReply, error) { return s.MergeAttempt(ctx, me, MergeArgs{Target: the(id)}) },
+		"rebase": func() (*MergeReply, error) { return s.RebaseAttempt(ctx, me, MergeArgs{Target: the(id)}) },
+		"abort":  func() (*MergeReply, error) { return s.AbortMerge(ctx, me, AbortArgs{Target: the(id)}) },
+		"push":   func() (*MergeReply, error) { return s.PushAttempt(ctx, me, PushArgs{Target: the(id)}) },
+	} {
+		if _, err := call(); err == nil || !strings.Contains(err.Error(), "waiting or running") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.stopAttempt(id)
+}
