@@ -215,6 +215,11 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kept *Rescue, err error) {
 	defer wrap(&err, "aborting the merge in %s", path)
 	err = k.onWorktree(ctx, path, inUse, func(b *branchView) error {
+		free, err := k.lockRepo(ctx, b.Common, nil)
+		if err != nil {
+			return err
+		}
+		defer free()
 		if (checkout{b.Path, b.admin}).operation() != "merge" {
 			return ErrNoMerge
 		}
@@ -248,6 +253,11 @@ func (b *branchView) moveTo(c *change, now string) {
 func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(*branchView) (*Landed, error)) (r *Landed, err error) {
 	defer wrap(&err, "%s of %s", doing, l.Path)
 	err = k.onWorktree(ctx, l.Path, l.InUse, func(b *branchView) error {
+		free, err := k.lockRepo(ctx, b.Common, nil)
+		if err != nil {
+			return err
+		}
+		defer free()
 		at := checkout{b.Path, b.admin}
 		if operation := at.operation(); operation != "" {
 			return fmt.Errorf("%w: %s", ErrUnfinished, operation)
@@ -285,7 +295,7 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 	return r, nil
 }
 
-// onWorktree calls do for a worktree of an attempt. The attempt and the repository are locked.
+// onWorktree calls do for a worktree of an attempt, which is locked.
 func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool, do func(*branchView) error) error {
 	attempt := filepath.Base(filepath.Dir(path))
 	if !attemptName.MatchString(attempt) || filepath.Dir(filepath.Dir(path)) != k.dir {
@@ -317,11 +327,6 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 		if b.admin, err = e.admin(); err != nil || b.admin == "" {
 			return errors.Join(err, ErrNoWorktree)
 		}
-		free, err := k.lockRepo(ctx, e.Common, nil)
-		if err != nil {
-			return err
-		}
-		defer free()
 		if b.head, err = commitOf(ctx, git.Command{Dir: e.Path, GitDir: b.admin, WorkTree: e.Path}, "HEAD"); err != nil {
 			return err
 		}
