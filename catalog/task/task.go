@@ -64,6 +64,7 @@ type Task struct {
 	Status       Status
 	JobName      *string // the workflow that its attempts run; both or neither
 	WorkflowName *string
+	DependsOn    []string // ids of tasks of its project that are to be done before it starts, sorted
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }
@@ -77,8 +78,9 @@ type Summary struct {
 	LatestWorkspaceBranch *string
 	LatestSessionID       *string // of the latest attempt
 	LatestSessionExecutor *string
-	HasInProgressAttempt  bool // one is waiting, starting or running
-	LastAttemptFailed     bool // the latest one failed or was interrupted
+	HasInProgressAttempt  bool     // one is waiting, starting or running
+	LastAttemptFailed     bool     // the latest one failed or was interrupted
+	BlockedBy             []string // those of DependsOn that are not done
 }
 
 // A ProjectSpec is a project as in the config: with a unique name and repos with unique names. One
@@ -101,17 +103,19 @@ type NewTask struct {
 	ProjectID, Title      string
 	Description           *string
 	JobName, WorkflowName *string
+	DependsOn             []string
 }
 
-// A TaskChange sets the fields that are not nil; an empty Description, JobName or WorkflowName
-// clears it.
+// A TaskChange sets the fields that are not nil; an empty Description, JobName, WorkflowName or
+// DependsOn clears it.
 type TaskChange struct {
 	Title, Description    *string
 	Status                *Status
 	JobName, WorkflowName *string
+	DependsOn             []string
 }
 
-// Apply applies the change to t and checks the result.
+// Apply applies the change to t, except for DependsOn, and checks the result.
 func (c TaskChange) Apply(t *Task) error {
 	if c.Title != nil {
 		t.Title = *c.Title
@@ -172,18 +176,21 @@ type Totals struct {
 
 // Errors that callers distinguish; each is wrapped with its subject.
 var (
-	ErrNotFound = errors.New("not found")
-	ErrCursor   = errors.New("not a cursor of this list")
-	ErrRunning  = errors.New("an attempt of it is running")
-	ErrDeleting = errors.New("the task is being deleted")
-	ErrDeleted  = errors.New("was deleted since")
-	ErrReused   = errors.New("the request_id was used with other arguments")
-	ErrFull     = errors.New("the disk is full, or the board cannot be written")
-	ErrInvalid  = errors.New("not valid")
-	ErrEnded    = errors.New("the execution has ended")
-	ErrDamaged  = errors.New("the board's file is damaged")
-	ErrNewer    = errors.New("the board's file is of a newer version")
-	ErrClosed   = errors.New("the board is closed")
+	ErrNotFound   = errors.New("not found")
+	ErrBlocked    = errors.New("depends on tasks that are not done")
+	ErrCycle      = errors.New("the tasks would depend on each other")
+	ErrDependency = errors.New("no task that it can depend on")
+	ErrCursor     = errors.New("not a cursor of this list")
+	ErrRunning    = errors.New("an attempt of it is running")
+	ErrDeleting   = errors.New("the task is being deleted")
+	ErrDeleted    = errors.New("was deleted since")
+	ErrReused     = errors.New("the request_id was used with other arguments")
+	ErrFull       = errors.New("the disk is full, or the board cannot be written")
+	ErrInvalid    = errors.New("not valid")
+	ErrEnded      = errors.New("the execution has ended")
+	ErrDamaged    = errors.New("the board's file is damaged")
+	ErrNewer      = errors.New("the board's file is of a newer version")
+	ErrClosed     = errors.New("the board is closed")
 )
 
 // Clip shortens a value for a message.

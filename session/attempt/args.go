@@ -40,23 +40,25 @@ type TaskArgs struct {
 
 // CreateTaskArgs are the arguments of create_task.
 type CreateTaskArgs struct {
-	ProjectID    string  `json:"project_id"`
-	Title        string  `json:"title"`
-	Description  *string `json:"description"`
-	JobName      *string `json:"job_name"`
-	WorkflowName *string `json:"workflow_name"`
-	RequestID    *string `json:"request_id"`
+	ProjectID    string   `json:"project_id"`
+	Title        string   `json:"title"`
+	Description  *string  `json:"description"`
+	JobName      *string  `json:"job_name"`
+	WorkflowName *string  `json:"workflow_name"`
+	DependsOn    []string `json:"depends_on,omitempty"` // without it, the digest of the arguments is the one of earlier versions
+	RequestID    *string  `json:"request_id"`
 }
 
 // UpdateTaskArgs are the arguments of update_task: omitted fields do not change; an empty
-// description, job_name or workflow_name is cleared.
+// description, job_name, workflow_name or depends_on is cleared.
 type UpdateTaskArgs struct {
-	TaskID       string  `json:"task_id"`
-	Title        *string `json:"title"`
-	Description  *string `json:"description"`
-	Status       *string `json:"status"`
-	JobName      *string `json:"job_name"`
-	WorkflowName *string `json:"workflow_name"`
+	TaskID       string   `json:"task_id"`
+	Title        *string  `json:"title"`
+	Description  *string  `json:"description"`
+	Status       *string  `json:"status"`
+	JobName      *string  `json:"job_name"`
+	WorkflowName *string  `json:"workflow_name"`
+	DependsOn    []string `json:"depends_on"`
 }
 
 // StartArgs are the arguments of start_task_attempt.

@@ -22,7 +22,8 @@ const (
 	DefaultLimit   = 50      // entries of a list
 	MaxLimit       = 500
 	DefaultTail    = 100     // entries of tail_attempt
-	listBytes      = 1 << 20 // bytes of description in one list of tasks
+	listBytes      = 1 << 20 // bytes of descriptions and dependencies in one list of tasks
+	bytesOfID      = 39      // in a list, with its quotes and comma
 	MaxTail        = 1000
 	MaxWait        = 30 // seconds that tail_attempt waits
 	DefaultDiff    = 100_000

@@ -37,6 +37,17 @@ func fault(doing string, err error) error {
 		return session.NotNow("shutting_down", "The server is shutting down. Call again when it is back.").Because(err).Wait(retryAfter)
 	case errors.Is(err, task.ErrDeleting):
 		return session.NotNow("being_deleted", "The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or create a new task.").Because(err)
+	case errors.Is(err, task.ErrBlocked):
+		blocked, _ := errors.AsType[*task.BlockedError](err)
+		var ids []string
+		for _, by := range blocked.By {
+			ids = append(ids, by.ID)
+		}
+		return session.NotNow("blocked", "Nothing was started: %v. Set the status of those to done with update_task once they are, or change depends_on of this one.", blocked).With("blocked_by", ids).Because(err)
+	case errors.Is(err, task.ErrCycle):
+		return session.Wrong("dependency_cycle", "Nothing was changed: %v. Leave out one of these dependencies.", err).With("argument", "depends_on").Because(err)
+	case errors.Is(err, task.ErrDependency):
+		return session.Wrong("bad_dependency", "Nothing was changed: %v. Name tasks of the same project, as list_tasks gives them.", err).With("argument", "depends_on").Because(err)
 	case errors.Is(err, task.ErrReused):
 		return session.Wrong("request_id_reused", "request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").With("argument", "request_id").Because(err)
 	case errors.Is(err, store.ErrPending):

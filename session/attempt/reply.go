@@ -56,21 +56,23 @@ type ReposReply struct {
 // Task is a task with a summary of its attempts; it answers get_task, create_task and update_task
 // (seed 004, "list_tasks provides attempt summary").
 type Task struct {
-	TaskID                string  `json:"task_id" jsonschema:"UUID of the task"`
-	ProjectID             string  `json:"project_id" jsonschema:"UUID of its project"`
-	Title                 string  `json:"title" jsonschema:"the work in one line"`
-	Description           *string `json:"description" jsonschema:"the work in full, or null"`
-	Status                string  `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
-	JobName               *string `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
-	WorkflowName          *string `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
-	CreatedAt             string  `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
-	UpdatedAt             string  `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
-	LatestAttemptID       *string `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt, or null"`
-	LatestWorkspaceBranch *string `json:"latest_workspace_branch" jsonschema:"git branch of that attempt, or null"`
-	LatestSessionID       *string `json:"latest_session_id" jsonschema:"UUID of that attempt's newest session, or null if its agent never ran"`
-	LatestSessionExecutor *string `json:"latest_session_executor" jsonschema:"executor of that session, such as CLAUDE_CODE, or null"`
-	HasInProgressAttempt  bool    `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
-	LastAttemptFailed     bool    `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
+	TaskID                string   `json:"task_id" jsonschema:"UUID of the task"`
+	ProjectID             string   `json:"project_id" jsonschema:"UUID of its project"`
+	Title                 string   `json:"title" jsonschema:"the work in one line"`
+	Description           *string  `json:"description" jsonschema:"the work in full, or null"`
+	Status                string   `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
+	JobName               *string  `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
+	WorkflowName          *string  `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
+	DependsOn             []string `json:"depends_on" jsonschema:"UUIDs of tasks that must be done before an attempt starts"`
+	BlockedBy             []string `json:"blocked_by" jsonschema:"those of depends_on that are not done"`
+	CreatedAt             string   `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+	UpdatedAt             string   `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
+	LatestAttemptID       *string  `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt, or null"`
+	LatestWorkspaceBranch *string  `json:"latest_workspace_branch" jsonschema:"git branch of that attempt, or null"`
+	LatestSessionID       *string  `json:"latest_session_id" jsonschema:"UUID of that attempt's newest session, or null if its agent never ran"`
+	LatestSessionExecutor *string  `json:"latest_session_executor" jsonschema:"executor of that session, such as CLAUDE_CODE, or null"`
+	HasInProgressAttempt  bool     `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
+	LastAttemptFailed     bool     `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
 }
 
 // TaskFilters are the filters of list_tasks.

@@ -3,6 +3,8 @@ package attempt
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"deepwork/catalog/task"
@@ -38,11 +40,12 @@ func (e *Engine) ListTasks(ctx context.Context, who session.Caller, a ListTasksA
 	return r, nil
 }
 
-// fitting returns how many tasks of a page have no more than listBytes of text together, at least
-// one.
+// fitting returns how many tasks of a page have no more than listBytes of descriptions and
+// dependencies together, at least one.
 func fitting(all []task.Summary) int {
 	left := listBytes
 	for i, s := range all {
+		left -= bytesOfID * (len(s.DependsOn) + len(s.BlockedBy))
 		if s.Description != nil {
 			left -= len(*s.Description)
 		}
@@ -82,6 +85,10 @@ func (e *Engine) CreateTask(ctx context.Context, who session.Caller, a CreateTas
 	if err := checkOptional("description", a.Description, MaxPrompt); err != nil {
 		return nil, err
 	}
+	dependsOn, err := checkDependencies(a.DependsOn)
+	if err != nil {
+		return nil, err
+	}
 	job, workflow := trimmed(a.JobName), trimmed(a.WorkflowName)
 	// A repeated request gets the same reply, even if the workflow has changed since.
 	if done, err := b.FindRequest(ctx, request); err != nil {
@@ -92,7 +99,7 @@ func (e *Engine) CreateTask(ctx context.Context, who session.Caller, a CreateTas
 		}
 	}
 	s, err := b.CreateTask(ctx, task.NewTask{
-		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow,
+		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, DependsOn: dependsOn,
 	}, request)
 	return taskReply(s), found("creating the task", err, "project", "project_id", projectID, remedyProject)
 }
@@ -121,6 +128,9 @@ func (e *Engine) UpdateTask(ctx context.Context, who session.Caller, a UpdateTas
 		}
 		change.Status = &status
 	}
+	if change.DependsOn, err = checkDependencies(a.DependsOn); err != nil {
+		return nil, err
+	}
 	if change.JobName != nil || change.WorkflowName != nil {
 		was, err := b.Task(ctx, id)
 		if err != nil {
@@ -132,6 +142,22 @@ func (e *Engine) UpdateTask(ctx context.Context, who session.Caller, a UpdateTas
 	}
 	s, err := b.UpdateTask(ctx, id, change)
 	return taskReply(s), found("updating the task", err, "task", "task_id", id, remedyTask)
+}
+
+// checkDependencies checks the ids of tasks that a task is to depend on; nil stays nil.
+func checkDependencies(given []string) ([]string, error) {
+	if len(given) > task.MaxDependencies {
+		return nil, session.Wrong("too_many_dependencies", "depends_on names %d tasks, and at most %d are allowed. Name those that must be done last: what they depend on is done before them.", len(given), task.MaxDependencies).
+			With("argument", "depends_on").With("value", len(given)).With("max", task.MaxDependencies)
+	}
+	ids := slices.Clone(given)
+	for i := range ids {
+		var err error
+		if ids[i], err = checkID(fmt.Sprintf("depends_on[%d]", i), ids[i]); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
 }
 
 // checkWorkflow refuses an incomplete or unknown workflow.
@@ -176,6 +202,7 @@ func taskReply(s *task.Summary) *Task {
 		JobName: s.JobName, WorkflowName: s.WorkflowName, CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.UpdatedAt),
 		LatestAttemptID: s.LatestAttemptID, LatestWorkspaceBranch: s.LatestWorkspaceBranch,
 		LatestSessionID: s.LatestSessionID, LatestSessionExecutor: s.LatestSessionExecutor,
+		DependsOn: list(s.DependsOn), BlockedBy: list(s.BlockedBy),
 		HasInProgressAttempt: s.HasInProgressAttempt, LastAttemptFailed: s.LastAttemptFailed,
 	}
 }

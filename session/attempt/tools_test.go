@@ -3,6 +3,7 @@ package attempt
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/task"
 	"deepwork/session"
 )
 
@@ -252,5 +254,69 @@ func TestEmptyListsAreLists(t *testing.T) {
 		if !strings.Contains(string(text), `:[]`) {
 			t.Errorf("%s", text)
 		}
+	}
+}
+
+// A task whose dependencies are not done does not start, and says what blocks it.
+func TestBlockedTask(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	project, repo := s.rootProject()
+	first := s.newTask("! say hello")
+	second, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})
+	must(t, err)
+	if want := []string{first.TaskID}; !slices.Equal(second.DependsOn, want) || !slices.Equal(second.BlockedBy, want) {
+		t.Errorf("%+v", second)
+	}
+	if first.DependsOn == nil || first.BlockedBy == nil {
+		t.Errorf("null instead of an empty list: %+v", first)
+	}
+	start := func() error {
+		_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: second.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("once")})
+		return err
+	}
+	err = start()
+	refused(t, err, session.StateError, "blocked", first.TaskID, "Add a basket", "todo", "update_task")
+	if e, _ := errors.AsType[*session.Error](err); fmt.Sprint(e.Details["blocked_by"]) != fmt.Sprint([]string{first.TaskID}) {
+		t.Errorf("%+v", e.Details)
+	}
+	if now := s.task(second.TaskID); now.Status != "todo" || now.LatestAttemptID != nil {
+		t.Errorf("%+v", now)
+	}
+	update := func(id string, on []string) error {
+		_, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: id, DependsOn: on})
+		return err
+	}
+	const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
+	refused(t, update(first.TaskID, []string{second.TaskID}), session.ToolError, "dependency_cycle", first.TaskID+" depends on "+second.TaskID+" depends on "+first.TaskID)
+	refused(t, update(first.TaskID, []string{nobody}), session.ToolError, "bad_dependency", nobody)
+	refused(t, update(first.TaskID, []string{"web"}), session.ToolError, "malformed_id", "depends_on[0]")
+	refused(t, update(first.TaskID, make([]string, task.MaxDependencies+1)), session.ToolError, "too_many_dependencies", "51", "50")
+	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})
+	must(t, err)
+	if now := s.task(second.TaskID); len(now.BlockedBy) != 0 || len(now.DependsOn) != 1 {
+		t.Errorf("%+v", now)
+	}
+	must(t, start())
+	must(t, update(second.TaskID, nil))
+	if now := s.task(second.TaskID); len(now.DependsOn) != 1 {
+		t.Errorf("an omitted list cleared it: %+v", now)
+	}
+	must(t, update(second.TaskID, []string{}))
+	if now := s.task(second.TaskID); len(now.DependsOn) != 0 {
+		t.Errorf("%+v", now)
+	}
+	s.ends(*s.task(second.TaskID).LatestAttemptID)
+}
+
+// A page ends early if its tasks have many dependencies.
+func TestDependenciesCountForTheBoundOfAList(t *testing.T) {
+	many := task.Summary{Task: task.Task{DependsOn: make([]string, task.MaxDependencies)}, BlockedBy: make([]string, task.MaxDependencies)}
+	all := slices.Repeat([]task.Summary{many}, MaxLimit)
+	n := fitting(all)
+	id, err := json.Marshal("3b241101-e2bb-4255-8caf-4136c566a962")
+	must(t, err)
+	if size := n * 2 * task.MaxDependencies * (len(id) + 1); n < 100 || size > listBytes {
+		t.Errorf("%d tasks with %d bytes", n, size)
 	}
 }

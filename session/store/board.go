@@ -33,10 +33,12 @@ type View interface {
 	// CreateTask makes a task of the caller, or finds the one that the same request made before
 	// and returns it as it is now. ErrNotFound: there is no such project in the
 	// config; ErrDeleted as well: the task that the request made was deleted;
-	// ErrReused: the request was another; ErrInvalid: see task.Task.Check.
+	// ErrReused: the request was another; ErrInvalid: see task.Task.Check, or too many
+	// dependencies; ErrDependency: it cannot depend on one of these tasks, which must exist for the
+	// caller and be of the same project.
 	CreateTask(ctx context.Context, n task.NewTask, r task.Request) (*task.Summary, error)
-	// UpdateTask changes a task and returns it; ErrInvalid: see task.Task.Check. If nothing
-	// changes, nothing is written, and UpdatedAt stays (seed 004, update_task).
+	// UpdateTask changes a task and returns it. Errors are those of CreateTask, and ErrCycle: the
+	// task would depend on itself, perhaps through others. If nothing changes, nothing is written, and UpdatedAt stays (seed 004, update_task).
 	UpdateTask(ctx context.Context, id string, c task.TaskChange) (*task.Summary, error)
 	// BeginDelete marks a task whose worktrees are about to be removed: from then on no server
 	// starts an attempt or a follow-up of it (ErrDeleting), until DeleteTask removes it or
@@ -59,7 +61,8 @@ type View interface {
 	// are the caller's, and its ID, if it is not empty), both waiting, and puts the
 	// task inprogress; or finds the one that the same request made before. Its maker is
 	// the caller; if that is the owner, the maker of the task. Errors are those of
-	// CreateTask, and ErrDeleting.
+	// CreateTask, ErrDeleting, and task.BlockedError if the task depends on one that is not done.
+	// Attempts made before it depended on it go on.
 	CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
 	Attempt(ctx context.Context, id string) (*task.Attempt, error)
 	// Report returns what was saved of an attempt for other machines, empty if nothing was.

@@ -51,6 +51,7 @@ func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
 		p.Enum = slices.DeleteFunc(slices.Clone(p.Enum), func(v any) bool { return v == nil })
 		if p.Items != nil {
 			p.Items = listedInput(p.Items)
+			p.Items.MaxLength = nil
 		}
 	}
 	return listed
@@ -71,7 +72,7 @@ func SessionID() Property {
 }
 
 func RequestID() Property {
-	return Optional("request_id", MaxName, "Unique text; repeating the call with it is safe")
+	return Optional("request_id", MaxName, "Unique text that makes a repetition safe")
 }
 
 // Words describe, by field name, what the types of replies cannot.

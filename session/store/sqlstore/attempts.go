@@ -78,6 +78,9 @@ func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string, err erro
 	if err := t.staying(a.TaskID); err != nil {
 		return "", err
 	}
+	if err := t.unblocked(a.TaskID); err != nil {
+		return "", err
+	}
 	var identity, group *string // nil: those of the task, so that its text leads no agent to what only the owner sees
 	if limited(t.who) {
 		identity, group = &t.who.Identity, &t.who.Group

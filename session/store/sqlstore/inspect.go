@@ -40,6 +40,9 @@ var flaws = []flaw{
 	{"task %s is being deleted, and has an attempt that waits or runs", "stop it with stop_attempt and call delete_task again",
 		`SELECT DISTINCT t.id FROM tasks t JOIN attempts a ON a.task_id = t.id
 		WHERE t.deleting_at IS NOT NULL AND a.state IN ('waiting', 'starting', 'running')`},
+	{"task %s", "change its depends_on with update_task",
+		`SELECT t.id || ' depends on ' || o.id || ', which is of another project' FROM task_dependencies d
+		JOIN tasks t ON t.id = d.task_id JOIN tasks o ON o.id = d.depends_on WHERE t.project_id <> o.project_id`},
 	{"project %s", "restore the board from a copy; only the totals of lists are wrong",
 		`SELECT p.id || ' has ' || (SELECT count(*) FROM tasks t WHERE t.project_id = p.id AND t.status = s.status) || ' tasks that are ' || s.status ||
 		', and counts ' || coalesce((SELECT sum(c.tasks) FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)

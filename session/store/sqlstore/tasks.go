@@ -16,7 +16,9 @@ import (
 const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name,
 	t.created_at, t.updated_at, a.id AS latest_attempt_id, a.branch AS latest_workspace_branch, s.id AS latest_session_id, s.executor AS latest_session_executor,
 	EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running')) AS has_in_progress_attempt,
-	coalesce(a.state IN ('failed', 'interrupted'), FALSE) AS last_attempt_failed
+	coalesce(a.state IN ('failed', 'interrupted'), FALSE) AS last_attempt_failed,
+	(SELECT string_agg(d.depends_on, ' ') FROM task_dependencies d WHERE d.task_id = t.id) AS depends_on,
+	(SELECT string_agg(d.depends_on, ' ') FROM task_dependencies d JOIN tasks o ON o.id = d.depends_on WHERE d.task_id = t.id AND o.status <> 'done') AS blocked_by
 FROM tasks t
 LEFT JOIN attempts a ON a.id = (SELECT id FROM attempts WHERE task_id = t.id ORDER BY created_at DESC, id LIMIT 1)
 LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id ORDER BY created_at DESC, id LIMIT 1)
@@ -96,6 +98,11 @@ func (t Tx) createTask(n task.NewTask) (string, error) {
 	_, err = t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, identity, caller_group, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, identity, group, t.Now, t.Now)
+	if err != nil {
+		return "", err
+	}
+	made.ID, made.ProjectID = id, n.ProjectID
+	_, err = t.depend(&made, n.DependsOn)
 	return id, err
 }
 
@@ -114,9 +121,15 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 		if err := c.Apply(&s.Task); err != nil {
 			return nil, err
 		}
+		depends := false
+		if c.DependsOn != nil {
+			if depends, err = t.depend(&s.Task, c.DependsOn); err != nil {
+				return nil, err
+			}
+		}
 		if _, err := t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, updated_at = ?6
-			WHERE id = ?7 AND (title, description, status, job_name, workflow_name) IS DISTINCT FROM (?1, ?2, ?3, ?4, ?5)`,
-			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id); err != nil {
+			WHERE id = ?7 AND (?8 OR (title, description, status, job_name, workflow_name) IS DISTINCT FROM (?1, ?2, ?3, ?4, ?5))`,
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends); err != nil {
 			return nil, err
 		}
 		t.changed(store.TaskChanged, id)

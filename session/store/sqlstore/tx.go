@@ -89,6 +89,8 @@ func List[T any](t Tx, query string, args ...any) ([]T, error) {
 				to[i] = scanTime(func(at *time.Time) { *p = at })
 			case *json.RawMessage:
 				to[i] = (*[]byte)(p)
+			case *[]string:
+				to[i] = (*scanIDs)(p)
 			default:
 				to[i] = p
 			}
@@ -175,6 +177,19 @@ func (set scanTime) Scan(v any) error {
 	at, err := task.ParseTime(fmt.Sprint(v))
 	set(&at)
 	return err
+}
+
+// A scanIDs scans ids that are separated by blanks, or nil, and sorts them.
+type scanIDs []string
+
+// Scan implements sql.Scanner.
+func (ids *scanIDs) Scan(v any) error {
+	if v == nil {
+		return nil
+	}
+	*ids = strings.Fields(fmt.Sprint(v))
+	slices.Sort(*ids)
+	return nil
 }
 
 // optional converts a time that may be nil.

@@ -104,7 +104,7 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := create(r)
-	if err != nil || *again != *first {
+	if err != nil || !reflect.DeepEqual(again, first) {
 		t.Errorf("%+v, want %+v; %v", again, first, err)
 	}
 	if id, err := b.FindRequest(t.Context(), r); id != first.ID || err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -90,7 +91,7 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	if _, err := b.Repo(t.Context(), was["web/api"]); !errors.Is(err, task.ErrNotFound) {
 		t.Error("a repo that is not in the config:", err)
 	}
-	if got := taskOf(t, b, s.ID); *got != *s {
+	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
 		t.Errorf("%+v, want %+v", got, s)
 	}
 	if list, total, _, err := b.Tasks(t.Context(), web, "", task.Page{Limit: 5}); err != nil || total != 1 || len(list) != 1 {

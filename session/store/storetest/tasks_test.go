@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	if err != nil || s.Description != nil || s.JobName != nil || s.WorkflowName != nil || s.Title != "New" || s.Status != task.Done {
 		t.Errorf("%+v %v", s, err)
 	}
-	if got := taskOf(t, b, s.ID); *got != *s {
+	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
 		t.Errorf("%+v, want %+v", got, s)
 	}
 	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
@@ -70,7 +71,7 @@ func TestTasksThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %v with %q", name, test.err, test.want, test.text)
 		}
 	}
-	if got := taskOf(t, b, s.ID); *got != *s {
+	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
 		t.Errorf("%+v, want %+v", got, s)
 	}
 	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); total != 1 || err != nil {

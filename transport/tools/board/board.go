@@ -108,11 +108,11 @@ func attemptID() tool.Property {
 }
 
 func listLimit() tool.Property {
-	return integer("limit", 1, attempt.MaxLimit, "1 to 500 entries. Default: 50")
+	return integer("limit", 1, attempt.MaxLimit, "1 to 500. Default: 50")
 }
 
 func cursor() tool.Property {
-	return tool.Optional("cursor", 1000, "next_cursor of the previous reply")
+	return tool.Optional("cursor", 1000, "next_cursor of a reply")
 }
 
 // integer returns a number that may be absent or null.

@@ -1,6 +1,11 @@
 package board
 
-import "deepwork/transport/tool"
+import (
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/catalog/task"
+	"deepwork/transport/tool"
+)
 
 // addCreateTask registers create_task (seed 004, "MCP task tool set").
 func addCreateTask(s *tool.Set, e Engine) {
@@ -12,6 +17,7 @@ func addCreateTask(s *tool.Set, e Engine) {
 			tool.Optional("description", tool.MaxText, descriptionIs),
 			tool.Optional("job_name", tool.MaxName, jobIs),
 			tool.Optional("workflow_name", tool.MaxName, workflowIs),
+			dependsOn(),
 			tool.RequestID()),
 		Recheck: "call list_tasks: the task was created only if it is listed there",
 	})
@@ -24,3 +30,10 @@ const (
 	jobIs         = "Job whose workflow each attempt must complete"
 	workflowIs    = "Workflow of that job"
 )
+
+func dependsOn() tool.Property {
+	return tool.Property{Name: "depends_on", Schema: &jsonschema.Schema{Types: []string{"null", "array"}, MaxItems: new(task.MaxDependencies),
+		Items:       &jsonschema.Schema{Type: "string", MaxLength: new(tool.MaxName)},
+		Description: "UUIDs of tasks to be done first",
+	}}
+}

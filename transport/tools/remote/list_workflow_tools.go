@@ -61,7 +61,7 @@ func addListWorkflowTools(s *tool.Set, r *Tools) {
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input: tool.InputSchema(
 			tool.Optional("name", tool.MaxName, "Name or pattern such as data-*: only these, with input_schema"),
-			tool.Optional("cursor", tool.MaxName, "next_cursor of the previous reply"),
+			tool.Optional("cursor", tool.MaxName, "next_cursor of a reply"),
 		),
 		Output:  output,
 		Smaller: "give name, for one tool or those that match a pattern.",

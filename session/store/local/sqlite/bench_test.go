@@ -67,9 +67,10 @@ func bare(db *sql.DB, summary, project string) (rows int, err error) {
 			id, project, title, status, created, updated               string
 			description, job, workflow, latest, branch, sess, executor *string
 			open, failed                                               bool
+			dependsOn, blockedBy                                       *string
 		)
 		if err := r.Scan(&id, &project, &title, &description, &status, &job, &workflow, &created, &updated,
-			&latest, &branch, &sess, &executor, &open, &failed); err != nil {
+			&latest, &branch, &sess, &executor, &open, &failed, &dependsOn, &blockedBy); err != nil {
 			return 0, err
 		}
 		rows++

@@ -38,7 +38,7 @@ func TestGoldenBoardOfThisVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	end(t, b, e, task.Ending{State: task.Failed, ExitCode: new(3), Error: new("it broke"), Task: task.InReview})
-	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "two", Description: new("text"), JobName: new("j"), WorkflowName: new("w")},
+	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "two", Description: new("text"), JobName: new("j"), WorkflowName: new("w"), DependsOn: []string{s.ID}},
 		task.Request{Identity: "me", Tool: "create_task", RequestID: "r", ArgsDigest: "d"})
 	if err != nil {
 		t.Fatal(err)

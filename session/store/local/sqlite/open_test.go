@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ func TestWhatWasWrittenIsThereAgain(t *testing.T) {
 		t.Error(err)
 	}
 	again := openAt(t, path, noon)
-	if got := taskOf(t, again, s.ID); *got != *s {
+	if got := taskOf(t, again, s.ID); !reflect.DeepEqual(got, s) {
 		t.Errorf("%+v, want %+v", got, s)
 	}
 	if again := rootOf(t, again); again != p {
@@ -238,7 +239,7 @@ func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
 	if !errors.Is(err, task.ErrFull) || code(err) == 0 || !strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path) {
 		t.Errorf("%v", err)
 	}
-	if got := taskOf(t, b, s.ID); *got != *s {
+	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
 		t.Errorf("%+v, want %+v", got, s)
 	}
 	limit(1 << 20)
@@ -277,7 +278,7 @@ func TestReadOnly(t *testing.T) {
 	p := rootOf(t, w)
 	s := addTask(t, w, p, "one")
 	b = open()
-	if got := taskOf(t, b, s.ID); *got != *s {
+	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
 		t.Errorf("%+v, want %+v", got, s)
 	}
 	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrFull) || !strings.Contains(err.Error(), "for reading only") {
@@ -335,7 +336,7 @@ func TestReadOnlyFolder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := taskOf(t, b, s.ID); *got != *s {
+		if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
 			t.Errorf("%+v, want %+v", got, s)
 		}
 		if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, task.ErrFull) {

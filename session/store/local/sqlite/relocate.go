@@ -40,7 +40,7 @@ func relocate(t sqlstore.Tx, to func(path string) string) error {
 // imported are the tables that Import copies, in an order in which rows come after those that they
 // name. Requests are not copied, nor executions elsewhere that have not ended: anybody may have
 // written them, and servers would go on with them.
-var imported = []string{"projects", "repos", "tasks", "attempts", "attempt_repos", "sessions", "executions", "workflow_executions"}
+var imported = []string{"projects", "repos", "tasks", "task_dependencies", "attempts", "attempt_repos", "sessions", "executions", "workflow_executions"}
 
 // ErrOccupied reports that a board has tasks of its own, so that no other can be imported.
 var ErrOccupied = errors.New("it has tasks already")

@@ -109,8 +109,8 @@ func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Co
 			return err
 		}
 		defer c.Close()
-		if d.earlier {
-			if _, err := c.ExecContext(within, earlier); err != nil {
+		if d.earlier != "" {
+			if _, err := c.ExecContext(within, d.earlier); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,8 @@
+-- Which tasks of its project are to be done before a task starts. They form no cycle.
+CREATE TABLE task_dependencies (
+	task_id    TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
+	depends_on TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
+	PRIMARY KEY (task_id, depends_on),
+	CHECK (task_id <> depends_on)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX task_dependencies_of ON task_dependencies (depends_on);
