@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,28 +137,43 @@ func allProjects(ctx context.Context, board *attempt.Engine) ([]attempt.Project,
 	})
 }
 
-// oneProject finds a project by its name or id; "" means the project root.
+// oneProject finds a project by its name, or by its id or at least four characters that it begins
+// with; "" means the project root.
 func oneProject(ctx context.Context, board *attempt.Engine, name string) (*attempt.Project, error) {
 	all, err := allProjects(ctx, board)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
+	var ids []candidate
 	for _, p := range all {
 		if p.ProjectID == name || p.Name == name || name == "" && p.IsRoot {
 			return &p, nil
 		}
 		names = append(names, p.Name)
+		if len(name) >= 4 && strings.HasPrefix(p.ProjectID, strings.ToLower(name)) {
+			ids = append(ids, candidate{id: p.ProjectID, about: p.Name})
+		}
+	}
+	if len(ids) > 0 {
+		i, err := choose("project", "deepwork board projects", name, ids)
+		if err != nil {
+			return nil, err
+		}
+		return &all[slices.IndexFunc(all, func(p attempt.Project) bool { return p.ProjectID == ids[i].id })], nil
 	}
 	return nil, fmt.Errorf("there is no project %q on the board; there is %s (those of .deepwork/config.yml need an approval first: deepwork trust)", name, strings.Join(names, ", "))
 }
 
-// oneTask finds a task by its id or a prefix of it.
+// tasksCommand lists what oneTask finds.
+const tasksCommand = "deepwork board tasks"
+
+// oneTask finds a task of any project by its id, the beginning of one, or latest.
 func oneTask(ctx context.Context, board *attempt.Engine, id string) (*attempt.Task, error) {
 	if _, err := uuid.Parse(id); err == nil {
 		t, err := board.GetTask(ctx, atTerminal, attempt.TaskArgs{TaskID: id})
 		if session.CodeOf(err) == "unknown_task" {
-			return nil, fmt.Errorf("there is no task with the id %s; 'deepwork board tasks' lists them", id)
+			return nil, fmt.Errorf("there is no task with the id %s; '%s' lists them", id, tasksCommand)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the task: %w", err)
@@ -168,34 +184,30 @@ func oneTask(ctx context.Context, board *attempt.Engine, id string) (*attempt.Ta
 	if err != nil {
 		return nil, err
 	}
-	var found []attempt.Task
+	var all []attempt.Task
+	var ids []candidate
 	for _, p := range projects {
 		tasks, err := allTasks(ctx, board, p.ProjectID, nil)
 		if err != nil {
 			return nil, err
 		}
 		for _, t := range tasks {
-			if strings.HasPrefix(t.TaskID, strings.ToLower(id)) {
-				found = append(found, t)
-			}
+			created, _ := time.Parse(time.RFC3339, t.CreatedAt) // this program has written it
+			ids = append(ids, candidate{t.TaskID, t.Title, created})
 		}
+		all = append(all, tasks...)
 	}
-	switch len(found) {
-	case 0:
-		return nil, fmt.Errorf("there is no task whose id begins with %q; 'deepwork board tasks' lists them", id)
-	case 1:
-		return &found[0], nil
+	i, err := choose("task", tasksCommand, id, ids)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%d tasks have an id that begins with %q; give more of it", len(found), id)
+	return &all[i], nil
 }
 
-// taskArgument checks that the one argument can be a task's id or a prefix.
+// taskArgument checks that the one argument can name a task.
 func taskArgument(cmd *cobra.Command, args []string) error {
 	if err := takes(1, 1, "a task's id")(cmd, args); err != nil {
 		return err
 	}
-	if id := args[0]; id == "" || len(id) > 36 || strings.Trim(strings.ToLower(id), "0123456789abcdef-") != "" {
-		return usagef(cmd, "%q is not a task's id, nor the beginning of one; 'deepwork board tasks' prints them", id)
-	}
-	return nil
+	return idArgument(cmd, "task", tasksCommand, args[0], 36)
 }

@@ -74,7 +74,8 @@ func (a *app) boardTasksCommand() *cobra.Command {
 		Use:   "tasks",
 		Short: "List the tasks of a project, newest first",
 		Long: `List the tasks of a project, newest first. ATTEMPT is what the latest attempt is
-doing, or how it ended; the other commands take an ID as it is shown here.`,
+doing, or how it ended, or blocked if none can start before other tasks are done;
+the other commands take an ID as it is shown here.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			only := &status
@@ -136,6 +137,8 @@ func attemptWord(t attempt.Task) string {
 		return "failed"
 	case t.LatestAttemptID != nil:
 		return "ended"
+	case len(t.BlockedBy) > 0:
+		return "blocked"
 	}
 	return "-"
 }

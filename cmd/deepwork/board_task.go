@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,7 @@ import (
 func (a *app) boardShowCommand() *cobra.Command {
 	return a.onProject("print it as JSON", &cobra.Command{
 		Use:   "show ID",
-		Short: "Print a task with its attempts; ID may be the beginning of one",
+		Short: "Print a task with its attempts; " + idsHelp,
 		Args:  taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
@@ -81,6 +82,12 @@ func (a *app) printTask(t *attempt.Task) {
 	if t.JobName != nil && t.WorkflowName != nil {
 		a.field("workflow", *t.JobName+"/"+*t.WorkflowName)
 	}
+	for _, id := range t.DependsOn {
+		if slices.Contains(t.BlockedBy, id) {
+			id += ", which is not done"
+		}
+		a.field("depends on", id)
+	}
 	a.field("created", t.CreatedAt)
 	a.field("changed", t.UpdatedAt)
 	a.field("project", t.ProjectID)
@@ -121,6 +128,7 @@ func (a *app) printAttempt(r *attempt.AttemptReply) {
 
 func (a *app) boardAddCommand() *cobra.Command {
 	var project, description, job, workflow string
+	var dependsOn []string
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "add TITLE",
 		Short: "Put a task on the board and print its id",
@@ -128,6 +136,11 @@ func (a *app) boardAddCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (job == "") != (workflow == "") {
 				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists those there are")
+			}
+			for _, id := range dependsOn {
+				if err := idArgument(cmd, "task", tasksCommand, id, 36); err != nil {
+					return err
+				}
 			}
 			given := func(flag string, value *string) *string {
 				if !cmd.Flags().Changed(flag) {
@@ -143,6 +156,13 @@ func (a *app) boardAddCommand() *cobra.Command {
 					return err
 				}
 				task.ProjectID = p.ProjectID
+				for _, id := range dependsOn {
+					other, err := oneTask(ctx, board, id)
+					if err != nil {
+						return err
+					}
+					task.DependsOn = append(task.DependsOn, other.TaskID)
+				}
 				t, err := board.CreateTask(ctx, atTerminal, task)
 				if err != nil {
 					return fmt.Errorf("adding the task: %w", err)
@@ -154,6 +174,7 @@ func (a *app) boardAddCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&description, "description", "", "`what` is to be done, in full")
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
+	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task that must be done first, or its beginning, or latest; may be repeated")
 	cmd.Flags().StringVar(&job, "job", "", "`name` of the job whose workflow its attempts run, with --workflow")
 	cmd.Flags().StringVar(&workflow, "workflow", "", "`name` of that workflow")
 	return cmd
@@ -162,7 +183,7 @@ func (a *app) boardAddCommand() *cobra.Command {
 func (a *app) boardRmCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "rm ID",
-		Short: "Remove a task with its attempts and worktrees; ID may be the beginning of one",
+		Short: "Remove a task with its attempts and worktrees; " + idsHelp,
 		Long: `Remove a task with its attempts, their worktrees and logs. It is refused while an
 attempt waits or runs. Work that was not committed is kept first, under the git refs
 that are printed; branches with commits stay.`,

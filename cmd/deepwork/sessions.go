@@ -31,15 +31,36 @@ func (a *app) sessionsCommand() *cobra.Command {
 	)
 }
 
-// sessionID checks that the one argument is a session's id.
+// sessionsCommandList lists what oneSession finds.
+const sessionsCommandList = "deepwork sessions list"
+
+// sessionID checks that the one argument can name a session.
 func sessionID(cmd *cobra.Command, args []string) error {
 	if err := takes(1, 1, "a session id")(cmd, args); err != nil {
 		return err
 	}
-	if _, err := hex.DecodeString(args[0]); err != nil || len(args[0]) != 8 {
-		return usagef(cmd, "%q is not a session id, which is 8 hexadecimal characters; 'deepwork sessions list' prints them", args[0])
+	return idArgument(cmd, "session", sessionsCommandList, args[0], 8)
+}
+
+// oneSession returns the id of the session that an argument names by its id, the beginning of one,
+// or latest. A whole id is returned even if there is no such session.
+func oneSession(ctx context.Context, archive *workflow.Archive, given string) (string, error) {
+	if _, err := hex.DecodeString(given); err == nil && len(given) == 8 {
+		return given, nil
 	}
-	return nil
+	all, err := archive.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	ids := make([]candidate, len(all))
+	for i, s := range all {
+		ids[i] = candidate{s.SessionID, fmt.Sprintf("%s: %s", s.Status, s.Goal), s.StartedAt}
+	}
+	i, err := choose("session", sessionsCommandList, given, ids)
+	if err != nil {
+		return "", err
+	}
+	return all[i].SessionID, nil
 }
 
 // goalWidth is the length of a goal in the list.
@@ -131,17 +152,21 @@ func (a *app) sessionsAbortCommand() *cobra.Command {
 	var why string
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "abort ID",
-		Short: "Abort an active session",
+		Short: "Abort an active session; " + idsHelp,
 		Args:  sessionID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is blank; say why, or leave it out")
 			}
 			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
-				if err := archive.Abort(cmd.Context(), args[0], why, archive.Requests()); err != nil {
-					return fmt.Errorf("aborting session %s: %w", args[0], err)
+				id, err := oneSession(cmd.Context(), archive, args[0])
+				if err != nil {
+					return err
 				}
-				fmt.Fprintf(a.out, "aborted %s\n", args[0])
+				if err := archive.Abort(cmd.Context(), id, why, archive.Requests()); err != nil {
+					return fmt.Errorf("aborting session %s: %w", id, err)
+				}
+				fmt.Fprintf(a.out, "aborted %s\n", id)
 				return nil
 			})
 		},

@@ -16,7 +16,7 @@ func (a *app) sessionsAdoptCommand() *cobra.Command {
 	all := false
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "adopt ID|--all",
-		Short: "Take over sessions that this installation did not write",
+		Short: "Take over sessions that this installation did not write; " + idsHelp,
 		Long: `Show sessions whose files were not written by this installation for this project
 (copied from elsewhere, altered, or of an earlier version), and ask at the terminal
 whether to take them over. Until then nothing reads them: what they say reaches agents
@@ -29,6 +29,13 @@ as if it were their own work. Adopt what you know the origin of.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
+				for i := range args {
+					id, err := oneSession(cmd.Context(), archive, args[i])
+					if err != nil {
+						return err
+					}
+					args[i] = id
+				}
 				return a.adoptSessions(cmd.Context(), archive, args)
 			})
 		},

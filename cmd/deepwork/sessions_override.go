@@ -21,7 +21,7 @@ func (a *app) sessionsOverrideCommand() *cobra.Command {
 	var why string
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "override ID STEP",
-		Short: "Have a step go on without its review",
+		Short: "Have a step go on without its review; " + idsHelp,
 		Long: `Show a step that waits for its review, and ask at the terminal whether it may go on
 without. The agent's next finished_step of that step is then accepted, once;
 go_to_step takes that back. The session records it as a person's decision.
@@ -39,8 +39,12 @@ verdict. Where it is never, not even this does.`,
 				return usagef(cmd, "--reason is missing or blank; say why the step may go on")
 			}
 			return a.withArchive(func(folder *state.Folder, archive *workflow.Archive) error {
-				if err := a.override(cmd.Context(), folder, archive, args[0], args[1], why); err != nil {
-					return fmt.Errorf("overriding the reviews of step %s of session %s: %w", args[1], args[0], err)
+				id, err := oneSession(cmd.Context(), archive, args[0])
+				if err != nil {
+					return err
+				}
+				if err := a.override(cmd.Context(), folder, archive, id, args[1], why); err != nil {
+					return fmt.Errorf("overriding the reviews of step %s of session %s: %w", args[1], id, err)
 				}
 				return nil
 			})

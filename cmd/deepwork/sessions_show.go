@@ -15,11 +15,15 @@ import (
 func (a *app) sessionsShowCommand() *cobra.Command {
 	return a.onProject("print the record as it is on disk", &cobra.Command{
 		Use:   "show ID",
-		Short: "Print a session: its steps, outputs, review attempts, verdicts and overrides",
+		Short: "Print a session: its steps, outputs, review attempts, verdicts and overrides; " + idsHelp,
 		Args:  sessionID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
-				return a.showSession(cmd.Context(), archive, args[0])
+				id, err := oneSession(cmd.Context(), archive, args[0])
+				if err != nil {
+					return err
+				}
+				return a.showSession(cmd.Context(), archive, id)
 			})
 		},
 	})
