@@ -33,18 +33,18 @@ type board struct {
 // the board of the attempt: there the tools know the ids that get_context gives, and attempts are
 // run by the servers of the project, since this server ends with its agent; around is that project's
 // state folder, and otherwise folder; boards are its stores, nil if they are files. chosen reports
-// whether the tools of the set are offered at all. openBoard does not block; files are opened on first
-// use.
-func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+// whether the tools of the set are offered at all. steps is attempt.Options.Steps outside a workspace.
+// openBoard does not block; files are opened on first use.
+func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(ctx context.Context, who session.Caller) ([]session.AwaitingStep, error), logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{}
-	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores,
+	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
 	if file, id, ok := attempt.Workspace(getenv); ok {
 		if b.context, err = attempt.OpenContext(file, id, boards, logger); err != nil {
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
 		b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, folder, logger) }, b.context.Tell, logger)
-		o.Root, o.State, o.Stores, o.Passive, o.Attempt = around.Root, around, boards, true, id
+		o.Root, o.State, o.Stores, o.Passive, o.Attempt, o.Steps = around.Root, around, boards, true, id, nil
 	}
 	if chosen {
 		if b.engine, err = attempt.Open(ctx, o); err != nil {

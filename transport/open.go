@@ -173,12 +173,16 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		judge = gate.Open(gate.Options{Root: root, Logger: logger, Settings: reviews.settings})
 		opened.add("reviews that did not stop", judge.Close)
 	}
-	tasks, err := openBoard(ctx, root, folder, around, stores, boards, slices.Contains(sets, "board"), settings, jobs, logger, os.Getenv)
+	var engine *workflow.Engine // opened below, before any call
+	awaiting := func(ctx context.Context, who session.Caller) ([]session.AwaitingStep, error) {
+		return engine.Awaiting(ctx, who.Identity)
+	}
+	tasks, err := openBoard(ctx, root, folder, around, stores, boards, slices.Contains(sets, "board"), settings, jobs, awaiting, logger, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
 	opened.add("closing the task board", tasks.close)
-	engine, err := workflow.Open(ctx, workflow.Options{
+	engine, err = workflow.Open(ctx, workflow.Options{
 		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Stores: stores, Place: stores.Place,
 		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: stores.Database.Requests(),
 		StatelessIdle: func() time.Duration { return idleTimeout(settings) },

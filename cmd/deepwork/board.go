@@ -30,11 +30,14 @@ import (
 var atTerminal = session.LocalCaller(session.ChannelTerminal)
 
 func (a *app) boardCommand() *cobra.Command {
-	return group(&cobra.Command{
+	cmd := group(&cobra.Command{
 		Use:   "board",
 		Short: "List, add, show and remove the tasks of a project's board",
-		Long: `List, add, show and remove the tasks of a project's board. It works beside running
-servers; agents are started by those, when a client calls start_task_attempt.`,
+		Long: `List, add, show and remove the tasks of a project's board; without a command, print
+what waits for you, and what to run: attempts that failed or are to be reviewed, a
+config to approve, steps that go on only if a person overrides their review. It works
+beside running servers; agents are started by those, when a client calls
+start_task_attempt.`,
 	},
 		a.onBoardStore(a.boardProjectsCommand()),
 		a.onBoardStore(a.boardTasksCommand()),
@@ -42,6 +45,8 @@ servers; agents are started by those, when a client calls start_task_attempt.`,
 		a.onBoardStore(a.boardShowCommand()),
 		a.onBoardStore(a.boardRmCommand()),
 	)
+	cmd.RunE = func(*cobra.Command, []string) error { return a.withBoard(true, a.attention) }
+	return a.onBoardStore(a.onProject("print it as JSON", cmd))
 }
 
 // withBoard opens the project's board, calls use, and closes it. It neither starts agents nor
@@ -75,7 +80,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 	}
 	defer func() { err = errors.Join(err, stores.Close(context.WithoutCancel(ctx))) }()
 	board, err := attempt.Open(ctx, attempt.Options{
-		Root: root, State: folder, Stores: stores, Config: settings.Current, Logger: logger, Passive: true,
+		Root: root, State: folder, Stores: stores, Config: settings.Current, Logger: logger, Passive: true, Steps: a.awaiting,
 		CheckWorkflow: func(ctx context.Context, job, name string) error {
 			return a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error { return workflow.CheckWorkflow(ctx, jobs, job, name) })
 		},

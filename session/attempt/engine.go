@@ -55,6 +55,8 @@ type Options struct {
 	// CheckWorkflow checks the workflow that a task names; its error is returned to the caller. nil
 	// means that it is not checked.
 	CheckWorkflow func(ctx context.Context, job, workflow string) error
+	// Steps returns the steps of sessions that wait for a person; nil means that there are none.
+	Steps func(ctx context.Context, who session.Caller) ([]session.AwaitingStep, error)
 	// Attempt is set in the workspace of an attempt, to its id: every call is then one of its maker,
 	// who may not start agents there.
 	Attempt string

@@ -1,6 +1,10 @@
 package attempt
 
-import "deepwork/session/attempt/runner"
+import (
+	"time"
+
+	"deepwork/session/attempt/runner"
+)
 
 // The tools' replies. Every field is always present; one without a value is null. The jsonschema
 // tags are the descriptions that clients see (seed 004, "Schema field documentation").
@@ -89,6 +93,24 @@ type TasksReply struct {
 	Total      int         `json:"total" jsonschema:"number of tasks that match the filters"`
 	Filters    TaskFilters `json:"applied_filters" jsonschema:"the filters of this list"`
 	NextCursor *string     `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
+}
+
+// Attention is one thing that waits for a person.
+type Attention struct {
+	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, untrusted (what the config asks for is not approved) or step_waits (a step whose review only a person can override)"`
+	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, or what identifies the part of the config"`
+	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
+	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
+	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project"`
+
+	at time.Time // Since
+}
+
+// AttentionReply answers needs_attention.
+type AttentionReply struct {
+	Items     []Attention `json:"items" jsonschema:"what waits for a person, newest first"`
+	Count     int         `json:"count" jsonschema:"number of items"`
+	Truncated bool        `json:"truncated" jsonschema:"whether older attempts were left out"`
 }
 
 // AttemptSummary is one attempt of list_task_attempts (seed 004,

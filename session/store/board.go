@@ -80,6 +80,12 @@ type View interface {
 	// VisibleBranches returns the branches of the attempts that the caller sees.
 	VisibleBranches(ctx context.Context) (branches []string, err error)
 
+	// Attention returns the attempts that wait for a person, the one that ended last first, and whether
+	// there are more than task.MaxAttention: those of tasks that are inprogress or inreview and have no
+	// attempt that waits or runs, if the latest one failed, was interrupted, completed or, in review,
+	// was stopped. A stopped one of a task that is inprogress waits for nobody: a person has stopped it.
+	Attention(ctx context.Context) (all []task.Attention, more bool, err error)
+
 	// LatestExecution returns an attempt's newest execution.
 	LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error)
 	// AddExecution adds a follow-up, waiting, and puts the task inprogress;

@@ -68,7 +68,7 @@ func Optional(name string, limit int, description string) Property {
 }
 
 func SessionID() Property {
-	return Optional("session_id", MaxName, "Session to use or resume, 8 hex digits. Default: top of the stack")
+	return Optional("session_id", MaxName, "To resume; 8 hex digits. Default: top of the stack")
 }
 
 func RequestID() Property {

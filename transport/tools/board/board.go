@@ -29,6 +29,7 @@ type Engine interface {
 	GetAttemptDiff(ctx context.Context, who session.Caller, a attempt.DiffArgs) (*attempt.DiffReply, error)
 	StopAttempt(ctx context.Context, who session.Caller, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
 	ListExecutors(ctx context.Context, who session.Caller) (*attempt.ExecutorsReply, error)
+	NeedsAttention(ctx context.Context, who session.Caller) (*attempt.AttentionReply, error)
 }
 
 // A Workspace is the workspace of an attempt. It is an *attempt.Context.
@@ -54,6 +55,7 @@ func Add(s *tool.Set, engine Engine, workspace Workspace) {
 	addGetAttemptDiff(s, engine)
 	addFollowUp(s, engine)
 	addStopAttempt(s, engine)
+	addNeedsAttention(s, engine)
 	if workspace != nil {
 		addGetContext(s, workspace)
 	}
@@ -88,6 +90,7 @@ var words = tool.Words{
 		"state":           attemptStates,
 		"workflow_status": {attempt.WorkflowActive, attempt.WorkflowCompleted, attempt.WorkflowAborted},
 		"stream":          {"stdout", "stderr", "system"},
+		"kind":            {attempt.AttentionFailed, attempt.AttentionReview, attempt.AttentionUntrusted, attempt.AttentionStep},
 		"action":          {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
 	},
 }

@@ -25,9 +25,9 @@ func addCreateTask(s *tool.Set, e Engine) {
 
 // Arguments of create_task and update_task that describe the work.
 const (
-	titleIs       = "One line, at most 200 characters"
-	descriptionIs = "The work in full; agents get it"
-	jobIs         = "Job whose workflow each attempt must complete"
+	titleIs       = "One line, up to 200 characters"
+	descriptionIs = "The work in full, for agents"
+	jobIs         = "Job whose workflow attempts must complete"
 	workflowIs    = "Workflow of that job"
 )
 

@@ -17,7 +17,7 @@ func addGetAttemptDiff(s *tool.Set, e Engine) {
 			tool.Property{Name: "paths", Schema: &jsonschema.Schema{Types: []string{"null", "array"}, MaxItems: new(attempt.MaxPaths),
 				Items:       &jsonschema.Schema{Type: "string", MaxLength: new(4096)},
 				Description: "Files or folders in the worktree. Default: all"}},
-			integer("max_bytes", 1, attempt.MaxDiff, "1 to 1000000 bytes. Default: 100000")),
+			integer("max_bytes", 1, attempt.MaxDiff, "1 to 1000000. Default: 100000")),
 		Smaller: "give a smaller max_bytes, or paths for a part of the changes.",
 	})
 }

@@ -9,7 +9,7 @@ func addListTasks(s *tool.Set, e Engine) {
 		Description: "Lists a project's tasks, newest first, with their latest attempt.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input: tool.InputSchema(projectID(),
-			oneOf(tool.Optional("status", tool.MaxName, "Only tasks with this status"), taskStatuses),
+			oneOf(tool.Optional("status", tool.MaxName, "Only this status"), taskStatuses),
 			listLimit(), cursor()),
 		Smaller: smallerPage,
 	})

@@ -16,7 +16,7 @@ func addStartTaskAttempt(s *tool.Set, e Engine) {
 		Hints: tool.Hints{Open: true},
 		Input: tool.InputSchema(taskID(),
 			tool.Required("executor", tool.MaxName, "Name from list_executors"),
-			tool.Optional("variant", tool.MaxName, "Variant of the executor. Default: none"),
+			tool.Optional("variant", tool.MaxName, "Its variant. Default: none"),
 			tool.Property{Name: "repos", Required: true, Schema: reposSchema()},
 			tool.Optional("prompt", tool.MaxText, "More instructions for the agent"),
 			tool.RequestID()),
@@ -30,5 +30,5 @@ func reposSchema() *jsonschema.Schema {
 		tool.Required("target_branch", tool.MaxName, "Branch to start from; only committed work is seen"),
 	)
 	return &jsonschema.Schema{Type: "array", Items: item, MinItems: new(1), MaxItems: new(attempt.MaxRepos),
-		Description: "At least one repository of the project"}
+		Description: "Repositories of the project"}
 }

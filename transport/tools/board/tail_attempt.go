@@ -15,9 +15,9 @@ func addTailAttempt(s *tool.Set, e Engine) {
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input: tool.InputSchema(attemptID(),
 			integer("after_index", -1, 1<<53, "next_index of a reply; -1: from the start. Default: the last entries"),
-			integer("limit", 1, attempt.MaxTail, "1 to 1000 entries. Default: 100"),
+			integer("limit", 1, attempt.MaxTail, "1 to 1000. Default: 100"),
 			tool.Property{Name: "wait", Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: new(float64(attempt.MaxWait)),
-				Description: "Seconds to wait for new entries, 0 to 30. Default: 0"}}),
+				Description: "Seconds to wait for more, 0 to 30. Default: 0"}}),
 		Smaller: "give a smaller limit, and continue with after_index.",
 	})
 }

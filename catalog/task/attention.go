@@ -1,0 +1,14 @@
+package task
+
+import "time"
+
+// MaxAttention is how many attempts Attention of a board lists at most.
+const MaxAttention = 50
+
+// An Attention is the latest attempt of a task that goes on only when a person has looked at it.
+type Attention struct {
+	TaskID, Title string // of the task
+	AttemptID     string
+	State         AttemptState
+	Since         time.Time // the end of its last execution
+}

@@ -1,0 +1,78 @@
+package attempt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// The kinds of what needs a person.
+const (
+	AttentionFailed    = "attempt_failed"    // the latest attempt of a task failed or was interrupted
+	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
+	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
+	AttentionStep      = "step_waits"        // a step of a workflow whose review only a person can override
+)
+
+// NeedsAttention returns what waits for a person and is visible to the caller, newest first.
+func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*AttentionReply, error) {
+	b, cfg, err := e.ready(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	attempts, more, err := b.Attention(ctx)
+	if err != nil {
+		return nil, fault("looking for what needs a person", err)
+	}
+	var all []Attention
+	for _, a := range attempts {
+		kind := AttentionReview
+		if a.State == task.Failed || a.State == task.Interrupted {
+			kind = AttentionFailed
+		}
+		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(stamp(a.Since)), Command: "deepwork board show " + a.TaskID, at: a.Since})
+	}
+	if u := e.untrusted(cfg); u != nil {
+		all = append(all, *u)
+	}
+	if e.o.Steps != nil {
+		steps, err := e.o.Steps(ctx, b.who)
+		if err != nil {
+			return nil, fmt.Errorf("looking for steps that wait for a person: %w", err)
+		}
+		for _, s := range steps {
+			all = append(all, Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(stamp(s.Since)),
+				Command: fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, s.Step), at: s.Since})
+		}
+	}
+	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
+	return &AttentionReply{Items: list(all), Count: len(all), Truncated: more}, nil
+}
+
+// untrusted returns the part of the config that the user has neither approved nor denied, or nil.
+// That agents may start is asked for only with something else.
+func (e *Engine) untrusted(cfg *config.Config) *Attention {
+	if cfg.Approval == nil || cfg.Approval.Withheld == nil || cfg.Approval.Withheld.Denied || cfg.Approval.Withheld.Plain() {
+		return nil
+	}
+	var keys []string
+	for _, asked := range cfg.Approval.Withheld.Asked {
+		keys = append(keys, asked.Key)
+	}
+	a := &Attention{Kind: AttentionUntrusted, ID: digest(cfg.Approval.Withheld.Asked)[:16], Title: "Not approved: " + some(keys, "nothing"), Command: "deepwork trust"}
+	if why := cfg.Approval.Withheld.Fault; why != "" {
+		a.Title += ". It cannot be approved: " + strings.TrimSuffix(why, ".")
+	}
+	if fi, err := os.Stat(filepath.Join(e.home, config.FileName)); err == nil {
+		a.at = fi.ModTime()
+		a.Since = new(stamp(a.at))
+	}
+	return a
+}

@@ -1,0 +1,28 @@
+package sqlstore
+
+import (
+	"context"
+
+	"deepwork/catalog/task"
+)
+
+func (b board) Attention(ctx context.Context) (all []task.Attention, more bool, err error) {
+	where, args := "", []any{}
+	if limited(b.who) {
+		where, args = mine, append(args, b.who.Identity, b.who.Group)
+	}
+	all, err = read(ctx, b, "listing the attempts that need a person", func(t Tx) ([]task.Attention, error) {
+		return List[task.Attention](t, `SELECT t.id AS task_id, t.title, a.id AS attempt_id, a.state, e.ended_at AS since
+			FROM tasks t
+			JOIN attempts a ON a.id = (SELECT id FROM attempts WHERE task_id = t.id ORDER BY created_at DESC, id LIMIT 1)
+			JOIN executions e ON e.attempt_id = a.id AND e.seq = (SELECT max(seq) FROM executions WHERE attempt_id = a.id)
+			WHERE t.project_id IN (SELECT id FROM projects WHERE listed) AND t.status IN ('inprogress', 'inreview') AND t.deleting_at IS NULL
+			AND (a.state IN ('completed', 'failed', 'interrupted') OR a.state = 'stopped' AND t.status = 'inreview')
+			AND NOT EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running'))`+where+`
+			ORDER BY e.ended_at DESC, a.id LIMIT ?`, append(args, task.MaxAttention+1)...)
+	})
+	if more = len(all) > task.MaxAttention; more {
+		all = all[:task.MaxAttention]
+	}
+	return all, more, err
+}

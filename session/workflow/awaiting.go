@@ -1,0 +1,88 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"deepwork/actor/durable"
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/workflow/machine"
+)
+
+// awaiting returns the steps of a session that wait for a person: those whose outputs failed as many
+// reviews as are allowed, and, if only persons may override, those that the agent has to review
+// itself. The instructions of that review are in tmp, on the machine where the agent works.
+func awaiting(s *machine.State, how Reviewing, tmp string, sealer durable.Sealer) (all []session.AwaitingStep) {
+	if p := s.Pinned; p != nil && (how.Pin || p.Pin) && p.Override.Stricter(how.Override) {
+		how.Override = p.Override
+	}
+	if how.Override == config.OverrideNever || s.Status != machine.Active {
+		return nil
+	}
+	for _, entry := range s.StepProgress {
+		p := entry.Value
+		if !s.IsCurrent(entry.Key) || p.HasGrant() {
+			continue
+		}
+		step := session.AwaitingStep{SessionID: s.SessionID, Step: entry.Key, Goal: s.Goal}
+		if last := p.Newest(); last != nil {
+			if last.State == machine.AttemptFailed && p.QualityAttempts >= how.MaxAttempts && last.ClosedAt != nil {
+				step.Since = *last.ClosedAt
+				all = append(all, step)
+			}
+			continue
+		}
+		path := filepath.Join(tmp, "quality_review_"+s.SessionID+"_"+entry.Key+".md")
+		fi, err := os.Stat(path)
+		if err != nil || how.Override != config.OverrideHuman || fi.ModTime().Before(p.StartedAt) || readReviewed(sealer, path).Digest == "" {
+			continue
+		}
+		step.Since = fi.ModTime().UTC()
+		all = append(all, step)
+	}
+	return all
+}
+
+// Awaiting returns the steps of an identity's active sessions that wait for a person.
+func (e *Engine) Awaiting(ctx context.Context, identity string) (all []session.AwaitingStep, err error) {
+	if !e.Reviews {
+		return nil, nil
+	}
+	how, err := e.Reviewing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tried := 0
+	for id, err := range e.records.Active(ctx, identity) {
+		if err != nil {
+			return nil, fmt.Errorf("listing the active sessions: %w", err)
+		}
+		if tried++; tried > triedListed || ctx.Err() != nil {
+			break
+		}
+		// What cannot be read is reported where it is used.
+		if s, err := e.records.Peek(id); err == nil && s.Identity == identity {
+			all = append(all, awaiting(s, how, e.State.Tmp(), e.records.Sealer())...)
+		}
+	}
+	return all, ctx.Err()
+}
+
+// Awaiting returns the steps of all active sessions that wait for a person, by the settings of the
+// config.
+func (a *Archive) Awaiting(ctx context.Context, c *config.QualityGate) (all []session.AwaitingStep, err error) {
+	how := Reviewing{MaxAttempts: c.DefaultMaxAttempts, Override: c.Override, Pin: c.Pin}
+	for info, err := range a.read.List(ctx) {
+		if err != nil {
+			return nil, fmt.Errorf("listing the sessions: %w", err)
+		}
+		s, err := a.read.Load(info.ID)
+		if err == nil { // else it was removed meanwhile, or deepwork sessions list says why
+			all = append(all, awaiting(s, how, a.state.Tmp(), a.read.Sealer())...)
+		}
+	}
+	return all, ctx.Err()
+}

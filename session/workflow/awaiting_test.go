@@ -1,0 +1,106 @@
+package workflow
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session"
+)
+
+// awaiting returns the sessions and steps that wait for a person, which the server of the caller and
+// the archive find alike.
+func (p *project) awaiting(srv *server, how Reviewing) (all []string) {
+	p.t.Helper()
+	found, err := srv.Awaiting(ctx, "local")
+	testkit.Must(p.t, err)
+	a, err := OpenArchive(p.state(), p.stores(), nil)
+	testkit.Must(p.t, err)
+	defer a.Close()
+	archived, err := a.Awaiting(ctx, &config.QualityGate{DefaultMaxAttempts: how.MaxAttempts, Override: how.Override})
+	if err != nil || !slices.Equal(found, archived) {
+		p.t.Errorf("the server finds %+v, the archive %+v, %v", found, archived, err)
+	}
+	for _, s := range found {
+		if s.Goal != "a goal" || time.Since(s.Since) > time.Hour || time.Since(s.Since) < 0 {
+			p.t.Errorf("%+v", s)
+		}
+		all = append(all, s.SessionID+" "+s.Step)
+	}
+	if others, err := srv.Awaiting(ctx, "eve"); err != nil || others != nil {
+		p.t.Errorf("another caller's: %+v, %v", others, err)
+	}
+	return all
+}
+
+// A step waits for a person when its review has failed as often as is allowed, until the person has
+// decided.
+func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
+	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman, config.OverrideNever} {
+		p := newProject(t)
+		p.reviewedJob()
+		srv, rev := p.reviewed()
+		how := Reviewing{External: true, MaxAttempts: 2, ReplyWithin: time.Minute, Override: mode}
+		rev.how.Store(&how)
+		c := srv.Connect("local")
+		id := p.start(c, "alpha", "main").BeginStep.SessionID
+		p.finish(c, `{"outputs":{"report":"bad.md"}}`)
+		if got := p.awaiting(srv, how); got != nil {
+			t.Errorf("%s: %v waits after the first review", mode, got)
+		}
+		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`))
+		refused(t, err, session.ToolError, "quality_gate_failed")
+		want := []string{id + " one"}
+		if mode == config.OverrideNever {
+			want = nil // nobody can decide
+		}
+		if got := p.awaiting(srv, how); !slices.Equal(got, want) {
+			t.Errorf("%s: %v waits, want %v", mode, got, want)
+		}
+		if want == nil {
+			continue
+		}
+		srv.Close(ctx)
+		a, err := OpenArchive(p.state(), p.stores(), nil)
+		testkit.Must(t, err)
+		given, _ := a.GivenFor(p.record(id), "one")
+		err = a.Override(ctx, id, "one", given, "I looked at it", mode, nil)
+		a.Close()
+		testkit.Must(t, err)
+		if got := p.awaiting(p.reopen(rev), how); got != nil {
+			t.Errorf("%s: %v waits after the decision", mode, got)
+		}
+	}
+}
+
+// Where only a person may override, a step that the agent was told to review itself waits for one.
+func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T) {
+	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman} {
+		p := newProject(t)
+		p.reviewedJob()
+		how := Reviewing{MaxAttempts: 2, Override: mode}
+		srv := p.open(func(o *Options) { o.Reviewing = func(context.Context) (Reviewing, error) { return how, nil } })
+		c := srv.Connect("local")
+		id := p.start(c, "alpha", "main").BeginStep.SessionID
+		if got := p.awaiting(srv, how); got != nil {
+			t.Errorf("%s: %v waits before anything was handed in", mode, got)
+		}
+		p.finish(c, `{"outputs":{"report":"good.md"}}`)
+		var want []string
+		if mode == config.OverrideHuman {
+			want = []string{id + " one"}
+		}
+		if got := p.awaiting(srv, how); !slices.Equal(got, want) {
+			t.Errorf("%s: %v waits, want %v", mode, got, want)
+		}
+		if _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.awaiting(srv, how); got != nil {
+			t.Errorf("%s: %v waits after the step was begun again", mode, got)
+		}
+	}
+}

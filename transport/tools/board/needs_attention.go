@@ -1,0 +1,20 @@
+package board
+
+import (
+	"context"
+
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/transport/tool"
+)
+
+// addNeedsAttention registers needs_attention.
+func addNeedsAttention(s *tool.Set, e Engine) {
+	add(s, e, func(e Engine, ctx context.Context, who session.Caller, _ tool.NoArgs) (*attempt.AttentionReply, error) {
+		return e.NeedsAttention(ctx, who)
+	}, tool.Tool{
+		Name: "needs_attention", Title: "List what needs a person",
+		Description: "Lists what waits for a person, and the commands for it.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
+	})
+}
