@@ -2,6 +2,8 @@ package task
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -34,6 +36,35 @@ func (e *BlockedError) Error() string {
 }
 
 func (e *BlockedError) Unwrap() error { return ErrBlocked }
+
+// Cyclic returns a task that depends on itself through others, or "" if there is none.
+func Cyclic(dependsOn map[string][]string) string {
+	const onWay, done = 1, 2
+	state := make(map[string]int)
+	var walk func(id string) string
+	walk = func(id string) string {
+		if state[id] == onWay {
+			return id
+		}
+		if state[id] == done {
+			return ""
+		}
+		state[id] = onWay
+		for _, next := range dependsOn[id] {
+			if found := walk(next); found != "" {
+				return found
+			}
+		}
+		state[id] = done
+		return ""
+	}
+	for _, id := range slices.Sorted(maps.Keys(dependsOn)) {
+		if found := walk(id); found != "" {
+			return found
+		}
+	}
+	return ""
+}
 
 // Cycle returns a way from a task back to itself along its dependencies, which begins and ends with
 // it, or nil if there is none. It looks at each task once.

@@ -159,6 +159,21 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 		}
 		change(t, s, c.repair)
 	}
+	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true), spec("front", "/srv/front", false)}, true))
+	other, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["front"].ID, Title: "In front"}, task.Request{})
+	must(t, err)
+	next, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Next", DependsOn: []string{made.ID}}, task.Request{})
+	must(t, err)
+	for want, damage := range map[string][2]string{
+		" depends on itself through others":                                     {made.ID, next.ID},
+		"task " + next.ID + " depends on " + other.ID + ", which is of another": {next.ID, other.ID},
+	} {
+		change(t, s, `INSERT INTO @task_dependencies_all SELECT scope, '`+damage[0]+`', '`+damage[1]+`' FROM @tasks_all WHERE id = '`+made.ID+`'`)
+		if found, _, err := b.Inspect(t.Context()); err != nil || len(found) != 1 || !strings.Contains(found[0].What, want) {
+			t.Errorf("found %+v, want %q; %v", found, want, err)
+		}
+		change(t, s, `DELETE FROM @task_dependencies_all WHERE task_id = '`+damage[0]+`' AND depends_on = '`+damage[1]+`'`)
+	}
 	for column, want := range map[string]string{"result = '{'": "is not JSON", "progress = ''": "is not JSON", "started_at = 'noon'": "the times of execution x", "owner = ''": "has no owner"} {
 		change(t, s, `UPDATE @workflow_executions_all SET `+column)
 		found, n, open, err := executions.Inspect(t.Context())

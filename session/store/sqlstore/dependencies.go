@@ -52,21 +52,27 @@ func (t Tx) depend(of *task.Task, on []string) (changed bool, err error) {
 
 // acyclic returns ErrCycle, with the way, if a task depends on itself through others.
 func (t Tx) acyclic(id string) error {
-	all, err := List[struct{ TaskID, DependsOn string }](t, `WITH RECURSIVE reached (task_id, depends_on) AS (
+	dependsOn, err := t.dependencies(`WITH RECURSIVE reached (task_id, depends_on) AS (
 			SELECT task_id, depends_on FROM task_dependencies WHERE task_id = ?
 			UNION SELECT d.task_id, d.depends_on FROM task_dependencies d JOIN reached r ON d.task_id = r.depends_on)
 		SELECT task_id, depends_on FROM reached`, id)
 	if err != nil {
 		return err
 	}
-	dependsOn := make(map[string][]string)
-	for _, d := range all {
-		dependsOn[d.TaskID] = append(dependsOn[d.TaskID], d.DependsOn)
-	}
 	if way := task.Cycle(id, dependsOn); way != nil {
 		return fmt.Errorf("%w: %s", task.ErrCycle, strings.Join(way, " depends on "))
 	}
 	return nil
+}
+
+// dependencies reads what tasks depend on.
+func (t Tx) dependencies(query string, args ...any) (map[string][]string, error) {
+	all, err := List[struct{ TaskID, DependsOn string }](t, query, args...)
+	of := make(map[string][]string)
+	for _, d := range all {
+		of[d.TaskID] = append(of[d.TaskID], d.DependsOn)
+	}
+	return of, err
 }
 
 // unblocked returns a task.BlockedError if a task depends on one that is not done.

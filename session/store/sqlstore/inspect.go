@@ -40,7 +40,7 @@ var flaws = []flaw{
 	{"task %s is being deleted, and has an attempt that waits or runs", "stop it with stop_attempt and call delete_task again",
 		`SELECT DISTINCT t.id FROM tasks t JOIN attempts a ON a.task_id = t.id
 		WHERE t.deleting_at IS NOT NULL AND a.state IN ('waiting', 'starting', 'running')`},
-	{"task %s", "change its depends_on with update_task",
+	{"task %s", doDepend,
 		`SELECT t.id || ' depends on ' || o.id || ', which is of another project' FROM task_dependencies d
 		JOIN tasks t ON t.id = d.task_id JOIN tasks o ON o.id = d.depends_on WHERE t.project_id <> o.project_id`},
 	{"project %s", "restore the board from a copy; only the totals of lists are wrong",
@@ -50,6 +50,8 @@ var flaws = []flaw{
 		WHERE (SELECT count(*) FROM tasks t WHERE t.project_id = p.id AND t.status = s.status) <>
 		coalesce((SELECT sum(c.tasks) FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)`},
 }
+
+const doDepend = "change its depends_on with update_task"
 
 const doAttempt = "restore the board from a copy, or delete the attempt's task with delete_task"
 
@@ -69,7 +71,17 @@ func (b board) Inspect(ctx context.Context) (found []session.Finding, s task.Tot
 }
 
 // Flaws returns the rows of the board that contradict each other.
-func (t Tx) Flaws() ([]session.Finding, error) { return t.find(flaws) }
+func (t Tx) Flaws() ([]session.Finding, error) {
+	found, err := t.find(flaws)
+	if err != nil {
+		return nil, err
+	}
+	dependsOn, err := t.dependencies(`SELECT task_id, depends_on FROM task_dependencies`)
+	if id := task.Cyclic(dependsOn); id != "" {
+		found = append(found, session.Finding{Where: t.where, What: fmt.Sprintf("task %s depends on itself through others", id), Do: doDepend})
+	}
+	return found, err
+}
 
 // find returns what queries find.
 func (t Tx) find(queries []flaw) (found []session.Finding, err error) {
