@@ -52,7 +52,7 @@ var boardRows = []boardRow{
 }
 
 // forAll are the tools that name nothing of a task.
-var forAll = []string{"list_projects", "list_repos", "list_executors", "list_tasks", "create_task"}
+var forAll = []string{"list_projects", "list_repos", "list_executors", "list_tasks", "create_task", "needs_attention"}
 
 func (r boardRow) call(t *testing.T, client *mcp.ClientSession, b boardID) (text string, refused bool) {
 	t.Helper()
@@ -139,6 +139,15 @@ func TestBoardHasOwners(t *testing.T) {
 	}
 	if now := state(); now != was {
 		t.Errorf("strangers changed\n%s to\n%s", was, now)
+	}
+	for who, want := range map[*boardProject]string{p: id.attempt, ann: id.attempt, bob: id.attempt, eve: "", solo: ""} {
+		got := ""
+		for _, i := range boardCall[attempt.AttentionReply](who, "needs_attention", map[string]any{}).Items {
+			got += i.ID
+		}
+		if got != want {
+			t.Errorf("needs_attention lists %q, want %q", got, want)
+		}
 	}
 	// A request_id is its identity's.
 	own := boardCall[attempt.Task](eve, "create_task", map[string]any{"project_id": p.project, "title": "Hers", "request_id": "r"})
