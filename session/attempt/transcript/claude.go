@@ -1,0 +1,187 @@
+package transcript
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+)
+
+// A claudeMessage is what an event of the type assistant or user has.
+type claudeMessage struct {
+	ID      string          `json:"id"`
+	Model   string          `json:"model"`
+	Content json.RawMessage `json:"content"` // blocks, or a text
+	Usage   *claudeTokens   `json:"usage"`
+}
+
+// A block is a part of a message or of a result.
+type block struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+	IsError   bool            `json:"is_error"`
+}
+
+// claudeEvent reads an event of Claude Code; it reports false if it is none.
+func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
+	switch e.Type {
+	case "assistant", "user":
+		var m claudeMessage
+		if !decode(e.Message, &m) {
+			return false
+		}
+		if e.Type == "assistant" {
+			r.claude.message(&m)
+		}
+		var blocks []block
+		if decode(m.Content, &blocks) {
+			for _, b := range blocks {
+				b.read(e, give)
+			}
+		}
+	case "result":
+		if e.Subtype == "" {
+			return false
+		}
+		r.claude.result(e)
+		if e.IsError {
+			give(message(Failure, cmp.Or(e.Result, strings.Join(e.Errors, "\n"), e.Subtype)))
+		}
+	case "system", "stream_event", "rate_limit_event", "tool_progress", "tool_use_summary", "keep_alive":
+		// about the session, or a part of what follows as a whole
+	default:
+		return false
+	}
+	return true
+}
+
+// read gives the message of a block. What a user says is the prompt, and not repeated.
+func (b *block) read(e *event, give func(Message)) {
+	var m Message
+	switch {
+	case b.Type == "text" && e.Type == "assistant":
+		m = message(Said, b.Text)
+	case b.Type == "thinking":
+		m = message(Reasoning, b.Thinking)
+	case b.Type == "tool_use" || b.Type == "server_tool_use":
+		m = message(Call, string(b.Input))
+		m.Tool, m.CallID = clip(b.Name), clip(b.ID)
+	case strings.HasSuffix(b.Type, "tool_result"):
+		m = message(Result, flat(b.Content))
+		m.CallID, m.Failed = clip(b.ToolUseID), b.IsError
+	default:
+		return
+	}
+	m.Parent = clip(e.Parent)
+	if m.Text != "" || m.CallID != "" {
+		give(m)
+	}
+}
+
+// flat returns the text of a result: a text, or blocks.
+func flat(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var blocks []block
+	if json.Unmarshal(content, &blocks) != nil {
+		return string(content)
+	}
+	texts := make([]string, len(blocks))
+	for i, b := range blocks {
+		texts[i] = cmp.Or(b.Text, "["+b.Type+"]")
+	}
+	return strings.Join(texts, "\n")
+}
+
+// clip bounds a name.
+func clip(name string) string { return strings.ToValidUTF8(name[:min(len(name), 200)], "?") }
+
+// claudeTokens is what Claude Code reports of a message, or of a prompt.
+type claudeTokens struct {
+	Input      int64 `json:"input_tokens"`
+	CacheWrite int64 `json:"cache_creation_input_tokens"`
+	CacheRead  int64 `json:"cache_read_input_tokens"`
+	Output     int64 `json:"output_tokens"`
+}
+
+func (t *claudeTokens) tokens() Tokens { return tokens(t.Input, t.CacheRead, t.CacheWrite, t.Output) }
+
+// modelUsage is what Claude Code reports of a model.
+type modelUsage struct {
+	Input      int64 `json:"inputTokens"`
+	CacheWrite int64 `json:"cacheCreationInputTokens"`
+	CacheRead  int64 `json:"cacheReadInputTokens"`
+	Output     int64 `json:"outputTokens"`
+}
+
+// claudeUsage is what a run of Claude Code has reported. It may have several results, one per prompt:
+// the cost and the usage of each model are those of the whole run, the turns and the other usage those
+// of one prompt, without subagents.
+type claudeUsage struct {
+	seen, open bool // open: there are messages after the last result
+	turns      int64
+	usd        *float64
+	models     map[string]Tokens // as of the last result
+	messages   map[string]Tokens // since then, as far as they are reported
+	last       [16]messageUsage  // the last messages, one per block of which is an event
+	next       int
+}
+
+type messageUsage struct {
+	id     string
+	tokens Tokens
+}
+
+// message counts a message once, however many events it has.
+func (c *claudeUsage) message(m *claudeMessage) {
+	c.seen = true
+	if m.Usage == nil || m.Usage.tokens() == (Tokens{}) {
+		return // such as the report of an error
+	}
+	c.open = true
+	now, before := messageUsage{clip(m.ID), m.Usage.tokens()}, Tokens{}
+	i := c.next
+	for j, l := range c.last {
+		if l.id == now.id && l.id != "" {
+			i, before = j, l.tokens
+		}
+	}
+	if i == c.next {
+		c.next = (c.next + 1) % len(c.last)
+	}
+	c.last[i] = now
+	add(&c.messages, m.Model, now.tokens.minus(before))
+}
+
+func (c *claudeUsage) result(e *event) {
+	c.seen, c.open, c.messages = true, false, nil
+	c.turns = count(c.turns + count(e.NumTurns))
+	c.usd = dollars(e.USD)
+	var usage claudeTokens
+	if e.ModelUsage != nil {
+		c.models = map[string]Tokens{}
+		for name, u := range e.ModelUsage {
+			add(&c.models, name, tokens(u.Input, u.CacheRead, u.CacheWrite, u.Output))
+		}
+	} else if decode(e.Usage, &usage) {
+		add(&c.models, "", usage.tokens())
+	}
+}
+
+func (c *claudeUsage) usage() *Usage {
+	u := &Usage{Turns: c.turns, USD: c.usd, Partial: c.open}
+	for name, t := range c.models {
+		add(&u.Models, name, t)
+	}
+	for name, t := range c.messages {
+		add(&u.Models, name, t)
+	}
+	return u
+}

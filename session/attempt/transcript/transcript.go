@@ -1,0 +1,155 @@
+// Package transcript reads what coding agents print in their structured formats, Claude Code's
+// --output-format stream-json and Codex's exec --json, into messages for people and agents, and into
+// the usage that the agents report.
+package transcript
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"unicode/utf8"
+)
+
+// Kind is what a Message is.
+type Kind string
+
+// The kinds of messages.
+const (
+	Said      Kind = "message"     // what the agent says to its user
+	Reasoning Kind = "reasoning"   // what it thinks
+	Call      Kind = "tool_call"   // of a tool; Text has the arguments
+	Result    Kind = "tool_result" // of a call
+	Failure   Kind = "error"       // what the agent reports as an error or a warning
+	Output    Kind = "output"      // any other line: plain text, a torn line, an unknown event
+)
+
+// A Message is one message of a transcript.
+type Message struct {
+	Kind   Kind
+	Text   string // valid UTF-8, at most MaxText bytes
+	Cut    bool   // the end of Text is missing
+	Tool   string // the name of the tool of a Call
+	CallID string // of a Call and its Result, unique in one run of an agent
+	Parent string // CallID of the call whose subagent this message is from
+	Failed bool   // a Result of a call that failed
+}
+
+const (
+	// MaxText is the longest text of a message in bytes.
+	MaxText = 16 << 10
+	// maxLine is the longest line in bytes that is read; of a longer one only the beginning is kept.
+	maxLine = 1 << 20
+)
+
+// A Reader reads the lines of an agent's standard output, in order. It stores at most one line and
+// what Usage needs, which is bounded. Its zero value is ready. It is for one goroutine.
+type Reader struct {
+	// Split is the length in bytes at which those who call Line split longer lines into pieces, never
+	// within a character; 0 means never.
+	Split int
+
+	held []byte // the pieces of a line so far
+	long bool   // pieces of held were dropped
+
+	claude claudeUsage
+	codex  codexUsage
+}
+
+// Line reads one line, or a piece of one, and calls give with its messages. It accepts any bytes and
+// does not keep line.
+func (r *Reader) Line(line []byte, give func(Message)) {
+	piece := r.Split > 0 && len(line) > r.Split-utf8.UTFMax // or just as long as one
+	if len(r.held) == 0 && (!piece || complete(line)) {
+		r.whole(line, give)
+	} else if r.hold(line); !piece || !r.long && complete(r.held) {
+		r.End(give)
+	}
+}
+
+// complete reports whether a line is a whole event.
+func complete(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) && json.Valid(line) }
+
+// hold adds a piece to a line.
+func (r *Reader) hold(piece []byte) {
+	if len(r.held)+len(piece) > maxLine {
+		piece, r.long = piece[:maxLine-len(r.held)], true
+	}
+	r.held = append(r.held, piece...)
+}
+
+// End reads a last line whose end is missing. The Reader is then ready for more lines.
+func (r *Reader) End(give func(Message)) {
+	if len(r.held) > 0 {
+		if r.long {
+			give(message(Output, string(r.held[:MaxText+1])))
+		} else {
+			r.whole(r.held, give)
+		}
+	}
+	r.held, r.long = nil, false
+}
+
+// whole reads a whole line.
+func (r *Reader) whole(line []byte, give func(Message)) {
+	text := bytes.TrimSpace(line)
+	if len(text) == 0 {
+		return
+	}
+	var e event
+	if len(text) > maxLine || text[0] != '{' || !decode(text, &e) || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) {
+		give(message(Output, string(text[:min(len(text), MaxText+1)])))
+	}
+}
+
+// An event is one line of either format.
+type event struct {
+	Type    string          `json:"type"`
+	Message json.RawMessage `json:"message"` // an object of Claude Code, a text of Codex
+	Usage   json.RawMessage `json:"usage"`
+
+	// Claude Code
+	Parent     string                `json:"parent_tool_use_id"`
+	Subtype    string                `json:"subtype"`
+	IsError    bool                  `json:"is_error"`
+	Result     string                `json:"result"`
+	Errors     []string              `json:"errors"`
+	NumTurns   int64                 `json:"num_turns"`
+	USD        *float64              `json:"total_cost_usd"`
+	ModelUsage map[string]modelUsage `json:"modelUsage"`
+
+	// Codex
+	ThreadID string     `json:"thread_id"`
+	Item     *codexItem `json:"item"`
+	Error    struct {
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// decode decodes JSON as far as its values have the types that are expected. It reports false if it
+// is not JSON.
+func decode(data []byte, to any) bool {
+	err := json.Unmarshal(data, to)
+	_, other := errors.AsType[*json.UnmarshalTypeError](err)
+	return err == nil || other
+}
+
+// message returns a message with a text that may be too long or not UTF-8.
+func message(kind Kind, text string) Message {
+	m := Message{Kind: kind, Text: text}
+	if m.Cut = len(text) > MaxText; m.Cut {
+		text = text[:MaxText]
+		for i := 1; i < utf8.UTFMax && i < len(text); i++ { // not within a character
+			if tail := text[len(text)-i:]; utf8.RuneStart(tail[0]) {
+				if !utf8.FullRuneInString(tail) {
+					text = text[:len(text)-i]
+				}
+				break
+			}
+		}
+		m.Text = text
+	}
+	if !utf8.ValidString(m.Text) {
+		m.Text = string(bytes.ToValidUTF8([]byte(m.Text), []byte("?")))
+	}
+	return m
+}

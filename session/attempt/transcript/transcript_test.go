@@ -1,0 +1,246 @@
+package transcript
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var update = flag.Bool("update", false, "write the transcripts of the streams into testdata")
+
+// streams are what Claude Code 2.1.197 and Codex 0.169.0 printed with scripted models.
+func streams(t testing.TB) map[string][]byte {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", "*.jsonl"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no streams in testdata", err)
+	}
+	all := map[string][]byte{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimSuffix(filepath.Base(path), ".jsonl")] = data
+	}
+	return all
+}
+
+// read reads a stream whose lines are split.
+func read(data []byte, split int) (all []Message, u *Usage) {
+	r := Reader{Split: split}
+	give := func(m Message) { all = append(all, m) }
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		for split > 0 && len(line) > split {
+			r.Line(line[:split], give)
+			line = line[split:]
+		}
+		r.Line(line, give)
+	}
+	r.End(give)
+	return all, r.Usage()
+}
+
+func usageOf(t *testing.T, stream string) *Usage {
+	t.Helper()
+	_, u := read(streams(t)[stream], 0)
+	if u == nil {
+		t.Fatal("no usage in", stream)
+	}
+	return u
+}
+
+func TestStreamsOfRealAgents(t *testing.T) {
+	for name, data := range streams(t) {
+		all, u := read(data, 0)
+		var text strings.Builder
+		for _, m := range all {
+			text.WriteString(string(m.Kind))
+			if m.Tool != "" {
+				fmt.Fprintf(&text, " %s", m.Tool)
+			}
+			if m.CallID != "" {
+				fmt.Fprintf(&text, " (%s)", m.CallID)
+			}
+			if m.Parent != "" {
+				fmt.Fprintf(&text, " of %s", m.Parent)
+			}
+			if m.Failed {
+				text.WriteString(" failed")
+			}
+			fmt.Fprintf(&text, ": %s\n", strings.ReplaceAll(m.Text, "\n", "\n    "))
+		}
+		used, err := json.MarshalIndent(u, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&text, "\n%s\n", used)
+		golden := filepath.Join("testdata", name+".txt")
+		if *update {
+			if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err, "(-update writes it)")
+		}
+		if text.String() != string(want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, text.String(), want)
+		}
+	}
+}
+
+// Pieces of lines give the same transcript as whole lines.
+func TestLinesInPieces(t *testing.T) {
+	for name, data := range streams(t) {
+		whole, used := read(data, 0)
+		for _, split := range []int{64, 100, 1000} {
+			if got, u := read(data, split); !reflect.DeepEqual(got, whole) || !reflect.DeepEqual(u, used) {
+				t.Errorf("%s in pieces of %d:\n%+v\n%+v\nwant\n%+v\n%+v", name, split, got, u, whole, used)
+			}
+		}
+	}
+}
+
+func TestOtherLines(t *testing.T) {
+	said := `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Hello"}}`
+	long := `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"` + strings.Repeat("é", MaxText) + `"}}`
+	for name, c := range map[string]struct {
+		line string
+		want []Message
+	}{
+		"blank":           {" \t", nil},
+		"plain":           {" building… ", []Message{{Kind: Output, Text: "building…"}}},
+		"said":            {said, []Message{{Kind: Said, Text: "Hello"}}},
+		"torn":            {said[:40], []Message{{Kind: Output, Text: said[:40]}}},
+		"two in one line": {said[:40] + said, []Message{{Kind: Output, Text: said[:40] + said}}},
+		"not UTF-8":       {"a\xff\xfeb", []Message{{Kind: Output, Text: "a?b"}}},
+		"null":            {"null", []Message{{Kind: Output, Text: "null"}}},
+		"unknown":         {`{"type":"item.rejected"}`, []Message{{Kind: Output, Text: `{"type":"item.rejected"}`}}},
+		"another agent":   {`{"type":"result","status":"success"}`, []Message{{Kind: Output, Text: `{"type":"result","status":"success"}`}}},
+		"no message":      {`{"type":"assistant"}`, []Message{{Kind: Output, Text: `{"type":"assistant"}`}}},
+		"other shapes":    {`{"type":"assistant","message":{"content":7,"usage":"none"}}`, nil},
+		"other numbers":   {`{"type":"turn.completed","usage":{"input_tokens":1.5,"output_tokens":-3}}`, nil},
+		"new item":        {`{"type":"item.started","item":{"id":"1","type":"dance","text":"waltz"}}`, []Message{{Kind: Call, Tool: "dance", CallID: "1", Text: "waltz"}}},
+		"long text":       {long, []Message{{Kind: Said, Text: strings.Repeat("é", MaxText/2), Cut: true}}},
+		"to do": {`{"type":"item.updated","item":{"id":"1","type":"todo_list","items":[{"text":"a","completed":true},{"text":"b"}]}}`,
+			[]Message{{Kind: Call, Tool: "todo_list", CallID: "1", Text: "[x] a\n[ ] b"}}},
+		"result with an image": {`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"a"},{"type":"image"}]}]}}`,
+			[]Message{{Kind: Result, CallID: "1", Text: "a\n[image]"}}},
+		"no turns left": {`{"type":"result","subtype":"error_max_turns","is_error":true,"num_turns":3}`, []Message{{Kind: Failure, Text: "error_max_turns"}}},
+	} {
+		if got, _ := read([]byte(c.line), 0); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %.300s, want %.300s", name, fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", c.want))
+		}
+	}
+}
+
+// A line that is longer than what is kept is shown by its beginning, whole or in pieces, and the next
+// one is read.
+func TestLongLines(t *testing.T) {
+	const split = 64 << 10
+	said := `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Hello"}}`
+	for _, long := range []string{`{"type":"assistant","message":"` + strings.Repeat("x", 3*maxLine) + `"}`, strings.Repeat("é", 2*maxLine+50)} {
+		for _, pieces := range []int{0, split} {
+			got, _ := read([]byte(long+"\n"+said), pieces)
+			if len(got) != 2 || got[0].Kind != Output || !got[0].Cut || got[0].Text != long[:MaxText] || got[1].Text != "Hello" {
+				t.Errorf("in pieces of %d: %.300s", pieces, fmt.Sprintf("%+v", got))
+			}
+		}
+	}
+	r := Reader{Split: split}
+	for range 1000 {
+		r.Line(bytes.Repeat([]byte("x"), split), func(Message) { t.Fatal("a piece is given") })
+	}
+	if cap(r.held) > 2*maxLine {
+		t.Errorf("%d bytes are kept", cap(r.held))
+	}
+}
+
+// A line that is just as long as a piece is not taken for one.
+func TestLineOfTheLengthOfAPiece(t *testing.T) {
+	said := `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Hello"}}`
+	got, _ := read([]byte(said+"\n"+said), len(said))
+	if len(got) != 2 || got[0].Text != "Hello" || got[1].Text != "Hello" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	for _, data := range streams(f) {
+		f.Add(data, uint16(0))
+		f.Add(data, uint16(90))
+		f.Add(data[:len(data)/2], uint16(64))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, split uint16) {
+		if split > 0 {
+			split = max(split, 16)
+		}
+		all, u := read(data, int(split))
+		for _, m := range all {
+			if len(m.Text) > MaxText || !utf8.ValidString(m.Text) || !utf8.ValidString(m.Tool+m.CallID+m.Parent) || m.Kind == "" {
+				t.Errorf("%+v", m)
+			}
+		}
+		if u == nil {
+			return
+		}
+		if len(u.Models) > maxModels+1 {
+			t.Errorf("%d models", len(u.Models))
+		}
+		text, err := json.Marshal(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again Usage
+		if err := json.Unmarshal(text, &again); err != nil || !reflect.DeepEqual(&again, u) {
+			t.Errorf("%+v is stored as %s, which is %+v: %v", u, text, again, err)
+		}
+		for _, own := range Own([]*Usage{u, u, nil}) {
+			c := CostOf(own, map[string]Price{"": {1, 1, 1, 1}}, "")
+			if n := c.Tokens; min(n.Input, n.CacheRead, n.CacheWrite, n.Output, c.Turns) < 0 || !(c.USD >= 0) || c.Unknown > 0 && c.USD != 0 {
+				t.Errorf("%+v costs %+v", own, c)
+			}
+		}
+	})
+}
+
+// An agent's stream is read faster than 1,000 lines per second.
+func BenchmarkReader(b *testing.B) {
+	for name, data := range streams(b) {
+		if name != "claude" && name != "codex_tools" {
+			continue
+		}
+		b.Run(name, func(b *testing.B) {
+			lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+			var r Reader
+			n := 0
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, line := range lines {
+					r.Line(line, func(Message) { n++ })
+				}
+			}
+			b.ReportMetric(float64(b.N*len(lines))/b.Elapsed().Seconds(), "lines/s")
+		})
+	}
+	b.Run("lines of 64 KiB", func(b *testing.B) {
+		line := []byte(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"1","content":"` + strings.Repeat("some text \\n", 6<<10) + `"}]}}`)
+		var r Reader
+		b.SetBytes(int64(len(line)))
+		for b.Loop() {
+			r.Line(line, func(Message) {})
+		}
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lines/s")
+	})
+}

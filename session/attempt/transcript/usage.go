@@ -1,0 +1,120 @@
+package transcript
+
+import "maps"
+
+// Tokens are numbers of tokens. Those of the input that were read from a cache or written to one are
+// not in Input.
+type Tokens struct {
+	Input      int64 `json:"input"`
+	CacheRead  int64 `json:"cache_read"`
+	CacheWrite int64 `json:"cache_write"`
+	Output     int64 `json:"output"`
+}
+
+// A Usage is what an agent has reported in one run.
+type Usage struct {
+	// Models has the tokens by the name of the model, which is "" if the agent does not name it; nil
+	// means that none were reported.
+	Models map[string]Tokens `json:"models,omitempty"`
+	// USD is the cost that the agent reported; nil means none.
+	USD *float64 `json:"usd,omitempty"`
+	// Turns are counted as the agent does; 0 means that none were reported.
+	Turns int64 `json:"turns,omitempty"`
+	// Partial: the agent ended before it reported everything, so Models and USD are too low.
+	Partial bool `json:"partial,omitempty"`
+	// Thread, if it is not "", is the conversation of Codex whose totals Models has, with the earlier
+	// runs of it: see Own.
+	Thread string `json:"thread,omitempty"`
+}
+
+// Usage returns what was reported so far; nil means that these were not the lines of an agent.
+func (r *Reader) Usage() *Usage {
+	switch {
+	case r.claude.seen:
+		return r.claude.usage()
+	case r.codex.seen:
+		return r.codex.usage()
+	}
+	return nil
+}
+
+const (
+	// maxModels is how many models are told apart; the tokens of further ones count as those of "".
+	maxModels = 16
+	// maxCount bounds each number that an agent reports, so that no sum overflows.
+	maxCount = 1 << 50
+	// maxUSD is the highest cost that is believed.
+	maxUSD = 1e6
+)
+
+func count(n int64) int64 { return min(max(n, 0), maxCount) }
+
+func tokens(input, cacheRead, cacheWrite, output int64) Tokens {
+	return Tokens{count(input), count(cacheRead), count(cacheWrite), count(output)}
+}
+
+func (t Tokens) plus(o Tokens) Tokens {
+	return tokens(t.Input+o.Input, t.CacheRead+o.CacheRead, t.CacheWrite+o.CacheWrite, t.Output+o.Output)
+}
+
+func (t Tokens) minus(o Tokens) Tokens {
+	return tokens(t.Input-o.Input, t.CacheRead-o.CacheRead, t.CacheWrite-o.CacheWrite, t.Output-o.Output)
+}
+
+// add adds tokens to those of a model.
+func add(to *map[string]Tokens, model string, t Tokens) {
+	model = clip(model)
+	if *to == nil {
+		*to = map[string]Tokens{}
+	}
+	if _, known := (*to)[model]; !known && len(*to) >= maxModels {
+		model = ""
+	}
+	(*to)[model] = (*to)[model].plus(t)
+}
+
+// dollars returns a cost if it can be one.
+func dollars(usd *float64) *float64 {
+	if usd == nil || !(*usd >= 0 && *usd <= maxUSD) {
+		return nil
+	}
+	return usd
+}
+
+// Own returns what each of the runs of one attempt, the oldest first, has used on its own: of the
+// totals of a thread, what its earlier runs had not. nil stands for a run that reported nothing.
+//
+// A run that ended before it reported its tokens is Partial, unless a later one of its thread has
+// reported them: they are then those of the later one.
+func Own(runs []*Usage) []*Usage {
+	own := make([]*Usage, len(runs))
+	before, open := map[string]map[string]Tokens{}, map[string][]*Usage{}
+	for i, u := range runs {
+		if u == nil {
+			continue
+		}
+		o := *u
+		own[i] = &o
+		if o.Thread == "" {
+			continue
+		}
+		if o.Models = nil; u.Models != nil {
+			for name, t := range u.Models {
+				add(&o.Models, name, t.minus(before[o.Thread][name]))
+			}
+			before[o.Thread] = maps.Clone(u.Models)
+		}
+		if u.Partial {
+			open[o.Thread] = append(open[o.Thread], &o)
+			continue
+		}
+		for _, earlier := range open[o.Thread] {
+			earlier.Partial = false
+			if earlier.Models == nil {
+				earlier.Models = map[string]Tokens{"": {}}
+			}
+		}
+		delete(open, o.Thread)
+	}
+	return own
+}
