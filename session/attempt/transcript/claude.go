@@ -8,10 +8,10 @@ import (
 
 // A claudeMessage is what an event of the type assistant or user has.
 type claudeMessage struct {
-	ID      string          `json:"id"`
-	Model   string          `json:"model"`
-	Content json.RawMessage `json:"content"` // blocks, or a text
-	Usage   *claudeTokens   `json:"usage"`
+	ID      string        `json:"id"`
+	Model   string        `json:"model"`
+	Content []block       `json:"content"` // of a prompt, it may be a text
+	Usage   *claudeTokens `json:"usage"`
 }
 
 // A block is a part of a message or of a result.
@@ -31,18 +31,14 @@ type block struct {
 func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 	switch e.Type {
 	case "assistant", "user":
-		var m claudeMessage
-		if !decode(e.Message, &m) {
+		if e.Message == nil {
 			return false
 		}
 		if e.Type == "assistant" {
-			r.claude.message(&m)
+			r.claude.message(e.Message)
 		}
-		var blocks []block
-		if decode(m.Content, &blocks) {
-			for _, b := range blocks {
-				b.read(e, give)
-			}
+		for _, b := range e.Message.Content {
+			b.read(e, give)
 		}
 	case "result":
 		if e.Subtype == "" {

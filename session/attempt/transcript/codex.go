@@ -53,9 +53,11 @@ func (r *Reader) codexEvent(e *event, give func(Message)) bool {
 	case "turn.failed", "error":
 		text := e.Error.Message
 		if e.Type == "error" {
-			if json.Unmarshal(e.Message, &text) != nil {
+			var of struct{ Message string }
+			if json.Unmarshal(e.line, &of) != nil || of.Message == "" {
 				return false
 			}
+			text = of.Message
 		}
 		m := message(Failure, text)
 		if e.Type == "error" || m.Text != c.failure { // a turn fails with the error before

@@ -95,7 +95,7 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 	if len(text) == 0 {
 		return
 	}
-	var e event
+	e := event{line: text}
 	if len(text) > maxLine || text[0] != '{' || !decode(text, &e) || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) {
 		give(message(Output, string(text[:min(len(text), MaxText+1)])))
 	}
@@ -103,11 +103,12 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 
 // An event is one line of either format.
 type event struct {
-	Type    string          `json:"type"`
-	Message json.RawMessage `json:"message"` // an object of Claude Code, a text of Codex
-	Usage   json.RawMessage `json:"usage"`
+	Type  string          `json:"type"`
+	Usage json.RawMessage `json:"usage"`
+	line  []byte
 
 	// Claude Code
+	Message    *claudeMessage        `json:"message"` // a text in an error of Codex
 	Parent     string                `json:"parent_tool_use_id"`
 	Subtype    string                `json:"subtype"`
 	IsError    bool                  `json:"is_error"`
