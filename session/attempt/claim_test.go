@@ -201,7 +201,8 @@ func TestOutcomes(t *testing.T) {
 		"stopped":               {runner.Exit{Code: -1, Stopped: true, Signal: "SIGTERM", EndedAt: at}, task.Stopped, true, ""},
 		"killed":                {runner.Exit{Code: -1, Signal: "SIGKILL", EndedAt: at}, task.Failed, true, "The agent was ended by SIGKILL."},
 		"well":                  {runner.Exit{EndedAt: at}, task.Completed, true, ""},
-		"not well":              {runner.Exit{Code: 3, EndedAt: at}, task.Failed, true, ""},
+		"not well":              {runner.Exit{Code: 3, EndedAt: at}, task.Failed, true, "The agent ended with exit code 3."},
+		"with words":            {runner.Exit{Code: 1, Stderr: "no network\ngiving up", EndedAt: at}, task.Failed, true, "The agent ended with exit code 1. Its last lines on stderr:\nno network\ngiving up"},
 	} {
 		o := outcomeOf(c.exit)
 		if o.State != c.want || (o.ExitCode != nil) != c.code || o.EndedAt == nil || !o.EndedAt.Equal(at) || deref(o.Error) != c.why {

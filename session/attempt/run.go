@@ -149,9 +149,14 @@ func outcomeOf(x runner.Exit) *outcome {
 		o.State, o.ExitCode = task.Completed, new(x.Code)
 	default:
 		o.State, o.ExitCode = task.Failed, new(x.Code)
+		why := fmt.Sprintf("The agent ended with exit code %d.", x.Code)
 		if x.Signal != "" {
-			o.Error = new("The agent was ended by " + x.Signal + ".")
+			why = "The agent was ended by " + x.Signal + "."
 		}
+		if x.Stderr != "" {
+			why += " Its last lines on stderr:\n" + x.Stderr
+		}
+		o.Error = &why
 	}
 	return o
 }

@@ -27,8 +27,8 @@ type agent struct {
 	log      *logFile
 	out, err *process.Lines
 
-	mu    sync.Mutex
-	final final // guarded by mu
+	mu      sync.Mutex
+	summary *summary // guarded by mu
 }
 
 // startAgent starts the command of a Spec, or returns why it cannot.
@@ -44,7 +44,7 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 			os.Setenv("PATH", path)
 		}
 	}
-	a = &agent{log: log}
+	a = &agent{log: log, summary: newSummary()}
 	a.out, a.err = a.lines(Stdout), a.lines(Stderr)
 	child, err := process.Spawn(process.Spec{
 		Command: spec.Command, Dir: spec.Work, Stdin: spec.Stdin, Descendants: true,
@@ -65,7 +65,7 @@ func (a *agent) lines(stream string) *process.Lines {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		for _, line := range lines {
-			a.final.line(stream, line)
+			a.summary.line(stream, line)
 		}
 	})
 }
@@ -110,7 +110,7 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 	a.child.Close()
 	a.out.End()
 	a.err.End()
-	e.FinalMessage = a.final.message()
+	a.summary.put(&e)
 	return e
 }
 

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"deepwork/actor/process"
+	"deepwork/session/attempt/transcript"
 )
 
 // MaxFinal is the longest final message in characters; a longer one is cut at the end.
@@ -12,6 +15,38 @@ const MaxFinal = 4000
 
 // maxEvent is the longest line, in bytes, that is searched for a program's own final message.
 const maxEvent = 1 << 20
+
+// maxStderr is the length in bytes of the last lines on stderr that an Exit has.
+const maxStderr = 2000
+
+// A summary is what an Exit says of a program's lines: its final message, its last lines on stderr, and
+// its usage. Its memory is bounded.
+type summary struct {
+	final  final
+	stderr []byte // at most 2*MaxLine and a line
+	reader transcript.Reader
+}
+
+func newSummary() *summary { return &summary{reader: transcript.Reader{Split: MaxLine}} }
+
+// line takes one line, or one piece of a line, of a stream.
+func (s *summary) line(stream string, text []byte) {
+	s.final.line(stream, text)
+	switch stream {
+	case Stdout:
+		s.reader.Line(text, func(transcript.Message) {})
+	case Stderr:
+		if s.stderr = append(append(s.stderr, text...), '\n'); len(s.stderr) > 2*MaxLine {
+			s.stderr = append(s.stderr[:0], s.stderr[len(s.stderr)-2*maxStderr:]...)
+		}
+	}
+}
+
+// put completes an Exit.
+func (s *summary) put(e *Exit) {
+	s.reader.End(func(transcript.Message) {})
+	e.FinalMessage, e.Stderr, e.Usage = s.final.message(), process.Tail(string(s.stderr), maxStderr), s.reader.Usage()
+}
 
 // A final extracts the final message from a program's lines: the program's own answer, if it prints
 // the JSON of a known executor (Claude Code and Cursor's "result", Codex's "agent_message",

@@ -25,8 +25,9 @@ const (
 	lockFile    = "run.lock"     // locked by the shim during its whole life; never replaced
 )
 
-// spareSize is the room for an exit: its final message, fully escaped, and the other fields.
-const spareSize = 32 << 10
+// spareSize is the room for an exit: its final message and its last lines on stderr, fully escaped, and
+// the other fields.
+const spareSize = 64 << 10
 
 // A startedRecord is the content of startedFile. PID is 0 in the mark that is
 // written before the agent is started.

@@ -182,13 +182,13 @@ func settle(ctx context.Context, dir string) error {
 	if spec.logIsIn(dir) {
 		// The log only helps people; without it the run is settled anyway.
 		entries, _, _ := Tail(ctx, spec.Log, nil, 200, 0)
-		var f final
+		sum := newSummary()
 		for _, entry := range entries {
 			if entry.Index >= s.LogFrom {
-				f.line(entry.Stream, []byte(entry.Text))
+				sum.line(entry.Stream, []byte(entry.Text))
 			}
 		}
-		e.FinalMessage = f.message()
+		sum.put(&e)
 		Note(spec.Log, "the run was cut short: what watched over it was killed, or the system went down")
 	}
 	return writeExit(dir, &e)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/session/attempt/transcript"
 	"deepwork/session/git"
 )
 
@@ -40,14 +41,18 @@ type Spec struct {
 
 // An Exit is how a run ended.
 type Exit struct {
-	Code         int       `json:"code"`                    // -1 if ended by a signal or unknown
-	Signal       string    `json:"signal,omitempty"`        // such as "SIGKILL"
-	Stopped      bool      `json:"stopped,omitempty"`       // Stop was called before it ended
-	Interrupted  bool      `json:"interrupted,omitempty"`   // the shim died without an exit
-	NotStarted   string    `json:"not_started,omitempty"`   // why it could not be started, or ""
-	FinalMessage string    `json:"final_message,omitempty"` // the program's own, or its last line
-	StartedAt    time.Time `json:"started_at"`              // when the agent was, or should have been, started
-	EndedAt      time.Time `json:"ended_at"`                // of an interrupted run: when that was noticed
+	Code         int    `json:"code"`                    // -1 if ended by a signal or unknown
+	Signal       string `json:"signal,omitempty"`        // such as "SIGKILL"
+	Stopped      bool   `json:"stopped,omitempty"`       // Stop was called before it ended
+	Interrupted  bool   `json:"interrupted,omitempty"`   // the shim died without an exit
+	NotStarted   string `json:"not_started,omitempty"`   // why it could not be started, or ""
+	FinalMessage string `json:"final_message,omitempty"` // the program's own, or its last line
+	Stderr       string `json:"stderr,omitempty"`        // its last lines on stderr, ready to be shown
+
+	Usage *transcript.Usage `json:"usage,omitempty"` // what an agent reported; nil means nothing
+
+	StartedAt time.Time `json:"started_at"` // when the agent was, or should have been, started
+	EndedAt   time.Time `json:"ended_at"`   // of an interrupted run: when that was noticed
 }
 
 // logIsIn reports whether the log of a stored Spec is next to dir or to its parent.

@@ -167,7 +167,10 @@ func (c *codexUsage) completed(usage json.RawMessage) {
 
 func (c *codexUsage) usage() *Usage {
 	u := &Usage{Turns: c.turns, Thread: c.thread, Partial: c.open}
-	if c.total != nil {
+	switch {
+	case c.total != nil && c.thread == "":
+		u.Partial = true // the beginning is missing: nobody knows of which conversation the totals are
+	case c.total != nil:
 		u.Models = map[string]Tokens{"": *c.total}
 	}
 	return u

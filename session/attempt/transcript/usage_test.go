@@ -51,6 +51,14 @@ func TestUsageOfCodex(t *testing.T) {
 	}
 }
 
+// Totals of a conversation that is not known are not taken for those of a run.
+func TestCodexWithoutABeginning(t *testing.T) {
+	_, u := read([]byte(`{"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":5}}`), 0)
+	if u.Models != nil || !u.Partial {
+		t.Errorf("%+v", u)
+	}
+}
+
 // A run of Codex that was stopped reports nothing. The next one of its conversation does so for it.
 func TestStoppedCodexIsReportedByItsFollowUp(t *testing.T) {
 	stopped := usageOf(t, "codex_stopped")
