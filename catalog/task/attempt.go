@@ -1,6 +1,7 @@
 package task
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -118,8 +119,17 @@ type Ending struct {
 	ExitCode     *int
 	FinalMessage *string
 	Error        *string
-	Task         Status     // the new status of the task; "" leaves it unchanged
-	EndedAt      *time.Time // set if no server ran then; nil means now; never before its start
+	Task         Status          // the new status of the task; "" leaves it unchanged
+	EndedAt      *time.Time      // set if no server ran then; nil means now; never before its start
+	Usage        json.RawMessage // what its agent reported that it used; nil means nothing
+}
+
+// A Use is what the agent of an execution that has ended reported that it used.
+type Use struct {
+	AttemptID   string
+	ExecutionID string
+	Executor    string          // of its attempt
+	Usage       json.RawMessage // nil means nothing
 }
 
 // A Session is a conversation with an agent.

@@ -85,7 +85,9 @@ type View interface {
 	// attempt that waits or runs, if the latest one failed, was interrupted, completed or, in review,
 	// was stopped. A stopped one of a task that is inprogress waits for nobody: a person has stopped it.
 	Attention(ctx context.Context) (all []task.Attention, more bool, err error)
-
+	// Used returns what the executions of a task that ran and have ended used, the oldest first; none if
+	// there is no such task.
+	Used(ctx context.Context, taskID string) ([]task.Use, error)
 	// LatestExecution returns an attempt's newest execution.
 	LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error)
 	// AddExecution adds a follow-up, waiting, and puts the task inprogress;

@@ -63,6 +63,17 @@ func (b board) Executions(ctx context.Context, attemptID string) ([]task.Executi
 	})
 }
 
+func (b board) Used(ctx context.Context, taskID string) ([]task.Use, error) {
+	return read(ctx, b, "reading what executions used", func(t Tx) ([]task.Use, error) {
+		if err := t.own("task", taskID); err != nil {
+			return nil, err
+		}
+		return List[task.Use](t, `SELECT e.attempt_id, e.id AS execution_id, a.executor, e.usage
+			FROM executions e JOIN attempts a ON a.id = e.attempt_id
+			WHERE a.task_id = ? AND e.started_at IS NOT NULL AND e.ended_at IS NOT NULL ORDER BY e.seq`, taskID)
+	})
+}
+
 func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 	return read(ctx, b, "listing open executions", func(t Tx) ([]task.Execution, error) {
 		return List[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') ORDER BY seq`)
@@ -240,8 +251,8 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 		if e.EndedAt != nil {
 			at = *e.EndedAt
 		}
-		if _, err := t.Exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, ended_at = ? WHERE id = ?`,
-			e.State, e.ExitCode, e.FinalMessage, t.between(after, at), executionID); err != nil {
+		if _, err := t.Exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, usage = ?, ended_at = ? WHERE id = ?`,
+			e.State, e.ExitCode, e.FinalMessage, textOf(e.Usage), t.between(after, at), executionID); err != nil {
 			return nil, err
 		}
 		if err := t.setAttempt(x.AttemptID, e.State, e.Error); err != nil {

@@ -86,7 +86,7 @@ CREATE TABLE executions (
 	created_at    TEXT NOT NULL,
 	started_at    TEXT,
 	ended_at      TEXT
-, machine_id TEXT NOT NULL DEFAULT '', machine_name TEXT NOT NULL DEFAULT '', root TEXT NOT NULL DEFAULT '') STRICT;
+, machine_id TEXT NOT NULL DEFAULT '', machine_name TEXT NOT NULL DEFAULT '', root TEXT NOT NULL DEFAULT '', usage TEXT) STRICT;
 CREATE TABLE requests (
 	identity    TEXT NOT NULL,
 	tool        TEXT NOT NULL,
@@ -154,19 +154,19 @@ CREATE TABLE task_dependencies (
 	PRIMARY KEY (task_id, depends_on),
 	CHECK (task_id <> depends_on)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO projects VALUES ('786d7eb2-3a10-4662-8214-1a5ff704cfbc', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO repos VALUES ('3742a6bc-2eb5-4c6a-9ba9-6bb02be8ff4c', '786d7eb2-3a10-4662-8214-1a5ff704cfbc', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO tasks VALUES ('2ca513f3-23d2-44b2-836c-426037da3964', '786d7eb2-3a10-4662-8214-1a5ff704cfbc', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '');
-INSERT INTO tasks VALUES ('8d9c57a9-94ca-4678-9adf-3faf9a660916', '786d7eb2-3a10-4662-8214-1a5ff704cfbc', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '');
-INSERT INTO attempts VALUES ('dcf21c92-c801-4af5-b556-2a7fbf8eabed', '2ca513f3-23d2-44b2-836c-426037da3964', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', '', '', '');
-INSERT INTO attempt_repos VALUES ('dcf21c92-c801-4af5-b556-2a7fbf8eabed', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
-INSERT INTO sessions VALUES ('bc0ce0f2-9ce0-43c2-a2c3-4c3d358e7bdb', 'dcf21c92-c801-4af5-b556-2a7fbf8eabed', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO executions VALUES (1, '0c3336de-2cfa-42bd-8cee-04ae1ee610be', 'dcf21c92-c801-4af5-b556-2a7fbf8eabed', 'bc0ce0f2-9ce0-43c2-a2c3-4c3d358e7bdb', 0, 'do it', NULL, 'failed', 'server', NULL, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '', '', '');
-INSERT INTO executions VALUES (2, 'b9767035-bd08-429a-83b8-2429ed21e5ed', 'dcf21c92-c801-4af5-b556-2a7fbf8eabed', 'bc0ce0f2-9ce0-43c2-a2c3-4c3d358e7bdb', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL, '', '', '');
-INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', '8d9c57a9-94ca-4678-9adf-3faf9a660916', '2026-03-01T11:00:00.123456Z');
-INSERT INTO task_counts VALUES ('786d7eb2-3a10-4662-8214-1a5ff704cfbc', 'inprogress', 'local', '', 1);
-INSERT INTO task_counts VALUES ('786d7eb2-3a10-4662-8214-1a5ff704cfbc', 'todo', 'local', '', 1);
-INSERT INTO task_dependencies VALUES ('8d9c57a9-94ca-4678-9adf-3faf9a660916', '2ca513f3-23d2-44b2-836c-426037da3964');
+INSERT INTO projects VALUES ('5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO repos VALUES ('13f10d8f-caea-4c16-8321-e15ba3ec671a', '5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO tasks VALUES ('507845e5-6ef0-499b-96b5-780d290c6cea', '5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '');
+INSERT INTO tasks VALUES ('911e5a8d-567a-413f-bc9f-d014d7eeb98a', '5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '');
+INSERT INTO attempts VALUES ('2f0fd9e0-6589-4748-bde1-af849fe7c867', '911e5a8d-567a-413f-bc9f-d014d7eeb98a', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', '', '', '');
+INSERT INTO attempt_repos VALUES ('2f0fd9e0-6589-4748-bde1-af849fe7c867', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
+INSERT INTO sessions VALUES ('e5f09019-91bf-44ad-bcbe-58599c77ce6e', '2f0fd9e0-6589-4748-bde1-af849fe7c867', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO executions VALUES (1, 'b6baec24-b9bd-42db-8618-37702b1bff3c', '2f0fd9e0-6589-4748-bde1-af849fe7c867', 'e5f09019-91bf-44ad-bcbe-58599c77ce6e', 0, 'do it', NULL, 'failed', 'server', NULL, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '', '', '', NULL);
+INSERT INTO executions VALUES (2, 'b2f239c5-179f-42e5-a72b-a2354d542047', '2f0fd9e0-6589-4748-bde1-af849fe7c867', 'e5f09019-91bf-44ad-bcbe-58599c77ce6e', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL, '', '', '', NULL);
+INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', '507845e5-6ef0-499b-96b5-780d290c6cea', '2026-03-01T11:00:00.123456Z');
+INSERT INTO task_counts VALUES ('5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'inprogress', 'local', '', 1);
+INSERT INTO task_counts VALUES ('5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'todo', 'local', '', 1);
+INSERT INTO task_dependencies VALUES ('507845e5-6ef0-499b-96b5-780d290c6cea', '911e5a8d-567a-413f-bc9f-d014d7eeb98a');
 CREATE UNIQUE INDEX projects_root ON projects (root) WHERE root = 1;
 CREATE UNIQUE INDEX projects_name ON projects (name) WHERE root = 0;
 CREATE INDEX tasks_newest ON tasks (project_id, created_at DESC, id);

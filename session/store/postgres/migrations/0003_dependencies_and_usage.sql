@@ -8,4 +8,6 @@ CREATE TABLE task_dependencies_all (
 	FOREIGN KEY (scope, depends_on) REFERENCES tasks_all ON DELETE CASCADE
 );
 CREATE INDEX task_dependencies_of ON task_dependencies_all (scope, depends_on);
+-- What the agent of an execution reported that it used, JSON: NULL if it reported nothing, or has not ended.
+ALTER TABLE executions_all ADD COLUMN usage string;
 SELECT make_views();

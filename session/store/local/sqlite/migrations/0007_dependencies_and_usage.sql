@@ -6,3 +6,5 @@ CREATE TABLE task_dependencies (
 	CHECK (task_id <> depends_on)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX task_dependencies_of ON task_dependencies (depends_on);
+-- What the agent of an execution reported that it used, JSON: NULL if it reported nothing, or has not ended.
+ALTER TABLE executions ADD COLUMN usage TEXT;
