@@ -59,6 +59,9 @@ func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptR
 	if s := now.Session; s != nil && s.Queued != nil {
 		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: stamp(s.Queued.At)}
 	}
+	if r.Cost, err = e.cost(ctx, b.View, a.TaskID, a.ID); err != nil {
+		return nil, fault("reading the cost of the attempt", err)
+	}
 	if x.State == task.Waiting {
 		if r.Notice, err = e.whyWaiting(ctx, b.who, now); err != nil {
 			return nil, err

@@ -77,6 +77,7 @@ type Task struct {
 	LatestSessionExecutor *string  `json:"latest_session_executor" jsonschema:"executor of that session, such as CLAUDE_CODE, or null"`
 	HasInProgressAttempt  bool     `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
 	LastAttemptFailed     bool     `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
+	Cost                  *Cost    `json:"cost,omitempty" jsonschema:"in the reply of get_task: what its executions cost; left out before one has ended"`
 }
 
 // TaskFilters are the filters of list_tasks.
@@ -170,7 +171,8 @@ type AttemptReply struct {
 	StartedAt       *string         `json:"started_at" jsonschema:"when the agent last started, RFC 3339 in UTC, or null"`
 	EndedAt         *string         `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
 	FinalMessage    *string         `json:"final_message" jsonschema:"what the agent said last: its result, or its last line of output; or null"`
-	Error           *string         `json:"error" jsonschema:"why the agent could not be started, or null"`
+	Error           *string         `json:"error" jsonschema:"why its last execution failed, with the agent's last lines on stderr, or null"`
+	Cost            *Cost           `json:"cost" jsonschema:"what its executions cost, or null before one has ended"`
 	WorkspaceBranch string          `json:"workspace_branch" jsonschema:"git branch of the attempt, in every repository"`
 	Executor        string          `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
 	Variant         *string         `json:"variant" jsonschema:"variant of the executor, or null"`

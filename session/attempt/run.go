@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -134,6 +135,9 @@ func outcomeOf(x runner.Exit) *outcome {
 	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage)}}
 	if !x.EndedAt.IsZero() {
 		o.EndedAt = &x.EndedAt
+	}
+	if x.Usage != nil {
+		o.Usage, _ = json.Marshal(x.Usage) // its numbers are finite
 	}
 	switch {
 	case x.Stopped && x.NotStarted != "":

@@ -63,7 +63,12 @@ func (e *Engine) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*
 		return nil, err
 	}
 	s, err := b.Task(ctx, id)
-	return taskReply(s), found("reading the task", err, "task", "task_id", id, remedyTask)
+	if err != nil {
+		return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
+	}
+	r := taskReply(s)
+	r.Cost, err = e.cost(ctx, b.View, id, "")
+	return r, found("reading the cost of the task", err, "task", "task_id", id, remedyTask)
 }
 
 // CreateTask creates a task in the state todo (seed 004, create_task).

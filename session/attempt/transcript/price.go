@@ -1,10 +1,10 @@
 package transcript
 
-// A Price is that of a model, in USD per million tokens.
-type Price struct{ Input, CacheRead, CacheWrite, Output float64 }
+import "deepwork/catalog/config"
 
 // A Cost is what runs have used. Its zero value is that of no runs.
 type Cost struct {
+	Runs    int
 	Tokens  Tokens
 	USD     float64 // of the runs whose cost is known
 	Turns   int64
@@ -14,10 +14,11 @@ type Cost struct {
 // CostOf returns the cost of a run: as its agent reported it, otherwise by the prices of its models;
 // unnamed is the name under which the price of a model that the agent did not name is found. nil
 // stands for a run that reported nothing. u is of Own.
-func CostOf(u *Usage, prices map[string]Price, unnamed string) (c Cost) {
+func CostOf(u *Usage, prices map[string]config.Price, unnamed string) (c Cost) {
 	if u == nil {
-		return Cost{Unknown: 1}
+		return Cost{Runs: 1, Unknown: 1}
 	}
+	c.Runs = 1
 	known := u.Models != nil && !u.Partial
 	for name, t := range u.Models {
 		c.Tokens = c.Tokens.plus(t)
@@ -40,5 +41,5 @@ func CostOf(u *Usage, prices map[string]Price, unnamed string) (c Cost) {
 
 // Plus returns the sum of two costs.
 func (c Cost) Plus(o Cost) Cost {
-	return Cost{c.Tokens.plus(o.Tokens), c.USD + o.USD, count(c.Turns + o.Turns), c.Unknown + o.Unknown}
+	return Cost{c.Runs + o.Runs, c.Tokens.plus(o.Tokens), c.USD + o.USD, count(c.Turns + o.Turns), c.Unknown + o.Unknown}
 }

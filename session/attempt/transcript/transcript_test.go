@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"deepwork/catalog/config"
 )
 
 var update = flag.Bool("update", false, "write the transcripts of the streams into testdata")
@@ -206,7 +208,7 @@ func FuzzReader(f *testing.F) {
 			t.Errorf("%+v is stored as %s, which is %+v: %v", u, text, again, err)
 		}
 		for _, own := range Own([]*Usage{u, u, nil}) {
-			c := CostOf(own, map[string]Price{"": {1, 1, 1, 1}}, "")
+			c := CostOf(own, map[string]config.Price{"": {Input: 1, Output: 1}}, "")
 			if n := c.Tokens; min(n.Input, n.CacheRead, n.CacheWrite, n.Output, c.Turns) < 0 || !(c.USD >= 0) || c.Unknown > 0 && c.USD != 0 {
 				t.Errorf("%+v costs %+v", own, c)
 			}

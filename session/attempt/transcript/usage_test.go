@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"deepwork/catalog/config"
 )
 
 // The cost of a run of Claude Code is what it reported, with its subagents; a run that was stopped
@@ -19,7 +21,7 @@ func TestUsageOfClaudeCode(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 	u = usageOf(t, "claude_stopped")
-	if got := CostOf(u, map[string]Price{"claude-sonnet-4-5-20250929": {1, 1, 1, 1}}, ""); !u.Partial || got.Unknown != 1 || got.USD != 0 || got.Tokens.CacheRead != 2000 {
+	if got := CostOf(u, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, ""); !u.Partial || got.Unknown != 1 || got.USD != 0 || got.Tokens.CacheRead != 2000 {
 		t.Errorf("%+v costs %+v", u, got)
 	}
 	if u = usageOf(t, "claude_failed"); u.Partial || *u.USD != 0.003935 {
@@ -36,14 +38,14 @@ func TestUsageOfCodex(t *testing.T) {
 	if got := own[2].Models[""]; got != (Tokens{200, 1000, 0, 40}) {
 		t.Errorf("the follow-up has used %+v", got)
 	}
-	price := map[string]Price{"CODEX": {Input: 1, CacheRead: 0.1, CacheWrite: 1, Output: 10}}
+	price := map[string]config.Price{"CODEX": {Input: 1, CacheRead: 0.1, CacheWrite: 1, Output: 10}}
 	if got := CostOf(own[2], price, "CODEX"); got.Unknown != 0 || math.Abs(got.USD-0.0007) > 1e-12 {
 		t.Errorf("%+v", got)
 	}
 	if got := CostOf(own[2], price, "OTHER"); got.Unknown != 1 || got.USD != 0 || got.Tokens.Input != 200 {
 		t.Errorf("without a price: %+v", got)
 	}
-	if got := CostOf(nil, price, "CODEX"); got != (Cost{Unknown: 1}) {
+	if got := CostOf(nil, price, "CODEX"); got != (Cost{Runs: 1, Unknown: 1}) {
 		t.Errorf("of nothing: %+v", got)
 	}
 	if u := Own([]*Usage{first, second}); first.Models[""].Input != 200 || second.Models[""].Input != 400 || u[0].Models[""].Input != 200 {
@@ -62,16 +64,16 @@ func TestCodexWithoutABeginning(t *testing.T) {
 // A run of Codex that was stopped reports nothing. The next one of its conversation does so for it.
 func TestStoppedCodexIsReportedByItsFollowUp(t *testing.T) {
 	stopped := usageOf(t, "codex_stopped")
-	if got := CostOf(Own([]*Usage{stopped})[0], map[string]Price{"": {1, 1, 1, 1}}, ""); got.Unknown != 1 || got.Turns != 1 {
+	if got := CostOf(Own([]*Usage{stopped})[0], map[string]config.Price{"": {Input: 1, Output: 1}}, ""); got.Unknown != 1 || got.Turns != 1 {
 		t.Errorf("%+v", got)
 	}
 	next := &Usage{Models: map[string]Tokens{"": {Input: 7}}, Turns: 1, Thread: stopped.Thread}
 	other := &Usage{Models: map[string]Tokens{"": {Input: 5}}, Turns: 1, Thread: "other"}
 	var sum Cost
 	for _, u := range Own([]*Usage{stopped, other, next}) {
-		sum = sum.Plus(CostOf(u, map[string]Price{"": {Input: 1e6}}, ""))
+		sum = sum.Plus(CostOf(u, map[string]config.Price{"": {Input: 1e6}}, ""))
 	}
-	if sum != (Cost{Tokens: Tokens{Input: 12}, USD: 12, Turns: 3}) {
+	if sum != (Cost{Runs: 3, Tokens: Tokens{Input: 12}, USD: 12, Turns: 3}) {
 		t.Errorf("%+v", sum)
 	}
 }
