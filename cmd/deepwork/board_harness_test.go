@@ -176,7 +176,7 @@ func (p *boardProject) ends(id string) *attempt.AttemptReply {
 // output is what an attempt's agents wrote, a line each.
 func (p *boardProject) output(id string) string {
 	p.t.Helper()
-	r := boardCall[attempt.TailReply](p, "tail_attempt", map[string]any{"attempt_id": id, "after_index": -1, "limit": 1000})
+	r := boardCall[attempt.TailReply](p, "tail_attempt", map[string]any{"attempt_id": id, "after_index": -1, "limit": 1000, "raw": true})
 	var lines []string
 	for _, e := range r.Entries {
 		if e.Stream != "system" {

@@ -98,20 +98,20 @@ func TestBoardTailDiffStopDelete(t *testing.T) {
 	var last *attempt.TailReply
 	p.eventually(func() string { // the prompt has the word, too
 		last = tail(map[string]any{"limit": 1})
-		if len(last.Entries) != 1 || last.Entries[0].Text != "before" {
+		if len(last.Messages) != 1 || last.Messages[0].Text != "before" {
 			return fmt.Sprintf("the last line is %+v", last)
 		}
 		return ""
 	})
-	if last.NextIndex != last.Entries[0].Index {
+	if last.NextIndex != last.Messages[0].Index {
 		t.Errorf("the last line: %+v", last)
 	}
 	open() // what comes next is waited for
 	var next *attempt.TailReply
-	for next == nil || len(next.Entries) == 0 {
+	for next == nil || len(next.Messages) == 0 {
 		next = tail(map[string]any{"after_index": last.NextIndex, "wait": 30})
 	}
-	if next.Entries[0].Text != "after" || next.State != "running" {
+	if next.Messages[0].Text != "after" || next.State != "running" {
 		t.Errorf("what came next: %+v", next)
 	}
 

@@ -73,7 +73,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 		}
 		return ""
 	})
-	tail := boardCall[attempt.TailReply](p, "tail_attempt", map[string]any{"attempt_id": made.AttemptID})
+	tail := boardCall[attempt.TailReply](p, "tail_attempt", map[string]any{"attempt_id": made.AttemptID, "raw": true})
 	var lines []string
 	for _, e := range tail.Entries {
 		lines = append(lines, e.Text)

@@ -110,6 +110,7 @@ type TailArgs struct {
 	AfterIndex *int64   `json:"after_index"`
 	Limit      *int     `json:"limit"`
 	Wait       *float64 `json:"wait"` // seconds
+	Raw        *bool    `json:"raw"`
 }
 
 // DiffArgs are the arguments of get_attempt_diff.

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 )
 
@@ -132,7 +134,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 	return r, nil
 }
 
-// TailAttempt returns lines of the output of an attempt's agents, and can wait for new ones.
+// TailAttempt returns the output of an attempt's agents, as messages or as lines, and can wait for more.
 func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs) (*TailReply, error) {
 	b, id, err := e.openAttempt(ctx, who, a.Target)
 	if err != nil {
@@ -145,15 +147,15 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 	if a.AfterIndex != nil && *a.AfterIndex < -1 {
 		return nil, session.Wrong("out_of_range", "after_index is %d: expected the next_index of a reply, or -1 for the first entry.", *a.AfterIndex).With("argument", "after_index").With("value", *a.AfterIndex)
 	}
-	var wait time.Duration
+	var patience time.Duration
 	if a.Wait != nil {
 		if !(*a.Wait >= 0 && *a.Wait <= MaxWait) { // also refuses NaN
 			return nil, session.Wrong("out_of_range", "wait is %v: expected 0 to %d seconds.", *a.Wait, MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
 		}
-		wait = time.Duration(*a.Wait * float64(time.Second))
+		patience = time.Duration(*a.Wait * float64(time.Second))
 	}
-	after := a.AfterIndex
-	for until := time.Now().Add(wait); ; {
+	after, raw := a.AfterIndex, a.Raw != nil && *a.Raw
+	for until := time.Now().Add(patience); ; {
 		at, err := b.Attempt(ctx, id) // before the log: its end is final
 		if err != nil {
 			return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
@@ -162,13 +164,27 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if !at.State.Open() {
 			left = 0
 		}
-		entries, next, err := e.tail(ctx, b, at, after, limit, max(0, min(left, 500*time.Millisecond)))
+		most := limit
+		if !raw && after != nil {
+			most += linePieces // which the last line may need
+		}
+		entries, next, err := e.tail(ctx, b, at, after, most, max(0, min(left, 500*time.Millisecond)))
 		if err != nil {
 			return nil, fmt.Errorf("reading the attempt's log: %w", err)
 		}
-		if len(entries) > 0 || left <= 0 {
-			return &TailReply{AttemptID: id, Entries: list(entries), NextIndex: next, State: string(at.State)}, nil
+		r := &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: next, State: string(at.State)}
+		if raw {
+			r.Entries = list(entries)
+		} else if len(entries) > 0 {
+			r.Messages, r.NextIndex = messagesOf(entries, limit, !at.State.Open())
+			r.Messages = list(r.Messages)
 		}
-		after = &next // wait for new entries only
+		if len(r.Entries)+len(r.Messages) > 0 || left <= 0 {
+			return r, nil
+		}
+		if len(entries) > 0 && after != nil && r.NextIndex == *after { // the end of a line is missing
+			_ = wait.For(ctx, min(left, 200*time.Millisecond)) // the next read reports the error
+		}
+		after = &r.NextIndex // wait for new entries only
 	}
 }

@@ -316,7 +316,7 @@ func (s *server) task(id string) *Task {
 // output is what an attempt's agents wrote, a line each.
 func (s *server) output(id string) string {
 	s.t.Helper()
-	r, err := s.TailAttempt(ctx, me, TailArgs{Target: the(id), AfterIndex: new(int64(-1)), Limit: new(MaxTail)})
+	r, err := s.TailAttempt(ctx, me, TailArgs{Target: the(id), AfterIndex: new(int64(-1)), Limit: new(MaxTail), Raw: new(true)})
 	must(s.t, err)
 	var lines []string
 	for _, e := range r.Entries {

@@ -176,11 +176,11 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if out := m1.output(made.AttemptID); !containsAll(out, "it works", "agent resumed", "once more", "done") {
 			t.Errorf("the output at the end lacks something: %s", out)
 		}
-		tail, err := m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), Limit: new(1)})
+		tail, err := m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), Limit: new(1), Raw: new(true)})
 		if err != nil || len(tail.Entries) != 1 || tail.NextIndex != tail.Entries[0].Index {
 			t.Fatalf("the last line: %+v, %v", tail, err)
 		}
-		if tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex}); err != nil || len(tail.Entries) != 0 {
+		if tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex, Raw: new(true)}); err != nil || len(tail.Entries) != 0 {
 			t.Errorf("after the last line: %+v, %v", tail, err)
 		}
 		diff, err := m1.GetAttemptDiff(ctx, me, DiffArgs{Target: the(made.AttemptID)})

@@ -229,8 +229,9 @@ const (
 // TailReply answers tail_attempt.
 type TailReply struct {
 	AttemptID string         `json:"attempt_id" jsonschema:"UUID of the attempt"`
-	Entries   []runner.Entry `json:"entries" jsonschema:"what the agent printed, one entry per line, oldest first"`
-	NextIndex int64          `json:"next_index" jsonschema:"after_index for the entries after these"`
+	Messages  []Message      `json:"messages" jsonschema:"what the agent said and did, oldest first; empty if raw"`
+	Entries   []runner.Entry `json:"entries" jsonschema:"if raw: what the agent printed, one entry per line, oldest first"`
+	NextIndex int64          `json:"next_index" jsonschema:"after_index for what follows these"`
 	State     string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted; after its end nothing follows until a follow-up"`
 }
 

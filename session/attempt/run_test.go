@@ -280,7 +280,7 @@ func TestTail(t *testing.T) {
 	follow := func(after int64, until func(*TailReply) bool) int64 {
 		t.Helper()
 		for range 100 {
-			got, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0)})
+			got, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0), Raw: new(true)})
 			must(t, err)
 			for i, e := range got.Entries {
 				if e.Index != after+1+int64(i) {
@@ -299,7 +299,7 @@ func TestTail(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	after = follow(after, seen("done"))
 	follow(after, func(r *TailReply) bool { return r.State == "completed" })
-	few, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), Limit: new(1)})
+	few, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), Limit: new(1), Raw: new(true)})
 	must(t, err)
 	if len(few.Entries) != 1 || few.NextIndex != few.Entries[0].Index {
 		t.Errorf("the last one: %+v", few)

@@ -37,8 +37,8 @@ type Message struct {
 const (
 	// MaxText is the longest text of a message in bytes.
 	MaxText = 16 << 10
-	// maxLine is the longest line in bytes that is read; of a longer one only the beginning is kept.
-	maxLine = 1 << 20
+	// MaxLine is the longest line in bytes that is read; of a longer one only the beginning is kept.
+	MaxLine = 1 << 20
 )
 
 // A Reader reads the lines of an agent's standard output, in order. It stores at most one line and
@@ -69,10 +69,13 @@ func (r *Reader) Line(line []byte, give func(Message)) {
 // complete reports whether a line is a whole event.
 func complete(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) && json.Valid(line) }
 
+// Open reports whether the end of a line is missing.
+func (r *Reader) Open() bool { return len(r.held) > 0 }
+
 // hold adds a piece to a line.
 func (r *Reader) hold(piece []byte) {
-	if len(r.held)+len(piece) > maxLine {
-		piece, r.long = piece[:maxLine-len(r.held)], true
+	if len(r.held)+len(piece) > MaxLine {
+		piece, r.long = piece[:MaxLine-len(r.held)], true
 	}
 	r.held = append(r.held, piece...)
 }
@@ -96,7 +99,7 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 		return
 	}
 	e := event{line: text}
-	if len(text) > maxLine || text[0] != '{' || !decode(text, &e) || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) {
+	if len(text) > MaxLine || text[0] != '{' || !decode(text, &e) || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) {
 		give(message(Output, string(text[:min(len(text), MaxText+1)])))
 	}
 }

@@ -151,7 +151,7 @@ func TestOtherLines(t *testing.T) {
 func TestLongLines(t *testing.T) {
 	const split = 64 << 10
 	said := `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Hello"}}`
-	for _, long := range []string{`{"type":"assistant","message":"` + strings.Repeat("x", 3*maxLine) + `"}`, strings.Repeat("é", 2*maxLine+50)} {
+	for _, long := range []string{`{"type":"assistant","message":"` + strings.Repeat("x", 3*MaxLine) + `"}`, strings.Repeat("é", 2*MaxLine+50)} {
 		for _, pieces := range []int{0, split} {
 			got, _ := read([]byte(long+"\n"+said), pieces)
 			if len(got) != 2 || got[0].Kind != Output || !got[0].Cut || got[0].Text != long[:MaxText] || got[1].Text != "Hello" {
@@ -163,7 +163,7 @@ func TestLongLines(t *testing.T) {
 	for range 1000 {
 		r.Line(bytes.Repeat([]byte("x"), split), func(Message) { t.Fatal("a piece is given") })
 	}
-	if cap(r.held) > 2*maxLine {
+	if cap(r.held) > 2*MaxLine {
 		t.Errorf("%d bytes are kept", cap(r.held))
 	}
 }
