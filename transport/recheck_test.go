@@ -33,7 +33,7 @@ func (b brokenBoard) CreateTask(ctx context.Context, _ session.Caller, _ attempt
 	return nil, b.fail(ctx)
 }
 
-func (b brokenBoard) GetTask(ctx context.Context, _ session.Caller, _ attempt.TaskArgs) (*attempt.Task, error) {
+func (b brokenBoard) GetTask(ctx context.Context, _ session.Caller, _ attempt.TaskArgs) (*attempt.TaskReply, error) {
 	return nil, b.fail(ctx)
 }
 

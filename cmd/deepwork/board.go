@@ -183,7 +183,7 @@ func oneTask(ctx context.Context, board *attempt.Engine, id string) (*attempt.Ta
 		if err != nil {
 			return nil, fmt.Errorf("reading the task: %w", err)
 		}
-		return t, nil
+		return &t.Task, nil
 	}
 	projects, err := allProjects(ctx, board)
 	if err != nil {

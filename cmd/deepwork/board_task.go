@@ -113,6 +113,7 @@ func (a *app) printAttempt(r *attempt.AttemptReply) {
 	}
 	a.field("said", optional(r.FinalMessage))
 	a.field("error", optional(r.Error))
+	a.field("cost", costText(r.Cost))
 	if r.QueuedFollowUp != nil {
 		a.field("queued", r.QueuedFollowUp.Prompt)
 	}
@@ -124,6 +125,27 @@ func (a *app) printAttempt(r *attempt.AttemptReply) {
 		a.field("repo", repo.RepoName+": "+where)
 	}
 	a.field("notice", optional(r.Notice))
+}
+
+// costText describes a cost; what is not known is left out or called so.
+func costText(c *attempt.Cost) string {
+	if c == nil {
+		return ""
+	}
+	var parts []string
+	if c.USD != nil {
+		parts = append(parts, fmt.Sprintf("%.4f USD", *c.USD))
+	}
+	if c.Unknown > 0 {
+		parts = append(parts, fmt.Sprintf("unknown for %d of %s", c.Unknown, count(c.Executions, "execution")))
+	}
+	if c.Input != nil {
+		parts = append(parts, fmt.Sprintf("tokens: %d input, %d cached, %d output", *c.Input, *c.Cached, *c.Output))
+	}
+	if c.Turns != nil {
+		parts = append(parts, count(int(*c.Turns), "turn"))
+	}
+	return strings.Join(parts, "\n")
 }
 
 func (a *app) boardAddCommand() *cobra.Command {

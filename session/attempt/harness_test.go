@@ -306,7 +306,7 @@ func (s *server) ends(id string) *AttemptReply {
 	return s.reaches(id, task.Completed, task.Failed, task.Stopped, task.Interrupted)
 }
 
-func (s *server) task(id string) *Task {
+func (s *server) task(id string) *TaskReply {
 	s.t.Helper()
 	r, err := s.GetTask(ctx, me, TaskArgs{id})
 	must(s.t, err)

@@ -77,7 +77,12 @@ type Task struct {
 	LatestSessionExecutor *string  `json:"latest_session_executor" jsonschema:"executor of that session, such as CLAUDE_CODE, or null"`
 	HasInProgressAttempt  bool     `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
 	LastAttemptFailed     bool     `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
-	Cost                  *Cost    `json:"cost,omitempty" jsonschema:"in the reply of get_task: what its executions cost; left out before one has ended"`
+}
+
+// TaskReply answers get_task.
+type TaskReply struct {
+	Task
+	Cost *Cost `json:"cost" jsonschema:"what the executions of all its attempts cost, or null before one has ended"`
 }
 
 // TaskFilters are the filters of list_tasks.

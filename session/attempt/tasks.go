@@ -57,7 +57,7 @@ func fitting(all []task.Summary) int {
 }
 
 // GetTask returns a task (seed 004, get_task).
-func (e *Engine) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*Task, error) {
+func (e *Engine) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*TaskReply, error) {
 	b, id, err := e.open(ctx, who, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
@@ -66,9 +66,11 @@ func (e *Engine) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*
 	if err != nil {
 		return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
 	}
-	r := taskReply(s)
-	r.Cost, err = e.cost(ctx, b.View, id, "")
-	return r, found("reading the cost of the task", err, "task", "task_id", id, remedyTask)
+	cost, err := e.cost(ctx, b.View, id, "")
+	if err != nil {
+		return nil, found("reading the cost of the task", err, "task", "task_id", id, remedyTask)
+	}
+	return &TaskReply{Task: *taskReply(s), Cost: cost}, nil
 }
 
 // CreateTask creates a task in the state todo (seed 004, create_task).

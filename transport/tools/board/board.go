@@ -18,7 +18,7 @@ type Engine interface {
 	ListRepos(ctx context.Context, who session.Caller, a attempt.ListReposArgs) (*attempt.ReposReply, error)
 	ListTasks(ctx context.Context, who session.Caller, a attempt.ListTasksArgs) (*attempt.TasksReply, error)
 	ListTaskAttempts(ctx context.Context, who session.Caller, a attempt.ListTaskAttemptsArgs) (*attempt.AttemptsReply, error)
-	GetTask(ctx context.Context, who session.Caller, a attempt.TaskArgs) (*attempt.Task, error)
+	GetTask(ctx context.Context, who session.Caller, a attempt.TaskArgs) (*attempt.TaskReply, error)
 	CreateTask(ctx context.Context, who session.Caller, a attempt.CreateTaskArgs) (*attempt.Task, error)
 	UpdateTask(ctx context.Context, who session.Caller, a attempt.UpdateTaskArgs) (*attempt.Task, error)
 	DeleteTask(ctx context.Context, who session.Caller, a attempt.TaskArgs) (*attempt.DeleteReply, error)

@@ -11,14 +11,14 @@ import (
 func addTailAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.TailAttempt, tool.Tool{
 		Name: "tail_attempt", Title: "Read an attempt's output",
-		Description: "Returns what an attempt's agent said and did, as messages. To follow it, give next_index as after_index, with wait.",
+		Description: "Returns what an attempt's agent said and did. To follow it, give next_index as after_index, with wait.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input: tool.InputSchema(attemptID(),
 			integer("after_index", -1, 1<<53, "next_index of a reply; -1: from the start. Default: the last ones"),
 			integer("limit", 1, attempt.MaxTail, "1 to 1000. Default: 100"),
 			tool.Property{Name: "wait", Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: new(float64(attempt.MaxWait)),
 				Description: "Seconds to wait for more, 0 to 30. Default: 0"}},
-			tool.Property{Name: "raw", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: "true: the lines as they were printed. Default: false"}}),
+			tool.Property{Name: "raw", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: "true: the lines as printed. Default: false"}}),
 		Smaller: "give a smaller limit, and continue with after_index.",
 	})
 }
