@@ -63,7 +63,7 @@ type DB struct {
 	// changes are synced, and what is to be done when the caller has its result.
 	statements map[string]*sql.Stmt
 	sync       bool
-	earlier    string // views for a version that is read as it is; "" if it lacks nothing
+	earlier    string // the views of an earlier version that is read as it is; "" if it lacks nothing
 	after      func()
 	reader     *sql.DB // nil if not open
 	// watcher has one connection, which stays open: the database version that it reads changes when
@@ -210,14 +210,27 @@ func (d *DB) open(ctx context.Context) (err error) {
 }
 
 // readable is the earliest version whose tables have all that a reader for everybody reads, with
-// the views of earlier.
-const readable = 1
+// the views of earlier if it is before placed or used.
+const (
+	readable = 1
+	placed   = 6
+	used     = 7
+)
 
-// earlier gives the tables of a version before the key what they lack, for one connection.
-var earlier = map[int]string{
-	6: `CREATE TEMP VIEW IF NOT EXISTS attempts AS SELECT *, '' AS machine_id, '' AS machine_name, '' AS root FROM main.attempts;
-		CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *, '' AS machine_id, '' AS machine_name, '' AS root FROM main.executions;`,
-	7: `CREATE TEMP VIEW IF NOT EXISTS task_dependencies AS SELECT '' AS task_id, '' AS depends_on WHERE FALSE;`,
+// earlier returns statements that give the tables of a version what they lack, for one connection;
+// "" if they lack nothing.
+func earlier(version int) (views string) {
+	const place = `, '' AS machine_id, '' AS machine_name, '' AS root`
+	executions := ""
+	if version < placed {
+		views = `CREATE TEMP VIEW IF NOT EXISTS attempts AS SELECT *` + place + ` FROM main.attempts;`
+		executions = place
+	}
+	if version < used {
+		views += `CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *` + executions + `, NULL AS usage FROM main.executions;
+			CREATE TEMP VIEW IF NOT EXISTS task_dependencies AS SELECT '' AS task_id, '' AS depends_on WHERE FALSE;`
+	}
+	return views
 }
 
 // openReadOnly opens a database that this program can read without a migration.
@@ -228,12 +241,7 @@ func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
 		if err == nil && v < readable {
 			err = fmt.Errorf("it is of version %d, and is to be migrated to %d before it can be read: run a command that writes it, such as deepwork serve", v, latest())
 		}
-		d.earlier = ""
-		for before, views := range earlier {
-			if v < before {
-				d.earlier += views
-			}
-		}
+		d.earlier = earlier(v)
 		return err
 	})
 }

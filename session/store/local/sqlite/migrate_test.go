@@ -136,6 +136,9 @@ func readOld(t *testing.T, path string, version int) {
 	if at, err := b.AttemptContext(t.Context(), all[0].ID); err != nil || at.Task.Title != "it's one" {
 		t.Error(at, err)
 	}
+	if used, err := b.Used(t.Context(), all[0].TaskID); err != nil || len(used) != 1 || used[0].Usage != nil {
+		t.Error(used, err)
+	}
 	if found, s, err := b.Inspect(t.Context()); err != nil || len(found) > 0 || s.Tasks != 2 {
 		t.Error(found, s, err)
 	}
