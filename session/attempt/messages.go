@@ -13,11 +13,11 @@ type Message struct {
 	Time   time.Time `json:"time" jsonschema:"when it was written, RFC 3339"`
 	Kind   string    `json:"kind" jsonschema:"message (what the agent says), reasoning, tool_call, tool_result, error, output (any other line), stderr, or system for messages of deepwork"`
 	Text   string    `json:"text" jsonschema:"its text, or the arguments of a tool_call"`
-	Cut    bool      `json:"cut,omitempty" jsonschema:"true if the end of the text was left out; raw has it"`
-	Tool   string    `json:"tool,omitempty" jsonschema:"name of the tool of a tool_call"`
-	CallID string    `json:"call_id,omitempty" jsonschema:"the same for a tool_call and its tool_result"`
-	Parent string    `json:"parent_call_id,omitempty" jsonschema:"call_id of the call whose subagent this is from"`
-	Failed bool      `json:"failed,omitempty" jsonschema:"true for the tool_result of a call that failed"`
+	Cut    bool      `json:"cut" jsonschema:"whether the end of the text was left out, which raw has"`
+	Tool   string    `json:"tool" jsonschema:"name of the tool of a tool_call, or empty"`
+	CallID string    `json:"call" jsonschema:"the same text for a tool_call and its tool_result, or empty"`
+	Parent string    `json:"parent_call" jsonschema:"call of the tool_call whose subagent this is from, or empty"`
+	Failed bool      `json:"failed" jsonschema:"whether it is the tool_result of a call that failed"`
 }
 
 // linePieces is the number of entries that the longest line of a transcript has.
