@@ -46,6 +46,7 @@ type app struct {
 
 	path    string // --path
 	json    bool   // --json
+	raw     bool   // --raw
 	store   string // --store
 	project string // --project, of the store
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,34 +31,40 @@ var atTerminal = session.LocalCaller(session.ChannelTerminal)
 func (a *app) boardCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "board",
-		Short: "List, add, show and remove the tasks of a project's board",
-		Long: `List, add, show and remove the tasks of a project's board; without a command, print
-what waits for you, and what to run: attempts that failed or are to be reviewed, a
-config to approve, steps that go on only if a person overrides their review. It works
-beside running servers; agents are started by those, when a client calls
-start_task_attempt.`,
+		Short: "Have agents work on the tasks of a project's board, and list, show and change them",
+		Long: `Have agents work on the tasks of a project's board, and list, show and change them;
+without a command, print what waits for you, and what to run: attempts that failed or are
+to be reviewed, a config to approve, steps that go on only if a person overrides their
+review. No server is needed, and servers may run at the same time.`,
 	},
 		a.onBoardStore(a.boardProjectsCommand()),
 		a.onBoardStore(a.boardTasksCommand()),
 		a.onBoardStore(a.boardAddCommand()),
 		a.onBoardStore(a.boardShowCommand()),
+		a.onBoardStore(a.boardStartCommand()),
+		a.onBoardStore(a.boardTailCommand()),
+		a.onBoardStore(a.boardSendCommand()),
+		a.onBoardStore(a.boardStopCommand()),
+		a.onBoardStore(a.boardDiffCommand()),
+		a.onBoardStore(a.boardDoneCommand()),
 		a.onBoardStore(a.boardRmCommand()),
 	)
 	cmd.RunE = func(*cobra.Command, []string) error { return a.withBoard(true, a.attention) }
 	return a.onBoardStore(a.onProject("print it as JSON", cmd))
 }
 
-// withBoard opens the project's board, calls use, and closes it. It neither starts agents nor
-// adopts them: servers do. If use only reads and there is no board yet, it gets a temporary one.
+// withBoard opens the project's board, records how agents ended meanwhile, calls use, and closes the
+// board. It starts no agents unless use lets the engine serve. If use only reads and there is no board
+// yet, it gets a temporary one.
 func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt.Engine) error) (err error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
 	ctx = session.WithCaller(ctx, session.LocalCaller(session.ChannelTerminal))
-	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	logger := a.logger()
 	folder := state.Of(root)
 	settings := approvedConfig(folder, logger)
 	choice, err := a.choice(ctx, root)
@@ -95,7 +100,17 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 			err = errors.Join(err, fmt.Errorf("parts of the task board did not stop: %s", strings.Join(left, ", ")))
 		}
 	}()
+	settling, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	if err := board.Settle(settling); err != nil { // use reports what is wrong with the board
+		logger.Debug("cannot record how agents ended", "error", err)
+	}
 	return forPeople(use(ctx, board))
+}
+
+// logger returns the logger of commands, for what goes wrong beside their work.
+func (a *app) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // approvedConfig returns the config of a project as servers use it: what the user has not approved
@@ -108,13 +123,14 @@ func approvedConfig(folder *state.Folder, logger *slog.Logger) *config.Source {
 	return s
 }
 
-// forPeople removes from a refusal the word that names its kind for agents.
+// forPeople removes from a refusal the word that names its kind for agents, and names commands in it
+// instead of tools.
 func forPeople(err error) error {
 	refused, ok := errors.AsType[*session.Error](err)
 	if !ok {
 		return err
 	}
-	return errors.New(strings.Replace(err.Error(), refused.Error(), refused.Message, 1))
+	return errors.New(strings.Replace(err.Error(), refused.Error(), inCommands(refused.Message), 1))
 }
 
 // everything returns the entries of all pages of a list.
@@ -185,28 +201,37 @@ func oneTask(ctx context.Context, board *attempt.Engine, id string) (*attempt.Ta
 		}
 		return &t.Task, nil
 	}
-	projects, err := allProjects(ctx, board)
+	all, err := tasksOfAll(ctx, board)
 	if err != nil {
 		return nil, err
 	}
-	var all []attempt.Task
 	var ids []candidate
-	for _, p := range projects {
-		tasks, err := allTasks(ctx, board, p.ProjectID, nil)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range tasks {
-			created, _ := time.Parse(time.RFC3339, t.CreatedAt) // this program has written it
-			ids = append(ids, candidate{t.TaskID, t.Title, created})
-		}
-		all = append(all, tasks...)
+	for _, t := range all {
+		created, _ := time.Parse(time.RFC3339, t.CreatedAt) // this program has written it
+		ids = append(ids, candidate{t.TaskID, t.Title, created})
 	}
 	i, err := choose("task", tasksCommand, id, ids)
 	if err != nil {
 		return nil, err
 	}
 	return &all[i], nil
+}
+
+// tasksOfAll returns the tasks of all projects.
+func tasksOfAll(ctx context.Context, board *attempt.Engine) ([]attempt.Task, error) {
+	projects, err := allProjects(ctx, board)
+	if err != nil {
+		return nil, err
+	}
+	var all []attempt.Task
+	for _, p := range projects {
+		tasks, err := allTasks(ctx, board, p.ProjectID, nil)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, tasks...)
+	}
+	return all, nil
 }
 
 // taskArgument checks that the one argument can name a task.

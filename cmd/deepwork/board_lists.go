@@ -35,13 +35,7 @@ func (a *app) listProjects(ctx context.Context, board *attempt.Engine) error {
 	}
 	full := make([]aProject, 0, len(projects))
 	for _, p := range projects {
-		repos, err := everything(func(cursor *string) ([]attempt.Repo, *string, error) {
-			r, err := board.ListRepos(ctx, atTerminal, attempt.ListReposArgs{ProjectID: p.ProjectID, Limit: new(attempt.MaxLimit), Cursor: cursor})
-			if err != nil {
-				return nil, nil, fmt.Errorf("listing the repositories of %s: %w", p.Name, err)
-			}
-			return r.Repos, r.NextCursor, nil
-		})
+		repos, err := allRepos(ctx, board, p.ProjectID)
 		if err != nil {
 			return err
 		}
@@ -61,6 +55,16 @@ func (a *app) listProjects(ctx context.Context, board *attempt.Engine) error {
 		}
 	}
 	return table.Flush()
+}
+
+func allRepos(ctx context.Context, board *attempt.Engine, project string) ([]attempt.Repo, error) {
+	return everything(func(cursor *string) ([]attempt.Repo, *string, error) {
+		r, err := board.ListRepos(ctx, atTerminal, attempt.ListReposArgs{ProjectID: project, Limit: new(attempt.MaxLimit), Cursor: cursor})
+		if err != nil {
+			return nil, nil, fmt.Errorf("listing the repositories of project %s: %w", project, err)
+		}
+		return r.Repos, r.NextCursor, nil
+	})
 }
 
 const (

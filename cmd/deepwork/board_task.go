@@ -95,19 +95,27 @@ func (a *app) printTask(t *attempt.Task) {
 
 func (a *app) printAttempt(r *attempt.AttemptReply) {
 	a.field("attempt", r.AttemptID)
-	state := r.State
-	if r.ExitCode != nil {
-		state += fmt.Sprintf(" (exit code %d)", *r.ExitCode)
-	}
-	a.field("state", state)
-	executor := r.Executor
-	if r.Variant != nil {
-		executor += " " + *r.Variant
-	}
-	a.field("executor", executor)
+	a.field("state", stateText(r))
+	a.field("executor", executorText(r))
 	a.field("branch", r.WorkspaceBranch)
 	a.field("started", optional(r.StartedAt))
 	a.field("ended", optional(r.EndedAt))
+	a.printResult(r)
+}
+
+func stateText(r *attempt.AttemptReply) string {
+	if r.ExitCode != nil {
+		return fmt.Sprintf("%s (exit code %d)", r.State, *r.ExitCode)
+	}
+	return r.State
+}
+
+func executorText(r *attempt.AttemptReply) string {
+	return strings.TrimSpace(r.Executor + " " + optional(r.Variant))
+}
+
+// printResult prints what came of an attempt so far.
+func (a *app) printResult(r *attempt.AttemptReply) {
 	if r.WorkflowStatus != nil {
 		a.field("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep), optional(r.WorkflowSession)))
 	}
@@ -124,7 +132,7 @@ func (a *app) printAttempt(r *attempt.AttemptReply) {
 		}
 		a.field("repo", repo.RepoName+": "+where)
 	}
-	a.field("notice", optional(r.Notice))
+	a.field("notice", inCommands(optional(r.Notice)))
 }
 
 // costText describes a cost; what is not known is left out or called so.

@@ -24,7 +24,9 @@ import (
 //	write FILE TEXT   writes a file
 //	commit TEXT       commits all
 //	say TEXT          prints a text
-//	await FILE        goes on when that absolute path is there
+//	await FILE        goes on when that absolute path is there, in which $NAME is expanded
+//	touch FILE        makes an empty file of such a path
+//	script FILE       carries out the lines of a file of such a path
 //	context           asks the deepwork of the workspace for get_context and prints it
 //	call TOOL ARGS    calls another tool of it and prints what it says
 //	workflow N        walks N steps of the workflow that the prompt names, and prints the last status
@@ -62,10 +64,23 @@ func obey(verb, rest, prompt string) error {
 		fmt.Println(rest)
 	case "await":
 		for {
-			if _, err := os.Stat(rest); err == nil {
+			if _, err := os.Stat(os.ExpandEnv(rest)); err == nil {
 				return nil
 			}
 			time.Sleep(5 * time.Millisecond)
+		}
+	case "touch":
+		return os.WriteFile(os.ExpandEnv(rest), nil, 0o644)
+	case "script":
+		lines, err := os.ReadFile(os.ExpandEnv(rest))
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(lines)) {
+			verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if err := obey(verb, rest, prompt); err != nil {
+				return fmt.Errorf("%s: %w", verb, err)
+			}
 		}
 	case "context":
 		return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"deepwork/session/attempt"
 )
 
 // latest is what commands take in place of an id for the newest one.
@@ -13,6 +17,10 @@ const latest = "latest"
 
 // idsHelp is how the help of commands says what they take as an id.
 const idsHelp = "ID may be the beginning of an id, or latest"
+
+// attemptsHelp is how the help of commands says what they take as the id of an attempt.
+const attemptsHelp = `ID is that of an attempt, or of
+a task, which stands for its latest attempt; or the beginning of one, or latest.`
 
 // A candidate is something that an argument may name by its id.
 type candidate struct {
@@ -64,4 +72,82 @@ func idArgument(cmd *cobra.Command, what, lister, given string, length int) erro
 		return nil
 	}
 	return usagef(cmd, "%q is not the id of a %s, nor the beginning of one, nor latest; '%s' prints them", given, what, lister)
+}
+
+// attemptArgument checks that the one argument can name an attempt or a task.
+func attemptArgument(cmd *cobra.Command, args []string) error {
+	if err := takes(1, 1, "the id of an attempt or a task")(cmd, args); err != nil {
+		return err
+	}
+	return idArgument(cmd, "attempt or a task", tasksCommand, args[0], 36)
+}
+
+// onAttempt calls use with the board and the attempt that an argument names.
+func (a *app) onAttempt(given string, use func(context.Context, *attempt.Engine, attempt.Target) error) error {
+	return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
+		id, err := oneAttempt(ctx, board, given)
+		if err != nil {
+			return err
+		}
+		return use(ctx, board, attempt.Target{AttemptID: &id})
+	})
+}
+
+// oneAttempt returns the id of the attempt that an argument names by its id, the beginning of one, or
+// latest; a task stands for its latest attempt.
+func oneAttempt(ctx context.Context, board *attempt.Engine, given string) (string, error) {
+	prefix := strings.ToLower(given)
+	if given == latest {
+		prefix = ""
+	}
+	attempts, err := board.FindAttempts(ctx, atTerminal, prefix)
+	if err != nil {
+		return "", err
+	}
+	var all []candidate
+	of := map[string]*string{} // the attempt that an id stands for
+	for _, x := range attempts {
+		all, of[x.ID] = append(all, candidate{x.ID, "attempt on branch " + x.Branch, x.CreatedAt}), &x.ID
+	}
+	if given != latest {
+		tasks, err := tasksOfAll(ctx, board)
+		if err != nil {
+			return "", err
+		}
+		for _, t := range tasks {
+			all, of[t.TaskID] = append(all, candidate{t.TaskID, "task " + t.Title, time.Time{}}), t.LatestAttemptID
+		}
+	}
+	i, err := choose("attempt or task", tasksCommand, given, all)
+	if err != nil {
+		return "", err
+	}
+	id := of[all[i].id]
+	if id == nil {
+		return "", fmt.Errorf("task %s has no attempt; 'deepwork board start %s' makes one", all[i].id, all[i].id[:shortID])
+	}
+	return *id, nil
+}
+
+// commands are the commands that do what the tools do that messages name.
+var commands = map[string]string{
+	"create_task": "board add", "delete_task": "board rm", "get_task": "board show", "list_tasks": "board tasks",
+	"list_projects": "board projects", "list_repos": "board projects", "list_task_attempts": "board show", "get_attempt": "board show",
+	"start_task_attempt": "board start", "follow_up": "board send", "stop_attempt": "board stop", "tail_attempt": "board tail",
+	"get_attempt_diff": "board diff", "merge_attempt": "board merge", "rebase_attempt": "board rebase", "push_attempt": "board push",
+	"abort_merge": "board merge --abort",
+}
+
+var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
+
+// inCommands returns a message for agents as people read it: with commands in place of tools.
+func inCommands(message string) string {
+	message = strings.NewReplacer("; list_executors describes them", "", "; list_executors lists the available ones", "",
+		"Ask the user to run", "Run", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(message)
+	return toolName.ReplaceAllStringFunc(message, func(name string) string {
+		if command := commands[name]; command != "" {
+			return "'deepwork " + command + "'"
+		}
+		return name
+	})
 }

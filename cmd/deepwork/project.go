@@ -93,7 +93,7 @@ func (a *app) withArchive(use func(folder *state.Folder, archive *workflow.Archi
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	logger := a.logger()
 	folder := state.Of(root)
 	stores, err := a.stores(context.Background(), folder, false, logger)
 	if err != nil {

@@ -2,7 +2,25 @@
 
 package main
 
-import "os"
+import (
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminalWidth reports whether a stream is a terminal, and how many characters its lines have.
+func terminalWidth(w io.Writer) (columns int, is bool) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0, false
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, false
+	}
+	return int(size.Col), true
+}
 
 // terminal opens the controlling terminal.
 func terminal() (in, out *os.File, err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -21,4 +22,17 @@ func terminal() (in, out *os.File, err error) {
 // discard drops what was typed at a terminal and not read yet.
 func discard(in *os.File) error {
 	return windows.FlushConsoleInputBuffer(windows.Handle(in.Fd()))
+}
+
+// terminalWidth reports whether a stream is a console, and how many characters its lines have.
+func terminalWidth(w io.Writer) (columns int, is bool) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0, false
+	}
+	var info windows.ConsoleScreenBufferInfo
+	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {
+		return 0, false
+	}
+	return int(info.Window.Right-info.Window.Left) + 1, true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,28 @@ func (e *Engine) ListTaskAttempts(ctx context.Context, who session.Caller, a Lis
 		})
 	}
 	return r, nil
+}
+
+// FindAttempts returns the attempts whose ids begin with a text and that the caller sees, by id.
+func (e *Engine) FindAttempts(ctx context.Context, who session.Caller, prefix string) ([]task.Attempt, error) {
+	b, _, err := e.ready(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	all, err := e.db.Board().AllAttempts(ctx)
+	if err != nil {
+		return nil, fault("listing the attempts", err)
+	}
+	return slices.DeleteFunc(all, func(a task.Attempt) bool {
+		if !strings.HasPrefix(a.ID, prefix) {
+			return true
+		}
+		if b.who.Owner {
+			return false
+		}
+		_, err := b.Attempt(ctx, a.ID)
+		return err != nil
+	}), nil
 }
 
 // GetAttempt returns an attempt with its agent's last run and the changes in its worktrees.
@@ -85,6 +108,9 @@ func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptR
 	return r, nil
 }
 
+// WaitsForSlot is how the notice of an attempt begins that waits because too many run.
+const WaitsForSlot = "It waits for a slot"
+
 // whyWaiting says what a waiting attempt waits for, to those who do not see all attempts without
 // the numbers of the others.
 func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.AttemptDetails) (*string, error) {
@@ -97,13 +123,13 @@ func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.A
 		if now.Attempt.MachineID == "" {
 			where = "a machine that has its repositories and the executor " + now.Attempt.Executor
 		}
-		return new(fmt.Sprintf("It waits for a slot of %s: %d are in use on all machines, and %d wait before it.", where, now.Open, now.Ahead)), nil
+		return new(fmt.Sprintf(WaitsForSlot+" of %s: %d are in use on all machines, and %d wait before it.", where, now.Open, now.Ahead)), nil
 	}
 	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 || e.shared != nil {
 		if !who.Owner {
-			return new("It waits for a slot."), nil
+			return new(WaitsForSlot + "."), nil
 		}
-		return new(fmt.Sprintf("It waits for a slot: %d of %d are in use, and %d wait before it.", now.Open, most, now.Ahead)), nil
+		return new(fmt.Sprintf(WaitsForSlot+": %d of %d are in use, and %d wait before it.", now.Open, most, now.Ahead)), nil
 	}
 	return new("It is about to be started."), nil
 }

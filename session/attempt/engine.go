@@ -60,8 +60,8 @@ type Options struct {
 	// Attempt is set in the workspace of an attempt, to its id: every call is then one of its maker,
 	// who may not start agents there.
 	Attempt string
-	// Passive engines start and take over nothing: they are for the command line, and may run at
-	// the same time as servers.
+	// Passive engines start nothing before Serve is called, and take over only what Settle or a stop
+	// needs: they are for the command line, and may run at the same time as servers.
 	Passive bool
 	// Poll is how often the board is checked for changes by other servers; default 500 ms.
 	Poll time.Duration
@@ -148,12 +148,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	if !o.Passive {
-		e.makers.Add(1)
-		e.beside.Go(e.serve)
-		e.beside.Go(e.serveRequests)
-		if e.shared != nil {
-			e.beside.Go(e.serveRemovals)
-		}
+		e.Serve()
 	}
 	return e, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/state"
@@ -52,6 +53,55 @@ func TestAgentOutlivesServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An engine of the command line records how agents ended that outlived their server, leaves those that
+// run alone, and stops them when it is asked to.
+func TestSettle(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.root, "..", "hold")
+	s := p.open()
+	ended := s.begin(s.newTask("! await "+hold, "! exit 5"))
+	runs := s.begin(s.newTask("! await " + hold + "-never"))
+	for _, id := range []string{ended.AttemptID, runs.AttemptID} {
+		s.reaches(id, task.Running)
+	}
+	dirs, err := filepath.Glob(filepath.Join(s.records(ended.AttemptID), "runs", "*"))
+	must(t, err)
+	proc, err := s.executor.Find(ctx, ended.AttemptID, filepath.Base(dirs[0]))
+	must(t, err)
+	s.die()
+	must(t, os.WriteFile(hold, nil, 0o644))
+	_, err = proc.Wait(ctx)
+	must(t, err)
+
+	c := p.open(func(o *Options) { o.Passive = true })
+	waits := c.begin(c.newTask("! say never"))
+	must(t, c.Settle(ctx))
+	if x := c.get(ended.AttemptID); x.State != "failed" || x.ExitCode == nil || *x.ExitCode != 5 {
+		t.Errorf("the one that ended: %+v", x)
+	}
+	if x := c.get(runs.AttemptID); x.State != "running" {
+		t.Errorf("the one that runs: %+v", x)
+	}
+	if x, err := c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)}); err != nil || x.State != "stopped" {
+		t.Errorf("stopped: %+v, %v", x, err)
+	}
+	if x := c.get(waits.AttemptID); x.State != "waiting" {
+		t.Errorf("the one that waits: %+v", x)
+	}
+	all, err := c.FindAttempts(ctx, me, runs.AttemptID[:8])
+	must(t, err)
+	if len(all) != 1 || all[0].ID != runs.AttemptID {
+		t.Errorf("found %+v", all)
+	}
+	stranger, err := c.FindAttempts(ctx, session.Caller{Identity: "ann"}, "")
+	must(t, err)
+	if len(stranger) != 0 {
+		t.Errorf("a stranger found %+v", stranger)
+	}
+	c.Serve()
+	c.reaches(waits.AttemptID, task.Completed)
 }
 
 // What ended while no server lived is recorded as what it was.

@@ -13,9 +13,79 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/state"
 	"deepwork/session/store"
 )
+
+// Serve makes a passive engine one that starts and takes over executions until it is closed, as a
+// server does. It must be called at most once.
+func (e *Engine) Serve() {
+	e.makers.Add(1)
+	e.beside.Go(e.serve)
+	e.beside.Go(e.serveRequests)
+	if e.shared != nil {
+		e.beside.Go(e.serveRemovals)
+	}
+}
+
+// Settle records the end of executions whose agents ended after their server did. Agents that run are
+// left alone, and nothing is started. It is for engines that do not serve, and blocks for the board.
+func (e *Engine) Settle(ctx context.Context) error {
+	if !e.db.Exists() {
+		return nil
+	}
+	b, err := e.board(ctx)
+	if err != nil {
+		return err
+	}
+	open, err := b.OpenExecutions(ctx)
+	if err != nil {
+		return err
+	}
+	alive := store.Census(e.member)
+	for _, x := range open {
+		if x.Elsewhere(e.here) || alive(x.Owner) {
+			continue
+		}
+		if running, err := e.executor.Alive(x.AttemptID, x.ID); running || err != nil {
+			continue
+		}
+		_, err := e.executor.Find(ctx, x.AttemptID, x.ID)
+		if err != nil && (x.State == task.Starting || !errors.Is(err, runner.ErrNoRun)) {
+			continue // a server starts the agent, or finds out
+		}
+		taken, err := e.adopt(ctx, b, &x)
+		if err != nil {
+			return err
+		}
+		if taken {
+			e.lead(x)
+		}
+	}
+	for len(e.led()) > 0 {
+		select {
+		case <-e.kicks:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// adopt makes an execution of a server that is gone one of this engine. It reports false if another
+// server was faster.
+func (e *Engine) adopt(ctx context.Context, b store.Board, x *task.Execution) (bool, error) {
+	if err := e.member.Enter(ctx); err != nil { // others must see that the new owner is alive
+		return false, err
+	}
+	taken, err := b.Adopt(ctx, x.ID, x.Owner, e.member.ID())
+	if taken {
+		e.log.Info("attempt taken over from a server that is gone", "attempt", x.AttemptID, "execution", x.ID, "server", x.Owner)
+		x.Owner = e.member.ID()
+	}
+	return taken, err
+}
 
 // serve hands out slots and takes over from dead servers: after each kick, and every Options.Poll
 // for changes by other servers. It runs on its own goroutine until Close begins.
@@ -106,15 +176,13 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 			if alive(x.Owner) {
 				continue
 			}
-			taken, err := b.Adopt(ctx, x.ID, x.Owner, e.member.ID())
+			taken, err := e.adopt(ctx, b, &x)
 			if err != nil {
 				return err
 			}
 			if !taken {
 				continue
 			}
-			e.log.Info("attempt taken over from a server that is gone", "attempt", x.AttemptID, "execution", x.ID, "server", x.Owner)
-			x.Owner = e.member.ID()
 		}
 		e.lead(x)
 	}

@@ -86,6 +86,15 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 			if why := e.stopHere(x.ID).hindrance(); why != "" && time.Since(began) > faultPatience {
 				return was, session.NotNow("not_stoppable", "Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that corrected: it is then stopped without another call, as get_attempt shows.", attempt, why).With("attempt_id", attempt)
 			}
+		case e.o.Passive && !x.Elsewhere(e.here) && !e.member.Alive(x.Owner): // nobody else may take it over
+			taken, err := e.adopt(ctx, e.db.Board(), x)
+			if err != nil {
+				return was, err
+			}
+			if taken {
+				e.lead(*x)
+				e.stopHere(x.ID)
+			}
 		case x.Owner+x.ID != asked:
 			stopping, err := e.askOwner(ctx, b.who, x)
 			if err != nil {

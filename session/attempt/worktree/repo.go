@@ -144,3 +144,16 @@ func Branches(ctx context.Context, repo string) ([]string, error) {
 	}
 	return strings.Fields(out), nil // a ref has no blanks
 }
+
+// CurrentBranch returns the branch that is checked out at a repository, "" if none is. It runs git
+// and waits for it.
+func CurrentBranch(ctx context.Context, repo string) (string, error) {
+	branch, err := git.Line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "--short", "HEAD"}})
+	if git.ExitCode(err) == 1 {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the current branch of %s: %w", repo, err)
+	}
+	return branch, nil
+}

@@ -1,0 +1,391 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/attempt/worktree"
+	"deepwork/session/state"
+)
+
+// onDetach adds the flag of the commands that start agents.
+func onDetach(cmd *cobra.Command, detach *bool) *cobra.Command {
+	cmd.Flags().BoolVar(detach, "detach", false, "return as soon as the agent runs")
+	return cmd
+}
+
+// startFlags are the options of board start.
+type startFlags struct {
+	executor, target string
+	prompt           string
+	repos            []string
+	detach           bool
+}
+
+func (a *app) boardStartCommand() *cobra.Command {
+	var f startFlags
+	cmd := onDetach(a.onProject("", &cobra.Command{
+		Use:   "start ID",
+		Short: "Start an agent on a task, and follow it; " + idsHelp,
+		Long: `Start an agent on a task: make an attempt with its own git worktrees, run the agent
+there, and print what it says and does until it ends. The exit code is 1 if it fails.
+
+No server is needed; if one runs, it may be the one that starts the agent. Ctrl-C ends
+the command, not the agent: 'deepwork board tail -f' follows it again, and 'deepwork
+board stop' stops it.
+
+Without --executor it is the one that the config names, if that is one, or else the only
+one that is installed. Without --target the work is for the branches that are checked out
+now.`,
+		Args: taskArgument,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
+				return a.start(ctx, cmd, board, args[0], f)
+			})
+		},
+	}), &f.detach)
+	flags := cmd.Flags()
+	flags.StringVar(&f.executor, "executor", "", "`NAME[:VARIANT]` of the agent, such as CLAUDE_CODE")
+	flags.StringVar(&f.target, "target", "", "`branch` to start from and to merge into")
+	flags.StringArrayVar(&f.repos, "repo", nil, "`NAME[:BRANCH]` of a repository to work on; may be repeated (default: all of the project)")
+	flags.StringVar(&f.prompt, "prompt", "", "`text` for the agent, after the task")
+	return cmd
+}
+
+func (a *app) start(ctx context.Context, cmd *cobra.Command, board *attempt.Engine, given string, f startFlags) error {
+	t, err := oneTask(ctx, board, given)
+	if err != nil {
+		return err
+	}
+	args := attempt.StartArgs{TaskID: t.TaskID}
+	if name, variant, named := strings.Cut(f.executor, ":"); named {
+		args.Executor, args.Variant = name, &variant
+	} else if args.Executor = name; name == "" {
+		if args.Executor, err = a.onlyExecutor(ctx, board); err != nil {
+			return err
+		}
+	}
+	if cmd.Flags().Changed("prompt") {
+		args.Prompt = &f.prompt
+	}
+	if args.Repos, err = startRepos(ctx, board, t.ProjectID, f); err != nil {
+		return err
+	}
+	r, err := board.StartTaskAttempt(ctx, atTerminal, args)
+	if err != nil {
+		return fmt.Errorf("starting an attempt of task %s: %w", t.TaskID, err)
+	}
+	a.field("attempt", r.AttemptID)
+	a.field("executor", executorText(r))
+	a.field("branch", r.WorkspaceBranch)
+	for _, repo := range r.Repos {
+		a.field("worktree", repo.WorktreePath)
+	}
+	fmt.Fprintln(a.out)
+	return a.run(ctx, board, r.AttemptID, -1, f.detach)
+}
+
+// onlyExecutor returns the executor to use if none is named.
+func (a *app) onlyExecutor(ctx context.Context, board *attempt.Engine) (string, error) {
+	root, err := a.projectRoot()
+	if err != nil {
+		return "", err
+	}
+	cfg, err := approvedConfig(state.Of(root), a.logger()).Current(ctx)
+	if err == nil {
+		err = session.Untrusted(root, cfg.Approval, config.AgentsKey)
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(cfg.Executors) == 1 {
+		return cfg.Executors[0].Name, nil
+	}
+	all, err := board.ListExecutors(ctx, atTerminal)
+	if err != nil {
+		return "", fmt.Errorf("listing the executors: %w", err)
+	}
+	var known, here []string
+	for _, x := range all.Executors {
+		known = append(known, x.Name)
+		if x.Available {
+			here = append(here, x.Name)
+		}
+	}
+	switch len(here) {
+	case 0:
+		return "", fmt.Errorf("no coding agent is installed here; install one of those that the config names: %s", strings.Join(known, ", "))
+	case 1:
+		return here[0], nil
+	}
+	return "", fmt.Errorf("name one of the executors that are installed here with --executor: %s", strings.Join(here, ", "))
+}
+
+// startRepos returns the repositories of an attempt with their target branches.
+func startRepos(ctx context.Context, board *attempt.Engine, project string, f startFlags) ([]attempt.RepoArgs, error) {
+	all, err := allRepos(ctx, board, project)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, errors.New("the project is not in a git repository; run git init and commit something, or name its repositories in .deepwork/config.yml")
+	}
+	branches := map[string]string{} // of the chosen repositories, by name
+	for _, chosen := range f.repos {
+		name, branch, _ := strings.Cut(chosen, ":")
+		if !slices.ContainsFunc(all, func(r attempt.Repo) bool { return r.Name == name }) {
+			return nil, fmt.Errorf("the project has no repository %q; 'deepwork board projects' lists them", name)
+		}
+		branches[name] = branch
+	}
+	var args []attempt.RepoArgs
+	for _, r := range all {
+		branch, chosen := branches[r.Name]
+		if len(branches) > 0 && !chosen {
+			continue
+		}
+		if branch == "" {
+			branch = f.target
+		}
+		if branch == "" && r.Path != "" {
+			if branch, err = worktree.CurrentBranch(ctx, r.Path); err == nil && branch == "" {
+				return nil, fmt.Errorf("no branch is checked out in %s; name the one that the work is for with --target", r.Path)
+			} // an error is one that starting explains
+		}
+		args = append(args, attempt.RepoArgs{RepoID: r.RepoID, TargetBranch: branch})
+	}
+	return args, nil
+}
+
+func (a *app) boardSendCommand() *cobra.Command {
+	var queue, detach bool
+	var variant string
+	cmd := onDetach(a.onProject("", &cobra.Command{
+		Use:   "send ID TEXT...",
+		Short: "Send the agent of an attempt another message, and follow it",
+		Long: `Send the agent of an attempt another message, in the same worktrees and, if it can, the
+same conversation, and follow it as 'deepwork board start' does. With - as TEXT the
+message is read from stdin. ` + attemptsHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := takes(2, -1, "an id and a message")(cmd, args); err != nil {
+				return err
+			}
+			return attemptArgument(cmd, args[:1])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text := strings.Join(args[1:], " ")
+			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
+				if text == "-" {
+					all, err := io.ReadAll(a.in)
+					if err != nil {
+						return fmt.Errorf("reading the message from stdin: %w", err)
+					}
+					text = string(all)
+				}
+				follow := attempt.FollowUpArgs{Action: attempt.ActionSend, Prompt: &text}
+				if queue {
+					follow.Action = attempt.ActionQueue
+				}
+				if cmd.Flags().Changed("variant") {
+					follow.Variant = &variant
+				}
+				return a.send(ctx, board, args[0], follow, detach)
+			})
+		},
+	}), &detach)
+	cmd.Flags().BoolVar(&queue, "queue", false, "if the agent runs, send it when it ends")
+	cmd.Flags().StringVar(&variant, "variant", "", "`name` of a variant of the executor (default: as before)")
+	return cmd
+}
+
+func (a *app) send(ctx context.Context, board *attempt.Engine, given string, f attempt.FollowUpArgs, detach bool) error {
+	id, err := oneAttempt(ctx, board, given)
+	if err != nil {
+		return err
+	}
+	f.AttemptID = &id
+	before, err := board.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: f.Target, Limit: new(1), Raw: new(true)})
+	if err != nil {
+		return err
+	}
+	r, err := board.FollowUp(ctx, atTerminal, f)
+	if err != nil {
+		return fmt.Errorf("sending to attempt %s: %w", id, err)
+	}
+	a.note(r.Notice)
+	if r.Status == attempt.FollowUpQueued && detach {
+		fmt.Fprintf(a.out, "queued: it is sent when the agent ends, by a running server or by 'deepwork board tail -f %s'\n", id[:shortID])
+		return nil
+	}
+	return a.run(ctx, board, id, before.NextIndex, detach)
+}
+
+// run makes the agent of an attempt run, unless a server does, and prints what is written after an
+// entry until the attempt has ended. With detach it returns when the agent runs.
+func (a *app) run(ctx context.Context, board *attempt.Engine, id string, after int64, detach bool) error {
+	board.Serve()
+	if detach {
+		return a.detach(ctx, board, id)
+	}
+	return a.follow(ctx, board, id, after)
+}
+
+// detach waits until the agent of an attempt runs or has ended, or there is no room for it.
+func (a *app) detach(ctx context.Context, board *attempt.Engine, id string) error {
+	const patience = 2 * time.Second // for slots of agents that ended without a server
+	for begun := time.Now(); ; {
+		r, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}})
+		if ctx.Err() != nil {
+			return a.left(id)
+		}
+		full := err == nil && r.State == "waiting" && strings.HasPrefix(optional(r.Notice), attempt.WaitsForSlot) && time.Since(begun) > patience
+		switch {
+		case err != nil:
+			return err
+		case full:
+			fmt.Fprintf(a.out, "%s\nA running server starts it when it can, or 'deepwork board tail -f %s'.\n", *r.Notice, id[:shortID])
+			return nil
+		case r.State == "running":
+			fmt.Fprintf(a.out, "The agent runs. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
+			return nil
+		case !isOpen(r.State):
+			return a.ended(r)
+		}
+		_ = wait.For(ctx, 50*time.Millisecond) // the next turn notices its end
+	}
+}
+
+// follow prints what is written after an entry until the attempt has ended, and how. The engine must
+// serve unless the attempt has ended.
+func (a *app) follow(ctx context.Context, board *attempt.Engine, id string, after int64) error {
+	target := attempt.Target{AttemptID: &id}
+	for said := false; ; {
+		r, err := board.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: target, AfterIndex: &after, Limit: new(attempt.MaxTail), Wait: new(1.0), Raw: new(a.raw)})
+		if ctx.Err() != nil {
+			return a.left(id)
+		}
+		if err == nil {
+			err = a.printMessages(r)
+		}
+		if err != nil {
+			return err
+		}
+		open := isOpen(r.State)
+		if last := r.NextIndex == after; last && (!open || r.State == "waiting" && !said) {
+			now, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: target})
+			if err != nil {
+				return err
+			}
+			if !open {
+				return a.ended(now)
+			}
+			a.note(now.Notice)
+			said = true
+		}
+		after = r.NextIndex
+	}
+}
+
+// isOpen reports whether an attempt in a state waits or runs.
+func isOpen(state string) bool {
+	return slices.Contains([]string{"waiting", "starting", "running"}, state)
+}
+
+// left says what goes on after the command was interrupted.
+func (a *app) left(id string) error {
+	fmt.Fprintf(a.err, "deepwork: interrupted; the attempt goes on if its agent was started. 'deepwork board tail -f %s' follows it, or starts it; 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
+	return &reportedError{}
+}
+
+// ended prints how an attempt has ended, which is the result of the command.
+func (a *app) ended(r *attempt.AttemptReply) error {
+	var failed error
+	if r.State != "completed" {
+		failed = &reportedError{}
+	}
+	if a.json {
+		return failed
+	}
+	fmt.Fprintln(a.out)
+	a.field("state", stateText(r))
+	r.FinalMessage = nil // it was printed
+	a.printResult(r)
+	id := r.AttemptID[:shortID]
+	next := fmt.Sprintf("deepwork board send %s TEXT, to have more done", id)
+	for _, repo := range r.Repos {
+		if repo.Ahead > 0 {
+			next = fmt.Sprintf("deepwork board diff %s, to see its changes\ndeepwork board merge %[1]s, to merge what it committed\n", id) + next
+			break
+		}
+	}
+	if failed != nil {
+		next = fmt.Sprintf("deepwork board send %s TEXT, to go on in its worktree\ndeepwork board start %s, to begin again", id, r.TaskID[:shortID])
+	}
+	a.field("next", next)
+	return failed
+}
+
+// note prints a notice of a reply, which is for people here.
+func (a *app) note(notice *string) {
+	if notice != nil {
+		fmt.Fprintf(a.err, "deepwork: %s\n", inCommands(*notice))
+	}
+}
+
+func (a *app) boardStopCommand() *cobra.Command {
+	return a.onProject("", &cobra.Command{
+		Use:   "stop ID",
+		Short: "Stop the agent of an attempt; " + idsHelp,
+		Long: `Stop the agent of an attempt and all that it started, or cancel an attempt that waits. A
+queued message is dropped; the worktrees stay. ` + attemptsHelp,
+		Args: attemptArgument,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {
+				r, err := board.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.out, "%s %s\n", r.State, r.AttemptID)
+				a.note(r.Notice)
+				return nil
+			})
+		},
+	})
+}
+
+func (a *app) boardDoneCommand() *cobra.Command {
+	return a.onProject("", &cobra.Command{
+		Use:   "done ID",
+		Short: "Set a task done; " + idsHelp,
+		Long: `Set a task done. It is refused while an attempt waits or runs. The worktrees stay until
+'deepwork board rm' removes the task.`,
+		Args: taskArgument,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
+				t, err := oneTask(ctx, board, args[0])
+				if err != nil {
+					return err
+				}
+				if t.HasInProgressAttempt {
+					return fmt.Errorf("an attempt of task %s waits or runs; wait until it ends, or run 'deepwork board stop %[1]s' first", t.TaskID[:shortID])
+				}
+				if _, err := board.UpdateTask(ctx, atTerminal, attempt.UpdateTaskArgs{TaskID: t.TaskID, Status: new("done")}); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.out, "done %s\n", t.TaskID)
+				return nil
+			})
+		},
+	})
+}

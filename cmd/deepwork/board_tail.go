@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/session/attempt"
+	"deepwork/session/attempt/runner"
+)
+
+func (a *app) boardTailCommand() *cobra.Command {
+	var follow bool
+	var n int
+	cmd := a.onProject("print each message, or with --raw each line, as JSON on a line of its own", &cobra.Command{
+		Use:   "tail ID",
+		Short: "Print what the agent of an attempt said and did; " + idsHelp,
+		Long: `Print what the agents of an attempt said and did, the latest messages first to last. With
+-f it goes on until the attempt ends, and exits as 'deepwork board start' does; an
+attempt that waits is started if there is room. ` + attemptsHelp,
+		Args: attemptArgument,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if n < 1 || n > attempt.MaxTail {
+				return usagef(cmd, "-n %d is out of range; expected 1 to %d", n, attempt.MaxTail)
+			}
+			return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {
+				return a.tail(ctx, board, t, n, follow)
+			})
+		},
+	})
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the attempt ends")
+	cmd.Flags().BoolVar(&a.raw, "raw", false, "print the lines as the agent wrote them")
+	cmd.Flags().IntVarP(&n, "lines", "n", attempt.DefaultTail, "`number` of the agent's last lines to begin with")
+	return cmd
+}
+
+func (a *app) tail(ctx context.Context, board *attempt.Engine, t attempt.Target, n int, follow bool) error {
+	r, err := board.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: t, Limit: &n, Raw: &a.raw})
+	if err == nil {
+		err = a.printMessages(r)
+	}
+	if err != nil {
+		return err
+	}
+	if follow {
+		if isOpen(r.State) {
+			board.Serve()
+		}
+		return a.follow(ctx, board, *t.AttemptID, r.NextIndex)
+	}
+	if len(r.Messages)+len(r.Entries) == 0 {
+		fmt.Fprintf(a.err, "deepwork: the attempt is %s, and its agent has written nothing\n", r.State)
+	}
+	return nil
+}
+
+// labels are the names that people see for the kinds of messages.
+var labels = map[string]string{"message": "agent", "reasoning": "thinks", "tool_call": "calls", "tool_result": "result", "system": "deepwork"}
+
+// labelWidth is the length of a label with the space after it.
+const labelWidth = 10
+
+// printMessages prints the messages, or raw lines, of a reply.
+func (a *app) printMessages(r *attempt.TailReply) error {
+	for _, x := range r.Entries {
+		if err := a.printEntry(x); err != nil {
+			return err
+		}
+	}
+	width := 100
+	if columns, is := terminalWidth(a.rawOut); is && columns > 2*labelWidth {
+		width = columns
+	}
+	for _, m := range r.Messages {
+		if a.json {
+			if err := a.printLine(m); err != nil {
+				return err
+			}
+			continue
+		}
+		text := strings.TrimSpace(plain(m.Text))
+		label := m.Kind
+		if shown := labels[m.Kind]; shown != "" {
+			label = shown
+		}
+		switch m.Kind {
+		case "tool_call", "tool_result", "reasoning":
+			if m.Tool != "" {
+				text = m.Tool + " " + text
+			}
+			if m.Failed {
+				text = "failed: " + text
+			}
+			text = oneLine(text, width-labelWidth-1)
+		default:
+			text = indentRest(text, strings.Repeat(" ", labelWidth))
+			if m.Cut {
+				text += " …"
+			}
+		}
+		if _, err := fmt.Fprintf(a.out, "%-*s%s\n", labelWidth, label, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) printEntry(x runner.Entry) error {
+	if a.json {
+		return a.printLine(x)
+	}
+	if x.Stream == runner.System {
+		x.Text = "deepwork: " + x.Text
+	}
+	_, err := fmt.Fprintln(a.out, x.Text)
+	return err
+}
+
+// printLine prints a value as JSON on one line.
+func (a *app) printLine(v any) error {
+	text, err := json.Marshal(v)
+	if err == nil {
+		_, err = fmt.Fprintf(a.out, "%s\n", text)
+	}
+	return err
+}
