@@ -72,19 +72,20 @@ func (k *Keeper) combineInFiles(ctx context.Context, e *record, admin string, re
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return out, err
 	}
-	run := func(args ...string) (string, error) {
+	run := func(stdin string, args ...string) (string, error) {
 		c := e.asUser(admin, refs, args...)
+		c.Stdin = []byte(stdin)
 		c.Dir, c.WorkTree, c.Index, c.Head = dir, dir, filepath.Join(tmp, "index"), ours.New
 		return git.Output(ctx, c)
 	}
-	if _, err := run("read-tree", "--reset", "-u", ours.New); err != nil {
+	if _, err := run("", "read-tree", "--reset", "-u", ours.New); err != nil {
 		return out, err
 	}
-	_, failed := run("merge", "--quiet", "--no-commit", "--no-ff", theirs.Ref)
+	_, failed := run("", "merge", "--quiet", "--no-commit", "--no-ff", theirs.Ref)
 	if failed != nil && git.ExitCode(failed) < 0 {
 		return out, failed
 	}
-	left, err := run("ls-files", "--unmerged", "-z")
+	left, err := run("", "ls-files", "--unmerged", "-z")
 	if err != nil {
 		return out, err
 	}
@@ -92,13 +93,33 @@ func (k *Keeper) combineInFiles(ctx context.Context, e *record, admin string, re
 		return out, failed
 	}
 	if len(out.stages) > 0 {
-		if _, err := run("add", "--all", "--sparse"); err != nil {
+		if err := stageConflicts(run, out.stages); err != nil {
 			return out, err
 		}
 	}
-	tree, err := run("write-tree")
+	tree, err := run("", "write-tree")
 	out.tree = strings.TrimSpace(tree)
 	return out, err
+}
+
+// stageConflicts stages paths with conflicts as their files are; of a submodule, which git add refuses
+// if it is not there, our commit.
+func stageConflicts(run func(stdin string, args ...string) (string, error), stages []string) error {
+	var files, repos strings.Builder
+	for _, s := range stages {
+		info, name, _ := strings.Cut(s, "\t")
+		part := strings.Fields(info)
+		if part[0] != modeRepo {
+			files.WriteString(name + "\x00")
+		} else if part[2] != "1" && !strings.Contains(repos.String(), "\t"+name+"\x00") {
+			fmt.Fprintf(&repos, "%s %s 0\t%s\x00", part[0], part[1], name)
+		}
+	}
+	if _, err := run(files.String(), "update-index", "--add", "--remove", "-z", "--stdin"); err != nil {
+		return err
+	}
+	_, err := run(repos.String(), "update-index", "-z", "--index-info")
+	return err
 }
 
 // commit makes a commit as the user, signed if the user's git commit signs.
