@@ -74,7 +74,10 @@ func apart(ctx context.Context, c Command, g *guard) (own Command, done func(), 
 	} else {
 		config.WriteString(g.config)
 	}
-	setting(&config, "lfs.storage", lfs, true)
+	// With lfs.storage, LFS would put what it pushes to a remote on this machine there, too.
+	if fi, err := os.Stat(lfs); !c.Network || err != nil || !fi.IsDir() || os.Symlink(lfs, filepath.Join(own.GitDir, "lfs")) != nil {
+		setting(&config, "lfs.storage", lfs, true)
+	}
 	var refs strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(c.Refs)) {
 		fmt.Fprintf(&refs, "%s %s\n", c.Refs[name], name)

@@ -115,7 +115,9 @@ func moveRefs(ctx context.Context, common string, refs []refMove) error {
 	return err
 }
 
-// move changes the index and the files, as git merge --ff-only does, but overwrites no ignored file.
+// move changes the index and the files, filtered and sparse as by git merge --ff-only. That would also
+// move the ref, before other worktrees and refs can follow; it runs on the repository itself, with the
+// programs that its config has at that moment; and it overwrites ignored files.
 func (f *fileMove) move(ctx context.Context) error {
 	added, err := git.Output(ctx, f.call("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=A", "--name-only", f.From, f.To))
 	if err != nil {
@@ -140,6 +142,9 @@ func (f *fileMove) move(ctx context.Context) error {
 // leaveMerge leaves a merge with conflicts in a worktree whose files have them already, for git commit
 // to end it. MERGE_HEAD makes it a merge, so it is written last.
 func (k *Keeper) leaveMerge(ctx context.Context, f *fileMove, m *unfinished) error {
+	if err := f.showConflicts(ctx, combination{stages: m.stages}.files()); err != nil {
+		return err
+	}
 	var list strings.Builder
 	for _, s := range m.stages {
 		_, name, _ := strings.Cut(s, "\t")

@@ -122,6 +122,27 @@ func stageConflicts(run func(stdin string, args ...string) (string, error), stag
 	return err
 }
 
+// showConflicts writes those of the files that a sparse checkout leaves out, as git merge does.
+func (f *fileMove) showConflicts(ctx context.Context, files []string) error {
+	out, err := git.Output(ctx, f.call("ls-files", "-t", "-z"))
+	if err != nil {
+		return err
+	}
+	var hidden strings.Builder
+	for _, line := range git.Fields(out) {
+		if name, is := strings.CutPrefix(line, "S "); is && slices.Contains(files, name) {
+			hidden.WriteString(name + "\x00")
+		}
+	}
+	for _, args := range [][]string{{"update-index", "--no-skip-worktree", "-z", "--stdin"}, {"checkout-index", "--quiet", "-z", "--stdin"}} {
+		c := f.call(args...)
+		if c.Stdin = []byte(hidden.String()); len(c.Stdin) > 0 && err == nil {
+			_, err = git.Output(ctx, c)
+		}
+	}
+	return err
+}
+
 // commit makes a commit as the user, signed if the user's git commit signs.
 func (k *Keeper) commit(ctx context.Context, e *record, admin, tree, message string, parents []string, env ...string) (string, error) {
 	c := e.asUser(admin, nil, "config", "--type=bool", "--get", "commit.gpgSign")

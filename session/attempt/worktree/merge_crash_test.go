@@ -29,6 +29,11 @@ var calls = map[string]func(k *Keeper, path string) error{
 		_, err := k.Update(context.Background(), Landing{Path: path, Target: "other"})
 		return err
 	},
+	"squash away": mergeBy(WaySquash), // into a target that is checked out nowhere
+	"push": func(k *Keeper, path string) error {
+		_, err := k.Push(context.Background(), path, "origin", true)
+		return err
+	},
 	"abort": func(k *Keeper, path string) error {
 		_, err := k.Abort(context.Background(), path, nil)
 		return err
@@ -74,6 +79,18 @@ func crashSite(t *testing.T, op string, files int) (k *Keeper, repo, path string
 	commit(t, repo, "conflict")
 	gitIn(t, repo, "checkout", "-q", "main")
 	write(t, path, "loose", "loose\n")
+	switch op {
+	case "squash away":
+		gitIn(t, repo, "checkout", "-q", "-b", "away")
+	case "push":
+		remote := filepath.Join(t.TempDir(), "remote.git")
+		gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
+		gitIn(t, repo, "remote", "add", "origin", remote)
+		if err := calls[op](k, path); err != nil {
+			t.Fatal(err)
+		}
+		gitIn(t, path, "commit", "-q", "--amend", "-m", "again")
+	}
 	if op == "abort" {
 		if err := calls["conflict"](k, path); err != nil {
 			t.Fatal(err)
@@ -111,7 +128,7 @@ func afterCrash(t *testing.T, k *Keeper, repo, path, op, mains, heads string) {
 	}
 	check()
 	main, head := gitIn(t, repo, "rev-parse", "main"), gitIn(t, path, "rev-parse", "HEAD")
-	if op == "squash" || op == "by rebase" {
+	if op == "squash" || op == "by rebase" || op == "squash away" {
 		if (main == mains) != (head == heads) {
 			t.Error("only one branch was moved")
 		}
@@ -120,6 +137,9 @@ func afterCrash(t *testing.T, k *Keeper, repo, path, op, mains, heads string) {
 		t.Errorf("again: %v", err)
 	}
 	check()
+	if op == "push" && gitIn(t, repo, "ls-remote", "origin", branchName) != head+"\trefs/heads/"+branchName {
+		t.Error("the remote does not have the branch")
+	}
 	if refs := gitIn(t, repo, "for-each-ref", "--contains", heads); refs == "" {
 		t.Error("the commits are lost")
 	}
@@ -134,7 +154,7 @@ func TestCrashAtEachPointOfMerges(t *testing.T) {
 				main, head := gitIn(t, repo, "rev-parse", "main"), gitIn(t, path, "rev-parse", "HEAD")
 				n := crash{Dir: k.dir, Op: op, Point: point}.run(t)
 				if point == 0 {
-					if points = n; points < 4 {
+					if points = n; points < 4 && op != "push" {
 						t.Fatalf("there are only %d points", points)
 					}
 				}

@@ -123,6 +123,17 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 			write(t, repo, ".git/info/exclude", "new.txt")
 			write(t, repo, "new.txt", "mine\n")
 		}, []string{"new.txt"}, ""},
+		"merge": {func(t *testing.T, repo string) {
+			gitIn(t, repo, "branch", "x", gitIn(t, repo, "commit-tree", "-p", "main", "-m", "x", "main^{tree}"))
+			gitIn(t, repo, "merge", "-q", "--no-ff", "--no-commit", "x")
+		}, nil, "merge"},
+		"revert": {func(t *testing.T, repo string) {
+			write(t, repo, "lib/b.txt", "x\n")
+			commit(t, repo, "x")
+			write(t, repo, "lib/b.txt", "y\n")
+			commit(t, repo, "y")
+			tryGit(repo, "revert", "HEAD~1")
+		}, []string{"lib/b.txt"}, "revert"},
 		"bisect": {func(t *testing.T, repo string) { gitIn(t, repo, "bisect", "start") }, nil, "bisect"},
 		"rebase": {func(t *testing.T, repo string) {
 			gitIn(t, repo, "branch", "x", "main")

@@ -1,0 +1,232 @@
+package worktree
+
+import (
+	"errors"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/actor/testkit"
+)
+
+// Commits are signed with the user's ssh key, with the identity that the user's config has for the
+// repository's folder.
+func TestMergeSignsAsTheUser(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+		t.Skipf("ssh-keygen: %v %s", err, out)
+	}
+	allowed, included := filepath.Join(t.TempDir(), "allowed"), filepath.Join(t.TempDir(), "work")
+	testkit.Write(t, allowed, "una@work.example "+read(t, key+".pub"))
+	testkit.Write(t, included, "[user]\n\temail = una@work.example\n")
+	for _, way := range ways {
+		repo := newRepo(t)
+		k, path := attemptIn(t, repo)
+		write(t, repo, "meanwhile", "x\n")
+		commit(t, repo, "meanwhile")
+		asUser(t, "\tsigningKey = "+filepath.ToSlash(key)+".pub\n[commit]\n\tgpgSign = true\n[gpg]\n\tformat = ssh\n[gpg \"ssh\"]\n\tallowedSignersFile = "+filepath.ToSlash(allowed)+
+			"\n[includeIf \"gitdir:"+filepath.ToSlash(canonical(repo))+"/\"]\n\tpath = "+filepath.ToSlash(included)+"\n")
+		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
+			t.Fatal(err)
+		}
+		if by := gitIn(t, repo, "show", "-s", "--format=%G? %ce", "main"); by != "G una@work.example" {
+			t.Errorf("%s: the signature and committer are %s", way, by)
+		}
+	}
+}
+
+// Pushing asks the user's credential helper, and none of the repository's.
+func TestPushHasTheUsersCredentials(t *testing.T) {
+	home, err := exec.Command("git", "--exec-path").Output()
+	testkit.Must(t, err)
+	backend := filepath.Join(strings.TrimSpace(string(home)), "git-http-backend")
+	if !isThere(backend) {
+		t.Skip(backend + " is not installed")
+	}
+	repo, folder, mark := newRepo(t), t.TempDir(), filepath.Join(t.TempDir(), "mark")
+	remote := filepath.Join(folder, "remote.git")
+	gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
+	gitIn(t, remote, "config", "http.receivepack", "true")
+	web := &cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + folder, "GIT_HTTP_EXPORT_ALL=1"}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, word, _ := r.BasicAuth(); user != "una" || word != "secret" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		web.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	gitIn(t, repo, "remote", "add", "origin", server.URL+"/remote.git")
+	k, path := attemptIn(t, repo)
+	gitIn(t, repo, "config", "credential.helper", "!touch "+mark+"; echo username=eve; echo password=x")
+	asUser(t, "")
+	if _, err := k.Push(t.Context(), path, "origin", false); err == nil || isThere(mark) {
+		t.Fatalf("pushed without credentials, or with the repository's: %v", err)
+	} else {
+		t.Log(err)
+	}
+	asUser(t, "[credential]\n\thelper = \"!f() { echo username=una; echo password=secret; }; f\"\n")
+	if _, err := k.Push(t.Context(), path, "origin", false); err != nil || isThere(mark) {
+		t.Fatal(err)
+	}
+	if gitIn(t, remote, "rev-parse", branchName) != gitIn(t, path, "rev-parse", "HEAD") {
+		t.Error("it was not pushed")
+	}
+}
+
+// needLFS skips a test where git-lfs is not installed, unless DEEPWORK_TEST_LFS_REQUIRED is 1.
+func needLFS(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("git", "lfs", "version").CombinedOutput(); err != nil {
+		if os.Getenv("DEEPWORK_TEST_LFS_REQUIRED") == "1" {
+			t.Fatalf("git-lfs is not installed: %s", out)
+		}
+		t.Skip("git-lfs is not installed")
+	}
+}
+
+// Files of Git LFS are merged, checked out and pushed as with the user's git.
+func TestMergeLFS(t *testing.T) {
+	needLFS(t)
+	asUser(t, "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs filter-process\n\trequired = true\n")
+	for _, way := range ways {
+		repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
+		write(t, repo, ".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+		write(t, repo, "one.bin", "\x00first")
+		commit(t, repo, "lfs")
+		gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
+		gitIn(t, repo, "remote", "add", "origin", "file://"+filepath.ToSlash(remote))
+		k, path := attemptIn(t, repo)
+		k.oldGit = way == WaySquash
+		write(t, path, "two.bin", "\x00second")
+		commit(t, path, "second")
+		write(t, repo, "three.bin", "\x00third")
+		commit(t, repo, "third")
+		if _, err := k.Push(t.Context(), path, "origin", false); err != nil {
+			t.Fatal(err)
+		}
+		pointer := gitIn(t, path, "show", "HEAD:two.bin")
+		_, id, _ := strings.Cut(pointer, "sha256:")
+		if id = id[:64]; !isThere(filepath.Join(remote, "lfs", "objects", id[:2], id[2:4], id)) {
+			t.Error("the object of two.bin was not pushed")
+		}
+		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{"one.bin": "\x00first", "two.bin": "\x00second", "three.bin": "\x00third"} {
+			if got := read(t, repo, name); got != want {
+				t.Errorf("%s: %s is %q", way, name, got)
+			}
+		}
+		clean(t, repo, path)
+		write(t, path, "one.bin", "\x00ours")
+		commit(t, path, "ours")
+		write(t, repo, "one.bin", "\x00theirs")
+		commit(t, repo, "theirs")
+		if got, err := k.Update(t.Context(), landing(path, "")); err != nil || !slices.Equal(got.Conflicts, []string{"one.bin"}) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if _, err := k.Abort(t.Context(), path, nil); err != nil || read(t, path, "one.bin") != "\x00ours" {
+			t.Errorf("after abort: %q, %v", read(t, path, "one.bin"), err)
+		}
+		clean(t, path)
+	}
+}
+
+// A sparse checkout stays one, and its files of other folders are merged.
+func TestMergeInSparseCheckouts(t *testing.T) {
+	asUser(t, "")
+	for _, old := range []bool{false, true} {
+		repo := newRepo(t)
+		write(t, repo, "far/f.txt", lines)
+		write(t, repo, "far/away/g.txt", lines)
+		commit(t, repo, "far")
+		k, path := attemptIn(t, repo)
+		k.oldGit = old
+		write(t, path, "far/f.txt", "top\n"+lines)
+		write(t, path, "far/new.txt", "new\n")
+		commit(t, path, "ours")
+		gitIn(t, path, "sparse-checkout", "set", "lib")
+		write(t, repo, "far/f.txt", lines+"end\n")
+		commit(t, repo, "theirs")
+		gitIn(t, repo, "sparse-checkout", "set", "lib")
+		for _, way := range ways {
+			if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
+				t.Fatal(err)
+			}
+			if got := show(t, repo, "main", "far/f.txt"); got != "top\n"+lines+"end\n" {
+				t.Errorf("far/f.txt is %q", got)
+			}
+			clean(t, repo, path)
+			if isThere(filepath.Join(repo, "far")) || isThere(filepath.Join(path, "far")) {
+				t.Error("it is not sparse any more")
+			}
+			write(t, path, "lib/"+string(way), "x\n")
+			commit(t, path, "more")
+		}
+		gitIn(t, path, "sparse-checkout", "disable")
+		write(t, path, "far/away/g.txt", "ours\n")
+		commit(t, path, "ours")
+		gitIn(t, path, "sparse-checkout", "set", "lib")
+		gitIn(t, repo, "sparse-checkout", "disable")
+		write(t, repo, "far/away/g.txt", "theirs\n")
+		commit(t, repo, "theirs")
+		if got, err := k.Update(t.Context(), landing(path, "")); err != nil || !slices.Equal(got.Conflicts, []string{"far/away/g.txt"}) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if text, err := os.ReadFile(filepath.Join(path, "far/away/g.txt")); err != nil || !strings.Contains(string(text), "<<<<<<< ") {
+			t.Errorf("a conflict cannot be seen: %q, %v\n%s", text, err, gitIn(t, path, "status"))
+		}
+		if _, err := k.Abort(t.Context(), path, nil); err != nil {
+			t.Fatal(err)
+		}
+		clean(t, path)
+	}
+}
+
+// A target in two worktrees is moved in both, or in none.
+func TestMergeIntoTwoCheckouts(t *testing.T) {
+	asUser(t, "")
+	repo, second := newRepo(t), filepath.Join(t.TempDir(), "second")
+	gitIn(t, repo, "worktree", "add", "-q", "--force", second, "main")
+	k, path := attemptIn(t, repo)
+	write(t, second, "new.txt", "in the way\n")
+	before := gitIn(t, repo, "rev-parse", "main")
+	_, err := k.Merge(t.Context(), landing(path, WayMerge))
+	if refused, is := errors.AsType[*CheckedOutError](err); !is || refused.Path != canonical(second) || !slices.Equal(refused.Files, []string{"new.txt"}) {
+		t.Fatal(err)
+	}
+	if clean(t, repo); gitIn(t, repo, "rev-parse", "main") != before {
+		t.Error("it was moved")
+	}
+	testkit.Must(t, os.Remove(filepath.Join(second, "new.txt")))
+	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil || read(t, second, "new.txt") != "new\n" || read(t, repo, "new.txt") != "new\n" {
+		t.Error(err)
+	}
+	clean(t, repo, second, path)
+}
+
+// A target that was deleted is neither made again nor replaced by another.
+func TestMergeIntoATargetThatIsGone(t *testing.T) {
+	asUser(t, "")
+	repo := newRepo(t)
+	k, path := attemptIn(t, repo)
+	gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
+	gitIn(t, repo, "branch", "-q", "-D", "main")
+	for name, call := range calls {
+		if err := call(k, path); err == nil || name != "abort" && name != "push" && !errors.Is(err, ErrNoBranch) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := tryGit(repo, "rev-parse", "--verify", "refs/heads/main"); err == nil {
+		t.Error("main exists again")
+	}
+	clean(t, repo, path)
+}
