@@ -222,6 +222,11 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	if listed(t, inside)["get_context"] == nil {
 		t.Error("get_context is not offered")
 	}
+	for _, name := range []string{"merge_attempt", "rebase_attempt", "push_attempt", "abort_merge", "change_target"} {
+		if listed(t, inside)[name] != nil {
+			t.Errorf("%s is offered in a workspace", name)
+		}
+	}
 	if res := callTool(t, inside, "get_context", `{}`); errorMetaOf(t, res)["code"] != "unknown_attempt" {
 		t.Errorf("%s", text(res))
 	}

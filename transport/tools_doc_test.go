@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
+	boardtools "deepwork/transport/tools/board"
 	remotetools "deepwork/transport/tools/remote"
 )
 
@@ -93,13 +94,15 @@ func toolsDocument(t *testing.T) []byte {
 		if set == "source" {
 			chosen = append(chosen, "workflows") // which it needs
 		}
-		s, err := newServer(engines{connect: new(fakes).agent, workspace: new(attempt.Context)}, chosen, "", slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name := range listed(t, client(t, s)) {
-			if set == "workflows" || !slices.Contains(sets["workflows"], name) {
-				sets[set] = append(sets[set], name)
+		for _, workspace := range []boardtools.Workspace{nil, new(attempt.Context)} {
+			s, err := newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "", slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name := range listed(t, client(t, s)) {
+				if !slices.Contains(sets[set], name) && (set == "workflows" || !slices.Contains(sets["workflows"], name)) {
+					sets[set] = append(sets[set], name)
+				}
 			}
 		}
 	}
@@ -146,15 +149,17 @@ type listedTool struct {
 // listedTools lists all tools there are, by name.
 func listedTools(t *testing.T) map[string]*listedTool {
 	t.Helper()
-	s, _ := fakeServer(t, nil, inWorkspace)
-	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
-	var list struct{ Result struct{ Tools []*listedTool } }
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &list); err != nil {
-		t.Fatal(err)
-	}
 	all := map[string]*listedTool{}
-	for _, tool := range list.Result.Tools {
-		all[tool.Name] = tool
+	for _, options := range [][]func(*engines){nil, {inWorkspace}} {
+		s, _ := fakeServer(t, nil, options...)
+		lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
+		var list struct{ Result struct{ Tools []*listedTool } }
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range list.Result.Tools {
+			all[tool.Name] = tool
+		}
 	}
 	return all
 }

@@ -41,7 +41,7 @@ func overStdio(t testing.TB, s *Server, input string) []string {
 
 // The bytes of tools/list are an interface: the order of properties too.
 func TestToolsListGolden(t *testing.T) {
-	s, _ := fakeServer(t, nil, inWorkspace)
+	s, _ := fakeServer(t, nil)
 	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
 	var list struct{ Result json.RawMessage }
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &list); err != nil {
@@ -74,13 +74,17 @@ func TestToolsListGolden(t *testing.T) {
 func inWorkspace(p *engines) { p.workspace = new(attempt.Context) }
 
 // listTools lists all tools there are.
-func listTools(t *testing.T) []*mcp.Tool {
-	s, _ := fakeServer(t, nil, inWorkspace)
-	res, err := client(t, s).ListTools(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
+func listTools(t *testing.T) (all []*mcp.Tool) {
+	for _, options := range [][]func(*engines){nil, {inWorkspace}} {
+		s, _ := fakeServer(t, nil, options...)
+		res, err := client(t, s).ListTools(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, res.Tools...)
 	}
-	return res.Tools
+	slices.SortStableFunc(all, func(a, b *mcp.Tool) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b *mcp.Tool) bool { return a.Name == b.Name })
 }
 
 func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
@@ -102,8 +106,8 @@ func TestTools(t *testing.T) {
 	for set, want := range map[string][]string{
 		"workflows": {"abort_workflow", "finished_step", "get_step", "get_workflows", "go_to_step", "start_workflow"},
 		"remote":    {"call_workflow_tool", "cancel_execution", "list_workflow_tools", "refresh_workflow_tools", "workflow_status"}, // what is offered needs finished_step
-		"board": {"create_task", "delete_task", "follow_up", "get_attempt", "get_attempt_diff", "get_task", "list_executors", "list_projects", "list_repos",
-			"list_task_attempts", "list_tasks", "needs_attention", "start_task_attempt", "stop_attempt", "tail_attempt", "update_task"},
+		"board": {"abort_merge", "change_target", "create_task", "delete_task", "follow_up", "get_attempt", "get_attempt_diff", "get_task", "list_executors", "list_projects", "list_repos",
+			"list_task_attempts", "list_tasks", "merge_attempt", "needs_attention", "push_attempt", "rebase_attempt", "start_task_attempt", "stop_attempt", "tail_attempt", "update_task"},
 	} {
 		s, err := newServer(engines{connect: new(fakes).agent}, []string{set}, "", slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -248,6 +252,8 @@ func TestAllToolsAreAnnotated(t *testing.T) {
 		"tail_attempt": reads, "get_attempt_diff": reads, "list_executors": reads, "needs_attention": reads, "get_context": reads,
 		"create_task": {}, "update_task": {destructive: true, idempotent: true}, "delete_task": {destructive: true, idempotent: true},
 		"start_task_attempt": {open: true}, "follow_up": {destructive: true, open: true}, "stop_attempt": {destructive: true, idempotent: true},
+		"merge_attempt": {destructive: true}, "rebase_attempt": {destructive: true, idempotent: true}, "abort_merge": {destructive: true, idempotent: true},
+		"push_attempt": {destructive: true, idempotent: true, open: true}, "change_target": {destructive: true, idempotent: true},
 	}
 	for _, tool := range listTools(t) {
 		a := tool.Annotations

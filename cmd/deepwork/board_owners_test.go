@@ -31,7 +31,7 @@ func (b boardID) as(other boardID, text string) string {
 // one after the other can be made.
 type boardRow struct {
 	tool, args string // in args, {task} and so on are ids
-	right      bool   // it needs the right agents
+	right      string // that it needs; "" means none
 }
 
 var boardRows = []boardRow{
@@ -41,13 +41,18 @@ var boardRows = []boardRow{
 	{tool: "get_attempt", args: `{"attempt_id":"{attempt}"}`},
 	{tool: "tail_attempt", args: `{"attempt_id":"{attempt}","after_index":-1}`},
 	{tool: "get_attempt_diff", args: `{"attempt_id":"{attempt}"}`},
-	{tool: "start_task_attempt", args: `{"task_id":"{task}","executor":"CODER","repos":[{"repo_id":"{repo}","target_branch":"main"}]}`, right: true},
-	{tool: "follow_up", args: `{"attempt_id":"{attempt}","action":"send","prompt":"more"}`, right: true},
-	{tool: "follow_up", args: `{"workspace_id":"{attempt}","action":"queue","prompt":"more"}`, right: true},
-	{tool: "follow_up", args: `{"session_id":"{session}","action":"queue","prompt":"more"}`, right: true},
+	{tool: "start_task_attempt", args: `{"task_id":"{task}","executor":"CODER","repos":[{"repo_id":"{repo}","target_branch":"main"}]}`, right: "agents"},
+	{tool: "follow_up", args: `{"attempt_id":"{attempt}","action":"send","prompt":"more"}`, right: "agents"},
+	{tool: "follow_up", args: `{"workspace_id":"{attempt}","action":"queue","prompt":"more"}`, right: "agents"},
+	{tool: "follow_up", args: `{"session_id":"{session}","action":"queue","prompt":"more"}`, right: "agents"},
 	{tool: "follow_up", args: `{"session_id":"{session}","action":"cancel"}`},
 	{tool: "follow_up", args: `{"attempt_id":"{attempt}","action":"cancel"}`},
 	{tool: "stop_attempt", args: `{"attempt_id":"{attempt}"}`},
+	{tool: "change_target", args: `{"attempt_id":"{attempt}","target_branch":"main"}`, right: "merge"},
+	{tool: "rebase_attempt", args: `{"attempt_id":"{attempt}"}`, right: "merge"},
+	{tool: "merge_attempt", args: `{"attempt_id":"{attempt}"}`, right: "merge"},
+	{tool: "abort_merge", args: `{"attempt_id":"{attempt}"}`, right: "merge"},
+	{tool: "push_attempt", args: `{"attempt_id":"{attempt}"}`, right: "merge"},
 	{tool: "delete_task", args: `{"task_id":"{task}"}`},
 }
 
@@ -71,7 +76,7 @@ func TestBoardHasOwners(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	token := map[string]string{}
 	var lines strings.Builder
-	for name, options := range map[string][]string{"ann": {"--group", "team", "--rights", "agents"}, "bob": {"--group", "team", "--rights", "merge"}, "eve": {"--rights", "agents"}, "solo": nil} {
+	for name, options := range map[string][]string{"ann": {"--group", "team", "--rights", "agents"}, "bob": {"--group", "team", "--rights", "merge"}, "eve": {"--rights", "agents,merge"}, "solo": nil} {
 		made := exec.CommandContext(t.Context(), "deepwork", append([]string{"token", "new", name}, options...)...)
 		var line strings.Builder
 		made.Stderr = &line
@@ -160,9 +165,12 @@ func TestBoardHasOwners(t *testing.T) {
 	solo.refused("start_task_attempt", map[string]any{"task_id": own.TaskID, "executor": "CODER", "repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}},
 		"StateError", "right agents", "deepwork token new solo --rights agents")
 
+	solo.refused("merge_attempt", map[string]any{"attempt_id": id.attempt}, "StateError", "the right merge", "deepwork token new solo --rights merge")
+
+	p.git(p.root, "remote", "add", "origin", p.root)
 	for _, r := range boardRows {
 		got, refused := r.call(t, bob.client, id)
-		if needs := strings.HasPrefix(got, "StateError: Starting agents needs the right agents, which bob does not have"); needs != r.right || refused != r.right {
+		if needs := strings.HasPrefix(got, "StateError: Starting agents needs the right agents, which bob does not have"); needs != refused || refused != (r.right == "agents") {
 			t.Errorf("%s %s of the same group: %s", r.tool, r.args, got)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -24,7 +25,7 @@ type PushArgs struct {
 	Target
 	RepoID *string `json:"repo_id"`
 	Remote *string `json:"remote"`
-	Force  bool    `json:"force"`
+	Force  *bool   `json:"force"`
 }
 
 // AbortArgs are the arguments of abort_merge.
@@ -33,7 +34,14 @@ type AbortArgs struct {
 	RepoID *string `json:"repo_id"`
 }
 
-// MergeReply answers merge_attempt, rebase_attempt, push_attempt and abort_merge.
+// TargetArgs are the arguments of change_target.
+type TargetArgs struct {
+	Target
+	RepoID       *string `json:"repo_id"`
+	TargetBranch string  `json:"target_branch"`
+}
+
+// MergeReply answers merge_attempt, rebase_attempt, push_attempt, abort_merge and change_target.
 type MergeReply struct {
 	AttemptID string       `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	Repos     []MergedRepo `json:"repos" jsonschema:"its repositories, as far as the call came"`
@@ -44,7 +52,7 @@ type MergedRepo struct {
 	RepoID       string   `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName     string   `json:"repo_name" jsonschema:"name of the repository"`
 	TargetBranch string   `json:"target_branch" jsonschema:"branch that the attempt is for"`
-	Status       string   `json:"status" jsonschema:"merged (the target has the work), unchanged (there was nothing to do), rebased, updated (the target was merged into the attempt's branch), conflicts (the same, and files in the worktree must be resolved and committed), aborted or pushed"`
+	Status       string   `json:"status" jsonschema:"merged (the target has the work), unchanged (there was nothing to do), rebased, updated (the target was merged into the attempt's branch), conflicts (the same, and files in the worktree must be resolved and committed), aborted, pushed or retargeted (the target is another one)"`
 	Commit       *string  `json:"commit" jsonschema:"commit of the branch that was moved or pushed, or null"`
 	Conflicts    []string `json:"conflicts" jsonschema:"files with conflicts in the worktree"`
 	Untracked    []string `json:"untracked" jsonschema:"files and folders in the worktree that are in no commit; at most 1000"`
@@ -63,6 +71,8 @@ const (
 	Conflicts = "conflicts"
 	Aborted   = "aborted"
 	Pushed    = "pushed"
+
+	Retargeted = "retargeted"
 )
 
 // MergeAttempt brings the commits of an attempt into its target branches: by a merge commit, which is
@@ -151,50 +161,98 @@ func (e *Engine) PushAttempt(ctx context.Context, who session.Caller, a PushArgs
 		remote = *a.Remote
 	}
 	return e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
-		commit, err := k.Push(ctx, l.Path, remote, a.Force)
+		commit, err := k.Push(ctx, l.Path, remote, a.Force != nil && *a.Force)
 		r.Status, r.Commit = Pushed, &commit
 		return err
 	})
 }
 
-// eachRepo calls do for the repositories of an attempt, or for one of them. It refuses callers without
-// RightMerge, agents in a workspace, and attempts whose agent waits or runs.
-func (e *Engine) eachRepo(ctx context.Context, who session.Caller, t Target, repo *string, do func(*worktree.Keeper, worktree.Landing, *MergedRepo) error) (*MergeReply, error) {
-	b, id, err := e.openAttempt(ctx, who, t)
+// ChangeTarget sets the branch that an attempt is for: it is compared with it, and merged into it.
+func (e *Engine) ChangeTarget(ctx context.Context, who session.Caller, a TargetArgs) (*MergeReply, error) {
+	b, at, err := e.settled(ctx, who, a.Target, a.RepoID)
 	if err != nil {
 		return nil, err
 	}
+	hidden, err := hiddenBranches(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	branch, targets := strings.TrimSpace(a.TargetBranch), map[string]string{}
+	reply := &MergeReply{AttemptID: at.ID, Repos: []MergedRepo{}}
+	for _, r := range at.Repos {
+		if branch == at.Branch {
+			return nil, session.Wrong("unknown_branch", "%q is the attempt's own branch. Name another one.", clip(branch)).With("argument", "target_branch").With("value", clip(branch))
+		}
+		if err := checkBranch(ctx, &task.Repo{ID: r.RepoID, Name: r.RepoName, Path: r.RepoPath}, branch, hidden, ""); err != nil {
+			return nil, err
+		}
+		m := newMerged(at, r)
+		if m.Status = Retargeted; branch == r.TargetBranch {
+			m.Status = Unchanged
+		}
+		m.TargetBranch, targets[r.RepoID] = branch, branch
+		reply.Repos = append(reply.Repos, m)
+	}
+	switch err := b.SetTargets(ctx, at.ID, targets); {
+	case errors.Is(err, task.ErrRunning):
+		return nil, agentRuns(at.ID)
+	case err != nil:
+		return nil, found("changing the target", err, "attempt", "attempt_id", at.ID, remedyAttempt)
+	}
+	return reply, nil
+}
+
+// settled returns an attempt with its repositories, or one of them, for a call that merges or pushes.
+// It refuses callers without RightMerge, agents in a workspace, and attempts whose agent waits or runs.
+func (e *Engine) settled(ctx context.Context, who session.Caller, t Target, repo *string) (b view, at *task.Attempt, err error) {
+	b, id, err := e.openAttempt(ctx, who, t)
+	if err != nil {
+		return b, nil, err
+	}
 	if e.o.Attempt != "" || !b.who.Has(session.RightMerge) {
-		return nil, session.NotNow("right_needed", "Merging and pushing needs the right merge, which %s does not have. Ask the user of this server to do it.", b.who.Identity).With("right", "merge")
+		return b, nil, session.NotNow("right_needed", "Merging and pushing needs the right merge, which %s does not have. Ask the user of this server to do it, or for a token with it: deepwork token new %[1]s --rights merge makes one.", b.who.Identity).With("right", "merge")
 	}
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		return b, nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
-	at := now.Attempt
+	at = now.Attempt
 	if at.Elsewhere(e.here) {
-		return nil, session.NotNow("elsewhere", "Attempt %s is on the machine %s. Call a server there.", id, at.Place.Describe()).With("attempt_id", id)
+		return b, nil, session.NotNow("elsewhere", "Attempt %s is on the machine %s. Call a server there.", id, at.Place.Describe()).With("attempt_id", id)
 	}
 	if now.Execution.State.Open() {
-		return nil, agentRuns(id)
+		return b, nil, agentRuns(id)
 	}
 	if !at.Made() {
-		return nil, session.NotNow("no_workspace", "%s", noWorkspace(now)).With("attempt_id", id)
+		return b, nil, session.NotNow("no_workspace", "%s", noWorkspace(now)).With("attempt_id", id)
 	}
-	repos := at.Repos
 	if repo != nil {
-		repos = slices.DeleteFunc(slices.Clone(repos), func(r task.AttemptRepo) bool { return r.RepoID != *repo })
-		if len(repos) == 0 {
-			return nil, session.Wrong("unknown_repo", "Attempt %s has no repository with the id %s. get_attempt lists them.", id, clip(*repo)).With("argument", "repo_id").With("value", clip(*repo))
+		at.Repos = slices.DeleteFunc(at.Repos, func(r task.AttemptRepo) bool { return r.RepoID != *repo })
+		if len(at.Repos) == 0 {
+			return b, nil, session.Wrong("unknown_repo", "Attempt %s has no repository with the id %s. get_attempt lists them.", id, clip(*repo)).With("argument", "repo_id").With("value", clip(*repo))
 		}
 	}
+	return b, at, nil
+}
+
+func newMerged(at *task.Attempt, r task.AttemptRepo) MergedRepo {
+	return MergedRepo{RepoID: r.RepoID, RepoName: r.RepoName, TargetBranch: r.TargetBranch, Conflicts: []string{}, Untracked: []string{}, attempt: at.ID, path: r.RepoPath}
+}
+
+// eachRepo calls do for the repositories of an attempt, or for one of them.
+func (e *Engine) eachRepo(ctx context.Context, who session.Caller, t Target, repo *string, do func(*worktree.Keeper, worktree.Landing, *MergedRepo) error) (*MergeReply, error) {
+	b, at, err := e.settled(ctx, who, t, repo)
+	if err != nil {
+		return nil, err
+	}
+	id := at.ID
 	k, reply := e.keeper(worktreesOf(at)), &MergeReply{AttemptID: id, Repos: []MergedRepo{}}
 	inUse := func() bool { // by a follow-up, which waits for the worktrees before it runs
 		open, err := isOpen(ctx, b, id)
 		return open || err != nil
 	}
-	for _, r := range repos {
-		m := MergedRepo{RepoID: r.RepoID, RepoName: r.RepoName, TargetBranch: r.TargetBranch, Conflicts: []string{}, Untracked: []string{}, attempt: id, path: r.RepoPath}
+	for _, r := range at.Repos {
+		m := newMerged(at, r)
 		l := worktree.Landing{Path: r.Worktree, Target: r.TargetBranch, InUse: inUse}
 		if err := do(k, l, &m); err != nil {
 			err = notMerged(id, r, err)

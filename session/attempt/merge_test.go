@@ -112,10 +112,44 @@ func TestMergeOfAnAttemptThatRuns(t *testing.T) {
 		"rebase": func() (*MergeReply, error) { return s.RebaseAttempt(ctx, me, MergeArgs{Target: the(id)}) },
 		"abort":  func() (*MergeReply, error) { return s.AbortMerge(ctx, me, AbortArgs{Target: the(id)}) },
 		"push":   func() (*MergeReply, error) { return s.PushAttempt(ctx, me, PushArgs{Target: the(id)}) },
+		"target": func() (*MergeReply, error) {
+			return s.ChangeTarget(ctx, me, TargetArgs{Target: the(id), TargetBranch: "main"})
+		},
 	} {
 		if _, err := call(); err == nil || !strings.Contains(err.Error(), "waiting or running") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	s.stopAttempt(id)
+}
+
+// An attempt is compared with the target that it was given last, and merged into it.
+func TestChangeTarget(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	id := s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID).AttemptID
+	p.git(p.root, "branch", "release")
+	p.git(p.root, "config", "user.name", "Una User")
+	p.git(p.root, "config", "user.email", "una@example.com")
+	target := func(branch string) (*MergeReply, error) {
+		return s.ChangeTarget(ctx, me, TargetArgs{Target: the(id), TargetBranch: branch})
+	}
+	_, err := target("nowhere")
+	refused(t, err, session.ToolError, "unknown_branch", "nowhere", "release")
+	_, err = target(s.get(id).WorkspaceBranch)
+	refused(t, err, session.ToolError, "unknown_branch", "own branch")
+	for _, want := range []string{Retargeted, Unchanged} {
+		if r, err := target("release"); err != nil || r.Repos[0].Status != want || r.Repos[0].TargetBranch != "release" {
+			t.Fatalf("%+v %v, want %s", r, err, want)
+		}
+	}
+	if at := s.get(id).Repos[0]; at.TargetBranch != "release" || at.Ahead != 1 {
+		t.Errorf("%+v", at)
+	}
+	main := p.git(p.root, "rev-parse", "main")
+	r, err := s.MergeAttempt(ctx, me, MergeArgs{Target: the(id)})
+	must(t, err)
+	if *r.Repos[0].Commit != p.git(p.root, "rev-parse", "release") || p.git(p.root, "rev-parse", "main") != main {
+		t.Errorf("%+v", r)
+	}
 }

@@ -125,7 +125,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []
 		branch := strings.TrimSpace(arg.TargetBranch)
 		if repo.Path == "" && branch != "" {
 			// Of another machine, which finds out about the branch when it takes the attempt.
-		} else if err := checkBranch(ctx, repo, branch, hidden, i); err != nil {
+		} else if err := checkBranch(ctx, repo, branch, hidden, fmt.Sprintf("repos[%d].", i)); err != nil {
 			return nil, err
 		}
 		all = append(all, task.AttemptRepo{RepoID: repo.ID, RepoName: repo.Name, RepoPath: repo.Path, TargetBranch: branch})
@@ -149,8 +149,9 @@ func hiddenBranches(ctx context.Context, b view) (func(string) bool, error) {
 	}, nil
 }
 
-// checkBranch asks git whether a worktree can be created from a branch.
-func checkBranch(ctx context.Context, repo *task.Repo, branch string, isHidden func(string) bool, i int) error {
+// checkBranch asks git whether a worktree can be created from a branch. in is what the names of the
+// arguments begin with.
+func checkBranch(ctx context.Context, repo *task.Repo, branch string, isHidden func(string) bool, in string) error {
 	err := worktree.CheckRepo(ctx, repo.Path, branch)
 	if err == nil && isHidden(branch) {
 		err = worktree.ErrNoBranch
@@ -160,7 +161,7 @@ func checkBranch(ctx context.Context, repo *task.Repo, branch string, isHidden f
 		return nil
 	case errors.Is(err, worktree.ErrNotRepo):
 		return session.Wrong("not_a_repository", "%s (%s) is not a git repository: %v. Run git init there and commit something, or correct its path in .deepwork/config.yml.",
-			repo.Path, repo.Name, err).With("argument", fmt.Sprintf("repos[%d].repo_id", i)).With("value", repo.ID).Because(err)
+			repo.Path, repo.Name, err).With("argument", in+"repo_id").With("value", repo.ID).Because(err)
 	case errors.Is(err, worktree.ErrNoBranch):
 		names, listing := worktree.Branches(ctx, repo.Path)
 		if listing != nil {
@@ -168,7 +169,7 @@ func checkBranch(ctx context.Context, repo *task.Repo, branch string, isHidden f
 		}
 		return session.Wrong("unknown_branch", "The repository %s has no branch %q. Its branches: %s.",
 			repo.Name, clip(branch), some(slices.DeleteFunc(names, isHidden), "none; commit something first")).
-			With("argument", fmt.Sprintf("repos[%d].target_branch", i)).With("value", clip(branch)).Because(err)
+			With("argument", in+"target_branch").With("value", clip(branch)).Because(err)
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("looking at the repository %s: %w", repo.Path, err)

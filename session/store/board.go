@@ -94,6 +94,9 @@ type View interface {
 	// ErrRunning: an execution of its attempt has not ended; ErrDeleting: the task is
 	// being deleted (seed 004, "follow_up targeting").
 	AddExecution(ctx context.Context, sessionID, prompt string, variant *string) (*task.Execution, error)
+	// SetTargets changes the target branches of an attempt, by the id of their repo. ErrRunning: an
+	// execution of it has not ended.
+	SetTargets(ctx context.Context, attemptID string, targets map[string]string) error
 	// StopWaiting ends a waiting execution, so that it never runs, and drops the queue of its
 	// session. It reports false if the execution is no longer waiting. The task is unchanged.
 	StopWaiting(ctx context.Context, executionID string) (stopped bool, err error)

@@ -175,17 +175,39 @@ func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[stri
 		if err := t.touch(attemptID); err != nil {
 			return err
 		}
-		for repo, commit := range base {
-			n, err := t.Exec(`UPDATE attempt_repos SET base_commit = ? WHERE attempt_id = ? AND repo_id = ?`, commit, attemptID, repo)
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				return fmt.Errorf("attempt %q: %w", attemptID, task.Missing("repo", repo))
-			}
-		}
-		return nil
+		return t.setRepos(attemptID, "base_commit", base)
 	})
+}
+
+func (b board) SetTargets(ctx context.Context, attemptID string, targets map[string]string) error {
+	return change(ctx, b, "changing the target of an attempt", func(t Tx) error {
+		if err := t.own("attempt", attemptID); err != nil {
+			return err
+		}
+		if err := t.touch(attemptID); err != nil {
+			return err
+		}
+		if open, err := t.open(attemptID); err != nil {
+			return err
+		} else if open {
+			return fmt.Errorf("attempt %q: %w", attemptID, task.ErrRunning)
+		}
+		return t.setRepos(attemptID, "target_branch", targets)
+	})
+}
+
+// setRepos sets a column of an attempt's repositories, by their ids.
+func (t Tx) setRepos(attemptID, column string, values map[string]string) error {
+	for repo, value := range values {
+		n, err := t.Exec(`UPDATE attempt_repos SET `+column+` = ? WHERE attempt_id = ? AND repo_id = ?`, value, attemptID, repo)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fmt.Errorf("attempt %q: %w", attemptID, task.Missing("repo", repo))
+		}
+	}
+	return nil
 }
 
 func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error {

@@ -39,6 +39,9 @@ func TestCreateAttempt(t *testing.T) {
 	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r1": "aaaa", "r2": "bbbb"}); err != nil {
 		t.Error(err)
 	}
+	if err := b.SetTargets(t.Context(), a.ID, map[string]string{"r1": "next"}); !errors.Is(err, task.ErrRunning) {
+		t.Error(err)
+	}
 	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
@@ -73,6 +76,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		"place":        second(b.AttemptContext(ctx, "x")),
 		"create":       second(b.CreateAttempt(ctx, task.Attempt{TaskID: "x"}, task.Execution{}, task.Request{})),
 		"workspace":    b.SetWorkspace(ctx, "x", nil),
+		"targets":      b.SetTargets(ctx, "x", nil),
 		"workflow":     b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
 		"start":        second(b.StartExecution(ctx, "x", "X", time.Time{})),
 		"add":          second(b.AddExecution(ctx, "x", "p", nil)),

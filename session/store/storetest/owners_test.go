@@ -57,6 +57,10 @@ var byID = map[string]func(context.Context, store.View, row) error{
 	"AddExecution": func(ctx context.Context, v store.View, r row) error {
 		return second(v.AddExecution(ctx, r.session, "p", nil))
 	},
+	"Used": func(ctx context.Context, v store.View, r row) error { return second(v.Used(ctx, r.task)) },
+	"SetTargets": func(ctx context.Context, v store.View, r row) error {
+		return v.SetTargets(ctx, r.attempt, map[string]string{"r1": "next"})
+	},
 	"StopWaiting": func(ctx context.Context, v store.View, r row) error { return second(v.StopWaiting(ctx, r.waiting)) },
 	"Session":     func(ctx context.Context, v store.View, r row) error { return second(v.Session(ctx, r.session)) },
 	"Queue": func(ctx context.Context, v store.View, r row) error {

@@ -30,6 +30,11 @@ type Engine interface {
 	StopAttempt(ctx context.Context, who session.Caller, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
 	ListExecutors(ctx context.Context, who session.Caller) (*attempt.ExecutorsReply, error)
 	NeedsAttention(ctx context.Context, who session.Caller) (*attempt.AttentionReply, error)
+	MergeAttempt(ctx context.Context, who session.Caller, a attempt.MergeArgs) (*attempt.MergeReply, error)
+	RebaseAttempt(ctx context.Context, who session.Caller, a attempt.MergeArgs) (*attempt.MergeReply, error)
+	AbortMerge(ctx context.Context, who session.Caller, a attempt.AbortArgs) (*attempt.MergeReply, error)
+	PushAttempt(ctx context.Context, who session.Caller, a attempt.PushArgs) (*attempt.MergeReply, error)
+	ChangeTarget(ctx context.Context, who session.Caller, a attempt.TargetArgs) (*attempt.MergeReply, error)
 }
 
 // A Workspace is the workspace of an attempt. It is an *attempt.Context.
@@ -37,8 +42,8 @@ type Workspace interface {
 	GetContext(ctx context.Context) (*attempt.ContextReply, error)
 }
 
-// Add registers the set: the tools of seed 004, those that its users also need, and get_context if
-// workspace is set.
+// Add registers the set: the tools of seed 004 and those that its users also need; if workspace is
+// set, get_context, and no tools that merge.
 func Add(s *tool.Set, engine Engine, workspace Workspace) {
 	addListProjects(s, engine)
 	addListRepos(s, engine)
@@ -58,7 +63,13 @@ func Add(s *tool.Set, engine Engine, workspace Workspace) {
 	addNeedsAttention(s, engine)
 	if workspace != nil {
 		addGetContext(s, workspace)
+		return
 	}
+	addMergeAttempt(s, engine)
+	addRebaseAttempt(s, engine)
+	addAbortMerge(s, engine)
+	addPushAttempt(s, engine)
+	addChangeTarget(s, engine)
 }
 
 // add registers the tool of a method.
@@ -108,6 +119,10 @@ func taskID() tool.Property {
 
 func attemptID() tool.Property {
 	return tool.Required("attempt_id", tool.MaxName, "UUID from list_task_attempts")
+}
+
+func oneRepo() tool.Property {
+	return tool.Optional("repo_id", tool.MaxName, "Only this repository. Default: all of the attempt")
 }
 
 func listLimit() tool.Property {

@@ -1,0 +1,23 @@
+package board
+
+import (
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/transport/tool"
+)
+
+// addPushAttempt registers push_attempt.
+func addPushAttempt(s *tool.Set, e Engine) {
+	add(s, e, Engine.PushAttempt, tool.Tool{
+		Name: "push_attempt", Title: "Push an attempt",
+		Description: "Pushes an attempt's branch, under the same name.",
+		Hints:       tool.Hints{Destructive: true, Idempotent: true, Open: true},
+		Input: tool.InputSchema(attemptID(), oneRepo(),
+			tool.Optional("remote", tool.MaxName, "Name of a git remote. Default: origin"),
+			tool.Property{Name: "force", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"},
+				Description: "Replace it there, as after a rebase, unless others pushed to it. Default: false"}}),
+		Output:  mergeSchema(),
+		Outcome: mergeOutcome,
+		Recheck: "call get_attempt, and push again",
+	})
+}
