@@ -25,26 +25,27 @@ import (
 // value.
 type board struct {
 	engine   *attempt.Engine
+	byAgent  bool             // an agent of an attempt started this server
 	context  *attempt.Context // nil outside a workspace
 	reporter *boardReporter   // nil outside a workspace
 }
 
 // openBoard opens the board of the project at root. In a workspace, as reported by getenv, that is
-// the board of the attempt: there the tools know the ids that get_context gives, and attempts are
-// run by the servers of the project, since this server ends with its agent; around is that project's
-// state folder, and otherwise folder; boards are its stores, nil if they are files. chosen reports
+// the board of the attempt: there the tools know the ids that get_context gives; around is that project's
+// state folder, and otherwise folder; boards are its stores, nil if they are files. A server that an
+// agent started runs no attempts, since it ends with its agent. chosen reports
 // whether the tools of the set are offered at all. steps is attempt.Options.Steps outside a workspace.
 // openBoard does not block; files are opened on first use.
 func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(ctx context.Context, who session.Caller) ([]session.AwaitingStep, error), logger *slog.Logger, getenv func(string) string) (b *board, err error) {
-	b = &board{}
-	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps,
+	b = &board{byAgent: attempt.ByAgent(getenv)}
+	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Passive: b.byAgent,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
-	if file, id, ok := attempt.Workspace(getenv); ok {
+	if file, id, ok := attempt.Workspace(folder.Root, getenv); ok {
 		if b.context, err = attempt.OpenContext(file, id, boards, logger); err != nil {
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
-		b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, folder, logger) }, b.context.Tell, logger)
-		o.Root, o.State, o.Stores, o.Passive, o.Attempt, o.Steps = around.Root, around, boards, true, id, nil
+		b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, folder, id, logger) }, b.context.Tell, logger)
+		o.Root, o.State, o.Stores, o.Attempt, o.Steps = around.Root, around, boards, id, nil
 	}
 	if chosen {
 		if b.engine, err = attempt.Open(ctx, o); err != nil {
@@ -61,6 +62,8 @@ func (b *board) share(e *engines) {
 	}
 	if b.context != nil {
 		e.workspace, e.settle = b.context, b.reporter.settle
+	}
+	if b.byAgent {
 		e.local = session.Caller{Identity: session.LocalIdentity} // an agent of the board, not the user
 	}
 }

@@ -197,6 +197,14 @@ func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
 	}
 }
 
+// workspaceOf makes the folder of an attempt's workspace.
+func workspaceOf(t *testing.T, attemptID string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), attemptID, "shop")
+	testkit.Must(t, os.MkdirAll(dir, 0o755))
+	return dir
+}
+
 // In a workspace there is get_context, the board is that of the project around, and
 // the folder of sessions hides itself from git.
 func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
@@ -208,7 +216,7 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 
 	t.Setenv(config.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
 	t.Setenv(config.BoardEnv, file)
-	workspace := t.TempDir()
+	workspace := workspaceOf(t, "3b241101-e2bb-4255-8caf-4136c566a962")
 	s, err := NewServer(Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}})
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +263,7 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 	} {
 		t.Setenv(config.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
 		t.Setenv(config.BoardEnv, c.board)
-		workspace := t.TempDir()
+		workspace := workspaceOf(t, "3b241101-e2bb-4255-8caf-4136c566a962")
 		mark := filepath.Join(workspace, "mark")
 		write(t, workspace, map[string]string{".deepwork/config.yml": "executors: {THEIRS: {command: [sh]}}\n" +
 			"workflow_tools: {sources: {evil: {command: [sh, -c, 'touch " + mark + "']}}}\n"})

@@ -127,9 +127,15 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if bundled == nil {
 		bundled = standard.FS()
 	}
-	if _, _, inside := attempt.Workspace(os.Getenv); inside {
+	_, attemptID, inside := attempt.Workspace(folder.Root, os.Getenv)
+	if inside {
 		if err := keepApart(folder); err != nil {
 			return nil, err
+		}
+	} else if attempt.ByAgent(os.Getenv) {
+		logger.Info("an agent of a task board started this server outside its workspace: sessions here are not those of its attempt, and no attempts are run", "attempt", os.Getenv(config.AttemptEnv))
+		if filepath.Dir(os.Getenv(config.BoardEnv)) != folder.Dir {
+			os.Unsetenv(config.ProjectEnv) // the agent's is the name of another project
 		}
 	}
 	makeState := func() error { return session.MakeState(folder) }
@@ -183,7 +189,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	opened.add("closing the task board", tasks.close)
 	engine, err = workflow.Open(ctx, workflow.Options{
-		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Stores: stores, Place: stores.Place,
+		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Stores: stores, Place: stores.Place, Attempt: attemptID,
 		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: stores.Database.Requests(),
 		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
 	})
@@ -262,7 +268,7 @@ func enter(ctx context.Context, members store.Members) {
 // configured returns the state folder of the project whose config applies to a server: in
 // the workspace of an attempt the project that the attempt is of, never what a branch says.
 func configured(folder *state.Folder, getenv func(string) string, logger *slog.Logger) *state.Folder {
-	file, _, inside := attempt.Workspace(getenv)
+	file, _, inside := attempt.Workspace(folder.Root, getenv)
 	if !inside {
 		return folder
 	}

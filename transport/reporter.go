@@ -171,10 +171,10 @@ func (r *boardReporter) sendOne(news attempt.News) error {
 	return err
 }
 
-// workflowsOf returns the positions of a workspace's workflows according to its sessions on disk:
-// for each workflow the session that moved last, nested or not, oldest first. A session that runs
+// workflowsOf returns the positions of a workspace's workflows according to its sessions on disk, of
+// those that were begun for the attempt: for each workflow the session that moved last, nested or not, oldest first. A session that runs
 // inside another one of the same workflow is part of its work and is left out.
-func workflowsOf(ctx context.Context, f *state.Folder, logger *slog.Logger) (all []attempt.News, err error) {
+func workflowsOf(ctx context.Context, f *state.Folder, attemptID string, logger *slog.Logger) (all []attempt.News, err error) {
 	if _, err := os.Stat(f.Tmp()); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -189,6 +189,7 @@ func workflowsOf(ctx context.Context, f *state.Folder, logger *slog.Logger) (all
 	if err != nil {
 		return nil, err
 	}
+	sessions = slices.DeleteFunc(sessions, func(s workflow.SessionInfo) bool { return s.AttemptID != attemptID })
 	byID := map[string]workflow.SessionInfo{}
 	for _, s := range sessions {
 		byID[s.SessionID] = s

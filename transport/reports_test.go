@@ -27,7 +27,7 @@ func TestOnlyTheOutermostRunIsNews(t *testing.T) {
 	between := start("dream", outer)
 	start("plan", between)
 
-	past, err := workflowsOf(t.Context(), state.Of(root), slog.New(slog.DiscardHandler))
+	past, err := workflowsOf(t.Context(), state.Of(root), "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,5 +37,8 @@ func TestOnlyTheOutermostRunIsNews(t *testing.T) {
 	}
 	if want := []string{outer + "false", between + "true"}; !slices.Equal(found, want) {
 		t.Errorf("found %v, want %v", found, want)
+	}
+	if others, err := workflowsOf(t.Context(), state.Of(root), "3b241101-e2bb-4255-8caf-4136c566a962", slog.New(slog.DiscardHandler)); err != nil || len(others) > 0 {
+		t.Errorf("sessions that were not begun for the attempt: %+v, %v", others, err)
 	}
 }

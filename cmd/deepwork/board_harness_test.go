@@ -18,6 +18,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/state"
+	"deepwork/session/store/postgres/pgtest"
 )
 
 const boardConfig = `version: "1.0"
@@ -60,6 +61,15 @@ func newBoardProject(t *testing.T, more ...string) *boardProject {
 	p.client, p.server = startClient(t, p.root)
 	p.find()
 	return p
+}
+
+// onBothStores runs a test with files and with a PostgreSQL database.
+func onBothStores(t *testing.T, test func(t *testing.T)) {
+	t.Run("files", test)
+	t.Run("postgres", func(t *testing.T) {
+		t.Setenv(config.StoreEnv, pgtest.URL(t))
+		test(t)
+	})
 }
 
 // find looks up the ids of the project root.

@@ -296,11 +296,12 @@ func TestBoardIsToldByTheNextServer(t *testing.T) {
 	v := p.workflowTask("! await " + gate)
 	x := p.reaches(p.start(v).AttemptID, "running")
 	workspace := x.Repos[0].WorktreePath
-	serve := func(env ...string) *mcp.ClientSession {
+	serve := func(attempt, board string) *mcp.ClientSession {
 		t.Helper()
 		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", workspace, "--log-level", "error", "--no-quality-gate")
 		server.Stderr = t.Output()
-		server.Env = append(append(os.Environ(), config.JobsFoldersEnv+"="+filepath.Join(p.root, ".deepwork", "jobs")), env...)
+		server.Env = append(append(os.Environ(), config.JobsFoldersEnv+"="+filepath.Join(p.root, ".deepwork", "jobs")),
+			config.AttemptEnv+"="+attempt, config.BoardEnv+"="+filepath.Join(state.Of(p.root).Dir, board))
 		client, err := connect(t.Context(), server)
 		if err != nil {
 			t.Fatal(err)
@@ -308,17 +309,20 @@ func TestBoardIsToldByTheNextServer(t *testing.T) {
 		t.Cleanup(func() { client.Close() })
 		return client
 	}
-	// Without the environment of the attempt nobody is told.
-	silent := serve()
-	callTool(t, silent, "start_workflow", map[string]any{"goal": "g", "job_name": "release", "workflow_name": "w"})
-	for _, step := range []string{"one", "two", "three"} {
-		callTool(t, silent, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": step})
+	walk := func(client *mcp.ClientSession, steps ...string) {
+		t.Helper()
+		callTool(t, client, "start_workflow", map[string]any{"goal": "g", "job_name": "release", "workflow_name": "w"})
+		for _, step := range steps {
+			callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": step})
+		}
+		client.Close()
 	}
-	silent.Close()
+	walk(serve(x.AttemptID, "none.db"), "one", "two", "three") // it cannot tell the board
+	walk(serve("", ""), "one")                                 // a person's in the workspace is not the attempt's
 	if now := p.get(x.AttemptID); now.WorkflowStatus != nil {
 		t.Fatalf("%+v", now)
 	}
-	serve(config.AttemptEnv+"="+x.AttemptID, config.BoardEnv+"="+state.Of(p.root).Database())
+	serve(x.AttemptID, "board.db")
 	p.eventually(func() string {
 		if now := p.get(x.AttemptID); deref(now.WorkflowStatus) != "completed" {
 			return fmt.Sprintf("the board knows %+v", now)
@@ -330,6 +334,39 @@ func TestBoardIsToldByTheNextServer(t *testing.T) {
 	if now := p.getTask(v.TaskID); now.Status != "inreview" {
 		t.Errorf("%+v", now)
 	}
+}
+
+// An agent whose own settings name servers of other projects, or of its project outside the
+// worktree: their sessions, earlier ones and those that the agent begins there, are not the attempt's.
+func TestBoardServersElsewhere(t *testing.T) {
+	onBothStores(t, func(t *testing.T) {
+		p := newBoardProject(t)
+		other := filepath.Join(p.root, "..", "other")
+		writeFiles(t, other, map[string]string{".deepwork/jobs/release/job.yml": jobText("release", "one", "two"), ".deepwork/jobs/release/a.md": "Do it."})
+		p.git(other, "init", "-q")
+		p.git(other, "commit", "-q", "--allow-empty", "-m", "other")
+		var aborted []string
+		for _, root := range []string{other, p.root} {
+			before, _ := startClient(t, root)
+			callTool(t, before, "start_workflow", map[string]any{"goal": "g", "job_name": "release", "workflow_name": "w"})
+			aborted = append(aborted, string(callTool(t, before, "abort_workflow", map[string]any{"explanation": "old"})))
+			before.Close()
+		}
+		begin := ` start_workflow {"goal":"g","job_name":"release","workflow_name":"w"}`
+		v := p.workflowTask("! at "+other+" get_workflows {}", "! at "+p.root+" get_workflows {}", "! at "+other+begin, "! at "+p.root+begin,
+			"! at "+other+" get_context {}", `! at `+p.root+` start_task_attempt {"task_id":"`+p.project+`","executor":"CODER","repos":[]}`)
+		x := p.ends(p.start(v).AttemptID)
+		out := p.output(x.AttemptID)
+		if x.State != "completed" || x.WorkflowSession != nil || x.WorkflowStatus != nil {
+			t.Errorf("%+v\nbefore: %s\n%s", x, aborted, out)
+		}
+		if now := p.getTask(v.TaskID); now.Status != "inprogress" {
+			t.Errorf("%+v", now)
+		}
+		if strings.Count(out, `start_workflow said {"begin_step"`) != 2 || !strings.Contains(out, `unknown tool "get_context"`) || !strings.Contains(out, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents.") {
+			t.Errorf("the agent's calls:\n%s", out)
+		}
+	})
 }
 
 // The command line shows what servers run, and keeps what it removes.

@@ -29,6 +29,7 @@ import (
 //	script FILE       carries out the lines of a file of such a path
 //	context           asks the deepwork of the workspace for get_context and prints it
 //	call TOOL ARGS    calls another tool of it and prints what it says
+//	at DIR TOOL ARGS  calls a tool of a deepwork of another project
 //	workflow N        walks N steps of the workflow that the prompt names, and prints the last status
 //	nest N            begins that workflow, and in its first step once more, which it walks N steps
 //	exit N            ends
@@ -90,13 +91,13 @@ func obey(verb, rest, prompt string) error {
 		})
 	case "call":
 		name, args, _ := strings.Cut(rest, " ")
-		return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
-			result, err := client.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
-			if err == nil {
-				fmt.Println(name, "said", resultText(result))
-			}
-			return err
-		})
+		return inWorkspace(calling(name, args))
+	case "at":
+		dir, call, _ := strings.Cut(rest, " ")
+		name, args, _ := strings.Cut(call, " ")
+		if err := inProject(dir, calling(name, args)); err != nil {
+			fmt.Println(err)
+		}
 	case "workflow":
 		steps, err := strconv.Atoi(rest)
 		if err != nil {
@@ -121,12 +122,28 @@ func obey(verb, rest, prompt string) error {
 	return nil
 }
 
-// inWorkspace connects to a deepwork on the working directory. It is killed, and
-// never asked to end: an agent that dies gives it no time.
+// calling calls a tool and prints what it says.
+func calling(name, args string) func(context.Context, *mcp.ClientSession) error {
+	return func(ctx context.Context, client *mcp.ClientSession) error {
+		result, err := client.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
+		if err == nil {
+			fmt.Println(name, "said", resultText(result))
+		}
+		return err
+	}
+}
+
+// inWorkspace connects to a deepwork on the working directory.
 func inWorkspace(use func(context.Context, *mcp.ClientSession) error) error {
+	return inProject(".", use)
+}
+
+// inProject connects to a deepwork on a directory. It is killed, and never asked to end: an agent
+// that dies gives it no time.
+func inProject(dir string, use func(context.Context, *mcp.ClientSession) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	server := exec.CommandContext(ctx, "deepwork", "serve", "--path", ".", "--log-level", "error", "--no-quality-gate")
+	server := exec.CommandContext(ctx, "deepwork", "serve", "--path", dir, "--log-level", "error", "--no-quality-gate")
 	server.Stderr = os.Stderr
 	client, err := connect(ctx, server)
 	if err != nil {

@@ -31,14 +31,30 @@ type Context struct {
 	close          func() error
 }
 
-// Workspace returns the board's file and the attempt that an agent's environment names. ok reports
-// whether it names one, and so whether get_context is offered.
-func Workspace(getenv func(string) string) (board, attempt string, ok bool) {
-	board, attempt = getenv(config.BoardEnv), getenv(config.AttemptEnv)
-	if _, err := checkID(config.AttemptEnv, attempt); err != nil || !filepath.IsAbs(board) {
-		return "", "", false
+// Workspace returns the board's file and the attempt that an agent's environment names, if root, a
+// path without links, is in that attempt's workspace. An agent may have servers of other projects:
+// those have the same environment, and nothing to do with its attempt.
+func Workspace(root string, getenv func(string) string) (board, attempt string, ok bool) {
+	board, attempt, ok = agentOf(getenv)
+	for dir := root; ok; dir = filepath.Dir(dir) {
+		if filepath.Base(dir) == attempt { // see checkLayout
+			return board, attempt, true
+		}
+		ok = dir != filepath.Dir(dir)
 	}
-	return board, attempt, true
+	return "", "", false
+}
+
+// ByAgent reports whether an agent of an attempt started this process, as its environment says.
+func ByAgent(getenv func(string) string) bool {
+	_, _, ok := agentOf(getenv)
+	return ok
+}
+
+func agentOf(getenv func(string) string) (board, attempt string, ok bool) {
+	board = getenv(config.BoardEnv)
+	attempt, err := checkID(config.AttemptEnv, getenv(config.AttemptEnv))
+	return board, attempt, err == nil && filepath.IsAbs(board)
 }
 
 // OpenContext returns the context of an attempt, in the stores of its project, which the caller closes

@@ -20,9 +20,14 @@ func TestReq004_GetContext(t *testing.T) {
 	r := s.begin(v)
 	r = s.reaches(r.AttemptID, task.Running)
 	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
-	board, attempt, ok := Workspace(func(k string) string { return env[k] })
+	board, attempt, ok := Workspace(r.Repos[0].WorktreePath, func(k string) string { return env[k] })
 	if !ok || board != s.boardPath() || attempt != r.AttemptID {
 		t.Fatal("the environment of an agent was not understood")
+	}
+	for _, root := range []string{p.root, filepath.Dir(filepath.Dir(r.Repos[0].WorktreePath)), "/"} {
+		if _, _, ok := Workspace(root, func(k string) string { return env[k] }); ok {
+			t.Errorf("%s is taken for the workspace", root)
+		}
 	}
 	c, err := OpenContext(board, attempt, s.stores, nil)
 	must(t, err)
@@ -54,7 +59,7 @@ func TestOutsideOfAWorkspace(t *testing.T) {
 	for _, env := range []map[string]string{
 		{}, {config.AttemptEnv: nobody}, {config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: "7", config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: nobody, config.BoardEnv: "board.db"},
 	} {
-		if _, _, ok := Workspace(func(k string) string { return env[k] }); ok {
+		if _, _, ok := Workspace("/x/"+nobody+"/shop", func(k string) string { return env[k] }); ok {
 			t.Errorf("%v is taken for a workspace", env)
 		}
 	}

@@ -238,7 +238,7 @@ func (e *Engine) mayStart(who session.Caller) error {
 	switch {
 	case who.Has(session.RightAgents):
 		return nil
-	case e.o.Attempt != "":
+	case e.o.Passive:
 		return session.NotNow("right_needed", "An agent that works on an attempt cannot start agents. Create a task for the work and mention it in your final message: your user can start an attempt on it.").With("right", "agents")
 	}
 	return session.NotNow("right_needed", "Starting agents needs the right agents, which %s does not have. Ask the user of this server for a token with it: deepwork token new %[1]s --rights agents makes one.", who.Identity).With("right", "agents")

@@ -41,6 +41,8 @@ type Options struct {
 	// Place is where this process runs, if the stores are shared with other machines; nil means that
 	// they are not, and nothing of it is recorded.
 	Place *task.Place
+	// Attempt is the id of the attempt in whose workspace the engine is; "" outside.
+	Attempt string
 	// Reviews false is --no-quality-gate: steps are not reviewed (seed 000, 001.1.9).
 	Reviews bool
 	// Gate is the external reviewer. nil means none: agents have their work reviewed by a subagent

@@ -30,6 +30,7 @@ type NewSession struct {
 	Identity   string
 	Owner      string
 	Place      *task.Place // of the owner, or nil
+	AttemptID  string      // see State.AttemptID
 	At         time.Time
 	Call       Call
 	Texts      Instructions
@@ -60,7 +61,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch,
 		Status: Active, ParentSessionID: b.Parent,
 		StartedAt: b.At, UpdatedAt: b.At,
-		Identity: b.Identity, Owner: b.Owner, Place: b.Place, Definition: def.Ref, Pinned: b.Pinned,
+		Identity: b.Identity, Owner: b.Owner, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
 	}
 	r := &StartReply{Notice: NoticeOf(def)}
 	if b.Notice != "" {
