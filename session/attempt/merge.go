@@ -257,6 +257,10 @@ func (e *Engine) eachRepo(ctx context.Context, who session.Caller, t Target, rep
 		if err := do(k, l, &m); err != nil {
 			err = notMerged(id, r, err)
 			if refused, is := errors.AsType[*session.Error](err); is && len(reply.Repos) > 0 {
+				refused.Message = "In " + r.RepoName + ": " + refused.Message
+				for _, before := range slices.Backward(reply.Repos) {
+					refused.Message = fmt.Sprintf("%s is %s. %s", before.RepoName, before.Status, refused.Message)
+				}
 				refused.With("done", reply.Repos)
 			}
 			return nil, err

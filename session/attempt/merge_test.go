@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
 )
@@ -151,5 +152,51 @@ func TestChangeTarget(t *testing.T) {
 	must(t, err)
 	if *r.Repos[0].Commit != p.git(p.root, "rev-parse", "release") || p.git(p.root, "rev-parse", "main") != main {
 		t.Errorf("%+v", r)
+	}
+}
+
+// If a repository of several refuses, the error says which were merged before.
+func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
+	p := newProject(t)
+	for _, name := range []string{"web", "api"} {
+		dir := filepath.Join(p.root, "..", name)
+		p.repo(dir)
+		p.git(dir, "config", "user.name", "Una User")
+		p.git(dir, "config", "user.email", "una@example.com")
+	}
+	p.configure(func(c *config.Config) {
+		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "api", Path: "../api"}}}}
+	})
+	s := p.open()
+	projects, err := s.ListProjects(ctx, me, ListProjectsArgs{})
+	must(t, err)
+	front := projects.Projects[slices.IndexFunc(projects.Projects, func(v Project) bool { return v.Name == "front" })].ProjectID
+	all, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: front})
+	must(t, err)
+	v, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: front, Title: "Both", Description: new("! say hello")})
+	must(t, err)
+	r := s.ends(s.begin(v, func(a *StartArgs) {
+		a.Repos = nil
+		for _, repo := range all.Repos {
+			a.Repos = append(a.Repos, RepoArgs{repo.RepoID, "main"})
+		}
+	}).AttemptID)
+	for _, at := range r.Repos {
+		must(t, os.WriteFile(filepath.Join(at.WorktreePath, "README"), []byte("new\n"), 0o644))
+		p.git(at.WorktreePath, "commit", "-q", "-a", "-m", "new")
+	}
+	first, second := r.Repos[0], r.Repos[1]
+	dirty := filepath.Join(p.root, "..", second.RepoName, "README")
+	must(t, os.WriteFile(dirty, []byte("mine\n"), 0o644))
+	_, err = s.MergeAttempt(ctx, me, MergeArgs{Target: the(r.AttemptID)})
+	refused(t, err, session.StateError, "target_checked_out", first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
+	if got := s.get(r.AttemptID).Repos; got[0].Ahead != 0 || got[1].Ahead != 1 {
+		t.Errorf("%+v", got)
+	}
+	p.git(filepath.Dir(dirty), "checkout", "-q", "README")
+	done, err := s.MergeAttempt(ctx, me, MergeArgs{Target: the(r.AttemptID)})
+	must(t, err)
+	if done.Repos[0].Status != Unchanged || done.Repos[1].Status != Merged {
+		t.Errorf("%+v", done)
 	}
 }
