@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/git"
 )
@@ -126,4 +128,170 @@ func colored(diff string) string {
 		}
 	}
 	return b.String()
+}
+
+// onBranches completes a command that does something with the branches of an attempt, and prints what
+// was done.
+func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string) (*attempt.MergeReply, error)) *cobra.Command {
+	var name string
+	if cmd.Args == nil {
+		cmd.Args = attemptArgument
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {
+			now, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
+			if err != nil {
+				return err
+			}
+			var repo *string
+			for _, r := range now.Repos {
+				if r.RepoName == name {
+					repo = &r.RepoID
+				}
+			}
+			if name != "" && repo == nil {
+				return fmt.Errorf("the attempt has no repository %q; 'deepwork board show %s' lists them", name, now.TaskID[:shortID])
+			}
+			r, err := do(ctx, board, t, repo)
+			var done []attempt.MergedRepo
+			if refused, is := errors.AsType[*session.Error](err); is {
+				done, _ = refused.Details["done"].([]attempt.MergedRepo)
+			} else if err == nil {
+				done = r.Repos
+			}
+			failed := a.printMerged(cmd, now, done)
+			if err != nil {
+				return err
+			}
+			return failed
+		})
+	}
+	cmd.Flags().StringVar(&name, "repo", "", "`name` of one of its repositories (default: all)")
+	return a.onProject("", cmd)
+}
+
+// printMerged prints what became of the branches of an attempt. The error is that of a command which has
+// not done what it should.
+func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []attempt.MergedRepo) (failed error) {
+	id, branch := now.AttemptID[:shortID], inline(now.WorkspaceBranch)
+	for _, m := range done {
+		i := slices.IndexFunc(now.Repos, func(r attempt.AttemptRepo) bool { return r.RepoID == m.RepoID })
+		path, target, commit := inline(now.Repos[i].WorktreePath), inline(m.TargetBranch), optional(m.Commit)
+		commit = commit[:min(len(commit), 12)]
+		if len(now.Repos) > 1 {
+			fmt.Fprintf(a.out, "%s: ", inline(m.RepoName))
+		}
+		switch m.Status {
+		case attempt.Merged:
+			fmt.Fprintf(a.out, "merged %s into %s, which is at %s now\n", branch, target, commit)
+		case attempt.Rebased:
+			fmt.Fprintf(a.out, "rebased %s onto %s; it is at %s now\n", branch, target, commit)
+		case attempt.Pushed:
+			fmt.Fprintf(a.out, "pushed %s, which is at %s\n", branch, commit)
+		case attempt.Aborted:
+			fmt.Fprintf(a.out, "undid the merge in %s\n", path)
+		case attempt.Unchanged:
+			fmt.Fprintln(a.out, "there was nothing to do")
+		case attempt.Updated:
+			failed = &reportedError{}
+			fmt.Fprintf(a.out, "the commits of %s cannot be repeated on %s one by one, so %[2]s was merged into it; now run 'deepwork board merge %s', if you like with --squash\n", branch, target, id)
+		case attempt.Conflicts:
+			failed = &reportedError{}
+			fmt.Fprintf(a.out, "%s has conflicts with %s, which was merged into it in %s:\n", branch, target, path)
+			for _, file := range m.Conflicts {
+				fmt.Fprintf(a.out, "  %s\n", inline(file))
+			}
+			fmt.Fprintf(a.out, "Resolve them there and commit, or have the agent do it with 'deepwork board send %s TEXT'; then run '%s %[1]s' again.\n'deepwork board merge --abort %[1]s' undoes it.\n", id, cmd.CommandPath())
+		default:
+			fmt.Fprintln(a.out, m.Status)
+		}
+		if n := len(m.Untracked); n > 0 {
+			fmt.Fprintf(a.out, "not committed, and so left out: %s\n", listed(m.Untracked))
+		}
+		if m.Rescue != nil {
+			a.printRescued([]attempt.Rescue{*m.Rescue})
+		}
+	}
+	return failed
+}
+
+// listed names some files of a list.
+func listed(files []string) string {
+	const shown = 10
+	names := make([]string, 0, shown)
+	for _, f := range files[:min(len(files), shown)] {
+		names = append(names, inline(f))
+	}
+	if more := len(files) - shown; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+func (a *app) boardMergeCommand() *cobra.Command {
+	var squash, rebase, abort bool
+	var message string
+	cmd := &cobra.Command{
+		Use:   "merge ID",
+		Short: "Merge the commits of an attempt into its target branches; " + idsHelp,
+		Long: `Merge the commits of an attempt into its target branches: with a merge commit, or with
+--squash as one commit, or with --rebase each again. Where a target is checked out, its
+files must be unchanged. After conflicts nothing is merged: the target is merged into the
+attempt's branch instead, and its worktree has the files to resolve. ` + attemptsHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case squash && rebase:
+				return usagef(cmd, "--squash and --rebase are two ways to merge; give one of them")
+			case abort && (squash || rebase || message != ""):
+				return usagef(cmd, "--abort undoes a merge, and takes no way and no message")
+			}
+			return attemptArgument(cmd, args)
+		},
+	}
+	cmd.Flags().BoolVar(&squash, "squash", false, "merge as one commit")
+	cmd.Flags().BoolVar(&rebase, "rebase", false, "repeat each commit on the target")
+	cmd.Flags().BoolVar(&abort, "abort", false, "undo a merge that has left conflicts in the worktree")
+	cmd.Flags().StringVar(&message, "message", "", "`text` of the new commit")
+	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string) (*attempt.MergeReply, error) {
+		if abort {
+			return board.AbortMerge(ctx, atTerminal, attempt.AbortArgs{Target: t, RepoID: repo})
+		}
+		args := attempt.MergeArgs{Target: t, RepoID: repo}
+		if message != "" {
+			args.Message = &message
+		}
+		if squash {
+			args.Way = new("squash")
+		} else if rebase {
+			args.Way = new("rebase")
+		}
+		return board.MergeAttempt(ctx, atTerminal, args)
+	})
+}
+
+func (a *app) boardRebaseCommand() *cobra.Command {
+	return a.onBranches(&cobra.Command{
+		Use:   "rebase ID",
+		Short: "Repeat the commits of an attempt on its target branches as they are now; " + idsHelp,
+		Long: `Repeat the commits of an attempt on its target branches as they are now. If they have
+conflicts, the target is merged into the attempt's branch instead. ` + attemptsHelp,
+	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string) (*attempt.MergeReply, error) {
+		return board.RebaseAttempt(ctx, atTerminal, attempt.MergeArgs{Target: t, RepoID: repo})
+	})
+}
+
+func (a *app) boardPushCommand() *cobra.Command {
+	var remote string
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "push ID",
+		Short: "Push the branch of an attempt to a remote; " + idsHelp,
+		Long: `Push the branch of an attempt to the branch of the same name at a remote, with your own
+credentials. ` + attemptsHelp,
+	}
+	cmd.Flags().StringVar(&remote, "remote", "origin", "`name` of the remote")
+	cmd.Flags().BoolVar(&force, "force", false, "replace the branch there, unless somebody else has pushed to it")
+	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string) (*attempt.MergeReply, error) {
+		return board.PushAttempt(ctx, atTerminal, attempt.PushArgs{Target: t, RepoID: repo, Remote: &remote, Force: force})
+	})
 }
