@@ -49,6 +49,7 @@ review. No server is needed, and servers may run at the same time.`,
 		a.onBoardStore(a.boardMergeCommand()),
 		a.onBoardStore(a.boardRebaseCommand()),
 		a.onBoardStore(a.boardPushCommand()),
+		a.onBoardStore(a.boardTargetCommand()),
 		a.onBoardStore(a.boardDoneCommand()),
 		a.onBoardStore(a.boardRmCommand()),
 	)

@@ -132,7 +132,7 @@ func colored(diff string) string {
 
 // onBranches completes a command that does something with the branches of an attempt, and prints what
 // was done.
-func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string) (*attempt.MergeReply, error)) *cobra.Command {
+func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, args []string) (*attempt.MergeReply, error)) *cobra.Command {
 	var name string
 	if cmd.Args == nil {
 		cmd.Args = attemptArgument
@@ -152,7 +152,7 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board 
 			if name != "" && repo == nil {
 				return fmt.Errorf("the attempt has no repository %q; 'deepwork board show %s' lists them", name, now.TaskID[:shortID])
 			}
-			r, err := do(ctx, board, t, repo)
+			r, err := do(ctx, board, t, repo, args[1:])
 			var done []attempt.MergedRepo
 			if refused, is := errors.AsType[*session.Error](err); is {
 				done, _ = refused.Details["done"].([]attempt.MergedRepo)
@@ -162,6 +162,12 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board 
 			failed := a.printMerged(cmd, now, done)
 			if err != nil {
 				return err
+			}
+			if slices.ContainsFunc(done, func(m attempt.MergedRepo) bool { return m.Status == attempt.Merged }) {
+				t, err := board.GetTask(ctx, atTerminal, attempt.TaskArgs{TaskID: now.TaskID})
+				if err == nil && t.Status != "done" {
+					fmt.Fprintf(a.out, "'deepwork board done %s' sets the task done\n", now.TaskID[:shortID])
+				}
 			}
 			return failed
 		})
@@ -190,6 +196,8 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 			fmt.Fprintf(a.out, "pushed %s, which is at %s\n", branch, commit)
 		case attempt.Aborted:
 			fmt.Fprintf(a.out, "undid the merge in %s\n", path)
+		case attempt.Retargeted:
+			fmt.Fprintf(a.out, "%s is for %s now\n", branch, target)
 		case attempt.Unchanged:
 			fmt.Fprintln(a.out, "there was nothing to do")
 		case attempt.Updated:
@@ -252,7 +260,7 @@ attempt's branch instead, and its worktree has the files to resolve. ` + attempt
 	cmd.Flags().BoolVar(&rebase, "rebase", false, "repeat each commit on the target")
 	cmd.Flags().BoolVar(&abort, "abort", false, "undo a merge that has left conflicts in the worktree")
 	cmd.Flags().StringVar(&message, "message", "", "`text` of the new commit")
-	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string) (*attempt.MergeReply, error) {
+	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
 		if abort {
 			return board.AbortMerge(ctx, atTerminal, attempt.AbortArgs{Target: t, RepoID: repo})
 		}
@@ -275,7 +283,7 @@ func (a *app) boardRebaseCommand() *cobra.Command {
 		Short: "Repeat the commits of an attempt on its target branches as they are now; " + idsHelp,
 		Long: `Repeat the commits of an attempt on its target branches as they are now. If they have
 conflicts, the target is merged into the attempt's branch instead. ` + attemptsHelp,
-	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string) (*attempt.MergeReply, error) {
+	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
 		return board.RebaseAttempt(ctx, atTerminal, attempt.MergeArgs{Target: t, RepoID: repo})
 	})
 }
@@ -291,7 +299,24 @@ credentials. ` + attemptsHelp,
 	}
 	cmd.Flags().StringVar(&remote, "remote", "origin", "`name` of the remote")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the branch there, unless somebody else has pushed to it")
-	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string) (*attempt.MergeReply, error) {
-		return board.PushAttempt(ctx, atTerminal, attempt.PushArgs{Target: t, RepoID: repo, Remote: &remote, Force: force})
+	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
+		return board.PushAttempt(ctx, atTerminal, attempt.PushArgs{Target: t, RepoID: repo, Remote: &remote, Force: &force})
+	})
+}
+
+func (a *app) boardTargetCommand() *cobra.Command {
+	return a.onBranches(&cobra.Command{
+		Use:   "target ID BRANCH",
+		Short: "Change the branch that an attempt is for; " + idsHelp,
+		Long: `Change the branch that an attempt is compared with and merged into. Its own branch does
+not change: see 'deepwork board rebase'. ` + attemptsHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := takes(2, 2, "an id and a branch")(cmd, args); err != nil {
+				return err
+			}
+			return attemptArgument(cmd, args[:1])
+		},
+	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, args []string) (*attempt.MergeReply, error) {
+		return board.ChangeTarget(ctx, atTerminal, attempt.TargetArgs{Target: t, RepoID: repo, TargetBranch: args[0]})
 	})
 }

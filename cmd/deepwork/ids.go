@@ -135,7 +135,7 @@ var commands = map[string]string{
 	"list_projects": "board projects", "list_repos": "board projects", "list_task_attempts": "board show", "get_attempt": "board show",
 	"start_task_attempt": "board start", "follow_up": "board send", "stop_attempt": "board stop", "tail_attempt": "board tail",
 	"get_attempt_diff": "board diff", "merge_attempt": "board merge", "rebase_attempt": "board rebase", "push_attempt": "board push",
-	"abort_merge": "board merge --abort",
+	"abort_merge": "board merge --abort", "change_target": "board target", "needs_attention": "board",
 }
 
 var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
