@@ -87,7 +87,7 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 	case len(a.Paths) > 0:
 		notice("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", quoted(a.Paths))
 	default:
-		notice("Nothing is changed since the target branch.")
+		notice("Nothing is changed.")
 	}
 	if len(notices) > 0 {
 		r.Notice = new(strings.Join(notices, " "))

@@ -54,8 +54,11 @@ func TestFromBranchToMerged(t *testing.T) {
 	if m := status(r, err, Merged); *m.Commit != p.git(p.root, "rev-parse", "main") {
 		t.Errorf("%+v", m)
 	}
-	if at := s.get(id).Repos[0]; at.Ahead != 0 || at.Behind != 0 {
-		t.Errorf("%d ahead, %d behind", at.Ahead, at.Behind)
+	if at := s.get(id).Repos[0]; at.Ahead != 0 || at.Behind != 0 || !slices.Equal(at.ChangedFiles, []string{"a.txt", "b.txt"}) {
+		t.Errorf("%d ahead, %d behind, changed: %q", at.Ahead, at.Behind, at.ChangedFiles)
+	}
+	if d, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}}); err != nil || !strings.Contains(d.Diffs[0].Diff, "+b\n") {
+		t.Errorf("the diff after the merge: %+v, %v", d, err)
 	}
 	r2, err := s.PushAttempt(ctx, me, PushArgs{Target: the(id)})
 	if m := status(r2, err, Pushed); *m.Commit != p.git(remote, "rev-parse", s.get(id).WorkspaceBranch) {

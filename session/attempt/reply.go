@@ -203,12 +203,12 @@ type QueuedFollowUp struct {
 type AttemptRepo struct {
 	RepoID       string   `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName     string   `json:"repo_name" jsonschema:"name of the repository"`
-	TargetBranch string   `json:"target_branch" jsonschema:"branch that it started from"`
+	TargetBranch string   `json:"target_branch" jsonschema:"branch that it is compared with and merged into"`
 	WorktreePath string   `json:"worktree_path" jsonschema:"absolute path of the worktree"`
 	Exists       bool     `json:"exists" jsonschema:"whether the worktree exists; it is created when the attempt starts"`
 	Ahead        int      `json:"ahead" jsonschema:"commits that only the attempt has"`
 	Behind       int      `json:"behind" jsonschema:"commits that only the target branch has"`
-	ChangedFiles []string `json:"changed_files" jsonschema:"files changed since the target branch, untracked ones included, relative to the worktree; at most 1000"`
+	ChangedFiles []string `json:"changed_files" jsonschema:"files that the attempt changed, also if merged, untracked ones included, relative to the worktree; at most 1000"`
 	ChangedCount int      `json:"changed_count" jsonschema:"number of all changed files"`
 }
 
@@ -252,7 +252,7 @@ type DiffReply struct {
 type RepoDiff struct {
 	RepoID    string `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName  string `json:"repo_name" jsonschema:"name of the repository"`
-	Diff      string `json:"diff" jsonschema:"git diff since the target branch, with uncommitted and untracked files"`
+	Diff      string `json:"diff" jsonschema:"git diff of the work of the attempt, also if merged, with uncommitted and untracked files"`
 	Truncated bool   `json:"truncated" jsonschema:"whether this diff was cut off"`
 }
 
@@ -293,6 +293,6 @@ type ContextReply struct {
 type ContextRepo struct {
 	RepoID       string `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName     string `json:"repo_name" jsonschema:"name of the repository"`
-	TargetBranch string `json:"target_branch" jsonschema:"branch that the attempt started from"`
+	TargetBranch string `json:"target_branch" jsonschema:"branch that the attempt is merged into"`
 	WorktreePath string `json:"worktree_path" jsonschema:"absolute path of its worktree"`
 }

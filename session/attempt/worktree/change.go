@@ -23,8 +23,9 @@ type change struct {
 	Refs  []refMove   `json:"refs,omitempty"`
 	Merge *unfinished `json:"merge,omitempty"` // instead of Refs
 	Abort string      `json:"abort,omitempty"` // the commit that the worktree is reset to
-	// Before is a ref for the commit that Refs takes from the attempt's branch; nil means none.
-	Before *refMove `json:"before,omitempty"`
+	// Keep are refs for commits that no branch has once Refs have moved.
+	Keep  []refMove `json:"keep,omitempty"`
+	Since *since    `json:"since,omitempty"` // nil means as before
 }
 
 // A fileMove changes the index and the files of a worktree, which were clean.
@@ -66,10 +67,23 @@ func (k *Keeper) carryOut(ctx context.Context, j *journal, e *record, c *change)
 		}
 		return err
 	}
-	e.Change = nil
+	e.changed(c)
 	err := k.save(j)
 	k.at("change ended")
 	return err
+}
+
+// changed records that a change is complete.
+func (e *record) changed(c *change) {
+	e.Change = nil
+	if c.Since != nil {
+		e.Since = c.Since
+	}
+}
+
+// keep has a change keep a commit under a ref of its own.
+func (c *change) keep(b *branchView, commit string) {
+	c.Keep = append(c.Keep, refMove{Ref: "refs/deepwork/before/" + b.journal.Attempt + "-" + commit[:12], New: commit})
 }
 
 func (k *Keeper) advance(ctx context.Context, e *record, c *change) error {
@@ -85,8 +99,8 @@ func (k *Keeper) advance(ctx context.Context, e *record, c *change) error {
 	if c.Abort != "" {
 		return k.reset(ctx, e, c.Abort)
 	}
-	if c.Before != nil {
-		if _, err := git.Output(ctx, inRepo(e.Common, "update-ref", c.Before.Ref, c.Before.New)); err != nil {
+	for _, r := range c.Keep {
+		if _, err := git.Output(ctx, inRepo(e.Common, "update-ref", r.Ref, r.New)); err != nil {
 			return err
 		}
 		k.at("old commits kept")
@@ -216,16 +230,18 @@ func (k *Keeper) settle(ctx context.Context, j *journal, e *record) (err error) 
 				return err
 			}
 		}
-		if c.Before != nil {
-			if tip, look := refTip(ctx, inRepo(e.Common), c.Before.Ref); look == nil && tip != "" {
-				_, err = git.Output(ctx, inRepo(e.Common, "update-ref", "-d", c.Before.Ref, c.Before.New))
+		for _, r := range c.Keep {
+			if tip, look := refTip(ctx, inRepo(e.Common), r.Ref); look == nil && tip != "" && err == nil {
+				_, err = git.Output(ctx, inRepo(e.Common, "update-ref", "-d", r.Ref, r.New))
 			}
 		}
 	}
 	if err != nil {
 		return err
 	}
-	e.Change = nil
+	if e.Change = nil; done {
+		e.changed(c)
+	}
 	return k.save(j)
 }
 

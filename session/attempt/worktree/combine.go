@@ -161,15 +161,38 @@ func (k *Keeper) commit(ctx context.Context, e *record, admin, tree, message str
 	return git.Line(ctx, c)
 }
 
-// replay returns the last of new commits that repeat, on another one, those of the branch that it
+// apply returns a tree with what changed from another one to a third, as git cherry-pick does.
+func (k *Keeper) apply(ctx context.Context, e *record, admin, before, at, after string) (combination, error) {
+	// Merging commits of both, as if the one before were the base of both.
+	base, err := standIn(ctx, e.Common, before)
+	if err != nil {
+		return combination{}, err
+	}
+	ours, err := standIn(ctx, e.Common, at, "-p", base)
+	if err != nil {
+		return combination{}, err
+	}
+	theirs, err := standIn(ctx, e.Common, after, "-p", base)
+	if err != nil {
+		return combination{}, err
+	}
+	return k.combine(ctx, e, admin, refMove{Ref: "refs/heads/onto", New: ours}, refMove{Ref: "refs/heads/commit", New: theirs})
+}
+
+// replay returns the last of new commits that repeat, on the target, those of the attempt that it
 // lacks. Merges, and commits that change nothing there, are left out, as by git rebase.
-func (k *Keeper) replay(ctx context.Context, e *record, admin, head, onto string) (string, error) {
-	list, err := git.Output(ctx, inRepo(e.Common, "rev-list", "--reverse", "--topo-order", "--no-merges", head, "--not", onto))
+func (k *Keeper) replay(ctx context.Context, b *branchView) (string, error) {
+	e, at, list := b.record, b.target, []string{"rev-list", "--reverse", "--topo-order", "--no-merges", b.head, "--not", b.target}
+	if own, err := isAncestor(ctx, e.Common, b.from, b.head); err != nil {
+		return "", err
+	} else if own {
+		list = append(list, b.from)
+	}
+	out, err := git.Output(ctx, inRepo(e.Common, list...))
 	if err != nil {
 		return "", err
 	}
-	at := onto
-	for _, id := range strings.Fields(list) {
+	for _, id := range strings.Fields(out) {
 		info, err := git.Output(ctx, inRepo(e.Common, "show", "--no-patch", "--no-notes", "--no-show-signature", "--encoding=UTF-8",
 			"--format=%T%n%P%n%an%n%ae%n%ad%n%B", "--date=raw", id))
 		if err != nil {
@@ -197,20 +220,7 @@ func (k *Keeper) replay(ctx context.Context, e *record, admin, head, onto string
 		if tree == before {
 			continue
 		}
-		// Merging the commit into the new one, as if its parent were the base of both.
-		base, err := standIn(ctx, e.Common, before)
-		if err != nil {
-			return "", err
-		}
-		ours, err := standIn(ctx, e.Common, now, "-p", base)
-		if err != nil {
-			return "", err
-		}
-		theirs, err := standIn(ctx, e.Common, tree, "-p", base)
-		if err != nil {
-			return "", err
-		}
-		result, err := k.combine(ctx, e, admin, refMove{Ref: "refs/heads/onto", New: ours}, refMove{Ref: "refs/heads/commit", New: theirs})
+		result, err := k.apply(ctx, e, b.admin, before, now, tree)
 		switch {
 		case err != nil:
 			return "", err
@@ -219,7 +229,7 @@ func (k *Keeper) replay(ctx context.Context, e *record, admin, head, onto string
 		case result.tree == now:
 			continue
 		}
-		if at, err = k.commit(ctx, e, admin, result.tree, strings.TrimRight(part[5], "\n")+"\n", []string{at},
+		if at, err = k.commit(ctx, e, b.admin, result.tree, strings.TrimRight(part[5], "\n")+"\n", []string{at},
 			"GIT_AUTHOR_NAME="+part[2], "GIT_AUTHOR_EMAIL="+part[3], "GIT_AUTHOR_DATE=@"+part[4]); err != nil {
 			return "", err
 		}

@@ -16,8 +16,8 @@ import (
 	"deepwork/session/git"
 )
 
-// Diff returns the changes of a worktree since it left its target branch, as git prints them,
-// including untracked files, of these paths (all, if none), at most maxBytes (1 MiB, if that is
+// Diff returns the changes of a worktree since the attempt's work begins, merged or not, as git prints
+// them, including untracked files, of these paths (all, if none), at most maxBytes (1 MiB, if that is
 // less than 1); truncated reports whether there is more. The diff is cut at a line break. Paths are
 // local to the worktree, with slashes, and are files and folders, not patterns. Binary files, and
 // those above 16 MiB, are only named.

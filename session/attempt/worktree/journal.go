@@ -75,6 +75,7 @@ type record struct {
 	Ref    string  `json:"rescue_ref,omitempty"`
 	Commit string  `json:"rescue_commit,omitempty"`
 	Change *change `json:"change,omitempty"` // being made
+	Since  *since  `json:"since,omitempty"`  // of the last change; nil means Base
 }
 
 func (k *Keeper) journalPath(attempt string) string {

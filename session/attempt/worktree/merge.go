@@ -84,7 +84,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		now := ""
 		switch l.Way {
 		case WayRebase:
-			now, err = k.replay(ctx, b.record, b.admin, b.head, b.target)
+			now, err = k.replay(ctx, b)
 		case WayMerge, WaySquash:
 			now, err = k.landed(ctx, l, b)
 		default:
@@ -100,7 +100,11 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		for _, f := range c.Files {
 			f.To = now
 		}
-		if l.Way != WayMerge && now != b.head {
+		if l.Way == WayMerge {
+			c.Since = &since{From: b.from, Common: b.head, Merged: true}
+		} else if err := k.moved(ctx, b, c, now, now, true); err != nil {
+			return nil, err
+		} else if now != b.head {
 			b.moveTo(c, now)
 		}
 		if err := k.carryOut(ctx, b.journal, b.record, c); err != nil {
@@ -159,12 +163,13 @@ func byHand(l Landing, b *branchView, path string, files []string, operation str
 // after a *ConflictError nothing is changed, and Update can be called instead.
 func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "rebasing onto "+l.Target, func(b *branchView) (*Landed, error) {
-		now, err := k.replay(ctx, b.record, b.admin, b.head, b.target)
-		if err != nil {
-			return nil, err
+		now, err := k.replay(ctx, b)
+		if err != nil || now == b.head {
+			return &Landed{Before: b.head, Commit: b.head}, err
 		}
 		c := &change{}
-		if b.moveTo(c, now); now != b.head {
+		b.moveTo(c, now)
+		if err = k.moved(ctx, b, c, now, b.target, false); err == nil {
 			err = k.carryOut(ctx, b.journal, b.record, c)
 		}
 		return &Landed{Before: b.head, Commit: now}, err
@@ -176,15 +181,11 @@ func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
 // Abort undoes it. It returns as Merge does.
 func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging from "+l.Target, func(b *branchView) (*Landed, error) {
-		base, err := git.Line(ctx, inRepo(b.Common, "merge-base", b.head, b.target))
-		if err != nil && git.ExitCode(err) != 1 {
-			return nil, err
-		}
-		if base == b.target {
+		if b.common == b.target {
 			return &Landed{Before: b.head, Commit: b.head}, nil
 		}
-		now, result := b.target, combination{}
-		if base != b.head {
+		now, result, err := b.target, combination{}, error(nil)
+		if b.common != b.head {
 			if result, err = k.combine(ctx, b.record, b.admin, refMove{Ref: "refs/heads/" + b.Branch, New: b.head}, refMove{Ref: "refs/heads/" + l.Target, New: b.target}); err != nil {
 				return nil, err
 			}
@@ -201,6 +202,9 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 			}
 		}
 		c := &change{Files: []*fileMove{{Path: b.Path, Admin: b.admin, From: b.head, To: now}}, Refs: []refMove{{Ref: "refs/heads/" + b.Branch, Old: b.head, New: now}}}
+		if err := k.moved(ctx, b, c, now, b.target, false); err != nil {
+			return nil, err
+		}
 		if err := k.carryOut(ctx, b.journal, b.record, c); err != nil {
 			return nil, err
 		}
@@ -239,13 +243,15 @@ type branchView struct {
 	admin   string
 	head    string // its commit
 	target  string // that of the target
+	from    string // the commit at which its work begins
+	common  string // the commit that both have in common, or ""
 }
 
 // moveTo has a change move the worktree's branch, whose commit stays under a ref of its own.
 func (b *branchView) moveTo(c *change, now string) {
 	c.Files = append(c.Files, &fileMove{Path: b.Path, Admin: b.admin, From: b.head, To: now})
 	c.Refs = append(c.Refs, refMove{Ref: "refs/heads/" + b.Branch, Old: b.head, New: now})
-	c.Before = &refMove{Ref: "refs/deepwork/before/" + b.journal.Attempt + "-" + b.head[:12], New: b.head}
+	c.keep(b, b.head)
 }
 
 // onBranch calls do for a worktree that is on its own branch, with all its changes committed. The
@@ -270,6 +276,9 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 			return fmt.Errorf("%w: it is on %q, expected %s", ErrOtherBranch, strings.TrimPrefix(ref, "refs/heads/"), b.Branch)
 		}
 		if b.target, err = baseOf(ctx, b.Common, l.Target); err != nil {
+			return err
+		}
+		if b.from, b.common, err = b.begin(ctx, b.head, b.target); err != nil {
 			return err
 		}
 		tracked, untracked, err := at.changed(ctx)

@@ -95,9 +95,9 @@ func (k *Keeper) Import(ctx context.Context, from, attempt, branch string) (err 
 		if more, is := strings.CutPrefix(e.Branch, branch); !is || !sameRepo.MatchString(more) || !strings.HasPrefix(branch, BranchPrefix) {
 			return fmt.Errorf("%w: its journal names the branch %.100q, the board %.100q: look at what is in %s, and remove it and its journal by hand", ErrNotOurs, e.Branch, branch, old)
 		}
-		// What is stored of files to copy, commands and rescues is not used.
+		// What is stored of files to copy, commands, rescues and changes is not used.
 		e = &record{Tree: Tree{RepoID: e.RepoID, Name: e.Name, Repo: e.Repo, TargetBranch: e.TargetBranch},
-			Common: canonical(e.Common), Path: e.Path, Branch: e.Branch, Base: e.Base, Step: ready}
+			Common: canonical(e.Common), Path: e.Path, Branch: e.Branch, Base: e.Base, Step: ready, Since: e.Since}
 		j.Trees[i] = e
 		if admin, err := e.adminAt(e.Common, e.Path, to(e.Path)); err != nil {
 			return err

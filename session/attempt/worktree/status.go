@@ -16,12 +16,13 @@ import (
 // A Status describes the changes in one worktree since its target branch.
 type Status struct {
 	Exists  bool     // if false, the folder is gone, and the rest is zero
+	Merged  bool     // its commits were merged at least once
 	Ahead   int      // commits of the worktree that the target lacks
 	Behind  int      // commits of the target that the worktree lacks
 	Changed []string // committed, uncommitted and untracked files, sorted, relative, with slashes
 }
 
-// Status returns the changes of a worktree. If the target branch is gone, or target is "", base
+// Status returns the changes of a worktree since the attempt's work begins. If the target branch is gone, or target is "", base
 // replaces it. Files of a repository inside the worktree are listed one by one. It takes no lock
 // and changes nothing, so an agent may be working there; it blocks until git has ended.
 func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Status, err error) {
@@ -33,7 +34,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	if err != nil {
 		return Status{}, err
 	}
-	st.Exists = true
+	st.Exists, st.Merged = true, v.Since != nil && v.Since.Merged
 	changed := map[string]bool{}
 	if v.head != "" {
 		out, err := git.Line(ctx, v.call("rev-list", "--left-right", "--count", v.target+"..."+v.head))
@@ -72,12 +73,12 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 
 // A view is a worktree as Status and Diff see it.
 type view struct {
+	*record
 	path   string
-	common string // the repository
 	admin  string
 	head   string // its commit; "" means none
 	target string // the target's commit
-	from   string // the commit at which it left the target
+	from   string // the commit at which its work begins
 }
 
 func (v *view) call(args ...string) git.Command {
@@ -87,11 +88,11 @@ func (v *view) call(args ...string) git.Command {
 // view returns what a worktree is compared with.
 func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, err error) {
 	v = &view{path: path}
-	if v.common, v.admin, err = k.locate(path); err != nil {
+	if v.record, v.admin, err = k.locate(path); err != nil {
 		return nil, err
 	}
 	if target != "" {
-		if v.target, err = branchTip(ctx, v.common, target); err != nil {
+		if v.target, err = branchTip(ctx, v.Common, target); err != nil {
 			return nil, err
 		}
 	}
@@ -106,39 +107,34 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 	if v.head, err = commitOf(ctx, v.call(), "HEAD"); err != nil {
 		return nil, err
 	}
-	v.from = v.target
-	if v.head != "" {
-		from, err := git.Line(ctx, v.call("merge-base", v.target, v.head))
-		if err != nil && git.ExitCode(err) != 1 { // 1 means nothing in common
+	if v.from = v.target; v.head != "" {
+		if v.from, _, err = v.begin(ctx, v.head, v.target); err != nil {
 			return nil, err
-		}
-		if from != "" {
-			v.from, _, _ = strings.Cut(from, "\n")
 		}
 	}
 	return v, nil
 }
 
-// locate finds the repository of a worktree and its administrative folder, as the journal records
+// locate finds the record of a worktree and its administrative folder, as the journal has
 // them: a .git file, which an agent or the project may write, is not trusted.
-func (k *Keeper) locate(path string) (common, admin string, err error) {
+func (k *Keeper) locate(path string) (e *record, admin string, err error) {
 	attempt := filepath.Base(filepath.Dir(path))
 	if !attemptName.MatchString(attempt) || filepath.Dir(filepath.Dir(path)) != k.dir {
-		return "", "", ErrNoWorktree
+		return nil, "", ErrNoWorktree
 	}
 	j, err := k.load(attempt)
 	if err != nil || j == nil {
-		return "", "", cmp.Or(err, ErrNoWorktree)
+		return nil, "", cmp.Or(err, ErrNoWorktree)
 	}
-	for _, e := range j.Trees {
+	for _, e = range j.Trees {
 		if e.Path != path {
 			continue
 		}
 		if admin, err = e.admin(); err != nil || admin != "" {
-			return e.Common, admin, err
+			return e, admin, err
 		}
 	}
-	return "", "", ErrNoWorktree
+	return nil, "", ErrNoWorktree
 }
 
 // Check returns an error unless the worktrees of an attempt are these, were made by Create and
