@@ -47,10 +47,12 @@ type Variant struct {
 
 // Attempts configures how attempts run (key attempts).
 type Attempts struct {
-	MaxConcurrent int      // default 4
-	Worktrees     string   // as written; default "": in the state folder of the project
-	Copy          []string // Repo.Copy of the project root's own repository
-	Setup         []string // Repo.Setup of the project root's own repository
+	MaxConcurrent  int      // default 4
+	Worktrees      string   // as written; default "": in the state folder of the project
+	Copy           []string // Repo.Copy of the project root's own repository
+	Setup          []string // Repo.Setup of the project root's own repository
+	DoneWhenMerged bool     // a task is done once an attempt of it is merged, with nothing left
+	PushTo         string   // the remote to which the branch is pushed after each execution; "" means none
 	// MachineLostAfter is how long a machine may be gone before its attempts are given up; default 10
 	// min. Only for stores that several machines share.
 	MachineLostAfter time.Duration

@@ -34,6 +34,8 @@ projects:
 attempts:
   max_concurrent: 9
   machine_lost_after: 15m
+  done_when_merged: true
+  push_to: origin
   worktrees: ../trees
   copy: [.env]
   setup: make deps
@@ -69,7 +71,7 @@ attempts:
 	if !reflect.DeepEqual(c.Projects, wantProjects) {
 		t.Errorf("projects\n%+v, want\n%+v", c.Projects, wantProjects)
 	}
-	want := Attempts{MaxConcurrent: 9, Worktrees: "../trees", Copy: []string{".env"}, Setup: []string{"make", "deps"}, MachineLostAfter: 15 * time.Minute}
+	want := Attempts{MaxConcurrent: 9, Worktrees: "../trees", Copy: []string{".env"}, Setup: []string{"make", "deps"}, MachineLostAfter: 15 * time.Minute, DoneWhenMerged: true, PushTo: "origin"}
 	if !reflect.DeepEqual(c.Attempts, want) {
 		t.Errorf("attempts %+v, want %+v", c.Attempts, want)
 	}
@@ -124,6 +126,7 @@ func TestBoardFaults(t *testing.T) {
 			},
 		},
 		"copy no list":     {"attempts: {copy: .env}", []string{`config.yml:1:18: attempts.copy: is a text (".env"); expected a list of files`}},
+		"push_to a URL":    {"attempts: {push_to: 'https://example.com/x'}", []string{`config.yml:1:21: attempts.push_to: "https://example.com/x" is not the name of a remote`}},
 		"worktrees blank":  {"attempts: {worktrees: ' '}", []string{`config.yml:1:23: attempts.worktrees: is blank`}},
 		"no command":       {"executors: {MINE: {prompt: stdin}}", []string{`config.yml:1:13: executors.MINE: has no command, which only CLAUDE_CODE, CODEX, CURSOR_AGENT, GEMINI, OPENCODE need not have`}},
 		"nearly known":     {"executors: {CLAUDE_COD: }", []string{`config.yml:1:13: executors.CLAUDE_COD: has no command, which only CLAUDE_CODE, CODEX, CURSOR_AGENT, GEMINI, OPENCODE need not have; did you mean CLAUDE_CODE?`}},

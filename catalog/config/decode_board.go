@@ -18,6 +18,9 @@ import (
 // constant is the form of the names of executors and variants.
 var constant = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
 
+// remote matches the names of git remotes; a URL or path is not one.
+var remote = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+
 func (p *parser) projects(v value, to *[]Project) {
 	first := make(map[string]int) // the line of each name
 	p.List(v, "a list of projects", func(_ int, v value) {
@@ -121,6 +124,17 @@ func (p *parser) attempts(v value, a *Attempts) {
 	p.mapping(v,
 		key("max_concurrent", p.whole(1, maxCount, &a.MaxConcurrent)),
 		key("machine_lost_after", p.duration(time.Second, &a.MachineLostAfter)),
+		key("done_when_merged", p.boolean(&a.DoneWhenMerged)),
+		key("push_to", func(v value) {
+			if yamltree.IsNull(v.Target()) {
+				return
+			}
+			if s, ok := p.text(v); ok && s != "" && !remote.MatchString(s) {
+				p.fault(v, `%q is not the name of a remote, as git remote lists them; "" is none`, clip(s))
+			} else if ok {
+				a.PushTo = s
+			}
+		}),
 		key("worktrees", func(v value) { a.Worktrees = cmp.Or(p.filled(v), a.Worktrees) }),
 		key("copy", p.localFiles(&a.Copy)),
 		key("setup", p.command(&a.Setup)),

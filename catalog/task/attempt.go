@@ -44,6 +44,7 @@ type Attempt struct {
 	WorkflowSessionID *string
 	WorkflowStatus    *string
 	WorkflowStep      *string
+	PushError         *string // why the branch was last not pushed to the remote of the config
 	Repos             []AttemptRepo
 	LatestSessionID   *string
 	LatestExecutor    *string // of that session

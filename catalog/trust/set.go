@@ -90,6 +90,9 @@ func SetOf(root string, c *config.Config) (Set, error) {
 	if a.Copy != nil {
 		b.add("attempts.copy", a.Copy)
 	}
+	if a.PushTo != "" {
+		b.add("attempts.push_to", a.PushTo)
+	}
 	if a.Setup != nil {
 		b.add("attempts.setup", a.Setup, a.Setup)
 	}

@@ -25,7 +25,7 @@ executors:
   CODEX: {command: "codex exec", variants: {FAST: {command: "codex exec --fast"}}}
 projects:
   - {name: other, repos: [{path: ../other, setup: "make deps"}]}
-attempts: {worktrees: /elsewhere, setup: "tools/setup.sh", copy: [.env]}
+attempts: {push_to: origin, worktrees: /elsewhere, setup: "tools/setup.sh", copy: [.env]}
 git: {branch: checkout}
 `
 
@@ -65,7 +65,7 @@ func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
 			files[f] = true
 		}
 	}
-	want := "agents attempts.copy attempts.setup attempts.worktrees executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci workflow_tools.sources.web"
+	want := "agents attempts.copy attempts.push_to attempts.setup attempts.worktrees executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci workflow_tools.sources.web"
 	if strings.Join(got, " ") != want {
 		t.Errorf("it has %v", got)
 	}

@@ -121,6 +121,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 	}
 	a.field("said", optional(r.FinalMessage))
 	a.field("error", optional(r.Error))
+	a.field("not pushed", optional(r.PushError))
 	a.field("cost", costText(r.Cost))
 	if r.QueuedFollowUp != nil {
 		a.field("queued", r.QueuedFollowUp.Prompt)

@@ -82,6 +82,9 @@ func agentDo(verb, rest, prompt string) (code int, over bool, err error) {
 		}
 		_, err := testkit.TryGit(".", "commit", "-q", "-m", rest)
 		return 0, false, err
+	case "amend":
+		_, err := testkit.TryGit(".", "commit", "-q", "-a", "--amend", "-m", rest)
+		return 0, false, err
 	case "say":
 		fmt.Println(rest)
 	case "prompt":

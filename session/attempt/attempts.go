@@ -76,7 +76,7 @@ func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptR
 	a, x := now.Attempt, now.Execution
 	r := &AttemptReply{
 		AttemptID: a.ID, TaskID: a.TaskID, State: string(x.State), ExitCode: x.ExitCode,
-		StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), FinalMessage: x.FinalMessage, Error: a.Error,
+		StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), FinalMessage: x.FinalMessage, Error: a.Error, PushError: a.PushError,
 		WorkspaceBranch: a.Branch, Executor: a.Executor, Variant: a.Variant, LatestSessionID: a.LatestSessionID,
 		WorkflowSession: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
 		Repos: []AttemptRepo{}, CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),

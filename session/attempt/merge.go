@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/store"
 )
 
 // MergeArgs are the arguments of merge_attempt and rebase_attempt.
@@ -45,6 +48,7 @@ type TargetArgs struct {
 type MergeReply struct {
 	AttemptID string       `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	Repos     []MergedRepo `json:"repos" jsonschema:"its repositories, as far as the call came"`
+	TaskDone  bool         `json:"task_done" jsonschema:"whether the call set the task done, as attempts.done_when_merged of the config asks"`
 }
 
 // MergedRepo is the outcome for one repository.
@@ -93,7 +97,7 @@ func (e *Engine) MergeAttempt(ctx context.Context, who session.Caller, a MergeAr
 			return nil, err
 		}
 	}
-	return e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
+	reply, err := e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
 		l.Way = way
 		if a.Message != nil {
 			l.Message = *a.Message
@@ -101,6 +105,39 @@ func (e *Engine) MergeAttempt(ctx context.Context, who session.Caller, a MergeAr
 		done, err := k.Merge(ctx, l)
 		return r.landed(ctx, k, l, Merged, done, err)
 	})
+	if err == nil {
+		if reply.TaskDone, err = e.doneWhenMerged(ctx, who, reply.AttemptID); err != nil {
+			return nil, midway(fault("setting the task done after the merge", err))
+		}
+	}
+	return reply, err
+}
+
+// doneWhenMerged sets the task of an attempt done, if the config asks for it, all repositories of the
+// attempt are merged and no work is left in them.
+func (e *Engine) doneWhenMerged(ctx context.Context, who session.Caller, id string) (bool, error) {
+	b, cfg, err := e.ready(ctx, who)
+	if err != nil || !cfg.Attempts.DoneWhenMerged {
+		return false, err
+	}
+	at, err := b.Attempt(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	merged := false
+	for _, r := range at.Repos {
+		s, err := e.keeper(worktreesOf(at)).Status(ctx, r.Worktree, *r.BaseCommit, r.TargetBranch)
+		if err != nil || !s.Exists || s.Ahead > 0 || s.Loose > 0 {
+			return false, err
+		}
+		merged = merged || s.Merged
+	}
+	t, err := b.Task(ctx, at.TaskID)
+	if err != nil || !merged || t.Status == task.Done || t.Status == task.Cancelled {
+		return false, err
+	}
+	_, err = b.UpdateTask(ctx, t.ID, task.TaskChange{Status: new(task.Done)})
+	return err == nil, err
 }
 
 // RebaseAttempt repeats the commits of an attempt on its target branches as they are now. If that has
@@ -165,6 +202,55 @@ func (e *Engine) PushAttempt(ctx context.Context, who session.Caller, a PushArgs
 		r.Status, r.Commit = Pushed, &commit
 		return err
 	})
+}
+
+// pushTime bounds the pushes at the end of an execution, which keeps its slot until then.
+const pushTime = 2 * time.Minute
+
+// push pushes the commits of an attempt whose agent has ended to attempts.push_to of the config. If that
+// fails, the board says so, and nothing else changes. stop_attempt ends it.
+func (r *run) push() {
+	e := r.engine
+	cfg, err := e.config(r.ctx)
+	if err != nil || cfg.Attempts.PushTo == "" {
+		return
+	}
+	var a *task.Attempt
+	if r.record(func(ctx context.Context, b store.Board) (err error) {
+		a, err = b.Attempt(ctx, r.exec.AttemptID)
+		return err
+	}) != nil || !a.Made() || a.Elsewhere(e.here) {
+		return
+	}
+	ctx := r.stopping
+	if r.stopped() {
+		ctx = r.ctx
+	}
+	ctx, cancel := context.WithTimeout(ctx, pushTime)
+	defer cancel()
+	var why []string
+	for _, repo := range a.Repos {
+		k := e.keeper(worktreesOf(a))
+		s, err := k.Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
+		if err == nil && s.Ahead > 0 {
+			_, err = k.Push(ctx, repo.Worktree, cfg.Attempts.PushTo, true) // its agent may have amended or rebased
+		}
+		if ctx.Err() == context.DeadlineExceeded {
+			err = fmt.Errorf("pushing the branch to %q took longer than %s", cfg.Attempts.PushTo, pushTime)
+		} else if ctx.Err() != nil {
+			err = errors.New("it was stopped")
+		}
+		if err != nil {
+			why = append(why, jsontext.Clip(repo.RepoName+": "+err.Error(), 1000))
+		}
+	}
+	text := orNull(strings.Join(why, "\n"))
+	if text != nil {
+		e.log.Warn("the branch of an attempt was not pushed", "attempt", a.ID, "remote", cfg.Attempts.PushTo, "error", *text)
+	}
+	if text != nil || a.PushError != nil {
+		r.record(func(ctx context.Context, b store.Board) error { return b.SetPushError(ctx, a.ID, text) })
+	}
 }
 
 // ChangeTarget sets the branch that an attempt is for: it is compared with it, and merged into it.

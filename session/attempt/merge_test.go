@@ -203,3 +203,55 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 }
+
+// A task is done once all of an attempt is merged, if the config says so.
+func TestDoneWhenMerged(t *testing.T) {
+	p := newProject(t)
+	p.configure(func(c *config.Config) { c.Attempts.DoneWhenMerged = true })
+	p.git(p.root, "config", "user.name", "Una User")
+	p.git(p.root, "config", "user.email", "una@example.com")
+	s := p.open()
+	v := s.newTask("! write a.txt hello\n! commit a\n! write b.txt hello")
+	id := s.ends(s.begin(v).AttemptID).AttemptID
+	path := s.get(id).Repos[0].WorktreePath
+	merge := func(done bool, status string) {
+		t.Helper()
+		r, err := s.MergeAttempt(ctx, me, MergeArgs{Target: the(id), Way: new("squash")})
+		must(t, err)
+		got, err := s.GetTask(ctx, me, TaskArgs{TaskID: v.TaskID})
+		if must(t, err); r.TaskDone != done || got.Status != status {
+			t.Errorf("%+v, and the task is %s; want %v, %s", r, got.Status, done, status)
+		}
+	}
+	merge(false, "inreview") // b.txt is in no commit
+	p.git(path, "add", "-A")
+	p.git(path, "commit", "-q", "-m", "b")
+	merge(true, "done")
+	merge(false, "done")
+}
+
+// The branch is pushed after each execution with commits, and get_attempt says why it was not.
+func TestPushAfterEachExecution(t *testing.T) {
+	p := newProject(t)
+	remote := filepath.Join(p.root, "..", "remote.git")
+	p.git(p.root, "remote", "add", "backup", remote)
+	p.configure(func(c *config.Config) { c.Attempts.PushTo = "backup" })
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
+	if r.PushError != nil {
+		t.Errorf("without commits: %s", *r.PushError)
+	}
+	r = s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID)
+	if r.State != "completed" || !containsAll(deref(r.PushError), "backup", "remote.git") {
+		t.Errorf("without the remote: %s, %q", r.State, deref(r.PushError))
+	}
+	p.git(p.root, "init", "-q", "--bare", remote)
+	for _, prompt := range []string{"! exit 3", "! write a.txt more\n! amend b\n! exit 3"} {
+		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: &prompt})
+		must(t, err)
+		r = s.ends(r.AttemptID)
+		if head := p.git(r.Repos[0].WorktreePath, "rev-parse", "HEAD"); r.State != "failed" || r.PushError != nil || p.git(remote, "rev-parse", r.WorkspaceBranch) != head {
+			t.Errorf("%s, %q", r.State, deref(r.PushError))
+		}
+	}
+}

@@ -177,6 +177,7 @@ type AttemptReply struct {
 	EndedAt         *string         `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
 	FinalMessage    *string         `json:"final_message" jsonschema:"what the agent said last: its result, or its last line of output; or null"`
 	Error           *string         `json:"error" jsonschema:"why its last execution failed, with the agent's last lines on stderr, or null"`
+	PushError       *string         `json:"push_error" jsonschema:"why its branch was not pushed to attempts.push_to of the config, or null"`
 	Cost            *Cost           `json:"cost" jsonschema:"what its executions cost, or null before one has ended"`
 	WorkspaceBranch string          `json:"workspace_branch" jsonschema:"git branch of the attempt, in every repository"`
 	Executor        string          `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`

@@ -104,6 +104,9 @@ func (r *run) lead() {
 	}
 	if end != nil && !end.drop {
 		saved() // before the end is on the board, after which nobody looks for more
+		if !end.again {
+			r.push()
+		}
 		r.reportDiff()
 		r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 	}

@@ -146,6 +146,8 @@ type Board interface {
 	SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error
 	// SetWorkflow records the position of an attempt's workflow.
 	SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error
+	// SetPushError records why the branch of an attempt was not pushed, or nil.
+	SetPushError(ctx context.Context, attemptID string, why *string) error
 	// SetBranch gives an attempt without worktrees another branch, as two servers may choose the
 	// same name at once; ErrInvalid: a worktree was created.
 	SetBranch(ctx context.Context, attemptID, branch string) error

@@ -19,6 +19,7 @@ type Status struct {
 	Merged  bool     // its commits were merged at least once
 	Ahead   int      // commits of the worktree that the target lacks
 	Behind  int      // commits of the target that the worktree lacks
+	Loose   int      // its changed and untracked files that no commit has
 	Changed []string // committed, uncommitted and untracked files, sorted, relative, with slashes
 }
 
@@ -57,6 +58,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	}
 	for _, line := range git.Fields(out) {
 		if len(line) > 3 {
+			st.Loose++
 			changed[line[3:]] = true
 		}
 	}
@@ -67,6 +69,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	for _, name := range loose {
 		changed[name] = true
 	}
+	st.Loose += len(loose)
 	st.Changed = slices.Sorted(maps.Keys(changed))
 	return st, nil
 }

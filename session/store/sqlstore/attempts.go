@@ -13,7 +13,7 @@ import (
 )
 
 const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.state, a.error,
-	a.machine_id, a.machine_name, a.root, a.workflow_session_id, a.workflow_status, a.workflow_step, a.created_at, a.updated_at,
+	a.machine_id, a.machine_name, a.root, a.workflow_session_id, a.workflow_status, a.workflow_step, a.push_error, a.created_at, a.updated_at,
 	s.id AS latest_session_id, s.executor AS latest_executor
 FROM attempts a
 LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id ORDER BY created_at DESC, id LIMIT 1)
@@ -217,6 +217,16 @@ func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.Workflo
 		}
 		_, err := t.Exec(`UPDATE attempts SET workflow_session_id = ?, workflow_status = ?, workflow_step = ? WHERE id = ?`,
 			task.NonEmpty(&n.SessionID), task.NonEmpty(&n.Status), task.NonEmpty(&n.Step), attemptID)
+		return err
+	})
+}
+
+func (b board) SetPushError(ctx context.Context, attemptID string, why *string) error {
+	return change(ctx, b, "recording a push", func(t Tx) error {
+		if err := t.touch(attemptID); err != nil {
+			return err
+		}
+		_, err := t.Exec(`UPDATE attempts SET push_error = ? WHERE id = ?`, why, attemptID)
 		return err
 	})
 }

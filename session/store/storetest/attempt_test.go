@@ -53,10 +53,13 @@ func TestCreateAttempt(t *testing.T) {
 		*a.WorkflowSessionID != "0123abcd" || *a.WorkflowStatus != "active" || *a.WorkflowStep != "draft" || !a.UpdatedAt.Equal(c.at.Truncate(time.Microsecond)) {
 		t.Errorf("%+v %v", a, err)
 	}
+	if err := b.SetPushError(t.Context(), a.ID, new("no network")); err != nil {
+		t.Error(err)
+	}
 	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "completed"}); err != nil {
 		t.Error(err)
 	}
-	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.WorkflowStatus != "completed" || a.WorkflowStep != nil {
+	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.WorkflowStatus != "completed" || a.WorkflowStep != nil || a.PushError == nil || *a.PushError != "no network" {
 		t.Errorf("%+v %v", a, err)
 	}
 }
@@ -78,6 +81,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		"workspace":    b.SetWorkspace(ctx, "x", nil),
 		"targets":      b.SetTargets(ctx, "x", nil),
 		"workflow":     b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
+		"push":         b.SetPushError(ctx, "x", nil),
 		"start":        second(b.StartExecution(ctx, "x", "X", time.Time{})),
 		"add":          second(b.AddExecution(ctx, "x", "p", nil)),
 		"begin delete": second(b.BeginDelete(ctx, "x")),

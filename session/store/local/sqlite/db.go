@@ -221,13 +221,13 @@ const (
 // "" if they lack nothing.
 func earlier(version int) (views string) {
 	const place = `, '' AS machine_id, '' AS machine_name, '' AS root`
-	executions := ""
+	placeOf := ""
 	if version < placed {
-		views = `CREATE TEMP VIEW IF NOT EXISTS attempts AS SELECT *` + place + ` FROM main.attempts;`
-		executions = place
+		placeOf = place
 	}
 	if version < used {
-		views += `CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *` + executions + `, NULL AS usage FROM main.executions;
+		views = `CREATE TEMP VIEW IF NOT EXISTS attempts AS SELECT *` + placeOf + `, NULL AS push_error FROM main.attempts;
+			CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *` + placeOf + `, NULL AS usage FROM main.executions;
 			CREATE TEMP VIEW IF NOT EXISTS task_dependencies AS SELECT '' AS task_id, '' AS depends_on WHERE FALSE;`
 	}
 	return views

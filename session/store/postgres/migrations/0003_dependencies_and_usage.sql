@@ -10,4 +10,6 @@ CREATE TABLE task_dependencies_all (
 CREATE INDEX task_dependencies_of ON task_dependencies_all (scope, depends_on);
 -- What the agent of an execution reported that it used, JSON: NULL if it reported nothing, or has not ended.
 ALTER TABLE executions_all ADD COLUMN usage string;
+-- Why the branch was last not pushed to the remote of the config; NULL if it was, or was not to be.
+ALTER TABLE attempts_all ADD COLUMN push_error string;
 SELECT make_views();

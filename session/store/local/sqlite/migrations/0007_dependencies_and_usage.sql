@@ -8,3 +8,5 @@ CREATE TABLE task_dependencies (
 CREATE INDEX task_dependencies_of ON task_dependencies (depends_on);
 -- What the agent of an execution reported that it used, JSON: NULL if it reported nothing, or has not ended.
 ALTER TABLE executions ADD COLUMN usage TEXT;
+-- Why the branch was last not pushed to the remote of the config; NULL if it was, or was not to be.
+ALTER TABLE attempts ADD COLUMN push_error TEXT;

@@ -45,7 +45,7 @@ CREATE TABLE attempts (
 	workflow_step       TEXT,
 	created_at          TEXT NOT NULL,
 	updated_at          TEXT NOT NULL
-, identity TEXT NOT NULL DEFAULT 'local', caller_group TEXT NOT NULL DEFAULT '', machine_id TEXT NOT NULL DEFAULT '', machine_name TEXT NOT NULL DEFAULT '', root TEXT NOT NULL DEFAULT '') STRICT;
+, identity TEXT NOT NULL DEFAULT 'local', caller_group TEXT NOT NULL DEFAULT '', machine_id TEXT NOT NULL DEFAULT '', machine_name TEXT NOT NULL DEFAULT '', root TEXT NOT NULL DEFAULT '', push_error TEXT) STRICT;
 CREATE TABLE attempt_repos (
 	attempt_id    TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
 	position      INTEGER NOT NULL,
@@ -154,19 +154,19 @@ CREATE TABLE task_dependencies (
 	PRIMARY KEY (task_id, depends_on),
 	CHECK (task_id <> depends_on)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO projects VALUES ('5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO repos VALUES ('13f10d8f-caea-4c16-8321-e15ba3ec671a', '5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO tasks VALUES ('507845e5-6ef0-499b-96b5-780d290c6cea', '5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '');
-INSERT INTO tasks VALUES ('911e5a8d-567a-413f-bc9f-d014d7eeb98a', '5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '');
-INSERT INTO attempts VALUES ('2f0fd9e0-6589-4748-bde1-af849fe7c867', '911e5a8d-567a-413f-bc9f-d014d7eeb98a', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', '', '', '');
-INSERT INTO attempt_repos VALUES ('2f0fd9e0-6589-4748-bde1-af849fe7c867', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
-INSERT INTO sessions VALUES ('e5f09019-91bf-44ad-bcbe-58599c77ce6e', '2f0fd9e0-6589-4748-bde1-af849fe7c867', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO executions VALUES (1, 'b6baec24-b9bd-42db-8618-37702b1bff3c', '2f0fd9e0-6589-4748-bde1-af849fe7c867', 'e5f09019-91bf-44ad-bcbe-58599c77ce6e', 0, 'do it', NULL, 'failed', 'server', NULL, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '', '', '', NULL);
-INSERT INTO executions VALUES (2, 'b2f239c5-179f-42e5-a72b-a2354d542047', '2f0fd9e0-6589-4748-bde1-af849fe7c867', 'e5f09019-91bf-44ad-bcbe-58599c77ce6e', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL, '', '', '', NULL);
-INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', '507845e5-6ef0-499b-96b5-780d290c6cea', '2026-03-01T11:00:00.123456Z');
-INSERT INTO task_counts VALUES ('5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'inprogress', 'local', '', 1);
-INSERT INTO task_counts VALUES ('5b79c255-045d-41a1-a9ba-ed1de2f939c4', 'todo', 'local', '', 1);
-INSERT INTO task_dependencies VALUES ('507845e5-6ef0-499b-96b5-780d290c6cea', '911e5a8d-567a-413f-bc9f-d014d7eeb98a');
+INSERT INTO projects VALUES ('66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO repos VALUES ('6c2a44e1-0bac-48a0-bc76-610c4a80a560', '66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO tasks VALUES ('47886779-b3ae-4288-9032-a48b359f1728', '66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '');
+INSERT INTO tasks VALUES ('facb7bf7-4b78-4934-af7c-8823c50df505', '66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '');
+INSERT INTO attempts VALUES ('a6de4a7a-8490-423b-998b-e9515c726a88', '47886779-b3ae-4288-9032-a48b359f1728', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', '', '', '', NULL);
+INSERT INTO attempt_repos VALUES ('a6de4a7a-8490-423b-998b-e9515c726a88', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
+INSERT INTO sessions VALUES ('3f78c655-0e57-48fd-af27-3a9ab84d567a', 'a6de4a7a-8490-423b-998b-e9515c726a88', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO executions VALUES (1, '619c9fe1-d179-4df5-9877-5b90c5413e27', 'a6de4a7a-8490-423b-998b-e9515c726a88', '3f78c655-0e57-48fd-af27-3a9ab84d567a', 0, 'do it', NULL, 'failed', 'server', NULL, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '', '', '', NULL);
+INSERT INTO executions VALUES (2, '1ab173c3-0814-4427-8330-e7ac41782f88', 'a6de4a7a-8490-423b-998b-e9515c726a88', '3f78c655-0e57-48fd-af27-3a9ab84d567a', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL, '', '', '', NULL);
+INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', 'facb7bf7-4b78-4934-af7c-8823c50df505', '2026-03-01T11:00:00.123456Z');
+INSERT INTO task_counts VALUES ('66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'inprogress', 'local', '', 1);
+INSERT INTO task_counts VALUES ('66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'todo', 'local', '', 1);
+INSERT INTO task_dependencies VALUES ('facb7bf7-4b78-4934-af7c-8823c50df505', '47886779-b3ae-4288-9032-a48b359f1728');
 CREATE UNIQUE INDEX projects_root ON projects (root) WHERE root = 1;
 CREATE UNIQUE INDEX projects_name ON projects (name) WHERE root = 0;
 CREATE INDEX tasks_newest ON tasks (project_id, created_at DESC, id);
