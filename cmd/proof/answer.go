@@ -39,6 +39,7 @@ var refusals = func() map[string]kind {
 			"job_broken job_not_found definition_lost instructions_missing " + // an editor saves
 			"step_moved_on " + // another client, during the review
 			"disk_full attempt_running attempt_busy being_deleted being_removed no_session " +
+			"target_checked_out target_moved not_committed not_merged merge_unfinished push_rejected elsewhere no_workspace " +
 			"machine_gone workspace_gone not_removed work_not_kept worktree_in_use git_failed " +
 			"run_not_saved too_many_runs unknown_workflow_tool config_invalid runs_unread untrusted",
 		lost: "session_uncertain session_busy stopping board_busy still_stopping source_away workflow_unknown workflow_cancelled",

@@ -65,12 +65,12 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 	}
 }
 
-// halfDone reports whether the creation or removal of an attempt's worktrees has not ended.
+// halfDone reports whether the creation or removal of an attempt's worktrees, or a merge, has not ended.
 func (s *simulation) halfDone() (bool, error) {
 	journals, err := s.glob((*folder.Folder).Worktrees, ".journal", "*.json")
 	for _, path := range journals {
 		text, rerr := os.ReadFile(path)
-		if rerr == nil && !bytes.Contains(text, []byte(`"phase": "made"`)) {
+		if rerr == nil && (!bytes.Contains(text, []byte(`"phase": "made"`)) || bytes.Contains(text, []byte(`"change":`))) {
 			return true, nil
 		} else if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 			return false, rerr
@@ -127,7 +127,7 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 		return there[o.of] && (o.said == "started" || o.said == "queued" && !o.dropped && !cut[o.of])
 	})
 	h.once(anOrder, did["start"], func(string, *effect) bool { return false })
-	return s.judgeWork(ctx, did["wrote"])
+	return s.judgeWork(ctx, did["wrote"], did["commit"])
 }
 
 // judgeExecution checks that an execution ended as its agent did.
@@ -157,9 +157,9 @@ func (s *simulation) judgeExecution(x began, did journal) {
 	}
 }
 
-// judgeWork checks that no agent still runs, that nothing agents wrote is lost, by token, and the
-// repositories.
-func (s *simulation) judgeWork(ctx context.Context, wrote map[string][]string) error {
+// judgeWork checks that no agent still runs, that nothing agents wrote, by token, or committed is lost,
+// and the repositories.
+func (s *simulation) judgeWork(ctx context.Context, wrote, committed map[string][]string) error {
 	h := s.history
 	dirs, err := s.glob((*folder.Folder).Logs, "attempts", "*", "runs", "*")
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *simulation) judgeWork(ctx context.Context, wrote map[string][]string) e
 	if err != nil {
 		return err
 	}
-	kept := map[string]bool{}
+	kept := map[string]bool{} // files, and ids of commits
 	for _, path := range there {
 		kept[filepath.Base(path)] = true
 	}
@@ -188,11 +188,16 @@ func (s *simulation) judgeWork(ctx context.Context, wrote map[string][]string) e
 			h.fault("lost work", "what an agent has written for %s is in no worktree, on no branch and in no rescue", token)
 		}
 	}
+	for _, id := range slices.Sorted(maps.Keys(committed)) {
+		if !kept[id] {
+			h.fault("a lost commit", "no ref leads to %s", id)
+		}
+	}
 	return nil
 }
 
-// judgeRepo adds the files of all branches and rescues of a repository to kept, and checks that its
-// main checkout is unchanged, and that it is intact.
+// judgeRepo adds the files of all branches and rescues of a repository, and its commits, to kept, and
+// checks that its main checkout is unchanged, that main has only grown, and that it is intact.
 func (s *simulation) judgeRepo(ctx context.Context, root string, kept map[string]bool) error {
 	refs, err := s.git(ctx, root, "for-each-ref", "--format=%(refname)")
 	if err != nil {
@@ -209,6 +214,20 @@ func (s *simulation) judgeRepo(ctx context.Context, root string, kept map[string
 		if strings.HasPrefix(ref, "refs/deepwork/rescue/") {
 			s.rescues++
 		}
+	}
+	commits, err := s.git(ctx, root, "rev-list", "--all")
+	if err != nil {
+		return err
+	}
+	for id := range strings.FieldsSeq(commits) {
+		kept[id] = true
+	}
+	tips, err := s.git(ctx, root, "reflog", "show", "--format=%H", "refs/heads/main")
+	if err != nil {
+		return err
+	}
+	if left, err := s.git(ctx, root, append(append([]string{"rev-list"}, strings.Fields(tips)...), "--not", "refs/heads/main")...); err != nil || left != "" {
+		s.history.fault("commits were taken from main", "%v\n%s", err, left)
 	}
 	if said, err := s.git(ctx, root, "status", "--porcelain"); err != nil || said != "" {
 		s.history.fault("the main checkout is changed", "%v\n%s", err, said)

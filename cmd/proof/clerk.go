@@ -48,7 +48,7 @@ const (
 )
 
 func newOrder(token string, r func(n int) int) order {
-	o := order{token: token, rests: r(300), commit: r(3) == 0}
+	o := order{token: token, rests: r(300), commit: r(2) == 0}
 	if r(5) == 0 {
 		o.exit = failing
 	}
@@ -71,7 +71,7 @@ func tokenIn(prompt string) string {
 
 // agentScript is the agent of attempts. It follows its order: it logs its start, writes its own
 // file into the worktree, and logs that and its end. All agents share the log, each line written in
-// one piece.
+// one piece. Those that commit change the same file, so their branches conflict.
 const agentScript = `#!/bin/sh
 log=$1
 set -- $(grep '^` + orderPrefix + ` ')
@@ -79,7 +79,8 @@ echo "start $2 $$" >>"$log"
 echo "$2" >"work-$2" || exit 98
 echo "wrote $2 $$" >>"$log"
 if [ "$5" = true ]; then
-	git add -A && git -c user.name=Sim -c user.email=sim@example.com commit -q -m "$2"
+	echo "$2" >shared
+	git add -A && git -c user.name=Sim -c user.email=sim@example.com commit -q -m "$2" && echo "commit $(git rev-parse HEAD) $$" >>"$log"
 fi
 sleep "$3"
 echo "end $2 $$" >>"$log"
@@ -142,15 +143,33 @@ func (c *clerk) choose(ctx context.Context) {
 		c.register(ctx, task, taskInput{Tool: []string{"get_task", "update_task"}[k%2], Title: c.token("title ")})
 	case attempt == "" || k < 66 && len(attempts) < 4:
 		c.start(ctx, task)
-	case k < 82:
+	case k < 76:
 		c.follow(ctx, attempt)
-	case k < 90:
+	case k < 80:
 		// Another client may follow up at once, so its end is not checked.
 		c.history.with(func() { c.sim.stops[attempt] = true })
 		defer c.dropping(attempt, "")()
 		c.tell(ctx, "stop_attempt", map[string]any{"attempt_id": attempt}, true)
+	case k < 95:
+		c.land(ctx, attempt)
 	default:
 		c.tell(ctx, "get_attempt", map[string]any{"attempt_id": attempt}, true)
+	}
+}
+
+// land merges, rebases or pushes the branch of an attempt, or undoes its merge.
+func (c *clerk) land(ctx context.Context, attempt string) {
+	args := map[string]any{"attempt_id": attempt}
+	tool := []string{"merge_attempt", "merge_attempt", "merge_attempt", "rebase_attempt", "push_attempt", "abort_merge"}[c.below(6)]
+	switch tool {
+	case "merge_attempt":
+		args["way"] = []string{"merge", "squash", "rebase"}[c.below(3)]
+	case "push_attempt":
+		args["remote"], args["force"] = "mirror", true
+	}
+	var r struct{ Repos []struct{ Status string } }
+	if t, _ := c.tell(ctx, tool, args, true); c.reads(t, &r) {
+		c.history.with(func() { c.sim.landed[r.Repos[0].Status]++ })
 	}
 }
 

@@ -39,6 +39,7 @@ type simulation struct {
 
 	tasks   map[string]*task // acknowledged tasks of the board; guarded by the history
 	stops   map[string]bool  // attempts that must be stopped; likewise
+	landed  map[string]int   // outcomes of merging, rebasing and pushing; likewise
 	clerks  []*clerk
 	callers []*caller
 
@@ -60,7 +61,7 @@ type simulation struct {
 func newSimulation(dir string, seed uint64, length time.Duration, clients int) *simulation {
 	s := &simulation{world: newWorld(filepath.Join(dir, "project"), dir, seed), length: length, clients: clients,
 		random: rand.New(rand.NewPCG(seed, 0)), sourceAddress: "127.0.0.1:0",
-		tasks: map[string]*task{}, stops: map[string]bool{}}
+		tasks: map[string]*task{}, stops: map[string]bool{}, landed: map[string]int{}}
 	s.lose = 0.08
 	s.board = func() (string, string) {
 		return "sqlite", "file:" + s.boardFile() + "?mode=ro&_pragma=busy_timeout(10000)"
@@ -98,8 +99,8 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 // String describes what happened.
 func (s *simulation) String() string {
 	h := s.history
-	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged, %d hostile edits",
-		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts, len(h.known(true)), s.edits.Load())
+	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues, branches %v), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged, %d hostile edits",
+		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.landed, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts, len(h.known(true)), s.edits.Load())
 }
 
 // layOut creates the project, a repository with jobs, agents and a source of workflows, and defines
@@ -117,7 +118,8 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
 		script, s.agentLog(), s.source.url)
 	err = errors.Join(s.writeProject(s.config), s.layTrap(ctx), os.WriteFile(script, []byte(agentScript), 0o644), s.image.Reset())
-	for _, args := range []string{"init -q -b main", "add README load_outputs", "commit -q -m first"} {
+	for _, args := range []string{"init -q -b main", "config user.name Sim", "config user.email sim@example.com", "add README load_outputs", "commit -q -m first",
+		"clone -q --bare . " + s.mirror(), "remote add mirror " + s.mirror()} {
 		if err == nil {
 			_, err = s.git(ctx, s.root, strings.Fields(args)...)
 		}
@@ -135,6 +137,9 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	// .deepwork is not part of the repository.
 	return os.WriteFile(filepath.Join(s.root, ".git", "info", "exclude"), []byte("/.deepwork/\n"), 0o644)
 }
+
+// mirror is a repository that branches are pushed to.
+func (s *simulation) mirror() string { return filepath.Join(s.dir, "mirror.git") }
 
 func (s *simulation) git(ctx context.Context, root string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=Sim", "-c", "user.email=sim@example.com"}, args...)...)
