@@ -165,7 +165,9 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board 
 			}
 			if slices.ContainsFunc(done, func(m attempt.MergedRepo) bool { return m.Status == attempt.Merged }) {
 				t, err := board.GetTask(ctx, atTerminal, attempt.TaskArgs{TaskID: now.TaskID})
-				if err == nil && t.Status != "done" {
+				if r != nil && r.TaskDone {
+					fmt.Fprintln(a.out, "the task is done")
+				} else if err == nil && t.Status != "done" {
 					fmt.Fprintf(a.out, "'deepwork board done %s' sets the task done\n", now.TaskID[:shortID])
 				}
 			}

@@ -197,11 +197,26 @@ func (e *Engine) PushAttempt(ctx context.Context, who session.Caller, a PushArgs
 	if a.Remote != nil {
 		remote = *a.Remote
 	}
-	return e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
+	reply, err := e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
 		commit, err := k.Push(ctx, l.Path, remote, a.Force != nil && *a.Force)
 		r.Status, r.Commit = Pushed, &commit
 		return err
 	})
+	if err != nil || a.RepoID != nil {
+		return reply, err
+	}
+	cfg, err := e.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b, err := e.board(ctx)
+	if err == nil && remote == cfg.Attempts.PushTo {
+		err = b.SetPushError(ctx, reply.AttemptID, nil)
+	}
+	if err != nil {
+		return nil, midway(fault("recording the push", err))
+	}
+	return reply, nil
 }
 
 // pushTime bounds the pushes at the end of an execution, which keeps its slot until then.
@@ -222,11 +237,11 @@ func (r *run) push() {
 	}) != nil || !a.Made() || a.Elsewhere(e.here) {
 		return
 	}
-	ctx := r.stopping
+	ctx, most := r.stopping, pushTime
 	if r.stopped() {
-		ctx = r.ctx
+		ctx, most = r.ctx, stopPatience/2 // stop_attempt waits for it
 	}
-	ctx, cancel := context.WithTimeout(ctx, pushTime)
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	var why []string
 	for _, repo := range a.Repos {
@@ -236,7 +251,7 @@ func (r *run) push() {
 			_, err = k.Push(ctx, repo.Worktree, cfg.Attempts.PushTo, true) // its agent may have amended or rebased
 		}
 		if ctx.Err() == context.DeadlineExceeded {
-			err = fmt.Errorf("pushing the branch to %q took longer than %s", cfg.Attempts.PushTo, pushTime)
+			err = fmt.Errorf("pushing the branch to %q took longer than %s", cfg.Attempts.PushTo, most)
 		} else if ctx.Err() != nil {
 			err = errors.New("it was stopped")
 		}
@@ -382,7 +397,7 @@ func notMerged(id string, r task.AttemptRepo, err error) error {
 	case errors.Is(err, worktree.ErrUnfinished):
 		return refuse("merge_unfinished", "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge, and call again.", err)
 	case errors.Is(err, worktree.ErrRejected):
-		return refuse("push_rejected", "%v", err)
+		return refuse("push_rejected", "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
 	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):
 		return refuse("not_merged", "Nothing was changed: %v. Correct that and call again.", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -246,6 +246,10 @@ func TestPushAfterEachExecution(t *testing.T) {
 		t.Errorf("without the remote: %s, %q", r.State, deref(r.PushError))
 	}
 	p.git(p.root, "init", "-q", "--bare", remote)
+	_, err := s.PushAttempt(ctx, me, PushArgs{Target: the(r.AttemptID), Remote: new("backup")})
+	if must(t, err); s.get(r.AttemptID).PushError != nil {
+		t.Error("it was pushed, and get_attempt says that it was not")
+	}
 	for _, prompt := range []string{"! exit 3", "! write a.txt more\n! amend b\n! exit 3"} {
 		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: &prompt})
 		must(t, err)
