@@ -36,7 +36,7 @@ type board struct {
 // agent started runs no attempts, since it ends with its agent. chosen reports
 // whether the tools of the set are offered at all. steps is attempt.Options.Steps outside a workspace.
 // openBoard does not block; files are opened on first use.
-func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(ctx context.Context, who session.Caller) ([]session.AwaitingStep, error), logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{byAgent: attempt.ByAgent(getenv)}
 	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Passive: b.byAgent,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}

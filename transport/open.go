@@ -180,8 +180,13 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		opened.add("reviews that did not stop", judge.Close)
 	}
 	var engine *workflow.Engine // opened below, before any call
-	awaiting := func(ctx context.Context, who session.Caller) ([]session.AwaitingStep, error) {
-		return engine.Awaiting(ctx, who.Identity)
+	awaiting := func(ctx context.Context, who session.Caller, workspaces []string) ([]session.AwaitingStep, error) {
+		steps, err := engine.Awaiting(ctx, who.Identity)
+		c, cerr := settings.Current(ctx)
+		if err = errors.Join(err, cerr); err != nil {
+			return nil, err
+		}
+		return workflow.AwaitingIn(ctx, steps, workspaces, &c.QualityGate, logger)
 	}
 	tasks, err := openBoard(ctx, root, folder, around, stores, boards, slices.Contains(sets, "board"), settings, jobs, awaiting, logger, os.Getenv)
 	if err != nil {

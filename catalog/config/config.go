@@ -51,6 +51,7 @@ type Config struct {
 	Executors     []Executor // in the file's order
 	Attempts      Attempts
 	Prices        map[string]Price // by model; only of the user's own config
+	Notify        []string         // command that gets what needs a person; only of the user's own config
 
 	Approval *Approval // nil means that approval is not needed, and everything is in force
 }

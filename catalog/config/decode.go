@@ -39,6 +39,7 @@ func (p *parser) config(v value, c *Config) {
 		key("attempts", func(v value) { p.attempts(v, &c.Attempts) }),
 		p.usersOnly("trusted_folders", "", func(v value) { p.folders(&p.user.TrustedFolders)(v) }),
 		p.usersOnly("prices", "", func(v value) { p.prices(v, &c.Prices) }),
+		p.usersOnly("notify", "", p.command(&c.Notify)),
 		p.usersOnly("worker", "", func(v value) {
 			p.mapping(v, key("projects", func(v value) { p.workerProjects(v, &p.user.WorkerProjects) }))
 		}),

@@ -12,3 +12,10 @@ type Attention struct {
 	State         AttemptState
 	Since         time.Time // the end of its last execution
 }
+
+// A Workspace is a folder in which an agent of an attempt works.
+type Workspace struct {
+	AttemptID string
+	Path      string // absolute
+	Status    Status // of the task
+}

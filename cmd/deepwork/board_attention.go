@@ -40,12 +40,16 @@ func (a *app) attention(ctx context.Context, board *attempt.Engine) error {
 	return table.Flush()
 }
 
-// awaiting returns the steps of all sessions of the project that wait for a person.
-func (a *app) awaiting(ctx context.Context, _ session.Caller) (steps []session.AwaitingStep, err error) {
+// awaiting returns the steps that wait for a person, of all sessions of the project and of workspaces
+// of attempts.
+func (a *app) awaiting(ctx context.Context, _ session.Caller, workspaces []string) (steps []session.AwaitingStep, err error) {
 	err = a.withArchive(func(folder *state.Folder, archive *workflow.Archive) error {
 		c, err := approvedConfig(folder, slog.New(slog.DiscardHandler)).Current(ctx)
 		if err == nil {
 			steps, err = archive.Awaiting(ctx, &c.QualityGate)
+		}
+		if err == nil {
+			steps, err = workflow.AwaitingIn(ctx, steps, workspaces, &c.QualityGate, slog.New(slog.DiscardHandler))
 		}
 		return err
 	})

@@ -5,6 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -31,7 +34,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 	)
 }
 
-// sessionsCommandList lists what oneSession finds.
+// sessionsCommandList lists what withSession finds.
 const sessionsCommandList = "deepwork sessions list"
 
 // sessionID checks that the one argument can name a session.
@@ -42,25 +45,84 @@ func sessionID(cmd *cobra.Command, args []string) error {
 	return idArgument(cmd, "session", sessionsCommandList, args[0], 8)
 }
 
-// oneSession returns the id of the session that an argument names by its id, the beginning of one,
-// or latest. A whole id is returned even if there is no such session.
-func oneSession(ctx context.Context, archive *workflow.Archive, given string) (string, error) {
-	if _, err := hex.DecodeString(given); err == nil && len(given) == 8 {
-		return given, nil
+// Sessions are those of the project, or of the workspace of an attempt.
+type sessions struct {
+	*workflow.Archive
+	folder  *state.Folder // of the project
+	tmp     string        // the folder of their files
+	attempt string        // "" in the project
+}
+
+// withSessions opens the sessions of the project and of its attempts on this machine for use, the
+// project's first. If the board cannot be read, it says so and opens the project's alone.
+func (a *app) withSessions(ctx context.Context, use func(all []sessions) error) error {
+	return a.withArchive(func(folder *state.Folder, archive *workflow.Archive) (err error) {
+		all := []sessions{{archive, folder, folder.Tmp(), ""}}
+		workspaces, err := archive.Workspaces(ctx)
+		if err != nil {
+			fmt.Fprintf(a.err, "deepwork: the sessions of attempts are not looked at: %s\n", oneLine(err.Error(), 2000))
+		}
+		logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		for _, w := range workspaces {
+			archive, done, err := workflow.OpenWorkspace(w.Path, logger)
+			if err != nil {
+				fmt.Fprintf(a.err, "deepwork: the sessions of attempt %s are not looked at: %s\n", w.AttemptID, oneLine(err.Error(), 2000))
+				continue
+			}
+			defer done() // nothing is left to write
+			all = append(all, sessions{archive, folder, filepath.Join(w.Path, ".deepwork", "tmp"), w.AttemptID})
+		}
+		return use(all)
+	})
+}
+
+// withSession opens the sessions among which is the one that an argument names by its id, the
+// beginning of one, or latest. A whole id that nobody has is one of the project.
+func (a *app) withSession(ctx context.Context, given string, use func(of sessions, id string) error) error {
+	return a.withSessions(ctx, func(all []sessions) error {
+		if _, err := hex.DecodeString(given); err == nil && len(given) == 8 {
+			for _, of := range all {
+				if _, err := of.Read(given); session.CodeOf(err) != "unknown_session" {
+					return use(of, given)
+				}
+			}
+			return use(all[0], given)
+		}
+		listed, err := listOf(ctx, all)
+		if err != nil {
+			return err
+		}
+		ids := make([]candidate, len(listed))
+		for i, s := range listed {
+			ids[i] = candidate{s.SessionID, fmt.Sprintf("%s: %s", s.Status, s.Goal), s.StartedAt}
+		}
+		i, err := choose("session", sessionsCommandList, given, ids)
+		if err != nil {
+			return err
+		}
+		return use(listed[i].of, listed[i].SessionID)
+	})
+}
+
+// A listedSession is a session with those that it is among.
+type listedSession struct {
+	workflow.SessionInfo
+	of sessions
+}
+
+// listOf lists the sessions, the one that moved last first.
+func listOf(ctx context.Context, all []sessions) (listed []listedSession, err error) {
+	for _, of := range all {
+		these, err := of.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range these {
+			listed = append(listed, listedSession{s, of})
+		}
 	}
-	all, err := archive.List(ctx)
-	if err != nil {
-		return "", err
-	}
-	ids := make([]candidate, len(all))
-	for i, s := range all {
-		ids[i] = candidate{s.SessionID, fmt.Sprintf("%s: %s", s.Status, s.Goal), s.StartedAt}
-	}
-	i, err := choose("session", sessionsCommandList, given, ids)
-	if err != nil {
-		return "", err
-	}
-	return all[i].SessionID, nil
+	slices.SortStableFunc(listed, func(x, y listedSession) int { return y.UpdatedAt.Compare(x.UpdatedAt) })
+	return listed, nil
 }
 
 // goalWidth is the length of a goal in the list.
@@ -72,42 +134,58 @@ func (a *app) sessionsListCommand() *cobra.Command {
 		Short: "List the sessions, the one that moved last first",
 		Long: `List the sessions, the one that moved last first. AGE is the time since a
 session was started, IDLE since it last moved; SERVER is the running server that
-owns it, or gone where that server has ended. A session that is "foreign" was not
-written by this installation for this project: nothing reads it until it is adopted.`,
+owns it, or gone where that server has ended; ATTEMPT is the attempt of the task board
+in whose workspace a session is. A session that is "foreign" was not written by this
+installation for this project: nothing reads it until it is adopted.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
-				return a.listSessions(cmd.Context(), archive)
-			})
+			return a.withSessions(cmd.Context(), func(all []sessions) error { return a.listSessions(cmd.Context(), all) })
 		},
 	})
 }
 
-func (a *app) listSessions(ctx context.Context, archive *workflow.Archive) error {
-	sessions, err := archive.List(ctx)
+func (a *app) listSessions(ctx context.Context, all []sessions) error {
+	listed, err := listOf(ctx, all)
 	if err != nil {
 		return err
 	}
-	if len(sessions) == 0 {
+	if len(listed) == 0 {
 		fmt.Fprintln(a.out, "There are no sessions.")
-	} else if err := a.sessionTable(sessions); err != nil {
+	} else if err := a.sessionTable(listed); err != nil {
 		return err
 	}
-	aside, err := archive.Damaged()
-	if err != nil {
-		return fmt.Errorf("listing what was set aside: %w", err)
-	}
-	for _, file := range aside {
-		fmt.Fprintf(a.err, "deepwork: a damaged record was set aside: %s\n", oneLine(file, 2000))
+	for _, of := range all {
+		aside, err := of.Damaged()
+		if err != nil {
+			return fmt.Errorf("listing what was set aside: %w", err)
+		}
+		for _, file := range aside {
+			fmt.Fprintf(a.err, "deepwork: a damaged record was set aside: %s\n", oneLine(file, 2000))
+		}
 	}
 	return nil
 }
 
-func (a *app) sessionTable(sessions []workflow.SessionInfo) error {
+// sessionTable prints sessions, with a column for their attempts if one is an attempt's.
+func (a *app) sessionTable(listed []listedSession) error {
 	now := time.Now()
 	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSTATUS\tWORKFLOW\tSTEP\tAGE\tIDLE\tSERVER\tGOAL")
-	for _, s := range sessions {
+	attempts := slices.ContainsFunc(listed, func(s listedSession) bool { return s.of.attempt != "" })
+	of := func(attempt string) string {
+		switch {
+		case !attempts:
+			return ""
+		case attempt == "":
+			return "-\t"
+		}
+		return attempt[:8] + "\t"
+	}
+	title := ""
+	if attempts {
+		title = "ATTEMPT\t"
+	}
+	fmt.Fprintf(table, "ID\tSTATUS\tWORKFLOW\tSTEP\tAGE\tIDLE\tSERVER\t%sGOAL\n", title)
+	for _, s := range listed {
 		if f, ok := errors.AsType[*store.ForeignError](s.Err); ok {
 			what := "not written here: "
 			if f.Older {
@@ -116,12 +194,12 @@ func (a *app) sessionTable(sessions []workflow.SessionInfo) error {
 			s.Err = fmt.Errorf("%s%s; deepwork sessions adopt %s takes it over", what, f.Reason, s.SessionID)
 		}
 		if s.Err != nil {
-			fmt.Fprintf(table, "%s\t%s\t-\t-\t-\t-\t-\t%s\n", s.SessionID, s.Status, oneLine(s.Err.Error(), 200))
+			fmt.Fprintf(table, "%s\t%s\t-\t-\t-\t-\t-\t%s%s\n", s.SessionID, s.Status, of(s.of.attempt), oneLine(s.Err.Error(), 200))
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s/%s\t%s\t%s\t%s\t%s\t%s\n", s.SessionID, s.Status,
+		fmt.Fprintf(table, "%s\t%s\t%s/%s\t%s\t%s\t%s\t%s\t%s%s\n", s.SessionID, s.Status,
 			oneLine(s.JobName, 100), oneLine(s.WorkflowName, 100), oneLine(s.Step, 100),
-			since(now, s.StartedAt), since(now, s.UpdatedAt), owner(s), oneLine(s.Goal, goalWidth))
+			since(now, s.StartedAt), since(now, s.UpdatedAt), owner(s.SessionInfo), of(s.of.attempt), oneLine(s.Goal, goalWidth))
 	}
 	return table.Flush()
 }
@@ -158,12 +236,8 @@ func (a *app) sessionsAbortCommand() *cobra.Command {
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is blank; say why, or leave it out")
 			}
-			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
-				id, err := oneSession(cmd.Context(), archive, args[0])
-				if err != nil {
-					return err
-				}
-				if err := archive.Abort(cmd.Context(), id, why, archive.Requests()); err != nil {
+			return a.withSession(cmd.Context(), args[0], func(of sessions, id string) error {
+				if err := of.Abort(cmd.Context(), id, why, of.Requests()); err != nil {
 					return fmt.Errorf("aborting session %s: %w", id, err)
 				}
 				fmt.Fprintf(a.out, "aborted %s\n", id)

@@ -28,15 +28,13 @@ as if it were their own work. Adopt what you know the origin of.`,
 			return sessionID(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return a.withSession(cmd.Context(), args[0], func(of sessions, id string) error {
+					return a.adoptSessions(cmd.Context(), of.Archive, []string{id})
+				})
+			}
 			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
-				for i := range args {
-					id, err := oneSession(cmd.Context(), archive, args[i])
-					if err != nil {
-						return err
-					}
-					args[i] = id
-				}
-				return a.adoptSessions(cmd.Context(), archive, args)
+				return a.adoptSessions(cmd.Context(), archive, nil)
 			})
 		},
 	})

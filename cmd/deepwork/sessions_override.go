@@ -12,8 +12,6 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/show"
-	"deepwork/session/state"
-	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
 
@@ -38,12 +36,8 @@ verdict. Where it is never, not even this does.`,
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is missing or blank; say why the step may go on")
 			}
-			return a.withArchive(func(folder *state.Folder, archive *workflow.Archive) error {
-				id, err := oneSession(cmd.Context(), archive, args[0])
-				if err != nil {
-					return err
-				}
-				if err := a.override(cmd.Context(), folder, archive, id, args[1], why); err != nil {
+			return a.withSession(cmd.Context(), args[0], func(of sessions, id string) error {
+				if err := a.override(cmd.Context(), of, id, args[1], why); err != nil {
 					return fmt.Errorf("overriding the reviews of step %s of session %s: %w", args[1], id, err)
 				}
 				return nil
@@ -54,8 +48,8 @@ verdict. Where it is never, not even this does.`,
 	return cmd
 }
 
-func (a *app) override(ctx context.Context, folder *state.Folder, archive *workflow.Archive, id, stepID, why string) error {
-	c, err := config.Open(folder.Root).Current(ctx)
+func (a *app) override(ctx context.Context, archive sessions, id, stepID, why string) error {
+	c, err := config.Open(archive.folder.Root).Current(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,8 +82,8 @@ func (a *app) override(ctx context.Context, folder *state.Folder, archive *workf
 	}
 	if last := s.Progress(stepID).Newest(); last != nil {
 		show.Attempts(line, []*machine.Attempt{last})
-	} else if review := filepath.Join(folder.Tmp(), "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
-		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(folder.Root, review)))
+	} else if review := filepath.Join(archive.tmp, "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
+		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(archive.folder.Root, review)))
 	} else {
 		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/session/show"
-	"deepwork/session/state"
 	"deepwork/session/workflow"
 )
 
@@ -18,12 +17,8 @@ func (a *app) sessionsShowCommand() *cobra.Command {
 		Short: "Print a session: its steps, outputs, review attempts, verdicts and overrides; " + idsHelp,
 		Args:  sessionID,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withArchive(func(_ *state.Folder, archive *workflow.Archive) error {
-				id, err := oneSession(cmd.Context(), archive, args[0])
-				if err != nil {
-					return err
-				}
-				return a.showSession(cmd.Context(), archive, id)
+			return a.withSession(cmd.Context(), args[0], func(of sessions, id string) error {
+				return a.showSession(cmd.Context(), of.Archive, id)
 			})
 		},
 	})

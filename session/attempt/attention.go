@@ -33,17 +33,21 @@ func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*Atten
 	}
 	var all []Attention
 	for _, a := range attempts {
-		kind := AttentionReview
+		kind, command := AttentionReview, "deepwork board diff "
 		if a.State == task.Failed || a.State == task.Interrupted {
-			kind = AttentionFailed
+			kind, command = AttentionFailed, "deepwork board tail "
 		}
-		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(stamp(a.Since)), Command: "deepwork board show " + a.TaskID, at: a.Since})
+		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(stamp(a.Since)), Command: command + a.AttemptID, at: a.Since})
 	}
 	if u := e.untrusted(cfg); u != nil {
 		all = append(all, *u)
 	}
 	if e.o.Steps != nil {
-		steps, err := e.o.Steps(ctx, b.who)
+		workspaces, err := e.openWorkspaces(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		steps, err := e.o.Steps(ctx, b.who, workspaces)
 		if err != nil {
 			return nil, fmt.Errorf("looking for steps that wait for a person: %w", err)
 		}
@@ -54,6 +58,23 @@ func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*Atten
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
 	return &AttentionReply{Items: list(all), Count: len(all), Truncated: more}, nil
+}
+
+// maxWorkspaces is how many workspaces with sessions are searched for steps that wait for a person.
+const maxWorkspaces = 100
+
+// openWorkspaces returns the workspaces of this machine with sessions, of tasks that are worked on.
+func (e *Engine) openWorkspaces(ctx context.Context, b view) (open []string, err error) {
+	all, err := b.Workspaces(ctx, e.here)
+	if err != nil {
+		return nil, fault("looking for workspaces", err)
+	}
+	for _, w := range all {
+		if (w.Status == task.InProgress || w.Status == task.InReview) && len(open) < maxWorkspaces && exists(filepath.Join(w.Path, ".deepwork", "tmp")) {
+			open = append(open, w.Path)
+		}
+	}
+	return open, nil
 }
 
 // untrusted returns the part of the config that the user has neither approved nor denied, or nil.

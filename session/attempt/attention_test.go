@@ -16,7 +16,7 @@ func TestNeedsAttention(t *testing.T) {
 	soon := time.Now().Add(time.Hour)
 	var broken error
 	s := p.open(func(o *Options) {
-		o.Steps = func(_ context.Context, who session.Caller) ([]session.AwaitingStep, error) {
+		o.Steps = func(_ context.Context, who session.Caller, _ []string) ([]session.AwaitingStep, error) {
 			if who.Identity != me.Identity {
 				return nil, broken
 			}
@@ -56,7 +56,7 @@ func TestNeedsAttention(t *testing.T) {
 	if i := r.Items[0]; i.Title != "Step write: A report" || i.Command != "deepwork sessions override 0a1b2c3d write --reason TEXT" || *i.Since != stamp(soon) {
 		t.Errorf("%+v", i)
 	}
-	if i := r.Items[1]; i.Title != bad.Title || i.Command != "deepwork board show "+bad.TaskID || *i.Since != *failed.EndedAt {
+	if i := r.Items[1]; i.Title != bad.Title || i.Command != "deepwork board tail "+failed.AttemptID || *i.Since != *failed.EndedAt {
 		t.Errorf("%+v, want the end of %+v", i, failed)
 	}
 	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})

@@ -55,8 +55,9 @@ type Options struct {
 	// CheckWorkflow checks the workflow that a task names; its error is returned to the caller. nil
 	// means that it is not checked.
 	CheckWorkflow func(ctx context.Context, job, workflow string) error
-	// Steps returns the steps of sessions that wait for a person; nil means that there are none.
-	Steps func(ctx context.Context, who session.Caller) ([]session.AwaitingStep, error)
+	// Steps returns the steps that wait for a person of a caller's sessions, and of those in workspaces
+	// of attempts; nil means that there are none.
+	Steps func(ctx context.Context, who session.Caller, workspaces []string) ([]session.AwaitingStep, error)
 	// Attempt is set in the workspace of an attempt, to its id: every call is then one of its maker,
 	// who may not start agents there.
 	Attempt string
@@ -96,6 +97,7 @@ type Engine struct {
 	executor Executor
 	member   store.Members
 	db       store.Database
+	changes  store.Changes
 	close    func(context.Context) error // nil if the caller closes the stores
 	shared   *store.Stores               // nil if only this machine uses them
 	here     task.Place                  // of this process; zero in those
@@ -149,13 +151,14 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	if !o.Passive {
 		e.Serve()
+		e.beside.Go(e.notify)
 	}
 	return e, nil
 }
 
 // use sets the stores.
 func (e *Engine) use(s *store.Stores) {
-	e.member, e.db = s.Members, s.Database
+	e.member, e.db, e.changes = s.Members, s.Database, s.Changes
 	if s.Place != nil {
 		e.shared, e.here = s, *s.Place
 	}

@@ -23,6 +23,7 @@ func Session(w io.Writer, s *machine.State) {
 	field("instance", Optional(s.InstanceID))
 	field("branch", s.BranchName)
 	field("parent", Optional(s.ParentSessionID))
+	field("attempt", s.AttemptID)
 	if s.Status == machine.Active {
 		field("step", s.CurrentStepID)
 	}

@@ -84,6 +84,9 @@ func (f *Folder) Worktrees() string {
 // Logs is the folder of the agents' output.
 func (f *Folder) Logs() string { return filepath.Join(f.Dir, "logs") }
 
+// Notified is the file of what the user was notified of, or was tried to be.
+func (f *Folder) Notified() string { return filepath.Join(f.Dir, "notified.json") }
+
 // StandardJobs is the folder into which the bundled jobs are extracted.
 func (f *Folder) StandardJobs() string { return filepath.Join(f.Dir, "standard_jobs") }
 

@@ -85,6 +85,9 @@ type View interface {
 	// attempt that waits or runs, if the latest one failed, was interrupted, completed or, in review,
 	// was stopped. A stopped one of a task that is inprogress waits for nobody: a person has stopped it.
 	Attention(ctx context.Context) (all []task.Attention, more bool, err error)
+	// Workspaces returns the folders of a place in which agents of attempts may have sessions, those of
+	// the newest attempt first: their workspaces, and the worktrees there.
+	Workspaces(ctx context.Context, here task.Place) ([]task.Workspace, error)
 	// Used returns what the executions of a task that ran and have ended used, the oldest first; none if
 	// there is no such task.
 	Used(ctx context.Context, taskID string) ([]task.Use, error)

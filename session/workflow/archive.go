@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -106,6 +107,23 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 	}
 	slices.SortFunc(out, func(x, y SessionInfo) int { return y.UpdatedAt.Compare(x.UpdatedAt) })
 	return out, nil
+}
+
+// Workspaces returns the workspaces of the project's attempts that are on this machine and have
+// sessions, the newest attempt's first.
+func (a *Archive) Workspaces(ctx context.Context) ([]task.Workspace, error) {
+	if !a.stores.Database.Exists() {
+		return nil, nil
+	}
+	var here task.Place
+	if a.stores.Place != nil {
+		here = *a.stores.Place
+	}
+	all, err := a.stores.Database.Board().Workspaces(ctx, here)
+	return slices.DeleteFunc(all, func(w task.Workspace) bool {
+		_, err := os.Stat(filepath.Join(w.Path, ".deepwork", "tmp"))
+		return err != nil
+	}), err
 }
 
 // Damaged lists the session files that were set aside, by absolute path.

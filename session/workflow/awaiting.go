@@ -2,13 +2,17 @@ package workflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
 	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
 )
 
@@ -85,4 +89,36 @@ func (a *Archive) Awaiting(ctx context.Context, c *config.QualityGate) (all []se
 		}
 	}
 	return all, ctx.Err()
+}
+
+// OpenWorkspace opens the sessions in the workspace of an attempt: they are always files there. Nothing
+// is created. The caller calls done after it.
+func OpenWorkspace(root string, logger *slog.Logger) (a *Archive, done func() error, err error) {
+	folder, err := state.Find(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	stores := local.Stores(folder, false, logger)
+	if a, err = OpenArchive(folder, stores, logger); err != nil {
+		return nil, nil, errors.Join(err, stores.Close(context.Background()))
+	}
+	return a, func() error { return errors.Join(a.Close(), stores.Close(context.Background())) }, nil
+}
+
+// AwaitingIn adds to steps those of the active sessions in workspaces that wait for a person. It skips
+// a workspace that it cannot read, such as one that is being removed.
+func AwaitingIn(ctx context.Context, steps []session.AwaitingStep, workspaces []string, c *config.QualityGate, logger *slog.Logger) ([]session.AwaitingStep, error) {
+	for _, root := range workspaces {
+		a, done, err := OpenWorkspace(root, logger)
+		var more []session.AwaitingStep
+		if err == nil {
+			more, err = a.Awaiting(ctx, c)
+			err = errors.Join(err, done())
+		}
+		if err != nil {
+			logger.Debug("the sessions in a workspace cannot be read", "workspace", root, "error", err)
+		}
+		steps = append(steps, more...)
+	}
+	return steps, ctx.Err()
 }

@@ -26,3 +26,16 @@ func (b board) Attention(ctx context.Context) (all []task.Attention, more bool, 
 	}
 	return all, more, err
 }
+
+func (b board) Workspaces(ctx context.Context, here task.Place) ([]task.Workspace, error) {
+	where, args := "", []any{here.MachineID, here.Root}
+	if limited(b.who) {
+		where, args = mine, append(args, b.who.Identity, b.who.Group)
+	}
+	return read(ctx, b, "listing the workspaces of attempts", func(t Tx) ([]task.Workspace, error) {
+		return List[task.Workspace](t, `SELECT a.id AS attempt_id, w.path, t.status
+			FROM attempts a JOIN tasks t ON t.id = a.task_id
+			JOIN (SELECT id AS attempt_id, workspace AS path FROM attempts UNION SELECT attempt_id, worktree FROM attempt_repos) w ON w.attempt_id = a.id
+			WHERE a.machine_id = ? AND a.root = ? AND w.path <> ''`+where+` ORDER BY a.created_at DESC, a.id, w.path`, args...)
+	})
+}
