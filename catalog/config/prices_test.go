@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,6 +36,26 @@ func TestPrices(t *testing.T) {
 		}
 	}
 	if _, faults := Parse("config.yml", []byte("prices: {m: {input: 1, output: 1}}")); faults == nil || !strings.Contains(faults.Error(), "does not belong into a project") {
+		t.Error(faults)
+	}
+}
+
+// The command of notify is the user's own: a project's config may not name one.
+func TestNotifyIsTheUsers(t *testing.T) {
+	for source, want := range map[string][]string{
+		"notify: notify-send --app 'deep work'": {"notify-send", "--app", "deep work"},
+		"notify: [sh, -c, 'cat >> x']":          {"sh", "-c", "cat >> x"},
+		"notify:":                               nil,
+	} {
+		u, faults := ParseUser("config.yml", []byte(source))
+		if faults != nil || !slices.Equal(u.Over(Default()).Notify, want) {
+			t.Errorf("%s: %+v, %v", source, u, faults)
+		}
+	}
+	if _, faults := ParseUser("config.yml", []byte("notify: a | b")); faults == nil || !strings.Contains(faults.Error(), "no shell runs the command") {
+		t.Error(faults)
+	}
+	if _, faults := Parse("config.yml", []byte("notify: [sh, -c, 'true']")); faults == nil || !strings.Contains(faults.Error(), "does not belong into a project") {
 		t.Error(faults)
 	}
 }

@@ -31,6 +31,7 @@ import (
 //	call TOOL ARGS    calls another tool of it and prints what it says
 //	at DIR TOOL ARGS  calls a tool of a deepwork of another project
 //	workflow N        walks N steps of the workflow that the prompt names, and prints the last status
+//	review GATE       hands out.txt in for the first step of that workflow, to be reviewed, and again when GATE is there
 //	nest N            begins that workflow, and in its first step once more, which it walks N steps
 //	exit N            ends
 func coder() {
@@ -95,7 +96,7 @@ func obey(verb, rest, prompt string) error {
 	case "at":
 		dir, call, _ := strings.Cut(rest, " ")
 		name, args, _ := strings.Cut(call, " ")
-		if err := inProject(dir, calling(name, args)); err != nil {
+		if err := inProject(dir, calling(name, args), "--no-quality-gate"); err != nil {
 			fmt.Println(err)
 		}
 	case "workflow":
@@ -104,6 +105,23 @@ func obey(verb, rest, prompt string) error {
 			return err
 		}
 		return walk(steps, prompt)
+	case "review":
+		return inProject(".", func(ctx context.Context, client *mcp.ClientSession) error {
+			if _, err := toolText(ctx, client, "start_workflow", startArgs(prompt)); err != nil {
+				return err
+			}
+			for range 2 {
+				text, err := toolText(ctx, client, "finished_step", map[string]any{"outputs": map[string]any{"out": "out.txt"}})
+				if err != nil {
+					return err
+				}
+				fmt.Println("reviewed", text)
+				if err := obey("await", rest, prompt); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	case "nest":
 		steps, err := strconv.Atoi(rest)
 		if err != nil {
@@ -135,15 +153,15 @@ func calling(name, args string) func(context.Context, *mcp.ClientSession) error 
 
 // inWorkspace connects to a deepwork on the working directory.
 func inWorkspace(use func(context.Context, *mcp.ClientSession) error) error {
-	return inProject(".", use)
+	return inProject(".", use, "--no-quality-gate")
 }
 
 // inProject connects to a deepwork on a directory. It is killed, and never asked to end: an agent
 // that dies gives it no time.
-func inProject(dir string, use func(context.Context, *mcp.ClientSession) error) error {
+func inProject(dir string, use func(context.Context, *mcp.ClientSession) error, flags ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	server := exec.CommandContext(ctx, "deepwork", "serve", "--path", dir, "--log-level", "error", "--no-quality-gate")
+	server := exec.CommandContext(ctx, "deepwork", append([]string{"serve", "--path", dir, "--log-level", "error"}, flags...)...)
 	server.Stderr = os.Stderr
 	client, err := connect(ctx, server)
 	if err != nil {

@@ -124,6 +124,10 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if err := agent.check(r.exec.Prompt); err != nil {
 		return nil, r.hindered("starting the agent", err)
 	}
+	// A deepwork in the workspace finds the project by it, also if nothing else is kept there.
+	if err := e.o.State.Make(); err != nil {
+		return nil, r.hindered("making the state folder of the project", err)
+	}
 	env := e.environment(cfg, a.ID, agent.Env)
 	if e.shared != nil && !a.Made() {
 		if err := e.place(ctx, b, cfg, a); err != nil {
