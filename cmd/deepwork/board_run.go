@@ -304,7 +304,7 @@ func isOpen(state string) bool {
 
 // left says what goes on after the command was interrupted.
 func (a *app) left(id string) error {
-	fmt.Fprintf(a.err, "deepwork: interrupted; the attempt goes on if its agent was started. 'deepwork board tail -f %s' follows it, or starts it; 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
+	fmt.Fprintf(a.err, "deepwork: interrupted; the agent goes on if it was started. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
 	return &reportedError{}
 }
 

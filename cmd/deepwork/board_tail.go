@@ -18,9 +18,9 @@ func (a *app) boardTailCommand() *cobra.Command {
 	cmd := a.onProject("print each message, or with --raw each line, as JSON on a line of its own", &cobra.Command{
 		Use:   "tail ID",
 		Short: "Print what the agent of an attempt said and did; " + idsHelp,
-		Long: `Print what the agents of an attempt said and did, the latest messages first to last. With
--f it goes on until the attempt ends, and exits as 'deepwork board start' does; an
-attempt that waits is started if there is room. ` + attemptsHelp,
+		Long: `Print what the agents of an attempt said and did, in their last -n lines. With -f it goes
+on until the attempt ends, with the exit code of 'deepwork board start'; an attempt that
+waits is started if there is room. ` + attemptsHelp,
 		Args: attemptArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n < 1 || n > attempt.MaxTail {
