@@ -20,9 +20,9 @@ func (a *app) boardDiffCommand() *cobra.Command {
 	var stat bool
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "diff ID [PATH...]",
-		Short: "Print the changes of an attempt; " + idsHelp,
+		Short: "Print the changes of an attempt",
 		Long: `Print the changes of an attempt since the commit that it started from, with those that
-are not committed, as git diff does: of all files, or of these in its worktrees. ` + attemptsHelp,
+are not committed, as git diff does: of all files, or of these in its worktrees.` + attemptsHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := takes(1, -1, "the id of an attempt or a task")(cmd, args); err != nil {
 				return err
@@ -243,11 +243,11 @@ func (a *app) boardMergeCommand() *cobra.Command {
 	var message string
 	cmd := &cobra.Command{
 		Use:   "merge ID",
-		Short: "Merge the commits of an attempt into its target branches; " + idsHelp,
+		Short: "Merge the commits of an attempt into its target branches",
 		Long: `Merge the commits of an attempt into its target branches: with a merge commit, or with
 --squash as one commit, or with --rebase each again. Where a target is checked out, its
 files must be unchanged. After conflicts nothing is merged: the target is merged into the
-attempt's branch instead, and its worktree has the files to resolve. ` + attemptsHelp,
+attempt's branch instead, and its worktree has the files to resolve.` + attemptsHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case squash && rebase:
@@ -282,9 +282,9 @@ attempt's branch instead, and its worktree has the files to resolve. ` + attempt
 func (a *app) boardRebaseCommand() *cobra.Command {
 	return a.onBranches(&cobra.Command{
 		Use:   "rebase ID",
-		Short: "Repeat the commits of an attempt on its target branches as they are now; " + idsHelp,
+		Short: "Repeat the commits of an attempt on its target branches as they are now",
 		Long: `Repeat the commits of an attempt on its target branches as they are now. If they have
-conflicts, the target is merged into the attempt's branch instead. ` + attemptsHelp,
+conflicts, the target is merged into the attempt's branch instead.` + attemptsHelp,
 	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
 		return board.RebaseAttempt(ctx, atTerminal, attempt.MergeArgs{Target: t, RepoID: repo})
 	})
@@ -295,9 +295,9 @@ func (a *app) boardPushCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "push ID",
-		Short: "Push the branch of an attempt to a remote; " + idsHelp,
+		Short: "Push the branch of an attempt to a remote",
 		Long: `Push the branch of an attempt to the branch of the same name at a remote, with your own
-credentials. ` + attemptsHelp,
+credentials.` + attemptsHelp,
 	}
 	cmd.Flags().StringVar(&remote, "remote", "origin", "`name` of the remote")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the branch there, unless somebody else has pushed to it")
@@ -309,9 +309,9 @@ credentials. ` + attemptsHelp,
 func (a *app) boardTargetCommand() *cobra.Command {
 	return a.onBranches(&cobra.Command{
 		Use:   "target ID BRANCH",
-		Short: "Change the branch that an attempt is for; " + idsHelp,
+		Short: "Change the branch that an attempt is for",
 		Long: `Change the branch that an attempt is compared with and merged into. Its own branch does
-not change: see 'deepwork board rebase'. ` + attemptsHelp,
+not change: see 'deepwork board rebase'.` + attemptsHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := takes(2, 2, "an id and a branch")(cmd, args); err != nil {
 				return err

@@ -176,7 +176,7 @@ func (a *app) boardSendCommand() *cobra.Command {
 		Short: "Send the agent of an attempt another message, and follow it",
 		Long: `Send the agent of an attempt another message, in the same worktrees and, if it can, the
 same conversation, and follow it as 'deepwork board start' does. With - as TEXT the
-message is read from stdin. ` + attemptsHelp,
+message is read from stdin.` + attemptsHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := takes(2, -1, "an id and a message")(cmd, args); err != nil {
 				return err
@@ -323,11 +323,11 @@ func (a *app) ended(r *attempt.AttemptReply) error {
 	a.printResult(r)
 	id := r.AttemptID[:shortID]
 	next := fmt.Sprintf("deepwork board send %s TEXT, to have more done", id)
-	for _, repo := range r.Repos {
-		if repo.Ahead > 0 {
-			next = fmt.Sprintf("deepwork board diff %s, to see its changes\ndeepwork board merge %[1]s, to merge what it committed\n", id) + next
-			break
-		}
+	if slices.ContainsFunc(r.Repos, func(repo attempt.AttemptRepo) bool { return repo.Ahead > 0 }) {
+		next = fmt.Sprintf("deepwork board merge %s, to merge what it committed\n", id) + next
+	}
+	if slices.ContainsFunc(r.Repos, func(repo attempt.AttemptRepo) bool { return repo.ChangedCount > 0 }) {
+		next = fmt.Sprintf("deepwork board diff %s, to see its changes\n", id) + next
 	}
 	if failed != nil {
 		next = fmt.Sprintf("deepwork board send %s TEXT, to go on in its worktree\ndeepwork board start %s, to begin again", id, r.TaskID[:shortID])
@@ -346,9 +346,9 @@ func (a *app) note(notice *string) {
 func (a *app) boardStopCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "stop ID",
-		Short: "Stop the agent of an attempt; " + idsHelp,
+		Short: "Stop the agent of an attempt",
 		Long: `Stop the agent of an attempt and all that it started, or cancel an attempt that waits. A
-queued message is dropped; the worktrees stay. ` + attemptsHelp,
+queued message is dropped; the worktrees stay.` + attemptsHelp,
 		Args: attemptArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {

@@ -17,10 +17,10 @@ func (a *app) boardTailCommand() *cobra.Command {
 	var n int
 	cmd := a.onProject("print each message, or with --raw each line, as JSON on a line of its own", &cobra.Command{
 		Use:   "tail ID",
-		Short: "Print what the agent of an attempt said and did; " + idsHelp,
+		Short: "Print what the agent of an attempt said and did",
 		Long: `Print what the agents of an attempt said and did, in their last -n lines. With -f it goes
 on until the attempt ends, with the exit code of 'deepwork board start'; an attempt that
-waits is started if there is room. ` + attemptsHelp,
+waits is started if there is room.` + attemptsHelp,
 		Args: attemptArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n < 1 || n > attempt.MaxTail {

@@ -19,8 +19,10 @@ const latest = "latest"
 const idsHelp = "ID may be the beginning of an id, or latest"
 
 // attemptsHelp is how the help of commands says what they take as the id of an attempt.
-const attemptsHelp = `ID is that of an attempt, or of
-a task, which stands for its latest attempt; or the beginning of one, or latest.`
+const attemptsHelp = `
+
+ID is that of an attempt, or of a task, which stands for its latest attempt; or the
+beginning of one, or latest.`
 
 // A candidate is something that an argument may name by its id.
 type candidate struct {
