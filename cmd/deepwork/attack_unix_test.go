@@ -71,6 +71,7 @@ var attacks = map[string]attack{
 	"variant":                              {files: onlyConfig("executors: {EVIL: {command: [MARK], variants: {V: {command: [MARK, variant], env: {HOME: ROOT}}}}}\n"), notice: "executors.EVIL", control: approve},
 	"executor in the place of a known one": {files: onlyConfig("executors: {CLAUDE_CODE: {command: [MARK]}}\n"), notice: "executors.CLAUDE_CODE"},
 	"setup and copy":                       {files: onlyConfig("attempts: {setup: [MARK, setup], copy: [.env]}\n"), notice: "attempts.setup"},
+	"remote to push to":                    {files: onlyConfig("attempts: {push_to: theirs}\n"), notice: "attempts.push_to"},
 	"projects outside": {files: onlyConfig("projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt]}]}]\n"),
 		notice: "projects.theirs"},
 	"worktrees outside": {files: onlyConfig("attempts: {worktrees: OUTSIDE}\n"), notice: "attempts.worktrees",

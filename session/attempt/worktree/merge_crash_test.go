@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,11 @@ func afterCrash(t *testing.T, k *Keeper, repo, path, op, mains, heads string) {
 	check()
 	if op == "push" && gitIn(t, repo, "ls-remote", "origin", branchName) != head+"\trefs/heads/"+branchName {
 		t.Error("the remote does not have the branch")
+	}
+	if op != "conflict" && op != "abort" {
+		if files := changedBy(t, k, path, "main"); !slices.Contains(files, "a.txt") || slices.Contains(files, "c.txt") {
+			t.Errorf("the attempt is said to have changed %q", files)
+		}
 	}
 	if refs := gitIn(t, repo, "for-each-ref", "--contains", heads); refs == "" {
 		t.Error("the commits are lost")
