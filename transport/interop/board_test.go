@@ -73,7 +73,7 @@ func (b taskBoard) ends(id, state string) attempt.AttemptReply {
 
 // Claude Code works on a task of the board, continues its conversation in a follow-up, and is stopped
 // with its children in the middle of a third. What it used is counted; what is not known of the last is
-// not 0. Its user's settings name a server of another project.
+// not 0. Its user's settings name a server of another project, whose workflow is none of the attempt's.
 func TestClaudeCodeWorksOnATask(t *testing.T) {
 	p, other := careProject(t), careProject(t)
 	testkit.Git(t, p.root, "init", "-q", "-b", "main")
@@ -137,6 +137,10 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 	}
 	if whole := ask[attempt.TaskReply](b, "get_task", map[string]any{"task_id": task.TaskID}); encoded(whole.Cost) != encoded(stopped.Cost) {
 		t.Errorf("the task costs %s, and its attempt %s", encoded(whole.Cost), encoded(stopped.Cost))
+	}
+	m.saw(t, 1, "zebra") // the workflow was begun there
+	if stopped.WorkflowSession != nil {
+		t.Errorf("the attempt has the workflow %s", *stopped.WorkflowSession)
 	}
 	var said []string
 	for _, msg := range ask[attempt.TailReply](b, "tail_attempt", map[string]any{"attempt_id": id, "limit": 100}).Messages {
