@@ -56,6 +56,25 @@ type Attempts struct {
 	// MachineLostAfter is how long a machine may be gone before its attempts are given up; default 10
 	// min. Only for stores that several machines share.
 	MachineLostAfter time.Duration
+	// MaxCostUSD and MaxUnknown are budgets of the whole board: what all executions that have ended cost
+	// in USD, and how many of them have an unknown cost. Once one is reached, no execution starts. nil
+	// means no limit.
+	MaxCostUSD, MaxUnknown *Limit
+	// AutoStart starts attempts of tasks that are ready; nil means off.
+	AutoStart *AutoStart
+}
+
+// A Limit is a number of at least 0 that people may raise.
+type Limit struct {
+	Max  float64
+	File string // in which it is set: .deepwork/config.yml, or the path of the user's own config
+}
+
+// An AutoStart is attempts.auto_start.
+type AutoStart struct {
+	Executor    string // NAME
+	Variant     string // "" means the executor's own command
+	MaxInReview int
 }
 
 func defaultAttempts() Attempts {

@@ -201,3 +201,43 @@ func TestBoardReadme(t *testing.T) {
 		t.Errorf("README.md shows %+v", c)
 	}
 }
+
+// The limits of attempts say in which file they are set, so that people know where to raise them.
+func TestLimitsAndAutoStart(t *testing.T) {
+	source := "attempts: {max_cost_usd: 12.5, max_unknown: 0, auto_start: {executor: 'CODEX:PLAN', max_in_review: 3}}"
+	c, faults := Parse("config.yml", []byte(source))
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	start := &AutoStart{"CODEX", "PLAN", 3}
+	if a := c.Attempts; *a.MaxCostUSD != (Limit{12.5, ".deepwork/config.yml"}) || *a.MaxUnknown != (Limit{0, ".deepwork/config.yml"}) || *a.AutoStart != *start {
+		t.Errorf("%+v", a)
+	}
+	u, faults := ParseUser("config.yml", []byte("attempts: {max_cost_usd: 20, max_unknown: , auto_start: false}"))
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	if a := u.Over(c).Attempts; *a.MaxCostUSD != (Limit{20, UserFile()}) || *a.MaxUnknown != (Limit{0, ".deepwork/config.yml"}) || a.AutoStart != nil {
+		t.Errorf("%+v", a)
+	}
+	if a := Default().Attempts; a.MaxCostUSD != nil || a.MaxUnknown != nil || a.AutoStart != nil {
+		t.Errorf("%+v", a)
+	}
+	for text, want := range map[string]string{
+		"max_cost_usd: -1":                          "an amount of USD from 0 to 1000000000",
+		"max_cost_usd: .nan":                        "an amount of USD",
+		"max_cost_usd: ten":                         "an amount of USD",
+		"max_unknown: 1.5":                          "a whole number from 0",
+		"auto_start: true":                          "a mapping",
+		"auto_start: {}":                            "needs an executor and max_in_review",
+		"auto_start: {executor: CODEX}":             "needs an executor and max_in_review",
+		"auto_start: {executor: codex}":             `"codex" is not NAME or NAME:VARIANT`,
+		"auto_start: {executor: 'CODEX:'}":          `"CODEX:" is not NAME or NAME:VARIANT`,
+		"auto_start: {max_in_review: 0}":            "a whole number from 1",
+		"auto_start: {executor: A, max_running: 2}": "unknown key",
+	} {
+		if c, faults := Parse("config.yml", []byte("attempts: {"+text+"}")); c != nil || len(faults) != 1 || !strings.Contains(faults[0].String(), want) {
+			t.Errorf("%s: %v, want %s", text, faults, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -123,6 +124,9 @@ func (p *parser) invocation(command, resume *[]string, prompt *PromptMode, env *
 func (p *parser) attempts(v value, a *Attempts) {
 	p.mapping(v,
 		key("max_concurrent", p.whole(1, maxCount, &a.MaxConcurrent)),
+		key("max_cost_usd", p.limit(&a.MaxCostUSD, false)),
+		key("max_unknown", p.limit(&a.MaxUnknown, true)),
+		key("auto_start", p.autoStart(&a.AutoStart)),
 		key("machine_lost_after", p.duration(time.Second, &a.MachineLostAfter)),
 		key("done_when_merged", p.boolean(&a.DoneWhenMerged)),
 		key("push_to", func(v value) {
@@ -139,6 +143,55 @@ func (p *parser) attempts(v value, a *Attempts) {
 		key("copy", p.localFiles(&a.Copy)),
 		key("setup", p.command(&a.Setup)),
 	)
+}
+
+// limit reads a number of at least 0.
+func (p *parser) limit(to **Limit, whole bool) func(value) {
+	return set(func(v value, n *yaml.Node) {
+		l, tag := Limit{File: ".deepwork/" + FileName}, n.ShortTag()
+		if p.user != nil {
+			l.File = UserFile()
+		}
+		ok := n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float" && !whole) && n.Decode(&l.Max) == nil
+		if ok = ok && l.Max >= 0 && l.Max <= maxLimit; ok {
+			*to = &l
+		} else if whole {
+			p.wrong(v, fmt.Sprintf("a whole number from 0 to %d", int(maxLimit)))
+		} else {
+			p.wrong(v, fmt.Sprintf("an amount of USD from 0 to %d", int(maxLimit)))
+		}
+	})
+}
+
+// maxLimit is larger than any sensible budget.
+const maxLimit = 1e9
+
+// autoStart reads attempts.auto_start; false turns it off.
+func (p *parser) autoStart(to **AutoStart) func(value) {
+	return set(func(v value, n *yaml.Node) {
+		if off := true; n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&off) == nil && !off {
+			*to = nil
+			return
+		}
+		a, faults := AutoStart{MaxInReview: -1}, p.Faults()
+		p.mapping(v,
+			key("executor", set(func(v value, _ *yaml.Node) {
+				s, ok := p.text(v)
+				name, variant, has := strings.Cut(s, ":")
+				if ok && (!constant.MatchString(name) || has && !constant.MatchString(variant)) {
+					p.fault(v, "%q is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", clip(s))
+				}
+				a.Executor, a.Variant = name, variant
+			})),
+			key("max_in_review", p.whole(1, maxCount, &a.MaxInReview)))
+		switch {
+		case p.Faults() > faults:
+		case a.Executor == "" || a.MaxInReview < 0:
+			p.fault(v, "needs an executor and max_in_review, as in {executor: CLAUDE_CODE, max_in_review: 3}; false turns it off")
+		default:
+			*to = &a
+		}
+	})
 }
 
 func (p *parser) constantName(v value, what string) {

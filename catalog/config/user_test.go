@@ -111,7 +111,7 @@ func TestWhatIsWithheld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("quality_gate: {agent_review_command: one, default_max_attempts: 7}\ngit: {branch: checkout}\nexecutors: {A: {command: a}}")
+	write("quality_gate: {agent_review_command: one, default_max_attempts: 7}\ngit: {branch: checkout}\nexecutors: {A: {command: a}}\nattempts: {auto_start: {executor: A, max_in_review: 1}}")
 	s := Open(root)
 	var good *Config
 	answers := map[*Config]*Approval{}
@@ -127,8 +127,8 @@ func TestWhatIsWithheld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(c.QualityGate.AgentReviewCommand, ""); got != command || len(c.Executors) != executors || c.QualityGate.DefaultMaxAttempts != attempts || c.Git.Branch != branch {
-			t.Errorf("in force are %q, %v, %d, %s", got, c.Executors, c.QualityGate.DefaultMaxAttempts, c.Git.Branch)
+		if got := strings.Join(c.QualityGate.AgentReviewCommand, ""); got != command || len(c.Executors) != executors || c.QualityGate.DefaultMaxAttempts != attempts || c.Git.Branch != branch || (c.Attempts.AutoStart != nil) != (executors > 0) {
+			t.Errorf("in force are %q, %v, %d, %s, %v", got, c.Executors, c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart)
 		}
 		if again, err := s.Current(t.Context()); again != c || err != nil {
 			t.Error("it was made again though nothing changed")

@@ -127,10 +127,12 @@ type Ending struct {
 
 // A Use is what the agent of an execution that has ended reported that it used.
 type Use struct {
+	Seq         int64 // grows with each execution of the board that ends
 	AttemptID   string
 	ExecutionID string
 	Executor    string          // of its attempt
 	Usage       json.RawMessage // nil means nothing
+	EndedAt     time.Time
 }
 
 // A Session is a conversation with an agent.

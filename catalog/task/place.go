@@ -36,6 +36,20 @@ type Claim struct {
 	Repos     []string // ids
 }
 
+// Room bounds which tasks servers start without a call.
+type Room struct {
+	InReview int    // of all tasks, fewer are in review, are worked on by an agent, or have failed
+	Slots    int    // fewer executions than that wait, or run at Place; of the whole board if that is zero
+	Place    Place  // of the server
+	Used     *int64 // as for ClaimNext of a board
+}
+
+// MaxReady is how many tasks are listed as ready.
+const MaxReady = 1000
+
+// Ready is a task that servers may start without a call.
+type Ready struct{ ID, ProjectID string }
+
 // A Report is what other machines can read of an attempt. What was never saved is nil.
 type Report struct {
 	Output   json.RawMessage // the last entries of its output

@@ -25,7 +25,7 @@ executors:
   CODEX: {command: "codex exec", variants: {FAST: {command: "codex exec --fast"}}}
 projects:
   - {name: other, repos: [{path: ../other, setup: "make deps"}]}
-attempts: {push_to: origin, worktrees: /elsewhere, setup: "tools/setup.sh", copy: [.env]}
+attempts: {push_to: origin, worktrees: /elsewhere, setup: "tools/setup.sh", copy: [.env], max_cost_usd: 5, auto_start: {executor: CODEX, max_in_review: 2}}
 git: {branch: checkout}
 `
 
@@ -65,7 +65,7 @@ func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
 			files[f] = true
 		}
 	}
-	want := "agents attempts.copy attempts.push_to attempts.setup attempts.worktrees executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci workflow_tools.sources.web"
+	want := "agents attempts.auto_start attempts.copy attempts.push_to attempts.setup attempts.worktrees executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci workflow_tools.sources.web"
 	if strings.Join(got, " ") != want {
 		t.Errorf("it has %v", got)
 	}
@@ -84,6 +84,9 @@ func TestWhatChangesASet(t *testing.T) {
 		same     bool
 	}{
 		{"default_timeout: 60", "default_timeout: 90", true},
+		{"max_cost_usd: 5", "max_cost_usd: 50", true},
+		{"max_in_review: 2", "max_in_review: 3", false},
+		{"executor: CODEX", "executor: CODEX:FAST", false},
 		{"{A: b}", "{A: c}", false},
 		{"${TOKEN}", "${OTHER}", false},
 		{"--fast\"}", "--slow\"}", false},

@@ -40,7 +40,7 @@ func TestConfigTemplate(t *testing.T) {
 		"max_concurrent_reviews", "reply_within", "max_inline_files", "override", "pin", "git", "branch", "toolsets",
 		"workflow_tools", "enabled", "include", "exclude", "prefix", "refresh_interval", "execution_timeout", "status_interval",
 		"max_concurrent_executions", "keep_tools_for", "retry_attempts", "expose_jobs", "sources", "url", "headers",
-		"projects", "repos", "executors", "command", "prompt", "resume", "env", "variants", "attempts", "max_concurrent", "worktrees", "copy", "setup",
+		"projects", "repos", "executors", "command", "prompt", "resume", "env", "variants", "attempts", "max_concurrent", "max_cost_usd", "max_unknown", "auto_start", "worktrees", "copy", "setup",
 	} {
 		if !found[name] {
 			t.Errorf("the template has no key %s", name)

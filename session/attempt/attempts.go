@@ -22,6 +22,10 @@ func (e *Engine) ListTaskAttempts(ctx context.Context, who session.Caller, a Lis
 	if err != nil {
 		return nil, err
 	}
+	cfg, err := e.config(ctx)
+	if err != nil {
+		return nil, err
+	}
 	l, err := b.TaskAttempts(ctx, id, p)
 	if err != nil {
 		return nil, found("listing the attempts", cursor(p, err), "task", "task_id", id, remedyTask)
@@ -33,6 +37,11 @@ func (e *Engine) ListTaskAttempts(ctx context.Context, who session.Caller, a Lis
 			AttemptID: v.ID, WorkspaceBranch: v.Branch, State: string(v.State), Executor: v.Executor, Variant: v.Variant,
 			CreatedAt: stamp(v.CreatedAt), UpdatedAt: stamp(v.UpdatedAt), LatestSessionID: v.LatestSessionID, LatestSessionExecutor: v.LatestExecutor,
 		})
+	}
+	if slices.ContainsFunc(l.Attempts, func(a task.Attempt) bool { return a.State == task.Waiting }) {
+		if r.Notice, err = e.heldBack(ctx, b.who, cfg); err != nil {
+			return nil, err
+		}
 	}
 	return r, nil
 }
@@ -117,6 +126,9 @@ func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.A
 	cfg, err := e.config(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if held, err := e.heldBack(ctx, who, cfg); err != nil || held != nil {
+		return held, err
 	}
 	if e.shared != nil && who.Owner {
 		where := "the machine " + now.Attempt.MachineName

@@ -18,6 +18,7 @@ const (
 	AttentionFailed    = "attempt_failed"    // the latest attempt of a task failed or was interrupted
 	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
 	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
+	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it
 	AttentionStep      = "step_waits"        // a step of a workflow whose review only a person can override
 )
 
@@ -41,6 +42,23 @@ func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*Atten
 	}
 	if u := e.untrusted(cfg); u != nil {
 		all = append(all, *u)
+	}
+	board, err := e.board(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := e.budget(ctx, board, cfg)
+	if err != nil {
+		return nil, fault("reading the budget", err)
+	}
+	if now != nil {
+		for _, r := range now.reached {
+			a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(b.who), Command: "${EDITOR:-vi} " + r.Limit.File, at: r.Since}
+			if !r.Since.IsZero() {
+				a.Since = new(stamp(r.Since))
+			}
+			all = append(all, a)
+		}
 	}
 	if e.o.Steps != nil {
 		workspaces, err := e.openWorkspaces(ctx, b)

@@ -102,6 +102,7 @@ type Engine struct {
 	shared   *store.Stores               // nil if only this machine uses them
 	here     task.Place                  // of this process; zero in those
 	projects projects
+	ledger   ledger
 
 	ctx     context.Context // of every goroutine; ends with Close
 	cancel  context.CancelFunc
@@ -110,6 +111,7 @@ type Engine struct {
 	makers  sync.WaitGroup // goroutines that hand out slots, create workspaces and start agents
 	beside  sync.WaitGroup // every goroutine of the engine
 	kicks   wait.Signal    // a slot or a waiting execution may be available
+	readies wait.Signal    // a task may be ready to be started without a call
 
 	able            able      // of serve
 	lookedElsewhere time.Time // likewise
@@ -131,7 +133,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	o = o.withDefaults()
 	e := &Engine{
 		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), executor: o.Executor,
-		kicks: wait.NewSignal(), runs: make(map[string]*run),
+		kicks: wait.NewSignal(), readies: wait.NewSignal(), runs: make(map[string]*run),
 		stats: Stats{Ended: make(map[task.AttemptState]uint64)},
 	}
 	if e.executor == nil {
@@ -150,6 +152,8 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	if !o.Passive {
+		e.makers.Add(1)
+		e.beside.Go(e.serveReady)
 		e.Serve()
 		e.beside.Go(e.notify)
 	}
@@ -308,5 +312,8 @@ func (e *Engine) count(change func(*Stats)) {
 	change(&e.stats)
 }
 
-// kick makes serve check the slots. It does not block.
-func (e *Engine) kick() { e.kicks.Wake() }
+// kick makes serve check the slots, and serveReady the tasks. It does not block.
+func (e *Engine) kick() {
+	e.kicks.Wake()
+	e.readies.Wake()
+}

@@ -103,8 +103,8 @@ type TasksReply struct {
 
 // Attention is one thing that waits for a person.
 type Attention struct {
-	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, untrusted (what the config asks for is not approved) or step_waits (a step whose review only a person can override)"`
-	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, or what identifies the part of the config"`
+	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, untrusted (what the config asks for is not approved), budget_reached (so that no agent starts) or step_waits (a step whose review only a person can override)"`
+	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a part of it"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
 	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project"`
@@ -146,6 +146,7 @@ type AttemptsReply struct {
 	LatestSessionID *string          `json:"latest_session_id" jsonschema:"UUID of that attempt's newest session, or null"`
 	Count           int              `json:"count" jsonschema:"number of entries in this reply"`
 	Total           int              `json:"total" jsonschema:"number of entries in total"`
+	Notice          *string          `json:"notice" jsonschema:"why those that wait do not start, if a budget is reached, or null"`
 	Filters         AttemptFilters   `json:"applied_filters" jsonschema:"the filters of this list"`
 	NextCursor      *string          `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
 }

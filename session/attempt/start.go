@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
@@ -57,30 +58,18 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	if err != nil {
 		return nil, found("reading the task", err, "task", "task_id", taskID, remedyTask)
 	}
+	if err := e.withinBudget(ctx, b.who, cfg); err != nil {
+		return nil, err
+	}
 	agent, err := e.recipe(cfg, a.Executor, a.Variant)
 	if err != nil {
 		return nil, err
 	}
-	prompt := firstPrompt(&t.Task, a.Prompt)
-	if err := agent.check(prompt); err != nil && !e.elsewhere(err) {
+	made, first, err := e.plan(ctx, b, cfg, &t.Task, agent, a.Prompt, a.Repos)
+	if err != nil {
 		return nil, err
 	}
-	made := task.Attempt{ID: uuid.NewString(), TaskID: taskID, Executor: agent.name, Variant: agent.variant,
-		Prompt: a.Prompt}
-	if made.Repos, err = e.attemptRepos(ctx, b, &t.Task, a.Repos); err != nil {
-		return nil, err
-	}
-	if made.Branch, err = newBranch(ctx, b, t.Title, made.Repos); err != nil {
-		return nil, err
-	}
-	if e.shared != nil {
-		for i := range made.Repos {
-			made.Repos[i].RepoPath = "" // the machine that takes it has its own
-		}
-	} else {
-		setWorkspace(&made, filepath.Join(e.worktreesDir(cfg), made.ID))
-	}
-	kept, err := b.CreateAttempt(ctx, made, task.Execution{ID: uuid.NewString(), Prompt: prompt, Variant: agent.variant}, request)
+	kept, err := b.CreateAttempt(ctx, *made, first, request)
 	if err != nil {
 		return nil, found("making the attempt", err, "task", "task_id", taskID, remedyTask)
 	}
@@ -88,6 +77,30 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	e.kick()
 	r, err := e.attemptReply(ctx, b, kept.ID)
 	return r, midway(err)
+}
+
+// plan returns an attempt of a task with its first execution, neither of which is on the board yet. It
+// refuses what could not be run.
+func (e *Engine) plan(ctx context.Context, b view, cfg *config.Config, t *task.Task, agent *recipe, more *string, repos []RepoArgs) (a *task.Attempt, first task.Execution, err error) {
+	first = task.Execution{ID: uuid.NewString(), Prompt: firstPrompt(t, more), Variant: agent.variant}
+	if err := agent.check(first.Prompt); err != nil && !e.elsewhere(err) {
+		return nil, first, err
+	}
+	a = &task.Attempt{ID: uuid.NewString(), TaskID: t.ID, Executor: agent.name, Variant: agent.variant, Prompt: more}
+	if a.Repos, err = e.attemptRepos(ctx, b, t, repos); err != nil {
+		return nil, first, err
+	}
+	if a.Branch, err = newBranch(ctx, b, t.Title, a.Repos); err != nil {
+		return nil, first, err
+	}
+	if e.shared != nil {
+		for i := range a.Repos {
+			a.Repos[i].RepoPath = "" // the machine that takes it has its own
+		}
+	} else {
+		setWorkspace(a, filepath.Join(e.worktreesDir(cfg), a.ID))
+	}
+	return a, first, nil
 }
 
 // attemptRepos checks the repositories that an attempt should work on.

@@ -108,6 +108,7 @@ func (e *Engine) CreateTask(ctx context.Context, who session.Caller, a CreateTas
 	s, err := b.CreateTask(ctx, task.NewTask{
 		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, DependsOn: dependsOn,
 	}, request)
+	e.readies.Wake()
 	return taskReply(s), found("creating the task", err, "project", "project_id", projectID, remedyProject)
 }
 
@@ -148,6 +149,7 @@ func (e *Engine) UpdateTask(ctx context.Context, who session.Caller, a UpdateTas
 		}
 	}
 	s, err := b.UpdateTask(ctx, id, change)
+	e.readies.Wake()
 	return taskReply(s), found("updating the task", err, "task", "task_id", id, remedyTask)
 }
 

@@ -178,11 +178,23 @@ type Board interface {
 	// nil means none, or no room. No other call on this board, in any process,
 	// gets the same one. If c is not nil, only what it allows is given, max counts the executions at
 	// its place, and that becomes the place of the execution and its attempt.
-	ClaimNext(ctx context.Context, owner string, max int, c *task.Claim) (*task.Execution, error)
+	// If used is not nil, it is the Seq of the last task.Use that the caller knows: task.ErrOutdated
+	// means that there is a newer one, and nothing was given.
+	ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, used *int64) (*task.Execution, error)
 	// Release returns a claimed execution whose process was never started to the board: it and its
 	// attempt wait again, in the same position, and at no place if the attempt has no worktrees yet. It reports false if it is not this owner's, or is
 	// no longer starting.
 	Release(ctx context.Context, executionID, owner string) (released bool, err error)
+	// Ready returns the tasks that servers may start without a call, the oldest first, at most
+	// task.MaxReady, if there is room: those that are todo, have no attempt, depend on none that is not
+	// done, and were made and changed only by callers with the right to start agents.
+	Ready(ctx context.Context, r task.Room) ([]task.Ready, error)
+	// StartReady is CreateAttempt for a task of Ready. ErrNotReady: it is no longer one, or there is no
+	// room; ErrOutdated: see ClaimNext.
+	StartReady(ctx context.Context, a task.Attempt, first task.Execution, r task.Room) error
+	// UsedSince returns what executions used, also of tasks that were deleted since, in the order in which
+	// they ended: those after the one with a Seq, 0 for all.
+	UsedSince(ctx context.Context, seq int64) ([]task.Use, error)
 	// Adopt changes the owner of an execution. It reports false if the execution no longer has the
 	// old owner, or has ended.
 	Adopt(ctx context.Context, executionID, from, to string) (adopted bool, err error)

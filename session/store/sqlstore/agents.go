@@ -68,10 +68,29 @@ func (b board) Used(ctx context.Context, taskID string) ([]task.Use, error) {
 		if err := t.own("task", taskID); err != nil {
 			return nil, err
 		}
-		return List[task.Use](t, `SELECT e.attempt_id, e.id AS execution_id, a.executor, e.usage
-			FROM executions e JOIN attempts a ON a.id = e.attempt_id
-			WHERE a.task_id = ? AND e.started_at IS NOT NULL AND e.ended_at IS NOT NULL ORDER BY e.seq`, taskID)
+		return List[task.Use](t, usageRows+`WHERE u.attempt_id IN (SELECT id FROM attempts WHERE task_id = ?) ORDER BY u.seq`, taskID)
 	})
+}
+
+const usageRows = `SELECT u.seq, u.attempt_id, u.execution_id, u.executor, u.usage, u.ended_at FROM usages u `
+
+func (b board) UsedSince(ctx context.Context, seq int64) ([]task.Use, error) {
+	return read(ctx, b, "reading what executions used", func(t Tx) ([]task.Use, error) {
+		return List[task.Use](t, usageRows+`WHERE u.seq > ? ORDER BY u.seq`, seq)
+	})
+}
+
+// knows returns ErrOutdated if an execution has ended since the one with the last usage that a caller
+// has read; nil means that it does not matter.
+func (t Tx) knows(used *int64) error {
+	if used == nil {
+		return nil
+	}
+	newer, err := t.First(`SELECT 1 FROM usages WHERE seq > ? LIMIT 1`, []any{*used}, new(int))
+	if err == nil && newer {
+		err = task.ErrOutdated
+	}
+	return err
 }
 
 func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
@@ -114,7 +133,7 @@ func list(texts []string, args *[]any) string {
 	return `(` + strings.Repeat(`?, `, len(texts)) + `?)`
 }
 
-func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Claim) (*task.Execution, error) {
+func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, used *int64) (*task.Execution, error) {
 	const doing = "claiming an execution"
 	if owner == "" {
 		return nil, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
@@ -125,6 +144,9 @@ func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Cla
 		return nil, err
 	}
 	return write(ctx, b, doing, func(t Tx) (*task.Execution, error) {
+		if err := t.knows(used); err != nil {
+			return nil, err
+		}
 		id, err := t.claimable(max, c)
 		if err != nil || id == "" {
 			return nil, err
@@ -251,9 +273,16 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 		if e.EndedAt != nil {
 			at = *e.EndedAt
 		}
-		if _, err := t.Exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, usage = ?, ended_at = ? WHERE id = ?`,
-			e.State, e.ExitCode, e.FinalMessage, textOf(e.Usage), t.between(after, at), executionID); err != nil {
+		since := t.between(after, at)
+		if _, err := t.Exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, ended_at = ? WHERE id = ?`,
+			e.State, e.ExitCode, e.FinalMessage, since, executionID); err != nil {
 			return nil, err
+		}
+		if x.StartedAt != nil {
+			if _, err := t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, usage, ended_at)
+				SELECT ?, id, executor, ?, ? FROM attempts WHERE id = ?`, executionID, textOf(e.Usage), since, x.AttemptID); err != nil {
+				return nil, err
+			}
 		}
 		if err := t.setAttempt(x.AttemptID, e.State, e.Error); err != nil {
 			return nil, err

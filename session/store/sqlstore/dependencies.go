@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 )
 
 // depend makes a task depend on others, and on no more. It reports whether that is a change.
@@ -73,6 +74,15 @@ func (t Tx) dependencies(query string, args ...any) (map[string][]string, error)
 		of[d.TaskID] = append(of[d.TaskID], d.DependsOn)
 	}
 	return of, err
+}
+
+// changedDependents records a change of the tasks that depend on one, since other tasks block them now.
+func (t Tx) changedDependents(id string) error {
+	all, err := List[string](t, `SELECT task_id FROM task_dependencies WHERE depends_on = ?`, id)
+	for _, of := range all {
+		t.changed(store.TaskChanged, of)
+	}
+	return err
 }
 
 // unblocked returns a task.BlockedError if a task depends on one that is not done.

@@ -95,9 +95,9 @@ func (t Tx) createTask(n task.NewTask) (string, error) {
 	if t.who != nil {
 		identity, group = t.who.Identity, t.who.Group
 	}
-	_, err = t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, identity, caller_group, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, identity, group, t.Now, t.Now)
+	_, err = t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, identity, caller_group, auto_start, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, identity, group, t.mayStart(), t.Now, t.Now)
 	if err != nil {
 		return "", err
 	}
@@ -118,6 +118,7 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 		if err != nil {
 			return nil, err
 		}
+		was := s.Status
 		if err := c.Apply(&s.Task); err != nil {
 			return nil, err
 		}
@@ -127,12 +128,17 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 				return nil, err
 			}
 		}
-		if _, err := t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, updated_at = ?6
+		if _, err := t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, updated_at = ?6, auto_start = auto_start AND ?9
 			WHERE id = ?7 AND (?8 OR (title, description, status, job_name, workflow_name) IS DISTINCT FROM (?1, ?2, ?3, ?4, ?5))`,
-			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends); err != nil {
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends, t.mayStart()); err != nil {
 			return nil, err
 		}
 		t.changed(store.TaskChanged, id)
+		if (was == task.Done) != (s.Status == task.Done) {
+			if err := t.changedDependents(id); err != nil {
+				return nil, err
+			}
+		}
 		return t.task(id)
 	})
 }
@@ -173,6 +179,9 @@ func (b board) DeleteTask(ctx context.Context, id string) error {
 			return err
 		}
 		t.changed(store.TaskChanged, id)
+		if err := t.changedDependents(id); err != nil {
+			return err
+		}
 		_, err := t.Exec(`DELETE FROM tasks WHERE id = ?`, id)
 		return err
 	})

@@ -149,7 +149,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, clock, p := newBoard(t)
 			try(t, b, addTask(t, b, p, "one"))
-			x, err := b.ClaimNext(t.Context(), "server", 1, nil)
+			x, err := b.ClaimNext(t.Context(), "server", 1, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

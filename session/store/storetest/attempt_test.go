@@ -208,7 +208,7 @@ func TestDeleteTask(t *testing.T) {
 		}
 	}
 	refused("waiting")
-	e, err := b.ClaimNext(t.Context(), "server", 1, nil)
+	e, err := b.ClaimNext(t.Context(), "server", 1, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

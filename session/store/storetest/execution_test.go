@@ -27,7 +27,7 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	}
 	claim := func(max int) *task.Execution {
 		t.Helper()
-		e, err := b.ClaimNext(t.Context(), "one", max, nil)
+		e, err := b.ClaimNext(t.Context(), "one", max, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	if e := claim(2); e != nil {
 		t.Errorf("claimed %+v of nothing", e)
 	}
-	if _, err := b.ClaimNext(t.Context(), "", 2, nil); !errors.Is(err, task.ErrInvalid) {
+	if _, err := b.ClaimNext(t.Context(), "", 2, nil, nil); !errors.Is(err, task.ErrInvalid) {
 		t.Error(err)
 	}
 }
@@ -112,7 +112,7 @@ func TestStartExecution(t *testing.T) {
 	if _, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{}); !errors.Is(err, task.ErrInvalid) {
 		t.Error("it started without being claimed:", err)
 	}
-	e, err = b.ClaimNext(t.Context(), "server", 1, nil)
+	e, err = b.ClaimNext(t.Context(), "server", 1, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestEndExecutionOfOneThatNeverStarted(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	e, err := b.ClaimNext(t.Context(), "server", 1, nil)
+	e, err := b.ClaimNext(t.Context(), "server", 1, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestReleaseAndStopWaiting(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	first, err := b.ClaimNext(t.Context(), "one", 1, nil)
+	first, err := b.ClaimNext(t.Context(), "one", 1, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func made(t *testing.T, b board, p task.Project, who session.Caller) row {
 			defer b.Release(t.Context(), e.ID, "server")
 		}
 		var err error
-		if e, err = b.ClaimNext(t.Context(), "server", 1000, nil); err != nil || e == nil {
+		if e, err = b.ClaimNext(t.Context(), "server", 1000, nil, nil); err != nil || e == nil {
 			t.Fatal("nothing to claim", err)
 		}
 	}

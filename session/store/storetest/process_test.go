@@ -41,7 +41,7 @@ func (w worker) work(ctx context.Context, project string, rounds int) error {
 			return err
 		}
 		w.say("attempt %s", a.ID)
-		e, err := w.b.ClaimNext(ctx, w.name, most, nil)
+		e, err := w.b.ClaimNext(ctx, w.name, most, nil, nil)
 		if err != nil {
 			return err
 		}

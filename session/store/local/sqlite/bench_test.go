@@ -140,3 +140,27 @@ func BenchmarkCreateTask(b *testing.B) {
 		addTask(b, board, p, "one more")
 	}
 }
+
+// BenchmarkUsedSince reads what 30,000 executions used, and what has ended since.
+func BenchmarkUsedSince(b *testing.B) {
+	board := openAt(b, filepath.Join(b.TempDir(), "board.db"), noon)
+	fill(b, board, rootOf(b, board))
+	err := board.Transact(b.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
+		x := board.Tx(ctx, q)
+		_, err := x.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, usage, ended_at)
+			SELECT id, attempt_id, 'CLAUDE_CODE', '{"models":{"claude-opus-4":{"input":1200,"cache_read":90000,"cache_write":3000,"output":4100}},"usd":0.42,"turns":12}', ended_at FROM executions`)
+		return err
+	}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, after := range map[string]int64{"all": 0, "new": 29_999} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if all, err := board.UsedSince(b.Context(), after); err != nil || int64(len(all)) != 30_000-after {
+					b.Fatal(len(all), err)
+				}
+			}
+		})
+	}
+}

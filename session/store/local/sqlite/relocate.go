@@ -40,7 +40,7 @@ func relocate(t sqlstore.Tx, to func(path string) string) error {
 // imported are the tables that Import copies, in an order in which rows come after those that they
 // name. Requests are not copied, nor executions elsewhere that have not ended: anybody may have
 // written them, and servers would go on with them.
-var imported = []string{"projects", "repos", "tasks", "task_dependencies", "attempts", "attempt_repos", "sessions", "executions", "workflow_executions"}
+var imported = []string{"projects", "repos", "tasks", "task_dependencies", "attempts", "attempt_repos", "sessions", "executions", "usages", "workflow_executions"}
 
 // ErrOccupied reports that a board has tasks of its own, so that no other can be imported.
 var ErrOccupied = errors.New("it has tasks already")
@@ -91,7 +91,7 @@ func (d *DB) importRows(t sqlstore.Tx, why string, to func(path string) string) 
 		return err
 	}
 	for _, table := range imported {
-		columns, err := sqlstore.List[string](t, `SELECT name FROM pragma_table_info(?, 'main')`, table)
+		columns, err := sqlstore.List[string](t, `SELECT name FROM pragma_table_info(?1, 'main') WHERE NOT (?1 = 'usages' AND name = 'seq')`, table)
 		if err != nil {
 			return err
 		}
@@ -121,11 +121,13 @@ func (d *DB) importRows(t sqlstore.Tx, why string, to func(path string) string) 
 		query string
 		args  []any
 	}{
+		{`INSERT INTO usages (execution_id, attempt_id, executor, ended_at) SELECT e.id, a.id, a.executor, max(?, e.started_at)
+			FROM executions e JOIN attempts a ON a.id = e.attempt_id WHERE e.ended_at IS NULL AND e.started_at IS NOT NULL`, []any{t.Now}},
 		{`UPDATE executions SET state = 'interrupted', owner = NULL, ended_at = max(?, created_at)` + open, []any{t.Now}},
 		{`UPDATE attempts SET state = 'interrupted', error = ?, updated_at = max(?, updated_at)` + open, []any{why, t.Now}},
 		{`UPDATE executions SET pid = NULL`, nil},
 		{`UPDATE sessions SET queued_prompt = NULL, queued_variant = NULL, queued_at = NULL`, nil},
-		{`UPDATE tasks SET deleting_at = NULL`, nil},
+		{`UPDATE tasks SET deleting_at = NULL, auto_start = FALSE`, nil},
 	} {
 		if _, err := t.Exec(u.query, u.args...); err != nil {
 			return err

@@ -6,7 +6,21 @@ CREATE TABLE task_dependencies (
 	CHECK (task_id <> depends_on)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX task_dependencies_of ON task_dependencies (depends_on);
--- What the agent of an execution reported that it used, JSON: NULL if it reported nothing, or has not ended.
-ALTER TABLE executions ADD COLUMN usage TEXT;
 -- Why the branch was last not pushed to the remote of the config; NULL if it was, or was not to be.
 ALTER TABLE attempts ADD COLUMN push_error TEXT;
+-- Whether servers may start it: 0 if somebody without the right to start agents has made or changed it.
+ALTER TABLE tasks ADD COLUMN auto_start INTEGER NOT NULL DEFAULT 1;
+UPDATE tasks SET auto_start = 0 WHERE identity <> 'local';
+-- What the executions that ran used, in the order in which they ended. It stays when their task is deleted.
+CREATE TABLE usages (
+	seq          INTEGER PRIMARY KEY,
+	execution_id TEXT NOT NULL,
+	attempt_id   TEXT NOT NULL,
+	executor     TEXT NOT NULL, -- of the attempt
+	usage        TEXT,          -- as its agent reported it, JSON; NULL if it reported nothing
+	ended_at     TEXT NOT NULL
+) STRICT;
+CREATE INDEX usages_of ON usages (attempt_id, seq);
+INSERT INTO usages (execution_id, attempt_id, executor, ended_at)
+	SELECT e.id, a.id, a.executor, e.ended_at FROM executions e JOIN attempts a ON a.id = e.attempt_id
+	WHERE e.started_at IS NOT NULL AND e.ended_at IS NOT NULL ORDER BY e.ended_at, e.seq;

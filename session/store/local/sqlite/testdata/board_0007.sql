@@ -27,7 +27,7 @@ CREATE TABLE tasks (
 	workflow_name TEXT,
 	deleting_at   TEXT, -- since when its worktrees are being removed, so that it can be
 	created_at    TEXT NOT NULL,
-	updated_at    TEXT NOT NULL, identity TEXT NOT NULL DEFAULT 'local', caller_group TEXT NOT NULL DEFAULT '',
+	updated_at    TEXT NOT NULL, identity TEXT NOT NULL DEFAULT 'local', caller_group TEXT NOT NULL DEFAULT '', auto_start INTEGER NOT NULL DEFAULT 1,
 	CHECK ((job_name IS NULL) = (workflow_name IS NULL))
 ) STRICT;
 CREATE TABLE attempts (
@@ -86,7 +86,7 @@ CREATE TABLE executions (
 	created_at    TEXT NOT NULL,
 	started_at    TEXT,
 	ended_at      TEXT
-, machine_id TEXT NOT NULL DEFAULT '', machine_name TEXT NOT NULL DEFAULT '', root TEXT NOT NULL DEFAULT '', usage TEXT) STRICT;
+, machine_id TEXT NOT NULL DEFAULT '', machine_name TEXT NOT NULL DEFAULT '', root TEXT NOT NULL DEFAULT '') STRICT;
 CREATE TABLE requests (
 	identity    TEXT NOT NULL,
 	tool        TEXT NOT NULL,
@@ -154,19 +154,28 @@ CREATE TABLE task_dependencies (
 	PRIMARY KEY (task_id, depends_on),
 	CHECK (task_id <> depends_on)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO projects VALUES ('66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO repos VALUES ('6c2a44e1-0bac-48a0-bc76-610c4a80a560', '66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO tasks VALUES ('47886779-b3ae-4288-9032-a48b359f1728', '66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '');
-INSERT INTO tasks VALUES ('facb7bf7-4b78-4934-af7c-8823c50df505', '66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '');
-INSERT INTO attempts VALUES ('a6de4a7a-8490-423b-998b-e9515c726a88', '47886779-b3ae-4288-9032-a48b359f1728', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', '', '', '', NULL);
-INSERT INTO attempt_repos VALUES ('a6de4a7a-8490-423b-998b-e9515c726a88', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
-INSERT INTO sessions VALUES ('3f78c655-0e57-48fd-af27-3a9ab84d567a', 'a6de4a7a-8490-423b-998b-e9515c726a88', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO executions VALUES (1, '619c9fe1-d179-4df5-9877-5b90c5413e27', 'a6de4a7a-8490-423b-998b-e9515c726a88', '3f78c655-0e57-48fd-af27-3a9ab84d567a', 0, 'do it', NULL, 'failed', 'server', NULL, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '', '', '', NULL);
-INSERT INTO executions VALUES (2, '1ab173c3-0814-4427-8330-e7ac41782f88', 'a6de4a7a-8490-423b-998b-e9515c726a88', '3f78c655-0e57-48fd-af27-3a9ab84d567a', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL, '', '', '', NULL);
-INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', 'facb7bf7-4b78-4934-af7c-8823c50df505', '2026-03-01T11:00:00.123456Z');
-INSERT INTO task_counts VALUES ('66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'inprogress', 'local', '', 1);
-INSERT INTO task_counts VALUES ('66e0e6f9-8520-4b69-ba61-f1ac201664f0', 'todo', 'local', '', 1);
-INSERT INTO task_dependencies VALUES ('facb7bf7-4b78-4934-af7c-8823c50df505', '47886779-b3ae-4288-9032-a48b359f1728');
+CREATE TABLE usages (
+	seq          INTEGER PRIMARY KEY,
+	execution_id TEXT NOT NULL,
+	attempt_id   TEXT NOT NULL,
+	executor     TEXT NOT NULL, -- of the attempt
+	usage        TEXT,          -- as its agent reported it, JSON; NULL if it reported nothing
+	ended_at     TEXT NOT NULL
+) STRICT;
+INSERT INTO projects VALUES ('ed56355d-24d5-4e5c-a392-e6b3822002c3', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO repos VALUES ('4db35cd9-2881-4a4b-be65-aeb6cf031630', 'ed56355d-24d5-4e5c-a392-e6b3822002c3', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO tasks VALUES ('0b582a95-74c0-4dd9-8257-b159497ecc4f', 'ed56355d-24d5-4e5c-a392-e6b3822002c3', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', 1);
+INSERT INTO tasks VALUES ('1fa2e6ae-3984-4d40-b121-8c539a497833', 'ed56355d-24d5-4e5c-a392-e6b3822002c3', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', 1);
+INSERT INTO attempts VALUES ('e4fc4386-c054-4373-85b5-5077fb4613d3', '1fa2e6ae-3984-4d40-b121-8c539a497833', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', '', '', '', NULL);
+INSERT INTO attempt_repos VALUES ('e4fc4386-c054-4373-85b5-5077fb4613d3', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
+INSERT INTO sessions VALUES ('3a8b69c0-d9e4-47f5-8dc2-0cee8a2ba8c3', 'e4fc4386-c054-4373-85b5-5077fb4613d3', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO executions VALUES (1, '81aaa91b-6d8a-4aa3-8aea-76b04d8c47ae', 'e4fc4386-c054-4373-85b5-5077fb4613d3', '3a8b69c0-d9e4-47f5-8dc2-0cee8a2ba8c3', 0, 'do it', NULL, 'failed', 'server', NULL, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '', '', '');
+INSERT INTO executions VALUES (2, '1cbb020b-4461-4448-ac31-744fc8f6a6e0', 'e4fc4386-c054-4373-85b5-5077fb4613d3', '3a8b69c0-d9e4-47f5-8dc2-0cee8a2ba8c3', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL, '', '', '');
+INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', '0b582a95-74c0-4dd9-8257-b159497ecc4f', '2026-03-01T11:00:00.123456Z');
+INSERT INTO task_counts VALUES ('ed56355d-24d5-4e5c-a392-e6b3822002c3', 'inprogress', 'local', '', 1);
+INSERT INTO task_counts VALUES ('ed56355d-24d5-4e5c-a392-e6b3822002c3', 'todo', 'local', '', 1);
+INSERT INTO task_dependencies VALUES ('0b582a95-74c0-4dd9-8257-b159497ecc4f', '1fa2e6ae-3984-4d40-b121-8c539a497833');
+INSERT INTO usages VALUES (1, '81aaa91b-6d8a-4aa3-8aea-76b04d8c47ae', 'e4fc4386-c054-4373-85b5-5077fb4613d3', 'SCRIPTED', NULL, '2026-03-01T11:00:00.123456Z');
 CREATE UNIQUE INDEX projects_root ON projects (root) WHERE root = 1;
 CREATE UNIQUE INDEX projects_name ON projects (name) WHERE root = 0;
 CREATE INDEX tasks_newest ON tasks (project_id, created_at DESC, id);
@@ -196,5 +205,6 @@ CREATE TRIGGER tasks_count_moved AFTER UPDATE OF project_id, status ON tasks BEG
 END;
 CREATE INDEX workflow_executions_at_source ON workflow_executions (source_execution_id) WHERE source_execution_id IS NOT NULL;
 CREATE INDEX task_dependencies_of ON task_dependencies (depends_on);
+CREATE INDEX usages_of ON usages (attempt_id, seq);
 PRAGMA application_id = 1685545572;
 PRAGMA user_version = 7;

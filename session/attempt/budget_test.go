@@ -1,0 +1,212 @@
+package attempt
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// costs is the order to an agent to report a cost.
+func costs(usd string) string {
+	return `! say {"type":"result","subtype":"success","result":"done","total_cost_usd":` + usd + `,"num_turns":1,"modelUsage":{"m":{"inputTokens":1}}}`
+}
+
+func upTo(usd float64) func(*config.Config) {
+	return func(c *config.Config) {
+		c.Attempts.MaxCostUSD = &config.Limit{Max: usd, File: ".deepwork/config.yml"}
+	}
+}
+
+// Once the executions have cost what they may, nothing starts: calls are refused, and what waits says
+// why, until the limit is raised. What failed or was deleted counts.
+func TestBudgetOfCosts(t *testing.T) {
+	p := newProject(t)
+	p.configure(upTo(0.3))
+	s := p.open()
+	first := s.newTask(costs("0.1"))
+	s.ends(s.begin(first).AttemptID)
+	failed := s.newTask(costs("0.2"), "! exit 3")
+	hold := filepath.Join(p.root, "..", "hold")
+	long := s.begin(s.newTask("! await "+hold, costs("0.05")))
+	s.reaches(long.AttemptID, task.Running)
+	send := FollowUpArgs{Target: the(long.AttemptID), Action: ActionQueue, Prompt: new(costs("0.01"))}
+	_, err := s.FollowUp(ctx, me, send)
+	must(t, err)
+	b := s.ends(s.begin(failed).AttemptID)
+	if b.State != "failed" {
+		t.Fatalf("%+v", b)
+	}
+	_, err = s.DeleteTask(ctx, me, TaskArgs{first.TaskID})
+	must(t, err)
+	next := s.newTask("! say hello")
+	_, repo := s.rootProject()
+	start := StartArgs{TaskID: next.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
+	check := func(s *server) {
+		t.Helper()
+		_, err = s.StartTaskAttempt(ctx, me, start)
+		refused(t, err, session.StateError, "budget_reached", "cost 0.3 USD", "attempts.max_cost_usd is 0.3", "raise attempts.max_cost_usd in .deepwork/config.yml")
+		for _, action := range []string{ActionSend, ActionQueue} {
+			_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(b.AttemptID), Action: action, Prompt: new("more")})
+			refused(t, err, session.StateError, "budget_reached", "0.3 USD")
+		}
+	}
+	check(s)
+	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
+	own, err := s.CreateTask(ctx, eve, CreateTaskArgs{ProjectID: next.ProjectID, Title: "x"})
+	must(t, err)
+	_, err = s.StartTaskAttempt(ctx, eve, StartArgs{TaskID: own.TaskID, Executor: "TEST", Repos: start.Repos})
+	refused(t, err, session.StateError, "budget_reached", "attempts.max_cost_usd is 0.3")
+	if strings.Contains(fmt.Sprint(err), "USD") {
+		t.Errorf("it says the costs of others: %v", err)
+	}
+	// What was queued before waits.
+	must(t, os.WriteFile(hold, nil, 0o644))
+	s.reaches(long.AttemptID, task.Waiting)
+	held := "Nothing that waits is started, since a budget of this project is reached: the executions that have ended cost 0.35 USD, and attempts.max_cost_usd is 0.3."
+	if r := s.get(long.AttemptID); !strings.HasPrefix(deref(r.Notice), held) {
+		t.Errorf("%q", deref(r.Notice))
+	}
+	if r, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: long.TaskID}); err != nil || !strings.HasPrefix(deref(r.Notice), held) {
+		t.Errorf("%+v %v", r, err)
+	}
+	items := func() (all []Attention) {
+		r, err := s.NeedsAttention(ctx, me)
+		must(t, err)
+		for _, i := range r.Items {
+			if i.Kind == AttentionBudget {
+				all = append(all, i)
+			}
+		}
+		return all
+	}
+	if got := items(); len(got) != 1 || got[0].ID != "attempts.max_cost_usd" || *got[0].Since != *b.EndedAt ||
+		got[0].Title != "Budget reached: 0.35 of 0.3 USD (attempts.max_cost_usd)" {
+		t.Errorf("%+v, since %s", got, *b.EndedAt)
+	}
+	s.stop()
+	s = p.open()
+	start.RequestID = new("again")
+	_, err = s.StartTaskAttempt(ctx, me, start)
+	refused(t, err, session.StateError, "budget_reached", "0.35 USD")
+	p.configure(upTo(0.355))
+	if r := s.ends(long.AttemptID); r.State != "completed" {
+		t.Errorf("%+v", r)
+	}
+	if got := items(); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+	p.configure(upTo(1))
+	started, err := s.StartTaskAttempt(ctx, me, start)
+	must(t, err)
+	p.configure(upTo(0))
+	if again, err := s.StartTaskAttempt(ctx, me, start); err != nil || again.AttemptID != started.AttemptID {
+		t.Errorf("the repeated request: %+v %v", again, err)
+	}
+	if len(items()) != 1 {
+		t.Error("a limit of 0 is not reached")
+	}
+	p.configure(func(*config.Config) {})
+	s.ends(started.AttemptID)
+	if got := items(); got != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Unknown costs are no cost of 0: they have a limit of their own, and become known with prices.
+func TestBudgetOfUnknownCosts(t *testing.T) {
+	p := newProject(t)
+	limit := func(c *config.Config) {
+		upTo(0.5)(c)
+		c.Attempts.MaxUnknown = &config.Limit{Max: 2, File: "mine.yml"}
+	}
+	p.configure(limit)
+	s := p.open()
+	codex := func(thread string, tokens int) string {
+		return fmt.Sprintf("! say {\"type\":\"thread.started\",\"thread_id\":%q}\n! say {\"type\":\"turn.started\"}\n! say {\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":%d,\"output_tokens\":0}}", thread, tokens)
+	}
+	a := s.ends(s.begin(s.newTask(codex("t", 100_000))).AttemptID)
+	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(a.AttemptID), Action: ActionSend, Prompt: new(codex("t", 300_000))}) // in total
+	must(t, err)
+	s.ends(a.AttemptID)
+	v := s.newTask("! say nothing known")
+	_, repo := s.rootProject()
+	start := StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
+	_, err = s.StartTaskAttempt(ctx, me, start)
+	refused(t, err, session.StateError, "budget_reached", "2 executions have ended whose cost is unknown", "attempts.max_unknown is 2", "raise attempts.max_unknown in mine.yml, or give prices of the models in")
+	p.configure(func(c *config.Config) {
+		limit(c)
+		c.Prices = map[string]config.Price{"TEST": {Input: 1}}
+	})
+	s.ends(s.begin(v).AttemptID)
+	p.configure(func(c *config.Config) {
+		limit(c)
+		c.Prices = map[string]config.Price{"TEST": {Input: 2}}
+	})
+	_, err = s.StartTaskAttempt(ctx, me, start)
+	refused(t, err, session.StateError, "budget_reached", "cost 0.6 USD")
+}
+
+// However many servers start agents, only those that run when the budget is reached exceed it.
+func TestOvershootOfBudgets(t *testing.T) {
+	const slots, waiting = 2, 10
+	p := newProject(t)
+	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = slots })
+	one, two := p.open(func(o *Options) { o.Poll = 1e9 }), p.open()
+	hold := filepath.Join(p.root, "..", "hold")
+	var ids []string
+	for range slots {
+		ids = append(ids, one.begin(one.newTask("! await "+hold, costs("0.1"))).AttemptID)
+	}
+	for _, id := range ids {
+		one.reaches(id, task.Running)
+	}
+	for i := range waiting {
+		ids = append(ids, []*server{one, two}[i%2].begin(one.newTask(costs("0.1"))).AttemptID)
+	}
+	p.configure(func(c *config.Config) {
+		c.Attempts.MaxConcurrent = slots
+		upTo(0.5)(c)
+	})
+	must(t, os.WriteFile(hold, nil, 0o644))
+	var states []string
+	eventually(t, func() string {
+		states = nil
+		for _, id := range ids {
+			states = append(states, one.get(id).State)
+		}
+		if slices.ContainsFunc(states, func(s string) bool { return s == "starting" || s == "running" }) || !slices.Contains(states, "completed") {
+			return fmt.Sprint(states)
+		}
+		b, err := one.board(ctx)
+		must(t, err)
+		if now, err := one.budget(ctx, b, p.cfg.Load()); err != nil || !now.isReached() {
+			return fmt.Sprintf("%+v %v: %v", now, err, states)
+		}
+		return ""
+	})
+	for _, s := range []*server{one, two} { // and neither starts more
+		b, err := s.board(ctx)
+		must(t, err)
+		if x, err := s.claimNext(ctx, b, p.cfg.Load()); x != nil || err != nil {
+			t.Errorf("%+v %v", x, err)
+		}
+	}
+	ran := 0
+	for _, s := range states {
+		if s == "completed" {
+			ran++
+		} else if s != "waiting" {
+			t.Errorf("%v", states)
+		}
+	}
+	if ran < 5 || ran > 5+slots-1 {
+		t.Errorf("%d executions of 0.1 USD ran with a budget of 0.5 and %d slots", ran, slots)
+	}
+}

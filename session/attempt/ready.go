@@ -1,0 +1,185 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/worktree"
+	"deepwork/session/store"
+)
+
+// serveReady starts tasks as attempts.auto_start says: after each change of a task by this server, and
+// every Options.Poll for those of others. It runs on its own goroutine, as it waits for git, until Close
+// begins.
+func (e *Engine) serveReady() {
+	defer e.makers.Done()
+	ticker := time.NewTicker(e.o.Poll)
+	defer ticker.Stop()
+	for s := (starter{engine: e}); ; {
+		s.refuse("", s.startReady(e.serving))
+		select {
+		case <-e.serving.Done():
+			return
+		case <-e.readies:
+		case <-ticker.C:
+		}
+	}
+}
+
+// A starter starts tasks without a call. It belongs to one goroutine.
+type starter struct {
+	engine   *Engine
+	of       *config.Config      // with which what is refused was tried
+	refusals map[string]*refusal // by project, or by task; "" is for all
+}
+
+// A refusal is why tasks are not started.
+type refusal struct {
+	said  string
+	pause wait.Backoff
+	until time.Time
+}
+
+// refuse logs why something is not started, once, and lets them wait for a while; nil
+// means that there is no reason.
+func (s *starter) refuse(what string, err error) {
+	r := s.refusals[what]
+	switch {
+	case s.engine.serving.Err() != nil:
+	case err == nil && r != nil && time.Now().After(r.until):
+		delete(s.refusals, what)
+	case err != nil:
+		if r == nil {
+			r = &refusal{pause: wait.Backoff{Min: time.Second, Max: time.Minute}}
+			s.refusals[what] = r
+		}
+		if err.Error() != r.said {
+			r.said = err.Error()
+			s.engine.log.Warn("attempts.auto_start cannot start tasks; trying again", "of", what, "error", err)
+		}
+		r.until = time.Now().Add(r.pause.Next())
+	}
+}
+
+// waits reports whether something was refused just now.
+func (s *starter) waits(what string) bool {
+	r := s.refusals[what]
+	return r != nil && time.Now().Before(r.until)
+}
+
+// startReady starts tasks, the oldest first, as long as there is room.
+func (s *starter) startReady(ctx context.Context) error {
+	e := s.engine
+	if !e.db.Exists() {
+		return nil
+	}
+	cfg, err := e.config(ctx)
+	if err != nil {
+		return nil // which serve logs
+	}
+	if s.of != cfg {
+		s.of, s.refusals = cfg, map[string]*refusal{}
+	}
+	auto := cfg.Attempts.AutoStart
+	if auto == nil || cfg.Approval != nil && cfg.Approval.Withheld != nil || s.waits("") {
+		return nil
+	}
+	b, err := e.board(ctx)
+	if err == nil {
+		err = e.syncProjects(ctx, b, cfg)
+	}
+	if err != nil {
+		return err
+	}
+	owner := session.LocalCaller(session.ChannelTerminal)
+	agent, err := e.recipe(cfg, auto.Executor, orNull(auto.Variant))
+	if err == nil {
+		err = agent.check("")
+	}
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		room := task.Room{InReview: auto.MaxInReview, Slots: e.slots(cfg), Place: e.here}
+		now, err := e.budget(ctx, b, cfg)
+		if err != nil || now.isReached() {
+			return err
+		}
+		if now != nil {
+			room.Used = &now.seq
+		}
+		tasks, err := b.Ready(ctx, room)
+		if err != nil {
+			return err
+		}
+		if !s.startOne(ctx, view{b.For(owner), owner}, b, cfg, agent, tasks, room) {
+			return nil
+		}
+		e.kick()
+	}
+	return nil
+}
+
+// startOne starts the oldest of the tasks that can be started. It reports false if it has tried all.
+func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *recipe, tasks []task.Ready, room task.Room) bool {
+	for _, t := range tasks {
+		if s.waits(t.ProjectID) || s.waits(t.ID) {
+			continue
+		}
+		err := s.engine.startTask(ctx, v, b, cfg, agent, t, room)
+		if err == nil || errors.Is(err, task.ErrNotReady) || errors.Is(err, task.ErrOutdated) || errors.Is(err, task.ErrNotFound) {
+			return true // or another server was faster, or the user
+		}
+		what := t.ProjectID
+		if code := session.CodeOf(err); code == "too_long" || code == "no_branch_left" {
+			what = t.ID
+		}
+		s.refuse(what, err)
+	}
+	return false
+}
+
+// startTask starts an attempt of a task that is ready, in all repositories of its project, from the
+// branches that are checked out there.
+func (e *Engine) startTask(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *recipe, ready task.Ready, room task.Room) error {
+	t, err := b.Task(ctx, ready.ID)
+	if err != nil {
+		return err
+	}
+	repos, _, _, err := b.Repos(ctx, t.ProjectID, task.Page{Limit: MaxRepos})
+	if err != nil {
+		return err
+	}
+	var args []RepoArgs
+	for _, r := range repos {
+		if r.Path == "" {
+			return fmt.Errorf("the repository %s is not on this machine", r.Name)
+		}
+		branch, err := worktree.CurrentBranch(ctx, r.Path)
+		if err == nil && branch == "" {
+			err = fmt.Errorf("no branch is checked out in %s, from which the work would begin: check one out, or start the tasks with start_task_attempt", r.Path)
+		}
+		if err != nil {
+			return err
+		}
+		args = append(args, RepoArgs{RepoID: r.ID, TargetBranch: branch})
+	}
+	if len(args) == 0 {
+		return errors.New("the project is not in a git repository: run git init and commit something, or name its repositories in .deepwork/config.yml")
+	}
+	a, first, err := e.plan(ctx, v, cfg, &t.Task, agent, nil, args)
+	if err != nil {
+		return err
+	}
+	if err := b.StartReady(ctx, *a, first, room); err != nil {
+		return err
+	}
+	e.log.Info("task started by attempts.auto_start", "attempt", a.ID, "task", t.ID, "executor", a.Executor)
+	return nil
+}

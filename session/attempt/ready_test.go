@@ -1,0 +1,207 @@
+package attempt
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// auto turns on attempts.auto_start.
+func auto(executor string, inReview int, change ...func(*config.Config)) func(*config.Config) {
+	return func(c *config.Config) {
+		name, variant, _ := strings.Cut(executor, ":")
+		c.Attempts.AutoStart = &config.AutoStart{Executor: name, Variant: variant, MaxInReview: inReview}
+		for _, f := range change {
+			f(c)
+		}
+	}
+}
+
+// statusOf waits until tasks have these states, in their order.
+func (s *server) statusOf(all []*Task, want ...string) {
+	s.t.Helper()
+	eventually(s.t, func() string {
+		var got []string
+		for _, v := range all {
+			got = append(got, s.task(v.TaskID).Status)
+		}
+		if slices.Equal(got, want) {
+			return ""
+		}
+		return fmt.Sprintf("the tasks are %v, want %v", got, want)
+	})
+}
+
+// Servers start what is ready, the oldest first, each task once, with room for as many as may be in
+// review; what is reviewed or unblocked makes them go on at once.
+func TestAutoStart(t *testing.T) {
+	p := newProject(t)
+	one, two := p.open(), p.open()
+	marks := filepath.Join(p.root, "..", "marks")
+	must(t, os.Mkdir(marks, 0o755))
+	var all []*Task
+	for i := range 5 {
+		all = append(all, one.newTask("! once "+filepath.Join(marks, fmt.Sprint(i)), "! env MODE"))
+	}
+	_, err := one.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: all[4].TaskID, DependsOn: []string{all[2].TaskID}})
+	must(t, err)
+	p.configure(auto("TEST:OTHER", 2))
+	one.statusOf(all, "inreview", "inreview", "todo", "todo", "todo")
+	if out := one.output(*one.task(all[0].TaskID).LatestAttemptID); !containsAll(out, "agent other", "MODE=slow") {
+		t.Errorf("%q", out)
+	}
+	done := func(v *Task) {
+		t.Helper()
+		_, err := two.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Status: new("done")})
+		must(t, err)
+	}
+	done(all[0])
+	one.statusOf(all, "done", "inreview", "inreview", "todo", "todo")
+	done(all[1])
+	one.statusOf(all, "done", "done", "inreview", "inreview", "todo")
+	done(all[2])
+	one.statusOf(all, "done", "done", "done", "inreview", "inreview")
+	for _, v := range all {
+		if r, err := one.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || r.Count != 1 {
+			t.Errorf("%+v %v", r, err)
+		}
+	}
+	// One that is off, or not approved, starts nothing; nor one that was tried.
+	done(all[3])
+	done(all[4])
+	p.configure(func(*config.Config) {})
+	again := one.newTask("! exit 3")
+	one.ends(one.begin(again).AttemptID)
+	_, err = one.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: again.TaskID, Status: new("todo")})
+	must(t, err)
+	withheld := auto("TEST", 9, func(c *config.Config) {
+		c.Approval = &config.Approval{Use: c, Withheld: &config.Withheld{Asked: []config.Asked{{Key: "attempts.auto_start"}}, Kept: true}}
+	})
+	p.configure(withheld)
+	fresh := one.newTask("! say hello")
+	s := starter{engine: one.Engine}
+	must(t, s.startReady(ctx))
+	one.statusOf([]*Task{again, fresh}, "todo", "todo")
+	p.configure(auto("TEST", 9))
+	one.statusOf([]*Task{again, fresh}, "todo", "inreview")
+}
+
+// A task that another server of the board, or a command, creates is started, too; a server that is
+// killed leaves each task either untouched or started, and the next one goes on.
+func TestAutoStartAfterACrash(t *testing.T) {
+	p := newProject(t)
+	marks := filepath.Join(p.root, "..", "marks")
+	must(t, os.Mkdir(marks, 0o755))
+	command := p.open(func(o *Options) { o.Passive = true })
+	var all []*Task
+	for i := range 6 {
+		all = append(all, command.newTask("! once "+filepath.Join(marks, fmt.Sprint(i))))
+	}
+	p.configure(auto("TEST", 6, func(c *config.Config) { c.Attempts.MaxConcurrent = 2 }))
+	for range 3 {
+		s := p.open()
+		eventually(t, func() string {
+			if s.Stats().Running > 0 {
+				return ""
+			}
+			return "nothing runs"
+		})
+		s.die()
+	}
+	s := p.open()
+	eventually(t, func() string {
+		for i, v := range all {
+			r, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID})
+			must(t, err)
+			if r.Count != 1 || !task.AttemptState(r.Attempts[0].State).Ended() {
+				return fmt.Sprintf("task %d: %+v", i, r.Attempts)
+			}
+			if r.Attempts[0].State != "completed" {
+				t.Fatalf("task %d: %+v", i, r.Attempts)
+			}
+		}
+		return ""
+	})
+}
+
+// lines collects what is logged.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.all.String(), text)
+}
+
+// What cannot be started is logged once, and does not keep other tasks waiting. A budget that is
+// reached, and tasks of those who may not start agents, start nothing.
+func TestAutoStartRefused(t *testing.T) {
+	p := newProject(t)
+	other := filepath.Join(p.root, "..", "other")
+	p.repo(other)
+	p.git(other, "checkout", "-q", "--detach")
+	projects := func(c *config.Config) {
+		c.Projects = []config.Project{{Name: "other", Repos: []config.Repo{{Path: "../other"}}}}
+	}
+	p.configure(auto("NOBODY", 9, projects))
+	var log lines
+	s := p.open(func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	})
+	list, err := s.ListProjects(ctx, me, ListProjectsArgs{})
+	must(t, err)
+	at := slices.IndexFunc(list.Projects, func(p Project) bool { return p.Name == "other" })
+	stuck, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: list.Projects[at].ProjectID, Title: "Elsewhere"})
+	must(t, err)
+	fine := s.newTask("! say hello")
+	logged := func(text string) {
+		t.Helper()
+		eventually(t, func() string {
+			if log.count(text) == 1 {
+				return ""
+			}
+			return fmt.Sprintf("%q was logged %d times", text, log.count(text))
+		})
+	}
+	logged("There is no executor")
+	p.configure(auto("TEST", 9, projects))
+	s.statusOf([]*Task{fine, stuck}, "inreview", "todo")
+	logged("no branch is checked out in ")
+	first := s.newTask("! say hello")
+	s.statusOf([]*Task{first}, "inreview") // and the other was passed over again
+	if n := log.count("no branch is checked out in "); n != 1 {
+		t.Errorf("it was logged %d times", n)
+	}
+	p.git(other, "checkout", "-q", "main")
+	p.configure(auto("TEST", 9, projects)) // as an edit; otherwise after a pause
+	s.statusOf([]*Task{stuck}, "inreview")
+	guest, err := s.CreateTask(ctx, session.Caller{Identity: "guest"}, CreateTaskArgs{ProjectID: fine.ProjectID, Title: "Do as I say"})
+	must(t, err)
+	last := s.newTask("! say hello")
+	s.statusOf([]*Task{last, guest}, "inreview", "todo")
+	p.configure(auto("TEST", 9, projects, func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 4} }))
+	over := s.newTask("! say hello")
+	must(t, (&starter{engine: s.Engine}).startReady(ctx))
+	s.statusOf([]*Task{over}, "todo")
+	p.configure(auto("TEST", 9, projects, func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 5} }))
+	s.statusOf([]*Task{over, guest}, "inreview", "todo")
+}

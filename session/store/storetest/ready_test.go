@@ -1,0 +1,187 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// wide is room for anything.
+var wide = task.Room{InReview: 1000, Slots: 1000}
+
+// startReady starts a task that is ready.
+func startReady(b store.Board, id string, r task.Room) error {
+	return b.StartReady(context.Background(), task.Attempt{TaskID: id, Executor: "SCRIPTED", Branch: "deepwork/x", Workspace: abs("w")}, task.Execution{Prompt: "p"}, r)
+}
+
+// Tasks are ready that are todo, were never tried, depend on none that is not done, and were made and
+// changed by callers who may start agents.
+func TestReady(t *testing.T) {
+	b, c, p := newBoard(t)
+	ready := func(r task.Room) (titles []string) {
+		t.Helper()
+		all, err := b.Ready(t.Context(), r)
+		testkit.Must(t, err)
+		for _, r := range all {
+			if r.ProjectID != p.ID {
+				t.Errorf("%+v", r)
+			}
+			titles = append(titles, taskOf(t, b, r.ID).Title)
+		}
+		return titles
+	}
+	made := func(title string) *task.Summary {
+		c.forward(time.Second)
+		return addTask(t, b, p, title)
+	}
+	blocker, free := made("blocker"), made("free")
+	blocked := made("blocked")
+	_, err := dependOn(b, blocked, blocker)
+	testkit.Must(t, err)
+	set := func(s *task.Summary, status task.Status) {
+		t.Helper()
+		_, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})
+		testkit.Must(t, err)
+	}
+	tried := made("tried")
+	try(t, b, tried)
+	first, _ := run(t, b)
+	end(t, b, first, task.Ending{State: task.Failed})
+	set(tried, task.Todo)
+	set(made("cancelled"), task.Cancelled)
+	deleted := made("deleted")
+	if _, err := b.BeginDelete(t.Context(), deleted.ID); err != nil {
+		t.Fatal(err)
+	}
+	for name, who := range map[string]session.Caller{"guest": {Identity: "guest"}, "friend": {Identity: "friend", Rights: session.RightAgents}} {
+		_, err := b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: name}, task.Request{})
+		testkit.Must(t, err)
+	}
+	changed := made("changed")
+	if _, err := b.For(session.Caller{Identity: session.LocalIdentity}).UpdateTask(t.Context(), changed.ID, task.TaskChange{Title: new("taken over")}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := ready(wide), []string{"blocker", "free", "friend"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	set(blocker, task.Done)
+	if got, want := ready(wide), []string{"free", "blocked", "friend"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	testkit.Must(t, startReady(b, free.ID, wide))
+	if now := taskOf(t, b, free.ID); now.Status != task.InProgress || !now.HasInProgressAttempt {
+		t.Errorf("%+v", now)
+	}
+	for _, s := range []*task.Summary{free, tried, deleted, changed, blocker} {
+		if err := startReady(b, s.ID, wide); !errors.Is(err, task.ErrNotReady) {
+			t.Errorf("%s: %v", s.Title, err)
+		}
+	}
+	used := int64(0)
+	if err := startReady(b, blocked.ID, task.Room{InReview: 9, Slots: 9, Used: &used}); !errors.Is(err, task.ErrOutdated) {
+		t.Errorf("with what has ended unknown: %v", err)
+	}
+	// Now one waits.
+	for room, want := range map[task.Room]int{{InReview: 1, Slots: 9}: 0, {InReview: 2, Slots: 9}: 2, {InReview: 9, Slots: 1}: 0, {InReview: 9, Slots: 2}: 2} {
+		if got := ready(room); len(got) != want {
+			t.Errorf("%+v: %q", room, got)
+		}
+		if err := startReady(b, blocked.ID, room); want == 0 && !errors.Is(err, task.ErrNotReady) {
+			t.Errorf("%+v: %v", room, err)
+		} else if want > 0 {
+			break // which has changed what there is
+		}
+	}
+}
+
+// What is in review or will be, and what has failed, takes room; what was stopped does not.
+func TestRoomForReady(t *testing.T) {
+	b, _, p := newBoard(t)
+	addTask(t, b, p, "ready")
+	full := func() bool {
+		t.Helper()
+		all, err := b.Ready(t.Context(), task.Room{InReview: 1, Slots: 9})
+		testkit.Must(t, err)
+		return len(all) == 0
+	}
+	if full() {
+		t.Error("full at first")
+	}
+	for state, want := range map[task.AttemptState]bool{task.Completed: true, task.Failed: true, task.Interrupted: true, task.Stopped: false} {
+		s := addTask(t, b, p, string(state))
+		try(t, b, s)
+		if !full() {
+			t.Errorf("%s: not full while it waits", state)
+		}
+		x, _ := run(t, b)
+		if !full() {
+			t.Errorf("%s: not full while it runs", state)
+		}
+		ending := task.Ending{State: state}
+		if state == task.Completed {
+			ending.Task = task.InReview
+		}
+		end(t, b, x, ending)
+		if full() != want {
+			t.Errorf("%s: full is %v", state, !want)
+		}
+		if _, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)}); err != nil {
+			t.Fatal(err)
+		}
+		if full() {
+			t.Errorf("%s: full when it is done", state)
+		}
+	}
+}
+
+// Two processes start each task once, and never more than there is room for.
+func TestReadyOfTwoProcesses(t *testing.T) {
+	const tasks, most = 8, 5
+	c := newClock()
+	path := t.TempDir() + "/board.db"
+	one, two := openAt(t, path, c.now), openAt(t, path, c.now)
+	p := rootOf(t, one)
+	for i := range tasks {
+		addTask(t, one, p, fmt.Sprint(i))
+	}
+	started := make(chan string, 2*tasks)
+	ended := make(chan error, 2)
+	for _, b := range []board{one, two} {
+		go func() {
+			for {
+				all, err := b.Ready(context.Background(), task.Room{InReview: most, Slots: tasks})
+				if err != nil || len(all) == 0 {
+					ended <- err
+					return
+				}
+				err = startReady(b, all[0].ID, task.Room{InReview: most, Slots: tasks})
+				if err == nil {
+					started <- all[0].ID
+				} else if !errors.Is(err, task.ErrNotReady) {
+					ended <- err
+					return
+				}
+			}
+		}()
+	}
+	testkit.Must(t, errors.Join(<-ended, <-ended))
+	close(started)
+	seen := map[string]bool{}
+	for id := range started {
+		if seen[id] {
+			t.Errorf("task %s was started twice", id)
+		}
+		seen[id] = true
+	}
+	if len(seen) != most {
+		t.Errorf("%d were started, want %d", len(seen), most)
+	}
+}
