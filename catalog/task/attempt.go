@@ -69,8 +69,11 @@ type AttemptRepo struct {
 // unknown.
 type WorkflowProgress struct{ SessionID, Status, Step string }
 
+// ShownExecutions is how many of its executions the details of an attempt have.
+const ShownExecutions = 50
+
 // AttemptDetails is an attempt with its newest execution and its newest session, as of one moment;
-// Session is nil until one of its processes was started. Open and Ahead are set if its execution
+// Executions are the newest ones, the newest first, with the beginnings of their texts. Session is nil until one of its processes was started. Open and Ahead are set if its execution
 // waits, else 0: the number of executions on the whole board that are starting or running, and of
 // those waiting for a slot before it.
 type AttemptDetails struct {
@@ -79,6 +82,8 @@ type AttemptDetails struct {
 	Session   *Session
 	Open      int
 	Ahead     int
+
+	Executions []Execution
 }
 
 // An AttemptList is a part of a task's attempts and the task itself, as of one moment.
@@ -103,12 +108,13 @@ type Execution struct {
 	AttemptID    string
 	SessionID    *string // nil before the process was started
 	FollowUp     bool
-	Prompt       string // the whole text given to the agent
+	Prompt       string // the text given to the agent; a follow-up that begins another conversation has more before it
 	Variant      *string
 	State        AttemptState
 	Owner        string // the server that manages it; "" means none
 	ExitCode     *int
 	FinalMessage *string
+	Error        *string // why it failed, if known
 	CreatedAt    time.Time
 	StartedAt    *time.Time
 	EndedAt      *time.Time

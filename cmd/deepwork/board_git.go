@@ -159,7 +159,7 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board 
 			} else if err == nil {
 				done = r.Repos
 			}
-			failed := a.printMerged(cmd, now, done)
+			failed := a.printMerged(cmd, &now.AttemptReply, done)
 			if err != nil {
 				return err
 			}

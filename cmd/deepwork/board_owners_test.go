@@ -47,6 +47,8 @@ var boardRows = []boardRow{
 	{tool: "follow_up", args: `{"session_id":"{session}","action":"queue","prompt":"more"}`, right: "agents"},
 	{tool: "follow_up", args: `{"session_id":"{session}","action":"cancel"}`},
 	{tool: "follow_up", args: `{"attempt_id":"{attempt}","action":"cancel"}`},
+	{tool: "comment_attempt", args: `{"attempt_id":"{attempt}"}`},
+	{tool: "comment_attempt", args: `{"attempt_id":"{attempt}","remove":["all"]}`, right: "agents"},
 	{tool: "stop_attempt", args: `{"attempt_id":"{attempt}"}`},
 	{tool: "change_target", args: `{"attempt_id":"{attempt}","target_branch":"main"}`, right: "merge"},
 	{tool: "rebase_attempt", args: `{"attempt_id":"{attempt}"}`, right: "merge"},

@@ -260,7 +260,7 @@ func (a *app) detach(ctx context.Context, board *attempt.Engine, id string) erro
 			fmt.Fprintf(a.out, "The agent runs. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
 			return nil
 		case !isOpen(r.State):
-			return a.ended(r)
+			return a.ended(&r.AttemptReply)
 		}
 		_ = wait.For(ctx, 50*time.Millisecond) // the next turn notices its end
 	}
@@ -288,7 +288,7 @@ func (a *app) follow(ctx context.Context, board *attempt.Engine, id string, afte
 				return err
 			}
 			if !open {
-				return a.ended(now)
+				return a.ended(&now.AttemptReply)
 			}
 			a.note(now.Notice)
 			said = true

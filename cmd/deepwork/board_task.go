@@ -53,7 +53,7 @@ func (a *app) showTask(ctx context.Context, board *attempt.Engine, t *attempt.Ta
 		if err != nil {
 			return fmt.Errorf("reading attempt %s: %w", s.AttemptID, err)
 		}
-		full.Attempts = append(full.Attempts, r)
+		full.Attempts = append(full.Attempts, &r.AttemptReply)
 	}
 	if a.json {
 		return a.printJSON(full)

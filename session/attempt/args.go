@@ -92,6 +92,8 @@ type FollowUpArgs struct {
 	Action    string  `json:"action"`
 	Prompt    *string `json:"prompt"`
 	Variant   *string `json:"variant"`
+
+	comments []string // that Prompt has; see CommentAttempt
 }
 
 // The actions of follow_up.
@@ -107,10 +109,11 @@ type AttemptArgs struct{ Target }
 // TailArgs are the arguments of tail_attempt.
 type TailArgs struct {
 	Target
-	AfterIndex *int64   `json:"after_index"`
-	Limit      *int     `json:"limit"`
-	Wait       *float64 `json:"wait"` // seconds
-	Raw        *bool    `json:"raw"`
+	ExecutionID *string  `json:"execution_id"`
+	AfterIndex  *int64   `json:"after_index"`
+	Limit       *int     `json:"limit"`
+	Wait        *float64 `json:"wait"` // seconds
+	Raw         *bool    `json:"raw"`
 }
 
 // DiffArgs are the arguments of get_attempt_diff.

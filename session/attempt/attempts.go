@@ -69,18 +69,27 @@ func (e *Engine) FindAttempts(ctx context.Context, who session.Caller, prefix st
 }
 
 // GetAttempt returns an attempt with its agent's last run and the changes in its worktrees.
-func (e *Engine) GetAttempt(ctx context.Context, who session.Caller, a AttemptArgs) (*AttemptReply, error) {
+func (e *Engine) GetAttempt(ctx context.Context, who session.Caller, a AttemptArgs) (*FullAttemptReply, error) {
 	b, id, err := e.openAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
-	return e.attemptReply(ctx, b, id)
+	r, now, err := e.attemptDetails(ctx, b, id)
+	if err != nil {
+		return nil, err
+	}
+	return &FullAttemptReply{*r, executionsReply(now.Executions)}, nil
 }
 
 func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptReply, error) {
+	r, _, err := e.attemptDetails(ctx, b, id)
+	return r, err
+}
+
+func (e *Engine) attemptDetails(ctx context.Context, b view, id string) (*AttemptReply, *task.AttemptDetails, error) {
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		return nil, nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
 	a, x := now.Attempt, now.Execution
 	r := &AttemptReply{
@@ -94,11 +103,11 @@ func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptR
 		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: stamp(s.Queued.At)}
 	}
 	if r.Cost, err = e.cost(ctx, b.View, a.TaskID, a.ID); err != nil {
-		return nil, fault("reading the cost of the attempt", err)
+		return nil, nil, fault("reading the cost of the attempt", err)
 	}
 	if x.State == task.Waiting {
 		if r.Notice, err = e.whyWaiting(ctx, b.who, now); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if a.Elsewhere(e.here) {
@@ -107,14 +116,14 @@ func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptR
 	for _, repo := range a.Repos {
 		v, err := e.repoReply(ctx, a, repo)
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("looking at the attempt's worktrees: %w", ctx.Err())
+			return nil, nil, fmt.Errorf("looking at the attempt's worktrees: %w", ctx.Err())
 		}
 		if err != nil { // a repository that was moved does not prevent the reply
 			r.Notice = new(fmt.Sprintf("The changes are not known: %v.", err))
 		}
 		r.Repos = append(r.Repos, *v)
 	}
-	return r, nil
+	return r, now, nil
 }
 
 // WaitsForSlot is how the notice of an attempt begins that waits because too many run.
@@ -193,14 +202,32 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		patience = time.Duration(*a.Wait * float64(time.Second))
 	}
 	after, raw := a.AfterIndex, a.Raw != nil && *a.Raw
+	if a.ExecutionID != nil {
+		if *a.ExecutionID, err = checkID("execution_id", *a.ExecutionID); err != nil {
+			return nil, err
+		}
+	}
 	for until := time.Now().Add(patience); ; {
 		at, err := b.Attempt(ctx, id) // before the log: its end is final
 		if err != nil {
 			return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 		}
+		state, part := at.State, span{}
+		if a.ExecutionID != nil {
+			if part, err = e.spanOf(ctx, b, at, *a.ExecutionID, &after); err != nil {
+				return nil, err
+			}
+			state = part.state
+		}
 		left := time.Until(until)
-		if !at.State.Open() {
+		if !state.Open() {
 			left = 0
+		}
+		if part.none {
+			if left <= 0 || wait.For(ctx, min(left, 200*time.Millisecond)) != nil {
+				return &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: -1, State: string(state)}, ctx.Err()
+			}
+			continue
 		}
 		most := limit
 		if !raw && after != nil {
@@ -210,11 +237,14 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if err != nil {
 			return nil, fmt.Errorf("reading the attempt's log: %w", err)
 		}
-		r := &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: next, State: string(at.State)}
+		if part.cut(&entries) {
+			next = *after // all that follows is of a later execution
+		}
+		r := &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: next, State: string(state)}
 		if raw {
 			r.Entries = list(entries)
 		} else if len(entries) > 0 {
-			r.Messages, r.NextIndex = messagesOf(entries, limit, !at.State.Open())
+			r.Messages, r.NextIndex = messagesOf(entries, limit, !state.Open())
 			r.Messages = list(r.Messages)
 		}
 		if len(r.Entries)+len(r.Messages) > 0 || left <= 0 {

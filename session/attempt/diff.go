@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deepwork/catalog/task"
@@ -29,7 +30,7 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 			With("argument", "paths").With("value", len(a.Paths)).With("max", MaxPaths)
 	}
 	for _, path := range a.Paths {
-		if err := checkPath(path); err != nil {
+		if err := checkPath("paths", path); err != nil {
 			return nil, err
 		}
 	}
@@ -125,11 +126,87 @@ func quoted(paths []string) string {
 }
 
 // checkPath refuses a path that is not inside a worktree.
-func checkPath(given string) error {
+func checkPath(field, given string) error {
 	local := filepath.FromSlash(given)
 	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 || !filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
-		return session.Wrong("bad_path", "paths contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", clip(given)).
-			With("argument", "paths").With("value", clip(given))
+		return session.Wrong("bad_path", "%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", field, clip(given)).
+			With("argument", field).With("value", clip(given))
 	}
 	return nil
+}
+
+// diffLines returns the lines of one side of a file in a diff, as git prints it, by their numbers.
+func diffLines(diff, file, side string) map[int]string {
+	lines := map[int]string{}
+	header, other := "+++ b/", byte('-')
+	if side == task.OldSide {
+		header, other = "--- a/", '+'
+	}
+	is, next, left := false, 0, [2]int{} // lines of the hunk that are left of each side
+	for line := range strings.Lines(diff) {
+		line = strings.TrimRight(line, "\r\n")
+		if left[0] > 0 || left[1] > 0 {
+			kind, text := byte(' '), line
+			if line != "" {
+				kind, text = line[0], line[1:]
+			}
+			if kind == '\\' {
+				continue // about the end of the file
+			}
+			if kind != '+' {
+				left[0]--
+			}
+			if kind != '-' {
+				left[1]--
+			}
+			if kind != other {
+				if is {
+					lines[next] = text
+				}
+				next++
+			}
+			continue
+		}
+		if name, ok := unquoted(line); ok && (name[:4] == header[:4]) {
+			is = strings.TrimSuffix(name, "\t") == header+file
+		}
+		if was, now, ok := hunk(line); ok {
+			left = [2]int{was[1], now[1]}
+			if next = now[0]; side == task.OldSide {
+				next = was[0]
+			}
+		}
+	}
+	return lines
+}
+
+// unquoted returns a line of a diff that names a file, without the quotes of an unusual name.
+func unquoted(line string) (string, bool) {
+	if len(line) < 4 || line[:4] != "--- " && line[:4] != "+++ " {
+		return "", false
+	}
+	if name, err := strconv.Unquote(line[4:]); err == nil {
+		return line[:4] + name, true
+	}
+	return line, true
+}
+
+// hunk reads the beginning of a hunk: the first line and the number of lines of each side.
+func hunk(line string) (was, now [2]int, ok bool) {
+	fields := strings.Fields(line)
+	if len(fields) < 4 || fields[0] != "@@" || fields[3] != "@@" {
+		return was, now, false
+	}
+	for i, to := range []*[2]int{&was, &now} {
+		first, count, several := strings.Cut(strings.TrimLeft(fields[i+1], "-+"), ",")
+		n, err := strconv.Atoi(first)
+		to[0], to[1] = n, 1
+		if several && err == nil {
+			to[1], err = strconv.Atoi(count)
+		}
+		if err != nil {
+			return was, now, false
+		}
+	}
+	return was, now, true
 }

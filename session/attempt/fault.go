@@ -50,6 +50,10 @@ func fault(doing string, err error) error {
 		return session.Wrong("bad_dependency", "Nothing was changed: %v. Name tasks of the same project, as list_tasks gives them.", err).With("argument", "depends_on").Because(err)
 	case errors.Is(err, task.ErrReused):
 		return session.Wrong("request_id_reused", "request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").With("argument", "request_id").Because(err)
+	case errors.Is(err, task.ErrComments):
+		return session.Wrong("too_many_comments", "Nothing was changed: %v. Send those that wait first, or remove some.", err).With("argument", "comments").With("max", task.MaxComments).Because(err)
+	case errors.Is(err, task.ErrQueued):
+		return session.NotNow("follow_up_queued", "Another follow-up is queued, which comments do not replace. Send them when it has started, or drop it first with follow_up and action cancel.").Because(err)
 	case errors.Is(err, store.ErrPending):
 		return session.NotNow("board_busy", "The database did not say whether it has made the change: %v. Check with get_task or get_attempt whether the call had an effect, and call again.", err).Because(err).Wait(retryAfter)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -131,7 +131,7 @@ func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id 
 			if a.Action == ActionQueue {
 				queue = &task.Queued{Prompt: *a.Prompt, Variant: a.Variant}
 			}
-			before, idle, err := b.Queue(ctx, id, queue)
+			before, idle, err := b.Queue(ctx, id, queue, a.comments...)
 			switch {
 			case err != nil:
 				return nil, err
@@ -177,6 +177,6 @@ func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs
 	} else if fi, err := os.Stat(at.Workspace); err != nil || !fi.IsDir() {
 		return session.NotNow("workspace_gone", "The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
 	}
-	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant)
+	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant, a.comments...)
 	return err
 }

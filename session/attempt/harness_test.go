@@ -276,7 +276,15 @@ func (s *server) get(id string) *AttemptReply {
 	s.t.Helper()
 	r, err := s.GetAttempt(ctx, me, AttemptArgs{the(id)})
 	must(s.t, err)
-	return r
+	return &r.AttemptReply
+}
+
+// executions returns the runs of an attempt's agent, newest first.
+func (s *server) executions(id string) []Execution {
+	s.t.Helper()
+	r, err := s.GetAttempt(ctx, me, AttemptArgs{the(id)})
+	must(s.t, err)
+	return r.Executions
 }
 
 // reaches waits until an attempt is in one of the states.

@@ -121,7 +121,8 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if err != nil {
 		return nil, r.hindered("choosing the agent's command", err)
 	}
-	if err := agent.check(r.exec.Prompt); err != nil {
+	prompt, resume := r.exec.Prompt, r.exec.FollowUp
+	if err := agent.check(prompt); err != nil {
 		return nil, r.hindered("starting the agent", err)
 	}
 	// A deepwork in the workspace finds the project by it, also if nothing else is kept there.
@@ -162,18 +163,23 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	if r.exec.FollowUp {
 		r.note("follow-up: " + clip(r.exec.Prompt))
 	}
+	if resume {
+		if resume, prompt, err = e.continued(ctx, b, a, agent, r.exec); err != nil {
+			return nil, r.hindered("reading what was done before", err)
+		}
+	}
 	// Right before it starts, since making the workspace took its time.
-	if err := agent.check(r.exec.Prompt); err != nil {
+	if err := agent.check(prompt); err != nil {
 		return nil, r.hindered("starting the agent", err)
 	}
 	// Its scripts were approved as they are in the project; a branch may have others.
 	if len(a.Repos) == 1 && a.Repos[0].RepoPath == e.o.Root {
-		if err := agent.allowed(a.Workspace, r.exec.FollowUp); err != nil {
+		if err := agent.allowed(a.Workspace, resume); err != nil {
 			return nil, r.hindered("starting the agent", err)
 		}
 	}
 	spec := &runner.Spec{Work: a.Workspace, Env: env}
-	spec.Command, spec.Stdin = agent.give(r.exec.Prompt, r.exec.FollowUp)
+	spec.Command, spec.Stdin = agent.give(prompt, resume)
 	return spec, nil
 }
 

@@ -1,8 +1,13 @@
 package attempt
 
 import (
+	"context"
+	"slices"
 	"time"
 
+	"deepwork/catalog/jsontext"
+	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
 )
@@ -61,4 +66,78 @@ func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, ne
 		}
 	}
 	return all, next
+}
+
+// A span is the part of an attempt's output that one execution wrote. The zero span is all of it.
+type span struct {
+	state task.AttemptState
+	until *time.Time // when the next execution started; nil means that none has
+	none  bool       // it never ran
+}
+
+// spanOf returns the span of an execution. If after is before its first entry, it becomes the index
+// before that.
+func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string, after **int64) (s span, err error) {
+	all, err := b.Executions(ctx, a.ID)
+	if err != nil {
+		return s, found("reading the executions", err, "attempt", "attempt_id", a.ID, remedyAttempt)
+	}
+	i := slices.IndexFunc(all, func(x task.Execution) bool { return x.ID == id })
+	if i < 0 {
+		return s, session.Wrong("unknown_execution", "Attempt %s has no execution %s. get_attempt lists its executions.", a.ID, id).With("argument", "execution_id").With("value", id)
+	}
+	s.state, s.none = all[i].State, all[i].StartedAt == nil
+	for _, x := range all[:i] {
+		if x.StartedAt != nil {
+			s.until = x.StartedAt // of the oldest of them
+		}
+	}
+	earlier := slices.ContainsFunc(all[i+1:], func(x task.Execution) bool { return x.StartedAt != nil })
+	switch {
+	case s.none || *after != nil && **after >= 0: // a next_index
+	case !earlier: // the first one has what precedes its start
+		*after = new(int64(-1))
+	default:
+		*after, err = e.lastBefore(ctx, b, a, *all[i].StartedAt)
+	}
+	return s, err
+}
+
+// lastBefore returns the index of an attempt's last entry before a moment.
+func (e *Engine) lastBefore(ctx context.Context, b view, a *task.Attempt, moment time.Time) (*int64, error) {
+	for after := int64(-1); ; {
+		entries, next, err := e.tail(ctx, b, a, &after, runner.MaxTail, 0)
+		if err != nil {
+			return nil, fault("reading the attempt's log", err)
+		}
+		if i := slices.IndexFunc(entries, func(x runner.Entry) bool { return !x.Time.Before(moment) }); i >= 0 {
+			return new(entries[i].Index - 1), nil
+		}
+		if after = next; len(entries) == 0 {
+			return &after, nil
+		}
+	}
+}
+
+// cut removes entries after the span. It reports whether all were.
+func (s *span) cut(entries *[]runner.Entry) bool {
+	n := len(*entries)
+	*entries = slices.DeleteFunc(*entries, func(x runner.Entry) bool { return s.until != nil && !x.Time.Before(*s.until) })
+	return n > 0 && len(*entries) == 0
+}
+
+// executionsReply lists executions with the beginnings of their texts.
+func executionsReply(all []task.Execution) []Execution {
+	brief := func(s *string) *string {
+		if s == nil {
+			return nil
+		}
+		return new(jsontext.Clip(*s, 400))
+	}
+	r := make([]Execution, len(all))
+	for i, x := range all {
+		r[i] = Execution{ExecutionID: x.ID, State: string(x.State), Prompt: jsontext.Clip(x.Prompt, 400), ExitCode: x.ExitCode,
+			FinalMessage: brief(x.FinalMessage), Error: brief(x.Error), StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt)}
+	}
+	return r
 }

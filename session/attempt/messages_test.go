@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
 )
@@ -148,4 +149,79 @@ func asJSON(v any) string {
 		panic(err)
 	}
 	return string(data)
+}
+
+// What each execution was asked, how it ended and what it printed can be read after the ones that
+// followed it, one by one.
+func TestEarlierExecutionsStayVisible(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	lines := []string{"! prompt"}
+	for _, line := range stream(t, "claude") {
+		lines = append(lines, "! say "+line)
+	}
+	r := s.ends(s.begin(s.newTask(append(lines, "! nonsense")...)).AttemptID)
+	hold := filepath.Join(p.root, "..", "hold")
+	for _, prompt := range []string{"! say second", "! prompt\n! say third\n! await " + hold} {
+		s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: &prompt})
+		if !strings.Contains(prompt, "third") {
+			r = s.ends(r.AttemptID)
+		}
+	}
+	tail := func(execution string, raw bool) (text string, reply *TailReply) {
+		t.Helper()
+		reply, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &execution, Raw: &raw, Limit: new(MaxTail)})
+		must(t, err)
+		for _, e := range reply.Entries {
+			text += e.Text + "\n"
+		}
+		for _, m := range reply.Messages {
+			text += m.Kind + ": " + m.Text + "\n"
+		}
+		return text, reply
+	}
+	eventually(t, func() string {
+		r = s.get(r.AttemptID)
+		if text, _ := tail(s.executions(r.AttemptID)[0].ExecutionID, true); !strings.Contains(text, "third") || r.State != "running" {
+			return r.State + ", and its output is " + text
+		}
+		return ""
+	})
+	x := s.executions(r.AttemptID)
+	if len(x) != 3 || x[0].State != "running" || x[1].State != "completed" || deref(x[1].FinalMessage) != "done" || x[2].State != "failed" ||
+		!strings.Contains(deref(x[2].Error), "unknown order \"nonsense\"") || !strings.HasPrefix(x[2].Prompt, "# Add a basket") || x[1].Prompt != "! say second" || x[2].StartedAt == nil || x[2].EndedAt == nil {
+		t.Errorf("the executions are %s", asJSON(x))
+	}
+	first, reply := tail(x[2].ExecutionID, false)
+	if !containsAll(first, "reasoning: ", "stderr: nonsense", "message: ", "git worktree") || strings.Contains(first, "output: second") || strings.Contains(first, "third") || reply.State != "failed" {
+		t.Errorf("of the first execution, which is %s:\n%s", reply.State, first)
+	}
+	if rest, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &x[2].ExecutionID, AfterIndex: &reply.NextIndex, Wait: new(20.0)}); err != nil || len(rest.Messages) > 0 || rest.NextIndex != reply.NextIndex {
+		t.Errorf("after it: %+v %v", rest, err)
+	}
+	if second, reply := tail(x[1].ExecutionID, true); !strings.Contains(second, "second\ndone\n") || strings.Contains(second, "nonsense") || strings.Contains(second, "\nthird\n") || reply.State != "completed" {
+		t.Errorf("of the second, which is %s:\n%s", reply.State, second)
+	}
+	if third, reply := tail(x[0].ExecutionID, true); !strings.Contains(third, "third") || strings.Contains(third, "second") || strings.Contains(third, "git worktree") || reply.State != "running" {
+		t.Errorf("of the third, which is %s:\n%s", reply.State, third)
+	}
+	_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &r.AttemptID})
+	refused(t, err, session.ToolError, "unknown_execution", r.AttemptID)
+	must(t, os.WriteFile(hold, nil, 0o644))
+	s.ends(r.AttemptID)
+}
+
+// An execution that waits has no output yet, whatever others printed before.
+func TestOutputOfAWaitingExecution(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! say first")).AttemptID)
+	passive := p.open(func(o *Options) { o.Passive = true })
+	s.stop()
+	passive.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say second")})
+	r = passive.get(r.AttemptID)
+	reply, err := passive.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &passive.executions(r.AttemptID)[0].ExecutionID, Wait: new(0.3)})
+	if err != nil || len(reply.Messages) > 0 || reply.State != "waiting" || reply.NextIndex != -1 {
+		t.Errorf("%+v %v", reply, err)
+	}
 }

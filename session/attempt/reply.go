@@ -168,7 +168,7 @@ type DeleteReply struct {
 	Notice  *string  `json:"notice,omitempty" jsonschema:"a hint, such as where worktrees are left on another machine"`
 }
 
-// AttemptReply answers get_attempt, start_task_attempt and stop_attempt.
+// AttemptReply answers start_task_attempt and stop_attempt.
 type AttemptReply struct {
 	AttemptID       string          `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	TaskID          string          `json:"task_id" jsonschema:"UUID of its task"`
@@ -192,6 +192,24 @@ type AttemptReply struct {
 	CreatedAt       string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt       string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	Notice          *string         `json:"notice" jsonschema:"a hint, such as why it waits, or null"`
+}
+
+// FullAttemptReply answers get_attempt.
+type FullAttemptReply struct {
+	AttemptReply
+	Executions []Execution `json:"executions" jsonschema:"the runs of its agent, newest first, at most 50"`
+}
+
+// Execution is one run of an attempt's agent.
+type Execution struct {
+	ExecutionID  string  `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
+	State        string  `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted"`
+	Prompt       string  `json:"prompt" jsonschema:"beginning of what the agent was asked"`
+	ExitCode     *int    `json:"exit_code" jsonschema:"its exit code, or null"`
+	FinalMessage *string `json:"final_message" jsonschema:"beginning of what the agent said last, or null"`
+	Error        *string `json:"error" jsonschema:"beginning of why it failed, or null"`
+	StartedAt    *string `json:"started_at" jsonschema:"when it started, RFC 3339 in UTC, or null if it never ran"`
+	EndedAt      *string `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
 }
 
 // QueuedFollowUp is a follow-up that waits for the end of the current run.
@@ -264,7 +282,7 @@ type ExecutorInfo struct {
 	Variants    []string `json:"variants" jsonschema:"names of its variants, for start_task_attempt"`
 	Program     string   `json:"program" jsonschema:"program that it runs"`
 	Available   bool     `json:"available" jsonschema:"whether that program is installed here"`
-	CanContinue bool     `json:"can_continue" jsonschema:"whether a follow-up continues the conversation; otherwise a new one starts in the same worktree"`
+	CanContinue bool     `json:"can_continue" jsonschema:"whether a follow-up continues the conversation; otherwise a new one starts in the same worktree, with the task and what was done"`
 }
 
 // ExecutorsReply answers list_executors.

@@ -91,12 +91,15 @@ type View interface {
 	// Used returns what the executions of a task that ran and have ended used, the oldest first; none if
 	// there is no such task.
 	Used(ctx context.Context, taskID string) ([]task.Use, error)
+	// Executions returns an attempt's executions, newest first, none if there is no such attempt.
+	Executions(ctx context.Context, attemptID string) ([]task.Execution, error)
 	// LatestExecution returns an attempt's newest execution.
 	LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error)
 	// AddExecution adds a follow-up, waiting, and puts the task inprogress;
 	// ErrRunning: an execution of its attempt has not ended; ErrDeleting: the task is
-	// being deleted (seed 004, "follow_up targeting").
-	AddExecution(ctx context.Context, sessionID, prompt string, variant *string) (*task.Execution, error)
+	// being deleted (seed 004, "follow_up targeting"). It removes the comments that the prompt has, by
+	// their ids; ErrSent: one of them no longer waits, and nothing is added.
+	AddExecution(ctx context.Context, sessionID, prompt string, variant *string, comments ...string) (*task.Execution, error)
 	// SetTargets changes the target branches of an attempt, by the id of their repo. ErrRunning: an
 	// execution of it has not ended.
 	SetTargets(ctx context.Context, attemptID string, targets map[string]string) error
@@ -107,8 +110,19 @@ type View interface {
 	Session(ctx context.Context, id string) (*task.Session, error)
 	// Queue sets or, with nil, clears what is queued in a session while an execution
 	// of its attempt has not ended, and returns what was queued before; q.At is set
-	// to now. idle: none runs, nothing was queued, and nothing was set.
-	Queue(ctx context.Context, sessionID string, q *task.Queued) (before *task.Queued, idle bool, err error)
+	// to now. idle: none runs, nothing was queued, and nothing was set. The comments that it has wait
+	// until it runs, and are then removed; if it is dropped or replaced, they wait as before. Errors
+	// with comments: ErrSent, as for AddExecution; ErrQueued: what is queued has no comments.
+	Queue(ctx context.Context, sessionID string, q *task.Queued, comments ...string) (before *task.Queued, idle bool, err error)
+
+	// Comments returns the comments on an attempt's diff that wait for their sending, by repository,
+	// file and line.
+	Comments(ctx context.Context, attemptID string) ([]task.Comment, error)
+	// ChangeComments removes comments that are not queued, by their ids, and adds some of the caller, and
+	// returns the ids of these; or does nothing and returns the ids of those that the same request added
+	// before, of which some may be sent. ErrComments: there would be too many; ErrSent: one to be removed
+	// is queued or not there.
+	ChangeComments(ctx context.Context, attemptID string, remove []string, add []task.Comment, r task.Request) (added []string, err error)
 }
 
 // A Board stores projects, repositories, tasks and their attempts; as a View, it sees all. Its
@@ -166,9 +180,7 @@ type Board interface {
 	SaveDiff(ctx context.Context, attemptID string, diff json.RawMessage) error
 
 	Execution(ctx context.Context, id string) (*task.Execution, error)
-	// Executions returns an attempt's executions, newest first, none if there is no such attempt;
-	// OpenExecutions those of the board that are starting or running, the oldest first.
-	Executions(ctx context.Context, attemptID string) ([]task.Execution, error)
+	// OpenExecutions returns the executions of the board that are starting or running, the oldest first.
 	OpenExecutions(ctx context.Context) ([]task.Execution, error)
 	// OpenElsewhere returns the executions that have not ended of the attempts at other places, the
 	// oldest first; each with the place of its attempt.

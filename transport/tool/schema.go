@@ -72,7 +72,7 @@ func SessionID() Property {
 }
 
 func RequestID() Property {
-	return Optional("request_id", MaxName, "Unique text that makes a repetition safe")
+	return Optional("request_id", MaxName, "Makes a repetition safe")
 }
 
 // Words describe, by field name, what the types of replies cannot.

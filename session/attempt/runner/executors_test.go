@@ -64,17 +64,17 @@ func TestMergeAndResolve(t *testing.T) {
 		name, variant string
 		want          Recipe
 	}{
-		{"MINE", "", Recipe{[]string{"./a", "--work"}, []string{"./a", "--resume"}, config.PromptArgument, []string{"A=1", "MODE=quick"}}},
-		{"MINE", "PLAN", Recipe{[]string{"./a", "--plan"}, []string{"./a", "--resume"}, config.PromptArgument, []string{"A=1", "MODE=slow"}}},
-		{"MINE", "ASK", Recipe{[]string{"./a", "--work"}, []string{"./a", "--ask"}, config.PromptStdin, []string{"A=1", "MODE=quick"}}},
-		{"BARE", "", Recipe{[]string{"b"}, []string{"b"}, config.PromptStdin, nil}},
-		{"BARE", "X", Recipe{[]string{"b", "x"}, []string{"b", "x"}, config.PromptStdin, nil}},
-		{"CLAUDE_CODE", "", Recipe{claude.Command, claude.Resume, config.PromptStdin, []string{"K=v"}}},
-		{"CLAUDE_CODE", "PLAN", Recipe{claude.Variants[0].Command, claude.Variants[0].Resume, config.PromptStdin, []string{"K=v", "P=1"}}},
-		{"CLAUDE_CODE", "OPUS", Recipe{[]string{"claude", "-p", "--model", "opus"}, claude.Resume, config.PromptStdin, []string{"K=v"}}},
-		{"GEMINI", "", Recipe{[]string{"./my-gemini"}, []string{"./my-gemini"}, config.PromptStdin, nil}},
-		{"OPENCODE", "", Recipe{opencode.Command, []string{"oc"}, config.PromptArgument, nil}},
-		{"OPENCODE", "PLAN", Recipe{[]string{"oc", "plan"}, []string{"oc"}, config.PromptArgument, nil}},
+		{"MINE", "", Recipe{[]string{"./a", "--work"}, []string{"./a", "--resume"}, config.PromptArgument, []string{"A=1", "MODE=quick"}, true}},
+		{"MINE", "PLAN", Recipe{[]string{"./a", "--plan"}, []string{"./a", "--resume"}, config.PromptArgument, []string{"A=1", "MODE=slow"}, true}},
+		{"MINE", "ASK", Recipe{[]string{"./a", "--work"}, []string{"./a", "--ask"}, config.PromptStdin, []string{"A=1", "MODE=quick"}, true}},
+		{"BARE", "", Recipe{[]string{"b"}, []string{"b"}, config.PromptStdin, nil, false}},
+		{"BARE", "X", Recipe{[]string{"b", "x"}, []string{"b", "x"}, config.PromptStdin, nil, false}},
+		{"CLAUDE_CODE", "", Recipe{claude.Command, claude.Resume, config.PromptStdin, []string{"K=v"}, true}},
+		{"CLAUDE_CODE", "PLAN", Recipe{claude.Variants[0].Command, claude.Variants[0].Resume, config.PromptStdin, []string{"K=v", "P=1"}, true}},
+		{"CLAUDE_CODE", "OPUS", Recipe{[]string{"claude", "-p", "--model", "opus"}, claude.Resume, config.PromptStdin, []string{"K=v"}, true}},
+		{"GEMINI", "", Recipe{[]string{"./my-gemini"}, []string{"./my-gemini"}, config.PromptStdin, nil, false}},
+		{"OPENCODE", "", Recipe{opencode.Command, []string{"oc"}, config.PromptArgument, nil, true}},
+		{"OPENCODE", "PLAN", Recipe{[]string{"oc", "plan"}, []string{"oc"}, config.PromptArgument, nil, true}},
 	} {
 		got, err := Resolve(all, c.name, c.variant)
 		if err != nil || !reflect.DeepEqual(got, c.want) {

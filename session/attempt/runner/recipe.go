@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -83,9 +84,23 @@ func either(a, b []string) []string {
 // A Recipe is the way to run one executor in one variant.
 type Recipe struct {
 	Command []string          // the first run of a conversation
-	Resume  []string          // a follow-up in the same conversation
+	Resume  []string          // a follow-up: in the same conversation, if Continues
 	Prompt  config.PromptMode // how both receive the prompt; never ""
 	Env     []string          // "KEY=value", sorted by key
+
+	Continues bool // Resume continues the conversation; otherwise it is Command
+}
+
+// Reports reports whether package transcript reads what the command prints, so that a run from which
+// it read nothing had no conversation.
+func (r *Recipe) Reports() bool {
+	switch filepath.Base(r.Command[0]) {
+	case "claude":
+		return slices.Contains(r.Command, "stream-json")
+	case "codex":
+		return slices.Contains(r.Command, "--json")
+	}
+	return false
 }
 
 // Resolve returns how to run an executor of Merge's list, in a variant or, if that is "", without
@@ -113,7 +128,7 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 			"The executor %q has no command; add one under 'executors' in .deepwork/config.yml.", name).
 			With("argument", "executor").With("value", name)
 	}
-	r := Recipe{Command: v.Command, Resume: either(v.Resume, v.Command), Prompt: cmp.Or(v.Prompt, config.PromptStdin)}
+	r := Recipe{Command: v.Command, Resume: either(v.Resume, v.Command), Continues: len(v.Resume) > 0, Prompt: cmp.Or(v.Prompt, config.PromptStdin)}
 	for _, key := range slices.Sorted(maps.Keys(v.Env)) {
 		r.Env = append(r.Env, key+"="+v.Env[key])
 	}

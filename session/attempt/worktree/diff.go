@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/actor/process"
@@ -20,11 +21,11 @@ import (
 // them, including untracked files, of these paths (all, if none), at most maxBytes (1 MiB, if that is
 // less than 1); truncated reports whether there is more. The diff is cut at a line break. Paths are
 // local to the worktree, with slashes, and are files and folders, not patterns. Binary files, and
-// those above 16 MiB, are only named.
+// those above 16 MiB, are only named. The options are added to those of git diff.
 //
 // It uses its own index, takes no lock and changes nothing. It blocks until git has ended;
 // git is stopped at maxBytes, so that memory is bounded.
-func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []string, maxBytes int) (text string, truncated bool, err error) {
+func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []string, maxBytes int, options ...string) (text string, truncated bool, err error) {
 	defer wrap(&err, "comparing the worktree %s", path)
 	if !isDir(path) {
 		return "", false, fmt.Errorf("%w: there is no such folder", ErrNoWorktree)
@@ -42,8 +43,8 @@ func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []st
 	if err != nil {
 		return "", false, err
 	}
-	c := v.call(append([]string{"diff", "--no-color", "--no-ext-diff", "--no-textconv",
-		"--src-prefix=a/", "--dst-prefix=b/", v.from, "--"}, pathspecs(paths)...)...)
+	c := v.call(slices.Concat([]string{"diff", "--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"},
+		options, []string{v.from, "--"}, pathspecs(paths))...)
 	c.Index, c.Limit = index, maxBytes
 	c.Config = []string{"diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.relative=false", "color.ui=false"}
 	r, err := git.Once(ctx, c)

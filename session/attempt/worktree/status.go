@@ -74,6 +74,18 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	return st, nil
 }
 
+// Commits returns the newest commits that a worktree has and its target lacks, the newest first: each
+// with its short id and its subject, as the agent wrote it. It changes nothing.
+func (k *Keeper) Commits(ctx context.Context, path, base, target string, most int) (subjects []string, err error) {
+	defer wrap(&err, "looking at the worktree %s", path)
+	v, err := k.view(ctx, path, base, target)
+	if err != nil || v.head == "" {
+		return nil, err
+	}
+	out, err := git.Output(ctx, v.call("log", "-z", "--format=%h %s", "--max-count="+strconv.Itoa(most), v.target+".."+v.head, "--"))
+	return git.Fields(out), err
+}
+
 // A view is a worktree as Status and Diff see it.
 type view struct {
 	*record

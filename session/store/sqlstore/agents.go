@@ -10,8 +10,14 @@ import (
 	"deepwork/session/store"
 )
 
-const executionRows = `SELECT id, attempt_id, session_id, follow_up, prompt, variant, state, coalesce(owner, '') AS owner,
-	exit_code, final_message, created_at, started_at, ended_at, machine_id, machine_name, root FROM executions `
+const (
+	executionRows = `SELECT prompt, final_message, error, ` + fromExecutions
+	// briefRows have only the beginnings of long texts.
+	briefRows = `SELECT substr(prompt, 1, 500) AS prompt, substr(final_message, 1, 500) AS final_message, substr(error, 1, 500) AS error, ` + fromExecutions
+
+	fromExecutions = `id, attempt_id, session_id, follow_up, variant, state, coalesce(owner, '') AS owner,
+		exit_code, created_at, started_at, ended_at, machine_id, machine_name, root FROM executions `
+)
 
 func (t Tx) execution(id string) (*task.Execution, error) {
 	if err := t.own("execution", id); err != nil {
@@ -59,6 +65,9 @@ func (b board) LatestExecution(ctx context.Context, attemptID string) (*task.Exe
 
 func (b board) Executions(ctx context.Context, attemptID string) ([]task.Execution, error) {
 	return read(ctx, b, "listing executions", func(t Tx) ([]task.Execution, error) {
+		if err := t.own("attempt", attemptID); err != nil {
+			return nil, err
+		}
 		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC`, attemptID)
 	})
 }
@@ -202,9 +211,13 @@ func (b board) move(ctx context.Context, doing, executionID string, to task.Atte
 			}
 		}
 		if to == task.Stopped && e.SessionID != nil {
-			err = t.setQueued(*e.SessionID, nil)
+			s, err := t.session(*e.SessionID)
+			if err != nil {
+				return false, err
+			}
+			return true, t.setQueued(s, nil)
 		}
-		return true, err
+		return true, nil
 	})
 }
 
@@ -274,8 +287,8 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			at = *e.EndedAt
 		}
 		since := t.between(after, at)
-		if _, err := t.Exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, ended_at = ? WHERE id = ?`,
-			e.State, e.ExitCode, e.FinalMessage, since, executionID); err != nil {
+		if _, err := t.Exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, error = ?, ended_at = ? WHERE id = ?`,
+			e.State, e.ExitCode, e.FinalMessage, e.Error, since, executionID); err != nil {
 			return nil, err
 		}
 		if x.StartedAt != nil {
@@ -320,11 +333,14 @@ func (t Tx) nextOf(x *task.Execution, how task.AttemptState) (*task.Execution, e
 	if err != nil || s.Queued == nil {
 		return nil, err
 	}
-	if err := t.setQueued(s.ID, nil); err != nil {
-		return nil, err
+	runs := how == task.Completed || how == task.Failed
+	if runs {
+		if _, err := t.Exec(`DELETE FROM attempt_comments WHERE attempt_id = ? AND queued = ?`, s.AttemptID, true); err != nil {
+			return nil, err
+		}
 	}
-	if how != task.Completed && how != task.Failed {
-		return nil, nil
+	if err := t.setQueued(s, nil); err != nil || !runs {
+		return nil, err
 	}
 	id, err := t.addExecution(task.Execution{AttemptID: x.AttemptID, SessionID: x.SessionID, FollowUp: true,
 		Prompt: s.Queued.Prompt, Variant: s.Queued.Variant})

@@ -120,6 +120,9 @@ func (b board) AttemptDetails(ctx context.Context, id string) (*task.AttemptDeta
 		if now.Execution, err = t.latest(id); err != nil {
 			return nil, err
 		}
+		if now.Executions, err = List[task.Execution](t, briefRows+`WHERE attempt_id = ? ORDER BY seq DESC LIMIT ?`, id, task.ShownExecutions); err != nil {
+			return nil, err
+		}
 		if s := now.Attempt.LatestSessionID; s != nil {
 			if now.Session, err = t.session(*s); err != nil {
 				return nil, err

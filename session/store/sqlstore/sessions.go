@@ -65,7 +65,7 @@ func (b board) Session(ctx context.Context, id string) (*task.Session, error) {
 	return read(ctx, b, "reading a session", func(t Tx) (*task.Session, error) { return t.session(id) })
 }
 
-func (b board) AddExecution(ctx context.Context, sessionID, prompt string, variant *string) (*task.Execution, error) {
+func (b board) AddExecution(ctx context.Context, sessionID, prompt string, variant *string, comments ...string) (*task.Execution, error) {
 	return write(ctx, b, "adding a follow-up", func(t Tx) (*task.Execution, error) {
 		s, err := t.session(sessionID)
 		if err != nil {
@@ -87,6 +87,9 @@ func (b board) AddExecution(ctx context.Context, sessionID, prompt string, varia
 		if err != nil {
 			return nil, err
 		}
+		if err := t.each(`DELETE FROM attempt_comments WHERE id = ? AND attempt_id = ?`, s.AttemptID, comments); err != nil {
+			return nil, err
+		}
 		if err := t.setTask(of, task.InProgress); err != nil {
 			return nil, err
 		}
@@ -99,7 +102,7 @@ func (t Tx) open(attemptID string) (bool, error) {
 	return t.First(`SELECT 1 FROM executions WHERE attempt_id = ? AND state IN ('waiting', 'starting', 'running')`, []any{attemptID}, new(int))
 }
 
-func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued) (before *task.Queued, idle bool, err error) {
+func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued, comments ...string) (before *task.Queued, idle bool, err error) {
 	before, err = write(ctx, b, "queueing a follow-up", func(t Tx) (*task.Queued, error) {
 		s, err := t.session(sessionID)
 		if err != nil {
@@ -109,18 +112,27 @@ func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued) (bef
 		if idle = !open; err != nil || idle {
 			return nil, err
 		}
+		if len(comments) > 0 {
+			if err := t.replaceable(s); err != nil {
+				return nil, err
+			}
+		}
 		t.changed(store.AttemptChanged, s.AttemptID)
-		return s.Queued, t.setQueued(sessionID, q)
+		return s.Queued, t.setQueued(s, q, comments...)
 	})
 	return before, idle && err == nil, err
 }
 
-func (t Tx) setQueued(sessionID string, q *task.Queued) error {
+// setQueued replaces what is queued. Comments of what was queued wait again.
+func (t Tx) setQueued(s *task.Session, q *task.Queued, comments ...string) error {
+	if err := t.mark(s.AttemptID, comments); err != nil {
+		return err
+	}
 	var prompt, variant, at *string
 	if q != nil {
 		prompt, variant, at = &q.Prompt, q.Variant, &t.Now
 	}
 	_, err := t.Exec(`UPDATE sessions SET queued_prompt = ?, queued_variant = ?, queued_at = ?, updated_at = ? WHERE id = ?`,
-		prompt, variant, at, t.Now, sessionID)
+		prompt, variant, at, t.Now, s.ID)
 	return err
 }

@@ -57,7 +57,12 @@ var byID = map[string]func(context.Context, store.View, row) error{
 	"AddExecution": func(ctx context.Context, v store.View, r row) error {
 		return second(v.AddExecution(ctx, r.session, "p", nil))
 	},
-	"Used": func(ctx context.Context, v store.View, r row) error { return second(v.Used(ctx, r.task)) },
+	"Executions": func(ctx context.Context, v store.View, r row) error { return second(v.Executions(ctx, r.attempt)) },
+	"Used":       func(ctx context.Context, v store.View, r row) error { return second(v.Used(ctx, r.task)) },
+	"Comments":   func(ctx context.Context, v store.View, r row) error { return second(v.Comments(ctx, r.attempt)) },
+	"ChangeComments": func(ctx context.Context, v store.View, r row) error {
+		return second(v.ChangeComments(ctx, r.attempt, nil, []task.Comment{{File: "f", Line: 1, Side: task.NewSide}}, task.Request{}))
+	},
 	"SetTargets": func(ctx context.Context, v store.View, r row) error {
 		return v.SetTargets(ctx, r.attempt, map[string]string{"r1": "next"})
 	},

@@ -24,7 +24,8 @@ type Engine interface {
 	DeleteTask(ctx context.Context, who session.Caller, a attempt.TaskArgs) (*attempt.DeleteReply, error)
 	StartTaskAttempt(ctx context.Context, who session.Caller, a attempt.StartArgs) (*attempt.AttemptReply, error)
 	FollowUp(ctx context.Context, who session.Caller, a attempt.FollowUpArgs) (*attempt.FollowUpReply, error)
-	GetAttempt(ctx context.Context, who session.Caller, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
+	CommentAttempt(ctx context.Context, who session.Caller, a attempt.CommentArgs) (*attempt.CommentsReply, error)
+	GetAttempt(ctx context.Context, who session.Caller, a attempt.AttemptArgs) (*attempt.FullAttemptReply, error)
 	TailAttempt(ctx context.Context, who session.Caller, a attempt.TailArgs) (*attempt.TailReply, error)
 	GetAttemptDiff(ctx context.Context, who session.Caller, a attempt.DiffArgs) (*attempt.DiffReply, error)
 	StopAttempt(ctx context.Context, who session.Caller, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
@@ -59,6 +60,7 @@ func Add(s *tool.Set, engine Engine, workspace Workspace) {
 	addTailAttempt(s, engine)
 	addGetAttemptDiff(s, engine)
 	addFollowUp(s, engine)
+	addCommentAttempt(s, engine)
 	addStopAttempt(s, engine)
 	addNeedsAttention(s, engine)
 	if workspace != nil {
@@ -118,11 +120,11 @@ func taskID() tool.Property {
 }
 
 func attemptID() tool.Property {
-	return tool.Required("attempt_id", tool.MaxName, "UUID from list_task_attempts")
+	return tool.Required("attempt_id", tool.MaxName, "UUID")
 }
 
 func oneRepo() tool.Property {
-	return tool.Optional("repo_id", tool.MaxName, "Only this repository. Default: all of the attempt")
+	return tool.Optional("repo_id", tool.MaxName, "UUID. Default: all of the attempt")
 }
 
 func listLimit() tool.Property {

@@ -25,7 +25,7 @@ func addCreateTask(s *tool.Set, e Engine) {
 
 // Arguments of create_task and update_task that describe the work.
 const (
-	titleIs       = "One line, up to 200 characters"
+	titleIs       = "One line"
 	descriptionIs = "The work in full, for agents"
 	jobIs         = "Job whose workflow attempts must complete"
 	workflowIs    = "Workflow of that job"

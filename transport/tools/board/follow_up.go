@@ -19,7 +19,7 @@ func addFollowUp(s *tool.Set, e Engine) {
 			tool.Optional("session_id", tool.MaxName, "UUID, latest_session_id of an attempt"),
 			oneOf(tool.Required("action", tool.MaxName, "send: now; queue: when the agent ends, replacing a queued one; cancel: drop the queued one"), []any{attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel}),
 			tool.Optional("prompt", tool.MaxText, "The message, for send and queue"),
-			tool.Optional("variant", tool.MaxName, "Executor's variant. Default: the session's"),
+			tool.Optional("variant", tool.MaxName, "Default: the session's"),
 		),
 		// Earlier clients call an attempt a workspace (DESIGN "Task board").
 		Unlisted: []tool.Property{tool.Optional("workspace_id", tool.MaxName, "Another name for attempt_id.")},

@@ -13,7 +13,7 @@ func addPushAttempt(s *tool.Set, e Engine) {
 		Description: "Pushes an attempt's branch, under the same name.",
 		Hints:       tool.Hints{Destructive: true, Idempotent: true, Open: true},
 		Input: tool.InputSchema(attemptID(), oneRepo(),
-			tool.Optional("remote", tool.MaxName, "Name of a git remote. Default: origin"),
+			tool.Optional("remote", tool.MaxName, "Git remote. Default: origin"),
 			tool.Property{Name: "force", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"},
 				Description: "Replace it there, as after a rebase, unless others pushed to it. Default: false"}}),
 		Output:  mergeSchema(),

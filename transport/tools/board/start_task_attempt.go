@@ -18,7 +18,7 @@ func addStartTaskAttempt(s *tool.Set, e Engine) {
 			tool.Required("executor", tool.MaxName, "Name from list_executors"),
 			tool.Optional("variant", tool.MaxName, "Its variant. Default: none"),
 			tool.Property{Name: "repos", Required: true, Schema: reposSchema()},
-			tool.Optional("prompt", tool.MaxText, "More instructions for the agent"),
+			tool.Optional("prompt", tool.MaxText, "More instructions"),
 			tool.RequestID()),
 		Recheck: "call list_task_attempts: the attempt was created only if it is listed there",
 	})

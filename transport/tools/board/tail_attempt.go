@@ -14,11 +14,12 @@ func addTailAttempt(s *tool.Set, e Engine) {
 		Description: "Returns what an attempt's agent said and did. To follow it, give next_index as after_index, with wait.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input: tool.InputSchema(attemptID(),
+			tool.Optional("execution_id", tool.MaxName, "UUID from get_attempt: only its output. Default: all"),
 			integer("after_index", -1, 1<<53, "next_index of a reply; -1: from the start. Default: the last ones"),
 			integer("limit", 1, attempt.MaxTail, "1 to 1000. Default: 100"),
 			tool.Property{Name: "wait", Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: new(float64(attempt.MaxWait)),
-				Description: "Seconds to wait for more, 0 to 30. Default: 0"}},
-			tool.Property{Name: "raw", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: "true: the lines as printed. Default: false"}}),
+				Description: "Seconds to wait, 0 to 30. Default: 0"}},
+			tool.Property{Name: "raw", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: "The lines as printed"}}),
 		Smaller: "give a smaller limit, and continue with after_index.",
 	})
 }

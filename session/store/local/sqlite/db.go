@@ -227,10 +227,12 @@ func earlier(version int) (views string) {
 	}
 	if version < used {
 		views = `CREATE TEMP VIEW IF NOT EXISTS attempts AS SELECT *` + placeOf + `, NULL AS push_error FROM main.attempts;
-			CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *` + placeOf + ` FROM main.executions;
+			CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *` + placeOf + `, NULL AS error FROM main.executions;
 			CREATE TEMP VIEW IF NOT EXISTS usages AS SELECT e.seq, e.id AS execution_id, a.id AS attempt_id, a.executor, NULL AS usage, e.ended_at
 				FROM main.executions e JOIN main.attempts a ON a.id = e.attempt_id WHERE e.started_at IS NOT NULL AND e.ended_at IS NOT NULL;
-			CREATE TEMP VIEW IF NOT EXISTS task_dependencies AS SELECT '' AS task_id, '' AS depends_on WHERE FALSE;`
+			CREATE TEMP VIEW IF NOT EXISTS task_dependencies AS SELECT '' AS task_id, '' AS depends_on WHERE FALSE;
+			CREATE TEMP VIEW IF NOT EXISTS attempt_comments AS SELECT '' AS id, '' AS attempt_id, '' AS repo_id, '' AS file, 0 AS line, '' AS side,
+				'' AS quote, '' AS text, FALSE AS queued, '' AS identity, '' AS created_at WHERE FALSE;`
 	}
 	return views
 }

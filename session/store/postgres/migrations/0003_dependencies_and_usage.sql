@@ -28,4 +28,24 @@ CREATE INDEX usages_of ON usages_all (scope, attempt_id, seq);
 INSERT INTO usages_all (scope, execution_id, attempt_id, executor, ended_at)
 	SELECT e.scope, e.id, a.id, a.executor, e.ended_at FROM executions_all e JOIN attempts_all a ON a.scope = e.scope AND a.id = e.attempt_id
 	WHERE e.started_at IS NOT NULL AND e.ended_at IS NOT NULL ORDER BY e.ended_at, e.seq;
+-- Why it failed; attempts has that of its newest execution.
+ALTER TABLE executions_all ADD COLUMN error string;
+-- Comments on lines of an attempt's diff that its agent has not got yet. Those that are queued are in its queued follow-up.
+CREATE TABLE attempt_comments_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	id         string,
+	attempt_id string NOT NULL,
+	repo_id    string NOT NULL,
+	file       string NOT NULL,
+	line       bigint NOT NULL,
+	side       string NOT NULL CHECK (side IN ('new', 'old')), -- old: line is that of the file before the attempt
+	quote      string NOT NULL, -- the line as it was
+	text       string NOT NULL,
+	queued     boolean NOT NULL DEFAULT FALSE,
+	identity   string NOT NULL,
+	created_at string NOT NULL,
+	PRIMARY KEY (scope, id),
+	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE
+);
+CREATE INDEX attempt_comments_of ON attempt_comments_all (scope, attempt_id);
 SELECT make_views();

@@ -24,3 +24,20 @@ CREATE INDEX usages_of ON usages (attempt_id, seq);
 INSERT INTO usages (execution_id, attempt_id, executor, ended_at)
 	SELECT e.id, a.id, a.executor, e.ended_at FROM executions e JOIN attempts a ON a.id = e.attempt_id
 	WHERE e.started_at IS NOT NULL AND e.ended_at IS NOT NULL ORDER BY e.ended_at, e.seq;
+-- Why it failed; attempts has that of its newest execution.
+ALTER TABLE executions ADD COLUMN error TEXT;
+-- Comments on lines of an attempt's diff that its agent has not got yet. Those that are queued are in its queued follow-up.
+CREATE TABLE attempt_comments (
+	id         TEXT PRIMARY KEY,
+	attempt_id TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
+	repo_id    TEXT NOT NULL,
+	file       TEXT NOT NULL,
+	line       INTEGER NOT NULL,
+	side       TEXT NOT NULL CHECK (side IN ('new', 'old')), -- old: line is that of the file before the attempt
+	quote      TEXT NOT NULL, -- the line as it was
+	text       TEXT NOT NULL,
+	queued     INTEGER NOT NULL DEFAULT 0,
+	identity   TEXT NOT NULL,
+	created_at TEXT NOT NULL
+) STRICT;
+CREATE INDEX attempt_comments_of ON attempt_comments (attempt_id);

@@ -86,7 +86,7 @@ CREATE TABLE executions (
 	created_at    TEXT NOT NULL,
 	started_at    TEXT,
 	ended_at      TEXT
-, machine_id TEXT NOT NULL DEFAULT '', machine_name TEXT NOT NULL DEFAULT '', root TEXT NOT NULL DEFAULT '') STRICT;
+, machine_id TEXT NOT NULL DEFAULT '', machine_name TEXT NOT NULL DEFAULT '', root TEXT NOT NULL DEFAULT '', error TEXT) STRICT;
 CREATE TABLE requests (
 	identity    TEXT NOT NULL,
 	tool        TEXT NOT NULL,
@@ -162,20 +162,33 @@ CREATE TABLE usages (
 	usage        TEXT,          -- as its agent reported it, JSON; NULL if it reported nothing
 	ended_at     TEXT NOT NULL
 ) STRICT;
-INSERT INTO projects VALUES ('ed56355d-24d5-4e5c-a392-e6b3822002c3', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO repos VALUES ('4db35cd9-2881-4a4b-be65-aeb6cf031630', 'ed56355d-24d5-4e5c-a392-e6b3822002c3', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO tasks VALUES ('0b582a95-74c0-4dd9-8257-b159497ecc4f', 'ed56355d-24d5-4e5c-a392-e6b3822002c3', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', 1);
-INSERT INTO tasks VALUES ('1fa2e6ae-3984-4d40-b121-8c539a497833', 'ed56355d-24d5-4e5c-a392-e6b3822002c3', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', 1);
-INSERT INTO attempts VALUES ('e4fc4386-c054-4373-85b5-5077fb4613d3', '1fa2e6ae-3984-4d40-b121-8c539a497833', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', '', '', '', NULL);
-INSERT INTO attempt_repos VALUES ('e4fc4386-c054-4373-85b5-5077fb4613d3', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
-INSERT INTO sessions VALUES ('3a8b69c0-d9e4-47f5-8dc2-0cee8a2ba8c3', 'e4fc4386-c054-4373-85b5-5077fb4613d3', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
-INSERT INTO executions VALUES (1, '81aaa91b-6d8a-4aa3-8aea-76b04d8c47ae', 'e4fc4386-c054-4373-85b5-5077fb4613d3', '3a8b69c0-d9e4-47f5-8dc2-0cee8a2ba8c3', 0, 'do it', NULL, 'failed', 'server', NULL, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '', '', '');
-INSERT INTO executions VALUES (2, '1cbb020b-4461-4448-ac31-744fc8f6a6e0', 'e4fc4386-c054-4373-85b5-5077fb4613d3', '3a8b69c0-d9e4-47f5-8dc2-0cee8a2ba8c3', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL, '', '', '');
-INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', '0b582a95-74c0-4dd9-8257-b159497ecc4f', '2026-03-01T11:00:00.123456Z');
-INSERT INTO task_counts VALUES ('ed56355d-24d5-4e5c-a392-e6b3822002c3', 'inprogress', 'local', '', 1);
-INSERT INTO task_counts VALUES ('ed56355d-24d5-4e5c-a392-e6b3822002c3', 'todo', 'local', '', 1);
-INSERT INTO task_dependencies VALUES ('0b582a95-74c0-4dd9-8257-b159497ecc4f', '1fa2e6ae-3984-4d40-b121-8c539a497833');
-INSERT INTO usages VALUES (1, '81aaa91b-6d8a-4aa3-8aea-76b04d8c47ae', 'e4fc4386-c054-4373-85b5-5077fb4613d3', 'SCRIPTED', NULL, '2026-03-01T11:00:00.123456Z');
+CREATE TABLE attempt_comments (
+	id         TEXT PRIMARY KEY,
+	attempt_id TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
+	repo_id    TEXT NOT NULL,
+	file       TEXT NOT NULL,
+	line       INTEGER NOT NULL,
+	side       TEXT NOT NULL CHECK (side IN ('new', 'old')), -- old: line is that of the file before the attempt
+	quote      TEXT NOT NULL, -- the line as it was
+	text       TEXT NOT NULL,
+	queued     INTEGER NOT NULL DEFAULT 0,
+	identity   TEXT NOT NULL,
+	created_at TEXT NOT NULL
+) STRICT;
+INSERT INTO projects VALUES ('e1327835-37bd-41e3-9f04-69c052a2a96b', 'shop', 1, 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO repos VALUES ('403b88e5-d01b-4737-8cb1-f742d86ab5de', 'e1327835-37bd-41e3-9f04-69c052a2a96b', 'shop', '/srv/shop', 1, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO tasks VALUES ('264ddc8b-606d-4fd1-9192-81fa9f69c4f5', 'e1327835-37bd-41e3-9f04-69c052a2a96b', 'two', 'text', 'todo', 'j', 'w', NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', 1);
+INSERT INTO tasks VALUES ('46bdb231-6bc1-4d55-8ed1-42f0c46203fb', 'e1327835-37bd-41e3-9f04-69c052a2a96b', 'it''s one', NULL, 'inprogress', NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', 1);
+INSERT INTO attempts VALUES ('5ca7d58d-1d25-41df-953e-4f0a9cf923fe', '46bdb231-6bc1-4d55-8ed1-42f0c46203fb', 'SCRIPTED', NULL, NULL, 'deepwork/x-0000', '/srv/w', 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', 'local', '', '', '', '', NULL);
+INSERT INTO attempt_repos VALUES ('5ca7d58d-1d25-41df-953e-4f0a9cf923fe', 0, 'r1', 'web', '/srv/web', 'main', NULL, '/srv/w/web');
+INSERT INTO sessions VALUES ('1ecc5358-ee7c-428e-ad74-befbfd2eb2ed', '5ca7d58d-1d25-41df-953e-4f0a9cf923fe', 'SCRIPTED', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z');
+INSERT INTO executions VALUES (1, '62b4e50f-af13-4f48-989d-cfc798e540c8', '5ca7d58d-1d25-41df-953e-4f0a9cf923fe', '1ecc5358-ee7c-428e-ad74-befbfd2eb2ed', 0, 'do it', NULL, 'failed', 'server', NULL, 3, NULL, '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '2026-03-01T11:00:00.123456Z', '', '', '', 'it broke');
+INSERT INTO executions VALUES (2, 'd548cdbd-1394-4f93-8003-aed2b6292687', '5ca7d58d-1d25-41df-953e-4f0a9cf923fe', '1ecc5358-ee7c-428e-ad74-befbfd2eb2ed', 1, 'more', NULL, 'waiting', NULL, NULL, NULL, NULL, '2026-03-01T11:00:00.123456Z', NULL, NULL, '', '', '', NULL);
+INSERT INTO requests VALUES ('me', 'create_task', 'r', 'd', '264ddc8b-606d-4fd1-9192-81fa9f69c4f5', '2026-03-01T11:00:00.123456Z');
+INSERT INTO task_counts VALUES ('e1327835-37bd-41e3-9f04-69c052a2a96b', 'inprogress', 'local', '', 1);
+INSERT INTO task_counts VALUES ('e1327835-37bd-41e3-9f04-69c052a2a96b', 'todo', 'local', '', 1);
+INSERT INTO task_dependencies VALUES ('264ddc8b-606d-4fd1-9192-81fa9f69c4f5', '46bdb231-6bc1-4d55-8ed1-42f0c46203fb');
+INSERT INTO usages VALUES (1, '62b4e50f-af13-4f48-989d-cfc798e540c8', '5ca7d58d-1d25-41df-953e-4f0a9cf923fe', 'SCRIPTED', NULL, '2026-03-01T11:00:00.123456Z');
 CREATE UNIQUE INDEX projects_root ON projects (root) WHERE root = 1;
 CREATE UNIQUE INDEX projects_name ON projects (name) WHERE root = 0;
 CREATE INDEX tasks_newest ON tasks (project_id, created_at DESC, id);
@@ -206,5 +219,6 @@ END;
 CREATE INDEX workflow_executions_at_source ON workflow_executions (source_execution_id) WHERE source_execution_id IS NOT NULL;
 CREATE INDEX task_dependencies_of ON task_dependencies (depends_on);
 CREATE INDEX usages_of ON usages (attempt_id, seq);
+CREATE INDEX attempt_comments_of ON attempt_comments (attempt_id);
 PRAGMA application_id = 1685545572;
 PRAGMA user_version = 7;
