@@ -22,7 +22,7 @@ func (e *Engine) serveReady() {
 	ticker := time.NewTicker(e.o.Poll)
 	defer ticker.Stop()
 	for s := (starter{engine: e}); ; {
-		s.refuse("", s.startReady(e.serving))
+		s.postpone("", s.startReady(e.serving))
 		select {
 		case <-e.serving.Done():
 			return
@@ -46,9 +46,9 @@ type refusal struct {
 	until time.Time
 }
 
-// refuse logs why something is not started, once, and lets them wait for a while; nil
+// postpone logs why something is not started, once, and lets them wait for a while; nil
 // means that there is no reason.
-func (s *starter) refuse(what string, err error) {
+func (s *starter) postpone(what string, err error) {
 	r := s.refusals[what]
 	switch {
 	case s.engine.serving.Err() != nil:
@@ -140,7 +140,7 @@ func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *conf
 		if code := session.CodeOf(err); code == "too_long" || code == "no_branch_left" {
 			what = t.ID
 		}
-		s.refuse(what, err)
+		s.postpone(what, err)
 	}
 	return false
 }
