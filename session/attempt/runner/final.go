@@ -34,7 +34,7 @@ func (s *summary) line(stream string, text []byte) {
 	s.final.line(stream, text)
 	switch stream {
 	case Stdout:
-		s.reader.Line(text, func(transcript.Message) {})
+		s.reader.Line(text, s.final.hear)
 	case Stderr:
 		if s.stderr = append(append(s.stderr, text...), '\n'); len(s.stderr) > 2*MaxLine {
 			s.stderr = append(s.stderr[:0], s.stderr[len(s.stderr)-2*maxStderr:]...)
@@ -44,17 +44,19 @@ func (s *summary) line(stream string, text []byte) {
 
 // put completes an Exit.
 func (s *summary) put(e *Exit) {
-	s.reader.End(func(transcript.Message) {})
+	s.reader.End(s.final.hear)
 	e.FinalMessage, e.Stderr, e.Usage = s.final.message(), process.Tail(string(s.stderr), maxStderr), s.reader.Usage()
 }
 
 // A final extracts the final message from a program's lines: the program's own answer, if it prints
 // the JSON of a known executor (Claude Code and Cursor's "result", Codex's "agent_message",
-// Gemini's "response" and assistant messages, OpenCode's "text"), otherwise its last line that is
-// not blank, preferring stdout to stderr. Its memory is bounded.
+// Gemini's "response" and assistant messages, OpenCode's "text"), otherwise the last message that its
+// transcript has, as of Claude Code that ended without a "result", otherwise its last line that is not
+// blank, preferring stdout to stderr. Its memory is bounded.
 type final struct {
 	out, err []byte // the last lines that are not blank
 	answer   []byte // the program's own answer
+	said     []byte // the last message of its transcript
 	more     bool   // the last event was a part of the answer
 	long     []byte // the pieces of a line that was split
 }
@@ -67,6 +69,13 @@ func (f *final) line(stream string, text []byte) {
 		keep(&f.out, text)
 	case Stderr:
 		keep(&f.err, text)
+	}
+}
+
+// hear takes a message of the transcript.
+func (f *final) hear(m transcript.Message) {
+	if m.Kind == transcript.Said && m.Parent == "" {
+		keep(&f.said, []byte(m.Text))
 	}
 }
 
@@ -125,7 +134,7 @@ func wordsOf(e map[string]any) (words string, part bool) {
 
 // message returns the final message.
 func (f *final) message() string {
-	for _, found := range [][]byte{f.answer, f.out, f.err} {
+	for _, found := range [][]byte{f.answer, f.said, f.out, f.err} {
 		if text := clip(found); text != "" {
 			return text
 		}
