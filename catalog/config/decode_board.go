@@ -134,7 +134,7 @@ func (p *parser) attempts(v value, a *Attempts) {
 				return
 			}
 			if s, ok := p.text(v); ok && s != "" && !remote.MatchString(s) {
-				p.fault(v, `%q is not the name of a remote, as git remote lists them; "" is none`, clip(s))
+				p.fault(v, `%q is not the name of a remote, as git remote lists them; "" means no remote`, clip(s))
 			} else if ok {
 				a.PushTo = s
 			}

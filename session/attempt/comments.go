@@ -67,7 +67,7 @@ const (
 )
 
 // CommentAttempt collects comments on lines of an attempt's diff, and sends all of them to its agent as
-// one follow-up. They are on the board until they are sent, whoever of those who see the attempt does it.
+// one follow-up. They are on the board until they are sent by any caller that sees the attempt.
 func (e *Engine) CommentAttempt(ctx context.Context, who session.Caller, a CommentArgs) (*CommentsReply, error) {
 	named := a.RequestID
 	a.RequestID = nil

@@ -27,7 +27,7 @@ type block struct {
 	IsError   bool            `json:"is_error"`
 }
 
-// claudeEvent reads an event of Claude Code; it reports false if it is none.
+// claudeEvent reads an event of Claude Code; it reports false for other lines.
 func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 	switch e.Type {
 	case "assistant", "user":

@@ -39,7 +39,7 @@ type codexItem struct {
 	} `json:"items"` // todo_list
 }
 
-// codexEvent reads an event of Codex; it reports false if it is none.
+// codexEvent reads an event of Codex; it reports false for other lines.
 func (r *Reader) codexEvent(e *event, give func(Message)) bool {
 	c := &r.codex
 	switch e.Type {

@@ -13,7 +13,7 @@ import (
 // ErrRejected is wrapped with the remote's reason.
 var ErrRejected = errors.New("the remote refuses the branch")
 
-// remoteName matches the names of remotes; a URL or path is none.
+// remoteName matches the names of remotes, not URLs or paths.
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
 
 // Push pushes the commits of an attempt's branch to a remote of its repository, to a branch of the
