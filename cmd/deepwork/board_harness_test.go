@@ -68,6 +68,7 @@ func onBothStores(t *testing.T, test func(t *testing.T)) {
 	t.Run("files", test)
 	t.Run("postgres", func(t *testing.T) {
 		t.Setenv(config.StoreEnv, pgtest.URL(t))
+		t.Setenv("CI", "") // there, a store needs the name of its project
 		test(t)
 	})
 }
