@@ -29,12 +29,21 @@ type Cost struct {
 	Turns      *int64   `json:"turns" jsonschema:"turns as the agents count them, or null"`
 }
 
+// ExecutionCost is what one execution used, as Cost.
+type ExecutionCost struct {
+	USD    *float64 `json:"usd" jsonschema:"cost in USD"`
+	Input  *int64   `json:"input_tokens" jsonschema:"without cached ones"`
+	Cached *int64   `json:"cached_tokens" jsonschema:"read or written"`
+	Output *int64   `json:"output_tokens" jsonschema:"tokens"`
+	Turns  *int64   `json:"turns" jsonschema:"number"`
+}
+
 // cost returns what the executions of a task have used, or, if attempt is not "", those of one attempt
-// of it; nil before any has ended.
-func (e *Engine) cost(ctx context.Context, b store.View, taskID, attempt string) (*Cost, error) {
+// of it, nil before any has ended; and what each used, by its id.
+func (e *Engine) cost(ctx context.Context, b store.View, taskID, attempt string) (all *Cost, each map[string]*ExecutionCost, err error) {
 	used, err := b.Used(ctx, taskID)
 	if err != nil {
-		return nil, fmt.Errorf("reading what executions used: %w", err)
+		return nil, nil, fmt.Errorf("reading what executions used: %w", err)
 	}
 	byAttempt := map[string][]task.Use{}
 	for _, u := range used {
@@ -43,22 +52,31 @@ func (e *Engine) cost(ctx context.Context, b store.View, taskID, attempt string)
 		}
 	}
 	if len(byAttempt) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	cfg, err := e.config(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var sum transcript.Cost
+	each = map[string]*ExecutionCost{}
 	for _, used := range byAttempt {
 		runs := make([]*transcript.Usage, len(used))
 		for i, u := range used {
 			runs[i] = usageOf(u)
 		}
 		for i, own := range transcript.Own(runs) {
-			sum = sum.Plus(transcript.CostOf(own, cfg.Prices, used[i].Executor))
+			one := transcript.CostOf(own, cfg.Prices, used[i].Executor)
+			sum = sum.Plus(one)
+			c := costReply(one)
+			each[used[i].ExecutionID] = &ExecutionCost{c.USD, c.Input, c.Cached, c.Output, c.Turns}
 		}
 	}
+	return costReply(sum), each, nil
+}
+
+// costReply leaves out what is not known.
+func costReply(sum transcript.Cost) *Cost {
 	c := &Cost{Executions: sum.Runs, Unknown: sum.Unknown}
 	if sum.Unknown < sum.Runs {
 		c.USD = new(micro(sum.USD))
@@ -69,7 +87,7 @@ func (e *Engine) cost(ctx context.Context, b store.View, taskID, attempt string)
 	if sum.Turns > 0 {
 		c.Turns = &sum.Turns
 	}
-	return c, nil
+	return c
 }
 
 // usageOf returns nil if the agent reported nothing.

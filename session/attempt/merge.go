@@ -48,7 +48,7 @@ type TargetArgs struct {
 type MergeReply struct {
 	AttemptID string       `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	Repos     []MergedRepo `json:"repos" jsonschema:"its repositories, as far as the call came"`
-	TaskDone  bool         `json:"task_done" jsonschema:"whether the call set the task done, as attempts.done_when_merged of the config asks"`
+	TaskDone  bool         `json:"task_done" jsonschema:"whether the call set the task done: see attempts.done_when_merged"`
 }
 
 // MergedRepo is the outcome for one repository.
@@ -56,7 +56,7 @@ type MergedRepo struct {
 	RepoID       string   `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName     string   `json:"repo_name" jsonschema:"name of the repository"`
 	TargetBranch string   `json:"target_branch" jsonschema:"branch that the attempt is for"`
-	Status       string   `json:"status" jsonschema:"merged (the target has the work), unchanged (there was nothing to do), rebased, updated (the target was merged into the attempt's branch), conflicts (the same, and files in the worktree must be resolved and committed), aborted, pushed or retargeted (the target is another one)"`
+	Status       string   `json:"status" jsonschema:"unchanged: there was nothing to do; updated: the target was merged into the attempt's branch; conflicts: the same, and files in the worktree must be resolved and committed"`
 	Commit       *string  `json:"commit" jsonschema:"commit of the branch that was moved or pushed, or null"`
 	Conflicts    []string `json:"conflicts" jsonschema:"files with conflicts in the worktree"`
 	Untracked    []string `json:"untracked" jsonschema:"files and folders in the worktree that are in no commit; at most 1000"`

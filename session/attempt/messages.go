@@ -126,8 +126,8 @@ func (s *span) cut(entries *[]runner.Entry) bool {
 	return n > 0 && len(*entries) == 0
 }
 
-// executionsReply lists executions with the beginnings of their texts.
-func executionsReply(all []task.Execution) []Execution {
+// executionsReply lists executions with the beginnings of their texts, and their costs by id.
+func executionsReply(all []task.Execution, costs map[string]*ExecutionCost) []Execution {
 	brief := func(s *string) *string {
 		if s == nil {
 			return nil
@@ -137,7 +137,7 @@ func executionsReply(all []task.Execution) []Execution {
 	r := make([]Execution, len(all))
 	for i, x := range all {
 		r[i] = Execution{ExecutionID: x.ID, State: string(x.State), Prompt: jsontext.Clip(x.Prompt, 400), ExitCode: x.ExitCode,
-			FinalMessage: brief(x.FinalMessage), Error: brief(x.Error), StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt)}
+			FinalMessage: brief(x.FinalMessage), Error: brief(x.Error), StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), Cost: costs[x.ID]}
 	}
 	return r
 }

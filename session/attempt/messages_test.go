@@ -135,6 +135,12 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	if sum := s.task(v.TaskID).Cost; !reflect.DeepEqual(sum, want) {
 		t.Errorf("all cost %s", asJSON(sum))
 	}
+	full, err := s.GetAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
+	must(t, err)
+	first := &ExecutionCost{want.USD, want.Input, want.Cached, want.Output, want.Turns}
+	if each := full.Executions; !reflect.DeepEqual(each[0].Cost, &ExecutionCost{}) || !reflect.DeepEqual(each[1].Cost, first) {
+		t.Errorf("they cost %s", asJSON(each))
+	}
 	// An agent that reports no cost.
 	other := s.begin(s.newTask(orders("codex")...))
 	want = &Cost{Executions: 1, Unknown: 1, Input: new(int64(1000)), Cached: new(int64(5000)), Output: new(int64(200)), Turns: new(int64(1))}

@@ -202,14 +202,15 @@ type FullAttemptReply struct {
 
 // Execution is one run of an attempt's agent.
 type Execution struct {
-	ExecutionID  string  `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
-	State        string  `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted"`
-	Prompt       string  `json:"prompt" jsonschema:"beginning of what the agent was asked"`
-	ExitCode     *int    `json:"exit_code" jsonschema:"its exit code, or null"`
-	FinalMessage *string `json:"final_message" jsonschema:"beginning of what the agent said last, or null"`
-	Error        *string `json:"error" jsonschema:"beginning of why it failed, or null"`
-	StartedAt    *string `json:"started_at" jsonschema:"when it started, RFC 3339 in UTC, or null if it never ran"`
-	EndedAt      *string `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
+	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
+	State        string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted"`
+	Prompt       string         `json:"prompt" jsonschema:"beginning of what the agent was asked"`
+	ExitCode     *int           `json:"exit_code" jsonschema:"its exit code, or null"`
+	FinalMessage *string        `json:"final_message" jsonschema:"beginning of what the agent said last, or null"`
+	Error        *string        `json:"error" jsonschema:"beginning of why it failed, or null"`
+	StartedAt    *string        `json:"started_at" jsonschema:"when it started, RFC 3339 in UTC, or null if it never ran"`
+	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
+	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, null for what is not known; or null before its end, or if it never ran"`
 }
 
 // QueuedFollowUp is a follow-up that waits for the end of the current run.

@@ -66,7 +66,7 @@ func (e *Engine) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*
 	if err != nil {
 		return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
 	}
-	cost, err := e.cost(ctx, b.View, id, "")
+	cost, _, err := e.cost(ctx, b.View, id, "")
 	if err != nil {
 		return nil, found("reading the cost of the task", err, "task", "task_id", id, remedyTask)
 	}

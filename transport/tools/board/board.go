@@ -90,6 +90,12 @@ const smallerPage = "give a smaller limit, and continue with next_cursor."
 // outputSchema is the output schema of a tool of the board.
 func outputSchema[R any]() *jsonschema.Schema { return tool.OutputSchema[R](words) }
 
+// withKinds sets the values that kind has in a list of a reply.
+func withKinds(s *jsonschema.Schema, list string, kinds ...any) *jsonschema.Schema {
+	s.Properties[list].Items.Properties["kind"].Enum = kinds
+	return s
+}
+
 var (
 	taskStatuses  = []any{"todo", "inprogress", "inreview", "done", "cancelled"}
 	attemptStates = []any{"waiting", "starting", "running", "completed", "failed", "stopped", "interrupted"}
@@ -103,7 +109,6 @@ var words = tool.Words{
 		"state":           attemptStates,
 		"workflow_status": {attempt.WorkflowActive, attempt.WorkflowCompleted, attempt.WorkflowAborted},
 		"stream":          {"stdout", "stderr", "system"},
-		"kind":            {attempt.AttentionFailed, attempt.AttentionReview, attempt.AttentionUntrusted, attempt.AttentionStep},
 		"action":          {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
 	},
 }

@@ -16,5 +16,7 @@ func addNeedsAttention(s *tool.Set, e Engine) {
 		Name: "needs_attention", Title: "List what needs a person",
 		Description: "Lists what waits for a person, and the commands for it.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
+		Output: withKinds(outputSchema[attempt.AttentionReply](), "items",
+			attempt.AttentionFailed, attempt.AttentionReview, attempt.AttentionUntrusted, attempt.AttentionBudget, attempt.AttentionStep),
 	})
 }

@@ -20,6 +20,8 @@ func addTailAttempt(s *tool.Set, e Engine) {
 			tool.Property{Name: "wait", Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: new(float64(attempt.MaxWait)),
 				Description: "Seconds to wait, 0 to 30. Default: 0"}},
 			tool.Property{Name: "raw", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: "The lines as printed"}}),
+		Output: withKinds(outputSchema[attempt.TailReply](), "messages",
+			"message", "reasoning", "tool_call", "tool_result", "error", "output", "stderr", "system"),
 		Smaller: "give a smaller limit, and continue with after_index.",
 	})
 }
