@@ -243,5 +243,5 @@ func taskArgument(cmd *cobra.Command, args []string) error {
 	if err := takes(1, 1, "a task's id")(cmd, args); err != nil {
 		return err
 	}
-	return idArgument(cmd, "task", tasksCommand, args[0], 36)
+	return idArgument(cmd, "a task", tasksCommand, args[0], 36)
 }

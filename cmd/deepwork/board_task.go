@@ -169,7 +169,7 @@ func (a *app) boardAddCommand() *cobra.Command {
 				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists those there are")
 			}
 			for _, id := range dependsOn {
-				if err := idArgument(cmd, "task", tasksCommand, id, 36); err != nil {
+				if err := idArgument(cmd, "a task", tasksCommand, id, 36); err != nil {
 					return err
 				}
 			}

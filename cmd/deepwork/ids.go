@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -73,7 +74,7 @@ func idArgument(cmd *cobra.Command, what, lister, given string, length int) erro
 	if given == latest || given != "" && len(given) <= length && strings.Trim(strings.ToLower(given), "0123456789abcdef-") == "" {
 		return nil
 	}
-	return usagef(cmd, "%q is not the id of a %s, nor the beginning of one, nor latest; '%s' prints them", given, what, lister)
+	return usagef(cmd, "%q is not the id of %s, nor the beginning of one, nor latest; '%s' prints them", given, what, lister)
 }
 
 // attemptArgument checks that the one argument can name an attempt or a task.
@@ -81,7 +82,7 @@ func attemptArgument(cmd *cobra.Command, args []string) error {
 	if err := takes(1, 1, "the id of an attempt or a task")(cmd, args); err != nil {
 		return err
 	}
-	return idArgument(cmd, "attempt or a task", tasksCommand, args[0], 36)
+	return idArgument(cmd, "an attempt or a task", tasksCommand, args[0], 36)
 }
 
 // onAttempt calls use with the board and the attempt that an argument names.
@@ -105,6 +106,9 @@ func oneAttempt(ctx context.Context, board *attempt.Engine, given string) (strin
 	attempts, err := board.FindAttempts(ctx, atTerminal, prefix)
 	if err != nil {
 		return "", err
+	}
+	if given == latest && len(attempts) == 0 {
+		return "", errors.New("there is no attempt yet; 'deepwork board start ID' makes one of a task")
 	}
 	var all []candidate
 	of := map[string]*string{} // the attempt that an id stands for
@@ -137,7 +141,7 @@ var commands = map[string]string{
 	"list_projects": "board projects", "list_repos": "board projects", "list_task_attempts": "board show", "get_attempt": "board show",
 	"start_task_attempt": "board start", "follow_up": "board send", "stop_attempt": "board stop", "tail_attempt": "board tail",
 	"get_attempt_diff": "board diff", "merge_attempt": "board merge", "rebase_attempt": "board rebase", "push_attempt": "board push",
-	"abort_merge": "board merge --abort", "change_target": "board target", "needs_attention": "board",
+	"abort_merge": "board merge --abort", "update_task": "board done", "change_target": "board target", "needs_attention": "board",
 }
 
 var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
@@ -145,7 +149,7 @@ var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
 // inCommands returns a message for agents as people read it: with commands in place of tools.
 func inCommands(message string) string {
 	message = strings.NewReplacer("; list_executors describes them", "", "; list_executors lists the available ones", "",
-		"Ask the user to run", "Run", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(message)
+		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise", "Ask the user to run", "Run", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(message)
 	return toolName.ReplaceAllStringFunc(message, func(name string) string {
 		if command := commands[name]; command != "" {
 			return "'deepwork " + command + "'"

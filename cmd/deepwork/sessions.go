@@ -42,7 +42,7 @@ func sessionID(cmd *cobra.Command, args []string) error {
 	if err := takes(1, 1, "a session id")(cmd, args); err != nil {
 		return err
 	}
-	return idArgument(cmd, "session", sessionsCommandList, args[0], 8)
+	return idArgument(cmd, "a session", sessionsCommandList, args[0], 8)
 }
 
 // Sessions are those of the project, or of the workspace of an attempt.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"deepwork/catalog/task"
@@ -75,7 +76,7 @@ func midway(err error) error {
 // gitFailed reports a failure of git or of the disk: not a fault of the arguments, and usually one
 // that can be fixed.
 func gitFailed(what string, err error) error {
-	return session.NotNow("git_failed", "%s: %v. Nothing was changed; correct that and call again.", what, err).Because(err)
+	return session.NotNow("git_failed", "%s: %s. Nothing was changed; correct that and call again.", what, strings.TrimSuffix(err.Error(), ".")).Because(err)
 }
 
 // deleted says that the result of a request_id was deleted.

@@ -16,7 +16,7 @@ import (
 
 // runs matches the settings with which a repository's own config makes git, or a filter of the user's
 // such as LFS, start a program or use the network. The person who prepared the repository wrote them.
-var runs = regexp.MustCompile(`^(filter\..*|merge\..*\.driver|diff\..*\.(command|textconv)|diff\.external|` +
+var runs = regexp.MustCompile(`^(filter\..*|alias\..*|merge\..*\.driver|diff\..*\.(command|textconv)|diff\.external|` +
 	`core\.(fsmonitor|hookspath|sshcommand|askpass|editor|pager|gitproxy|alternaterefscommand|attributesfile)|credential\..*|gpg\..*|sequence\.editor|` +
 	`hook\..*|uploadpack\..*|remote\..*\.(uploadpack|receivepack|vcs|proxy|promisor)|protocol\..*|http\..*|url\..*|init\.templatedir|` +
 	`lfs\.(customtransfer|extension)\..*|lfs\.(.*\.)?standalonetransferagent)$`)
