@@ -25,8 +25,15 @@ import (
 	"deepwork/session/workflow"
 )
 
-// atTerminal is the caller of the command line: the user.
-var atTerminal = session.LocalCaller(session.ChannelTerminal)
+// atTerminal is the caller of the command line: the user, or an agent of the board, which has no rights.
+var atTerminal = callerOf(os.Getenv)
+
+func callerOf(getenv func(string) string) session.Caller {
+	if attempt.ByAgent(getenv) {
+		return session.Caller{Identity: session.LocalIdentity, Channel: session.ChannelTerminal}
+	}
+	return session.LocalCaller(session.ChannelTerminal)
+}
 
 func (a *app) boardCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
@@ -67,7 +74,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 	}
 	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
-	ctx = session.WithCaller(ctx, session.LocalCaller(session.ChannelTerminal))
+	ctx = session.WithCaller(ctx, atTerminal)
 	logger := a.logger()
 	folder := state.Of(root)
 	settings := approvedConfig(folder, logger)

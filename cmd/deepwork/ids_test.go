@@ -2,10 +2,27 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/session"
 )
+
+// A command that an agent of the board runs has no more rights than the agent.
+func TestAnAgentHasNoRightsOnTheCommandLine(t *testing.T) {
+	env := map[string]string{}
+	getenv := func(name string) string { return env[name] }
+	if who := callerOf(getenv); !who.Owner || !who.Has(session.RightAgents|session.RightMerge) {
+		t.Errorf("the user is %+v", who)
+	}
+	env[config.AttemptEnv], env[config.BoardEnv] = "bce3f921-e215-48ca-8f29-0dd54aedc1ab", filepath.Join(t.TempDir(), "board.db")
+	if who := callerOf(getenv); who.Owner || who.Rights != 0 {
+		t.Errorf("an agent is %+v", who)
+	}
+}
 
 func TestChoose(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

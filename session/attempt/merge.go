@@ -310,7 +310,10 @@ func (e *Engine) settled(ctx context.Context, who session.Caller, t Target, repo
 	if err != nil {
 		return b, nil, err
 	}
-	if e.o.Attempt != "" || !b.who.Has(session.RightMerge) {
+	if e.o.Attempt != "" || e.o.Passive && !b.who.Has(session.RightMerge) {
+		return b, nil, session.NotNow("right_needed", "An agent that works on an attempt cannot merge or push attempts. Say in your final message what is to be done: your user can do it.").With("right", "merge")
+	}
+	if !b.who.Has(session.RightMerge) {
 		return b, nil, session.NotNow("right_needed", "Merging and pushing needs the right merge, which %s does not have. Ask the user of this server to do it, or for a token with it: deepwork token new %[1]s --rights merge makes one.", b.who.Identity).With("right", "merge")
 	}
 	now, err := b.AttemptDetails(ctx, id)

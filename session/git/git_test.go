@@ -111,6 +111,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	dir, run := repo(t)
 	mark, users := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "users")
 	own := "touch " + mark + "; cat"
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1") // which may set up LFS
 	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "config"))
 	must(t, os.WriteFile(os.Getenv("GIT_CONFIG_GLOBAL"), []byte("[filter \"lfs\"]\n\tclean = \"touch "+users+"; cat\"\n"), 0o600))
 	more := filepath.Join(dir, "more")
