@@ -130,6 +130,8 @@ type Reached struct {
 	Limit config.Limit
 	Sum   float64
 	Since time.Time
+
+	unknown int // executions whose cost is not in Sum
 }
 
 // budget returns the state of the budgets of the config, nil if there are none. It reads what has ended
@@ -162,7 +164,7 @@ func (e *Engine) budget(ctx context.Context, b store.Board, cfg *config.Config) 
 	now := &budget{seq: l.seq}
 	for i, key := range []string{"attempts.max_cost_usd", "attempts.max_unknown"} {
 		if limits[i] != nil && l.sums()[i] >= limits[i].Max {
-			r := Reached{Key: key, Limit: *limits[i], Sum: l.sums()[i]}
+			r := Reached{Key: key, Limit: *limits[i], Sum: l.sums()[i], unknown: l.sum.Unknown}
 			if l.since[i] != nil { // a limit of 0 is reached before anything has ended
 				r.Since = *l.since[i]
 			}
@@ -262,7 +264,11 @@ func (r Reached) what(who session.Caller) string {
 	case r.Key == "attempts.max_unknown":
 		return fmt.Sprintf("%s executions have ended whose cost is unknown, and %s", decimal(r.Sum), limit)
 	}
-	return fmt.Sprintf("the executions that have ended cost %s USD, and %s", decimal(r.Sum), limit)
+	known := ""
+	if r.unknown > 0 {
+		known = fmt.Sprintf(" and whose cost is known (that of %d is not)", r.unknown)
+	}
+	return fmt.Sprintf("the executions that have ended%s cost %s USD, and %s", known, decimal(r.Sum), limit)
 }
 
 // title says it in one line.
@@ -273,6 +279,8 @@ func (r Reached) title(who session.Caller) string {
 		return "Budget reached: " + r.what(who)
 	case r.Key == "attempts.max_unknown":
 		what = "executions of unknown cost"
+	case r.unknown > 0:
+		what = fmt.Sprintf("USD and %d of unknown cost", r.unknown)
 	}
 	return fmt.Sprintf("Budget reached: %s of %s %s (%s)", decimal(r.Sum), decimal(r.Limit.Max), what, r.Key)
 }
