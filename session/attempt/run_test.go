@@ -242,7 +242,7 @@ func TestPromptAsArgument(t *testing.T) {
 	must(t, err)
 	s.reaches(r.AttemptID, task.Completed)
 	eventually(t, func() string {
-		if out := s.output(r.AttemptID); !strings.Contains(out, "\n --version") {
+		if out := s.output(r.AttemptID); !strings.Contains(out, "\n--version\n") {
 			return "it wrote " + out
 		}
 		return ""

@@ -17,7 +17,7 @@ func changedBy(t *testing.T, k *Keeper, path, target string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	diff, _, err := k.Diff(t.Context(), path, j.Trees[0].Base, target, nil, 1<<20)
+	diff, _, err := k.Diff(t.Context(), path, j.Trees[0].Base, target, nil, 1<<28)
 	if err != nil {
 		t.Fatal(err)
 	}
