@@ -249,6 +249,15 @@ func TestPromptAsArgument(t *testing.T) {
 	})
 }
 
+// A message that begins like an option is not taken for one by an agent whose conversation goes on.
+func TestMessageThatBeginsLikeAnOption(t *testing.T) {
+	r := &recipe{Recipe: runner.Recipe{Command: []string{"git"}, Resume: []string{"git", "resume"}, Prompt: config.PromptArgument}, root: t.TempDir()}
+	command, stdin := r.give("--version", true)
+	if stdin != nil || len(command) != 3 || command[2] != " --version" {
+		t.Errorf("%q, %q", command, stdin)
+	}
+}
+
 // The same call again gives the same attempt, also when it could not be made again.
 func TestStartOnce(t *testing.T) {
 	p := newProject(t)
