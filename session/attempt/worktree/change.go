@@ -133,15 +133,9 @@ func moveRefs(ctx context.Context, common string, refs []refMove) error {
 // move the ref, before other worktrees and refs can follow; it runs on the repository itself, with the
 // programs that its config has at that moment; and it overwrites ignored files.
 func (f *fileMove) move(ctx context.Context) error {
-	added, err := git.Output(ctx, f.call("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=A", "--name-only", f.From, f.To))
+	inTheWay, err := f.inTheWay(ctx)
 	if err != nil {
 		return err
-	}
-	var inTheWay []string
-	for _, name := range git.Fields(added) {
-		if at := filepath.Join(f.Path, filepath.FromSlash(name)); isThere(at) && !isDir(at) {
-			inTheWay = append(inTheWay, name)
-		}
 	}
 	if len(inTheWay) > 0 {
 		return &DirtyError{Path: f.Path, Files: inTheWay}
@@ -412,7 +406,10 @@ func removeFile(root *os.Root, name string) error {
 	if err := root.Remove(path); err != nil && !missing(err) {
 		return err
 	}
-	for dir := filepath.Dir(path); dir != "." && root.Remove(dir) == nil; dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
+		if fi, err := root.Lstat(dir); err != nil || !fi.IsDir() || root.Remove(dir) != nil {
+			break // a file may be in the place of a folder
+		}
 	}
 	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/session/git"
@@ -106,4 +108,37 @@ func (c checkout) changed(ctx context.Context) (tracked, untracked []string, err
 		}
 	}
 	return tracked, untracked, err
+}
+
+// inTheWay lists the files that are not tracked, ignored ones included, where the move adds others.
+func (f *fileMove) inTheWay(ctx context.Context) (files []string, err error) {
+	added, err := git.Output(ctx, f.call("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=A", "--raw", f.From, f.To))
+	if err != nil {
+		return nil, err
+	}
+	at := func(name string) string { return filepath.Join(f.Path, filepath.FromSlash(name)) }
+	var look []string // what git would remove: folders, and files in the place of folders, unless they are tracked
+	for fields := git.Fields(added); len(fields) > 1; fields = fields[2:] {
+		_, isRepo := strings.CutPrefix(fields[0], ":000000 "+modeRepo)
+		switch name := fields[1]; {
+		case isDir(at(name)) && !isRepo: // git does not touch the files of submodules
+			look = append(look, name)
+		case isThere(at(name)) && !isDir(at(name)):
+			files = append(files, name)
+		default:
+			for name = path.Dir(name); name != "."; name = path.Dir(name) {
+				if isThere(at(name)) && !isDir(at(name)) && !slices.Contains(look, name) {
+					look = append(look, name)
+				}
+			}
+		}
+	}
+	for _, name := range look {
+		others, err := git.Output(ctx, f.call("ls-files", "--others", "-z", "--", ":(literal)"+name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, git.Fields(others)...)
+	}
+	return files, nil
 }

@@ -106,6 +106,43 @@ func TestMergeEachWay(t *testing.T) {
 	}
 }
 
+// Git would remove ignored files where a merge adds a folder, and ignored folders where it adds a file.
+// Tracked ones are replaced.
+func TestMergeKeepsIgnoredFilesAndFolders(t *testing.T) {
+	asUser(t, "")
+	repo := newRepo(t)
+	write(t, repo, "was-dir/x.txt", "x\n")
+	write(t, repo, "was-file", "x\n")
+	commit(t, repo, "both")
+	k, path := attemptIn(t, repo)
+	gitIn(t, path, "rm", "-rq", "was-dir", "was-file")
+	write(t, path, "was-dir", "x\n")
+	write(t, path, "was-file/x.txt", "x\n")
+	write(t, path, "data/x.txt", "x\n")
+	write(t, path, "out", "x\n")
+	commit(t, path, "others")
+	write(t, repo, ".git/info/exclude", "data\nout\n")
+	write(t, repo, "data", "mine\n")
+	write(t, repo, "out/deep/x.bin", "mine\n")
+	for _, way := range ways {
+		_, err := k.Merge(t.Context(), landing(path, way))
+		if refused, is := errors.AsType[*CheckedOutError](err); !is || !slices.Equal(refused.Files, []string{"data", "out/deep/x.bin"}) {
+			t.Fatalf("%s: %+v, %v", way, refused, err)
+		}
+	}
+	for _, name := range []string{"data", "out/deep/x.bin"} {
+		if data, err := os.ReadFile(filepath.Join(repo, name)); string(data) != "mine\n" {
+			t.Errorf("%s: %q %v", name, data, err)
+		}
+	}
+	must(t, os.Remove(filepath.Join(repo, "data")))
+	must(t, os.RemoveAll(filepath.Join(repo, "out")))
+	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil {
+		t.Fatal(err)
+	}
+	clean(t, repo)
+}
+
 // A target that cannot be moved where it is checked out is refused, and nothing is changed.
 func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 	for name, c := range map[string]struct {
