@@ -59,14 +59,15 @@ func (o order) String() string {
 	return fmt.Sprintf("%s %s 0.%03d %d %t", orderPrefix, o.token, o.rests, o.exit, o.commit)
 }
 
-// tokenIn returns the token of a prompt's order, or "".
-func tokenIn(prompt string) string {
+// tokenIn returns the token of a prompt's order, or "". A follow-up to an agent without a conversation
+// has the order of the task, too; the last one counts.
+func tokenIn(prompt string) (token string) {
 	for line := range strings.Lines(prompt) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == orderPrefix {
-			return f[1]
+			token = f[1]
 		}
 	}
-	return ""
+	return token
 }
 
 // agentScript is the agent of attempts. It follows its order: it logs its start, writes its own
@@ -74,7 +75,7 @@ func tokenIn(prompt string) string {
 // one piece. Those that commit change the same file, so their branches conflict.
 const agentScript = `#!/bin/sh
 log=$1
-set -- $(grep '^` + orderPrefix + ` ')
+set -- $(grep '^` + orderPrefix + ` ' | tail -n 1)
 echo "start $2 $$" >>"$log"
 echo "$2" >"work-$2" || exit 98
 echo "wrote $2 $$" >>"$log"
