@@ -2,7 +2,8 @@
 // of it, and a proxy that breaks connections. It needs the programs postgres and initdb, of
 // which it uses those in PATH or the newest where Debian puts them. Without them tests are
 // skipped, unless DEEPWORK_TEST_POSTGRES_REQUIRED is 1. DEEPWORK_TEST_POSTGRES is the URL of a
-// running server to use instead; the schemas that tests make in it are left there.
+// running server to use instead; the schemas that tests make in it are left there. If it is off,
+// nothing is installed as far as tests can see.
 package pgtest
 
 import (
@@ -19,13 +20,14 @@ import (
 const (
 	urlVariable      = "DEEPWORK_TEST_POSTGRES"
 	requiredVariable = "DEEPWORK_TEST_POSTGRES_REQUIRED"
+	off              = "off" // of urlVariable
 )
 
 // ErrMissing is the error if a program is not installed.
 var ErrMissing = errors.New("not installed")
 
 var shared = sync.OnceValues(func() (*Server, error) {
-	if base := os.Getenv(urlVariable); base != "" {
+	if base := os.Getenv(urlVariable); base != "" && base != off {
 		return &Server{base: base}, nil
 	}
 	s, err := Start()

@@ -113,6 +113,9 @@ func (s *Server) Close() {
 
 // programs returns the folder with the server's programs.
 func programs() (string, error) {
+	if os.Getenv(urlVariable) == off {
+		return "", fmt.Errorf("postgres and initdb are taken for %w", ErrMissing)
+	}
 	if path, err := exec.LookPath("postgres"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), "initdb")); err == nil {
