@@ -87,10 +87,14 @@ func (e *Engine) place(ctx context.Context, b store.Board, cfg *config.Config, a
 }
 
 // dropEnded stops the runs of this server whose executions have ended on the board: while it was cut
-// off, another machine has given them up. led are those that it led before open was read.
-func (e *Engine) dropEnded(led []*run, open []task.Execution) {
+// off, another machine has given them up. led are those that it led before open was read. One that waits
+// again is left alone: stopping its run would end it.
+func (e *Engine) dropEnded(ctx context.Context, b store.Board, led []*run, open []task.Execution) {
 	for _, r := range led {
-		if !slices.ContainsFunc(open, func(x task.Execution) bool { return x.ID == r.exec.ID }) {
+		if slices.ContainsFunc(open, func(x task.Execution) bool { return x.ID == r.exec.ID }) {
+			continue
+		}
+		if x, err := b.Execution(ctx, r.exec.ID); errors.Is(err, task.ErrNotFound) || err == nil && x.State.Ended() {
 			r.stop()
 		}
 	}

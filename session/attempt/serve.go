@@ -166,7 +166,7 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	if err != nil {
 		return err
 	}
-	e.dropEnded(led, open)
+	e.dropEnded(ctx, b, led, open)
 	alive := store.Census(e.member)
 	for _, x := range open {
 		if x.Elsewhere(e.here) {
