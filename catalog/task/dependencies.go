@@ -37,7 +37,7 @@ func (e *BlockedError) Error() string {
 
 func (e *BlockedError) Unwrap() error { return ErrBlocked }
 
-// Cyclic returns a task that depends on itself through others, or "" if there is none.
+// Cyclic returns a task that depends on itself through others, or "" without a cycle.
 func Cyclic(dependsOn map[string][]string) string {
 	const onWay, done = 1, 2
 	state := make(map[string]int)
@@ -67,7 +67,7 @@ func Cyclic(dependsOn map[string][]string) string {
 }
 
 // Cycle returns a way from a task back to itself along its dependencies, which begins and ends with
-// it, or nil if there is none. It looks at each task once.
+// it, or nil without a cycle. It looks at each task once.
 func Cycle(id string, dependsOn map[string][]string) []string {
 	seen := make(map[string]bool)
 	var walk func(way []string) []string

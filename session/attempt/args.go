@@ -122,3 +122,32 @@ type DiffArgs struct {
 	Paths    []string `json:"paths"`
 	MaxBytes *int     `json:"max_bytes"`
 }
+
+// MergeArgs are the arguments of merge_attempt and rebase_attempt.
+type MergeArgs struct {
+	Target
+	RepoID  *string `json:"repo_id"`
+	Way     *string `json:"way"`     // of merge_attempt
+	Message *string `json:"message"` // of merge_attempt
+}
+
+// PushArgs are the arguments of push_attempt.
+type PushArgs struct {
+	Target
+	RepoID *string `json:"repo_id"`
+	Remote *string `json:"remote"`
+	Force  *bool   `json:"force"`
+}
+
+// AbortArgs are the arguments of abort_merge.
+type AbortArgs struct {
+	Target
+	RepoID *string `json:"repo_id"`
+}
+
+// TargetArgs are the arguments of change_target.
+type TargetArgs struct {
+	Target
+	RepoID       *string `json:"repo_id"`
+	TargetBranch string  `json:"target_branch"`
+}

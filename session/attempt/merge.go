@@ -15,35 +15,6 @@ import (
 	"deepwork/session/store"
 )
 
-// MergeArgs are the arguments of merge_attempt and rebase_attempt.
-type MergeArgs struct {
-	Target
-	RepoID  *string `json:"repo_id"`
-	Way     *string `json:"way"`     // of merge_attempt
-	Message *string `json:"message"` // of merge_attempt
-}
-
-// PushArgs are the arguments of push_attempt.
-type PushArgs struct {
-	Target
-	RepoID *string `json:"repo_id"`
-	Remote *string `json:"remote"`
-	Force  *bool   `json:"force"`
-}
-
-// AbortArgs are the arguments of abort_merge.
-type AbortArgs struct {
-	Target
-	RepoID *string `json:"repo_id"`
-}
-
-// TargetArgs are the arguments of change_target.
-type TargetArgs struct {
-	Target
-	RepoID       *string `json:"repo_id"`
-	TargetBranch string  `json:"target_branch"`
-}
-
 // MergeReply answers merge_attempt, rebase_attempt, push_attempt, abort_merge and change_target.
 type MergeReply struct {
 	AttemptID string       `json:"attempt_id" jsonschema:"UUID of the attempt"`
@@ -373,38 +344,4 @@ func (e *Engine) eachRepo(ctx context.Context, who session.Caller, t Target, rep
 		e.log.Info("attempt "+m.Status, "attempt", id, "repository", r.RepoName, "target", r.TargetBranch, "caller", b.who.Identity)
 	}
 	return reply, nil
-}
-
-func agentRuns(id string) *session.Error {
-	return session.NotNow("attempt_running", "The agent of attempt %s is waiting or running. Stop it with stop_attempt or wait until it ends, then call again.", id).With("attempt_id", id)
-}
-
-// notMerged says why a branch was neither merged, rebased nor pushed.
-func notMerged(id string, r task.AttemptRepo, err error) error {
-	refuse := func(code, format string, args ...any) error {
-		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
-	}
-	if held, is := errors.AsType[*worktree.CheckedOutError](err); is {
-		return session.NotNow("target_checked_out", "Nothing was changed: %v.", held).With("attempt_id", id).With("repo_id", r.RepoID).
-			With("files", held.Files).With("operation", held.Operation).With("command", held.Command).Because(err)
-	}
-	if dirty, is := errors.AsType[*worktree.DirtyError](err); is {
-		return session.NotNow("not_committed", "Nothing was changed: %v. Commit them there, or have the agent do it with follow_up, and call again.", dirty).
-			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
-	}
-	switch {
-	case errors.Is(err, worktree.ErrInUse):
-		return agentRuns(id)
-	case errors.Is(err, worktree.ErrMoved):
-		return refuse("target_moved", "Nothing was changed: %v. Call again.", err)
-	case errors.Is(err, worktree.ErrUnfinished):
-		return refuse("merge_unfinished", "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge, and call again.", err)
-	case errors.Is(err, worktree.ErrRejected):
-		return refuse("push_rejected", "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
-	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):
-		return refuse("not_merged", "Nothing was changed: %v. Correct that and call again.", err)
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("merging attempt %s: %w", id, err)
-	}
-	return gitFailed("The branch of attempt "+id+" in "+r.RepoName+" cannot be merged or pushed", err)
 }

@@ -73,7 +73,7 @@ func (b taskBoard) ends(id, state string) attempt.AttemptReply {
 
 // Claude Code works on a task of the board, continues its conversation in a follow-up, and is stopped
 // with its children in the middle of a third. What it used is counted; what is not known of the last is
-// not 0. Its user's settings name a server of another project, whose workflow is none of the attempt's.
+// not 0. Its user's settings name a server of another project, whose workflow does not count as that of the attempt.
 func TestClaudeCodeWorksOnATask(t *testing.T) {
 	p, other := careProject(t), careProject(t)
 	testkit.Git(t, p.root, "init", "-q", "-b", "main")

@@ -97,7 +97,7 @@ func TestReady(t *testing.T) {
 		if err := startReady(b, blocked.ID, room); want == 0 && !errors.Is(err, task.ErrNotReady) {
 			t.Errorf("%+v: %v", room, err)
 		} else if want > 0 {
-			break // which has changed what there is
+			break // the set of ready tasks has changed
 		}
 	}
 }
