@@ -21,6 +21,7 @@ const (
 	ChannelHTTP     = "http"
 	ChannelSSE      = "sse"
 	ChannelTerminal = "terminal" // a command of this program
+	ChannelPage     = "page"     // a page of the web UI
 )
 
 // LocalIdentity is the identity of callers without a token.

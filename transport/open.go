@@ -26,6 +26,7 @@ import (
 	"deepwork/session/store/backend"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow"
+	"deepwork/transport/page"
 	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
 )
@@ -224,6 +225,14 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		e.metrics = append(e.metrics, reviewMetrics(judge.Stats)...)
 	}
 	tasks.share(&e)
+	e.pages = func() (page.Options, error) {
+		archive, err := workflow.OpenArchive(folder, stores, logger)
+		if err != nil {
+			return page.Options{}, err
+		}
+		key, err := folder.Sign("web pages", nil)
+		return page.Options{Project: filepath.Base(root), Root: root, Board: tasks.engine, Sessions: archive, Jobs: e.jobs, Config: current, Changes: stores.Changes, Key: []byte(key), Logger: logger}, err
+	}
 	s, err := newServer(e, sets, o.Version, logger)
 	if err != nil {
 		return nil, err

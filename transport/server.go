@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
+	"deepwork/transport/page"
 	"deepwork/transport/tool"
 	boardtools "deepwork/transport/tools/board"
 	remotetools "deepwork/transport/tools/remote"
@@ -51,6 +53,7 @@ type engines struct {
 	workspace boardtools.Workspace // nil outside a workspace: then there is no get_context
 
 	metrics []prometheus.Collector
+	pages   func() (page.Options, error) // of the web UI, without its callers; nil means that there is none
 }
 
 // A Server is the MCP server of one project: its catalog, engines and tools. All transports share
@@ -143,8 +146,13 @@ func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error)
 	if s.tools.Unregistered != nil {
 		metrics = append(metrics, s.remote.Collectors()...)
 	}
+	var pages func(*web.Login) (http.Handler, error)
+	if s.pages != nil && o.Transport != web.SSE {
+		pages = func(l *web.Login) (http.Handler, error) { return s.openPages(l, o.ReadOnly) }
+	}
 	return web.Listen(ctx, web.Backend{
-		MCP: s.mcp, Logger: s.logger, Local: s.local, Token: s.token, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
+		Pages: pages,
+		MCP:   s.mcp, Logger: s.logger, Local: s.local, Token: s.token, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
 		Sessions: &s.conns, InFlight: &s.tools.InFlight, Stopping: s.willStop, Metrics: metrics,
 	}, o)
 }

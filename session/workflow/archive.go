@@ -80,30 +80,9 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		s, err := a.read.Load(info.ID)
-		if session.CodeOf(err) == "unknown_session" {
-			continue // removed meanwhile
+		if i, err := a.info(info.ID, info.ModTime, alive); err == nil {
+			out = append(out, *i)
 		}
-		if err != nil {
-			status := "damaged"
-			if session.CodeOf(err) == codeForeign {
-				status = "foreign"
-			}
-			out = append(out, SessionInfo{State: machine.State{SessionID: info.ID, UpdatedAt: info.ModTime.UTC()}, Status: status, Err: err})
-			continue
-		}
-		bare := *s
-		bare.StepProgress, bare.History, bare.Replies = nil, nil, nil
-		i := SessionInfo{State: bare, Status: string(s.Status), Step: s.CurrentStepID}
-		if s.ParentSessionID != nil {
-			i.Parent = *s.ParentSessionID
-		}
-		if s.Status == machine.Active && s.Owner != "" {
-			if i.OwnerAlive = alive(s.Owner); i.OwnerAlive {
-				i.OwnerText = a.read.Describe(s.Owner)
-			}
-		}
-		out = append(out, i)
 	}
 	slices.SortFunc(out, func(x, y SessionInfo) int { return y.UpdatedAt.Compare(x.UpdatedAt) })
 	return out, nil
@@ -124,6 +103,35 @@ func (a *Archive) Workspaces(ctx context.Context) ([]task.Workspace, error) {
 		_, err := os.Stat(filepath.Join(w.Path, ".deepwork", "tmp"))
 		return err != nil
 	}), err
+}
+
+// Info returns one session, as List does. Its error is session.Error unknown_session if there is none.
+func (a *Archive) Info(id string) (*SessionInfo, error) { return a.info(id, time.Time{}, a.read.Alive) }
+
+func (a *Archive) info(id string, changed time.Time, alive func(server string) bool) (*SessionInfo, error) {
+	s, err := a.read.Load(id)
+	if session.CodeOf(err) == "unknown_session" {
+		return nil, err // removed meanwhile
+	}
+	if err != nil {
+		status := "damaged"
+		if session.CodeOf(err) == codeForeign {
+			status = "foreign"
+		}
+		return &SessionInfo{State: machine.State{SessionID: id, UpdatedAt: changed.UTC()}, Status: status, Err: err}, nil
+	}
+	bare := *s
+	bare.StepProgress, bare.History, bare.Replies = nil, nil, nil
+	i := &SessionInfo{State: bare, Status: string(s.Status), Step: s.CurrentStepID}
+	if s.ParentSessionID != nil {
+		i.Parent = *s.ParentSessionID
+	}
+	if s.Status == machine.Active && s.Owner != "" {
+		if i.OwnerAlive = alive(s.Owner); i.OwnerAlive {
+			i.OwnerText = a.read.Describe(s.Owner)
+		}
+	}
+	return i, nil
 }
 
 // Damaged lists the session files that were set aside, by absolute path.

@@ -72,6 +72,12 @@ type Options struct {
 	// UnknownPeers makes the server behave as on systems that do not tell which user a connection
 	// is of. It is for tests.
 	UnknownPeers bool
+
+	// Secret lets a person in who opens /login?secret=…, once; then nobody else is let in but callers
+	// with a token. "" means that there is none.
+	Secret string
+	// ReadOnly pages change nothing.
+	ReadOnly bool
 }
 
 // A Backend is what a Server serves.
@@ -92,6 +98,8 @@ type Backend struct {
 	InFlight     *tool.InFlight
 	Stopping     func() // called before connections are closed because the server ends
 	Metrics      []prometheus.Collector
+	// Pages returns the web UI; nil means that there is none.
+	Pages func(*Login) (http.Handler, error)
 }
 
 // Sessions are the MCP sessions of the clients.
@@ -212,8 +220,14 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	}
 	h.sockets = newSockets(listener, o.WriteTimeout, func() int { return min(b.LastSettings().MaxConnections, most) },
 		func(reason string) { h.refused.WithLabelValues(reason).Inc() }, peers)
+	var pages http.Handler
+	if b.Pages != nil {
+		if pages, err = b.Pages(&Login{server: h, secret: o.Secret}); err != nil {
+			return nil, errors.Join(fmt.Errorf("making the pages: %w", err), listener.Close())
+		}
+	}
 	h.http = &http.Server{
-		Handler:           h.routes(path),
+		Handler:           h.routes(path, pages),
 		ReadHeaderTimeout: o.HeaderTimeout,
 		IdleTimeout:       keepAlive,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -256,7 +270,7 @@ func bareNet(err error) error {
 }
 
 // routes returns the handler of all paths.
-func (h *Server) routes(path string) http.Handler {
+func (h *Server) routes(path string, pages http.Handler) http.Handler {
 	h.sse.owner = h
 	endpoint := http.Handler(&h.sse)
 	if path == "/mcp" {
@@ -267,5 +281,8 @@ func (h *Server) routes(path string) http.Handler {
 	mux.HandleFunc("GET /readyz", h.readyz)
 	mux.Handle("GET /metrics", h.guard(h.authenticate(h.metrics())))
 	mux.Handle(path, h.guard(h.authenticate(h.admit(endpoint))))
+	if pages != nil {
+		mux.Handle("/", h.guard(pages))
+	}
 	return h.timely(h.track(mux))
 }

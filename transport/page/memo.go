@@ -1,0 +1,112 @@
+package page
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"deepwork/session"
+)
+
+// A rendered is a page as it is sent.
+type rendered struct {
+	status int // 0 means 200
+	body   []byte
+	etag   string
+	at     uint64 // the number of the feed before it was made
+	on     []string
+}
+
+func newRendered(body []byte, at uint64, on []string) *rendered {
+	sum := sha256.Sum256(body)
+	return &rendered{body: body, etag: `"` + hex.EncodeToString(sum[:12]) + `"`, at: at, on: on}
+}
+
+// gzipMin is the size from which pages are compressed.
+const gzipMin = 4 << 10
+
+func (p *rendered) serve(w http.ResponseWriter, r *http.Request) {
+	head := w.Header()
+	head.Set("Content-Type", "text/html; charset=utf-8")
+	head.Set("Cache-Control", "private, no-cache")
+	head.Set("Vary", "Cookie, Accept-Encoding")
+	if p.status != 0 {
+		head.Set("Cache-Control", "no-store")
+		w.WriteHeader(p.status)
+		_, _ = w.Write(p.body)
+		return
+	}
+	head.Set("ETag", p.etag)
+	if r.Header.Get("If-None-Match") == p.etag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if len(p.body) >= gzipMin && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		head.Set("Content-Encoding", "gzip")
+		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
+		_, _ = z.Write(p.body)
+		_ = z.Close()
+		return
+	}
+	head.Set("Content-Length", strconv.Itoa(len(p.body)))
+	_, _ = w.Write(p.body)
+}
+
+// A memoKey identifies a page for callers that see the same.
+type memoKey struct {
+	identity, group string
+	owner           bool
+	rights          session.Rights
+	url             string
+}
+
+// A memo keeps rendered pages. The zero value is ready to use.
+type memo struct {
+	mu    sync.Mutex
+	pages map[memoKey]*entry
+}
+
+type entry struct {
+	mu   sync.Mutex // held while it is rendered
+	page *rendered
+}
+
+// maxPages is how many pages are kept.
+const maxPages = 200
+
+// get returns a page, which make renders if it is not kept or one of its topics has changed since.
+// Callers that ask for the same page at the same time wait for one rendering.
+func (m *memo) get(k memoKey, f *feed, make func() (*rendered, error)) (*rendered, error) {
+	e := m.entry(k)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.page != nil {
+		if last, _ := f.changed(e.page.on); last <= e.page.at {
+			return e.page, nil
+		}
+	}
+	p, err := make()
+	if err != nil {
+		return nil, err
+	}
+	e.page = p
+	return p, nil
+}
+
+func (m *memo) entry(k memoKey) *entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pages == nil || len(m.pages) >= maxPages && m.pages[k] == nil {
+		m.pages = make(map[memoKey]*entry)
+	}
+	e := m.pages[k]
+	if e == nil {
+		e = new(entry)
+		m.pages[k] = e
+	}
+	return e
+}

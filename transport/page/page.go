@@ -1,0 +1,194 @@
+// Package page is the web UI of a project: pages that show what runs and act on it.
+//
+// Pages are rendered by html/template, follow the change feed of the project's stores over one event
+// stream each, and work without a build step: everything they load is embedded. A page is rendered
+// once for all callers that see the same, until something that it shows has changed.
+package page
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"deepwork/catalog"
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/store"
+	"deepwork/session/workflow"
+)
+
+//go:embed static templates
+var embedded embed.FS
+
+// Options configure a Site. Board is nil if the task board is not served.
+type Options struct {
+	Project  string // its name, for people
+	Root     string // its folder
+	Board    *attempt.Engine
+	Sessions *workflow.Archive
+	Jobs     func(context.Context) *catalog.Snapshot
+	Config   func(context.Context) (*config.Config, error)
+	Changes  store.Changes
+	ReadOnly bool // no page changes anything
+	// Callers authenticates requests.
+	Callers Callers
+	// Key signs what pages send back with their forms. It is the same after a restart.
+	Key    []byte
+	Logger *slog.Logger
+}
+
+// Callers says who sent a request.
+type Callers interface {
+	// Caller returns the caller of a request, or an error that says why the sender must log in.
+	Caller(r *http.Request) (session.Caller, error)
+	// Login returns the cookie of a caller that gave a secret, or an error that says what is wrong
+	// with it.
+	Login(r *http.Request, secret string) (*http.Cookie, error)
+}
+
+// A Site serves the pages. Its methods may be called from any goroutine.
+type Site struct {
+	Options
+	mux   *http.ServeMux
+	feed  *feed
+	views *views
+	memo  memo
+	index index
+}
+
+// New returns the pages of a project. Run must be called for them to follow changes.
+func New(o Options) (*Site, error) {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	views, err := parseViews()
+	if err != nil {
+		return nil, err
+	}
+	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(), views: views}
+	static, err := fs.Sub(embedded, "static")
+	if err != nil {
+		return nil, err
+	}
+	s.mux.Handle("GET /static/", http.StripPrefix("/static/", forever(http.FileServerFS(static))))
+	s.mux.HandleFunc("GET /login", s.loginForm)
+	s.mux.HandleFunc("POST /login", s.login)
+	s.mux.HandleFunc("GET /events", s.known(s.events))
+	s.pages()
+	return s, nil
+}
+
+// pages registers each page and each action.
+func (s *Site) pages() {
+	s.page("GET /{$}", s.now)
+	s.page("GET /sessions/{id}", s.session)
+}
+
+// Run follows the changes of the project until ctx ends.
+func (s *Site) Run(ctx context.Context) { s.feed.follow(ctx, s.Changes, s.Logger) }
+
+// security are the headers of every reply. Scripts and styles are only those of this server.
+var security = map[string]string{
+	"Content-Security-Policy":    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+	"X-Content-Type-Options":     "nosniff",
+	"Referrer-Policy":            "no-referrer",
+	"Cross-Origin-Opener-Policy": "same-origin",
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range security {
+		w.Header().Set(name, value)
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// forever lets browsers keep what is embedded: its URL has the version of the program.
+func forever(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// known calls a handler with the caller in the context, and sends others to the login.
+func (s *Site) known(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		who, err := s.Callers.Caller(r)
+		if err != nil {
+			if r.Method == http.MethodGet && r.Header.Get("HX-Request") == "" {
+				http.Redirect(w, r, "/login", http.StatusSeeOther)
+				return
+			}
+			w.Header().Set("HX-Redirect", "/login")
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		next(w, r.WithContext(session.WithCaller(r.Context(), who)))
+	}
+}
+
+// A shown is what a page shows, and which changes it follows.
+type shown struct {
+	view  string // the template
+	title string
+	data  any
+	on    []string // topics: the kinds of changes, each alone or with an id as kind:id
+}
+
+// page registers a page. The rendered page is kept for callers that see the same until there is a
+// change of its topics.
+func (s *Site) page(pattern string, make func(context.Context, session.Caller, *http.Request) (*shown, error)) {
+	s.mux.HandleFunc(pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
+		who := session.CallerOf(r.Context())
+		at := s.feed.position()
+		body, err := s.memo.get(memoKey{who.Identity, who.Group, who.Owner, who.Rights, r.URL.RequestURI()}, s.feed, func() (*rendered, error) {
+			page, err := make(r.Context(), who, r)
+			if err != nil {
+				return nil, err
+			}
+			return s.render(page, who, at, r)
+		})
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		body.serve(w, r)
+	}))
+}
+
+// fail answers a request for a page that could not be made.
+func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusInternalServerError
+	if refused, is := errors.AsType[*session.Error](err); is {
+		status = http.StatusConflict
+		if len(refused.Code) > 8 && refused.Code[:8] == "unknown_" {
+			status = http.StatusNotFound
+		}
+	} else {
+		s.Logger.Error("a page could not be made", "path", r.URL.Path, "error", err)
+	}
+	who := session.CallerOf(r.Context())
+	body, rerr := s.render(&shown{view: "error", title: http.StatusText(status), data: forPeople(err)}, who, s.feed.position(), r)
+	if rerr != nil {
+		http.Error(w, err.Error(), status)
+		return
+	}
+	body.status = status
+	body.serve(w, r)
+}
+
+// forPeople returns the message of an error without the word that names its kind for agents.
+func forPeople(err error) string {
+	if refused, is := errors.AsType[*session.Error](err); is {
+		return refused.Message
+	}
+	return err.Error()
+}
+
+// stamp is how times are written in pages: the script makes them relative.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

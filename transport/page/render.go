@@ -1,0 +1,107 @@
+package page
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"deepwork/session"
+)
+
+// views are the parsed templates, one set for each page: the file of the page with layout.html and
+// parts.html.
+type views struct {
+	of     map[string]*template.Template
+	assets string // version of what is in static
+}
+
+func parseViews() (*views, error) {
+	all, err := fs.Glob(embedded, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	v := &views{of: make(map[string]*template.Template), assets: assetsVersion()}
+	for _, file := range all {
+		name := strings.TrimSuffix(path.Base(file), ".html")
+		if name == "layout" || name == "parts" {
+			continue
+		}
+		t, err := template.New("layout.html").Funcs(functions).ParseFS(embedded, "templates/layout.html", "templates/parts.html", file)
+		if err != nil {
+			return nil, fmt.Errorf("parsing the page %s: %w", name, err)
+		}
+		v.of[name] = t
+	}
+	return v, nil
+}
+
+// functions are those of the templates.
+var functions = template.FuncMap{
+	"stamp": stamp,
+	"tab": func(f frame, section, name string) tab {
+		return tab{"/" + section, name, f.Section == section}
+	},
+	"short": func(id string) string { return id[:min(8, len(id))] },
+	"lines": func(s string) []string { return strings.Split(s, "\n") },
+}
+
+// A tab is an entry of the navigation.
+type tab struct {
+	Path, Name string
+	Current    bool
+}
+
+// A frame is what layout.html shows around a page.
+type frame struct {
+	Title    string
+	Project  string
+	Caller   session.Caller
+	ReadOnly bool
+	CSRF     string
+	Events   string // URL of the page's stream
+	Here     string // URL of the page
+	Section  string // the first part of its path, for the navigation
+	Assets   string
+	Data     any
+}
+
+// May reports whether the caller may do what needs rights, so that a page can offer it.
+func (f frame) May(right string) bool {
+	if f.ReadOnly {
+		return false
+	}
+	switch right {
+	case "agents":
+		return f.Caller.Has(session.RightAgents)
+	case "merge":
+		return f.Caller.Has(session.RightMerge)
+	case "person":
+		return f.Caller.Has(session.RightPerson)
+	}
+	return true
+}
+
+func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) (*rendered, error) {
+	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	f := frame{
+		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, CSRF: s.csrf(who), Here: r.URL.RequestURI(),
+		Section: section, Assets: s.views.assets, Data: p.data,
+	}
+	if len(p.on) > 0 {
+		f.Events = fmt.Sprintf("/events?at=%d&on=%s", at, url.QueryEscape(strings.Join(p.on, ",")))
+	}
+	t := s.views.of[p.view]
+	if t == nil {
+		return nil, fmt.Errorf("there is no page %q", p.view)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, f); err != nil {
+		return nil, fmt.Errorf("rendering the page %s: %w", p.view, err)
+	}
+	return newRendered(b.Bytes(), at, p.on), nil
+}
