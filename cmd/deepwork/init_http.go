@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"deepwork/catalog/trust"
 	"deepwork/session/git"
 	"deepwork/session/state"
 	"deepwork/transport/web"
@@ -44,7 +45,7 @@ func httpServer(address string, peers bool) serverOf {
 		}
 		if why := mayBeKept(root, file); why != "" {
 			return named, named, fmt.Sprintf("%s, so your token is not in it: start the client with %s set, as by\n\n  export %[2]s=\"$(deepwork token show --path %s)\"\n\n"+
-				"or have git ignore the file, remove the entry, and run init again", why, tokenVariable, quote(root)), nil
+				"or have git ignore the file, remove the entry, and run init again", why, tokenVariable, trust.Quote(root)), nil
 		}
 		entry = httpEntry(u, token)
 		entry.secret = true

@@ -3,16 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -131,51 +127,9 @@ func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
 		if line := lines[e.Key]; line > 0 {
 			at = fmt.Sprintf("  (%s:%d)", inline(a.display(root, file)), line)
 		}
-		fmt.Fprintf(a.out, "\n%s%s\n", bareWord(e.Key), at)
-		showEntry(a.out, "  ", e)
+		fmt.Fprintf(a.out, "\n%s%s\n", trust.Word(e.Key), at)
+		e.Print(a.out, "  ")
 	}
-}
-
-func showEntry(w io.Writer, indent string, e trust.Entry) {
-	if e.Key == config.AgentsKey {
-		fmt.Fprintf(w, "%scoding agents may be started here, with all your rights\n", indent)
-		return
-	}
-	var value any
-	if json.Unmarshal(e.Value, &value) == nil {
-		showValue(w, indent, "", value)
-	}
-	checked := false
-	for _, name := range slices.Sorted(maps.Keys(e.Files)) {
-		if sum := e.Files[name]; sum != "" {
-			fmt.Fprintf(w, "%schecks the content of %s (SHA-256 %.12s…)\n", indent, quote(name), sum)
-			checked = true
-		}
-	}
-	for _, word := range e.Unchecked {
-		fmt.Fprintf(w, "%sdoes NOT check the content of %s\n", indent, quote(word))
-	}
-	if e.Runs && !checked && len(e.Unchecked) == 0 {
-		fmt.Fprintf(w, "%sdoes NOT check the content of what it runs\n", indent)
-	}
-}
-
-var blanks = regexp.MustCompile(` {4,}`)
-
-// quote quotes a text so that each of its characters is seen for what it is: what is not ASCII is
-// escaped, and of many blanks their number is shown.
-func quote(text string) string {
-	return blanks.ReplaceAllStringFunc(strconv.QuoteToASCII(text), func(run string) string {
-		return fmt.Sprintf(`\x20{%d}`, len(run))
-	})
-}
-
-// bareWord is quote without the quotation marks where nothing is escaped.
-func bareWord(text string) string {
-	if quoted := quote(text); quoted != `"`+text+`"` {
-		return quoted
-	}
-	return text
 }
 
 // summaryOf counts the entries of a set by their place in the file, and what has changed since the
@@ -215,52 +169,17 @@ func summaryOf(set trust.Set, grants []trust.Grant) string {
 	return text
 }
 
-// showValue prints the settings in a value, one line per key; texts are quoted, so that they cannot
-// move the cursor.
-func showValue(w io.Writer, indent, name string, value any) {
-	switch v := value.(type) {
-	case nil:
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			under := bareWord(key)
-			if name != "" {
-				under = name + "." + under
-			}
-			showValue(w, indent, under, v[key])
-		}
-	case []any:
-		words := make([]string, len(v))
-		for i, word := range v {
-			words[i] = quote(fmt.Sprint(word))
-		}
-		showLine(w, indent, name, strings.Join(words, " "))
-	case string:
-		if v != "" || strings.HasPrefix(name, "env.") || strings.Contains(name, ".env.") {
-			showLine(w, indent, name, quote(v))
-		}
-	default:
-		showLine(w, indent, name, fmt.Sprint(v))
-	}
-}
-
-func showLine(w io.Writer, indent, name, text string) {
-	if name != "" {
-		name += ": "
-	}
-	fmt.Fprintf(w, "%s%s%s\n", indent, name, text)
-}
-
 func (a *app) showChanges(last trust.Grant, set trust.Set) {
 	fmt.Fprintf(a.out, "\nSince it was approved on %s:\n", last.At.Local().Format("2006-01-02 15:04"))
 	for _, c := range set.Changes(last.Set) {
 		switch {
 		case c.Was == nil:
-			fmt.Fprintf(a.out, "  new: %s\n", bareWord(c.Is.Key))
+			fmt.Fprintf(a.out, "  new: %s\n", trust.Word(c.Is.Key))
 		case c.Is == nil:
-			fmt.Fprintf(a.out, "  gone: %s\n", bareWord(c.Was.Key))
+			fmt.Fprintf(a.out, "  gone: %s\n", trust.Word(c.Was.Key))
 		default:
-			fmt.Fprintf(a.out, "  changed: %s, which was\n", bareWord(c.Is.Key))
-			showEntry(a.out, "    ", *c.Was)
+			fmt.Fprintf(a.out, "  changed: %s, which was\n", trust.Word(c.Is.Key))
+			c.Was.Print(a.out, "    ")
 		}
 	}
 }
@@ -275,8 +194,8 @@ func (a *app) listGrants(root string, record *trust.Record) {
 	for _, g := range record.Grants {
 		fmt.Fprintf(a.out, "Approved on %s:\n", g.At.Local().Format("2006-01-02 15:04"))
 		for _, e := range g.Set {
-			fmt.Fprintf(a.out, "  %s\n", bareWord(e.Key))
-			showEntry(a.out, "    ", e)
+			fmt.Fprintf(a.out, "  %s\n", trust.Word(e.Key))
+			e.Print(a.out, "    ")
 		}
 	}
 }

@@ -86,6 +86,9 @@ func New(o Options) (*Site, error) {
 func (s *Site) pages() {
 	s.page("GET /{$}", s.now)
 	s.page("GET /sessions/{id}", s.session)
+	s.page("GET /jobs", s.jobs)
+	s.page("GET /jobs/{name}", s.job)
+	s.page("GET /trust", s.trust)
 }
 
 // Run follows the changes of the project until ctx ends.

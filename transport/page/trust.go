@@ -1,0 +1,65 @@
+package page
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/trust"
+	"deepwork/session"
+)
+
+// configTopic is the topic of changes of the config and of what is approved.
+const configTopic = "config"
+
+// A trustPage shows what the project's config asks for.
+type trustPage struct {
+	File    string
+	Entries []trustEntry
+	// Waiting says that something is not approved, Denied that the user refused, and Fault why it
+	// cannot be approved.
+	Waiting, Denied bool
+	Fault           string
+}
+
+type trustEntry struct {
+	Key, Text string
+	Line      int
+}
+
+func (s *Site) trust(ctx context.Context, who session.Caller, _ *http.Request) (*shown, error) {
+	if !who.Owner {
+		return nil, session.NotNow("right_needed", "The user of this server alone sees what its config asks for.")
+	}
+	now, err := s.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &trustPage{File: filepath.Join(".deepwork", config.FileName)}
+	if a := now.Approval; a != nil && a.Withheld != nil {
+		p.Waiting, p.Denied, p.Fault = true, a.Withheld.Denied, a.Withheld.Fault
+	}
+	file := filepath.Join(s.Root, p.File)
+	text, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	asked, faults := config.Parse(file, text)
+	if asked == nil {
+		return nil, faults
+	}
+	set, err := trust.SetOf(s.Root, asked)
+	if err != nil {
+		return nil, err
+	}
+	lines := config.Places(text)
+	for _, e := range set {
+		var b strings.Builder
+		e.Print(&b, "")
+		p.Entries = append(p.Entries, trustEntry{trust.Word(e.Key), b.String(), lines[e.Key]})
+	}
+	return &shown{view: "trust", title: "Trust", data: p, on: []string{configTopic}}, nil
+}
