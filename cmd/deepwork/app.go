@@ -70,6 +70,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 	})
 	root.AddCommand(
 		a.onStore(a.serveCommand()),
+		a.onStore(a.uiCommand()),
 		a.workerCommand(),
 		a.initCommand(),
 		a.adoptCommand(),

@@ -73,8 +73,8 @@ type Options struct {
 	// is of. It is for tests.
 	UnknownPeers bool
 
-	// Secret lets a person in who opens /login?secret=…, once; then nobody else is let in but callers
-	// with a token. "" means that there is none.
+	// Secret lets a person in who opens /login?secret=…, once. There is no MCP then, only pages. ""
+	// means that there is none.
 	Secret string
 	// ReadOnly pages change nothing.
 	ReadOnly bool
@@ -280,7 +280,9 @@ func (h *Server) routes(path string, pages http.Handler) http.Handler {
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", h.readyz)
 	mux.Handle("GET /metrics", h.guard(h.authenticate(h.metrics())))
-	mux.Handle(path, h.guard(h.authenticate(h.admit(endpoint))))
+	if h.options.Secret == "" {
+		mux.Handle(path, h.guard(h.authenticate(h.admit(endpoint))))
+	}
 	if pages != nil {
 		mux.Handle("/", h.guard(pages))
 	}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/transport"
+	"deepwork/transport/web"
+)
+
+// uiFlags are the options of deepwork ui.
+type uiFlags struct {
+	port     int
+	readOnly bool
+	noOpen   bool
+	log      logFlags
+}
+
+func (a *app) uiCommand() *cobra.Command {
+	var f uiFlags
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "ui",
+		Short: "Open a project in the browser: what runs, its sessions and its board",
+		Long: `Serve the pages of a project on this machine, print their URL and open it: what runs
+and what waits for you, sessions, the task board, jobs, sources. Other servers of the
+project may run at the same time, here or, with a shared store, elsewhere. The URL lets
+one browser in, once, as the person at this terminal; it ends with the command.
+
+serve --transport http has the same pages at /.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.port < 0 || f.port > 65535 {
+				return usagef(cmd, "--port %d is not a port: it is 0 to 65535", f.port)
+			}
+			if err := f.log.check(cmd); err != nil {
+				return err
+			}
+			return a.ui(f)
+		},
+	})
+	flags := cmd.Flags()
+	flags.IntVar(&f.port, "port", 0, "port to listen on (default: a free one)")
+	flags.BoolVar(&f.readOnly, "read-only", false, "show everything and change nothing")
+	flags.BoolVar(&f.noOpen, "no-open", false, "print the URL and do not open it")
+	f.log.register(cmd)
+	return cmd
+}
+
+// ui serves the pages until a signal arrives.
+func (a *app) ui(f uiFlags) (err error) {
+	root, err := a.projectRoot()
+	if err != nil {
+		return err
+	}
+	logger, closeLog, err := f.log.open(a.err)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	ctx, stop := interruptible(context.Background(), 0)
+	defer stop()
+	server, err := transport.NewServer(transport.Options{ProjectRoot: root, Store: a.store, Project: a.project, Logger: logger, Version: readBuild().Version})
+	if err != nil {
+		return fmt.Errorf("opening the project: %w", err)
+	}
+	defer func() { err = errors.Join(err, closeServer(server, logger, closeTimeout)) }()
+	secret := rand.Text()
+	pages, err := server.Listen(ctx, web.Options{Port: f.port, Secret: secret, ReadOnly: f.readOnly})
+	if err != nil {
+		return fmt.Errorf("serving the pages: %w", err)
+	}
+	url := strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + secret
+	fmt.Fprintf(a.out, "%s\n", url)
+	if !f.noOpen {
+		if err := openInBrowser(ctx, url); err != nil {
+			fmt.Fprintf(a.err, "deepwork: no browser could be opened (%v): open the URL yourself\n", err)
+		}
+	}
+	if err := pages.Serve(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("serving the pages: %w", err)
+	}
+	return nil
+}
+
+// openInBrowser opens a URL with the program of this system for that.
+func openInBrowser(ctx context.Context, url string) error {
+	command := []string{"xdg-open", url}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open", url}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
+	}
+	return exec.CommandContext(ctx, command[0], command[1:]...).Start()
+}
