@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/session"
 )
 
 const (
@@ -45,6 +46,7 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	}
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
+	defer s.followOutputs(session.CallerOf(r.Context()), on)()
 	for {
 		last, more := s.feed.changed(on)
 		if last > at {

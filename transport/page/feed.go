@@ -34,7 +34,7 @@ const retry = time.Second
 // follow reads the changes until ctx ends.
 func (f *feed) follow(ctx context.Context, changes store.Changes, log *slog.Logger) {
 	position := ""
-	for failed := false; ctx.Err() == nil; {
+	for failed, first := false, true; ctx.Err() == nil; first = false {
 		news, err := changes.Since(ctx, position)
 		if err != nil {
 			if !failed && ctx.Err() == nil {
@@ -46,9 +46,7 @@ func (f *feed) follow(ctx context.Context, changes store.Changes, log *slog.Logg
 			continue
 		}
 		failed = false
-		if position != "" || !news.Reset { // at the first call there is nothing older to replace
-			f.batch(news.Changes, news.Reset)
-		}
+		f.batch(news.Changes, news.Reset && !first) // at the first call there is nothing older to replace
 		position = news.Next
 		if err := changes.Wait(ctx, position); err != nil && ctx.Err() == nil {
 			_ = wait.For(ctx, retry)

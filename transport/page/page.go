@@ -55,11 +55,12 @@ type Callers interface {
 // A Site serves the pages. Its methods may be called from any goroutine.
 type Site struct {
 	Options
-	mux   *http.ServeMux
-	feed  *feed
-	views *views
-	memo  memo
-	index index
+	mux     *http.ServeMux
+	feed    *feed
+	views   *views
+	memo    memo
+	index   index
+	outputs outputs
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -86,13 +87,25 @@ func New(o Options) (*Site, error) {
 func (s *Site) pages() {
 	s.page("GET /{$}", s.now)
 	s.page("GET /sessions/{id}", s.session)
+	s.page("GET /board", s.board)
+	s.page("GET /tasks/{id}", s.task)
+	s.page("GET /attempts/{id}", s.attempt)
+	s.post("/tasks", s.createTask)
+	s.post("/tasks/{id}", s.updateTask)
+	s.post("/tasks/{id}/start", s.startAttempt)
+	s.post("/attempts/{id}/stop", s.stopAttempt)
+	s.post("/attempts/{id}/follow-up", s.followUp)
+	s.post("/attempts/{id}/git/{what}", s.integrate)
 	s.page("GET /jobs", s.jobs)
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)
 }
 
 // Run follows the changes of the project until ctx ends.
-func (s *Site) Run(ctx context.Context) { s.feed.follow(ctx, s.Changes, s.Logger) }
+func (s *Site) Run(ctx context.Context) {
+	s.feed.follow(ctx, s.Changes, s.Logger)
+	s.outputs.close()
+}
 
 // security are the headers of every reply. Scripts and styles are only those of this server.
 var security = map[string]string{

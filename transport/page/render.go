@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"deepwork/session"
 )
@@ -42,10 +43,24 @@ func parseViews() (*views, error) {
 
 // functions are those of the templates.
 var functions = template.FuncMap{
-	"stamp": stamp,
+	// stamp takes a time, or one that is written already.
+	"stamp": func(t any) string {
+		switch t := t.(type) {
+		case time.Time:
+			return stamp(t)
+		case *time.Time:
+			return stamp(*t)
+		case *string:
+			return *t
+		}
+		return fmt.Sprint(t)
+	},
+	// form is what a part gets that needs the frame and something else.
+	"form": func(f frame, of any) map[string]any { return map[string]any{"Frame": f, "Of": of} },
 	"tab": func(f frame, section, name string) tab {
 		return tab{"/" + section, name, f.Section == section}
 	},
+	"usd":   func(v *float64) string { return fmt.Sprintf("$%.2f", *v) },
 	"short": func(id string) string { return id[:min(8, len(id))] },
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 }

@@ -1,0 +1,101 @@
+package page
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/session"
+	"deepwork/session/attempt"
+)
+
+// outputTopic is the topic of what the agent of an attempt prints, which the feed of the stores does
+// not have: output:ATTEMPT.
+const outputTopic = "output"
+
+// outputs follows what agents print while pages show it, each agent once. The zero value follows none.
+type outputs struct {
+	mu   sync.Mutex
+	open map[string]*following
+	all  sync.WaitGroup
+}
+
+type following struct {
+	pages int
+	stop  context.CancelFunc
+}
+
+// close ends what is left, and waits for it.
+func (o *outputs) close() {
+	o.mu.Lock()
+	for _, f := range o.open {
+		f.stop()
+	}
+	o.mu.Unlock()
+	o.all.Wait()
+}
+
+// outputWait is how long one look at an agent's output lasts, in seconds.
+const outputWait = 10.0
+
+// followOutputs follows the agents that are among the topics of a page until release is called.
+func (s *Site) followOutputs(who session.Caller, topics []string) (release func()) {
+	var ids []string
+	for _, t := range topics {
+		if id, is := strings.CutPrefix(t, outputTopic+":"); is && s.Board != nil {
+			ids = append(ids, id)
+		}
+	}
+	o := &s.outputs
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range ids {
+		f := o.open[id]
+		if f == nil {
+			ctx, stop := context.WithCancel(context.Background())
+			f = &following{stop: stop}
+			if o.open == nil {
+				o.open = make(map[string]*following)
+			}
+			o.open[id] = f
+			o.all.Go(func() { s.followOutput(ctx, who, id) })
+		}
+		f.pages++
+	}
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for _, id := range ids {
+			if f := o.open[id]; f.pages > 1 {
+				f.pages--
+			} else {
+				f.stop()
+				delete(o.open, id)
+			}
+		}
+	}
+}
+
+// followOutput touches the topic of an attempt whenever its agent has printed something.
+func (s *Site) followOutput(ctx context.Context, who session.Caller, id string) {
+	of := attempt.Target{AttemptID: &id}
+	var after *int64
+	for ctx.Err() == nil {
+		r, err := s.Board.TailAttempt(ctx, who, attempt.TailArgs{Target: of, AfterIndex: after, Limit: new(1000), Wait: new(outputWait), Raw: new(true)})
+		if err != nil {
+			_ = wait.For(ctx, time.Second)
+			continue
+		}
+		if after != nil && r.NextIndex > *after {
+			s.Touch(outputTopic + ":" + id)
+		}
+		after = &r.NextIndex
+		switch r.State {
+		case "waiting", "starting", "running":
+		default:
+			_ = wait.For(ctx, time.Second) // until a follow-up
+		}
+	}
+}
