@@ -231,7 +231,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 			return page.Options{}, err
 		}
 		key, err := folder.Sign("web pages", nil)
-		return page.Options{Project: filepath.Base(root), Root: root, Board: tasks.engine, Sessions: archive, Jobs: e.jobs, Config: current, Changes: stores.Changes, Key: []byte(key), Logger: logger}, err
+		return page.Options{Project: filepath.Base(root), Root: root, Board: tasks.engine, Sessions: archive, Engine: engine, Jobs: e.jobs, Config: current, Changes: stores.Changes, Key: []byte(key), Logger: logger}, err
 	}
 	s, err := newServer(e, sets, o.Version, logger)
 	if err != nil {

@@ -198,11 +198,7 @@ func (a *Archive) GivenFor(s *machine.State, stepID string) (digest string, file
 
 // Step returns a step of a session, as in the definition that was kept when the session last moved.
 func (a *Archive) Step(s *machine.State, stepID string) (*job.Step, error) {
-	data, err := a.read.Definition(s.Definition.Hash)
-	if err != nil {
-		return nil, fmt.Errorf("reading the definition of session %s: %w", s.SessionID, err)
-	}
-	def, err := machine.DecodeBundle(s.Definition, data)
+	def, err := a.Definition(s)
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +206,15 @@ func (a *Archive) Step(s *machine.State, stepID string) (*job.Step, error) {
 		return nil, fmt.Errorf("session %s has no step %q", s.SessionID, stepID)
 	}
 	return def.Job.Step(stepID), nil
+}
+
+// Definition returns the definition that was kept when a session last moved.
+func (a *Archive) Definition(s *machine.State) (*machine.Definition, error) {
+	data, err := a.read.Definition(s.Definition.Hash)
+	if err != nil {
+		return nil, fmt.Errorf("reading the definition of session %s: %w", s.SessionID, err)
+	}
+	return machine.DecodeBundle(s.Definition, data)
 }
 
 // now is the time of a transition that a command makes.
@@ -241,12 +246,7 @@ func (a *Archive) change(ctx context.Context, id string, requests store.Requests
 	if err != nil {
 		return err
 	}
-	_, err = requests.Ask(ctx, store.Request{Kind: store.OfSession, Target: id, Action: action, Arguments: arguments, Caller: session.LocalCaller(session.ChannelTerminal)})
-	if errors.Is(err, store.ErrNotAnswered) {
-		return session.NotNow(codeOwned,
-			"Session '%s' is in use by a deepwork server that is running (%s). It was asked to %s the session and has not answered yet. Look whether it did with `deepwork sessions show %s`, or stop that server and call again.", id, w.Describe(owner), action, id)
-	}
-	return err
+	return askOwner(ctx, requests, id, w.Describe(owner), action, arguments)
 }
 
 // Prune removes the files of sessions that ended before the cutoff, and unneeded definitions stored

@@ -32,6 +32,8 @@ type Options struct {
 	Root     string // its folder
 	Board    *attempt.Engine
 	Sessions *workflow.Archive
+	// Engine moves sessions for a person.
+	Engine   *workflow.Engine
 	Jobs     func(context.Context) *catalog.Snapshot
 	Config   func(context.Context) (*config.Config, error)
 	Changes  store.Changes
@@ -87,6 +89,10 @@ func New(o Options) (*Site, error) {
 func (s *Site) pages() {
 	s.page("GET /{$}", s.now)
 	s.page("GET /sessions/{id}", s.session)
+	s.post("/sessions/{id}/abort", s.abortSession)
+	s.post("/sessions/{id}/go-to", s.goToStep)
+	s.post("/sessions/{id}/override", s.overrideStep)
+	s.page("GET /sessions/{id}/output", s.output)
 	s.page("GET /board", s.board)
 	s.page("GET /tasks/{id}", s.task)
 	s.page("GET /attempts/{id}", s.attempt)

@@ -3,7 +3,10 @@ package page
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 
+	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
@@ -13,25 +16,39 @@ import (
 // A sessionPage shows one session.
 type sessionPage struct {
 	workflow.SessionInfo
-	State    *machine.State
-	Above    []workflow.SessionInfo // its parents, the outermost first
+	State    *machine.State         // nil if it cannot be read
+	Above    []workflow.SessionInfo // what it is nested in, the outermost first
 	Children []workflow.SessionInfo
-	Steps    []stepView
+	Timeline [][]stepView // the entries of the workflow, the members of a group together
+	Fault    string       // why the steps that have not begun are not shown
 }
 
-// A stepView is an entry of the timeline: a step, or the members of a group side by side.
+// A stepView is a step on the timeline.
 type stepView struct {
-	Members []memberView
+	Step     *job.Step             // nil if the definition cannot be read
+	Progress *machine.StepProgress // nil if it has not begun
+	ID       string
+	Current  bool
+	Digest   string             // what a person who overrides its reviews now has seen
+	Files    []machine.FileHash // and its files
 }
 
-type memberView struct {
-	ID      string
-	Current bool
-	*machine.StepProgress
-}
+// Reviewed reports whether the step has reviews that a person can override now.
+func (v stepView) Reviewed() bool { return v.Current && v.Step != nil && len(v.Step.Reviews) > 0 }
 
 func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	id := r.PathValue("id")
+	p, err := s.readSession(ctx, who, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	title := p.Goal
+	if title == "" {
+		title = p.SessionID
+	}
+	return &shown{view: "session", title: title, data: p, on: []string{store.SessionChanged}}, nil
+}
+
+func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (*sessionPage, error) {
 	all, err := s.sessions(ctx, who)
 	if err != nil {
 		return nil, err
@@ -46,24 +63,87 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	}
 	i, ok := by[id]
 	if !ok {
-		return nil, session.Wrong("unknown_session", "There is no session %s here.", id)
+		return nil, session.Wrong("unknown_session", "There is no session %q here.", id)
 	}
 	p.SessionInfo = i
-	for up := i.Parent; up != ""; {
+	for up := i.Parent; up != "" && len(p.Above) < len(all); up = p.Above[0].Parent {
 		parent, ok := by[up]
 		if !ok {
 			break
 		}
-		p.Above = append([]workflow.SessionInfo{parent}, p.Above...)
-		up = parent.Parent
+		p.Above = slices.Insert(p.Above, 0, parent)
 	}
-	if i.Err == nil {
-		if p.State, err = s.Sessions.Read(id); err != nil {
-			return nil, err
-		}
+	if i.Err != nil {
+		return p, nil
+	}
+	if p.State, err = s.Sessions.Read(id); err != nil {
+		return nil, err
+	}
+	def, err := s.Sessions.Definition(p.State)
+	if err != nil {
+		p.Fault = err.Error()
 		for _, e := range p.State.StepProgress {
-			p.Steps = append(p.Steps, stepView{[]memberView{{e.Key, p.State.IsCurrent(e.Key), e.Value}}})
+			p.Timeline = append(p.Timeline, []stepView{s.stepView(p.State, nil, e.Key)})
 		}
+		return p, nil
 	}
-	return &shown{view: "session", title: i.Goal, data: p, on: []string{store.SessionChanged + ":" + id, store.SessionChanged}}, nil
+	for _, entry := range def.Workflow.Entries {
+		var group []stepView
+		for _, step := range entry {
+			group = append(group, s.stepView(p.State, def.Job.Step(step), step))
+		}
+		p.Timeline = append(p.Timeline, group)
+	}
+	return p, nil
+}
+
+func (s *Site) stepView(state *machine.State, step *job.Step, id string) stepView {
+	v := stepView{Step: step, Progress: state.Progress(id), ID: id, Current: state.Status == machine.Active && state.IsCurrent(id)}
+	if v.Reviewed() {
+		v.Digest, v.Files = s.Sessions.GivenFor(state, id)
+	}
+	return v
+}
+
+// mine returns a session if the caller sees it.
+func (s *Site) mine(ctx context.Context, who session.Caller, r *http.Request) (*sessionPage, error) {
+	return s.readSession(ctx, who, r.PathValue("id"))
+}
+
+func (s *Site) abortSession(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	p, err := s.mine(ctx, who, r)
+	if err != nil {
+		return "", err
+	}
+	reason := strings.TrimSpace(r.PostForm.Get("reason"))
+	if reason == "" {
+		return "", session.Wrong("reason_needed", "Say why the session is aborted.")
+	}
+	return "/sessions/" + p.SessionID, s.Engine.AbortFor(ctx, p.SessionID, reason)
+}
+
+func (s *Site) goToStep(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	p, err := s.mine(ctx, who, r)
+	if err != nil {
+		return "", err
+	}
+	return "/sessions/" + p.SessionID, s.Engine.GoToFor(ctx, p.SessionID, r.PostForm.Get("step"))
+}
+
+// overrideStep overrides the reviews of a step as the person who looks at the page. The form says which
+// outputs they saw.
+func (s *Site) overrideStep(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	if !who.Has(session.RightPerson) {
+		return "", session.NotNow("right_needed", "Overriding a review needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions override at a terminal.", who.Identity)
+	}
+	p, err := s.mine(ctx, who, r)
+	if err != nil {
+		return "", err
+	}
+	reason := strings.TrimSpace(r.PostForm.Get("reason"))
+	if reason == "" {
+		return "", session.Wrong("reason_needed", "Say why the step may go on without its reviews; the session records it.")
+	}
+	return "/sessions/" + p.SessionID, s.Engine.OverrideFor(ctx, p.SessionID, r.PostForm.Get("step"),
+		machine.Override{GivenFor: r.PostForm.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
 }

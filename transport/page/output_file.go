@@ -1,0 +1,84 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"unicode/utf8"
+
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// maxOutput is how much of an output a page shows, in bytes.
+const maxOutput = 64 << 10
+
+type outputPage struct {
+	SessionID, Path string
+	Text            string
+	Size            int64
+	Cut, Binary     bool
+}
+
+// output shows a file that a session has delivered, as it is now.
+func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
+	p, err := s.mine(ctx, who, r)
+	if err != nil {
+		return nil, err
+	}
+	path := r.URL.Query().Get("path")
+	if p.State == nil || !delivered(p, path) {
+		return nil, session.Wrong("unknown_output", "Session %s has delivered no file %q.", p.SessionID, path)
+	}
+	root, err := os.OpenRoot(s.Root)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	file, err := root.Open(path)
+	if err != nil {
+		return nil, session.NotNow("unreadable_output", "The file cannot be read now: %v.", err)
+	}
+	defer file.Close()
+	fi, err := file.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return nil, session.NotNow("unreadable_output", "The file cannot be read now: %v.", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxOutput))
+	if err != nil {
+		return nil, err
+	}
+	v := &outputPage{SessionID: p.SessionID, Path: path, Size: fi.Size(), Cut: fi.Size() > maxOutput}
+	for v.Cut && len(data) > 0 && !utf8.Valid(data[len(data)-1:]) { // in the middle of a character
+		data = data[:len(data)-1]
+	}
+	if v.Binary = !utf8.Valid(data) || slices.Contains(data, 0); !v.Binary {
+		v.Text = string(data)
+	}
+	return &shown{view: "output", title: path, data: v, on: []string{store.SessionChanged + ":" + p.SessionID}}, nil
+}
+
+// delivered reports whether a session has an output of this path, in a step or in a review.
+func delivered(p *sessionPage, path string) bool {
+	for _, e := range p.State.StepProgress {
+		for _, o := range e.Value.Outputs {
+			if slices.Contains(o.Value.Paths, path) {
+				return true
+			}
+		}
+		for _, a := range e.Value.Attempts {
+			for _, o := range a.Outputs {
+				if slices.Contains(o.Value.Paths, path) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
