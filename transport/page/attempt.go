@@ -13,7 +13,7 @@ import (
 const maxMessages = 200
 
 type attemptPage struct {
-	*attempt.AttemptReply
+	*attempt.FullAttemptReply
 	Task     *attempt.TaskReply
 	Messages []attempt.Message
 	Diffs    []fileDiff
@@ -32,7 +32,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		return nil, err
 	}
-	p := &attemptPage{AttemptReply: a, Split: r.URL.Query().Get("diff") == "split"}
+	p := &attemptPage{FullAttemptReply: a, Split: r.URL.Query().Get("diff") == "split"}
 	switch a.State {
 	case "waiting", "starting", "running":
 		p.Open = true
