@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"deepwork/session"
@@ -48,6 +49,8 @@ func (s *Site) post(pattern string, do action) {
 			next, err = do(r.Context(), who, r)
 		}
 		switch {
+		case err == nil && r.Header.Get("HX-Request") != "" && elsewhere(r, next):
+			w.Header().Set("HX-Redirect", next) // it follows other changes
 		case err == nil:
 			http.Redirect(w, r, next, http.StatusSeeOther)
 		case r.Header.Get("HX-Request") != "":
@@ -62,6 +65,13 @@ func (s *Site) post(pattern string, do action) {
 			body.serve(w, r)
 		}
 	}))
+}
+
+// elsewhere reports whether a URL is of another page than the one that a request was sent from.
+func elsewhere(r *http.Request, next string) bool {
+	from, err := url.Parse(r.Header.Get("HX-Current-URL"))
+	to, terr := url.Parse(next)
+	return err != nil || terr != nil || from.Path != to.Path
 }
 
 // alert answers with a message that the page shows beside what it has.

@@ -63,6 +63,7 @@ type Site struct {
 	memo    memo
 	index   index
 	outputs outputs
+	notices notices
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.

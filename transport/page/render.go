@@ -82,6 +82,7 @@ type frame struct {
 	Here     string // URL of the page
 	Section  string // the first part of its path, for the navigation
 	Assets   string
+	Notice   string // what an action that led here has to say
 	Data     any
 }
 
@@ -105,7 +106,7 @@ func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) 
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	f := frame{
 		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, CSRF: s.csrf(who), Here: r.URL.RequestURI(),
-		Section: section, Assets: s.views.assets, Data: p.data,
+		Section: section, Assets: s.views.assets, Data: p.data, Notice: s.notices.get(who, r.URL.Query().Get("notice")),
 	}
 	if len(p.on) > 0 {
 		f.Events = fmt.Sprintf("/events?at=%d&on=%s", at, url.QueryEscape(strings.Join(p.on, ",")))

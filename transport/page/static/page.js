@@ -49,7 +49,8 @@ document.addEventListener('keydown', e => {
   const field = e.target.closest('input, textarea, select');
   if (e.key === 'Escape') {
     if (field) field.blur();
-    document.activeElement.closest('details[open]')?.removeAttribute('open');
+    const menu = document.activeElement.closest('details[open]');
+    if (menu) { menu.open = false; menu.querySelector('summary').focus(); }
     return;
   }
   if (field || document.querySelector('dialog[open]')) return;
