@@ -186,17 +186,17 @@ func (s *Site) page(pattern string, make func(context.Context, session.Caller, *
 
 // fail answers a request for a page that could not be made.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status := http.StatusInternalServerError
+	status, title := http.StatusInternalServerError, "Something went wrong"
 	if refused, is := errors.AsType[*session.Error](err); is {
-		status = http.StatusConflict
-		if len(refused.Code) > 8 && refused.Code[:8] == "unknown_" {
-			status = http.StatusNotFound
+		status, title = http.StatusConflict, "Not possible"
+		if refused.Kind == session.ToolError { // what the URL names is not there
+			status, title = http.StatusNotFound, "Not found"
 		}
 	} else {
 		s.Logger.Error("a page could not be made", "path", r.URL.Path, "error", err)
 	}
 	who := session.CallerOf(r.Context())
-	body, rerr := s.render(&shown{view: "error", title: http.StatusText(status), data: forPeople(err)}, who, s.feed.position(), r)
+	body, rerr := s.render(&shown{view: "error", title: title, data: forPeople(err)}, who, s.feed.position(), r)
 	if rerr != nil {
 		http.Error(w, err.Error(), status)
 		return

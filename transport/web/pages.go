@@ -5,14 +5,19 @@ import (
 	"crypto/subtle"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 
 	"deepwork/session"
 )
 
-// pageCookie holds what a browser has logged in with.
-const pageCookie = "deepwork"
+// cookieName is the name of the cookie that holds what a browser has logged in with. Browsers send
+// cookies to all ports of a host: each server has its own, so that several projects can be open.
+func (l *Login) cookieName() string {
+	u, _ := url.Parse(l.server.url) // made by Listen
+	return "deepwork-" + u.Port()
+}
 
 // A Login says who looks at the pages of a Server: the user, without a login, where connections tell
 // whose they are; else the caller whose token, or the person whose one-time secret, the browser has.
@@ -28,7 +33,7 @@ type Login struct {
 // Caller returns the caller of a request, or an error that says why the browser must log in.
 func (l *Login) Caller(r *http.Request) (session.Caller, error) {
 	settings := l.server.Settings(r.Context())
-	cookie, err := r.Cookie(pageCookie)
+	cookie, err := r.Cookie(l.cookieName())
 	if err == nil {
 		if l.isPerson(cookie.Value) {
 			who := l.server.access.local
@@ -37,10 +42,11 @@ func (l *Login) Caller(r *http.Request) (session.Caller, error) {
 		}
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+cookie.Value)
-	} else if l.secret != "" {
+	}
+	who, given, err := l.server.access.caller(r, settings)
+	if err == nil && !given && l.secret != "" {
 		return session.Caller{}, errors.New("open the URL that deepwork ui printed")
 	}
-	who, _, err := l.server.access.caller(r, settings)
 	who.Channel = session.ChannelPage
 	return who, err
 }
@@ -66,9 +72,9 @@ func (l *Login) Login(r *http.Request, secret string) (*http.Cookie, error) {
 	} else {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+secret)
-		if _, _, err := l.server.access.caller(r, l.server.Settings(r.Context())); err != nil || strings.ContainsAny(secret, " ;,\\\"") {
+		if _, given, err := l.server.access.caller(r, l.server.Settings(r.Context())); err != nil || !given && l.secret != "" || strings.ContainsAny(secret, " ;,\\\"") {
 			return nil, errors.New("this token is not known here: it was mistyped or withdrawn; ask the person who runs the server for another")
 		}
 	}
-	return &http.Cookie{Name: pageCookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: l.server.http.TLSConfig != nil}, nil
+	return &http.Cookie{Name: l.cookieName(), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: l.server.http.TLSConfig != nil}, nil
 }

@@ -1,0 +1,103 @@
+// Package pagetest gives tests a project with pages: its files, callers with tokens, and calls of MCP
+// tools over the network.
+package pagetest
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/transport/web"
+)
+
+// Hostile is a text that would run a script on a page that does not escape it, in each place where a
+// page may have it.
+const Hostile = `"'><script>window.hit=1</script><img src=x onerror="window.hit=1">{{.}}</title></textarea>`
+
+const tripJob = `name: trip
+version: 1.0.0
+summary: Plans a trip
+common_job_info_provided_to_all_steps_at_runtime: Prices in EUR.
+workflows:
+  - name: plan
+    summary: From idea to booking
+    steps: [idea, [hotel, train], booking]
+steps:
+  - {id: idea, name: Idea, description: Where to, instructions_file: idea.md, outputs: {idea: {type: file, description: The idea, required: true}}, reviews: []}
+  - {id: hotel, name: Hotel, description: Where to sleep, instructions_file: idea.md, outputs: {}, reviews: []}
+  - {id: train, name: Train, description: How to get there, instructions_file: idea.md, outputs: {}, reviews: []}
+  - {id: booking, name: Booking, description: Book it, instructions_file: idea.md, dependencies: [hotel], outputs: {}, reviews: []}
+`
+
+// Project makes a project, a git repository with a job that works and one that does not, both with
+// hostile texts, and an agent that runs the shell script of its prompt. It returns its folder.
+func Project(t testing.TB) string {
+	t.Helper()
+	root := testkit.Dir(t)
+	quoted, _ := json.Marshal(Hostile)
+	testkit.WriteAll(t, root, map[string]string{
+		".deepwork/jobs/trip/job.yml":   strings.Replace(tripJob, "Plans a trip", string(quoted), 1),
+		".deepwork/jobs/trip/idea.md":   "Think hard. " + Hostile,
+		".deepwork/jobs/broken/job.yml": "name: broken\nsteps: " + string(quoted) + "\n",
+		".deepwork/config.yml":          "executors:\n  SCRIPT:\n    command: [sh, -c, 'sed -n \"s/^! //p\" | sh -e']\n",
+		"idea.txt":                      "sea " + Hostile,
+	})
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-q", "-m", "first"}} {
+		testkit.Git(t, root, args...)
+	}
+	return root
+}
+
+// Tokens makes a file with a token for each of the callers, and returns the tokens.
+func Tokens(t testing.TB, callers ...config.Token) (file string, tokens []string) {
+	t.Helper()
+	file = filepath.Join(testkit.Dir(t), "tokens")
+	var lines []string
+	for _, c := range callers {
+		token, line, err := web.NewToken(c)
+		testkit.Must(t, err)
+		tokens, lines = append(tokens, token), append(lines, line)
+	}
+	testkit.Must(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600))
+	return file, tokens
+}
+
+type bearer struct{ token string }
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Connect connects an agent to the server at a URL such as http://127.0.0.1:8000, with a token or "".
+// It returns what calls a tool and decodes its reply, and fails the test if the tool refuses.
+func Connect(t testing.TB, url, token string) (call func(tool string, args, reply any)) {
+	t.Helper()
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	over := &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: bearer{token}}}
+	cs, err := client.Connect(t.Context(), over, nil)
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = cs.Close() }) // the server may have ended
+	return func(tool string, args, reply any) {
+		t.Helper()
+		res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+		testkit.Must(t, err)
+		text := res.Content[0].(*mcp.TextContent).Text
+		if res.IsError {
+			t.Fatalf("%s: %s", tool, text)
+		}
+		if reply != nil {
+			testkit.Must(t, json.Unmarshal([]byte(text), reply))
+		}
+	}
+}

@@ -1,0 +1,384 @@
+package page_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session/state/statetest"
+	"deepwork/transport"
+	"deepwork/transport/page/pagetest"
+	"deepwork/transport/web"
+)
+
+func TestMain(m *testing.M) { os.Exit(statetest.Main(m, goleak.Find)) }
+
+// A server is one in this process.
+type server struct {
+	url, root string
+	stop      func()
+}
+
+// serve serves the project at root until the test ends or stop is called.
+func serve(t testing.TB, root string, o web.Options) *server {
+	t.Helper()
+	t.Setenv(config.JobsFoldersEnv, "")
+	s, err := transport.NewServer(transport.Options{ProjectRoot: root})
+	testkit.Must(t, err)
+	h, err := s.Listen(t.Context(), o)
+	testkit.Must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(ctx) }()
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return &server{strings.TrimSuffix(h.URL(), "/mcp"), root, stop}
+}
+
+// A browser keeps cookies and follows no redirect.
+type browser struct {
+	t testing.TB
+	*http.Client
+	at string
+}
+
+func (s *server) browser(t testing.TB) *browser {
+	jar, _ := cookiejar.New(nil) // without options it does not fail
+	over := &http.Transport{}
+	t.Cleanup(over.CloseIdleConnections)
+	return &browser{t, &http.Client{Jar: jar, Transport: over, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, s.url}
+}
+
+// An answer is what came of a request.
+type answer struct {
+	*http.Response
+	text string
+}
+
+// do sends a request. Headers are "Name: value"; a form is sent if it is not nil.
+func (b *browser) do(method, path string, form url.Values, headers ...string) answer {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.at+path, strings.NewReader(form.Encode()))
+	testkit.Must(b.t, err)
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	res, err := b.Do(r)
+	testkit.Must(b.t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	testkit.Must(b.t, err)
+	return answer{res, string(text)}
+}
+
+// get returns a page, which must be there.
+func (b *browser) get(path string) string {
+	b.t.Helper()
+	a := b.do("GET", path, nil)
+	if a.StatusCode != http.StatusOK {
+		b.t.Fatalf("%s: %s\n%s", path, a.Status, a.text)
+	}
+	return a.text
+}
+
+var csrfField = regexp.MustCompile(`name="csrf" value="([0-9a-f]+)"`)
+
+// csrf returns what the forms of a page send back.
+func (b *browser) csrf(path string) string {
+	b.t.Helper()
+	found := csrfField.FindStringSubmatch(b.get(path))
+	if found == nil {
+		b.t.Fatalf("%s has no form", path)
+	}
+	return found[1]
+}
+
+// A started is a project in which something has happened.
+type started struct{ session, task string }
+
+// begin starts a workflow and adds a task, both with a hostile text, as an agent does.
+func (s *server) begin(t testing.TB, token string) started {
+	t.Helper()
+	call := pagetest.Connect(t, s.url, token)
+	var begun struct {
+		Step struct {
+			SessionID string `json:"session_id"`
+		} `json:"begin_step"`
+	}
+	call("start_workflow", map[string]any{"goal": pagetest.Hostile, "job_name": "trip", "workflow_name": "plan"}, &begun)
+	call("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"idea": "idea.txt"}, "notes": pagetest.Hostile}, nil)
+	return started{begun.Step.SessionID, s.task(t, call, pagetest.Hostile)}
+}
+
+// task adds a task.
+func (s *server) task(t testing.TB, call func(string, any, any), title string) string {
+	t.Helper()
+	var projects struct {
+		Projects []struct {
+			ID string `json:"project_id"`
+		}
+	}
+	call("list_projects", map[string]any{}, &projects)
+	var task struct {
+		ID string `json:"task_id"`
+	}
+	call("create_task", map[string]any{"project_id": projects.Projects[0].ID, "title": title, "description": title}, &task)
+	return task.ID
+}
+
+// paths are those of every page.
+func (p started) paths() []string {
+	return []string{"/", "/?q=" + url.QueryEscape("script"), "/sessions/" + p.session, "/sessions/" + p.session + "/output?path=idea.txt",
+		"/board", "/tasks/" + p.task, "/jobs", "/jobs/trip", "/jobs/broken", "/trust"}
+}
+
+// Whatever a project has as a text is shown as a text.
+func TestHostileTexts(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	p := s.begin(t, "")
+	b := s.browser(t)
+	for _, path := range append(p.paths(), "/?q="+url.QueryEscape(pagetest.Hostile)) {
+		text := b.get(path)
+		for _, bad := range []string{"<script>window", "<img", `onerror="`, "</textarea><"} {
+			if strings.Contains(text, bad) {
+				t.Errorf("%s has %s", path, bad)
+			}
+		}
+		if !strings.Contains(text, "window.hit") && path != "/trust" && path != "/jobs/broken" {
+			t.Errorf("%s does not show the text", path)
+		}
+		if strings.Contains(text, "ZgotmplZ") || strings.Contains(text, "<nil>") {
+			t.Errorf("%s: the template has a fault:\n%s", path, text)
+		}
+	}
+	for _, path := range []string{"/sessions/ffffffff", "/tasks/none", "/attempts/none", "/jobs/none", "/none", "/sessions/" + p.session + "/output?path=../x", "/board?project=x" + url.QueryEscape(pagetest.Hostile)} {
+		a := b.do("GET", path, nil)
+		if a.StatusCode != http.StatusNotFound || strings.Contains(a.text, "<script>window") {
+			t.Errorf("%s: %s\n%s", path, a.Status, a.text)
+		}
+	}
+}
+
+// Browsers run nothing and load nothing that is not of this server.
+func TestHeaders(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	p := s.begin(t, "")
+	b := s.browser(t)
+	inline := regexp.MustCompile(`<script(>| [^>]*>[^<])|<style|<[a-z]+(\s+[a-z:-]+(="[^"]*")?)*\s+(on[a-z]+|style)=|="javascript:|(src|href)="(https?:)?//`)
+	for _, path := range append(p.paths(), "/login", "/none") {
+		a := b.do("GET", path, nil)
+		policy := a.Header.Get("Content-Security-Policy")
+		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"} {
+			if !strings.Contains(policy, part) {
+				t.Errorf("%s: the policy lacks %s: %s", path, part, policy)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s: %v", path, a.Header)
+		}
+		if !strings.HasPrefix(a.Header.Get("Cache-Control"), "private") && a.Header.Get("Cache-Control") != "no-store" && path != "/none" {
+			t.Errorf("%s may be kept by proxies: %v", path, a.Header)
+		}
+		if found := inline.FindString(a.text); found != "" {
+			t.Errorf("%s has %q", path, found)
+		}
+	}
+	for _, host := range []string{"evil.example", "127.0.0.1.evil.example"} {
+		r, _ := http.NewRequest("GET", s.url, nil) // the URL is good
+		r.Host = host
+		res, err := b.Do(r)
+		testkit.Must(t, err)
+		res.Body.Close()
+		if res.StatusCode != http.StatusForbidden {
+			t.Errorf("Host %s: %s", host, res.Status)
+		}
+	}
+}
+
+// A page is sent again only if it has changed.
+func TestPagesAreNotSentTwice(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	call := pagetest.Connect(t, s.url, "")
+	b := s.browser(t)
+	first := b.do("GET", "/board", nil)
+	again := func() answer { return b.do("GET", "/board", nil, "If-None-Match: "+first.Header.Get("ETag")) }
+	if a := again(); a.StatusCode != http.StatusNotModified || a.text != "" {
+		t.Errorf("%s", a.Status)
+	}
+	s.task(t, call, "a new task")
+	testkit.Until(t, "the new task", func() bool { return strings.Contains(again().text, "a new task") })
+}
+
+// actions are all that pages can do, with forms that are complete.
+func (p started) actions() []string {
+	return []string{"/sessions/" + p.session + "/abort?reason=x", "/sessions/" + p.session + "/go-to?step=idea", "/sessions/" + p.session + "/override?step=hotel&reason=x",
+		"/tasks?title=x", "/tasks/" + p.task + "?status=done", "/tasks/" + p.task + "/start?executor=SCRIPT",
+		"/attempts/x/stop", "/attempts/x/follow-up?action=send&prompt=x", "/attempts/x/git/merge"}
+}
+
+// act sends an action, with its query as the form.
+func (b *browser) act(action, csrf string, headers ...string) answer {
+	b.t.Helper()
+	path, query, _ := strings.Cut(action, "?")
+	form, _ := url.ParseQuery(query)
+	if csrf != "" {
+		form.Set("csrf", csrf)
+	}
+	return b.do("POST", path, form, headers...)
+}
+
+// Nothing happens without the token of the caller's own page, for pages of other sites, or read-only.
+func TestActionsAreRefused(t *testing.T) {
+	root := pagetest.Project(t)
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents | config.RightMerge | config.RightPerson}, config.Token{Name: "bob"})
+	s := serve(t, root, web.Options{TokenFile: file})
+	p := s.begin(t, tokens[0])
+	ann, bob := s.browser(t), s.browser(t)
+	ann.login(tokens[0])
+	bob.login(tokens[1])
+	number := regexp.MustCompile(`at=[0-9]+`)
+	now := func() string {
+		return number.ReplaceAllString(ann.get("/sessions/"+p.session)+ann.get("/tasks/"+p.task), "")
+	}
+	before := now()
+	for _, action := range p.actions() {
+		for name, a := range map[string]answer{
+			"without a token":         ann.act(action, ""),
+			"with a token in the URL": ann.do("POST", strings.Split(action, "?")[0]+"?csrf="+ann.csrf("/board"), url.Values{}),
+			"with another's token":    ann.act(action, bob.csrf("/board")),
+			"from another site":       ann.act(action, ann.csrf("/board"), "Origin: http://evil.example"),
+			"from another port":       ann.act(action, ann.csrf("/board"), "Origin: http://127.0.0.1:1"),
+			"from nowhere":            ann.act(action, ann.csrf("/board"), "Origin: null"),
+		} {
+			if a.StatusCode != http.StatusForbidden {
+				t.Errorf("%s %s: %s\n%s", action, name, a.Status, a.text)
+			}
+		}
+		if a := s.browser(t).act(action, ann.csrf("/board")); a.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s without a login: %s", action, a.Status)
+		}
+	}
+	if after := now(); after != before {
+		t.Errorf("something has changed from\n%s\nto\n%s", before, after)
+	}
+	s.stop()
+
+	s = serve(t, root, web.Options{TokenFile: file, ReadOnly: true})
+	ann.at = s.url
+	ann.login(tokens[0])
+	for _, path := range p.paths() {
+		if path != "/trust" && strings.Contains(ann.get(path), `method="post"`) {
+			t.Errorf("%s offers an action although the pages are read-only", path)
+		}
+	}
+	for _, action := range p.actions() {
+		if a := ann.act(action, "x", "HX-Request: true"); a.StatusCode != http.StatusForbidden || !strings.Contains(a.text, "read-only") {
+			t.Errorf("%s: %s\n%s", action, a.Status, a.text)
+		}
+	}
+}
+
+// login logs in with a token, and returns the cookie.
+func (b *browser) login(token string) *http.Cookie {
+	b.t.Helper()
+	a := b.do("POST", "/login", url.Values{"token": {token}})
+	if a.StatusCode != http.StatusSeeOther || len(a.Cookies()) != 1 {
+		b.t.Fatalf("the login: %s\n%s", a.Status, a.text)
+	}
+	return a.Cookies()[0]
+}
+
+// A caller sees its own sessions and tasks, and does what its token allows.
+func TestCallersSeeTheirOwn(t *testing.T) {
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightPerson}, config.Token{Name: "bob"})
+	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
+	p := s.begin(t, tokens[0])
+	ann, bob := s.browser(t), s.browser(t)
+	ann.login(tokens[0])
+	bob.login(tokens[1])
+	for _, own := range []string{"/sessions/" + p.session, "/tasks/" + p.task, "/sessions/" + p.session + "/output?path=idea.txt"} {
+		ann.get(own)
+		if a := bob.do("GET", own, nil); a.StatusCode != http.StatusNotFound || strings.Contains(a.text, "window.hit") {
+			t.Errorf("bob sees %s: %s", own, a.Status)
+		}
+	}
+	for _, list := range []string{"/", "/board"} {
+		if text := bob.get(list); strings.Contains(text, "window.hit") {
+			t.Errorf("bob sees on %s\n%s", list, text)
+		}
+	}
+	for _, action := range p.actions() {
+		if a := bob.act(action, bob.csrf("/board")); a.StatusCode == http.StatusSeeOther && !strings.HasPrefix(action, "/tasks?") {
+			t.Errorf("bob may: %s", action)
+		}
+	}
+	if a := bob.do("GET", "/trust", nil); a.StatusCode != http.StatusConflict {
+		t.Errorf("bob sees what the config asks for: %s", a.Status)
+	}
+	if a := ann.act("/sessions/"+p.session+"/abort?reason=enough", ann.csrf("/board")); a.StatusCode != http.StatusSeeOther {
+		t.Fatalf("ann may not abort: %s\n%s", a.Status, a.text)
+	}
+	testkit.Until(t, "aborted", func() bool { return strings.Contains(ann.get("/sessions/"+p.session), "Aborted: enough") })
+	if a := ann.act("/sessions/"+p.session+"/abort?reason=again", ann.csrf("/board"), "HX-Request: true"); a.StatusCode != http.StatusConflict || !strings.Contains(a.text, "alert") {
+		t.Errorf("a refused action: %s\n%s", a.Status, a.text)
+	}
+}
+
+// What a form sends as the page to go back to never leads away.
+func TestBackStaysHere(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	p := s.begin(t, "")
+	b := s.browser(t)
+	for back, want := range map[string]string{
+		"/board?status=done": "/board?status=done", "": "/tasks/" + p.task, "//evil.example": "/tasks/" + p.task, "https://evil.example/": "/tasks/" + p.task,
+		`/\evil.example`: "/tasks/" + p.task, "javascript:alert(1)": "/tasks/" + p.task, "///evil.example": "/tasks/" + p.task, "/%2f/evil.example": "/tasks/" + p.task,
+	} {
+		a := b.do("POST", "/tasks/"+p.task, url.Values{"csrf": {b.csrf("/board")}, "status": {"todo"}, "back": {back}})
+		if got := a.Header.Get("Location"); a.StatusCode != http.StatusSeeOther || got != want && !strings.HasPrefix(got, "/%2[fF]/") {
+			t.Errorf("%q: %s to %q", back, a.Status, got)
+		}
+	}
+}
+
+// A body that is too large, or no form, is refused.
+func TestFormsAreBounded(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	b := s.browser(t)
+	if a := b.do("POST", "/tasks", url.Values{"csrf": {b.csrf("/board")}, "title": {strings.Repeat("x", 1<<20)}}); a.StatusCode != http.StatusBadRequest {
+		t.Errorf("%s", a.Status)
+	}
+	if a := b.do("POST", "/tasks", nil, "Content-Type: application/json"); a.StatusCode != http.StatusForbidden {
+		t.Errorf("%s", a.Status)
+	}
+	if a := b.do("GET", fmt.Sprintf("/events?at=%s&on=task", "x"), nil); a.StatusCode != http.StatusBadRequest {
+		t.Errorf("%s", a.Status)
+	}
+}

@@ -1,0 +1,120 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/transport/tool"
+)
+
+// logins returns the logins of a server with these options.
+func logins(t *testing.T, o Options, settings *config.HTTP, local session.Caller) *Login {
+	t.Helper()
+	var login *Login
+	h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.DiscardHandler), Sessions: struct{ Sessions }{}, InFlight: new(tool.InFlight), Local: local,
+		LastSettings: func() config.HTTP { return *settings }, Settings: func(context.Context) config.HTTP { return *settings },
+		Pages: func(l *Login) (http.Handler, error) { login = l; return http.NotFoundHandler(), nil }}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return login
+}
+
+// with returns a request with a cookie.
+func with(cookie *http.Cookie) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	if cookie != nil {
+		r.AddCookie(cookie)
+	}
+	return r
+}
+
+func TestLoginWithToken(t *testing.T) {
+	token, line, err := NewToken(config.Token{Name: "ann", Group: "web", Rights: config.RightMerge})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := t.TempDir() + "/tokens"
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := logins(t, Options{TokenFile: file}, new(config.HTTP), session.LocalCaller(""))
+	for _, wrong := range []string{"", "x", token + "x", token[1:], token + ";", line} {
+		if c, err := l.Login(with(nil), wrong); err == nil || c != nil {
+			t.Errorf("%q lets in", wrong)
+		}
+	}
+	c, err := l.Login(with(nil), " "+token+"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure {
+		t.Errorf("the cookie is %+v", c)
+	}
+	want := session.Caller{Identity: "ann", Group: "web", Rights: config.RightMerge, Channel: session.ChannelPage}
+	if who, err := l.Caller(with(c)); err != nil || who != want {
+		t.Errorf("%+v %v", who, err)
+	}
+	for name, cookie := range map[string]*http.Cookie{"none": nil, "another": {Name: c.Name, Value: token + "x"}, "another port's": {Name: "deepwork-1", Value: token}} {
+		if who, err := l.Caller(with(cookie)); err == nil {
+			t.Errorf("%s is the cookie of %+v", name, who)
+		}
+	}
+	if err := os.WriteFile(file, []byte("# withdrawn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if who, err := l.Caller(with(c)); err == nil || !strings.Contains(err.Error(), "withdrawn") {
+		t.Errorf("the token was withdrawn: %+v %v", who, err)
+	}
+}
+
+// Over TLS, browsers send the cookie over nothing else.
+func TestLoginCookieOverTLS(t *testing.T) {
+	l := logins(t, Options{Secret: "s"}, new(config.HTTP), session.LocalCaller(""))
+	l.server.http.TLSConfig = new(tls.Config)
+	if c, err := l.Login(with(nil), "s"); err != nil || !c.Secure {
+		t.Errorf("%+v %v", c, err)
+	}
+}
+
+func TestLoginWithSecret(t *testing.T) {
+	l := logins(t, Options{Secret: "once"}, new(config.HTTP), session.LocalCaller(""))
+	// The connection is the user's, which lets nobody in here: another program of the user may be an agent.
+	users := func(r *http.Request) *http.Request {
+		return r.WithContext(context.WithValue(r.Context(), socketKey{}, &socket{peer: peer{user: uint32(os.Geteuid())}}))
+	}
+	for _, wrong := range []string{"", "x", "once2"} {
+		if c, err := l.Login(users(with(nil)), wrong); err == nil || c != nil {
+			t.Errorf("%q lets in", wrong)
+		}
+		if who, err := l.Caller(users(with(&http.Cookie{Name: l.cookieName(), Value: wrong}))); err == nil {
+			t.Errorf("the cookie %q is that of %+v", wrong, who)
+		}
+	}
+	if who, err := l.Caller(users(with(nil))); err == nil || !strings.Contains(err.Error(), "deepwork ui") {
+		t.Errorf("without a cookie: %+v %v", who, err)
+	}
+	c, err := l.Login(with(nil), "once")
+	if err != nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Value == "once" {
+		t.Fatalf("%+v %v", c, err)
+	}
+	who, err := l.Caller(with(c))
+	if err != nil || !who.Owner || !who.Has(session.RightAgents|session.RightMerge|session.RightPerson) || who.Channel != session.ChannelPage {
+		t.Errorf("%+v %v", who, err)
+	}
+	if c, err := l.Login(with(nil), "once"); err == nil || c != nil || !strings.Contains(err.Error(), "run deepwork ui again") {
+		t.Errorf("the secret works twice: %v", err)
+	}
+	if _, err := l.Caller(with(c)); err != nil {
+		t.Errorf("the first browser is out: %v", err)
+	}
+}
