@@ -77,6 +77,10 @@ func nameOf(names string) string {
 	if i := strings.LastIndex(names, ` "b/`); i >= 0 {
 		return unquote(names[i+1:], "b/")
 	}
+	// Without a rename both names are the same: then the second half is the name even if it has " b/".
+	if half := len(names) / 2; len(names)%2 == 1 && strings.HasPrefix(names[half:], " b/") && names[2:half] == names[half+3:] {
+		return names[half+3:]
+	}
 	if i := strings.LastIndex(names, " b/"); i >= 0 {
 		return names[i+3:]
 	}

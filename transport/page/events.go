@@ -44,6 +44,8 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	if !write("retry: 500\n\n") {
 		return
 	}
+	s.edits.streams.Add(1)
+	defer s.edits.streams.Add(-1)
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
 	defer s.followOutputs(session.CallerOf(r.Context()), on)()

@@ -19,6 +19,7 @@ type rendered struct {
 	etag   string
 	at     uint64 // the number of the feed before it was made
 	on     []string
+	fresh  bool // it is not kept
 }
 
 func newRendered(body []byte, at uint64, on []string) *rendered {
@@ -84,7 +85,7 @@ func (m *memo) get(k memoKey, f *feed, make func() (*rendered, error)) (*rendere
 	e := m.entry(k)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.page != nil {
+	if e.page != nil && !e.page.fresh {
 		if last, _ := f.changed(e.page.on); last <= e.page.at {
 			return e.page, nil
 		}

@@ -61,7 +61,7 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	if v.Binary = !utf8.Valid(data) || slices.Contains(data, 0); !v.Binary {
 		v.Text = string(data)
 	}
-	return &shown{view: "output", title: path, data: v, on: []string{store.SessionChanged + ":" + p.SessionID}}, nil
+	return &shown{view: "output", title: path, data: v, on: []string{store.SessionChanged + ":" + p.SessionID}, fresh: true}, nil
 }
 
 // delivered reports whether a session has an output of this path, in a step or in a review.

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"deepwork/catalog"
@@ -63,6 +64,7 @@ type Site struct {
 	memo    memo
 	index   index
 	outputs outputs
+	edits   edits
 	notices notices
 }
 
@@ -110,7 +112,10 @@ func (s *Site) pages() {
 
 // Run follows the changes of the project until ctx ends.
 func (s *Site) Run(ctx context.Context) {
+	var edits sync.WaitGroup
+	edits.Go(func() { s.followEdits(ctx) })
 	s.feed.follow(ctx, s.Changes, s.Logger)
+	edits.Wait()
 	s.outputs.close()
 }
 
@@ -161,6 +166,7 @@ type shown struct {
 	title string
 	data  any
 	on    []string // topics: the kinds of changes, each alone or with an id as kind:id
+	fresh bool     // it shows what no topic has, and is made for each request
 }
 
 // page registers a page. The rendered page is kept for callers that see the same until there is a
@@ -168,6 +174,7 @@ type shown struct {
 func (s *Site) page(pattern string, make func(context.Context, session.Caller, *http.Request) (*shown, error)) {
 	s.mux.HandleFunc(pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
 		who := session.CallerOf(r.Context())
+		s.look(r.Context())
 		at := s.feed.position()
 		body, err := s.memo.get(memoKey{who.Identity, who.Group, who.Owner, who.Rights, r.URL.RequestURI()}, s.feed, func() (*rendered, error) {
 			page, err := make(r.Context(), who, r)

@@ -119,5 +119,7 @@ func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) 
 	if err := t.Execute(&b, f); err != nil {
 		return nil, fmt.Errorf("rendering the page %s: %w", p.view, err)
 	}
-	return newRendered(b.Bytes(), at, p.on), nil
+	made := newRendered(b.Bytes(), at, p.on)
+	made.fresh = p.fresh
+	return made, nil
 }

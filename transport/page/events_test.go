@@ -1,0 +1,165 @@
+package page_test
+
+import (
+	"bufio"
+	"context"
+	"html"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/transport/page/pagetest"
+	"deepwork/transport/web"
+)
+
+var connectTo = regexp.MustCompile(`hx-sse:connect="([^"]+)"`)
+
+// stream returns the URL of a page's stream of events.
+func (b *browser) stream(path string) string {
+	b.t.Helper()
+	found := connectTo.FindStringSubmatch(b.get(path))
+	if found == nil {
+		b.t.Fatalf("%s has no stream", path)
+	}
+	return html.UnescapeString(found[1])
+}
+
+// listen opens a stream, as after a connection was lost if last is not "". Each event's id is sent to
+// the channel, which is closed when the stream ends.
+func (b *browser) listen(stream, last string) (ids <-chan string, hangUp func()) {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.t.Context())
+	r, err := http.NewRequestWithContext(ctx, "GET", b.at+stream, nil)
+	testkit.Must(b.t, err)
+	if last != "" {
+		r.Header.Set("Last-Event-ID", last)
+	}
+	res, err := b.Do(r)
+	testkit.Must(b.t, err)
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
+		b.t.Fatalf("%s: %s %v", stream, res.Status, res.Header)
+	}
+	out := make(chan string, 100)
+	go func() {
+		defer close(out)
+		defer res.Body.Close()
+		event := ""
+		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+			switch name, value, _ := strings.Cut(lines.Text(), ": "); {
+			case name == "event":
+				event = value
+			case name == "id" && event == "news":
+				out <- value
+			}
+		}
+	}()
+	b.t.Cleanup(cancel)
+	return out, func() {
+		cancel()
+		for range out { // until it has ended
+		}
+	}
+}
+
+// patience is how long an event may take on a busy machine.
+const patience = 20 * time.Second
+
+// event waits for the next event.
+func event(t testing.TB, ids <-chan string, what string) string {
+	t.Helper()
+	select {
+	case id := <-ids:
+		return id
+	case <-time.After(patience):
+		t.Fatalf("no event: %s", what)
+		return ""
+	}
+}
+
+func TestEvents(t *testing.T) {
+	root := pagetest.Project(t)
+	s := serve(t, root, web.Options{})
+	call := pagetest.Connect(t, s.url, "")
+	b := s.browser(t)
+	s.task(t, call, "before")
+	testkit.Until(t, "before", func() bool { return strings.Contains(b.get("/board"), "before") })
+	board := b.stream("/board")
+	ids, hangUp := b.listen(board, "")
+	s.task(t, call, "one")
+	last := event(t, ids, "a task was added")
+	testkit.Until(t, "the task", func() bool { return strings.Contains(b.get("/board"), ">one</a>") })
+	hangUp()
+
+	s.task(t, call, "while nobody listened")
+	ids, hangUp = b.listen(board, last)
+	next := event(t, ids, "a page that was cut off catches up")
+	hangUp()
+	if next <= last {
+		t.Errorf("%s after %s", next, last)
+	}
+
+	// A page of this server's predecessor is renewed, as anything may have changed since.
+	s.stop()
+	s = serve(t, root, web.Options{})
+	b.at = s.url
+	ids, hangUp = b.listen(board, next)
+	if id := event(t, ids, "the server was started again"); id <= next {
+		t.Errorf("%s after %s", id, next)
+	}
+	hangUp()
+
+	// The present page is as new as can be: its stream says nothing before there is a change.
+	ids, hangUp = b.listen(b.stream("/board"), "")
+	select {
+	case id := <-ids:
+		t.Errorf("event %s without a change", id)
+	case <-time.After(300 * time.Millisecond):
+	}
+	hangUp()
+}
+
+// What does not belong to a caller's pages is no event for it.
+func TestEventsNeedALogin(t *testing.T) {
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann"})
+	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
+	b := s.browser(t)
+	if a := b.do("GET", "/events?at=0&on=task", nil, "HX-Request: true"); a.StatusCode != http.StatusUnauthorized || a.Header.Get("HX-Redirect") != "/login" {
+		t.Errorf("%s %v", a.Status, a.Header)
+	}
+	if a := b.do("GET", "/board", nil); a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login" {
+		t.Errorf("%s %v", a.Status, a.Header)
+	}
+	b.login(tokens[0])
+	ids, hangUp := b.listen("/events?at=0&on=task", "")
+	event(t, ids, "after the login")
+	hangUp()
+}
+
+// An edit of the config or of a job is on the pages that show it, also on those that are open.
+func TestEditsAreShown(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	b := s.browser(t)
+	jobs, _ := b.listen(b.stream("/jobs"), "")
+	trust, _ := b.listen(b.stream("/trust"), "")
+	if text := b.get("/jobs"); strings.Contains(text, "second") {
+		t.Fatal(text)
+	}
+	testkit.Write(t, s.root+"/.deepwork/jobs/broken/job.yml", "second: 1\n")
+	event(t, jobs, "a job was edited")
+	testkit.Until(t, "the edit", func() bool { return strings.Contains(b.get("/jobs"), "second") })
+	testkit.Write(t, s.root+"/.deepwork/config.yml", "executors:\n  OTHER:\n    command: [other]\n")
+	testkit.Until(t, "the edit", func() bool { return strings.Contains(b.get("/trust"), "OTHER") })
+	event(t, trust, "the config was edited")
+	testkit.Write(t, s.root+"/idea.txt", "first")
+	p := s.begin(t, "")
+	output := "/sessions/" + p.session + "/output?path=idea.txt"
+	testkit.Until(t, "the output", func() bool { return strings.Contains(b.get(output), "first") })
+	testkit.Write(t, s.root+"/idea.txt", "then")
+	if text := b.get(output); !strings.Contains(text, "then") {
+		t.Error("the output is not shown as it is now")
+	}
+}
