@@ -178,6 +178,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 		return r, fmt.Errorf("looking at the worktree %s: %w", repo.Worktree, err)
 	}
 	r.Exists, r.Ahead, r.Behind, r.ChangedCount = s.Exists, s.Ahead, s.Behind, len(s.Changed)
+	r.Merging, r.Conflicts, r.Loose = s.Merging, s.Conflicts, s.Loose
 	r.ChangedFiles = list(s.Changed[:min(len(s.Changed), maxListedFiles)])
 	return r, nil
 }

@@ -231,6 +231,12 @@ type AttemptRepo struct {
 	Behind       int      `json:"behind" jsonschema:"commits that only the target branch has"`
 	ChangedFiles []string `json:"changed_files" jsonschema:"files that the attempt changed, also if merged, untracked ones included, relative to the worktree; at most 1000"`
 	ChangedCount int      `json:"changed_count" jsonschema:"number of all changed files"`
+
+	// Of the worktree, for people: whether a merge is in progress, its files that are not resolved, and
+	// how many files no commit has.
+	Merging   bool     `json:"-"`
+	Conflicts []string `json:"-"`
+	Loose     int      `json:"-"`
 }
 
 // FollowUpReply answers follow_up (seed 004, "MCP follow-up tool").

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -16,85 +17,118 @@ type attemptPage struct {
 	*attempt.FullAttemptReply
 	Task     *attempt.TaskReply
 	Messages []attempt.Message
-	Diffs    []fileDiff
-	Cut      bool // a part of the diff is left out
-	Split    bool // the diff is shown side by side
-	Open     bool // the agent waits or runs
+	// Shown is the execution whose messages these are, nil if they are the newest of all. Next is the
+	// index for those that follow, 0 if they are all.
+	Shown *attempt.Execution
+	Next  int64
+	Open  bool // the agent waits or runs
+	review
+}
+
+// What can be done with its branch: Ahead and Behind in any repository, a merge in progress in one.
+func (p *attemptPage) Ahead() bool {
+	return p.any(func(r attempt.AttemptRepo) bool { return r.Ahead > 0 })
+}
+func (p *attemptPage) Behind() bool {
+	return p.any(func(r attempt.AttemptRepo) bool { return r.Behind > 0 })
+}
+func (p *attemptPage) Merging() bool {
+	return p.any(func(r attempt.AttemptRepo) bool { return r.Merging })
+}
+
+func (p *attemptPage) any(is func(attempt.AttemptRepo) bool) bool {
+	for _, r := range p.Repos {
+		if r.Exists && is(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// onAttempt returns the target that the URL of a request names.
+func onAttempt(r *http.Request) attempt.Target {
+	return attempt.Target{AttemptID: new(r.PathValue("id"))}
 }
 
 func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	if s.Board == nil {
-		return nil, errNoBoard
-	}
-	id := r.PathValue("id")
-	of := attempt.Target{AttemptID: &id}
+	of := onAttempt(r)
 	a, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: of})
 	if err != nil {
 		return nil, err
 	}
-	p := &attemptPage{FullAttemptReply: a, Split: r.URL.Query().Get("diff") == "split"}
-	switch a.State {
-	case "waiting", "starting", "running":
-		p.Open = true
-	}
+	p := &attemptPage{FullAttemptReply: a, Open: isOpen(a.State)}
 	if p.Task, err = s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: a.TaskID}); err != nil {
 		return nil, err
 	}
-	tail, err := s.Board.TailAttempt(ctx, who, attempt.TailArgs{Target: of, Limit: new(maxMessages)})
-	if err != nil {
+	if err := s.messages(ctx, who, r, p); err != nil {
 		return nil, err
 	}
-	p.Messages = tail.Messages
-	if len(a.Repos) > 0 && a.Repos[0].Exists {
-		diff, err := s.Board.GetAttemptDiff(ctx, who, attempt.DiffArgs{Target: of})
-		if err != nil {
-			return nil, err
+	if p.review, err = s.reviewOf(ctx, who, r, a); err != nil {
+		return nil, err
+	}
+	return &shown{view: "attempt", title: p.Task.Title, data: p, fresh: true, on: []string{
+		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID, commentsTopic + ":" + a.AttemptID,
+	}}, nil
+}
+
+// isOpen reports whether an agent in a state waits or runs.
+func isOpen(state string) bool {
+	return state == "waiting" || state == "starting" || state == "running"
+}
+
+// messages reads the newest messages, or those of the execution that the URL names.
+func (s *Site) messages(ctx context.Context, who session.Caller, r *http.Request, p *attemptPage) error {
+	args := attempt.TailArgs{Target: onAttempt(r), Limit: new(maxMessages)}
+	if id := r.URL.Query().Get("execution"); id != "" {
+		args.ExecutionID, args.AfterIndex = &id, new(int64(-1))
+		if after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64); err == nil {
+			args.AfterIndex = &after
 		}
-		p.Cut = diff.Truncated
-		for _, d := range diff.Diffs {
-			p.Diffs = append(p.Diffs, parseDiff(d.RepoName, d.Diff)...)
+		for i := range p.Executions {
+			if p.Executions[i].ExecutionID == id {
+				p.Shown = &p.Executions[i]
+			}
 		}
 	}
-	return &shown{view: "attempt", title: p.Task.Title, data: p, on: []string{store.AttemptChanged + ":" + id, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + id}}, nil
+	tail, err := s.Board.TailAttempt(ctx, who, args)
+	if err != nil {
+		return err
+	}
+	if p.Messages = tail.Messages; args.ExecutionID != nil && len(tail.Messages) == maxMessages {
+		p.Next = tail.NextIndex
+	}
+	return nil
 }
 
 func (s *Site) stopAttempt(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	if s.Board == nil {
-		return "", errNoBoard
+	a, err := s.Board.StopAttempt(ctx, who, attempt.AttemptArgs{Target: onAttempt(r)})
+	if err != nil {
+		return "", err
 	}
-	id := r.PathValue("id")
-	_, err := s.Board.StopAttempt(ctx, who, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}})
-	return "/attempts/" + id, err
+	return s.said(who, attemptURL(r), text(a.Notice)), nil
 }
 
 func (s *Site) followUp(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	if s.Board == nil {
-		return "", errNoBoard
+	f, err := s.Board.FollowUp(ctx, who, attempt.FollowUpArgs{Target: onAttempt(r), Action: r.PostForm.Get("action"), Prompt: optional(r, "prompt")})
+	if err != nil {
+		return "", err
 	}
-	id := r.PathValue("id")
-	_, err := s.Board.FollowUp(ctx, who, attempt.FollowUpArgs{Target: attempt.Target{AttemptID: &id}, Action: r.PostForm.Get("action"), Prompt: optional(r, "prompt")})
-	return "/attempts/" + id, err
+	said := text(f.Notice)
+	switch {
+	case f.Status == attempt.FollowUpStarted:
+		said = "The agent goes on with it as soon as a slot is free."
+	case f.Status == attempt.FollowUpCancelled && f.DroppedPrompt != nil:
+		said = "Dropped: " + *f.DroppedPrompt
+	}
+	return s.said(who, attemptURL(r), said), nil
 }
 
-// integrate merges, rebases or pushes an attempt, or aborts a merge.
-func (s *Site) integrate(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	if s.Board == nil {
-		return "", errNoBoard
+func attemptURL(r *http.Request) string { return "/attempts/" + r.PathValue("id") }
+
+// text returns an optional text, "" if it is missing.
+func text(s *string) string {
+	if s == nil {
+		return ""
 	}
-	id := r.PathValue("id")
-	of := attempt.Target{AttemptID: &id}
-	var err error
-	switch what := r.PathValue("what"); what {
-	case "merge":
-		_, err = s.Board.MergeAttempt(ctx, who, attempt.MergeArgs{Target: of, Way: optional(r, "way"), Message: optional(r, "message")})
-	case "rebase":
-		_, err = s.Board.RebaseAttempt(ctx, who, attempt.MergeArgs{Target: of})
-	case "push":
-		_, err = s.Board.PushAttempt(ctx, who, attempt.PushArgs{Target: of, Remote: optional(r, "remote")})
-	case "abort":
-		_, err = s.Board.AbortMerge(ctx, who, attempt.AbortArgs{Target: of})
-	default:
-		err = session.Wrong("unknown_way", "There is nothing called %q to do with an attempt.", what)
-	}
-	return "/attempts/" + id, err
+	return *s
 }

@@ -3,15 +3,18 @@ package page
 import (
 	"strconv"
 	"strings"
+
+	"deepwork/session/attempt"
 )
 
 // A fileDiff is the part of a diff that is about one file.
 type fileDiff struct {
-	Repo, File string // File is the new name, or the old one of a file that was deleted
-	Note       []string
-	Lines      []diffLine
-	Added      int
-	Removed    int
+	Repo, RepoID string
+	File         string // the new name, or the old one of a file that was deleted
+	Note         []string
+	Lines        []diffLine
+	Added        int
+	Removed      int
 }
 
 // A diffLine is a line of a diff. Old and New are its numbers, 0 on the side that lacks it.
@@ -19,6 +22,7 @@ type diffLine struct {
 	Kind     string // add, del, same, hunk or note
 	Old, New int
 	Text     string
+	Comments []attempt.Comment
 }
 
 // parseDiff splits the output of git diff into files.
@@ -54,17 +58,17 @@ func parseDiff(repo, text string) (all []fileDiff) {
 		}
 		switch {
 		case strings.HasPrefix(line, "+"):
-			f.Lines = append(f.Lines, diffLine{"add", 0, now, line[1:]})
+			f.Lines = append(f.Lines, diffLine{Kind: "add", New: now, Text: line[1:]})
 			f.Added++
 			now++
 		case strings.HasPrefix(line, "-"):
-			f.Lines = append(f.Lines, diffLine{"del", old, 0, line[1:]})
+			f.Lines = append(f.Lines, diffLine{Kind: "del", Old: old, Text: line[1:]})
 			f.Removed++
 			old++
 		case strings.HasPrefix(line, "\\"):
 			f.Lines = append(f.Lines, diffLine{Kind: "note", Text: line})
 		default:
-			f.Lines = append(f.Lines, diffLine{"same", old, now, strings.TrimPrefix(line, " ")})
+			f.Lines = append(f.Lines, diffLine{Kind: "same", Old: old, New: now, Text: strings.TrimPrefix(line, " ")})
 			old++
 			now++
 		}

@@ -96,18 +96,43 @@ func (s *Site) pages() {
 	s.post("/sessions/{id}/go-to", s.goToStep)
 	s.post("/sessions/{id}/override", s.overrideStep)
 	s.page("GET /sessions/{id}/output", s.output)
-	s.page("GET /board", s.board)
-	s.page("GET /tasks/{id}", s.task)
-	s.page("GET /attempts/{id}", s.attempt)
-	s.post("/tasks", s.createTask)
-	s.post("/tasks/{id}", s.updateTask)
-	s.post("/tasks/{id}/start", s.startAttempt)
-	s.post("/attempts/{id}/stop", s.stopAttempt)
-	s.post("/attempts/{id}/follow-up", s.followUp)
-	s.post("/attempts/{id}/git/{what}", s.integrate)
+	s.boardPages()
 	s.page("GET /jobs", s.jobs)
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)
+}
+
+// boardPages registers those of the task board.
+func (s *Site) boardPages() {
+	page := func(pattern string, make func(context.Context, session.Caller, *http.Request) (*shown, error)) {
+		s.page(pattern, func(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
+			if s.Board == nil {
+				return nil, errNoBoard
+			}
+			return make(ctx, who, r)
+		})
+	}
+	post := func(pattern string, do action) {
+		s.post(pattern, func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+			if s.Board == nil {
+				return "", errNoBoard
+			}
+			return do(ctx, who, r)
+		})
+	}
+	page("GET /board", s.board)
+	page("GET /tasks/{id}", s.task)
+	page("GET /attempts/{id}", s.attempt)
+	post("/tasks", s.createTask)
+	post("/tasks/{id}", s.updateTask)
+	post("/tasks/{id}/delete", s.deleteTask)
+	post("/tasks/{id}/start", s.startAttempt)
+	post("/attempts/{id}/stop", s.stopAttempt)
+	post("/attempts/{id}/follow-up", s.followUp)
+	post("/attempts/{id}/comments", s.comment)
+	post("/attempts/{id}/comments/remove", s.removeComment)
+	post("/attempts/{id}/comments/send", s.sendComments)
+	post("/attempts/{id}/git/{what}", s.integrate)
 }
 
 // Run follows the changes of the project until ctx ends.
@@ -215,7 +240,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 // forPeople returns the message of an error without the word that names its kind for agents.
 func forPeople(err error) string {
 	if refused, is := errors.AsType[*session.Error](err); is {
-		return refused.Message
+		return inPages(refused.Message)
 	}
 	return err.Error()
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
 
@@ -60,8 +61,17 @@ var functions = template.FuncMap{
 	"tab": func(f frame, section, name string) tab {
 		return tab{"/" + section, name, f.Section == section}
 	},
-	"usd":   func(v *float64) string { return fmt.Sprintf("$%.2f", *v) },
-	"short": func(id string) string { return id[:min(8, len(id))] },
+	"usd":     func(v *float64) string { return fmt.Sprintf("$%.2f", *v) },
+	"short":   func(id string) string { return id[:min(8, len(id))] },
+	"clip":    func(n int, s string) string { return jsontext.Clip(s, n) },
+	"inPages": inPages,
+	"dict": func(pairs ...any) map[string]any {
+		m := map[string]any{}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			m[pairs[i].(string)] = pairs[i+1]
+		}
+		return m
+	},
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 }
 

@@ -21,6 +21,9 @@ type Status struct {
 	Behind  int      // commits of the target that the worktree lacks
 	Loose   int      // its changed and untracked files that no commit has
 	Changed []string // committed, uncommitted and untracked files, sorted, relative, with slashes
+
+	Merging   bool     // a merge is in progress: git commit ends it, or Abort undoes it
+	Conflicts []string // the files of it that are not resolved
 }
 
 // Status returns the changes of a worktree since the attempt's work begins. If the target branch is gone, or target is "", base
@@ -35,6 +38,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	if err != nil {
 		return Status{}, err
 	}
+	st.Merging = checkout{path, v.admin}.operation() == "merge"
 	st.Exists, st.Merged = true, v.Since != nil && v.Since.Merged
 	changed := map[string]bool{}
 	if v.head != "" {
@@ -60,6 +64,9 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 		if len(line) > 3 {
 			st.Loose++
 			changed[line[3:]] = true
+			if xy := line[:2]; strings.Contains(xy, "U") || xy == "AA" || xy == "DD" {
+				st.Conflicts = append(st.Conflicts, line[3:])
+			}
 		}
 	}
 	loose, err := filesOf(ctx, v.call(), path, "", "--others")

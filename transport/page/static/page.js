@@ -75,7 +75,54 @@ document.addEventListener('keydown', e => {
   going = 0;
 });
 
+// A comment on a line of a diff: by a click on the line's number, or with Enter on the line that has the
+// focus. The arrow keys walk the lines.
+function commentOn(row, cell) {
+  const dialog = document.getElementById('comment'), table = row.closest('.diff');
+  if (!dialog || !table) return;
+  const cells = [...row.cells], split = table.classList.contains('split');
+  let left = row.classList.contains('del');
+  if (split) left = cell ? cells.indexOf(cell) < 2 : !cells[2]?.textContent;
+  const number = cells[left ? 0 : split ? 2 : 1]?.textContent;
+  if (!number || row.classList.contains('remark')) return;
+  const form = dialog.querySelector('form').elements, set = (name, value) => { form[name].value = value; };
+  set('repo', table.dataset.repo);
+  set('file', table.dataset.file);
+  set('line', number);
+  set('side', left ? 'old' : 'new');
+  dialog.querySelector('[data-where]').textContent = `${table.dataset.file}:${number}`;
+  const line = cells[split ? (left ? 1 : 3) : 2].textContent;
+  dialog.querySelector('[data-quote]').textContent = split ? line : line.slice(1);
+  dialog.showModal();
+}
+
+document.addEventListener('keydown', e => {
+  const area = e.target.closest('.scroll, .diff tr');
+  if (!area || e.ctrlKey || e.metaKey || e.altKey) return;
+  const row = area.closest('tr');
+  if (e.key === 'Enter' && row) {
+    e.preventDefault();
+    commentOn(row);
+  } else if (e.key === 'ArrowDown' || e.key === 'ArrowUp') {
+    const rows = [...area.closest('.scroll').querySelectorAll('tr')];
+    const next = rows[row ? rows.indexOf(row) + (e.key === 'ArrowDown' ? 1 : -1) : 0];
+    if (!next) return;
+    e.preventDefault();
+    next.focus();
+  }
+});
+
+document.addEventListener('htmx:after:request', e => {
+  const dialog = e.target.closest?.('dialog[open]');
+  if (!dialog) return;
+  if (e.detail.ctx.response.raw.ok) dialog.querySelector('form').reset();
+  dialog.close();
+});
+
 document.addEventListener('click', e => {
+  const number = e.target.closest('.diff .no');
+  if (number) commentOn(number.closest('tr'), number);
+  if (e.target.closest('[data-close]')) e.target.closest('dialog').close();
   const code = e.target.closest('code.command');
   if (code && navigator.clipboard) navigator.clipboard.writeText(code.textContent);
 });

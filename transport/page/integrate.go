@@ -1,0 +1,89 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/store"
+)
+
+// integrate merges, rebases or pushes an attempt, undoes a merge in progress, or changes the branch that
+// it is for.
+func (s *Site) integrate(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	of, repo := onAttempt(r), optional(r, "repo")
+	var done *attempt.MergeReply
+	var err error
+	switch what := r.PathValue("what"); what {
+	case "merge":
+		done, err = s.Board.MergeAttempt(ctx, who, attempt.MergeArgs{Target: of, RepoID: repo, Way: optional(r, "way"), Message: optional(r, "message")})
+	case "rebase":
+		done, err = s.Board.RebaseAttempt(ctx, who, attempt.MergeArgs{Target: of, RepoID: repo})
+	case "push":
+		done, err = s.Board.PushAttempt(ctx, who, attempt.PushArgs{Target: of, RepoID: repo, Remote: optional(r, "remote"), Force: new(r.PostForm.Get("force") != "")})
+	case "abort":
+		done, err = s.Board.AbortMerge(ctx, who, attempt.AbortArgs{Target: of, RepoID: repo})
+	case "target":
+		done, err = s.Board.ChangeTarget(ctx, who, attempt.TargetArgs{Target: of, RepoID: repo, TargetBranch: r.PostForm.Get("branch")})
+	default:
+		err = session.Wrong("unknown_way", "There is nothing called %q to do with an attempt.", what)
+	}
+	s.Touch(store.AttemptChanged + ":" + r.PathValue("id")) // branches may have moved
+	if err != nil {
+		return "", err
+	}
+	return s.said(who, attemptURL(r), outcome(done)), nil
+}
+
+// outcomes say in words what was done with a branch; they are followed by the branch that it is for.
+var outcomes = map[string]string{
+	attempt.Merged:     "merged into",
+	attempt.Unchanged:  "there was nothing to do; the branch it is for is",
+	attempt.Rebased:    "rebased on",
+	attempt.Updated:    "not moved there yet, but its branch now has all of",
+	attempt.Conflicts:  "has conflicts with",
+	attempt.Aborted:    "the merge is undone; the branch it is for is",
+	attempt.Pushed:     "pushed; the branch it is for is",
+	attempt.Retargeted: "is now for",
+}
+
+// outcome says what a call did, for people.
+func outcome(r *attempt.MergeReply) string {
+	var lines []string
+	for _, m := range r.Repos {
+		line := m.RepoName + ": " + outcomes[m.Status] + " " + m.TargetBranch
+		if m.Commit != nil && m.Status != attempt.Unchanged && m.Status != attempt.Conflicts {
+			line += " (" + (*m.Commit)[:min(8, len(*m.Commit))] + ")"
+		}
+		lines = append(lines, line+".")
+		if m.Notice != nil && m.Status != attempt.Conflicts { // which the page shows
+			lines = append(lines, inPages(*m.Notice))
+		}
+		if n := len(m.Untracked); n > 0 && m.Status != attempt.Conflicts {
+			lines = append(lines, fmt.Sprintf("In no commit, and so left in the worktree: %s.", strings.Join(m.Untracked[:min(n, 20)], ", ")))
+		}
+		if m.Rescue != nil {
+			lines = append(lines, fmt.Sprintf("What was there is kept: git -C %s show %s", m.Rescue.RepoPath, m.Rescue.Ref))
+		}
+	}
+	if r.TaskDone {
+		lines = append(lines, "The task is done.")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// inPages returns a message for agents as people read it beside forms, which are named in place of tools.
+func inPages(message string) string { return toForms.Replace(message) }
+
+var toForms = strings.NewReplacer(
+	"by hand or with follow_up", "by hand or with a follow-up", "have the agent do it with follow_up", "have the agent do it with a follow-up",
+	", or undo it with abort_merge", ", or undo the merge", "abort_merge undoes it", "or undo the merge",
+	"Stop it with stop_attempt", "Stop it", "or call stop_attempt first", "or stop the agent first", "Call stop_attempt first", "Stop the agent first",
+	"with start_task_attempt", "", "Use action queue to send this prompt", "Queue this prompt", "Merge it with way merge or squash", "Merge it as a merge commit or as one commit",
+	"and call again", "and try again", "Call again", "Try again", "call again", "try again", "then call again", "then try again",
+	"; list_executors describes them", "", "; list_executors lists the available ones", "", "Ask your user to raise", "Raise", "once your user has done this: ", "after this: ",
+	"get_attempt lists its executions", "the page lists its executions", ", or change depends_on of this one", ", or remove it from those that this one waits for",
+)

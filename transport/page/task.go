@@ -1,0 +1,186 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/attempt/worktree"
+	"deepwork/session/store"
+)
+
+type taskPage struct {
+	*attempt.TaskReply
+	Attempts  []attempt.AttemptSummary
+	Notice    *string // why those that wait do not start
+	Needs     []need
+	Others    []attempt.Task // that it could wait for
+	Executors []attempt.ExecutorInfo
+	Last      string // the executor of its newest attempt, with the variant
+	Repos     []startRepo
+	Move      []string
+}
+
+// A need is a task that must be done first.
+type need struct {
+	attempt.Task
+	Left string // the ids of the others
+}
+
+// A startRepo is a repository with the branch that is checked out.
+type startRepo struct {
+	attempt.Repo
+	Branch string
+}
+
+// Open returns the newest attempt if its agent waits or runs, else nil.
+func (p *taskPage) Open() *attempt.AttemptSummary {
+	if a := p.Latest(); a != nil && isOpen(a.State) {
+		return a
+	}
+	return nil
+}
+
+// Latest returns the newest attempt, or nil.
+func (p *taskPage) Latest() *attempt.AttemptSummary {
+	if len(p.Attempts) == 0 {
+		return nil
+	}
+	return &p.Attempts[0]
+}
+
+func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
+	id := r.PathValue("id")
+	t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id})
+	if err != nil {
+		return nil, err
+	}
+	p := &taskPage{TaskReply: t, Move: others(t.Status)}
+	attempts, err := s.Board.ListTaskAttempts(ctx, who, attempt.ListTaskAttemptsArgs{TaskID: id, Limit: new(attempt.MaxLimit)})
+	if err != nil {
+		return nil, err
+	}
+	if p.Attempts, p.Notice = attempts.Attempts, attempts.Notice; len(p.Attempts) > 0 {
+		p.Last = p.Attempts[0].Executor
+		if v := p.Attempts[0].Variant; v != nil {
+			p.Last += ":" + *v
+		}
+	}
+	if err := s.dependencies(ctx, who, p); err != nil {
+		return nil, err
+	}
+	executors, err := s.Board.ListExecutors(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	p.Executors = executors.Executors
+	repos, err := s.Board.ListRepos(ctx, who, attempt.ListReposArgs{ProjectID: t.ProjectID, Limit: new(attempt.MaxLimit)})
+	if err != nil {
+		return nil, err
+	}
+	for _, repo := range repos.Repos {
+		branch := ""
+		if repo.Path != "" {
+			branch, _ = worktree.CurrentBranch(ctx, repo.Path) // starting explains an error
+		}
+		p.Repos = append(p.Repos, startRepo{repo, branch})
+	}
+	return &shown{view: "task", title: t.Title, data: p, fresh: true, on: []string{store.TaskChanged, store.AttemptChanged, configTopic}}, nil
+}
+
+// dependencies reads the tasks that a task waits for, and those that it could wait for.
+func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage) error {
+	for _, id := range p.DependsOn {
+		by, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id})
+		if err != nil {
+			continue // the caller does not see it
+		}
+		left := slices.DeleteFunc(slices.Clone(p.DependsOn), func(other string) bool { return other == id })
+		p.Needs = append(p.Needs, need{by.Task, strings.Join(left, " ")})
+	}
+	for _, status := range statuses[:3] { // the others are over
+		some, err := s.Board.ListTasks(ctx, who, attempt.ListTasksArgs{ProjectID: p.ProjectID, Status: &status, Limit: new(attempt.MaxLimit)})
+		if err != nil {
+			return err
+		}
+		for _, t := range some.Tasks {
+			if t.TaskID != p.TaskID && !slices.Contains(p.DependsOn, t.TaskID) && !slices.Contains(t.DependsOn, p.TaskID) {
+				p.Others = append(p.Others, t)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Site) createTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	job, workflow := workflowOf(r)
+	t, err := s.Board.CreateTask(ctx, who, attempt.CreateTaskArgs{ProjectID: r.PostForm.Get("project"), Title: r.PostForm.Get("title"), Description: optional(r, "description"),
+		JobName: job, WorkflowName: workflow})
+	if err != nil {
+		return "", err
+	}
+	return "/tasks/" + t.TaskID, nil
+}
+
+// workflowOf returns the workflow that a form names as job/workflow, texts that are empty if it is blank,
+// or nil if there is no such field.
+func workflowOf(r *http.Request) (job, workflow *string) {
+	given, is := r.PostForm["workflow"]
+	if !is {
+		return nil, nil
+	}
+	j, w, _ := strings.Cut(strings.TrimSpace(given[0]), "/")
+	return &j, &w
+}
+
+// updateTask changes what the form has of a task.
+func (s *Site) updateTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	a := attempt.UpdateTaskArgs{TaskID: r.PathValue("id"), Title: optional(r, "title"), Status: optional(r, "status")}
+	a.JobName, a.WorkflowName = workflowOf(r)
+	if _, given := r.PostForm["description"]; given {
+		a.Description = new(r.PostForm.Get("description"))
+	}
+	if ids, given := r.PostForm["depends_on"]; given {
+		a.DependsOn = append([]string{}, strings.Fields(strings.Join(ids, " "))...)
+	}
+	if _, err := s.Board.UpdateTask(ctx, who, a); err != nil {
+		return "", err
+	}
+	return back(r, "/tasks/"+a.TaskID), nil
+}
+
+func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: r.PathValue("id")})
+	if err != nil {
+		return "", err
+	}
+	done, err := s.Board.DeleteTask(ctx, who, attempt.TaskArgs{TaskID: t.TaskID})
+	if err != nil {
+		return "", err
+	}
+	said := []string{fmt.Sprintf("Deleted: %s", t.Title)}
+	for _, kept := range done.Rescued {
+		said = append(said, fmt.Sprintf("Work that was in no commit is kept: git -C %s show %s", kept.RepoPath, kept.Ref))
+	}
+	if done.Notice != nil {
+		said = append(said, *done.Notice)
+	}
+	return s.said(who, "/board?project="+t.ProjectID, strings.Join(said, "\n")), nil
+}
+
+func (s *Site) startAttempt(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	executor, variant, _ := strings.Cut(r.PostForm.Get("executor"), ":")
+	a := attempt.StartArgs{TaskID: r.PathValue("id"), Executor: executor, Variant: blank(variant), Prompt: optional(r, "prompt")}
+	for _, repo := range r.PostForm["repo"] {
+		a.Repos = append(a.Repos, attempt.RepoArgs{RepoID: repo, TargetBranch: strings.TrimSpace(r.PostForm.Get("branch-" + repo))})
+	}
+	started, err := s.Board.StartTaskAttempt(ctx, who, a)
+	if err != nil {
+		return "", err
+	}
+	return "/attempts/" + started.AttemptID, nil
+}
