@@ -18,6 +18,9 @@ func (s *Server) openPages(l *web.Login, readOnly bool) (http.Handler, error) {
 		return nil, err
 	}
 	o.Callers, o.ReadOnly = l, readOnly
+	if s.remote != nil {
+		o.Sources = s.remote
+	}
 	site, err := page.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("making the pages: %w", err)

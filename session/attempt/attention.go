@@ -43,23 +43,11 @@ func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*Atten
 	if u := e.untrusted(cfg); u != nil {
 		all = append(all, *u)
 	}
-	board, err := e.board(ctx)
+	budgets, err := e.ReachedBudgets(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	now, err := e.budget(ctx, board, cfg)
-	if err != nil {
-		return nil, fault("reading the budget", err)
-	}
-	if now != nil {
-		for _, r := range now.reached {
-			a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(b.who), Command: "${EDITOR:-vi} " + r.Limit.File, at: r.Since}
-			if !r.Since.IsZero() {
-				a.Since = new(stamp(r.Since))
-			}
-			all = append(all, a)
-		}
-	}
+	all = append(all, budgets...)
 	if e.o.Steps != nil {
 		workspaces, err := e.openWorkspaces(ctx, b)
 		if err != nil {
@@ -76,6 +64,30 @@ func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*Atten
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
 	return &AttentionReply{Items: list(all), Count: len(all), Truncated: more}, nil
+}
+
+// ReachedBudgets returns the budgets that are reached, so that no agent starts.
+func (e *Engine) ReachedBudgets(ctx context.Context, who session.Caller) (all []Attention, err error) {
+	b, cfg, err := e.ready(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	board, err := e.board(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := e.budget(ctx, board, cfg)
+	if err != nil || now == nil {
+		return nil, fault("reading the budget", err)
+	}
+	for _, r := range now.reached {
+		a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(b.who), Command: "${EDITOR:-vi} " + r.Limit.File, at: r.Since}
+		if !r.Since.IsZero() {
+			a.Since = new(stamp(r.Since))
+		}
+		all = append(all, a)
+	}
+	return all, nil
 }
 
 // maxWorkspaces is how many workspaces with sessions are searched for steps that wait for a person.

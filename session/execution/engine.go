@@ -45,6 +45,9 @@ type Engine struct {
 // others have ended; none is started again. It waits for no source. The database may be missing,
 // and is created with the first execution; if it cannot be read, that is logged. Until Close the
 // engine searches for executions of servers that are gone, about every 10 s. ctx bounds Open alone;
+// Going reports whether executions run that this process follows.
+func (e *Engine) Going() bool { return e.entries.any() }
+
 // Close ends the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Database == nil || o.Member == nil || o.Sources == nil || o.Settings == nil {

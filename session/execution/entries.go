@@ -61,6 +61,13 @@ func (k *entries) get(id string) *entry {
 	return k.byID[id]
 }
 
+// any reports whether there are entries.
+func (k *entries) any() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.byID) > 0
+}
+
 // ofSource returns the executions of this identity to which their sources gave an id, the one
 // started last first.
 func (k *entries) ofSource(identity, id string) []*entry {

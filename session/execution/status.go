@@ -131,3 +131,23 @@ func describe(found []*Execution) string {
 }
 
 func clip(s string, limit int) string { return jsontext.Clip(s, limit) }
+
+// Newest returns an identity's newest executions, at most limit, and how many it has. Those that this
+// process does not follow are without results.
+func (e *Engine) Newest(ctx context.Context, identity string, limit int) (all []Execution, total int, err error) {
+	if !e.db.Exists() {
+		return nil, 0, nil
+	}
+	stored, total, err := e.store.Newest(ctx, identity, limit)
+	if err != nil {
+		return nil, 0, fmt.Errorf("listing the executions of %s: %w", identity, err)
+	}
+	for _, x := range stored {
+		if n := e.entries.get(x.ID); n != nil {
+			all = append(all, n.view.Load().Execution)
+		} else {
+			all = append(all, shown(&x))
+		}
+	}
+	return all, total, nil
+}

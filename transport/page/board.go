@@ -16,12 +16,15 @@ import (
 var statuses = []string{"todo", "inprogress", "inreview", "done", "cancelled"}
 
 // maxCards is how many tasks a column shows.
-const maxCards = 40
+const maxCards = 20
 
 type boardPage struct {
 	Project  attempt.Project
 	Projects []attempt.Project
 	Columns  []column
+	Reached  []attempt.Attention // budgets: no agent starts
+	Only     string              // the status of the one column that is shown, "" for all
+	Later    bool                // it does not begin with the newest
 }
 
 type column struct {
@@ -33,7 +36,9 @@ type column struct {
 
 type card struct {
 	attempt.Task
-	Move []string // the other statuses
+	Move     []string // the other statuses
+	WaitsFor []attempt.Task
+	More     int // tasks that it waits for, and that are not in WaitsFor
 }
 
 // errNoBoard refuses pages and actions of the board.
@@ -54,7 +59,11 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 	if p.Project.ProjectID == "" {
 		return nil, session.Wrong("unknown_project", "There is no project %q on this board.", wanted)
 	}
+	if p.Reached, err = s.Board.ReachedBudgets(ctx, who); err != nil {
+		return nil, err
+	}
 	show, from := r.URL.Query().Get("status"), r.URL.Query().Get("cursor")
+	p.Only, p.Later = show, from != ""
 	for _, status := range statuses {
 		if show != "" && show != status {
 			continue
@@ -72,11 +81,49 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 			c.Next = *tasks.NextCursor
 		}
 		for _, t := range tasks.Tasks {
-			c.Tasks = append(c.Tasks, card{t, others(status)})
+			c.Tasks = append(c.Tasks, card{Task: t, Move: others(status)})
 		}
 		p.Columns = append(p.Columns, c)
 	}
+	s.blockers(ctx, who, p)
 	return &shown{view: "board", title: "Board", data: p, on: []string{store.TaskChanged, store.AttemptChanged, configTopic}}, nil
+}
+
+const (
+	// maxBlockers is how many of the tasks that it waits for a card names.
+	maxBlockers = 3
+	// maxLookups is how many tasks that are not on the page are read for that.
+	maxLookups = 30
+)
+
+// blockers names what blocked tasks wait for.
+func (s *Site) blockers(ctx context.Context, who session.Caller, p *boardPage) {
+	known := map[string]*attempt.Task{}
+	for _, c := range p.Columns {
+		for i := range c.Tasks {
+			known[c.Tasks[i].TaskID] = &c.Tasks[i].Task
+		}
+	}
+	lookups := 0
+	for _, column := range p.Columns {
+		for i := range column.Tasks {
+			c := &column.Tasks[i]
+			for _, id := range c.BlockedBy {
+				if _, is := known[id]; !is && lookups < maxLookups {
+					lookups++
+					known[id] = nil
+					if t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id}); err == nil { // else the caller does not see it
+						known[id] = &t.Task
+					}
+				}
+				if t := known[id]; t != nil && len(c.WaitsFor) < maxBlockers {
+					c.WaitsFor = append(c.WaitsFor, *t)
+				} else {
+					c.More++
+				}
+			}
+		}
+	}
 }
 
 // others returns the statuses that a task can be moved to.

@@ -8,20 +8,23 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/catalog/remote"
 )
 
-// edits are the config and the jobs as pages last saw them. Their files are not in the feed of the
-// stores. The zero value has seen none.
+// edits are the config, the jobs and what sources offer, as pages last saw them. They are not in the feed
+// of the stores. The zero value has seen none.
 type edits struct {
 	streams atomic.Int64 // open
 	config  atomic.Pointer[config.Config]
 	jobs    atomic.Pointer[catalog.Snapshot]
+	offer   atomic.Pointer[remote.Snapshot]
 }
 
 // lookEvery is the time between two looks while a page is open.
 const lookEvery = time.Second
 
-// look touches the topics of the config and of the jobs if they have changed since the last look. It
+// look touches the topics of what has changed since the last look, and that of the sources while executions
+// run. It
 // costs a few stats.
 func (s *Site) look(ctx context.Context) {
 	if now, err := s.Config(ctx); err == nil && s.edits.config.Swap(now) != now {
@@ -29,6 +32,11 @@ func (s *Site) look(ctx context.Context) {
 	}
 	if now := s.Jobs(ctx); s.edits.jobs.Swap(now) != now {
 		s.Touch(jobsTopic)
+	}
+	if s.Sources != nil {
+		if now, _ := s.Sources.Offer(ctx); s.edits.offer.Swap(now) != now || s.Sources.Going() {
+			s.Touch(sourcesTopic)
+		}
 	}
 }
 

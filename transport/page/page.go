@@ -38,7 +38,8 @@ type Options struct {
 	Jobs     func(context.Context) *catalog.Snapshot
 	Config   func(context.Context) (*config.Config, error)
 	Changes  store.Changes
-	ReadOnly bool // no page changes anything
+	Sources  Sources // nil if workflows of other systems are not served
+	ReadOnly bool    // no page changes anything
 	// Callers authenticates requests.
 	Callers Callers
 	// Key signs what pages send back with their forms. It is the same after a restart.
@@ -100,6 +101,10 @@ func (s *Site) pages() {
 	s.page("GET /jobs", s.jobs)
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)
+	s.page("GET /sources", s.sources)
+	s.page("GET /sources/executions/{id}", s.execution)
+	s.post("/sources/refresh", s.refreshSources)
+	s.post("/sources/executions/{id}/cancel", s.cancelExecution)
 }
 
 // boardPages registers those of the task board.

@@ -1,0 +1,170 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/catalog/remote"
+	"deepwork/session"
+	"deepwork/session/execution"
+	"deepwork/session/store"
+)
+
+// Sources are the other systems whose workflows the server offers, and what runs there.
+type Sources interface {
+	// Offer returns the sources with their workflows, and what the config has that is not connected.
+	Offer(context.Context) (*remote.Snapshot, []remote.Skipped)
+	// Refresh asks all for their workflows now, and returns the names of those that are new, gone and
+	// changed.
+	Refresh(context.Context) (added, removed, changed []string, err error)
+	// Newest returns a caller's newest executions, and how many it has.
+	Newest(ctx context.Context, who session.Caller, limit int) ([]execution.Execution, int, error)
+	Status(ctx context.Context, who session.Caller, id string) (*execution.Execution, error)
+	Cancel(ctx context.Context, who session.Caller, id string) (*execution.Execution, error)
+	// Going reports whether executions run whose progress may change.
+	Going() bool
+}
+
+const (
+	// sourcesTopic is the topic of what sources offer, and of the progress of executions.
+	sourcesTopic = "sources"
+	// maxTools is how many workflows of a source a page lists, maxExecutions how many executions.
+	maxTools      = 100
+	maxExecutions = 50
+	// maxResult is how much of a result a page shows, in bytes.
+	maxResult = 64 << 10
+)
+
+type sourcesPage struct {
+	Sources    []sourceView
+	Unused     []remote.Skipped // of no source that is listed
+	Executions []execution.Execution
+	More       int // older executions
+}
+
+type sourceView struct {
+	remote.SourceState
+	Tools   []*remote.Tool
+	More    int // tools that are left out
+	Skipped []remote.Skipped
+}
+
+// State says in a word how a source is.
+func (v sourceView) State() string {
+	switch {
+	case v.Err != nil && v.Connected:
+		return "in trouble"
+	case v.Connected:
+		return "connected"
+	case v.Err != nil:
+		return "away"
+	}
+	return "connecting"
+}
+
+var errNoSources = session.NotNow("no_sources", "This server does not offer workflows of other systems: start it with the toolset remote.")
+
+func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request) (*shown, error) {
+	if s.Sources == nil {
+		return nil, errNoSources
+	}
+	now, unused := s.Sources.Offer(ctx)
+	p := &sourcesPage{Unused: unused}
+	for _, state := range now.Sources {
+		v := sourceView{SourceState: state}
+		for _, t := range now.Tools {
+			switch {
+			case t.Source != state.Name:
+			case len(v.Tools) == maxTools:
+				v.More++
+			default:
+				v.Tools = append(v.Tools, t)
+			}
+		}
+		for _, skipped := range now.Skipped {
+			if skipped.Source == state.Name {
+				v.Skipped = append(v.Skipped, skipped)
+			}
+		}
+		p.Sources = append(p.Sources, v)
+	}
+	list, total, err := s.Sources.Newest(ctx, who, maxExecutions)
+	if err != nil {
+		return nil, err
+	}
+	p.Executions, p.More = list, total-len(list)
+	return &shown{view: "sources", title: "Sources", data: p, on: []string{sourcesTopic, store.ExecutionChanged, configTopic}}, nil
+}
+
+type executionPage struct {
+	*execution.Execution
+	Text string // the result, indented
+	Cut  bool
+}
+
+func (s *Site) execution(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
+	if s.Sources == nil {
+		return nil, errNoSources
+	}
+	x, err := s.Sources.Status(ctx, who, r.PathValue("id"))
+	if err != nil {
+		refused, is := errors.AsType[*session.Error](err)
+		if !is {
+			return nil, err
+		}
+		told, is := refused.Details["run"].(*execution.Execution)
+		if !is {
+			return nil, err
+		}
+		x = told // which cannot be asked for its state
+	}
+	p := &executionPage{Execution: x}
+	var b bytes.Buffer
+	if len(x.Result) > 0 && json.Indent(&b, x.Result, "", "  ") == nil {
+		p.Cut = b.Len() > maxResult
+		p.Text = jsontext.Clip(b.String(), maxResult)
+	}
+	return &shown{view: "execution", title: x.WorkflowName, data: p, on: []string{sourcesTopic, store.ExecutionChanged + ":" + x.ExecutionID}}, nil
+}
+
+func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.Request) (string, error) {
+	if s.Sources == nil {
+		return "", errNoSources
+	}
+	added, removed, changed, err := s.Sources.Refresh(ctx)
+	s.Touch(sourcesTopic)
+	if err != nil {
+		return "", err
+	}
+	var said []string
+	for _, of := range []struct {
+		what  string
+		names []string
+	}{{"New", added}, {"Gone", removed}, {"Changed", changed}} {
+		if n := len(of.names); n > 0 {
+			said = append(said, fmt.Sprintf("%s (%d): %s", of.what, n, strings.Join(of.names[:min(n, 20)], ", ")))
+		}
+	}
+	if len(said) == 0 {
+		said = []string{"Nothing has changed."}
+	}
+	return s.said(who, "/sources", strings.Join(said, "\n")), nil
+}
+
+func (s *Site) cancelExecution(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	if s.Sources == nil {
+		return "", errNoSources
+	}
+	x, err := s.Sources.Cancel(ctx, who, r.PathValue("id"))
+	if err != nil {
+		return "", err
+	}
+	s.Touch(sourcesTopic)
+	return s.said(who, back(r, "/sources"), fmt.Sprintf("%s: %s", x.WorkflowName, x.State)), nil
+}
