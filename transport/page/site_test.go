@@ -201,7 +201,7 @@ func TestHeaders(t *testing.T) {
 				t.Errorf("%s: the policy lacks %s: %s", path, part, policy)
 			}
 		}
-		if strings.Contains(policy, "unsafe") || a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Referrer-Policy") != "no-referrer" {
+		if strings.Contains(policy, "unsafe") || a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Referrer-Policy") != "same-origin" {
 			t.Errorf("%s: %v", path, a.Header)
 		}
 		if !strings.HasPrefix(a.Header.Get("Cache-Control"), "private") && a.Header.Get("Cache-Control") != "no-store" && path != "/none" {

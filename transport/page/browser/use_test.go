@@ -1,0 +1,226 @@
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/transport/page/pagetest"
+)
+
+// Everything can be done without a mouse.
+func TestKeys(t *testing.T) {
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	b := browse(t, s)
+	w := s.begin(pagetest.Connect(t, s.url, ""))
+	b.open("/")
+	b.press("j")
+	b.until(`document.activeElement.pathname === '/attempts/` + w.attempt + `'`)
+	b.press("j")
+	b.until(`document.activeElement.pathname === '/sessions/` + w.session + `'`)
+	b.press("j") // the last one stays
+	b.press("k")
+	b.until(`document.activeElement.pathname === '/attempts/` + w.attempt + `'`)
+	if !eval[bool](b, `getComputedStyle(document.activeElement).outlineStyle !== 'none'`) {
+		t.Error("the focus cannot be seen")
+	}
+	b.press("/")
+	b.until(`document.activeElement.id === 'q'`)
+	b.press("active")
+	b.until(`document.querySelectorAll('.entry').length === 1 && location.search === '?q=active'`)
+	if eval[string](b, `document.activeElement.id + document.activeElement.value`) != "qactive" {
+		t.Error("the filter lost the focus or its text")
+	}
+	b.press(kb.Escape, "j", kb.Enter)
+	b.until(`location.pathname === '/sessions/` + w.session + `' && document.readyState === 'complete' && typeof walk === 'function'`)
+	b.do(chromedp.NavigateBack())
+	b.until(`location.search === '?q=active' && document.querySelectorAll('.entry').length === 1 && document.getElementById('q').value === 'active' && typeof walk === 'function'`)
+
+	b.press("?")
+	b.until(`document.getElementById('keys').open`)
+	b.press(kb.Escape)
+	b.until(`!document.getElementById('keys').open`)
+
+	b.press("g", "b")
+	b.until(`location.pathname === '/board' && document.readyState === 'complete' && typeof walk === 'function'`)
+	b.press("j", "x")
+	b.until(`document.activeElement.closest('details.menu')?.open`)
+	b.press(kb.Tab, kb.Enter)
+	b.until(`!!document.querySelector('section[aria-labelledby=col-todo] .entry')`)
+	b.press("g", "n")
+	b.until(`location.pathname === '/' && document.readyState === 'complete' && typeof walk === 'function'`)
+
+	// A skip link is the first thing that Tab reaches.
+	b.press(kb.Tab)
+	if got := eval[string](b, `document.activeElement.textContent`); got != "Skip to the content" {
+		t.Errorf("Tab reaches %q", got)
+	}
+	b.press(kb.Enter)
+	b.until(`document.activeElement.id === 'main'`)
+}
+
+// A change that one person makes is on the page of another, without a reload.
+func TestTwoBrowsers(t *testing.T) {
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	ann, bob := browse(t, s), browse(t, s)
+	call := pagetest.Connect(t, s.url, "")
+	ann.open("/board")
+	bob.open("/board")
+	bob.do(chromedp.Evaluate[chromedp.Void](`window.same = true; document.querySelector('details.new').open = true; document.getElementById('title').value = 'half a title'`))
+	ann.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true`),
+		chromedp.SendKeys(chromedp.CSS("#title"), "Made by Ann"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button.primary")))
+	ann.until(`location.pathname.startsWith('/tasks/') && ` + has("Made by Ann"))
+	bob.until(has("Made by Ann"))
+	if !eval[bool](bob, `window.same && document.querySelector('details.new').open && document.getElementById('title').value === 'half a title'`) {
+		t.Error("the update took what Bob was writing")
+	}
+
+	// What an agent prints appears while it works.
+	root := testkit.Dir(t)
+	_, attempt := s.attempt(call, "Slow", fmt.Sprintf("! echo hello; until test -e %s/go; do sleep 0.05; done; echo all done\n", root))
+	bob.open("/attempts/" + attempt)
+	bob.until(has("hello"))
+	bob.do(chromedp.Evaluate[chromedp.Void](`window.same = true`))
+	testkit.Write(t, root+"/go", "")
+	bob.until(has("all done") + " && " + has("completed") + " && window.same")
+}
+
+// A page stays open while its server is killed: it says so, and is renewed when there is a server again.
+func TestRestartUnderAPage(t *testing.T) {
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	b := browse(t, s)
+	call := pagetest.Connect(t, s.url, "")
+	b.open("/board")
+	b.do(chromedp.Evaluate[chromedp.Void](`window.same = true`))
+	s.kill()
+	b.until(`!document.getElementById('link').hidden`)
+	_ = call // its connection is gone
+	s.restart()
+	call = pagetest.Connect(t, s.url, "")
+	s.attempt(call, "After the restart", "! true\n")
+	b.until(has("After the restart") + " && document.getElementById('link').hidden && window.same")
+	// Its forms work at the new server.
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true`),
+		chromedp.SendKeys(chromedp.CSS("#title"), "From the old page"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button.primary")))
+	b.until(`location.pathname.startsWith('/tasks/') && ` + has("From the old page"))
+}
+
+// Without the token of the page nothing is done, and the page says why.
+func TestFormOfAnotherPage(t *testing.T) {
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	b := browse(t, s)
+	b.open("/board")
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true; document.querySelectorAll('[name=csrf]').forEach(i => i.value = 'x')`),
+		chromedp.SendKeys(chromedp.CSS("#title"), "Not wanted"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button.primary")))
+	b.until(`document.getElementById('alert').innerText.includes('reload the page')`)
+	b.shoot("refused")
+	if eval[string](b, `document.getElementById('title').value`) != "Not wanted" {
+		t.Error("what was written is lost")
+	}
+	b.open("/board")
+	if b.is(has("Not wanted")) {
+		t.Error("the task was added")
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	root := pagetest.Project(t)
+	s := serve(t, root, overHTTP...)
+	w := s.begin(pagetest.Connect(t, s.url, ""))
+	s.kill()
+	s = serve(t, root, append(overHTTP, "--read-only")...)
+	b := browse(t, s)
+	for name, path := range w.paths() {
+		b.open(path)
+		if eval[bool](b, `!!document.querySelector('main form[method=post], main button')`) {
+			t.Errorf("%s has an action", name)
+		}
+		if !b.is(`document.querySelector('header').innerText.includes('read-only')`) {
+			t.Errorf("%s does not say that it is read-only", name)
+		}
+	}
+	b.shoot("read-only")
+	if status := eval[bool](b, `fetch('/tasks', {method: 'POST', body: new URLSearchParams({title: 'x'})}).then(r => window.status403 = r.status === 403), true`); !status {
+		t.Error("no request")
+	}
+	b.until(`window.status403 === true`)
+}
+
+func TestLogin(t *testing.T) {
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob"})
+	s := serve(t, pagetest.Project(t), append(overHTTP, "--token-file", file)...)
+	b := browse(t, s)
+	login := func(token string) {
+		b.do(chromedp.SendKeys(chromedp.CSS("#token"), token+kb.Enter))
+	}
+	b.open("/board")
+	b.until(`location.pathname === '/login'`)
+	login("wrong")
+	b.until(has("this token is not known here"))
+	login(tokens[0])
+	b.until(`location.pathname === '/' && typeof ago === 'function'`)
+	if eval[string](b, `document.cookie`) != "" {
+		t.Error("a script can read the cookie")
+	}
+	b.open("/board")
+	// The token is withdrawn while the page is open: the next thing that is done leads to the login.
+	testkit.Write(t, file, "# nobody\n")
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true`),
+		chromedp.SendKeys(chromedp.CSS("#title"), "x"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button.primary")))
+	b.until(`location.pathname === '/login'`)
+}
+
+// The URL of deepwork ui lets one browser in, as a person, who can override a review.
+func TestDeepworkUI(t *testing.T) {
+	s := serve(t, pagetest.Project(t), "ui", "--no-open")
+	b, other := browse(t, s), browse(t, s)
+	secret, err := url.Parse(s.login)
+	testkit.Must(t, err)
+	other.open("/")
+	other.until(`location.pathname === '/login'`)
+	b.open(secret.RequestURI())
+	b.until(`location.pathname === '/' && !location.search`)
+	other.open(secret.RequestURI())
+	other.until(has("run deepwork ui again"))
+	b.open("/board")
+	b.until(`!!document.querySelector('form[action="/tasks"]')`)
+	res, err := http.Post(s.url+"/mcp", "application/json", strings.NewReader(`{}`))
+	testkit.Must(t, err)
+	res.Body.Close()
+	if res.StatusCode/100 == 2 {
+		t.Errorf("there is MCP: %s", res.Status)
+	}
+}
+
+// A change is on an open page soon after it was made. The bound leaves room for a busy machine; the
+// figure is in the log.
+func TestChangesAreSeenSoon(t *testing.T) {
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	b := browse(t, s)
+	call := pagetest.Connect(t, s.url, "")
+	var best time.Duration
+	for i := range 5 {
+		title := fmt.Sprintf("Task %d", i)
+		b.open("/board")
+		b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`window.seen = 0; new MutationObserver(() => { if (!window.seen && document.body.innerText.includes(%q)) window.seen = Date.now(); }).observe(document.body, {childList: true, subtree: true, characterData: true})`, title)))
+		began := time.Now()
+		s.attempt(call, title, "! true\n")
+		b.until(`window.seen`)
+		took := time.UnixMilli(int64(eval[float64](b, `window.seen`))).Sub(began)
+		if best == 0 || took < best {
+			best = took
+		}
+	}
+	t.Logf("a change is visible after %v", best)
+	if best > 2*time.Second {
+		t.Errorf("a change is visible after %v", best)
+	}
+}
