@@ -27,7 +27,7 @@ document.addEventListener('htmx:sse:error', () => linked(false));
 document.addEventListener('htmx:sse:close', () => linked(false));
 document.addEventListener('htmx:after:swap', () => times(document));
 document.addEventListener('htmx:before:request', e => {
-  if (e.detail.ctx && e.detail.ctx.request.method !== 'GET') document.getElementById('alert').textContent = '';
+  if (e.detail.ctx && e.detail.ctx.request.method !== 'GET') document.getElementById('alert').textContent = document.getElementById('notice').textContent = '';
 });
 
 // Entries are walked with j and k; the one that has the focus is the current one.
