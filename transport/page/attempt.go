@@ -94,10 +94,23 @@ func (s *Site) messages(ctx context.Context, who session.Caller, r *http.Request
 	if err != nil {
 		return err
 	}
-	if p.Messages = tail.Messages; args.ExecutionID != nil && len(tail.Messages) == maxMessages {
+	if p.Messages = joined(tail.Messages); args.ExecutionID != nil && len(tail.Messages) == maxMessages {
 		p.Next = tail.NextIndex
 	}
 	return nil
+}
+
+// joined makes one message of lines of the same kind that follow each other.
+func joined(all []attempt.Message) (out []attempt.Message) {
+	for _, m := range all {
+		last := len(out) - 1
+		if last >= 0 && out[last].Kind == m.Kind && (m.Kind == "output" || m.Kind == "system" || m.Kind == "stderr") {
+			out[last].Text += "\n" + m.Text
+		} else {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 func (s *Site) stopAttempt(ctx context.Context, who session.Caller, r *http.Request) (string, error) {

@@ -75,6 +75,18 @@ document.addEventListener('keydown', e => {
   going = 0;
 });
 
+// The newest message is in view, unless the reader has scrolled up.
+let following = true;
+function follow() {
+  const box = document.querySelector('.messages');
+  if (box && following && !location.search.includes('execution=')) box.scrollTop = box.scrollHeight;
+}
+document.addEventListener('scroll', e => {
+  const box = e.target;
+  if (box.classList?.contains('messages')) following = box.scrollTop + box.clientHeight > box.scrollHeight - 30;
+}, true);
+document.addEventListener('htmx:after:swap', follow);
+
 // A comment on a line of a diff: by a click on the line's number, or with Enter on the line that has the
 // focus. The arrow keys walk the lines.
 function commentOn(row, cell) {
@@ -129,3 +141,4 @@ document.addEventListener('click', e => {
 
 times(document);
 setInterval(() => times(document), 10000);
+follow();
