@@ -227,7 +227,7 @@ func (b *tab) until(expression string) time.Duration {
 			return time.Since(began)
 		}
 		if time.Since(began) > patience {
-			b.t.Fatalf("not true: %s\nat %s", expression, eval[string](b, `location.href + '\n' + document.body.innerText`))
+			b.t.Fatalf("not true: %s\nat %s\n%v", expression, eval[string](b, `location.href + '\n' + Object.keys(document.body._htmx ?? {}) + '\n' + document.body.innerText`), b.faults)
 		}
 	}
 }

@@ -139,6 +139,11 @@ document.addEventListener('click', e => {
   if (code && navigator.clipboard) navigator.clipboard.writeText(code.textContent);
 });
 
+// The filter is in the URL, for Back and for links.
+document.addEventListener('input', e => {
+  if (e.target.type === 'search') history.replaceState(null, '', e.target.value ? '?' + new URLSearchParams({ [e.target.name]: e.target.value }) : location.pathname);
+});
+
 times(document);
 setInterval(() => times(document), 10000);
 follow();
