@@ -118,7 +118,7 @@ func (s *Site) stopAttempt(ctx context.Context, who session.Caller, r *http.Requ
 	if err != nil {
 		return "", err
 	}
-	return s.said(who, attemptURL(r), text(a.Notice)), nil
+	return s.said(who, attemptURL(r), inPages(text(a.Notice))), nil
 }
 
 func (s *Site) followUp(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
@@ -126,7 +126,7 @@ func (s *Site) followUp(ctx context.Context, who session.Caller, r *http.Request
 	if err != nil {
 		return "", err
 	}
-	said := text(f.Notice)
+	said := inPages(text(f.Notice))
 	switch {
 	case f.Status == attempt.FollowUpStarted:
 		said = "The agent goes on with it as soon as a slot is free."

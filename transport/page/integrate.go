@@ -82,7 +82,7 @@ var toForms = strings.NewReplacer(
 	"by hand or with follow_up", "by hand or with a follow-up", "have the agent do it with follow_up", "have the agent do it with a follow-up",
 	", or undo it with abort_merge", ", or undo the merge", "abort_merge undoes it", "or undo the merge",
 	"Stop it with stop_attempt", "Stop it", "or call stop_attempt first", "or stop the agent first", "Call stop_attempt first", "Stop the agent first",
-	"with start_task_attempt", "", "Use action queue to send this prompt", "Queue this prompt", "Merge it with way merge or squash", "Merge it as a merge commit or as one commit",
+	"Call follow_up to have it done", "Send it again to have it done", "with start_task_attempt", "", "Use action queue to send this prompt", "Queue this prompt", "Merge it with way merge or squash", "Merge it as a merge commit or as one commit",
 	"and call again", "and try again", "Call again", "Try again", "call again", "try again", "then call again", "then try again",
 	"; list_executors describes them", "", "; list_executors lists the available ones", "", "Ask your user to raise", "Raise", "once your user has done this: ", "after this: ",
 	"get_attempt lists its executions", "the page lists its executions", ", or change depends_on of this one", ", or remove it from those that this one waits for",

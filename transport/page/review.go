@@ -136,7 +136,7 @@ func (s *Site) onComments(ctx context.Context, who session.Caller, r *http.Reque
 		return "", err
 	}
 	s.Touch(commentsTopic + ":" + done.AttemptID)
-	said := text(done.Notice)
+	said := inPages(text(done.Notice))
 	if done.Sent != nil {
 		said = cmp.Or(said, "The agent goes on with the comments as soon as a slot is free.")
 	}

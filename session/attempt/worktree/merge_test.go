@@ -246,6 +246,9 @@ func TestConflicts(t *testing.T) {
 			if _, err := k.Update(t.Context(), landing(path, "")); !errors.Is(err, ErrUnfinished) {
 				t.Errorf("again: %v", err)
 			}
+			if st, err := k.Status(t.Context(), path, "", "main"); err != nil || !st.Merging || !slices.Equal(st.Conflicts, want) {
+				t.Errorf("status: %+v, %v", st, err)
+			}
 			write(t, path, "a.txt", "half resolved\n")
 			write(t, path, "loose", "loose\n")
 			kept, err := k.Abort(t.Context(), path, nil)
@@ -254,6 +257,9 @@ func TestConflicts(t *testing.T) {
 			}
 			if out := gitIn(t, path, "status", "--porcelain"); out != "?? loose" || gitIn(t, path, "rev-parse", "HEAD") != head {
 				t.Errorf("after abort: %s", out)
+			}
+			if st, err := k.Status(t.Context(), path, "", "main"); err != nil || st.Merging || st.Conflicts != nil {
+				t.Errorf("status after abort: %+v, %v", st, err)
 			}
 		}
 		if _, err := k.Abort(t.Context(), path, nil); !errors.Is(err, ErrNoMerge) {

@@ -125,10 +125,10 @@ document.addEventListener('keydown', e => {
 });
 
 document.addEventListener('htmx:after:request', e => {
-  const dialog = e.target.closest?.('dialog[open]');
-  if (!dialog) return;
-  if (e.detail.ctx.response.raw.ok) dialog.querySelector('form').reset();
-  dialog.close();
+  const form = e.target.closest?.('form[method=post]');
+  if (!form) return;
+  if (e.detail.ctx.response.raw.ok) form.reset(); // what was sent
+  form.closest('dialog[open]')?.close();
 });
 
 document.addEventListener('click', e => {
