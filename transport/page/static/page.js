@@ -127,7 +127,9 @@ document.addEventListener('keydown', e => {
 document.addEventListener('htmx:after:request', e => {
   const form = e.target.closest?.('form[method=post]');
   if (!form) return;
+  const menu = form.closest('details.menu[open]');
   if (e.detail.ctx.response.raw.ok) form.reset(); // what was sent
+  if (e.detail.ctx.response.raw.ok && menu) { menu.open = false; menu.querySelector('summary').focus(); }
   form.closest('dialog[open]')?.close();
 });
 
