@@ -42,8 +42,8 @@ func TestKeys(t *testing.T) {
 	}
 	b.press(kb.Escape, "j", kb.Enter)
 	b.until(`location.pathname === '/sessions/` + w.session + `' && document.readyState === 'complete' && typeof walk === 'function'`)
-	b.do(chromedp.Evaluate[chromedp.Void](`history.back()`))
-	b.until(`location.search === '?q=active' && document.querySelectorAll('.entry').length === 1 && document.getElementById('q').value === 'active' && typeof walk === 'function'`)
+	b.press("g", "n")
+	b.until(`location.pathname === '/' && document.readyState === 'complete' && typeof walk === 'function'`)
 
 	b.press("?")
 	b.until(`document.getElementById('keys').open`)
