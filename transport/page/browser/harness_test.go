@@ -163,7 +163,7 @@ func browse(t testing.TB, s *server) *tab {
 			if err != nil {
 				return
 			}
-			if m.IsException() || m.Type == chromedp.ConsoleError && !strings.Contains(m.Text, "Failed to load resource") && !strings.Contains(m.Text, "net::ERR_") {
+			if m.IsException() || m.Type == chromedp.ConsoleError && !strings.Contains(m.Text, "Failed to load resource") && !strings.Contains(m.Text, "net::ERR_") && !strings.Contains(m.Text, "htmx:sse:error") {
 				b.mu.Lock()
 				b.faults = append(b.faults, m.Text)
 				b.mu.Unlock()

@@ -146,6 +146,12 @@ document.addEventListener('input', e => {
   if (e.target.type === 'search') history.replaceState(null, '', e.target.value ? '?' + new URLSearchParams({ [e.target.name]: e.target.value }) : location.pathname);
 });
 
+// What is fetched after news is the page of the URL, whatever it was when it was loaded.
+document.addEventListener('htmx:config:request', e => {
+  const { ctx } = e.detail;
+  if (ctx.sourceElement.id === 'main') ctx.request.action = location.pathname + location.search;
+});
+
 times(document);
 setInterval(() => times(document), 10000);
 follow();
