@@ -24,7 +24,7 @@ var overHTTP = []string{"serve", "--transport", "http"}
 func dark(yes bool) chromedp.Action[chromedp.Void] {
 	scheme := map[bool]string{true: "dark", false: "light"}[yes]
 	return func(ctx context.Context, t *chromedp.Target) (none chromedp.Void, err error) {
-		_, err = cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		_, err = cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 		return none, err
 	}
 }
