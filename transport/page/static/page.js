@@ -23,8 +23,22 @@ const link = document.getElementById('link');
 function linked(yes) { if (link) link.hidden = yes; }
 
 document.addEventListener('htmx:sse:after:connection', () => linked(true));
-document.addEventListener('htmx:sse:error', () => linked(false));
+document.addEventListener('htmx:sse:error', e => {
+  linked(false);
+  if (e.detail.status === 401) location.assign('/login');
+});
 document.addEventListener('htmx:sse:close', () => linked(false));
+
+// The extension reconnects a stream, not one whose first request fails. News whose page could not be
+// fetched is news still.
+const again = 2000;
+for (const failed of ['htmx:error', 'htmx:response:error']) document.addEventListener(failed, e => {
+  const from = e.detail.ctx?.sourceElement;
+  if (from === document.body) {
+    linked(false);
+    setTimeout(() => htmx.trigger(document.body, 'follow'), again);
+  } else if (from?.id === 'main' && !(e.detail.ctx.response?.status < 500)) setTimeout(() => htmx.trigger(document.body, 'news'), again);
+});
 document.addEventListener('htmx:after:swap', () => times(document));
 document.addEventListener('htmx:before:request', e => {
   if (e.detail.ctx && e.detail.ctx.request.method !== 'GET') document.getElementById('alert').textContent = document.getElementById('notice').textContent = '';
