@@ -37,8 +37,8 @@ var browserOf = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-// browse opens a tab of a browser that knows nothing of others.
-func browse(t testing.TB, s *server) *tab {
+// needBrowser skips a test that cannot run here.
+func needBrowser(t testing.TB) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("the agents are shell scripts")
@@ -46,6 +46,12 @@ func browse(t testing.TB, s *server) *tab {
 	if _, err := chromium(); err != nil {
 		required(t, err.Error())
 	}
+}
+
+// browse opens a tab of a browser that knows nothing of others.
+func browse(t testing.TB, s *server) *tab {
+	t.Helper()
+	needBrowser(t)
 	shared, err := browserOf()
 	testkit.Must(t, err)
 	ctx, cancel := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())

@@ -1,0 +1,120 @@
+package browser
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"deepwork/actor/testkit"
+)
+
+// maxPicture is the largest size of a picture, in bytes, so that it can be kept for the README.
+const maxPicture = 200_000
+
+// Every page of a project in which much happens, and of one that is new, fits its window and shows
+// something. The pictures are for people to look at: DEEPWORK_TEST_SCREENSHOTS is the folder that they are
+// written to.
+func TestPictures(t *testing.T) {
+	needBrowser(t)
+	dir := os.Getenv("DEEPWORK_TEST_SCREENSHOTS")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	testkit.Must(t, os.MkdirAll(dir, 0o755))
+	project := openShop(t)
+	b := person(t, project.root)
+	project.override(b)
+	for name, path := range project.paths() {
+		b.pictures(dir, name, path)
+	}
+
+	t.Setenv("XDG_CONFIG_HOME", testkit.Dir(t)) // where no folder is trusted
+	b = person(t, project.root)
+	b.pictures(dir, "trust-waiting", "/trust")
+	b.pictures(dir, "now-waiting", "/")
+
+	empty := testkit.Dir(t)
+	testkit.Git(t, empty, "init", "-q", "-b", "main")
+	b = person(t, empty)
+	for name, path := range map[string]string{"now-empty": "/", "board-empty": "/board", "jobs-empty": "/jobs", "sources-empty": "/sources", "trust-empty": "/trust", "login": "/login"} {
+		b.pictures(dir, name, path)
+	}
+}
+
+// person opens the pages of the project at root as the one who runs deepwork ui.
+func person(t *testing.T, root string) *tab {
+	t.Helper()
+	pages := serve(t, root, "ui", "--no-open")
+	b := browse(t, pages)
+	secret, err := url.Parse(pages.login)
+	testkit.Must(t, err)
+	b.open(secret.RequestURI())
+	return b
+}
+
+// pictures writes pictures of a page in light, dark and on a narrow screen.
+func (b *tab) pictures(dir, name, path string) {
+	b.t.Helper()
+	for _, as := range []struct {
+		name  string
+		width int64
+		dark  bool
+	}{{"light", 1280, false}, {"dark", 1280, true}, {"narrow", 400, false}} {
+		b.do(chromedp.EmulateViewport(as.width, 900), dark(as.dark))
+		b.open(path)
+		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
+			b.t.Errorf("%s is %d pixels wider than %d: %s", name, over, as.width, eval[string](b, widest))
+		}
+		picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+		testkit.Must(b.t, err)
+		file := fmt.Sprintf("%s-%s.png", name, as.name)
+		small, colors := smaller(b.t, picture)
+		testkit.Must(b.t, os.WriteFile(filepath.Join(dir, file), small, 0o644))
+		if len(small) > maxPicture {
+			b.t.Errorf("%s has %d bytes, more than %d", file, len(small), maxPicture)
+		}
+		if colors < 10 {
+			b.t.Errorf("%s has %d colors: nothing is on it", file, colors)
+		}
+	}
+}
+
+// smaller returns a picture with its 256 most frequent colors, which takes a third of the bytes, and how
+// many it had.
+func smaller(t testing.TB, picture []byte) (file []byte, colors int) {
+	t.Helper()
+	full, err := png.Decode(bytes.NewReader(picture))
+	testkit.Must(t, err)
+	count := map[color.Color]int{}
+	size := full.Bounds()
+	for y := range size.Dy() {
+		for x := range size.Dx() {
+			count[full.At(x, y)]++
+		}
+	}
+	frequent := slices.SortedFunc(maps.Keys(count), func(a, b color.Color) int { return count[b] - count[a] })
+	palette := color.Palette(frequent[:min(256, len(frequent))])
+	nearest := map[color.Color]uint8{}
+	for c := range count {
+		nearest[c] = uint8(palette.Index(c))
+	}
+	few := image.NewPaletted(size, palette)
+	for y := range size.Dy() {
+		for x := range size.Dx() {
+			few.SetColorIndex(x, y, nearest[full.At(x, y)])
+		}
+	}
+	var b bytes.Buffer
+	testkit.Must(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, few))
+	return b.Bytes(), len(count)
+}

@@ -1,0 +1,204 @@
+package browser
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"deepwork/actor/testkit"
+	"deepwork/transport/page/pagetest"
+)
+
+// A shop is a project in which agents have worked and work, as its pages show it: sessions, attempts and
+// a source with an execution.
+type shop struct {
+	*server
+	call func(tool string, args, reply any)
+
+	session, waiting                      string
+	task, attempt, live, failed, conflict string
+	execution                             string
+}
+
+// openShop lays out the project in testdata, serves it and lets its agents work.
+func openShop(t *testing.T) *shop {
+	t.Helper()
+	root := filepath.Join(testkit.Dir(t), "shop")
+	done := filepath.Join(testkit.Dir(t), "done")
+	t.Setenv("SHOP_DONE", done)
+	research := serve(t, pagetest.Project(t), append(overHTTP, "--toolsets", "workflows,source")...)
+
+	archive, err := txtar.ParseFile("testdata/shop.txtar")
+	testkit.Must(t, err)
+	files := map[string]string{}
+	for _, f := range archive.Files {
+		files[f.Name] = strings.ReplaceAll(string(f.Data), "RESEARCH", research.url+"/mcp")
+	}
+	testkit.WriteAll(t, root, files)
+	origin := testkit.Dir(t)
+	testkit.Git(t, origin, "init", "-q", "--bare")
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-q", "-m", "The shop"}, {"remote", "add", "origin", origin}} {
+		testkit.Git(t, root, args...)
+	}
+	s := &shop{server: serve(t, root, overHTTP...)}
+	t.Cleanup(func() { testkit.Write(t, done, "") })
+	s.call = pagetest.Connect(t, s.url, "")
+	s.release(t)
+	s.board(t)
+	s.source(t)
+	return s
+}
+
+// begin starts a workflow.
+func (s *shop) begin(goal, job, workflow string, more ...any) string {
+	var begun struct {
+		Step struct {
+			SessionID string `json:"session_id"`
+		} `json:"begin_step"`
+	}
+	args := map[string]any{"goal": goal, "job_name": job, "workflow_name": workflow}
+	for i := 0; i+1 < len(more); i += 2 {
+		args[more[i].(string)] = more[i+1]
+	}
+	s.call("start_workflow", args, &begun)
+	return begun.Step.SessionID
+}
+
+// finish hands in the outputs of a step.
+func (s *shop) finish(session, step string, outputs map[string]any) (status string) {
+	var done struct{ Status string }
+	s.call("finished_step", map[string]any{"session_id": session, "step_id": step, "outputs": outputs}, &done)
+	return done.Status
+}
+
+// release has sessions in every state: one with reviews that failed and passed, one whose review failed, one
+// that is complete and one that was aborted.
+func (s *shop) release(t *testing.T) {
+	type out = map[string]any
+	s.session = s.begin("Publish shop 2.4 with coupons, stock and a faster search", "release", "publish")
+	s.finish(s.session, "collect", out{"changes": "docs/changes.md"})
+	notes := filepath.Join(s.root, "docs/notes.md")
+	first, err := os.ReadFile(notes)
+	testkit.Must(t, err)
+	s.finish(s.session, "notes", out{"notes": "docs/notes.md"})
+	testkit.Write(t, notes, strings.ReplaceAll(string(first), "TODO: coupons", "Coupons work at checkout."))
+	s.finish(s.session, "notes", out{"notes": "docs/notes.md"})
+	s.finish(s.session, "screenshots", out{"pictures": []string{"docs/search.png", "docs/stock.png"}})
+	s.finish(s.session, "changelog", out{"changelog": "docs/CHANGELOG.md"})
+
+	s.waiting = s.begin("Only the notes of shop 2.3, which is already out", "release", "notes_only")
+	s.finish(s.waiting, "collect", out{"changes": "docs/changes.md"})
+	testkit.Write(t, notes+".old", string(first))
+	s.finish(s.waiting, "notes", out{"notes": "docs/notes.md.old"})
+
+	complete := s.begin("Check the claims of the landing page", "claims", "check")
+	s.finish(complete, "list", out{})
+	s.finish(complete, "verify", out{})
+	aborted := s.begin("Check the claims of the old imprint", "claims", "check")
+	s.call("abort_workflow", out{"session_id": aborted, "explanation": "The imprint was replaced yesterday."}, nil)
+}
+
+// board has tasks in every column, with agents that are done, work, failed and left a conflict.
+func (s *shop) board(t *testing.T) {
+	type args = map[string]any
+	var projects struct {
+		Projects []struct {
+			ID string `json:"project_id"`
+		}
+	}
+	s.call("list_projects", args{}, &projects)
+	project := projects.Projects[0].ID
+	var repos struct {
+		Repos []struct {
+			ID string `json:"repo_id"`
+		}
+	}
+	s.call("list_repos", args{"project_id": project}, &repos)
+	add := func(title, description string) string {
+		var made struct {
+			ID string `json:"task_id"`
+		}
+		s.call("create_task", args{"project_id": project, "title": title, "description": description}, &made)
+		return made.ID
+	}
+	start := func(task, state string) string {
+		var begun struct {
+			ID string `json:"attempt_id"`
+		}
+		s.call("start_task_attempt", args{"task_id": task, "executor": "CLAUDE_CODE", "repos": []any{args{"repo_id": repos.Repos[0].ID, "target_branch": "main"}}}, &begun)
+		testkit.Until(t, "attempt "+state, func() bool {
+			var now struct{ State string }
+			s.call("get_attempt", args{"attempt_id": begun.ID}, &now)
+			return now.State == state
+		})
+		return begun.ID
+	}
+	s.task = add("Coupons at checkout", "Customers enter a coupon on the last page of the checkout.\n\nA coupon is a percentage or a fixed amount. The receipt shows what was taken off.")
+	s.attempt = start(s.task, "completed")
+	for line, text := range map[int]string{4: "Use the clock of the order, so that a coupon does not expire while somebody pays.", 6: "Say in the comment why it is never more than the sum."} {
+		s.call("comment_attempt", args{"attempt_id": s.attempt, "comments": []any{args{"file": "src/checkout/coupon.js", "line": line, "text": text}}}, nil)
+	}
+	s.live = start(add("Show the stock on the product page", "Below five pieces, say how many are left."), "running")
+	s.failed = start(add("Faster search", "Search takes two seconds with 40,000 products."), "failed")
+	s.conflict = start(add("Prices in euros", "All prices, also in mails."), "completed")
+	testkit.Write(t, filepath.Join(s.root, "src/price.js"), "export const price = (cents) => `EUR ${(cents / 100).toFixed(2)}`;\n")
+	testkit.Git(t, s.root, "commit", "-qam", "Show the currency")
+	s.call("rebase_attempt", args{"attempt_id": s.conflict}, nil)
+	merged := add("Link the guide from the README", "")
+	s.call("merge_attempt", args{"attempt_id": start(merged, "completed")}, nil)
+	s.call("update_task", args{"task_id": merged, "status": "done"}, nil)
+	s.call("update_task", args{"task_id": add("Support Internet Explorer 11", ""), "status": "cancelled"}, nil)
+	s.call("update_task", args{"task_id": add("Announce coupons in the newsletter", "Once they are live."), "depends_on": []string{s.task}}, nil)
+	add("Dark mode for the shop", "Follow the setting of the system.")
+	add("Donaudampfschifffahrtsgesellschaftskapitänsmützenproduktdetailseite has no translation", "")
+}
+
+// source has an execution at another deepwork server.
+func (s *shop) source(t *testing.T) {
+	testkit.Until(t, "the workflows of research", func() bool {
+		var tools struct {
+			Tools []struct{ Name string }
+		}
+		s.call("list_workflow_tools", map[string]any{}, &tools)
+		if len(tools.Tools) == 0 {
+			return false
+		}
+		var x struct {
+			ID string `json:"execution_id"`
+		}
+		s.call("call_workflow_tool", map[string]any{"name": tools.Tools[0].Name, "arguments": map[string]any{"goal": "Which coupons do other shops have?"}}, &x)
+		s.execution = x.ID
+		return true
+	})
+}
+
+// paths are those of every page, by name.
+func (s *shop) paths() map[string]string {
+	return map[string]string{
+		"now": "/", "session": "/sessions/" + s.session, "session-waiting": "/sessions/" + s.waiting,
+		"output": "/sessions/" + s.session + "/output?path=docs/changes.md", "board": "/board", "column": "/board?status=todo", "task": "/tasks/" + s.task,
+		"attempt": "/attempts/" + s.attempt, "attempt-split": "/attempts/" + s.attempt + "?diff=split", "attempt-live": "/attempts/" + s.live,
+		"attempt-failed": "/attempts/" + s.failed, "attempt-conflict": "/attempts/" + s.conflict, "jobs": "/jobs", "job": "/jobs/release",
+		"job-faults": "/jobs/onboarding", "sources": "/sources", "execution": fmt.Sprintf("/sources/executions/%s", s.execution), "trust": "/trust", "missing": "/tasks/none",
+	}
+}
+
+// override has a person let the changelog pass although its review failed. Then the agent goes on to a
+// step with a workflow nested in it.
+func (s *shop) override(b *tab) {
+	b.t.Helper()
+	b.open("/sessions/" + s.session)
+	b.do(chromedp.Evaluate[chromedp.Void](`for (const d of document.querySelectorAll('details')) d.open = true`),
+		chromedp.SendKeys(chromedp.CSS("#why-changelog"), "The other changes are internal; I have read them."),
+		chromedp.Evaluate[chromedp.Void](`document.getElementById('why-changelog').form.requestSubmit()`))
+	b.until(`!document.getElementById('why-changelog')?.value`)
+	if status := s.finish(s.session, "changelog", map[string]any{"changelog": "docs/CHANGELOG.md"}); status != "next_step" {
+		b.t.Fatalf("after the override: %s", status)
+	}
+	s.begin("Check the claims of the release notes", "claims", "check", "parent_session_id", s.session)
+}
