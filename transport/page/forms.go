@@ -9,9 +9,12 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/attempt"
 )
 
 // maxForm bounds the body of a form.
@@ -54,17 +57,34 @@ func (s *Site) post(pattern string, do action) {
 		case err == nil:
 			http.Redirect(w, r, next, http.StatusSeeOther)
 		case r.Header.Get("HX-Request") != "":
-			s.alert(w, status, forPeople(err))
+			s.alert(w, status, s.titled(r.Context(), who, forPeople(err)))
 		default:
-			body, rerr := s.render(&shown{view: "error", title: "Refused", data: forPeople(err)}, who, 0, r)
+			why := s.titled(r.Context(), who, forPeople(err))
+			body, rerr := s.render(&shown{view: "error", title: "Refused", data: why}, who, 0, r)
 			if rerr != nil {
-				http.Error(w, forPeople(err), status)
+				http.Error(w, why, status)
 				return
 			}
 			body.status = status
 			body.serve(w, r)
 		}
 	}))
+}
+
+var taskID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// titled returns a message with the titles of tasks in place of their ids, as far as the caller sees them.
+func (s *Site) titled(ctx context.Context, who session.Caller, message string) string {
+	if s.Board == nil {
+		return message
+	}
+	return taskID.ReplaceAllStringFunc(message, func(id string) string {
+		t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id})
+		if err != nil {
+			return id
+		}
+		return `"` + jsontext.Clip(t.Title, 80) + `"`
+	})
 }
 
 // elsewhere reports whether a URL is of another page than the one that a request was sent from.

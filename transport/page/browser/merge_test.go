@@ -49,7 +49,7 @@ func TestMerge(t *testing.T) {
 		b.pick("#way", way.option)
 		b.fill("#message", strings.TrimSpace(way.message))
 		b.click("Merge")
-		b.until(`document.getElementById('notice').innerText.includes('merged into main')`)
+		b.until(said("merged into main"))
 		b.until(has("0 ahead of main"))
 		if got := testkit.Git(t, root, "log", "-1", "--format=%s", "--", way.file); way.parents == "1" && strings.TrimSpace(got) != way.subject {
 			t.Errorf("%s: the commit is %q", way.option, got)
@@ -68,7 +68,7 @@ func TestMerge(t *testing.T) {
 	id := s.works(call, "Push it", "echo a > four.txt; git add -A; git commit -qm four")
 	b.open("/attempts/" + id)
 	b.click("Push")
-	b.until(`document.getElementById('notice').innerText.includes('pushed')`)
+	b.until(said("pushed"))
 	branch := strings.TrimSpace(testkit.Git(t, origin, "branch", "--format=%(refname:short)"))
 	if !b.is(has(branch)) || branch == "" {
 		t.Errorf("pushed to %q", branch)
@@ -81,7 +81,7 @@ func TestMerge(t *testing.T) {
 	b.open("/attempts/" + id)
 	b.until(has("1 behind"))
 	b.click("Rebase")
-	b.until(`document.getElementById('notice').innerText.includes('rebased on main')`)
+	b.until(said("rebased on main"))
 	b.until(has("0 behind"))
 	b.click("Push")
 	b.until(`document.querySelector('#alert .alert')`)
@@ -99,7 +99,7 @@ func TestMerge(t *testing.T) {
 	b.fill("[id^=target-]", "release")
 	b.click("Change")
 	b.until(has("ahead of release"))
-	b.until(`document.getElementById('notice').innerText.includes('is now for release')`)
+	b.until(said("is now for release"))
 }
 
 // A conflict is shown with its files, undone, met again and handed to the agent, who resolves it.
@@ -129,7 +129,7 @@ func TestConflict(t *testing.T) {
 	b.until(`document.querySelectorAll('#runs li').length === 2 && !(` + conflict + `) && document.querySelector('h1 .status').textContent === 'completed'`)
 	b.until(has("is being merged into yours"))
 	b.click("Merge")
-	b.until(`document.getElementById('notice').innerText.includes('merged into main')`)
+	b.until(said("merged into main"))
 	if text, err := os.ReadFile(filepath.Join(root, "idea.txt")); err != nil || string(text) != "mountains\n" {
 		t.Errorf("main has %q, %v", text, err)
 	}
