@@ -51,5 +51,5 @@ func (s *Site) job(ctx context.Context, _ session.Caller, r *http.Request) (*sho
 			p.Texts = append(p.Texts, stepText{step, text.String()})
 		}
 	}
-	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic}}, nil
+	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic}, fresh: true}, nil
 }
