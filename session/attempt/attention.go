@@ -24,6 +24,16 @@ const (
 
 // NeedsAttention returns what waits for a person and is visible to the caller, newest first.
 func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*AttentionReply, error) {
+	return e.NeedsAttentionBy(ctx, who, e.o.Steps)
+}
+
+// FindSteps returns the steps that wait for a person, of a caller's sessions and of those in workspaces
+// of attempts.
+type FindSteps func(ctx context.Context, who session.Caller, workspaces []string) ([]session.AwaitingStep, error)
+
+// NeedsAttentionBy is NeedsAttention for a caller that knows the sessions: it says how steps that wait
+// are found, as Options.Steps.
+func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find FindSteps) (*AttentionReply, error) {
 	b, cfg, err := e.ready(ctx, who)
 	if err != nil {
 		return nil, err
@@ -48,12 +58,12 @@ func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*Atten
 		return nil, err
 	}
 	all = append(all, budgets...)
-	if e.o.Steps != nil {
+	if find != nil {
 		workspaces, err := e.openWorkspaces(ctx, b)
 		if err != nil {
 			return nil, err
 		}
-		steps, err := e.o.Steps(ctx, b.who, workspaces)
+		steps, err := find(ctx, b.who, workspaces)
 		if err != nil {
 			return nil, fmt.Errorf("looking for steps that wait for a person: %w", err)
 		}

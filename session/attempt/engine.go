@@ -57,7 +57,7 @@ type Options struct {
 	CheckWorkflow func(ctx context.Context, job, workflow string) error
 	// Steps returns the steps that wait for a person of a caller's sessions, and of those in workspaces
 	// of attempts; nil means that there are none.
-	Steps func(ctx context.Context, who session.Caller, workspaces []string) ([]session.AwaitingStep, error)
+	Steps FindSteps
 	// Attempt is set in the workspace of an attempt, to its id: every call is then one of its maker,
 	// who may not start agents there.
 	Attempt string

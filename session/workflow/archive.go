@@ -67,6 +67,8 @@ type SessionInfo struct {
 	OwnerAlive bool   // it runs, so the session is in use
 	OwnerText  string // "pid 123 on host …" if known
 	Err        error  // why it cannot be read
+
+	open []openStep // for AwaitingAmong
 }
 
 // List returns every session, the last changed one first.
@@ -122,7 +124,7 @@ func (a *Archive) info(id string, changed time.Time, alive func(server string) b
 	}
 	bare := *s
 	bare.StepProgress, bare.History, bare.Replies = nil, nil, nil
-	i := &SessionInfo{State: bare, Status: string(s.Status), Step: s.CurrentStepID}
+	i := &SessionInfo{State: bare, Status: string(s.Status), Step: s.CurrentStepID, open: openSteps(s)}
 	if s.ParentSessionID != nil {
 		i.Parent = *s.ParentSessionID
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"deepwork/actor/durable"
 	"deepwork/catalog/config"
@@ -16,14 +17,19 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// awaiting returns the steps of a session that wait for a person: those whose outputs failed as many
-// reviews as are allowed, and, if only persons may override, those that the agent has to review
-// itself. The instructions of that review are in tmp, on the machine where the agent works.
-func awaiting(s *machine.State, how Reviewing, tmp string, sealer durable.Sealer) (all []session.AwaitingStep) {
-	if p := s.Pinned; p != nil && (how.Pin || p.Pin) && p.Override.Stricter(how.Override) {
-		how.Override = p.Override
-	}
-	if how.Override == config.OverrideNever || s.Status != machine.Active {
+// An openStep is a current step that no person has let go on. Whether it waits for one depends on the
+// settings, and on whether the agent was asked to review it.
+type openStep struct {
+	id      string
+	began   time.Time
+	given   bool      // it was handed in for a review
+	failed  time.Time // when the newest review failed; zero if none did
+	reviews int       // of the step
+}
+
+// openSteps returns the open steps of a session, none if it has ended.
+func openSteps(s *machine.State) (open []openStep) {
+	if s.Status != machine.Active {
 		return nil
 	}
 	for _, entry := range s.StepProgress {
@@ -31,23 +37,65 @@ func awaiting(s *machine.State, how Reviewing, tmp string, sealer durable.Sealer
 		if !s.IsCurrent(entry.Key) || p.HasGrant() {
 			continue
 		}
-		step := session.AwaitingStep{SessionID: s.SessionID, Step: entry.Key, Goal: s.Goal}
+		step := openStep{id: entry.Key, began: p.StartedAt, reviews: p.QualityAttempts}
 		if last := p.Newest(); last != nil {
-			if last.State == machine.AttemptFailed && p.QualityAttempts >= how.MaxAttempts && last.ClosedAt != nil {
-				step.Since = *last.ClosedAt
+			step.given = true
+			if last.State == machine.AttemptFailed && last.ClosedAt != nil {
+				step.failed = *last.ClosedAt
+			}
+		}
+		open = append(open, step)
+	}
+	return open
+}
+
+// awaiting returns the open steps of a session that wait for a person: those whose outputs failed as
+// many reviews as are allowed, and, if only persons may override, those that the agent has to review
+// itself. The instructions of that review are in tmp, on the machine where the agent works.
+func awaiting(s *machine.State, open []openStep, how Reviewing, tmp string, sealer durable.Sealer) (all []session.AwaitingStep) {
+	if p := s.Pinned; p != nil && (how.Pin || p.Pin) && p.Override.Stricter(how.Override) {
+		how.Override = p.Override
+	}
+	if how.Override == config.OverrideNever {
+		return nil
+	}
+	for _, o := range open {
+		step := session.AwaitingStep{SessionID: s.SessionID, Step: o.id, Goal: s.Goal, Since: o.failed}
+		if o.given {
+			if !o.failed.IsZero() && o.reviews >= how.MaxAttempts {
 				all = append(all, step)
 			}
 			continue
 		}
-		path := filepath.Join(tmp, "quality_review_"+s.SessionID+"_"+entry.Key+".md")
+		if how.Override != config.OverrideHuman {
+			continue
+		}
+		path := filepath.Join(tmp, "quality_review_"+s.SessionID+"_"+o.id+".md")
 		fi, err := os.Stat(path)
-		if err != nil || how.Override != config.OverrideHuman || fi.ModTime().Before(p.StartedAt) || readReviewed(sealer, path).Digest == "" {
+		if err != nil || fi.ModTime().Before(o.began) || readReviewed(sealer, path).Digest == "" {
 			continue
 		}
 		step.Since = fi.ModTime().UTC()
 		all = append(all, step)
 	}
 	return all
+}
+
+// AwaitingAmong is Awaiting for sessions that were read before.
+func (e *Engine) AwaitingAmong(ctx context.Context, identity string, sessions []SessionInfo) (all []session.AwaitingStep, err error) {
+	if !e.Reviews {
+		return nil, nil
+	}
+	how, err := e.Reviewing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range sessions {
+		if i.Identity == identity {
+			all = append(all, awaiting(&i.State, i.open, how, e.State.Tmp(), e.records.Sealer())...)
+		}
+	}
+	return all, nil
 }
 
 // Awaiting returns the steps of an identity's active sessions that wait for a person.
@@ -69,7 +117,7 @@ func (e *Engine) Awaiting(ctx context.Context, identity string) (all []session.A
 		}
 		// What cannot be read is reported where it is used.
 		if s, err := e.records.Peek(id); err == nil && s.Identity == identity {
-			all = append(all, awaiting(s, how, e.State.Tmp(), e.records.Sealer())...)
+			all = append(all, awaiting(s, openSteps(s), how, e.State.Tmp(), e.records.Sealer())...)
 		}
 	}
 	return all, ctx.Err()
@@ -85,7 +133,7 @@ func (a *Archive) Awaiting(ctx context.Context, c *config.QualityGate) (all []se
 		}
 		s, err := a.read.Load(info.ID)
 		if err == nil { // else it was removed meanwhile, or deepwork sessions list says why
-			all = append(all, awaiting(s, how, a.state.Tmp(), a.read.Sealer())...)
+			all = append(all, awaiting(s, openSteps(s), how, a.state.Tmp(), a.read.Sealer())...)
 		}
 	}
 	return all, ctx.Err()

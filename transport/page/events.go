@@ -6,14 +6,10 @@ import (
 	"strconv"
 	"time"
 
-	"deepwork/actor/wait"
 	"deepwork/session"
 )
 
 const (
-	// calm is the shortest time between two events of a stream. The first change is passed on at
-	// once.
-	calm = time.Second
 	// heartbeat shows a browser, and proxies, that a stream is alive.
 	heartbeat = 20 * time.Second
 	// eventTimeout is how long one write to a stream may take.
@@ -53,10 +49,9 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 		last, more := s.feed.changed(on)
 		if last > at {
 			at = last
-			if !write("event: news\nid: %d\ndata: \n\n", at) || wait.For(r.Context(), calm) != nil {
+			if !write("event: news\nid: %d\ndata: \n\n", at) {
 				return
 			}
-			continue
 		}
 		select {
 		case <-r.Context().Done():

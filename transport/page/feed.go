@@ -3,9 +3,11 @@ package page
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
@@ -14,43 +16,85 @@ import (
 
 // A feed passes on the changes of a project to the pages that follow them. It counts batches of
 // changes; a page knows the number at which it was rendered.
+//
+// Open pages are told of changes all at once, so that those that show the same share one rendering. The
+// first change is told at once; the next ones after a pause, which is longer the more time the pages
+// take.
 type feed struct {
+	changes store.Changes
+	reading sync.Mutex // held while changes are read
+	began   bool       // they were read before
+	place   string     // the position after what was read
+
+	work atomic.Int64 // nanoseconds that pages took since the last telling
+
 	mu     sync.Mutex
 	number uint64            // of the last batch
 	last   map[string]uint64 // the batch in which a topic changed last
 	reset  uint64            // the last batch after which anything may have changed
-	more   chan struct{}     // closed by the next batch
+	told   uint64            // the last batch that open pages were told of
+	toldAt time.Time
+	later  bool          // there will be another telling
+	more   chan struct{} // closed by the next telling
 }
 
-func newFeed() *feed {
+const (
+	// minPause and maxPause bound the time between two tellings.
+	minPause = 100 * time.Millisecond
+	maxPause = time.Second
+	// share is the part of the processors that open pages may take, as a divisor.
+	share = 20
+	// retry is how long follow waits after changes could not be read.
+	retry = time.Second
+)
+
+func newFeed(changes store.Changes) *feed {
 	// The number is about a time, so that a page of an earlier process is older than any of this one.
 	n := uint64(time.Now().UnixMicro())
-	return &feed{number: n, reset: n, last: make(map[string]uint64), more: make(chan struct{})}
+	return &feed{changes: changes, number: n, reset: n, told: n, last: make(map[string]uint64), more: make(chan struct{})}
 }
 
-// retry is how long follow waits after the feed could not be read.
-const retry = time.Second
-
-// follow reads the changes until ctx ends.
-func (f *feed) follow(ctx context.Context, changes store.Changes, log *slog.Logger) {
-	position := ""
-	for failed, first := false, true; ctx.Err() == nil; first = false {
-		news, err := changes.Since(ctx, position)
+// follow reads the changes until ctx ends, and calls seen after some were read.
+func (f *feed) follow(ctx context.Context, log *slog.Logger, seen func()) {
+	for failed := false; ctx.Err() == nil; {
+		err := f.catchUp(ctx)
 		if err != nil {
 			if !failed && ctx.Err() == nil {
 				log.Warn("the changes of the project cannot be read; pages are not updated until they can", "error", err)
 			}
 			failed = true
-			f.batch(nil, true)
 			_ = wait.For(ctx, retry)
 			continue
 		}
 		failed = false
-		f.batch(news.Changes, news.Reset && !first) // at the first call there is nothing older to replace
-		position = news.Next
-		if err := changes.Wait(ctx, position); err != nil && ctx.Err() == nil {
+		seen()
+		f.reading.Lock()
+		place := f.place
+		f.reading.Unlock()
+		if err := f.changes.Wait(ctx, place); err != nil && ctx.Err() == nil {
 			_ = wait.For(ctx, retry)
 		}
+	}
+}
+
+// catchUp reads the changes that were made before the call. If they cannot be read, anything may have
+// changed.
+func (f *feed) catchUp(ctx context.Context) error {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	for {
+		news, err := f.changes.Since(ctx, f.place)
+		if err != nil {
+			f.batch(nil, true)
+			return err
+		}
+		first := !f.began
+		f.began = true
+		if f.place == news.Next {
+			return nil
+		}
+		f.place = news.Next
+		f.batch(news.Changes, news.Reset && !first) // at the first call there is nothing older to replace
 	}
 }
 
@@ -72,8 +116,40 @@ func (f *feed) batch(changes []store.Change, reset bool) {
 		f.last[c.Kind] = f.number
 		f.last[c.Kind+":"+c.ID] = f.number
 	}
+	f.tell()
+}
+
+// tell tells open pages of what has changed, or sees to it that they are told after the pause. f.mu is
+// held.
+func (f *feed) tell() {
+	if f.later {
+		return
+	}
+	pause := min(max(minPause, time.Duration(f.work.Load())*share/time.Duration(runtime.GOMAXPROCS(0))), maxPause)
+	if left := pause - time.Since(f.toldAt); left > 0 {
+		f.later = true
+		time.AfterFunc(left, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.later = false
+			f.tell()
+		})
+		return
+	}
+	f.told, f.toldAt = f.number, time.Now()
+	f.work.Store(0)
 	close(f.more)
 	f.more = make(chan struct{})
+}
+
+// worked notes that a page took the time since it began.
+func (f *feed) worked(began time.Time) { f.work.Add(int64(time.Since(began))) }
+
+// lately returns the last batch that open pages were told of.
+func (f *feed) lately() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.told
 }
 
 // Touch reports a change that is not in the feed of the stores, by its topic.
@@ -87,7 +163,7 @@ func (f *feed) position() uint64 {
 }
 
 // changed returns the number of the last batch with a change of one of the topics, and a channel that
-// is closed by the next batch.
+// is closed when open pages are told of changes.
 func (f *feed) changed(topics []string) (last uint64, more <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

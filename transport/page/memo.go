@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,6 +21,9 @@ type rendered struct {
 	at     uint64 // the number of the feed before it was made
 	on     []string
 	fresh  bool // it is not kept
+
+	compress   sync.Once
+	compressed []byte
 }
 
 func newRendered(body []byte, at uint64, on []string) *rendered {
@@ -48,9 +52,15 @@ func (p *rendered) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(p.body) >= gzipMin && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		head.Set("Content-Encoding", "gzip")
-		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
-		_, _ = z.Write(p.body)
-		_ = z.Close()
+		p.compress.Do(func() {
+			var b bytes.Buffer
+			z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
+			_, _ = z.Write(p.body)
+			_ = z.Close()
+			p.compressed = b.Bytes()
+		})
+		head.Set("Content-Length", strconv.Itoa(len(p.compressed)))
+		_, _ = w.Write(p.compressed)
 		return
 	}
 	head.Set("Content-Length", strconv.Itoa(len(p.body)))
@@ -80,11 +90,15 @@ type entry struct {
 const maxPages = 200
 
 // get returns a page, which make renders if it is not kept or one of its topics has changed since.
-// Callers that ask for the same page at the same time wait for one rendering.
-func (m *memo) get(k memoKey, f *feed, make func() (*rendered, error)) (*rendered, error) {
+// Callers that ask for the same page at the same time wait for one rendering. With told, the page may be
+// as of the last telling of the feed.
+func (m *memo) get(k memoKey, f *feed, told bool, make func() (*rendered, error)) (*rendered, error) {
 	e := m.entry(k)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if told && e.page != nil && e.page.at >= f.lately() {
+		return e.page, nil
+	}
 	if e.page != nil && !e.page.fresh {
 		if last, _ := f.changed(e.page.on); last <= e.page.at {
 			return e.page, nil

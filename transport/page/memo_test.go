@@ -12,11 +12,11 @@ import (
 )
 
 func TestMemo(t *testing.T) {
-	f, m, made := newFeed(), new(memo), new(atomic.Int64)
+	f, m, made := newFeed(nil), new(memo), new(atomic.Int64)
 	key := memoKey{identity: "ann", url: "/board"}
 	get := func(k memoKey) string {
 		at := f.position()
-		p, err := m.get(k, f, func() (*rendered, error) {
+		p, err := m.get(k, f, false, func() (*rendered, error) {
 			return newRendered(fmt.Appendf(nil, "%d", made.Add(1)), at, []string{store.TaskChanged, "attempt:a"}), nil
 		})
 		if err != nil {
@@ -66,7 +66,7 @@ func TestMemo(t *testing.T) {
 	}
 	// What could not be made is made at the next request.
 	broken := memoKey{url: "broken"}
-	if _, err := m.get(broken, f, func() (*rendered, error) { return nil, errors.New("x") }); err == nil {
+	if _, err := m.get(broken, f, false, func() (*rendered, error) { return nil, errors.New("x") }); err == nil {
 		t.Error("no error")
 	}
 	if get(broken) == "" {
@@ -76,7 +76,7 @@ func TestMemo(t *testing.T) {
 
 // The feed keeps a bounded number of topics, and forgets none of the changes.
 func TestFeedIsBounded(t *testing.T) {
-	f := newFeed()
+	f := newFeed(nil)
 	at := f.position()
 	for i := range maxTopics + 10 {
 		f.batch([]store.Change{{Kind: "task", ID: fmt.Sprint(i)}}, false)

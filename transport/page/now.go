@@ -1,8 +1,12 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,8 +16,12 @@ import (
 	"deepwork/session/workflow"
 )
 
-// maxRecent is how many sessions and attempts that have ended the page Now lists.
-const maxRecent = 25
+const (
+	// maxItems is how many items of each list the page Now shows.
+	maxItems = 40
+	// maxAlone is how many a page shows of one list.
+	maxAlone = 100
+)
 
 // An item is an entry of a list of the page Now.
 type item struct {
@@ -25,6 +33,8 @@ type item struct {
 	Since  time.Time
 	// Command is what a person runs in a terminal, "" if the page behind the link is enough.
 	Command string
+
+	rank int // what is before the others has a lower one
 }
 
 // matches reports whether an item has each word of a filter.
@@ -38,55 +48,95 @@ func (i item) matches(filter string) bool {
 	return true
 }
 
+// A nowList is a list of the page Now: what is shown of it, and how many there are.
+type nowList struct {
+	Name, Title, None string
+	Items             []item
+	Total             int
+	More              int    // items that follow
+	Next              string // the page with these
+}
+
 type nowPage struct {
-	Filter                 string
-	Needs, Working, Recent []item
-	More                   int // items of Recent that are left out
-	Empty                  bool
+	Filter string
+	Only   string // the name of the one list that is shown, "" for all
+	Lists  []nowList
+	Empty  bool
 }
 
 func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	p := &nowPage{Filter: strings.TrimSpace(r.URL.Query().Get("q"))}
-	if s.Board != nil {
-		waits, err := s.Board.NeedsAttention(ctx, who)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range waits.Items {
-			p.Needs = append(p.Needs, attentionItem(a))
-		}
-	}
 	sessions, err := s.sessions(ctx, who)
 	if err != nil {
 		return nil, err
 	}
+	var needs, working, recent []item
+	if s.Board != nil {
+		waits, err := s.Board.NeedsAttentionBy(ctx, who, s.stepsAmong(sessions))
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range waits.Items {
+			needs = append(needs, attentionItem(a))
+		}
+		// What stops everything is not below hundreds of others.
+		slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.rank, b.rank) })
+	}
 	for _, i := range sessions {
 		switch {
 		case i.Err != nil:
-			p.Needs = append(p.Needs, item{Kind: "session", Title: i.SessionID, About: i.Err.Error(), Link: "/sessions/" + i.SessionID, Status: i.Status, Since: i.UpdatedAt})
+			needs = append(needs, item{Kind: "session", Title: i.SessionID, About: i.Err.Error(), Link: "/sessions/" + i.SessionID, Status: i.Status, Since: i.UpdatedAt})
 		case i.Status == "active":
-			p.Working = append(p.Working, sessionItem(i))
+			working = append(working, sessionItem(i))
 		default:
-			p.Recent = append(p.Recent, sessionItem(i))
+			recent = append(recent, sessionItem(i))
 		}
 	}
-	p.Empty = len(p.Needs)+len(p.Working)+len(p.Recent) == 0
-	p.filter()
-	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, "config"}}, nil
+	asked := r.URL.Query()
+	p := &nowPage{Filter: strings.TrimSpace(asked.Get("q")), Only: asked.Get("list"), Empty: len(needs)+len(working)+len(recent) == 0}
+	from, _ := strconv.Atoi(asked.Get("from")) // else from the first
+	for _, l := range []nowList{
+		{Name: "needs", Title: "Needs you", None: "Nothing waits for you.", Items: needs},
+		{Name: "working", Title: "Working", None: "No session or agent is at work.", Items: working},
+		{Name: "recent", Title: "Recently finished", Items: recent},
+	} {
+		if p.Only == "" || p.Only == l.Name {
+			p.Lists = append(p.Lists, l.part(p.Filter, p.Only != "", from))
+		}
+	}
+	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic}}, nil
 }
 
-func (p *nowPage) filter() {
-	for _, list := range []*[]item{&p.Needs, &p.Working, &p.Recent} {
-		var kept []item
-		for _, i := range *list {
-			if i.matches(p.Filter) {
-				kept = append(kept, i)
-			}
-		}
-		*list = kept
+// part returns the part of a list that a page shows: of what matches the filter, alone or among the
+// others.
+func (l nowList) part(filter string, alone bool, from int) nowList {
+	if filter != "" {
+		l.Items = slices.DeleteFunc(l.Items, func(i item) bool { return !i.matches(filter) })
 	}
-	if p.More = len(p.Recent) - maxRecent; p.More > 0 {
-		p.Recent = p.Recent[:maxRecent]
+	l.Total = len(l.Items)
+	most := maxItems
+	if alone {
+		most = maxAlone
+	}
+	from = min(max(from, 0), l.Total)
+	to := min(from+most, l.Total)
+	if l.Items, l.More = l.Items[from:to], l.Total-to; l.More > 0 {
+		l.Next = "/?" + url.Values{"list": {l.Name}, "q": {filter}, "from": {strconv.Itoa(to)}}.Encode()
+	}
+	return l
+}
+
+// stepsAmong finds the steps that wait for a person among sessions, without reading them again.
+func (s *Site) stepsAmong(sessions []workflow.SessionInfo) attempt.FindSteps {
+	return func(ctx context.Context, who session.Caller, workspaces []string) ([]session.AwaitingStep, error) {
+		steps, err := s.Engine.AwaitingAmong(ctx, who.Identity, sessions)
+		if err != nil || len(workspaces) == 0 {
+			return steps, err
+		}
+		c, err := s.Config(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return workflow.AwaitingIn(ctx, steps, workspaces, &c.QualityGate, s.Logger)
 	}
 }
 
@@ -118,6 +168,9 @@ func attentionItem(a attempt.Attention) item {
 		i.Link = "/trust"
 	default:
 		i.Link = "/board"
+	}
+	if a.Kind == attempt.AttentionUntrusted || a.Kind == attempt.AttentionBudget {
+		i.rank = -1
 	}
 	return i
 }

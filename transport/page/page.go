@@ -76,7 +76,7 @@ func New(o Options) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(), views: views}
+	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(o.Changes), views: views}
 	static, err := fs.Sub(embedded, "static")
 	if err != nil {
 		return nil, err
@@ -142,10 +142,10 @@ func (s *Site) boardPages() {
 
 // Run follows the changes of the project until ctx ends.
 func (s *Site) Run(ctx context.Context) {
-	var edits sync.WaitGroup
-	edits.Go(func() { s.followEdits(ctx) })
-	s.feed.follow(ctx, s.Changes, s.Logger)
-	edits.Wait()
+	var others sync.WaitGroup
+	others.Go(func() { s.followEdits(ctx) })
+	s.feed.follow(ctx, s.Logger, func() { s.readSessions(ctx) })
+	others.Wait()
 	s.outputs.close()
 }
 
@@ -199,14 +199,22 @@ type shown struct {
 	fresh bool     // it shows what no topic has, and is made for each request
 }
 
+// newsHeader marks requests for a page that was told of changes.
+const newsHeader = "Deepwork-News"
+
 // page registers a page. The rendered page is kept for callers that see the same until there is a
 // change of its topics.
 func (s *Site) page(pattern string, make func(context.Context, session.Caller, *http.Request) (*shown, error)) {
 	s.mux.HandleFunc(pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
 		who := session.CallerOf(r.Context())
-		s.look(r.Context())
+		told := r.Header.Get(newsHeader) != ""
+		if !told {
+			s.look(r.Context())
+			_ = s.feed.catchUp(r.Context()) // follow logs it
+		}
+		defer s.feed.worked(time.Now())
 		at := s.feed.position()
-		body, err := s.memo.get(memoKey{who.Identity, who.Group, who.Owner, who.Rights, r.URL.RequestURI()}, s.feed, func() (*rendered, error) {
+		body, err := s.memo.get(memoKey{who.Identity, who.Group, who.Owner, who.Rights, r.URL.RequestURI()}, s.feed, told, func() (*rendered, error) {
 			page, err := make(r.Context(), who, r)
 			if err != nil {
 				return nil, err

@@ -45,7 +45,23 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	if title == "" {
 		title = p.SessionID
 	}
-	return &shown{view: "session", title: title, data: p, on: []string{store.SessionChanged}}, nil
+	return &shown{view: "session", title: title, data: p, on: p.topics()}, nil
+}
+
+// maxRelated is how many related sessions a page follows each by itself.
+const maxRelated = 20
+
+// topics are those of the session, of those that it is nested in, and of its children.
+func (p *sessionPage) topics() []string {
+	related := append([]workflow.SessionInfo{p.SessionInfo}, append(slices.Clone(p.Above), p.Children...)...)
+	if len(related) > maxRelated {
+		return []string{store.SessionChanged}
+	}
+	on := []string{childrenTopic + ":" + p.SessionID}
+	for _, i := range related {
+		on = append(on, store.SessionChanged+":"+i.SessionID)
+	}
+	return on
 }
 
 func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (*sessionPage, error) {

@@ -1,7 +1,9 @@
 package page
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,9 +19,26 @@ type index struct {
 	mu  sync.Mutex
 	at  uint64 // the number of the feed that it is as of; 0 means never
 	all map[string]workflow.SessionInfo
+	// newest has the same, the last changed one first. It is replaced, never changed.
+	newest []workflow.SessionInfo
 }
 
-// sessions returns the sessions that a caller sees, the last changed one first.
+// childrenTopic is the topic of sessions that begin in another one: children:SESSION.
+const childrenTopic = "children"
+
+// readSessions reads the sessions that have changed while pages are open, and all at the start, so that
+// the first page does not wait for that.
+func (s *Site) readSessions(ctx context.Context) {
+	s.index.mu.Lock()
+	first := s.index.at == 0
+	s.index.mu.Unlock()
+	if first || s.edits.streams.Load() > 0 {
+		_, _ = s.sessions(ctx, session.Caller{}) // a page meets the error
+	}
+}
+
+// sessions returns the sessions that a caller sees, the last changed one first. The caller does not
+// change them.
 func (s *Site) sessions(ctx context.Context, who session.Caller) ([]workflow.SessionInfo, error) {
 	x := &s.index
 	x.mu.Lock()
@@ -27,6 +46,7 @@ func (s *Site) sessions(ctx context.Context, who session.Caller) ([]workflow.Ses
 	at := s.feed.position()
 	ids, all := s.feed.since(x.at, store.SessionChanged)
 	switch {
+	case !all && x.at > 0 && len(ids) == 0:
 	case all || x.at == 0:
 		list, err := s.Sessions.List(ctx)
 		if err != nil {
@@ -44,23 +64,27 @@ func (s *Site) sessions(ctx context.Context, who session.Caller) ([]workflow.Ses
 			case err != nil:
 				return nil, err
 			default:
+				if _, known := x.all[id]; !known && i.Parent != "" {
+					s.Touch(childrenTopic + ":" + i.Parent)
+				}
 				x.all[id] = *i
 			}
 		}
 	}
-	x.at = at
+	if x.at = at; x.newest == nil || all || len(ids) > 0 {
+		x.newest = slices.SortedFunc(maps.Values(x.all), func(a, b workflow.SessionInfo) int {
+			return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), strings.Compare(a.SessionID, b.SessionID))
+		})
+	}
+	if who.Owner {
+		return x.newest, nil
+	}
 	var seen []workflow.SessionInfo
-	for _, i := range x.all {
+	for _, i := range x.newest {
 		if sees(who, i) {
 			seen = append(seen, i)
 		}
 	}
-	slices.SortFunc(seen, func(a, b workflow.SessionInfo) int {
-		if c := b.UpdatedAt.Compare(a.UpdatedAt); c != 0 {
-			return c
-		}
-		return strings.Compare(a.SessionID, b.SessionID)
-	})
 	return seen, nil
 }
 

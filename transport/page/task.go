@@ -89,7 +89,23 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		}
 		p.Repos = append(p.Repos, startRepo{repo, branch})
 	}
-	return &shown{view: "task", title: t.Title, data: p, fresh: true, on: []string{store.TaskChanged, store.AttemptChanged, configTopic}}, nil
+	return &shown{view: "task", title: t.Title, data: p, fresh: true, on: p.topics()}, nil
+}
+
+// maxFollowed is how many of its newest attempts a task's page follows.
+const maxFollowed = 20
+
+// topics are those of the task, of what it waits for and of its attempts. A start of an attempt changes
+// the task.
+func (p *taskPage) topics() []string {
+	on := []string{configTopic, store.TaskChanged + ":" + p.TaskID}
+	for _, n := range p.Needs {
+		on = append(on, store.TaskChanged+":"+n.TaskID)
+	}
+	for _, a := range p.Attempts[:min(len(p.Attempts), maxFollowed)] {
+		on = append(on, store.AttemptChanged+":"+a.AttemptID)
+	}
+	return on
 }
 
 // dependencies reads the tasks that a task waits for, and those that it could wait for.

@@ -163,7 +163,9 @@ document.addEventListener('input', e => {
 // What is fetched after news is the page of the URL, whatever it was when it was loaded.
 document.addEventListener('htmx:config:request', e => {
   const { ctx } = e.detail;
-  if (ctx.sourceElement.id === 'main') ctx.request.action = location.pathname + location.search;
+  if (ctx.sourceElement.id !== 'main') return;
+  ctx.request.action = location.pathname + location.search;
+  ctx.request.headers['Deepwork-News'] = '1';
 });
 
 times(document);
