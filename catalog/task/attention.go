@@ -13,6 +13,18 @@ type Attention struct {
 	Since         time.Time // the end of its last execution
 }
 
+// MaxWork is how many attempts of a kind Work of a board lists at most.
+const MaxWork = 50
+
+// A Work is an attempt with its last execution.
+type Work struct {
+	TaskID, Title string // of the task
+	AttemptID     string
+	Executor      string
+	State         AttemptState
+	Since         time.Time // the end of the execution, or when it was made
+}
+
 // A Workspace is a folder in which an agent of an attempt works.
 type Workspace struct {
 	AttemptID string

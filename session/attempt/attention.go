@@ -100,6 +100,17 @@ func (e *Engine) ReachedBudgets(ctx context.Context, who session.Caller) (all []
 	return all, nil
 }
 
+// Work returns the attempts whose agents wait or run, and those that have ended, as far as the caller
+// sees them, the one with the newest execution first; of each at most task.MaxWork.
+func (e *Engine) Work(ctx context.Context, who session.Caller) (open, ended []task.Work, err error) {
+	b, _, err := e.ready(ctx, who)
+	if err != nil {
+		return nil, nil, err
+	}
+	open, ended, err = b.Work(ctx)
+	return open, ended, fault("listing what agents work on", err)
+}
+
 // maxWorkspaces is how many workspaces with sessions are searched for steps that wait for a person.
 const maxWorkspaces = 100
 

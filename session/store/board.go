@@ -85,6 +85,9 @@ type View interface {
 	// attempt that waits or runs, if the latest one failed, was interrupted, completed or, in review,
 	// was stopped. A stopped one of a task that is inprogress waits for nobody: a person has stopped it.
 	Attention(ctx context.Context) (all []task.Attention, more bool, err error)
+	// Work returns the attempts whose agents wait or run, and those that have ended, of each at most
+	// task.MaxWork, the one with the newest execution first.
+	Work(ctx context.Context) (open, ended []task.Work, err error)
 	// Workspaces returns the folders of a place in which agents of attempts may have sessions, those of
 	// the newest attempt first: their workspaces, and the worktrees there.
 	Workspaces(ctx context.Context, here task.Place) ([]task.Workspace, error)

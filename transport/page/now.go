@@ -91,6 +91,11 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 			recent = append(recent, sessionItem(i))
 		}
 	}
+	under, over, err := s.work(ctx, who, needs)
+	if err != nil {
+		return nil, err
+	}
+	working, recent = newestFirst(append(working, under...)), newestFirst(append(recent, over...))
 	asked := r.URL.Query()
 	p := &nowPage{Filter: strings.TrimSpace(asked.Get("q")), Only: asked.Get("list"), Empty: len(needs)+len(working)+len(recent) == 0}
 	from, _ := strconv.Atoi(asked.Get("from")) // else from the first

@@ -27,6 +27,27 @@ func (b board) Attention(ctx context.Context) (all []task.Attention, more bool, 
 	return all, more, err
 }
 
+func (b board) Work(ctx context.Context) (open, ended []task.Work, err error) {
+	where, args := "", []any{}
+	if limited(b.who) {
+		where, args = mine, append(args, b.who.Identity, b.who.Group)
+	}
+	args = append(args, task.MaxWork)
+	const rows = `SELECT t.id AS task_id, t.title, a.id AS attempt_id, a.executor, a.state, COALESCE(e.ended_at, e.created_at) AS since
+		FROM executions e JOIN attempts a ON a.id = e.attempt_id JOIN tasks t ON t.id = a.task_id
+		WHERE e.seq = (SELECT max(seq) FROM executions WHERE attempt_id = a.id)
+		AND t.project_id IN (SELECT id FROM projects WHERE listed) AND t.deleting_at IS NULL AND e.state `
+	both, err := read(ctx, b, "listing what agents work on", func(t Tx) (both [2][]task.Work, err error) {
+		for i, are := range []string{`IN`, `NOT IN`} {
+			if both[i], err = List[task.Work](t, rows+are+` ('waiting', 'starting', 'running')`+where+` ORDER BY e.seq DESC LIMIT ?`, args...); err != nil {
+				break
+			}
+		}
+		return both, err
+	})
+	return both[0], both[1], err
+}
+
 func (b board) Workspaces(ctx context.Context, here task.Place) ([]task.Workspace, error) {
 	where, args := "", []any{here.MachineID, here.Root}
 	if limited(b.who) {

@@ -89,3 +89,51 @@ func TestAttentionIsBounded(t *testing.T) {
 		t.Errorf("ann sees %+v %v %v", got, more, err)
 	}
 }
+
+func TestWork(t *testing.T) {
+	b, c, p := newBoard(t)
+	who := session.Caller{Identity: "ann"}
+	of := func(title string, how task.AttemptState) task.Work {
+		c.forward(time.Second)
+		s := addTask(t, b, p, title)
+		if title == "of ann" {
+			var err error
+			s, err = b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})
+			testkit.Must(t, err)
+		}
+		a := try(t, b, s)
+		e, _ := run(t, b)
+		c.forward(time.Second)
+		if how != task.Running {
+			end(t, b, e, task.Ending{State: how})
+		}
+		now, err := b.Attempt(t.Context(), a.ID)
+		testkit.Must(t, err)
+		return task.Work{TaskID: s.ID, Title: s.Title, AttemptID: a.ID, Executor: now.Executor, State: now.State}
+	}
+	var want []task.Work
+	for i := range task.MaxWork + 1 {
+		want = append(want, of(fmt.Sprint(i), task.Failed))
+	}
+	want = append(want, of("of ann", task.Completed), of("now", task.Running))
+	slices.Reverse(want)
+	open, ended, err := b.Work(t.Context())
+	testkit.Must(t, err)
+	for i := range open {
+		open[i].Since = time.Time{}
+	}
+	last := ended[0].Since
+	for i := range ended {
+		if ended[i].Since.After(last) || ended[i].Since.IsZero() {
+			t.Errorf("%+v is not in order", ended[i])
+		}
+		last, ended[i].Since = ended[i].Since, time.Time{}
+	}
+	if !slices.Equal(open, want[:1]) || !slices.Equal(ended, want[1:task.MaxWork+1]) {
+		t.Errorf("open %+v\nended %+v\nwant %+v", open, ended, want)
+	}
+	open, ended, err = b.For(who).Work(t.Context())
+	if err != nil || len(open) != 0 || len(ended) != 1 || ended[0].Title != "of ann" {
+		t.Errorf("ann sees %+v %+v %v", open, ended, err)
+	}
+}

@@ -2,11 +2,13 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -35,51 +37,66 @@ func TestEveryPage(t *testing.T) {
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	w := s.begin(pagetest.Connect(t, s.url, ""))
-	axe := os.Getenv("DEEPWORK_TEST_AXE")
-	var check string
-	if axe != "" {
-		text, err := os.ReadFile(axe)
-		testkit.Must(t, err)
-		check = string(text)
-	} else if os.Getenv("DEEPWORK_TEST_BROWSER_REQUIRED") != "" {
-		t.Error("DEEPWORK_TEST_AXE is not set: it is the path of axe-core's axe.min.js")
-	}
 	paths := w.paths()
 	paths["missing"], paths["login"] = "/sessions/ffffffff", "/login"
 	for _, name := range slices.Sorted(maps.Keys(paths)) {
-		for _, width := range []int64{1200, 400} {
-			b.do(chromedp.EmulateViewport(width, 900))
-			b.open(paths[name])
-			b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true)`))
-			if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
-				t.Errorf("%s is %d pixels wider than %d: %s", name, over, width, eval[string](b, widest))
+		b.open(paths[name])
+		b.check(name)
+	}
+	if os.Getenv("DEEPWORK_TEST_AXE") == "" {
+		t.Skip("accessibility was not tested: DEEPWORK_TEST_AXE is not set")
+	}
+}
+
+// axe is the text of axe-core, "" if it is not to be used.
+var axe = sync.OnceValues(func() (string, error) {
+	file := os.Getenv("DEEPWORK_TEST_AXE")
+	if file == "" && os.Getenv("DEEPWORK_TEST_BROWSER_REQUIRED") != "" {
+		return "", errors.New("DEEPWORK_TEST_AXE is not set: it is the path of axe-core's axe.min.js")
+	} else if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	return string(text), err
+})
+
+// check looks at the page that is open, with everything unfolded: wide and narrow, light and dark.
+func (b *tab) check(name string) {
+	b.t.Helper()
+	script, err := axe()
+	testkit.Must(b.t, err)
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true)`))
+	if eval[bool](b, `'hit' in window || !!document.querySelector('img')`) {
+		b.t.Errorf("%s ran a script of a text", name)
+	}
+	if title := eval[string](b, `document.title`); !strings.HasSuffix(title, "· deepwork") {
+		b.t.Errorf("%s has the title %q", name, title)
+	}
+	if script != "" {
+		b.do(chromedp.Evaluate[chromedp.Void](script))
+	}
+	for _, width := range []int64{1200, 400} {
+		b.do(chromedp.EmulateViewport(width, 900))
+		b.until(fmt.Sprintf(`innerWidth === %d`, width))
+		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
+			b.t.Errorf("%s is %d pixels wider than %d: %s", name, over, width, eval[string](b, widest))
+		}
+		for _, night := range []bool{false, true} {
+			b.do(dark(night))
+			b.until(fmt.Sprintf(`matchMedia('(prefers-color-scheme: dark)').matches === %v`, night))
+			if light := eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`); light == night {
+				b.t.Errorf("%s: a light page is %v although dark is %v", name, light, night)
 			}
-			if eval[bool](b, `'hit' in window || !!document.querySelector('img')`) {
-				t.Errorf("%s ran a script of a text", name)
+			b.shoot(fmt.Sprintf("%s-%d%s", name, width, map[bool]string{true: "-dark"}[night]))
+			if script == "" {
+				continue
 			}
-			if title := eval[string](b, `document.title`); !strings.HasSuffix(title, "· deepwork") {
-				t.Errorf("%s has the title %q", name, title)
-			}
-			for _, night := range []bool{false, true} {
-				b.do(dark(night))
-				b.until(fmt.Sprintf(`matchMedia('(prefers-color-scheme: dark)').matches === %v`, night))
-				if light := eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`); light == night {
-					t.Errorf("%s: a light page is %v although dark is %v", name, light, night)
-				}
-				b.shoot(fmt.Sprintf("%s-%d%s", name, width, map[bool]string{true: "-dark"}[night]))
-				if check == "" {
-					continue
-				}
-				b.do(chromedp.Evaluate[chromedp.Void](check))
-				for _, v := range b.violations() {
-					t.Errorf("%s, %d pixels, dark %v: %s", name, width, night, v)
-				}
+			for _, v := range b.violations() {
+				b.t.Errorf("%s, %d pixels, dark %v: %s", name, width, night, v)
 			}
 		}
 	}
-	if axe == "" {
-		t.Skip("accessibility was not tested: DEEPWORK_TEST_AXE is not set")
-	}
+	b.do(dark(false), chromedp.EmulateViewport(1200, 900))
 }
 
 // widest names what is wider than the page.
