@@ -17,6 +17,7 @@ func (s *Server) openPages(l *web.Login, readOnly bool) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.Key = o.Key
 	o.Callers, o.ReadOnly = l, readOnly
 	if s.remote != nil {
 		o.Sources = s.remote

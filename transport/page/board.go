@@ -1,11 +1,8 @@
 package page
 
 import (
-	"cmp"
 	"context"
 	"net/http"
-	"net/url"
-	"strings"
 
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -145,10 +142,4 @@ func blank(text string) *string {
 }
 
 // back returns the page that a form was on, if it says so and it is one of this site.
-func back(r *http.Request, otherwise string) string {
-	u, err := url.Parse(r.PostForm.Get("back"))
-	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.ContainsAny(u.Path, "\\") {
-		return otherwise
-	}
-	return cmp.Or(u.RequestURI(), otherwise)
-}
+func back(r *http.Request, otherwise string) string { return here(r.PostForm.Get("back"), otherwise) }

@@ -130,7 +130,7 @@ func TestEventsNeedALogin(t *testing.T) {
 	if a := b.do("GET", "/events?at=0&on=task", nil, "HX-Request: true"); a.StatusCode != http.StatusUnauthorized || a.Header.Get("HX-Redirect") != "/login" {
 		t.Errorf("%s %v", a.Status, a.Header)
 	}
-	if a := b.do("GET", "/board", nil); a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login" {
+	if a := b.do("GET", "/board", nil); a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login?next=%2Fboard" {
 		t.Errorf("%s %v", a.Status, a.Header)
 	}
 	b.login(tokens[0])

@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -31,44 +30,31 @@ func (s *Site) csrf(who session.Caller) string {
 type action func(ctx context.Context, who session.Caller, r *http.Request) (next string, err error)
 
 // errReadOnly refuses every change.
-var errReadOnly = errors.New("these pages are read-only: the server was started with --read-only")
+var errReadOnly = &refusal{http.StatusForbidden, "These pages are read-only: the server was started with --read-only. Start it without, or use a terminal."}
 
 // post registers an action.
 func (s *Site) post(pattern string, do action) {
 	s.mux.HandleFunc("POST "+pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
-		who := session.CallerOf(r.Context())
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		err := r.ParseForm()
-		status := http.StatusConflict
-		var next string
+		next, err := s.act(w, r, do)
 		switch {
 		case err != nil:
-			status = http.StatusBadRequest
-		case s.ReadOnly:
-			status, err = http.StatusForbidden, errReadOnly
-		case !hmac.Equal([]byte(r.PostForm.Get("csrf")), []byte(s.csrf(who))):
-			status, err = http.StatusForbidden, errors.New("this form is of another login or server: reload the page and send it again")
-		default:
-			next, err = do(r.Context(), who, r)
-		}
-		switch {
-		case err == nil && r.Header.Get("HX-Request") != "" && elsewhere(r, next):
+			s.fail(w, r, err)
+		case r.Header.Get("HX-Request") != "" && elsewhere(r, next):
 			w.Header().Set("HX-Redirect", next) // it follows other changes
-		case err == nil:
-			http.Redirect(w, r, next, http.StatusSeeOther)
-		case r.Header.Get("HX-Request") != "":
-			s.alert(w, status, s.titled(r.Context(), who, forPeople(err)))
 		default:
-			why := s.titled(r.Context(), who, forPeople(err))
-			body, rerr := s.render(&shown{view: "error", title: "Refused", data: why}, who, 0, r)
-			if rerr != nil {
-				http.Error(w, why, status)
-				return
-			}
-			body.status = status
-			body.serve(w, r)
+			http.Redirect(w, r, next, http.StatusSeeOther)
 		}
 	}))
+}
+
+func (s *Site) act(w http.ResponseWriter, r *http.Request, do action) (next string, err error) {
+	if s.ReadOnly {
+		return "", errReadOnly
+	}
+	if err := s.readForm(w, r); err != nil {
+		return "", err
+	}
+	return do(r.Context(), session.CallerOf(r.Context()), r)
 }
 
 var taskID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)

@@ -1,39 +1,102 @@
 package page
 
 import (
+	"cmp"
+	"crypto/hmac"
 	"net/http"
+	"net/url"
+	"strings"
+
+	"deepwork/session"
 )
+
+// A loginPage asks for a token.
+type loginPage struct {
+	Why  string // what is wrong with what was given, "" if nothing
+	Next string // the page to go to then
+	Out  bool   // after a logout
+}
+
+func loginURL(next string) string {
+	if next == "/" {
+		return "/login"
+	}
+	return "/login?next=" + url.QueryEscape(next)
+}
 
 // loginForm asks for a token, or takes the one-time secret of a URL: GET /login?secret=…
 func (s *Site) loginForm(w http.ResponseWriter, r *http.Request) {
-	if secret := r.URL.Query().Get("secret"); secret != "" {
-		s.enter(w, r, secret)
+	asked := r.URL.Query()
+	p := loginPage{Next: here(asked.Get("next"), ""), Out: asked.Has("out")}
+	secret := asked.Get("secret")
+	if secret == "" {
+		s.askLogin(w, r, http.StatusOK, p)
 		return
 	}
-	s.askLogin(w, r, http.StatusOK, "")
+	cookie, err := s.Callers.WithSecret(r, secret)
+	if err != nil && s.Callers.LoggedIn(r) {
+		if _, unknown := s.Callers.Caller(r); unknown == nil { // the same browser again
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+			return
+		}
+	}
+	s.enter(w, r, cookie, err, p)
 }
 
 // login takes the token of the form.
 func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	s.enter(w, r, r.PostFormValue("token"))
+	cookie, err := s.Callers.WithToken(r, r.PostFormValue("token"))
+	s.enter(w, r, cookie, err, loginPage{Next: here(r.PostFormValue("next"), "")})
 }
 
-func (s *Site) enter(w http.ResponseWriter, r *http.Request, secret string) {
-	cookie, err := s.Callers.Login(r, secret)
+func (s *Site) enter(w http.ResponseWriter, r *http.Request, cookie *http.Cookie, err error, p loginPage) {
 	if err != nil {
-		s.askLogin(w, r, http.StatusForbidden, err.Error())
+		p.Why = err.Error()
+		s.askLogin(w, r, http.StatusForbidden, p)
 		return
 	}
 	http.SetCookie(w, cookie)
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	http.Redirect(w, r, cmp.Or(p.Next, "/"), http.StatusSeeOther)
 }
 
-func (s *Site) askLogin(w http.ResponseWriter, r *http.Request, status int, why string) {
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	if err := s.views.of["login"].Execute(w, frame{Title: "Log in", Project: s.Project, Assets: s.views.assets, Data: why}); err != nil {
-		s.Logger.Error("the login cannot be shown", "error", err)
+func (s *Site) askLogin(w http.ResponseWriter, r *http.Request, status int, p loginPage) {
+	body, err := s.render(&shown{view: "login", title: "Log in", data: p}, session.Caller{}, 0, r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
 	}
+	body.status = status
+	body.serve(w, r)
+}
+
+// logout ends the login of a browser.
+func (s *Site) logout(w http.ResponseWriter, r *http.Request) {
+	if err := s.readForm(w, r); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	http.SetCookie(w, s.Callers.Logout(r))
+	http.Redirect(w, r, "/login?out", http.StatusSeeOther)
+}
+
+// readForm reads a form, which must be of the caller's own pages.
+func (s *Site) readForm(w http.ResponseWriter, r *http.Request) error {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return &refusal{http.StatusBadRequest, "The form cannot be read: " + err.Error()}
+	}
+	if !hmac.Equal([]byte(r.PostForm.Get("csrf")), []byte(s.csrf(session.CallerOf(r.Context())))) {
+		return &refusal{http.StatusForbidden, "This form is of another login or server: reload the page and send it again."}
+	}
+	return nil
+}
+
+// here returns a URL if it is one of this site.
+func here(address, otherwise string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.ContainsAny(u.Path, "\\") {
+		return otherwise
+	}
+	return cmp.Or(u.RequestURI(), otherwise)
 }

@@ -3,8 +3,6 @@ package page
 import (
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,7 +15,6 @@ import (
 type rendered struct {
 	status int // 0 means 200
 	body   []byte
-	etag   string
 	at     uint64 // the number of the feed before it was made
 	on     []string
 	fresh  bool // it is not kept
@@ -27,8 +24,7 @@ type rendered struct {
 }
 
 func newRendered(body []byte, at uint64, on []string) *rendered {
-	sum := sha256.Sum256(body)
-	return &rendered{body: body, etag: `"` + hex.EncodeToString(sum[:12]) + `"`, at: at, on: on}
+	return &rendered{body: body, at: at, on: on}
 }
 
 // gzipMin is the size from which pages are compressed.
@@ -37,17 +33,11 @@ const gzipMin = 4 << 10
 func (p *rendered) serve(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("Content-Type", "text/html; charset=utf-8")
-	head.Set("Cache-Control", "private, no-cache")
+	head.Set("Cache-Control", "no-store") // nothing of the project stays in a browser that has logged out
 	head.Set("Vary", "Cookie, Accept-Encoding")
 	if p.status != 0 {
-		head.Set("Cache-Control", "no-store")
 		w.WriteHeader(p.status)
 		_, _ = w.Write(p.body)
-		return
-	}
-	head.Set("ETag", p.etag)
-	if r.Header.Get("If-None-Match") == p.etag {
-		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	if len(p.body) >= gzipMin && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
@@ -72,6 +62,7 @@ type memoKey struct {
 	identity, group string
 	owner           bool
 	rights          session.Rights
+	loggedIn        bool
 	url             string
 }
 

@@ -2,13 +2,14 @@ package page
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"unicode/utf8"
 
+	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/store"
 )
@@ -33,23 +34,11 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	if p.State == nil || !delivered(p, path) {
 		return nil, session.Wrong("unknown_output", "Session %s has delivered no file %q.", p.SessionID, path)
 	}
-	root, err := os.OpenRoot(s.Root)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	file, err := root.Open(path)
+	file, fi, err := s.openFile(path)
 	if err != nil {
 		return nil, session.NotNow("unreadable_output", "The file cannot be read now: %v.", err)
 	}
 	defer file.Close()
-	fi, err := file.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err != nil {
-		return nil, session.NotNow("unreadable_output", "The file cannot be read now: %v.", err)
-	}
 	data, err := io.ReadAll(io.LimitReader(file, maxOutput))
 	if err != nil {
 		return nil, err
@@ -62,6 +51,23 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 		v.Text = string(data)
 	}
 	return &shown{view: "output", title: path, data: v, on: []string{store.SessionChanged + ":" + p.SessionID}, fresh: true}, nil
+}
+
+// openFile opens a regular file of the project by its path as an agent gave it, which may have links in it.
+func (s *Site) openFile(path string) (*os.File, os.FileInfo, error) {
+	folder, err := filepath.EvalSymlinks(s.Root)
+	if err != nil {
+		return nil, nil, err
+	}
+	real, fi, err := gate.Locate(folder, path) // opening a pipe would wait
+	if err != nil {
+		return nil, nil, err
+	}
+	if real, err = filepath.Rel(folder, real); err != nil {
+		return nil, nil, err
+	}
+	file, err := os.OpenInRoot(folder, real)
+	return file, fi, err
 }
 
 // delivered reports whether a session has an output of this path, in a step or in a review.

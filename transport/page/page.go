@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"errors"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -51,15 +50,22 @@ type Options struct {
 type Callers interface {
 	// Caller returns the caller of a request, or an error that says why the sender must log in.
 	Caller(r *http.Request) (session.Caller, error)
-	// Login returns the cookie of a caller that gave a secret, or an error that says what is wrong
-	// with it.
-	Login(r *http.Request, secret string) (*http.Cookie, error)
+	// WithToken and WithSecret return the cookie of a caller that gave a token, or the one-time secret
+	// of deepwork ui, or an error that says what is wrong with it.
+	WithToken(r *http.Request, token string) (*http.Cookie, error)
+	WithSecret(r *http.Request, secret string) (*http.Cookie, error)
+	// LoggedIn reports whether a request has a cookie, and Logout returns the one that ends it.
+	LoggedIn(r *http.Request) bool
+	Logout(r *http.Request) *http.Cookie
+	// Admit counts a request until release is called, or refuses one that is too many and reports false.
+	Admit(w http.ResponseWriter, r *http.Request, stream bool) (release func(), ok bool)
 }
 
 // A Site serves the pages. Its methods may be called from any goroutine.
 type Site struct {
 	Options
 	mux     *http.ServeMux
+	sites   http.CrossOriginProtection
 	feed    *feed
 	views   *views
 	memo    memo
@@ -84,6 +90,7 @@ func New(o Options) (*Site, error) {
 	s.mux.Handle("GET /static/", http.StripPrefix("/static/", forever(http.FileServerFS(static))))
 	s.mux.HandleFunc("GET /login", s.loginForm)
 	s.mux.HandleFunc("POST /login", s.login)
+	s.mux.HandleFunc("POST /logout", s.known(s.logout))
 	s.mux.HandleFunc("GET /events", s.known(s.events))
 	s.pages()
 	return s, nil
@@ -162,6 +169,15 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range security {
 		w.Header().Set(name, value)
 	}
+	defer s.recovered(w, r)
+	if s.sites.Check(r) != nil {
+		s.fail(w, r, &refusal{http.StatusForbidden, "This form is of another site: open the page here and use its form."})
+		return
+	}
+	if h, pattern := s.mux.Handler(r); pattern == "" {
+		s.lost(w, r, h)
+		return
+	}
 	s.mux.ServeHTTP(w, r)
 }
 
@@ -178,15 +194,16 @@ func (s *Site) known(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := s.Callers.Caller(r)
 		if err != nil {
-			if r.Method == http.MethodGet && r.Header.Get("HX-Request") == "" {
-				http.Redirect(w, r, "/login", http.StatusSeeOther)
-				return
-			}
-			w.Header().Set("HX-Redirect", "/login")
-			http.Error(w, err.Error(), http.StatusUnauthorized)
+			s.toLogin(w, r, err)
 			return
 		}
-		next(w, r.WithContext(session.WithCaller(r.Context(), who)))
+		r = r.WithContext(session.WithCaller(r.Context(), who))
+		release, ok := s.Callers.Admit(w, r, r.URL.Path == "/events")
+		if !ok {
+			return
+		}
+		defer release()
+		next(w, r)
 	}
 }
 
@@ -214,7 +231,7 @@ func (s *Site) page(pattern string, make func(context.Context, session.Caller, *
 		}
 		defer s.feed.worked(time.Now())
 		at := s.feed.position()
-		body, err := s.memo.get(memoKey{who.Identity, who.Group, who.Owner, who.Rights, r.URL.RequestURI()}, s.feed, told, func() (*rendered, error) {
+		body, err := s.memo.get(memoKey{who.Identity, who.Group, who.Owner, who.Rights, s.Callers.LoggedIn(r), r.URL.RequestURI()}, s.feed, told, func() (*rendered, error) {
 			page, err := make(r.Context(), who, r)
 			if err != nil {
 				return nil, err
@@ -227,35 +244,6 @@ func (s *Site) page(pattern string, make func(context.Context, session.Caller, *
 		}
 		body.serve(w, r)
 	}))
-}
-
-// fail answers a request for a page that could not be made.
-func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status, title := http.StatusInternalServerError, "Something went wrong"
-	if refused, is := errors.AsType[*session.Error](err); is {
-		status, title = http.StatusConflict, "Not possible"
-		if refused.Kind == session.ToolError { // what the URL names is not there
-			status, title = http.StatusNotFound, "Not found"
-		}
-	} else {
-		s.Logger.Error("a page could not be made", "path", r.URL.Path, "error", err)
-	}
-	who := session.CallerOf(r.Context())
-	body, rerr := s.render(&shown{view: "error", title: title, data: forPeople(err)}, who, s.feed.position(), r)
-	if rerr != nil {
-		http.Error(w, err.Error(), status)
-		return
-	}
-	body.status = status
-	body.serve(w, r)
-}
-
-// forPeople returns the message of an error without the word that names its kind for agents.
-func forPeople(err error) string {
-	if refused, is := errors.AsType[*session.Error](err); is {
-		return inPages(refused.Message)
-	}
-	return err.Error()
 }
 
 // stamp is how times are written in pages: the script makes them relative.

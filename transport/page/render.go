@@ -87,6 +87,7 @@ type frame struct {
 	Project  string
 	Caller   session.Caller
 	ReadOnly bool
+	LoggedIn bool // with a cookie, which can be ended
 	CSRF     string
 	Events   string // URL of the page's stream
 	Here     string // URL of the page
@@ -115,7 +116,7 @@ func (f frame) May(right string) bool {
 func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) (*rendered, error) {
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	f := frame{
-		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, CSRF: s.csrf(who), Here: r.URL.RequestURI(),
+		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, LoggedIn: who.Identity != "" && s.Callers.LoggedIn(r), CSRF: s.csrf(who), Here: r.URL.RequestURI(),
 		Section: section, Assets: s.views.assets, Data: p.data, Notice: s.notices.get(who, r.URL.Query().Get("notice")),
 	}
 	if len(p.on) > 0 {

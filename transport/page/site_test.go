@@ -194,7 +194,7 @@ func TestHeaders(t *testing.T) {
 	b := s.browser(t)
 	inline := regexp.MustCompile(`<script(>| [^>]*>[^<])|<style|<[a-z]+(\s+[a-z:-]+(="[^"]*")?)*\s+(on[a-z]+|style)=|="javascript:|(src|href)="(https?:)?//`)
 	for _, path := range append(p.paths(), "/login", "/none") {
-		a := b.do("GET", path, nil)
+		a := b.do("GET", path, nil, "Accept: text/html")
 		policy := a.Header.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"} {
 			if !strings.Contains(policy, part) {
@@ -204,8 +204,8 @@ func TestHeaders(t *testing.T) {
 		if strings.Contains(policy, "unsafe") || a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Referrer-Policy") != "same-origin" {
 			t.Errorf("%s: %v", path, a.Header)
 		}
-		if !strings.HasPrefix(a.Header.Get("Cache-Control"), "private") && a.Header.Get("Cache-Control") != "no-store" && path != "/none" {
-			t.Errorf("%s may be kept by proxies: %v", path, a.Header)
+		if a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s may be kept: %v", path, a.Header)
 		}
 		if found := inline.FindString(a.text); found != "" {
 			t.Errorf("%s has %q", path, found)
@@ -221,20 +221,6 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("Host %s: %s", host, res.Status)
 		}
 	}
-}
-
-// A page is sent again only if it has changed.
-func TestPagesAreNotSentTwice(t *testing.T) {
-	s := serve(t, pagetest.Project(t), web.Options{})
-	call := pagetest.Connect(t, s.url, "")
-	b := s.browser(t)
-	first := b.do("GET", "/board", nil)
-	again := func() answer { return b.do("GET", "/board", nil, "If-None-Match: "+first.Header.Get("ETag")) }
-	if a := again(); a.StatusCode != http.StatusNotModified || a.text != "" {
-		t.Errorf("%s", a.Status)
-	}
-	s.task(t, call, "a new task")
-	testkit.Until(t, "the new task", func() bool { return strings.Contains(again().text, "a new task") })
 }
 
 // actions are all that pages can do, with forms that are complete.
@@ -295,7 +281,7 @@ func TestActionsAreRefused(t *testing.T) {
 	ann.at = s.url
 	ann.login(tokens[0])
 	for _, path := range p.paths() {
-		if path != "/trust" && strings.Contains(ann.get(path), `method="post"`) {
+		if path != "/trust" && strings.Contains(strings.Replace(ann.get(path), `method="post" action="/logout"`, "", 1), `method="post"`) {
 			t.Errorf("%s offers an action although the pages are read-only", path)
 		}
 	}
@@ -340,7 +326,7 @@ func TestCallersSeeTheirOwn(t *testing.T) {
 			t.Errorf("bob may: %s", action)
 		}
 	}
-	if a := bob.do("GET", "/trust", nil); a.StatusCode != http.StatusConflict {
+	if a := bob.do("GET", "/trust", nil); a.StatusCode != http.StatusForbidden {
 		t.Errorf("bob sees what the config asks for: %s", a.Status)
 	}
 	if a := ann.act("/sessions/"+p.session+"/abort?reason=enough", ann.csrf("/board")); a.StatusCode != http.StatusSeeOther {

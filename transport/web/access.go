@@ -46,17 +46,9 @@ func (a *access) check(address string, settings config.HTTP, logger *slog.Logger
 
 // caller returns the caller of a request, or an error for its sender and whether it had a token.
 func (a *access) caller(r *http.Request, settings config.HTTP) (who session.Caller, given bool, err error) {
-	tokens := settings.Tokens
-	if a.file != nil {
-		tokens = slices.Concat(tokens, a.file.tokens())
-	}
 	needed := errors.New("a bearer token is needed: send it as Authorization: Bearer TOKEN (deepwork token new makes one)")
-	users := len(tokens) == 0 && a.file == nil && a.loopback // only the user may call
-	if users {
-		foreign := peer{err: errNoPeers}.refused()
-		if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {
-			foreign = c.peer.refused()
-		}
+	if _, users := a.tokens(settings); users {
+		foreign := peerFrom(r.Context()).refused()
 		if foreign == nil {
 			return a.local, false, nil
 		}
@@ -75,24 +67,43 @@ func (a *access) caller(r *http.Request, settings config.HTTP) (who session.Call
 	if !strings.EqualFold(scheme, "Bearer") {
 		return who, false, errors.New("the Authorization header is not a bearer token: send Authorization: Bearer TOKEN")
 	}
+	who, err = a.holder(hashOf(strings.TrimSpace(token)), settings)
+	if errors.Is(err, state.ErrMissing) {
+		err = needed
+	}
+	return who, err == nil || errors.Is(err, errUnknownToken), err
+}
+
+// tokens returns the tokens of callers, and whether only the user may call.
+func (a *access) tokens(settings config.HTTP) (all []config.Token, users bool) {
+	all = settings.Tokens
+	if a.file != nil {
+		all = slices.Concat(all, a.file.tokens())
+	}
+	return all, len(all) == 0 && a.file == nil && a.loopback
+}
+
+var errUnknownToken = errors.New("the bearer token is not known here: it was mistyped or withdrawn; ask the person who runs the server for a new one")
+
+// holder returns the caller that has the token with a hash. The error is errUnknownToken, or
+// state.ErrMissing if the user has no token.
+func (a *access) holder(hash string, settings config.HTTP) (session.Caller, error) {
+	all, users := a.tokens(settings)
 	if users {
 		own, err := a.token(!a.peers)
-		if errors.Is(err, state.ErrMissing) {
-			return who, false, needed
-		}
 		if err != nil {
-			return who, false, err
+			return session.Caller{}, err
 		}
-		tokens = []config.Token{{Name: a.local.Identity, SHA256: hashOf(own)}}
+		all = []config.Token{{Name: a.local.Identity, SHA256: hashOf(own)}}
 	}
-	t, ok := identify(tokens, strings.TrimSpace(token))
+	t, ok := identify(all, hash)
 	switch {
-	case ok && users:
-		return a.local, true, nil
 	case !ok:
-		return who, true, errors.New("the bearer token is not known here: it was mistyped or withdrawn; ask the person who runs the server for a new one")
+		return session.Caller{}, errUnknownToken
+	case users:
+		return a.local, nil
 	}
-	return session.Caller{Identity: t.Name, Group: t.Group, Rights: t.Rights}, true, nil
+	return session.Caller{Identity: t.Name, Group: t.Group, Rights: t.Rights}, nil
 }
 
 // authenticate admits callers and puts them into the context of the request. The SDK keeps the

@@ -34,37 +34,11 @@ func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBo
 // admit bounds the number and size of requests, and reads the body of a request within its time.
 func (h *Server) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h.stopping.Load() {
-			w.Header().Set("Connection", "close")
-			w.Header().Set("Retry-After", "1")
-			h.refuse(w, r, http.StatusServiceUnavailable, refusedStopping,
-				"the server is stopping: connect again when it is back; workflow sessions are resumed by their session_id")
+		release, ok := h.enter(w, r, isStream(r))
+		if !ok {
 			return
 		}
-		// Streams last until their client ends them; they are bounded as connections are.
-		if isStream(r) {
-			release, ok := h.take(w, r, useStreams, 1, 0, h.LastSettings().Quotas.Sessions)
-			if !ok {
-				return
-			}
-			defer release()
-			h.streams.Add(1)
-			defer h.streams.Add(-1)
-		} else {
-			limit := int64(h.LastSettings().MaxRequests)
-			n := h.requests.Add(1)
-			defer h.requests.Add(-1)
-			// A call whose client hung up continues and counts.
-			if n > limit || int64(h.InFlight.Len()) >= limit {
-				h.refuseBusy(w, r, limit)
-				return
-			}
-			release, ok := h.takeRequests(w, r, 1)
-			if !ok {
-				return
-			}
-			defer release()
-		}
+		defer release()
 		if hasBody(r) {
 			body, ok := h.read(w, r)
 			if !ok {
@@ -75,7 +49,7 @@ func (h *Server) admit(next http.Handler) http.Handler {
 				http.Error(w, fault, http.StatusBadRequest)
 				return
 			}
-			r.Body = &readBody{*bytes.NewReader(body), body}
+			r.Body = newReadBody(body)
 			if n > 1 {
 				limit := int64(h.LastSettings().MaxRequests)
 				all := h.requests.Add(int64(n - 1))
@@ -93,6 +67,40 @@ func (h *Server) admit(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// enter counts a request until release is called. If the server is stopping, or the request is one too
+// many, enter refuses it and reports false.
+func (h *Server) enter(w http.ResponseWriter, r *http.Request, stream bool) (release func(), ok bool) {
+	if h.stopping.Load() {
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Retry-After", "1")
+		h.refuse(w, r, http.StatusServiceUnavailable, refusedStopping,
+			"the server is stopping: connect again when it is back; workflow sessions are resumed by their session_id")
+		return nil, false
+	}
+	// Streams last until their client ends them; they are bounded as connections are.
+	if stream {
+		taken, ok := h.take(w, r, useStreams, 1, 0, h.LastSettings().Quotas.Sessions)
+		if !ok {
+			return nil, false
+		}
+		h.streams.Add(1)
+		return func() { h.streams.Add(-1); taken() }, true
+	}
+	limit := int64(h.LastSettings().MaxRequests)
+	// A call whose client hung up continues and counts.
+	if n := h.requests.Add(1); n > limit || int64(h.InFlight.Len()) >= limit {
+		h.requests.Add(-1)
+		h.refuseBusy(w, r, limit)
+		return nil, false
+	}
+	taken, ok := h.takeRequests(w, r, 1)
+	if !ok {
+		h.requests.Add(-1)
+		return nil, false
+	}
+	return func() { taken(); h.requests.Add(-1) }, true
 }
 
 func (h *Server) refuseBusy(w http.ResponseWriter, r *http.Request, limit int64) {
@@ -114,6 +122,8 @@ type readBody struct {
 	bytes.Reader
 	data []byte
 }
+
+func newReadBody(data []byte) *readBody { return &readBody{*bytes.NewReader(data), data} }
 
 // Close implements io.Closer.
 func (*readBody) Close() error { return nil }
@@ -143,8 +153,13 @@ func (h *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 
 // refuse answers a request that is not served and counts it.
 func (h *Server) refuse(w http.ResponseWriter, r *http.Request, status int, reason, message string) {
-	h.refused.WithLabelValues(reason).Inc()
 	http.Error(w, message, status)
+	h.count(r, status, reason)
+}
+
+// count counts a refused request and logs it.
+func (h *Server) count(r *http.Request, status int, reason string) {
+	h.refused.WithLabelValues(reason).Inc()
 	if more, due := h.refusals.due(time.Now()); due {
 		h.Logger.LogAttrs(r.Context(), slog.LevelWarn, "request refused",
 			slog.String("reason", reason), slog.Int("status", status), slog.String("remote", r.RemoteAddr),

@@ -73,20 +73,12 @@ func (s sites) takesOrigin(header string, settings config.HTTP) bool {
 func (h *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		settings := h.Settings(r.Context())
-		if !h.sites.takesHost(r.Host, settings) {
-			h.refuse(w, r, http.StatusForbidden, refusedHost,
-				fmt.Sprintf("the Host %q is not served here: use the address the server listens on, or allow the name by --allowed-host, or under http.allowed_hosts in your own config", jsontext.Clip(r.Host, 200)))
+		if h.refusesSite(w, r, settings, h.sites.takesOrigin) {
 			return
 		}
-		origins := r.Header.Values("Origin")
-		if len(origins) > 1 || len(origins) == 1 && !h.sites.takesOrigin(origins[0], settings) {
-			h.refuse(w, r, http.StatusForbidden, refusedOrigin,
-				fmt.Sprintf("pages of the origin %q may not call: if they should, allow it by --allowed-origin, or under http.allowed_origins in your own config", jsontext.Clip(strings.Join(origins, ", "), 200)))
-			return
-		}
-		if len(origins) == 1 {
+		if origin := r.Header.Get("Origin"); origin != "" {
 			head := w.Header()
-			head.Set("Access-Control-Allow-Origin", origins[0])
+			head.Set("Access-Control-Allow-Origin", origin)
 			head.Add("Vary", "Origin")
 			head.Set("Access-Control-Expose-Headers", "Mcp-Session-Id")
 			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
@@ -99,4 +91,20 @@ func (h *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// refusesSite refuses a request for another host, or from a page whose origin is not taken.
+func (h *Server) refusesSite(w http.ResponseWriter, r *http.Request, settings config.HTTP, takes func(string, config.HTTP) bool) bool {
+	if !h.sites.takesHost(r.Host, settings) {
+		h.refuse(w, r, http.StatusForbidden, refusedHost,
+			fmt.Sprintf("the Host %q is not served here: use the address the server listens on, or allow the name by --allowed-host, or under http.allowed_hosts in your own config", jsontext.Clip(r.Host, 200)))
+		return true
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) > 1 || len(origins) == 1 && !takes(origins[0], settings) {
+		h.refuse(w, r, http.StatusForbidden, refusedOrigin,
+			fmt.Sprintf("pages of the origin %q may not call: if they should, allow it by --allowed-origin, or under http.allowed_origins in your own config", jsontext.Clip(strings.Join(origins, ", "), 200)))
+		return true
+	}
+	return false
 }

@@ -1,80 +1,52 @@
 package web
 
 import (
-	"crypto/rand"
-	"crypto/subtle"
-	"errors"
+	"context"
+	"net"
 	"net/http"
 	"net/url"
-	"strings"
-	"sync"
+	"slices"
 
-	"deepwork/session"
+	"deepwork/catalog/config"
 )
 
-// cookieName is the name of the cookie that holds what a browser has logged in with. Browsers send
-// cookies to all ports of a host: each server has its own, so that several projects can be open.
-func (l *Login) cookieName() string {
-	u, _ := url.Parse(l.server.url) // made by Listen
-	return "deepwork-" + u.Port()
-}
-
-// A Login says who looks at the pages of a Server: the user, without a login, where connections tell
-// whose they are; else the caller whose token, or the person whose one-time secret, the browser has.
-type Login struct {
-	server *Server
-	secret string // of the person who started deepwork ui; "" if there is none
-
-	mu     sync.Mutex
-	used   bool   // the secret was given
-	person string // the cookie for it
-}
-
-// Caller returns the caller of a request, or an error that says why the browser must log in.
-func (l *Login) Caller(r *http.Request) (session.Caller, error) {
-	settings := l.server.Settings(r.Context())
-	cookie, err := r.Cookie(l.cookieName())
-	if err == nil {
-		if l.isPerson(cookie.Value) {
-			who := l.server.access.local
-			who.Channel, who.Rights = session.ChannelPage, who.Rights|session.RightPerson
-			return who, nil
+// guardPages refuses requests for other hosts and from other sites, as guard does, but lets no other site
+// read pages. On loopback it leads a browser from other names of this machine, such as localhost, to the
+// address that is listened on: another user's server may have those.
+func (h *Server) guardPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		settings := h.Settings(r.Context())
+		named := slices.Contains(settings.AllowedHosts, hostOf(r.Host))
+		own := func(origin string, settings config.HTTP) bool {
+			u, err := url.Parse(origin)
+			return h.sites.takesOrigin(origin, settings) || (named || !h.sites.loopback) && err == nil && u.Host == r.Host
 		}
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+cookie.Value)
-	}
-	who, given, err := l.server.access.caller(r, settings)
-	if err == nil && !given && l.secret != "" {
-		return session.Caller{}, errors.New("open the URL that deepwork ui printed")
-	}
-	who.Channel = session.ChannelPage
-	return who, err
+		if h.refusesSite(w, r, settings, own) {
+			return
+		}
+		here, _ := url.Parse(h.sites.origin) // made by Listen
+		_, port, _ := net.SplitHostPort(r.Host)
+		if h.sites.loopback && !named && r.Method == http.MethodGet && r.Host != here.Host && port == here.Port() {
+			http.Redirect(w, r, h.sites.origin+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
-func (l *Login) isPerson(cookie string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.person != "" && subtle.ConstantTimeCompare([]byte(cookie), []byte(l.person)) == 1
-}
-
-// Login returns the cookie of a browser that gave a token or the one-time secret.
-func (l *Login) Login(r *http.Request, secret string) (*http.Cookie, error) {
-	secret = strings.TrimSpace(secret)
-	value := secret
-	if l.secret != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(l.secret)) == 1 {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.used {
-			return nil, errors.New("this URL was opened before, and works once: run deepwork ui again")
+// admitPages reads the body of a request within its time, and ends what lasts when the server ends.
+func (h *Server) admitPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hasBody(r) {
+			body, ok := h.read(w, r)
+			if !ok {
+				return
+			}
+			r.Body = newReadBody(body)
 		}
-		l.used, l.person = true, rand.Text()
-		value = l.person
-	} else {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+secret)
-		if _, given, err := l.server.access.caller(r, l.server.Settings(r.Context())); err != nil || !given && l.secret != "" || strings.ContainsAny(secret, " ;,\\\"") {
-			return nil, errors.New("this token is not known here: it was mistyped or withdrawn; ask the person who runs the server for another")
-		}
-	}
-	return &http.Cookie{Name: l.cookieName(), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: l.server.http.TLSConfig != nil}, nil
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(h.ending, cancel)()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }

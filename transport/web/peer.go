@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -29,6 +30,14 @@ func peerOf(conn net.Conn) peer {
 	}
 	user, err := ownerOf(unmapped(client), unmapped(server))
 	return peer{user, err}
+}
+
+// peerFrom returns the peer of the connection of a request.
+func peerFrom(ctx context.Context) peer {
+	if c, _ := ctx.Value(socketKey{}).(*socket); c != nil {
+		return c.peer
+	}
+	return peer{err: errNoPeers}
 }
 
 func unmapped(a *net.TCPAddr) netip.AddrPort {

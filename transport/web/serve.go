@@ -55,6 +55,7 @@ func (h *Server) Serve(ctx context.Context) error {
 		}
 	}
 	h.Stopping()
+	h.end()
 	// Cut streams and whatever did not end in time.
 	h.Sessions.Stop()
 	cut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)

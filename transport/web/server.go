@@ -132,6 +132,8 @@ type Server struct {
 	sse      sse
 	refusals refusals
 	usage    usage
+	ending   context.Context // ends when streams of pages must
+	end      context.CancelFunc
 }
 
 // Stats are the numbers of open resources of a Server.
@@ -158,6 +160,7 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 		}
 	}
 	h := &Server{Backend: b, options: o, access: &access{local: b.Local, token: b.Token, peers: !o.UnknownPeers && CanKnowPeers()}, refused: newRefused()}
+	h.ending, h.end = context.WithCancel(context.WithoutCancel(ctx))
 	var certificates []tls.Certificate
 	if o.TLSCert != "" || o.TLSKey != "" {
 		info, err := os.Stat(o.TLSKey)
@@ -251,6 +254,7 @@ func (h *Server) URL() string { return h.url }
 // Close stops listening and cuts every connection. It is for a server that is not served; Serve
 // shuts down gracefully.
 func (h *Server) Close() error {
+	h.end()
 	return errors.Join(h.http.Close(), ignoreClosed(h.sockets.Close()))
 }
 
@@ -284,7 +288,7 @@ func (h *Server) routes(path string, pages http.Handler) http.Handler {
 		mux.Handle(path, h.guard(h.authenticate(h.admit(endpoint))))
 	}
 	if pages != nil {
-		mux.Handle("/", h.guard(pages))
+		mux.Handle("/", h.guardPages(h.admitPages(pages)))
 	}
 	return h.timely(h.track(mux))
 }

@@ -48,13 +48,12 @@ func hashOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// identify returns the entry of this token, in constant time for all wrong tokens and for all
-// correct ones.
-func identify(all []config.Token, token string) (t config.Token, ok bool) {
-	hash := []byte(hashOf(token))
+// identify returns the entry of the token with this hash, in constant time for all wrong tokens and
+// for all correct ones.
+func identify(all []config.Token, hash string) (t config.Token, ok bool) {
 	found := 0
 	for i := range all {
-		same := subtle.ConstantTimeCompare(hash, []byte(all[i].SHA256))
+		same := subtle.ConstantTimeCompare([]byte(hash), []byte(all[i].SHA256))
 		found = subtle.ConstantTimeSelect(same, i+1, found)
 	}
 	if found == 0 {

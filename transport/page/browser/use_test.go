@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -168,15 +169,24 @@ func TestLogin(t *testing.T) {
 	login("wrong")
 	b.until(has("this token is not known here"))
 	login(tokens[0])
-	b.until(`location.pathname === '/' && typeof ago === 'function'`)
+	b.until(`location.pathname === '/board' && typeof ago === 'function'`) // which was asked for
 	if eval[string](b, `document.cookie`) != "" {
 		t.Error("a script can read the cookie")
 	}
 	b.open("/board")
+	line, err := os.ReadFile(file)
+	testkit.Must(t, err)
 	// The token is withdrawn while the page is open: the next thing that is done leads to the login.
 	testkit.Write(t, file, "# nobody\n")
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true`),
 		chromedp.SendKeys(chromedp.CSS("#title"), "x"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button.primary")))
+	b.until(`location.pathname === '/login'`)
+	testkit.Must(t, os.WriteFile(file, line, 0o600))
+	login(tokens[0])
+	b.until(`!!document.querySelector('form.logout')`)
+	b.do(chromedp.Click(chromedp.CSS("form.logout button")))
+	b.until(has("You are logged out"))
+	b.do(chromedp.Evaluate[chromedp.Void](`history.back()`))
 	b.until(`location.pathname === '/login'`)
 }
 

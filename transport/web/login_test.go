@@ -21,7 +21,11 @@ func logins(t *testing.T, o Options, settings *config.HTTP, local session.Caller
 	var login *Login
 	h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.DiscardHandler), Sessions: struct{ Sessions }{}, InFlight: new(tool.InFlight), Local: local,
 		LastSettings: func() config.HTTP { return *settings }, Settings: func(context.Context) config.HTTP { return *settings },
-		Pages: func(l *Login) (http.Handler, error) { login = l; return http.NotFoundHandler(), nil }}, o)
+		Pages: func(l *Login) (http.Handler, error) {
+			login = l
+			l.Key = []byte("key")
+			return http.NotFoundHandler(), nil
+		}}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,25 +53,36 @@ func TestLoginWithToken(t *testing.T) {
 	}
 	l := logins(t, Options{TokenFile: file}, new(config.HTTP), session.LocalCaller(""))
 	for _, wrong := range []string{"", "x", token + "x", token[1:], token + ";", line} {
-		if c, err := l.Login(with(nil), wrong); err == nil || c != nil {
+		if c, err := l.WithToken(with(nil), wrong); err == nil || c != nil {
 			t.Errorf("%q lets in", wrong)
 		}
 	}
-	c, err := l.Login(with(nil), " "+token+"\n")
+	if c, err := l.WithSecret(with(nil), token); err == nil || c != nil {
+		t.Error("a token is taken for the secret of a URL")
+	}
+	c, err := l.WithToken(with(nil), " "+token+"\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure {
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure || strings.Contains(c.Value, token) {
 		t.Errorf("the cookie is %+v", c)
 	}
 	want := session.Caller{Identity: "ann", Group: "web", Rights: config.RightMerge, Channel: session.ChannelPage}
 	if who, err := l.Caller(with(c)); err != nil || who != want {
 		t.Errorf("%+v %v", who, err)
 	}
-	for name, cookie := range map[string]*http.Cookie{"none": nil, "another": {Name: c.Name, Value: token + "x"}, "another port's": {Name: "deepwork-1", Value: token}} {
+	for name, cookie := range map[string]*http.Cookie{"none": nil, "the token": {Name: c.Name, Value: token}, "its hash": {Name: c.Name, Value: hashOf(token)},
+		"a signature of nothing": {Name: c.Name, Value: "." + strings.Split(c.Value, ".")[1]}, "one with more": {Name: c.Name, Value: c.Value + "0"}, "another port's": {Name: "deepwork-1", Value: c.Value}} {
 		if who, err := l.Caller(with(cookie)); err == nil {
 			t.Errorf("%s is the cookie of %+v", name, who)
 		}
+	}
+	other := &Login{server: l.server, Key: []byte("another project's")}
+	if who, err := other.Caller(with(c)); err == nil {
+		t.Errorf("the cookie of another project's server is that of %+v", who)
+	}
+	if gone := l.Logout(with(c)); !l.LoggedIn(with(c)) || gone.Name != c.Name || gone.MaxAge >= 0 || gone.Value != "" || gone.Path != "/" || !gone.HttpOnly {
+		t.Errorf("the logout: %+v", gone)
 	}
 	if err := os.WriteFile(file, []byte("# withdrawn"), 0o600); err != nil {
 		t.Fatal(err)
@@ -81,7 +96,7 @@ func TestLoginWithToken(t *testing.T) {
 func TestLoginCookieOverTLS(t *testing.T) {
 	l := logins(t, Options{Secret: "s"}, new(config.HTTP), session.LocalCaller(""))
 	l.server.http.TLSConfig = new(tls.Config)
-	if c, err := l.Login(with(nil), "s"); err != nil || !c.Secure {
+	if c, err := l.WithSecret(with(nil), "s"); err != nil || !c.Secure || !strings.HasPrefix(c.Name, "__Host-") {
 		t.Errorf("%+v %v", c, err)
 	}
 }
@@ -89,11 +104,12 @@ func TestLoginCookieOverTLS(t *testing.T) {
 func TestLoginWithSecret(t *testing.T) {
 	l := logins(t, Options{Secret: "once"}, new(config.HTTP), session.LocalCaller(""))
 	// The connection is the user's, which lets nobody in here: another program of the user may be an agent.
-	users := func(r *http.Request) *http.Request {
-		return r.WithContext(context.WithValue(r.Context(), socketKey{}, &socket{peer: peer{user: uint32(os.Geteuid())}}))
+	of := func(user int, r *http.Request) *http.Request {
+		return r.WithContext(context.WithValue(r.Context(), socketKey{}, &socket{peer: peer{user: uint32(user)}}))
 	}
+	users := func(r *http.Request) *http.Request { return of(os.Geteuid(), r) }
 	for _, wrong := range []string{"", "x", "once2"} {
-		if c, err := l.Login(users(with(nil)), wrong); err == nil || c != nil {
+		if c, err := l.WithSecret(users(with(nil)), wrong); err == nil || c != nil {
 			t.Errorf("%q lets in", wrong)
 		}
 		if who, err := l.Caller(users(with(&http.Cookie{Name: l.cookieName(), Value: wrong}))); err == nil {
@@ -103,18 +119,33 @@ func TestLoginWithSecret(t *testing.T) {
 	if who, err := l.Caller(users(with(nil))); err == nil || !strings.Contains(err.Error(), "deepwork ui") {
 		t.Errorf("without a cookie: %+v %v", who, err)
 	}
-	c, err := l.Login(with(nil), "once")
+	// Another user has seen the URL among the arguments of the program that opens it, and is faster.
+	if c, err := l.WithSecret(of(os.Geteuid()+1, with(nil)), "once"); err == nil || c != nil {
+		t.Error("another user of the machine is let in")
+	}
+	c, err := l.WithSecret(users(with(nil)), "once")
 	if err != nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Value == "once" {
 		t.Fatalf("%+v %v", c, err)
 	}
-	who, err := l.Caller(with(c))
+	if who, err := l.Caller(of(os.Geteuid()+1, with(c))); err == nil {
+		t.Errorf("another user has got the cookie, and is %+v", who)
+	}
+	who, err := l.Caller(users(with(c)))
 	if err != nil || !who.Owner || !who.Has(session.RightAgents|session.RightMerge|session.RightPerson) || who.Channel != session.ChannelPage {
 		t.Errorf("%+v %v", who, err)
 	}
-	if c, err := l.Login(with(nil), "once"); err == nil || c != nil || !strings.Contains(err.Error(), "run deepwork ui again") {
+	if c, err := l.WithSecret(users(with(nil)), "once"); err == nil || c != nil || !strings.Contains(err.Error(), "run deepwork ui again") {
 		t.Errorf("the secret works twice: %v", err)
 	}
-	if _, err := l.Caller(with(c)); err != nil {
+	if _, err := l.Caller(users(with(c))); err != nil {
 		t.Errorf("the first browser is out: %v", err)
+	}
+	l.Logout(users(with(&http.Cookie{Name: c.Name, Value: "x"})))
+	if _, err := l.Caller(users(with(c))); err != nil {
+		t.Errorf("a logout of nobody has ended the login: %v", err)
+	}
+	l.Logout(users(with(c)))
+	if who, err := l.Caller(users(with(c))); err == nil {
+		t.Errorf("after the logout, the cookie is that of %+v", who)
 	}
 }

@@ -1,0 +1,154 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// A refusal is an error of a request itself.
+type refusal struct {
+	status  int
+	message string
+}
+
+func (e *refusal) Error() string { return e.message }
+
+// An errorPage says what is wrong, and what to do next.
+type errorPage struct{ What, Next string }
+
+// titles and nexts are those of error pages, by their status.
+var (
+	titles = map[int]string{
+		http.StatusBadRequest: "Not understood", http.StatusUnauthorized: "Not logged in", http.StatusForbidden: "Not allowed",
+		http.StatusNotFound: "Not found", http.StatusMethodNotAllowed: "Not a page", http.StatusConflict: "Not possible",
+		http.StatusServiceUnavailable: "Not available", http.StatusInternalServerError: "Something went wrong",
+	}
+	nexts = map[int]string{
+		http.StatusBadRequest:          "Go back, correct the form and send it again.",
+		http.StatusUnauthorized:        "Log in and do it again: nothing was changed.",
+		http.StatusForbidden:           "Nothing was changed.",
+		http.StatusNotFound:            "It was mistyped or deleted, or belongs to another caller. Look for it on Now, on the board or among the jobs.",
+		http.StatusMethodNotAllowed:    "Forms send to this address. Open the page that has the form.",
+		http.StatusConflict:            "Go back and reload the page: it shows what is possible now.",
+		http.StatusServiceUnavailable:  "Try again in a moment.",
+		http.StatusInternalServerError: "Try again. The log of the server has the cause; report it if it happens again.",
+	}
+)
+
+// statusOf returns the status of a reply with an error.
+func statusOf(r *http.Request, err error) int {
+	if e, is := errors.AsType[*refusal](err); is {
+		return e.status
+	}
+	e, is := errors.AsType[*session.Error](err)
+	switch {
+	case !is:
+		return http.StatusInternalServerError
+	case e.Code == "right_needed":
+		return http.StatusForbidden
+	case e.Code == store.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	case e.Kind == session.StateError:
+		return http.StatusConflict
+	case r.Method == http.MethodPost && !strings.HasPrefix(e.Code, "unknown_"):
+		return http.StatusBadRequest
+	}
+	return http.StatusNotFound // what the URL names is not there
+}
+
+// fail answers a request with an error: as a page, or as a message on the page that has sent a form.
+func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status := statusOf(r, err)
+	who := session.CallerOf(r.Context())
+	what := forPeople(err)
+	if status == http.StatusInternalServerError {
+		s.Logger.Error("a page could not be made", "path", r.URL.Path, "error", err)
+		if !who.Owner {
+			what = "The server could not do this."
+		}
+	}
+	if r.Method == http.MethodPost {
+		what = s.titled(r.Context(), who, what)
+	}
+	if r.Method != http.MethodGet && r.Header.Get("HX-Request") != "" {
+		s.alert(w, status, what)
+		return
+	}
+	body, rerr := s.render(&shown{view: "error", title: titles[status], data: errorPage{what, nexts[status]}}, who, 0, r)
+	if rerr != nil {
+		http.Error(w, what, status)
+		return
+	}
+	body.status = status
+	body.serve(w, r)
+}
+
+// forPeople returns the message of an error without the word that names its kind for agents.
+func forPeople(err error) string {
+	if refused, is := errors.AsType[*session.Error](err); is {
+		return inPages(refused.Message)
+	}
+	return err.Error()
+}
+
+// lost answers a request that no page is for: with an error page for browsers, and for MCP clients, which
+// look for metadata at such paths, as a server without pages does.
+func (s *Site) lost(w http.ResponseWriter, r *http.Request, plain http.Handler) {
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		plain.ServeHTTP(w, r)
+		return
+	}
+	if who, err := s.Callers.Caller(r); err == nil {
+		r = r.WithContext(session.WithCaller(r.Context(), who))
+	}
+	is := &headerOnly{head: w.Header()}
+	plain.ServeHTTP(is, r)
+	why := &refusal{is.status, fmt.Sprintf("There is no page %q.", r.URL.Path)}
+	if is.status == http.StatusMethodNotAllowed {
+		why.message = fmt.Sprintf("%q takes %s, and no %s.", r.URL.Path, w.Header().Get("Allow"), r.Method)
+	}
+	s.fail(w, r, why)
+}
+
+// A headerOnly is the head of a reply whose body is not sent.
+type headerOnly struct {
+	head   http.Header
+	status int
+}
+
+func (h *headerOnly) Header() http.Header         { return h.head }
+func (h *headerOnly) WriteHeader(status int)      { h.status = status }
+func (h *headerOnly) Write(p []byte) (int, error) { return len(p), nil }
+
+// recovered answers a request whose handler has panicked.
+func (s *Site) recovered(w http.ResponseWriter, r *http.Request) {
+	if p := recover(); p != nil {
+		s.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+	}
+}
+
+// toLogin sends a caller that is not known to the login, and from there to the page that it asked for.
+func (s *Site) toLogin(w http.ResponseWriter, r *http.Request, why error) {
+	if r.Method != http.MethodGet {
+		w.Header().Set("HX-Redirect", "/login")
+		s.fail(w, r, &refusal{http.StatusUnauthorized, forPeople(why)})
+		return
+	}
+	if r.Header.Get("HX-Request") == "" {
+		http.Redirect(w, r, loginURL(r.URL.RequestURI()), http.StatusSeeOther)
+		return
+	}
+	next := "/"
+	if from, err := url.Parse(r.Header.Get("HX-Current-URL")); err == nil {
+		next = here(from.RequestURI(), next)
+	}
+	w.Header().Set("HX-Redirect", loginURL(next))
+	http.Error(w, why.Error(), http.StatusUnauthorized)
+}
