@@ -23,9 +23,9 @@ var (
 	logFormats = []string{"text", "json"}
 )
 
-func (f *logFlags) register(cmd *cobra.Command) {
+func (f *logFlags) register(cmd *cobra.Command, level string) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.level, "log-level", "info", "what is logged at least: "+strings.Join(logLevels, ", "))
+	flags.StringVar(&f.level, "log-level", level, "what is logged at least: "+strings.Join(logLevels, ", "))
 	flags.StringVar(&f.format, "log-format", "text", "text or json")
 	flags.StringVar(&f.file, "log-file", "", "append the log to this `file` instead of writing it to stderr")
 	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(logLevels, cobra.ShellCompDirectiveNoFileComp))

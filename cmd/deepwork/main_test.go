@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 		Dir:                "testdata/script",
 		RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
+			newBrowser(e)
 			e.Setenv("GORACE", gorace)
 			e.Setenv(config.JobsFoldersEnv, "")
 			dir, err := os.MkdirTemp("", "state")
@@ -61,6 +62,7 @@ func TestScripts(t *testing.T) {
 			"capture": capture,
 			"falsify": falsify,
 			"sql":     sqlCommand,
+			"visit":   visit,
 		},
 	})
 }

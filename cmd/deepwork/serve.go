@@ -72,7 +72,7 @@ func (a *app) serveCommand() *cobra.Command {
 With --transport stdio, the default, it speaks MCP with one client on stdin and
 stdout, and ends when stdin ends. With http (streamable HTTP, at /mcp) or sse (at
 /sse) many clients connect to --host and --port; the log says "listening" with the
-URL. There are also /healthz, /readyz and /metrics. Callers from other machines, and
+URL. With http the web UI of the project is at /; see also "deepwork ui". There are also /healthz, /readyz and /metrics. Callers from other machines, and
 other users of this one, need a bearer token: see "deepwork token new". So do you
 where the system does not tell whose a connection is: see "deepwork token show".
 
@@ -100,7 +100,7 @@ with stdio only one that comes more than 3 s after the first.`,
 	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions(transport.ExternalRunners, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("override", cobra.FixedCompletions(config.Overrides, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("toolsets", cobra.FixedCompletions(config.Toolsets, cobra.ShellCompDirectiveNoFileComp))
-	f.log.register(cmd)
+	f.log.register(cmd, "info")
 	return cmd
 }
 

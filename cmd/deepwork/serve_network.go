@@ -18,10 +18,11 @@ type networkFlags struct {
 	tlsKey    string
 	hosts     []string
 	origins   []string
+	readOnly  bool
 }
 
 // networkOnly lists their names.
-var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", "allowed-host", "allowed-origin"}
+var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", "allowed-host", "allowed-origin", "read-only"}
 
 func (f *networkFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -32,6 +33,7 @@ func (f *networkFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM `file` of its key")
 	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`name` that requests may have as Host, beside the address that is listened on")
 	flags.StringSliceVar(&f.origins, "allowed-origin", nil, "web `pages` that may call, as https://app.example.com or http://localhost:3000")
+	flags.BoolVar(&f.readOnly, "read-only", false, "the pages at / change nothing (http); what agents call is not affected")
 }
 
 // check refuses flags that cannot be combined.
@@ -55,6 +57,8 @@ func (f *networkFlags) check(cmd *cobra.Command, over string) error {
 		}
 	}
 	switch {
+	case f.readOnly && over != web.HTTP:
+		return usagef(cmd, "--read-only is about the pages at /, which only --transport %s has", web.HTTP)
 	case f.port < 0 || f.port > 65535:
 		return usagef(cmd, "--port %d is not a port: it is 0 to 65535", f.port)
 	case strings.TrimSpace(f.host) == "":
@@ -71,6 +75,6 @@ func (f *networkFlags) options(over string) web.Options {
 	return web.Options{
 		Transport: over, Host: f.host, Port: f.port,
 		TokenFile: f.tokenFile, TLSCert: f.tlsCert, TLSKey: f.tlsKey,
-		AllowedHosts: f.hosts, AllowedOrigins: f.origins,
+		AllowedHosts: f.hosts, AllowedOrigins: f.origins, ReadOnly: f.readOnly,
 	}
 }

@@ -5,6 +5,8 @@ package main
 import (
 	"io"
 	"os"
+	"os/exec"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,3 +35,6 @@ func terminal() (in, out *os.File, err error) {
 	}
 	return in, out, nil
 }
+
+// apart makes a command a process group of its own, which the keys of the terminal do not reach.
+func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

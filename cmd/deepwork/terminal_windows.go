@@ -3,6 +3,8 @@ package main
 import (
 	"io"
 	"os"
+	"os/exec"
+	"syscall"
 
 	"golang.org/x/sys/windows"
 )
@@ -35,4 +37,9 @@ func terminalWidth(w io.Writer) (columns int, is bool) {
 		return 0, false
 	}
 	return int(info.Window.Right-info.Window.Left) + 1, true
+}
+
+// apart makes a command a process group of its own, which the keys of the terminal do not reach.
+func apart(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 }

@@ -5,12 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/process"
 	"deepwork/transport"
 	"deepwork/transport/web"
 )
@@ -28,10 +30,12 @@ func (a *app) uiCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "ui",
 		Short: "Open a project in the browser: what runs, its sessions and its board",
-		Long: `Serve the pages of a project on this machine, print their URL and open it: what runs
-and what waits for you, sessions, the task board, jobs, sources. Other servers of the
-project may run at the same time, here or, with a shared store, elsewhere. The URL lets
-one browser in, once, as the person at this terminal; it ends with the command.
+		Long: `Serve the pages of a project on this machine and print their URL: what runs and what
+waits for you, sessions, the task board, jobs, sources. At a terminal with a screen the
+URL is opened, too. Other servers of the project may run at the same time, here or, with
+a shared store, elsewhere. The URL lets one browser in, once, as the person at this
+terminal; it ends with the command. To look from another machine, forward the port under
+the same number: ssh -L 8765:127.0.0.1:8765 HOST deepwork ui --port 8765 --path DIR
 
 serve --transport http has the same pages at /.`,
 		Args: takes(0, 0, ""),
@@ -49,7 +53,7 @@ serve --transport http has the same pages at /.`,
 	flags.IntVar(&f.port, "port", 0, "port to listen on (default: a free one)")
 	flags.BoolVar(&f.readOnly, "read-only", false, "show everything and change nothing")
 	flags.BoolVar(&f.noOpen, "no-open", false, "print the URL and do not open it")
-	f.log.register(cmd)
+	f.log.register(cmd, "warn")
 	return cmd
 }
 
@@ -77,9 +81,10 @@ func (a *app) ui(f uiFlags) (err error) {
 		return fmt.Errorf("serving the pages: %w", err)
 	}
 	url := strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + secret
-	fmt.Fprintf(a.out, "%s\n", url)
-	if !f.noOpen {
-		if err := openInBrowser(ctx, url); err != nil {
+	fmt.Fprintln(a.out, url)
+	fmt.Fprintln(a.err, "Open this URL in a browser on this machine: it lets one in, once, and ends with this command (Ctrl-C).")
+	if _, person := terminalWidth(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
+		if err := openInBrowser(url); err != nil {
 			fmt.Fprintf(a.err, "deepwork: no browser could be opened (%v): open the URL yourself\n", err)
 		}
 	}
@@ -89,14 +94,35 @@ func (a *app) ui(f uiFlags) (err error) {
 	return nil
 }
 
-// openInBrowser opens a URL with the program of this system for that.
-func openInBrowser(ctx context.Context, url string) error {
-	command := []string{"xdg-open", url}
+// hasScreen reports whether a browser that is opened here can be seen.
+func hasScreen(getenv func(string) string) bool {
+	switch runtime.GOOS {
+	case "darwin", "windows":
+		return getenv("SSH_CONNECTION") == ""
+	}
+	return getenv("DISPLAY") != "" || getenv("WAYLAND_DISPLAY") != ""
+}
+
+// openInBrowser opens a URL with the program of this system for that. Where other users see the arguments
+// of programs, the URL is not among them, or the server knows whose a connection is.
+func openInBrowser(url string) error {
+	command, input := []string{"xdg-open", url}, ""
 	switch runtime.GOOS {
 	case "darwin":
-		command = []string{"open", url}
+		command, input = []string{"osascript"}, fmt.Sprintf("open location %q\n", url)
 	case "windows":
 		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
 	}
-	return exec.CommandContext(ctx, command[0], command[1:]...).Start()
+	program, err := process.Look(command[0]) // not one of the project
+	if err != nil {
+		return err
+	}
+	open := exec.Command(program, command[1:]...)
+	open.Stdin = strings.NewReader(input)
+	apart(open) // Ctrl-C here does not end a browser that it has started
+	if err := open.Start(); err != nil {
+		return err
+	}
+	go func() { _ = open.Wait() }() // it may last as long as the browser
+	return nil
 }

@@ -58,7 +58,7 @@ takes them over.`,
 	flags.StringVar(&a.store, "store", "", storeUsage)
 	flags.StringSliceVar(&f.executors, "executors", nil, "`names` of the executors that it runs (default: all that are here)")
 	flags.IntVar(&f.max, "max", 0, "`number` of agents that may run at once in each project (default: attempts.max_concurrent)")
-	f.log.register(cmd)
+	f.log.register(cmd, "info")
 	return cmd
 }
 

@@ -30,7 +30,6 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	}
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
 	write := func(format string, args ...any) bool {
 		_ = out.SetWriteDeadline(time.Now().Add(eventTimeout)) // net/http offers it

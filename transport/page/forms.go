@@ -83,7 +83,6 @@ func elsewhere(r *http.Request, next string) bool {
 // alert answers with a message that the page shows beside what it has.
 func (s *Site) alert(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_ = s.views.of["error"].ExecuteTemplate(w, "alert", message)
 }

@@ -33,7 +33,6 @@ const gzipMin = 4 << 10
 func (p *rendered) serve(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("Content-Type", "text/html; charset=utf-8")
-	head.Set("Cache-Control", "no-store") // nothing of the project stays in a browser that has logged out
 	head.Set("Vary", "Cookie, Accept-Encoding")
 	if p.status != 0 {
 		w.WriteHeader(p.status)

@@ -160,6 +160,7 @@ func (s *Site) Run(ctx context.Context) {
 var security = map[string]string{
 	"Content-Security-Policy":    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 	"X-Content-Type-Options":     "nosniff",
+	"Cache-Control":              "no-store",    // nothing of the project stays in a browser that has logged out
 	"Referrer-Policy":            "same-origin", // with no-referrer, browsers send forms with Origin: null
 	"Cross-Origin-Opener-Policy": "same-origin",
 }
