@@ -3,8 +3,10 @@ package page
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/store"
@@ -12,6 +14,15 @@ import (
 
 // maxMessages is how many messages of an agent a page shows.
 const maxMessages = 200
+
+const (
+	// maxTalk is how many bytes of a page the messages may take, about.
+	maxTalk = 25_000
+	// maxMessage is how many bytes of a message a page shows.
+	maxMessage = 8000
+	// messageBytes is what a message takes in addition to its text.
+	messageBytes = 120
+)
 
 type attemptPage struct {
 	*attempt.FullAttemptReply
@@ -21,7 +32,8 @@ type attemptPage struct {
 	// index for those that follow, 0 if they are all.
 	Shown *attempt.Execution
 	Next  int64
-	Open  bool // the agent waits or runs
+	Older string // the execution with the messages before these, "" if they are the first
+	Open  bool   // the agent waits or runs
 	review
 }
 
@@ -94,10 +106,45 @@ func (s *Site) messages(ctx context.Context, who session.Caller, r *http.Request
 	if err != nil {
 		return err
 	}
-	if p.Messages = joined(tail.Messages); args.ExecutionID != nil && len(tail.Messages) == maxMessages {
+	fits, cut := fitting(tail.Messages, args.ExecutionID == nil)
+	p.Messages = joined(fits)
+	switch {
+	case len(fits) == 0:
+	case args.ExecutionID == nil:
+		if (cut || len(tail.Messages) == maxMessages) && len(p.Executions) > 0 {
+			p.Older = p.Executions[0].ExecutionID
+		}
+	case cut:
+		p.Next = fits[len(fits)-1].Index
+	case len(tail.Messages) == maxMessages:
 		p.Next = tail.NextIndex
 	}
 	return nil
+}
+
+// fitting returns the messages that fit on a page, the newest or the oldest, and whether that leaves out
+// others. Those of one line of output stay together.
+func fitting(all []attempt.Message, newest bool) (fits []attempt.Message, cut bool) {
+	all = slices.Clone(all)
+	left := maxTalk
+	size := func(m *attempt.Message) int {
+		m.Text = jsontext.Clip(m.Text, maxMessage)
+		return messageBytes + sizeOf(m.Text)
+	}
+	if newest {
+		i := len(all)
+		for i > 0 && left > 0 {
+			i--
+			left -= size(&all[i])
+		}
+		return all[i:], i > 0
+	}
+	n := 0
+	for n < len(all) && (left > 0 || all[n].Index == all[n-1].Index) {
+		left -= size(&all[n])
+		n++
+	}
+	return all[:n], n < len(all)
 }
 
 // joined makes one message of lines of the same kind that follow each other.

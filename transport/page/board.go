@@ -13,7 +13,7 @@ import (
 var statuses = []string{"todo", "inprogress", "inreview", "done", "cancelled"}
 
 // maxCards is how many tasks a column shows.
-const maxCards = 20
+const maxCards = 15
 
 type boardPage struct {
 	Project  attempt.Project

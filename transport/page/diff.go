@@ -15,6 +15,7 @@ type fileDiff struct {
 	Lines        []diffLine
 	Added        int
 	Removed      int
+	More, Next   int // lines that are left out, and the number of the first
 }
 
 // A diffLine is a line of a diff. Old and New are its numbers, 0 on the side that lacks it.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strconv"
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/show"
 	"deepwork/session/workflow/machine"
@@ -24,11 +26,33 @@ type jobPage struct {
 
 type stepText struct {
 	*job.Step
-	Text string
+	Text  string
+	Brief bool // the text is on a page of its own
 }
 
-func (s *Site) jobs(ctx context.Context, _ session.Caller, _ *http.Request) (*shown, error) {
-	return &shown{view: "jobs", title: "Jobs", data: s.Jobs(ctx), on: []string{jobsTopic}}, nil
+const (
+	// maxJobs is how many jobs a page lists.
+	maxJobs = 100
+	// maxTexts is how many bytes of texts of steps a page shows.
+	maxTexts = 50 << 10
+)
+
+type jobsPage struct {
+	Errors []catalog.LoadError
+	Jobs   []*job.Job
+	More   int // jobs that follow
+	Next   int // the first of these
+}
+
+func (s *Site) jobs(ctx context.Context, _ session.Caller, r *http.Request) (*shown, error) {
+	all := s.Jobs(ctx)
+	from, _ := strconv.Atoi(r.URL.Query().Get("from")) // else from the first
+	from = min(max(from, 0), len(all.Jobs))
+	p := &jobsPage{Jobs: all.Jobs[from:min(from+maxJobs, len(all.Jobs))], Next: from + maxJobs, More: len(all.Jobs) - from - maxJobs}
+	if from == 0 {
+		p.Errors = all.Errors
+	}
+	return &shown{view: "jobs", title: "Jobs", data: p, on: []string{jobsTopic}}, nil
 }
 
 func (s *Site) job(ctx context.Context, _ session.Caller, r *http.Request) (*shown, error) {
@@ -39,8 +63,13 @@ func (s *Site) job(ctx context.Context, _ session.Caller, r *http.Request) (*sho
 		return nil, session.Wrong("unknown_job", "There is no job %q here.", name)
 	}
 	if p.Job != nil {
+		only, left := r.URL.Query().Get("step"), maxTexts
 		for i := range p.Steps {
 			step := &p.Steps[i]
+			if only != "" && step.ID != only {
+				p.Texts = append(p.Texts, stepText{Step: step, Brief: true})
+				continue
+			}
 			var text bytes.Buffer
 			info, err := machine.Preview(p.Job, step)
 			if err == nil {
@@ -48,7 +77,11 @@ func (s *Site) job(ctx context.Context, _ session.Caller, r *http.Request) (*sho
 			} else {
 				text.WriteString(err.Error())
 			}
-			p.Texts = append(p.Texts, stepText{step, text.String()})
+			v := stepText{Step: step, Text: jsontext.Clip(text.String(), maxTexts)}
+			if v.Brief = len(v.Text) > left; !v.Brief {
+				left -= len(v.Text)
+			}
+			p.Texts = append(p.Texts, v)
 		}
 	}
 	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic}, fresh: true}, nil

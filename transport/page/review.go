@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"path"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
 )
@@ -18,8 +20,16 @@ import (
 const (
 	// commentsTopic is the topic of the comments on an attempt's diff: comments:ATTEMPT.
 	commentsTopic = "comments"
-	// maxDiff is how many bytes of a diff a page shows; files that are left out have pages of their own.
-	maxDiff = 40_000
+	// maxDiff is how many bytes of a page its diff may take, about; what is left out has pages of its own.
+	maxDiff = 35_000
+	// lineBytes is what a line of a diff takes in addition to its text.
+	lineBytes = 120
+	// fileBytes is what a file takes in addition to its lines.
+	fileBytes = 600
+	// maxLine is how many bytes of a line a page shows.
+	maxLine = 4000
+	// maxFiles is how many changed files a page lists.
+	maxFiles = 200
 )
 
 // A review is what an attempt has changed, and the comments on it.
@@ -27,6 +37,8 @@ type review struct {
 	Tree     folder
 	Diffs    []fileDiff
 	Cut      bool   // a part of the diff is left out
+	Files    int    // changed files that are not in Tree
+	NextFile int    // the number of the first of these
 	Split    bool   // the diff is shown side by side
 	Path     string // of the one file that is shown, "" for all
 	Comments []attempt.Comment
@@ -38,7 +50,7 @@ func (s *Site) reviewOf(ctx context.Context, who session.Caller, r *http.Request
 	v.Split, v.Path = asked.Get("diff") == "split", asked.Get("path")
 	args := attempt.DiffArgs{Target: onAttempt(r), MaxBytes: new(maxDiff)}
 	if v.Path != "" {
-		args.Paths, args.MaxBytes = []string{v.Path}, new(4*maxDiff)
+		args.Paths, args.MaxBytes = []string{v.Path}, new(attempt.MaxDiff)
 	}
 	diff, err := s.Board.GetAttemptDiff(ctx, who, args)
 	if err != nil {
@@ -62,9 +74,38 @@ func (s *Site) reviewOf(ctx context.Context, who session.Caller, r *http.Request
 		}
 		v.Diffs = append(v.Diffs, files...)
 	}
-	v.grow(a)
+	from, _ := strconv.Atoi(asked.Get("from")) // else from the first line
+	v.shorten(max(from, 0))
+	from, _ = strconv.Atoi(asked.Get("files")) // else from the first file
+	v.grow(a, from)
 	return v, nil
 }
+
+// shorten leaves out the lines that do not fit on a page: all before a number, and the files at the end.
+func (v *review) shorten(from int) {
+	left := maxDiff
+	for i := range v.Diffs {
+		f := &v.Diffs[i]
+		lines := f.Lines[min(from, len(f.Lines)):]
+		left -= fileBytes
+		n := 0
+		for ; n < len(lines) && left > 0; n++ {
+			lines[n].Text = jsontext.Clip(lines[n].Text, maxLine)
+			left -= lineBytes + sizeOf(lines[n].Text)
+			for _, c := range lines[n].Comments {
+				left -= lineBytes + sizeOf(c.Text)
+			}
+		}
+		if n == 0 && len(lines) > 0 {
+			v.Diffs, v.Cut = v.Diffs[:i], true
+			return
+		}
+		f.Lines, f.More, f.Next = lines[:n], len(lines)-n, from+n
+	}
+}
+
+// sizeOf returns how many bytes a text takes on a page.
+func sizeOf(text string) int { return len(html.EscapeString(text)) }
 
 // place puts comments at the lines that they are on.
 func (f *fileDiff) place(all []attempt.Comment) {
@@ -81,10 +122,19 @@ func (f *fileDiff) place(all []attempt.Comment) {
 	}
 }
 
-// grow makes the tree of all changed files. Those of the diff are links into the page.
-func (v *review) grow(a *attempt.FullAttemptReply) {
+// grow makes the tree of the changed files from a number. Those of the diff are links into the page.
+func (v *review) grow(a *attempt.FullAttemptReply, from int) {
 	seen := map[[2]string]bool{}
+	v.NextFile = from + maxFiles
 	put := func(repo, file string, t treeFile) {
+		n := len(seen)
+		seen[[2]string{repo, file}] = true
+		if n >= v.NextFile {
+			v.Files++
+		}
+		if n < from || n >= v.NextFile {
+			return
+		}
 		t.Name = path.Base(file)
 		for _, c := range v.Comments {
 			if c.RepoName == repo && c.File == file {
@@ -95,7 +145,6 @@ func (v *review) grow(a *attempt.FullAttemptReply) {
 		if len(a.Repos) > 1 {
 			dir = path.Join(repo, dir)
 		}
-		seen[[2]string{repo, file}] = true
 		v.Tree.add(dir, t)
 	}
 	for i, d := range v.Diffs {

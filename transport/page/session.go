@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ type sessionPage struct {
 	Children []workflow.SessionInfo
 	Timeline [][]stepView // the entries of the workflow, the members of a group together
 	Fault    string       // why the steps that have not begun are not shown
+	Only     string       // the id of the one step that is shown, "" for all
 }
 
 // A stepView is a step on the timeline.
@@ -31,6 +33,37 @@ type stepView struct {
 	Current  bool
 	Digest   string             // what a person who overrides its reviews now has seen
 	Files    []machine.FileHash // and its files
+	Brief    bool               // what was said and judged is on a page of its own
+}
+
+// maxDetails is how many bytes of what was said and judged a page shows.
+const maxDetails = 40 << 10
+
+// fit makes steps brief that do not fit, first those that are not current, or leaves all out but one.
+func (p *sessionPage) fit(only string) {
+	left := maxDetails
+	for _, current := range []bool{true, false} {
+		for _, group := range p.Timeline {
+			for i := range group {
+				if v := &group[i]; v.Current == current {
+					text, _ := json.Marshal(v.Progress) // about what a page shows of it
+					v.Brief = len(text) > left
+					if !v.Brief {
+						left -= len(text)
+					}
+				}
+			}
+		}
+	}
+	for _, group := range p.Timeline {
+		for _, v := range group {
+			if v.ID == only {
+				v.Brief = false
+				p.Only, p.Timeline = only, [][]stepView{{v}}
+				return
+			}
+		}
+	}
 }
 
 // Reviewed reports whether the step has reviews that a person can override now.
@@ -41,6 +74,7 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		return nil, err
 	}
+	p.fit(r.URL.Query().Get("step"))
 	title := p.Goal
 	if title == "" {
 		title = p.SessionID

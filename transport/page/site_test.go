@@ -16,13 +16,22 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/state/statetest"
 	"deepwork/transport"
 	"deepwork/transport/page/pagetest"
 	"deepwork/transport/web"
 )
 
-func TestMain(m *testing.M) { os.Exit(statetest.Main(m, goleak.Find)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == runner.ShimCommand { // the parent process of an agent
+		if err := runner.RunShim(os.Args[2]); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(statetest.Main(m, goleak.Find))
+}
 
 // A server is one in this process.
 type server struct {

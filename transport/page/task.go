@@ -23,7 +23,11 @@ type taskPage struct {
 	Last      string // the executor of its newest attempt, with the variant
 	Repos     []startRepo
 	Move      []string
+	Long      bool // the description is clipped, and edited on a page of its own
 }
+
+// maxDescription is how many bytes of a description a page shows in which it is not edited.
+const maxDescription = 20_000
 
 // A need is a task that must be done first.
 type need struct {
@@ -60,6 +64,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		return nil, err
 	}
 	p := &taskPage{TaskReply: t, Move: others(t.Status)}
+	p.Long = len(text(t.Description)) > maxDescription && r.URL.Query().Get("edit") == ""
 	attempts, err := s.Board.ListTaskAttempts(ctx, who, attempt.ListTaskAttemptsArgs{TaskID: id, Limit: new(attempt.MaxLimit)})
 	if err != nil {
 		return nil, err

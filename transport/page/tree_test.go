@@ -22,7 +22,7 @@ func (f *folder) String() string {
 func TestTree(t *testing.T) {
 	v := review{Diffs: parseDiff("p", "diff --git a/a/b/c.go b/a/b/c.go\n--- a/a/b/c.go\n+++ b/a/b/c.go\n@@ -1 +1 @@\n-x\n+y\n")}
 	v.Comments = []attempt.Comment{{RepoName: "p", File: "a/b/c.go", Line: 1, Side: "new"}}
-	v.grow(&attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{Repos: []attempt.AttemptRepo{{RepoName: "p", ChangedFiles: []string{"a/b/c.go", "a/b/d/e.go", "f", "g/h/i"}}}}})
+	v.grow(&attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{Repos: []attempt.AttemptRepo{{RepoName: "p", ChangedFiles: []string{"a/b/c.go", "a/b/d/e.go", "f", "g/h/i"}}}}}, 0)
 	if got, want := v.Tree.String(), "a/b(d(e.go) c.go) g/h(i) f"; got != want {
 		t.Errorf("the tree is %s, want %s", got, want)
 	}

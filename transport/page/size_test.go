@@ -1,0 +1,126 @@
+package page_test
+
+import (
+	"fmt"
+	"html"
+	"regexp"
+	"strings"
+	"testing"
+
+	"deepwork/actor/testkit"
+	"deepwork/transport/page/pagetest"
+	"deepwork/transport/web"
+)
+
+// maxPage is how large a page may be before it is compressed, in bytes.
+const maxPage = 100 << 10
+
+// large makes a project with many jobs, one of them with many long steps and many workflows.
+func large(t testing.TB) (root string) {
+	t.Helper()
+	root = pagetest.Project(t)
+	files := map[string]string{}
+	for i := range 100 {
+		files[fmt.Sprintf(".deepwork/jobs/other%d/job.yml", i)] = fmt.Sprintf("name: other%d\nversion: 1.0.0\ncommon_job_info_provided_to_all_steps_at_runtime: x\nsummary: %s\nworkflows:\n  - {name: all, summary: %s, steps: [one]}\n"+
+			"steps:\n  - {id: one, name: One, description: x, instructions_file: one.md, outputs: {}, reviews: []}\n", i, strings.Repeat("long ", 40), strings.Repeat("long ", 40))
+		files[fmt.Sprintf(".deepwork/jobs/other%d/one.md", i)] = "Do it."
+	}
+	var ids, steps []string
+	for i := range 60 {
+		ids = append(ids, fmt.Sprint("step", i))
+		steps = append(steps, fmt.Sprintf("  - {id: step%d, name: Step, description: x, instructions_file: long.md, outputs: {}, reviews: []}\n", i))
+	}
+	files[".deepwork/jobs/long/job.yml"] = "name: long\nversion: 1.0.0\ncommon_job_info_provided_to_all_steps_at_runtime: x\nsummary: Long\nworkflows:\n  - {name: all, summary: All, steps: [" + strings.Join(ids, ", ") + "]}\nsteps:\n" + strings.Join(steps, "")
+	files[".deepwork/jobs/long/long.md"] = strings.Repeat("Think of <everything> & more.\n", 1000)
+	testkit.WriteAll(t, root, files)
+	testkit.Git(t, root, "add", "-A")
+	testkit.Git(t, root, "commit", "-q", "-m", "more")
+	return root
+}
+
+// attempt adds a task and starts an agent with a shell script on it. It returns when that has ended.
+func (s *server) attempt(t testing.TB, call func(string, any, any), title, script string) (task, attempt string) {
+	t.Helper()
+	var repos struct {
+		Repos []struct {
+			ID string `json:"repo_id"`
+		}
+	}
+	var projects struct {
+		Projects []struct {
+			ID string `json:"project_id"`
+		}
+	}
+	call("list_projects", map[string]any{}, &projects)
+	call("list_repos", map[string]any{"project_id": projects.Projects[0].ID}, &repos)
+	task = s.task(t, call, title)
+	call("update_task", map[string]any{"task_id": task, "description": script}, nil)
+	var begun struct {
+		ID string `json:"attempt_id"`
+	}
+	call("start_task_attempt", map[string]any{"task_id": task, "executor": "SCRIPT", "repos": []any{map[string]any{"repo_id": repos.Repos[0].ID, "target_branch": "main"}}}, &begun)
+	testkit.Until(t, "the agent has ended", func() bool {
+		var now struct{ State string }
+		call("get_attempt", map[string]any{"attempt_id": begun.ID}, &now)
+		return now.State == "completed" || now.State == "failed"
+	})
+	return task, begun.ID
+}
+
+// Every page has a limit, and leads to what it leaves out.
+func TestPagesStayUnder100KB(t *testing.T) {
+	s := serve(t, large(t), web.Options{})
+	call := pagetest.Connect(t, s.url, "")
+	sessions, tasks := s.fill(t, 120, 120)
+	var long struct {
+		Step struct {
+			SessionID string `json:"session_id"`
+		} `json:"begin_step"`
+	}
+	call("start_workflow", map[string]any{"goal": strings.Repeat("A long <goal>. ", 300), "job_name": "long", "workflow_name": "all"}, &long)
+	for range 40 {
+		call("finished_step", map[string]any{"session_id": long.Step.SessionID, "outputs": map[string]any{}, "notes": strings.Repeat("A long <note>. ", 300)}, nil)
+	}
+	diff, talk := s.attempt(t, call, "A large diff", strings.Join([]string{"",
+		"i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo $i; done > numbers.txt",
+		"mkdir many; i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo $i > many/file$i; done",
+		"git add -A; git commit -qm work",
+		"cat numbers.txt; i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo '<warning>' " + strings.Repeat("long ", 300) + " >&2; echo $i; done", ""}, "\n! "))
+	call("update_task", map[string]any{"task_id": tasks[0], "description": strings.Repeat("A long <text>. ", 6000)}, nil)
+	b := s.browser(t)
+	for _, path := range []string{"/", "/?q=Goal", "/?list=needs", "/attempts/" + talk + "?path=numbers.txt&from=300", "/attempts/" + talk + "?files=200", "/?list=working", "/?list=recent", "/?list=working&from=100", "/board", "/board?status=todo", "/tasks/" + tasks[0], "/tasks/" + diff, "/sessions/" + sessions[0],
+		"/sessions/" + long.Step.SessionID, "/attempts/" + talk, "/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt", "/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
+		text := b.get(path)
+		t.Logf("%6d %s", len(text), path)
+		if len(text) > maxPage {
+			t.Errorf("%s has %d bytes", path, len(text))
+		}
+	}
+	// What a page leaves out is behind its links.
+	for path, want := range map[string]struct {
+		entry *regexp.Regexp
+		count int
+	}{
+		"/?list=working":                          {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
+		"/board?status=todo":                      {regexp.MustCompile(`<a href="/tasks/([^"]+)"`), len(tasks)},
+		"/attempts/" + talk:                       {regexp.MustCompile(`many%2F(file[0-9]+)"|aria-label="many/(file[0-9]+)"`), 400},
+		"/attempts/" + talk + "?path=numbers.txt": {regexp.MustCompile(`<td>[+]([0-9]+)</td>`), 2000},
+	} {
+		found := map[string]bool{}
+		for at := path; at != ""; {
+			text := b.get(at)
+			for _, m := range want.entry.FindAllStringSubmatch(text, -1) {
+				found[m[len(m)-1]+m[1]] = true
+			}
+			at = ""
+			if all := moreLink.FindAllStringSubmatch(text, -1); all != nil {
+				at = html.UnescapeString(all[len(all)-1][1]) // the one of the list is the last
+			}
+		}
+		if len(found) != want.count {
+			t.Errorf("%s leads to %d of %d", path, len(found), want.count)
+		}
+	}
+}
+
+var moreLink = regexp.MustCompile(`<p><a href="([^"]+)">(?:[0-9]+ more(?: lines| files)?|Older)</a></p>`)
