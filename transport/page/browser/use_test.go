@@ -3,9 +3,13 @@ package browser
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +25,8 @@ import (
 func TestKeys(t *testing.T) {
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
-	w := s.begin(pagetest.Connect(t, s.url, ""))
+	call := pagetest.Connect(t, s.url, "")
+	w := s.begin(call)
 	b.open("/")
 	b.press("j")
 	b.until(`document.activeElement.pathname === '/attempts/` + w.attempt + `'`)
@@ -43,11 +48,20 @@ func TestKeys(t *testing.T) {
 	}
 	b.press(kb.Escape, "j", kb.Enter)
 	b.until(`location.pathname === '/sessions/` + w.session + `' && document.readyState === 'complete' && typeof walk === 'function'`)
+	b.do(chromedp.Evaluate[chromedp.Void](`history.back()`))
+	b.until(at("/") + ` && location.search === '?q=active' && document.getElementById('q').value === 'active' && document.querySelectorAll('.entry').length === 1`)
+	start(call, args{"goal": "Another", "job_name": "trip", "workflow_name": "plan"})
+	b.until(has("Another") + ` && location.search === '?q=active'`) // it follows changes again
 	b.press("g", "n")
-	b.until(`location.pathname === '/' && document.readyState === 'complete' && typeof walk === 'function'`)
+	b.until(at("/") + ` && !location.search`)
 
 	b.press("?")
 	b.until(`document.getElementById('keys').open`)
+	for _, keys := range []string{"?", "/", "j k", "x", "Esc", "g n", "g b"} {
+		if !b.is(fmt.Sprintf(`[...document.querySelectorAll('#keys dt')].some(e => e.innerText.trim() === %q)`, keys)) {
+			t.Errorf("%s is not in the list of keys", keys)
+		}
+	}
 	b.press(kb.Escape)
 	b.until(`!document.getElementById('keys').open`)
 
@@ -67,6 +81,45 @@ func TestKeys(t *testing.T) {
 	}
 	b.press(kb.Enter)
 	b.until(`document.activeElement.id === 'main'`)
+}
+
+// Tab reaches everything that can be used, and the focus is visible at each.
+func TestTab(t *testing.T) {
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	b := browse(t, s)
+	w := s.begin(pagetest.Connect(t, s.url, ""))
+	for _, name := range []string{"now", "board", "task", "attempt", "session", "job"} {
+		b.open(w.paths()[name])
+		b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true);
+			window.usable = () => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')].filter(e => e.checkVisibility() && !e.disabled && !e.reached);
+			document.addEventListener('focusin', e => { e.target.reached = true; const s = getComputedStyle(e.target); if (s.outlineStyle === 'none' || s.outlineWidth === '0px') (window.unseen ??= []).push(e.target.outerHTML.slice(0, 200)); })`))
+		for range eval[int](b, `usable().length`) {
+			b.press(kb.Tab)
+		}
+		if left := eval[[]string](b, `usable().map(e => e.outerHTML.slice(0, 200))`); len(left) > 0 {
+			t.Errorf("%s: Tab does not reach %s", name, left)
+		}
+		if unseen := eval[[]string](b, `window.unseen ?? []`); len(unseen) > 0 {
+			t.Errorf("%s: the focus is not visible at %s", name, unseen)
+		}
+	}
+}
+
+// Times are relative, with the exact time at hand; a page without anything says what to do first.
+func TestTimesAndEmptyPages(t *testing.T) {
+	root := pagetest.Project(t)
+	s := serve(t, root, overHTTP...)
+	b := browse(t, s)
+	for path, first := range map[string]string{"/": "add a task to the board", "/board": "Add a task, and start an agent on it.", "/sources": "workflow_tools.sources"} {
+		b.open(path)
+		b.until(has(first))
+	}
+	s.attempt(pagetest.Connect(t, s.url, ""), "Timed", "! true\n")
+	b.open("/board")
+	b.until(`(() => { const e = document.querySelector('.entry time'); return e && / ago$/.test(e.textContent) && e.title === new Date(e.dateTime).toLocaleString(); })()`)
+	testkit.Must(t, os.RemoveAll(filepath.Join(root, ".deepwork/jobs")))
+	b.open("/jobs")
+	b.until(has("deepwork init"))
 }
 
 // A change that one person makes is on the page of another, without a reload.
@@ -115,6 +168,37 @@ func TestRestartUnderAPage(t *testing.T) {
 	b.until(`location.pathname.startsWith('/tasks/') && ` + has("From the old page"))
 }
 
+// A stream whose first request fails is asked for again, and so is a page that could not be fetched.
+func TestRequestsThatFail(t *testing.T) {
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	behind, err := url.Parse(s.url)
+	testkit.Must(t, err)
+	var streams, pages atomic.Int64
+	proxy := httputil.NewSingleHostReverseProxy(behind)
+	proxy.FlushInterval = -1
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/events" && streams.Add(1) == 1 || r.Header.Get("HX-Request") != "" && r.URL.Path == "/board" && pages.Add(1) == 1 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer front.Close()
+	b := browse(t, s)
+	defer b.do(chromedp.Navigate("about:blank")) // whose stream keeps the proxy open
+	b.do(chromedp.Navigate(front.URL + "/board"))
+	b.until(`document.readyState === 'complete' && typeof walk === 'function' && !document.getElementById('link').hidden`)
+	b.until(`!!document.body._htmx?.sse && document.getElementById('link').hidden`)
+	s.attempt(pagetest.Connect(t, s.url, ""), "Seen at the second attempt", "! true\n")
+	b.until(has("Seen at the second attempt"))
+	if streams.Load() < 2 || pages.Load() < 2 {
+		t.Errorf("%d streams, %d pages", streams.Load(), pages.Load())
+	}
+	if got := eval[int](b, `htmx.config.sse.reconnectMaxDelay`); got != 5000 {
+		t.Errorf("a page may wait %d ms before it reconnects", got)
+	}
+}
+
 // Without the token of the page nothing is done, and the page says why.
 func TestFormOfAnotherPage(t *testing.T) {
 	s := serve(t, pagetest.Project(t), overHTTP...)
@@ -131,6 +215,25 @@ func TestFormOfAnotherPage(t *testing.T) {
 	if b.is(has("Not wanted")) {
 		t.Error("the task was added")
 	}
+}
+
+// A page of another site cannot act, not even with the token of the caller's own page.
+func TestFormOfAnotherSite(t *testing.T) {
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	b := browse(t, s)
+	b.open("/board")
+	csrf, project := eval[string](b, `document.querySelector('[name=csrf]').value`), eval[string](b, `document.querySelector('[name=project]').value`)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<form method="post" action="%s/tasks"><input name="csrf" value="%s"><input name="project" value="%s"><input name="title" value="Not wanted"><button>Win a prize</button></form>`, s.url, csrf, project)
+	}))
+	defer site.Close()
+	b.do(chromedp.Navigate(site.URL))
+	b.click("Win a prize")
+	b.until(fmt.Sprintf(`location.href === '%s/tasks' && document.readyState === 'complete'`, s.url))
+	b.open("/board")
+	b.until(`document.querySelector('#col-todo .count').textContent === '0'`)
+	b.unseen("Not wanted")
 }
 
 func TestReadOnly(t *testing.T) {

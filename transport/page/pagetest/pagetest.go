@@ -18,8 +18,9 @@ import (
 )
 
 // Hostile is a text that would run a script on a page that does not escape it, in each place where a
-// page may have it.
-const Hostile = `"'><script>window.hit=1</script><img src=x onerror="window.hit=1">{{.}}</title></textarea>`
+// page may have it, with a word that is wider than a screen.
+const Hostile = `"'><script>window.hit=1</script><img src=x onerror="window.hit=1">{{.}}</title></textarea> ` +
+	"Donaudampfschifffahrtsgesellschaftskapitaenswitwenrentenauszahlungsstelle"
 
 const tripJob = `name: trip
 version: 1.0.0

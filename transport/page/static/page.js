@@ -62,6 +62,7 @@ document.addEventListener('keydown', e => {
   if (e.ctrlKey || e.metaKey || e.altKey) return;
   const field = e.target.closest('input, textarea, select');
   if (e.key === 'Escape') {
+    if (field?.type === 'search') e.preventDefault(); // browsers would empty it
     if (field) field.blur();
     const menu = document.activeElement.closest('details[open]');
     if (menu) { menu.open = false; menu.querySelector('summary').focus(); }
