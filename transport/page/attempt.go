@@ -3,31 +3,16 @@ package page
 import (
 	"context"
 	"net/http"
-	"slices"
-	"strconv"
 
-	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/store"
 )
 
-// maxMessages is how many messages of an agent a page shows.
-const maxMessages = 200
-
-const (
-	// maxTalk is how many bytes of a page the messages may take, about.
-	maxTalk = 25_000
-	// maxMessage is how many bytes of a message a page shows.
-	maxMessage = 8000
-	// messageBytes is what a message takes in addition to its text.
-	messageBytes = 120
-)
-
 type attemptPage struct {
 	*attempt.FullAttemptReply
 	Task     *attempt.TaskReply
-	Messages []attempt.Message
+	Messages []message
 	// Shown is the execution whose messages these are, nil if they are the newest of all. Next is the
 	// index for those that follow, 0 if they are all.
 	Shown *attempt.Execution
@@ -86,78 +71,6 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 // isOpen reports whether an agent in a state waits or runs.
 func isOpen(state string) bool {
 	return state == "waiting" || state == "starting" || state == "running"
-}
-
-// messages reads the newest messages, or those of the execution that the URL names.
-func (s *Site) messages(ctx context.Context, who session.Caller, r *http.Request, p *attemptPage) error {
-	args := attempt.TailArgs{Target: onAttempt(r), Limit: new(maxMessages)}
-	if id := r.URL.Query().Get("execution"); id != "" {
-		args.ExecutionID, args.AfterIndex = &id, new(int64(-1))
-		if after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64); err == nil {
-			args.AfterIndex = &after
-		}
-		for i := range p.Executions {
-			if p.Executions[i].ExecutionID == id {
-				p.Shown = &p.Executions[i]
-			}
-		}
-	}
-	tail, err := s.Board.TailAttempt(ctx, who, args)
-	if err != nil {
-		return err
-	}
-	fits, cut := fitting(tail.Messages, args.ExecutionID == nil)
-	p.Messages = joined(fits)
-	switch {
-	case len(fits) == 0:
-	case args.ExecutionID == nil:
-		if (cut || len(tail.Messages) == maxMessages) && len(p.Executions) > 0 {
-			p.Older = p.Executions[0].ExecutionID
-		}
-	case cut:
-		p.Next = fits[len(fits)-1].Index
-	case len(tail.Messages) == maxMessages:
-		p.Next = tail.NextIndex
-	}
-	return nil
-}
-
-// fitting returns the messages that fit on a page, the newest or the oldest, and whether that leaves out
-// others. Those of one line of output stay together.
-func fitting(all []attempt.Message, newest bool) (fits []attempt.Message, cut bool) {
-	all = slices.Clone(all)
-	left := maxTalk
-	size := func(m *attempt.Message) int {
-		m.Text = jsontext.Clip(m.Text, maxMessage)
-		return messageBytes + sizeOf(m.Text)
-	}
-	if newest {
-		i := len(all)
-		for i > 0 && left > 0 {
-			i--
-			left -= size(&all[i])
-		}
-		return all[i:], i > 0
-	}
-	n := 0
-	for n < len(all) && (left > 0 || all[n].Index == all[n-1].Index) {
-		left -= size(&all[n])
-		n++
-	}
-	return all[:n], n < len(all)
-}
-
-// joined makes one message of lines of the same kind that follow each other.
-func joined(all []attempt.Message) (out []attempt.Message) {
-	for _, m := range all {
-		last := len(out) - 1
-		if last >= 0 && out[last].Kind == m.Kind && (m.Kind == "output" || m.Kind == "system" || m.Kind == "stderr") {
-			out[last].Text += "\n" + m.Text
-		} else {
-			out = append(out, m)
-		}
-	}
-	return out
 }
 
 func (s *Site) stopAttempt(ctx context.Context, who session.Caller, r *http.Request) (string, error) {

@@ -15,8 +15,8 @@ import (
 	"deepwork/session"
 )
 
-// views are the parsed templates, one set for each page: the file of the page with layout.html and
-// parts.html.
+// views are the parsed templates, one set for each page: the file of the page with layout.html, parts.html
+// and those in parts.
 type views struct {
 	of     map[string]*template.Template
 	assets string // version of what is in static
@@ -33,7 +33,7 @@ func parseViews() (*views, error) {
 		if name == "layout" || name == "parts" {
 			continue
 		}
-		t, err := template.New("layout.html").Funcs(functions).ParseFS(embedded, "templates/layout.html", "templates/parts.html", file)
+		t, err := template.New("layout.html").Funcs(functions).ParseFS(embedded, "templates/layout.html", "templates/parts.html", "templates/parts/*.html", file)
 		if err != nil {
 			return nil, fmt.Errorf("parsing the page %s: %w", name, err)
 		}
@@ -65,6 +65,8 @@ var functions = template.FuncMap{
 	"short":   func(id string) string { return id[:min(8, len(id))] },
 	"clip":    func(n int, s string) string { return jsontext.Clip(s, n) },
 	"inPages": inPages,
+	"word":    word, "heading": heading, "reliesOn": reliesOn, "server": server, "took": took,
+	"paragraphs": paragraphs, "arguments": arguments, "gist": gist,
 	"dict": func(pairs ...any) map[string]any {
 		m := map[string]any{}
 		for i := 0; i+1 < len(pairs); i += 2 {

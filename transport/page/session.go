@@ -69,6 +69,12 @@ func (p *sessionPage) fit(only string) {
 // Reviewed reports whether the step has reviews that a person can override now.
 func (v stepView) Reviewed() bool { return v.Current && v.Step != nil && len(v.Step.Reviews) > 0 }
 
+// Unfold reports whether an attempt at the reviews is shown unfolded: the newest one of a step that has to
+// be done again.
+func (v stepView) Unfold(a *machine.Attempt) bool {
+	return v.Current && a == v.Progress.Newest() && a.State != machine.AttemptPassed
+}
+
 func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	p, err := s.readSession(ctx, who, r.PathValue("id"))
 	if err != nil {

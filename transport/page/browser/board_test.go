@@ -68,8 +68,8 @@ func TestTasks(t *testing.T) {
 	b.click("Save")
 	b.until(`document.querySelector('h1').innerText.startsWith('The first') && ` + has("and how") + ` && !!document.querySelector('main a[href="/jobs/trip"]')`)
 	b.click("Move")
-	b.click("inreview")
-	b.until(state("inreview"))
+	b.click("In review")
+	b.until(state("in review"))
 
 	second, third := b.newTask("Second", ""), b.newTask("Third", "")
 	wait := func(path, on string) {

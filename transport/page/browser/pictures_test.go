@@ -89,8 +89,8 @@ func (b *tab) pictures(dir, name, path string) {
 	}
 }
 
-// smaller returns a picture with its 256 most frequent colors, which takes a third of the bytes, and how
-// many it had.
+// smaller returns a picture with 256 colors at most, which takes a third of the bytes, and how many it had:
+// the most frequent ones, and the most frequent of those that are alike.
 func smaller(t testing.TB, picture []byte) (file []byte, colors int) {
 	t.Helper()
 	full, err := png.Decode(bytes.NewReader(picture))
@@ -103,12 +103,20 @@ func smaller(t testing.TB, picture []byte) (file []byte, colors int) {
 		}
 	}
 	frequent := slices.SortedFunc(maps.Keys(count), func(a, b color.Color) int { return count[b] - count[a] })
-	palette := color.Palette(frequent[:min(256, len(frequent))])
+	var palette color.Palette
+	alike := map[[3]uint32]bool{}
+	for i, c := range frequent {
+		r, g, b, _ := c.RGBA()
+		if rough := [3]uint32{r >> 12, g >> 12, b >> 12}; len(palette) < 256 && (i < 100 || !alike[rough]) {
+			palette = append(palette, c)
+			alike[rough] = true
+		}
+	}
+	few := image.NewPaletted(size, palette)
 	nearest := map[color.Color]uint8{}
 	for c := range count {
 		nearest[c] = uint8(palette.Index(c))
 	}
-	few := image.NewPaletted(size, palette)
 	for y := range size.Dy() {
 		for x := range size.Dx() {
 			few.SetColorIndex(x, y, nearest[full.At(x, y)])

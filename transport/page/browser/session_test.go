@@ -101,8 +101,8 @@ func TestSession(t *testing.T) {
 	b.until(step("Draft") + `.innerText.includes('lets it go on without its reviews')`)
 	b.until(step("Draft") + `.innerText.includes('I have read it')`)
 	call("finished_step", args{"session_id": id, "step_id": "draft", "outputs": args{"out": "bad.txt"}}, nil)
-	b.until(step("Draft") + `.innerText.includes('finished') && ` + step("Draft") + `.innerText.includes('relies on: person')`)
-	b.until(`/overridden by local over [a-z ]+ .*: I have read it/.test(` + step("Draft") + `.innerText)`)
+	b.until(step("Draft") + `.innerText.includes('finished') && ` + step("Draft") + `.innerText.includes('Overridden by local')`)
+	b.until(`/Overridden by local over [a-z ]+ .*: I have read it/.test(` + step("Draft") + `.innerText)`)
 
 	// The members of a group are side by side.
 	b.until(step("Spelling") + `.innerText.includes('current') && ` + step("Facts") + `.innerText.includes('current')`)

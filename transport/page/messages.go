@@ -1,0 +1,111 @@
+package page
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/attempt"
+)
+
+// maxMessages is how many messages of an agent a page shows.
+const maxMessages = 200
+
+const (
+	// maxTalk is how many bytes of a page the messages may take, about.
+	maxTalk = 25_000
+	// maxMessage is how many bytes of a message a page shows.
+	maxMessage = 8000
+	// messageBytes is what a message takes in addition to its text.
+	messageBytes = 350
+)
+
+// A message is one of an agent. Result is what its tool_call returned, nil if that is not known.
+type message struct {
+	attempt.Message
+	Result *attempt.Message
+}
+
+// messages reads the newest messages, or those of the execution that the URL names.
+func (s *Site) messages(ctx context.Context, who session.Caller, r *http.Request, p *attemptPage) error {
+	args := attempt.TailArgs{Target: onAttempt(r), Limit: new(maxMessages)}
+	if id := r.URL.Query().Get("execution"); id != "" {
+		args.ExecutionID, args.AfterIndex = &id, new(int64(-1))
+		if after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64); err == nil {
+			args.AfterIndex = &after
+		}
+		for i := range p.Executions {
+			if p.Executions[i].ExecutionID == id {
+				p.Shown = &p.Executions[i]
+			}
+		}
+	}
+	tail, err := s.Board.TailAttempt(ctx, who, args)
+	if err != nil {
+		return err
+	}
+	fits, cut := fitting(tail.Messages, args.ExecutionID == nil)
+	p.Messages = joined(fits)
+	switch {
+	case len(fits) == 0:
+	case args.ExecutionID == nil:
+		if (cut || len(tail.Messages) == maxMessages) && len(p.Executions) > 0 {
+			p.Older = p.Executions[0].ExecutionID
+		}
+	case cut:
+		p.Next = fits[len(fits)-1].Index
+	case len(tail.Messages) == maxMessages:
+		p.Next = tail.NextIndex
+	}
+	return nil
+}
+
+// fitting returns the messages that fit on a page, the newest or the oldest, and whether that leaves out
+// others. Those of one line of output stay together.
+func fitting(all []attempt.Message, newest bool) (fits []attempt.Message, cut bool) {
+	all = slices.Clone(all)
+	left := maxTalk
+	size := func(m *attempt.Message) int {
+		m.Text = jsontext.Clip(m.Text, maxMessage)
+		return messageBytes + sizeOf(m.Text)
+	}
+	if newest {
+		i := len(all)
+		for i > 0 && left > 0 {
+			i--
+			left -= size(&all[i])
+		}
+		return all[i:], i > 0
+	}
+	n := 0
+	for n < len(all) && (left > 0 || all[n].Index == all[n-1].Index) {
+		left -= size(&all[n])
+		n++
+	}
+	return all[:n], n < len(all)
+}
+
+// joined makes one message of lines of the same kind that follow each other, and of a tool_call with its
+// tool_result.
+func joined(all []attempt.Message) (out []message) {
+	calls := map[string]int{} // where in out they are
+	for i, m := range all {
+		if at, is := calls[m.CallID]; is && m.Kind == "tool_result" {
+			out[at].Result = &all[i]
+			continue
+		}
+		last := len(out) - 1
+		if last >= 0 && out[last].Kind == m.Kind && (m.Kind == "output" || m.Kind == "system" || m.Kind == "stderr") {
+			out[last].Text += "\n" + m.Text
+			continue
+		}
+		if m.Kind == "tool_call" && m.CallID != "" {
+			calls[m.CallID] = len(out)
+		}
+		out = append(out, message{Message: m})
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/session/workflow/machine"
+)
+
+// words are the states that people read in other words than agents.
+var words = map[string]string{"todo": "to do", "inprogress": "in progress", "inreview": "in review"}
+
+// word returns a state as people read it.
+func word(state string) string {
+	if w, is := words[state]; is {
+		return w
+	}
+	return state
+}
+
+// heading returns a text that begins with a capital.
+func heading(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// server returns who runs a session, without the time that "pid 12 on host since …" ends with.
+func server(owner string) string {
+	who, _, _ := strings.Cut(owner, " since ")
+	return strings.Replace(who, "pid ", "process ", 1)
+}
+
+// reliesOn says in a sentence what a finished step relies on, if its reviews were not overridden.
+func reliesOn(e *machine.Evidence) string {
+	switch e.Kind {
+	case machine.ByReviewer:
+		return "Passed by the reviewer " + e.Reviewer
+	case machine.BySelf:
+		return "Reviewed by the agent itself, which was given the criteria for exactly these outputs"
+	case machine.Unreviewed:
+		return "Not reviewed: the server ran without reviews"
+	}
+	return "None of its reviews is of the outputs that were submitted"
+}
+
+// took returns how long something lasted.
+func took(from time.Time, to *time.Time) string {
+	d := to.Sub(from)
+	switch {
+	case d < time.Second:
+		return "less than a second"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	}
+	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// paragraphs splits a text at blank lines.
+func paragraphs(text string) []string {
+	all := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n\n")
+	return slices.DeleteFunc(all, func(p string) bool { return strings.TrimSpace(p) == "" })
+}
+
+// An argument is one of a tool call.
+type argument struct{ Name, Value string }
+
+// arguments returns those of a tool call, in the order of their names, or nil if the text has other JSON.
+func arguments(text string) (all []argument) {
+	var given map[string]any
+	if json.Unmarshal([]byte(text), &given) != nil {
+		return nil
+	}
+	for name, value := range given {
+		s, is := value.(string)
+		if !is {
+			data, _ := json.Marshal(value) // it was decoded from JSON
+			s = string(data)
+		}
+		all = append(all, argument{name, s})
+	}
+	slices.SortFunc(all, func(a, b argument) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// telling are the arguments that say best what a call does, the best first.
+var telling = []string{"description", "command", "file_path", "path", "pattern", "query", "url", "prompt"}
+
+// gist returns what a tool call does in one line.
+func gist(text string) string {
+	all := arguments(text)
+	for _, name := range telling {
+		if i := slices.IndexFunc(all, func(a argument) bool { return a.Name == name }); i >= 0 {
+			line, _, _ := strings.Cut(strings.TrimSpace(all[i].Value), "\n")
+			return line
+		}
+	}
+	if len(all) > 0 {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
