@@ -138,7 +138,7 @@ func (s *Site) recovered(w http.ResponseWriter, r *http.Request) {
 func (s *Site) toLogin(w http.ResponseWriter, r *http.Request, why error) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("HX-Redirect", "/login")
-		s.fail(w, r, &refusal{http.StatusUnauthorized, forPeople(why)})
+		s.fail(w, r, &refusal{http.StatusUnauthorized, "You are not logged in, or no longer: the login was ended, or your token withdrawn."})
 		return
 	}
 	if r.Header.Get("HX-Request") == "" {

@@ -100,6 +100,9 @@ func (b *browser) do(method, path string, form url.Values, headers ...string) an
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 	}
+	if host := r.Header.Get("Host"); host != "" {
+		r.Host = host
+	}
 	res, err := b.Do(r)
 	testkit.Must(b.t, err)
 	defer res.Body.Close()

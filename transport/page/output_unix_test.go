@@ -1,0 +1,59 @@
+//go:build unix
+
+package page_test
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/transport/page/pagetest"
+	"deepwork/transport/web"
+)
+
+// What a session says that it delivered leads nowhere else.
+func TestOutputFiles(t *testing.T) {
+	root := pagetest.Project(t)
+	s := serve(t, root, web.Options{})
+	p := s.begin(t, "")
+	b := s.browser(t)
+	at := "/sessions/" + p.session + "/output?path="
+	for _, path := range []string{"../idea.txt", "/etc/passwd", "idea.txt/../.deepwork/config.yml", ".deepwork/config.yml", "./idea.txt", "idea.txt\x00", ""} {
+		if a := b.do("GET", at+url.QueryEscape(path), nil); a.StatusCode != http.StatusNotFound {
+			t.Errorf("%q: %s\n%s", path, a.Status, a.text)
+		}
+	}
+	file, secret := filepath.Join(root, "idea.txt"), filepath.Join(t.TempDir(), "secret")
+	testkit.Write(t, secret, "not for pages")
+	for name, replace := range map[string]func() error{
+		"a link that leads out": func() error { return os.Symlink(secret, file) },
+		"a folder":              func() error { return os.Mkdir(file, 0o755) },
+		"a pipe":                func() error { return syscall.Mkfifo(file, 0o600) },
+		"nothing":               func() error { return nil },
+	} {
+		testkit.Must(t, os.RemoveAll(file))
+		testkit.Must(t, replace())
+		done := make(chan answer, 1)
+		go func() { done <- b.do("GET", at+"idea.txt", nil) }()
+		select {
+		case a := <-done:
+			if a.StatusCode != http.StatusConflict || strings.Contains(a.text, "not for pages") {
+				t.Errorf("%s: %s\n%s", name, a.Status, a.text)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: no answer", name)
+		}
+	}
+	testkit.Must(t, os.RemoveAll(file))
+	testkit.Write(t, filepath.Join(root, "there.txt"), "moved")
+	testkit.Must(t, os.Symlink(filepath.Join(root, "there.txt"), file))
+	if text := b.get(at + "idea.txt"); !strings.Contains(text, "moved") {
+		t.Errorf("a link inside of the project is not followed:\n%s", text)
+	}
+}
