@@ -82,7 +82,7 @@ func awaiting(s *machine.State, open []openStep, how Reviewing, tmp string, seal
 }
 
 // AwaitingAmong is Awaiting for sessions that were read before.
-func (e *Engine) AwaitingAmong(ctx context.Context, identity string, sessions []SessionInfo) (all []session.AwaitingStep, err error) {
+func (e *Engine) AwaitingAmong(ctx context.Context, identity string, sessions []*SessionInfo) (all []session.AwaitingStep, err error) {
 	if !e.Reviews {
 		return nil, nil
 	}

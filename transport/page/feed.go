@@ -41,9 +41,11 @@ type feed struct {
 const (
 	// minPause and maxPause bound the time between two tellings.
 	minPause = 100 * time.Millisecond
-	maxPause = time.Second
+	maxPause = 3 * time.Second
 	// share is the part of the processors that open pages may take, as a divisor.
-	share = 20
+	share = 30
+	// requestTime is what a request takes in addition to the page, about.
+	requestTime = 100 * time.Microsecond
 	// retry is how long follow waits after changes could not be read.
 	retry = time.Second
 )

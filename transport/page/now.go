@@ -131,7 +131,7 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 }
 
 // stepsAmong finds the steps that wait for a person among sessions, without reading them again.
-func (s *Site) stepsAmong(sessions []workflow.SessionInfo) attempt.FindSteps {
+func (s *Site) stepsAmong(sessions []*workflow.SessionInfo) attempt.FindSteps {
 	return func(ctx context.Context, who session.Caller, workspaces []string) ([]session.AwaitingStep, error) {
 		steps, err := s.Engine.AwaitingAmong(ctx, who.Identity, sessions)
 		if err != nil || len(workspaces) == 0 {
@@ -145,7 +145,7 @@ func (s *Site) stepsAmong(sessions []workflow.SessionInfo) attempt.FindSteps {
 	}
 }
 
-func sessionItem(i workflow.SessionInfo) item {
+func sessionItem(i *workflow.SessionInfo) item {
 	about := i.JobName + "/" + i.WorkflowName
 	status := i.Status
 	if i.Status == "active" {

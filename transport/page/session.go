@@ -16,10 +16,10 @@ import (
 
 // A sessionPage shows one session.
 type sessionPage struct {
-	workflow.SessionInfo
-	State    *machine.State         // nil if it cannot be read
-	Above    []workflow.SessionInfo // what it is nested in, the outermost first
-	Children []workflow.SessionInfo
+	*workflow.SessionInfo
+	State    *machine.State          // nil if it cannot be read
+	Above    []*workflow.SessionInfo // what it is nested in, the outermost first
+	Children []*workflow.SessionInfo
 	Timeline [][]stepView // the entries of the workflow, the members of a group together
 	Fault    string       // why the steps that have not begun are not shown
 	Only     string       // the id of the one step that is shown, "" for all
@@ -93,7 +93,7 @@ const maxRelated = 20
 
 // topics are those of the session, of those that it is nested in, and of its children.
 func (p *sessionPage) topics() []string {
-	related := append([]workflow.SessionInfo{p.SessionInfo}, append(slices.Clone(p.Above), p.Children...)...)
+	related := append([]*workflow.SessionInfo{p.SessionInfo}, append(slices.Clone(p.Above), p.Children...)...)
 	if len(related) > maxRelated {
 		return []string{store.SessionChanged}
 	}
@@ -110,7 +110,7 @@ func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (
 		return nil, err
 	}
 	p := &sessionPage{}
-	by := make(map[string]workflow.SessionInfo, len(all))
+	by := make(map[string]*workflow.SessionInfo, len(all))
 	for _, i := range all {
 		by[i.SessionID] = i
 		if i.Parent == id {

@@ -1,0 +1,252 @@
+package page_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deepwork/transport/page/pagetest"
+	"deepwork/transport/web"
+)
+
+// An openPage is a page in a browser: a stream of events over one connection, and requests for the page,
+// which browsers make again with its ETag after each event, over another.
+type openPage struct {
+	path    string
+	client  *http.Client
+	url     string
+	etag    string
+	fetched *atomic.Int64
+	seen    func(page []byte) // nil, or called with each page that was fetched
+}
+
+func (p *openPage) get(ctx context.Context, path string, headers ...string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, "GET", p.url+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return p.client.Do(r)
+}
+
+// fetch gets the page as after an event.
+func (p *openPage) fetch(ctx context.Context) error {
+	headers := []string{"HX-Request", "true", "Deepwork-News", "1", "If-None-Match", p.etag}
+	if p.seen == nil {
+		headers = append(headers, "Accept-Encoding", "gzip") // which is not decompressed here
+	}
+	res, err := p.get(ctx, p.path, headers...)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	page, err := io.ReadAll(res.Body)
+	p.etag = res.Header.Get("ETag")
+	p.fetched.Add(1)
+	if p.seen != nil && err == nil {
+		p.seen(page)
+	}
+	return err
+}
+
+// follow opens the stream and fetches the page after each event until ctx ends.
+func (p *openPage) follow(ctx context.Context, stream string, opened func()) error {
+	res, err := p.get(ctx, stream)
+	opened()
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewReader(res.Body); ; {
+		line, err := lines.ReadSlice('\n')
+		if err == nil && bytes.HasPrefix(line, []byte("event: news")) {
+			err = p.fetch(ctx)
+		}
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// open opens pages, and returns how many were fetched and what closes them.
+func (s *server) open(t testing.TB, paths []string, seen func([]byte)) (fetched *atomic.Int64, closeAll func()) {
+	t.Helper()
+	b := s.browser(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	fetched = new(atomic.Int64)
+	var all, opened sync.WaitGroup
+	streams := map[string]string{}
+	for _, path := range paths {
+		if streams[path] == "" {
+			streams[path] = b.stream(path)
+		}
+		p := &openPage{path: path, client: &http.Client{Transport: &http.Transport{}}, url: s.url, fetched: fetched, seen: seen}
+		stream := streams[path]
+		opened.Add(1)
+		all.Go(func() {
+			defer p.client.CloseIdleConnections()
+			if err := p.follow(ctx, stream, opened.Done); ctx.Err() == nil {
+				t.Errorf("the stream of %s ended: %v", path, err)
+			}
+		})
+	}
+	opened.Wait()
+	return fetched, func() { cancel(); all.Wait() }
+}
+
+// mixed returns the URLs of open pages as people have them: lists, and pages of one session or task.
+func mixed(n int, sessions, tasks []string) (paths []string) {
+	for i := range n {
+		paths = append(paths, []string{"/", "/board", "/", "/board", "/sessions/" + sessions[i%len(sessions)], "/tasks/" + tasks[i%len(tasks)]}[i%6])
+	}
+	return paths
+}
+
+// How many calls per second four agents make with no open page and with 200, in turns, and what part
+// of them is lost. The pages are fetched again after each event, by clients of this process.
+func BenchmarkCallsWith200Pages(b *testing.B) {
+	s := serve(b, pagetest.Project(b), web.Options{})
+	sessions, tasks := s.fill(b, 200, 400)
+	const agents, turn = 4, 2 * time.Second
+	var calls atomic.Int64
+	stop := make(chan struct{})
+	var working sync.WaitGroup
+	for agent := range agents {
+		call := pagetest.Connect(b, s.url, "")
+		working.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				var begun struct {
+					Step struct {
+						SessionID string `json:"session_id"`
+					} `json:"begin_step"`
+				}
+				call("start_workflow", map[string]any{"goal": fmt.Sprint("Work ", agent, i), "job_name": "trip", "workflow_name": "plan"}, &begun)
+				call("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"idea": "idea.txt"}}, nil)
+				call("abort_workflow", map[string]any{"session_id": begun.Step.SessionID, "explanation": "enough"}, nil)
+				call("update_task", map[string]any{"task_id": tasks[(4*i+agent)%len(tasks)], "description": fmt.Sprint("Now ", i)}, nil)
+				calls.Add(4)
+			}
+		})
+	}
+	measure := func() float64 {
+		began, before := time.Now(), calls.Load()
+		time.Sleep(turn) // what is measured is how much happens in this time
+		return float64(calls.Load()-before) / time.Since(began).Seconds()
+	}
+	measure() // until everything is warm
+	var without, with, parts []float64
+	var fetched int64
+	for b.Loop() {
+		alone := measure()
+		pages, closeAll := s.open(b, mixed(200, sessions, tasks), nil)
+		before := pages.Load()
+		among := measure()
+		fetched += pages.Load() - before
+		closeAll()
+		after := measure()
+		without, with = append(without, (alone+after)/2), append(with, among)
+		parts = append(parts, 100*(1-2*among/(alone+after)))
+		b.Logf("%.0f, %.0f with pages, %.0f calls/s", alone, among, after)
+	}
+	close(stop)
+	working.Wait()
+	b.ReportMetric(mean(without), "calls/s-0-pages")
+	b.ReportMetric(mean(with), "calls/s-200-pages")
+	b.ReportMetric(mean(parts), "%lost")
+	b.ReportMetric(float64(fetched)/float64(len(with))/turn.Seconds(), "fetches/s")
+}
+
+func mean(all []float64) (m float64) {
+	for _, v := range all {
+		m += v / float64(len(all))
+	}
+	return m
+}
+
+// How long it takes from the reply to a call until an open page has what it changed, with one page and
+// with 200 that show it.
+func BenchmarkVisible(b *testing.B) {
+	s := serve(b, pagetest.Project(b), web.Options{})
+	sessions, tasks := s.fill(b, 100, 200)
+	call := pagetest.Connect(b, s.url, "")
+	for _, n := range []int{1, 200} {
+		b.Run(fmt.Sprint("pages=", n), func(b *testing.B) {
+			arrived := make(chan string, 1000)
+			_, closeSeen := s.open(b, []string{"/board"}, func(page []byte) { arrived <- string(page) })
+			defer closeSeen()
+			_, closeAll := s.open(b, mixed(n-1, sessions, tasks), nil)
+			defer closeAll()
+			var all []time.Duration
+			for i := 0; b.Loop(); i++ {
+				title := fmt.Sprintf("Title %d %d", n, time.Now().UnixNano())
+				call("create_task", map[string]any{"project_id": s.project(call), "title": title}, nil)
+				replied := time.Now()
+				for !strings.Contains(<-arrived, title) {
+				}
+				all = append(all, time.Since(replied))
+			}
+			slices.Sort(all)
+			b.ReportMetric(ms(all[len(all)/2]), "median-ms")
+			b.ReportMetric(ms(all[len(all)*95/100]), "95%-ms")
+			b.ReportMetric(ms(all[len(all)-1]), "slowest-ms")
+		})
+	}
+}
+
+// project returns the id of the project.
+func (s *server) project(call func(string, any, any)) string {
+	var projects struct {
+		Projects []struct {
+			ID string `json:"project_id"`
+		}
+	}
+	call("list_projects", map[string]any{}, &projects)
+	return projects.Projects[0].ID
+}
+
+// A change is on each open page that shows it.
+func TestOpenPagesFollow(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	sessions, tasks := s.fill(t, 4, 4)
+	call := pagetest.Connect(t, s.url, "")
+	for path, change := range map[string]func(text string){
+		"/board":             func(text string) { s.task(t, call, text) },
+		"/tasks/" + tasks[0]: func(text string) { call("update_task", map[string]any{"task_id": tasks[0], "title": text}, nil) },
+		"/": func(text string) {
+			call("start_workflow", map[string]any{"goal": text, "job_name": "trip", "workflow_name": "plan"}, nil)
+		},
+		"/sessions/" + sessions[0]: func(text string) {
+			call("abort_workflow", map[string]any{"session_id": sessions[0], "explanation": text}, nil)
+		},
+	} {
+		arrived := make(chan string, 1000)
+		_, closeAll := s.open(t, []string{path}, func(page []byte) { arrived <- string(page) })
+		change("Changed " + tasks[1])
+		late := time.After(patience)
+		for shown := false; !shown; {
+			select {
+			case page := <-arrived:
+				shown = strings.Contains(page, "Changed "+tasks[1])
+			case <-late:
+				t.Fatalf("%s does not show the change", path)
+			}
+		}
+		closeAll()
+	}
+}
