@@ -80,8 +80,8 @@ func Git(t testing.TB, dir string, args ...string) string {
 // TryGit runs git in dir, with an author, and returns its output without the last
 // line break. GIT_DIR and GIT_INDEX_FILE do not reach it.
 func TryGit(dir string, args ...string) (string, error) {
-	set := []string{"-c", "user.name=Tester", "-c", "user.email=tester@example.com",
-		"-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"}
+	set := []string{"-c", "user.name=Tester", "-c", "user.email=tester@example.com", "-c", "init.defaultBranch=main",
+		"-c", "init.templateDir=", "-c", "maintenance.auto=false", "-c", "protocol.file.allow=always"}
 	cmd := exec.Command("git", append(set, args...)...)
 	cmd.Dir = dir
 	cmd.Env = process.Without(os.Environ(), "GIT_DIR", "GIT_INDEX_FILE")
@@ -89,8 +89,16 @@ func TryGit(dir string, args ...string) (string, error) {
 	out, err := cmd.Output()
 	if err != nil {
 		err = fmt.Errorf("git %s in %s: %w: %s", strings.Join(args, " "), dir, err, cmd.Stderr)
+	} else if args[0] == "init" || args[0] == "config" || args[0] == "remote" {
+		Age(filepath.Join(dir, ".git", "config"))
 	}
 	return strings.TrimRight(string(out), "\n"), err
+}
+
+// Age makes a config of git, if it exists, look old. The program reads a new one before each command.
+func Age(config string) {
+	old := time.Now().Add(-time.Hour)
+	os.Chtimes(config, old, old)
 }
 
 // A Log collects what is written to it and may be read at the same time.

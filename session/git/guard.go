@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -63,7 +64,8 @@ func stampOf(path string) stamp {
 // guarded inspects the config of a command's repository. It runs git once per folder and state of the
 // config.
 func guarded(ctx context.Context, c Command) (*guard, error) {
-	key := c.Dir + "\x00" + c.GitDir
+	user := userConfigs()
+	key := strings.Join(append(user, c.Dir, c.GitDir), "\x00")
 	guards.Lock()
 	g := guards.of[key]
 	guards.Unlock()
@@ -127,6 +129,9 @@ func guarded(ctx context.Context, c Command) (*guard, error) {
 		if fi, err := os.Lstat(at); c.GitDir == "" && (err != nil || !fi.IsDir()) {
 			files[at] = true // a file that names the repository, or will
 		}
+		for _, file := range user {
+			files[file] = true // they may come into being
+		}
 		for file := range files {
 			s := stampOf(file)
 			if began.Sub(s.time) < time.Second { // it may change again within the resolution of its time
@@ -143,6 +148,15 @@ func guarded(ctx context.Context, c Command) (*guard, error) {
 	}
 	guards.of[key] = g
 	return g, nil
+}
+
+// userConfigs returns the paths of the user's own config files, which may be missing.
+func userConfigs() []string {
+	if file, set := os.LookupEnv("GIT_CONFIG_GLOBAL"); set {
+		return []string{file}
+	}
+	home, _ := os.UserHomeDir() // "" leaves paths that are missing
+	return []string{filepath.Join(home, ".gitconfig"), filepath.Join(cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(home, ".config")), "git", "config")}
 }
 
 // Once is like Run but does not wait for locks.

@@ -339,6 +339,7 @@ func TestLocksOfOtherGitsAreWaitedFor(t *testing.T) {
 // Git fails over a worktree that another program is making at that moment; one
 // that stays as it is, is told of.
 func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	gitIn(t, repo, "worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), "other"))
 	k, _ := newKeeper(t)

@@ -87,6 +87,9 @@ func newKeeper(t testing.TB) (*Keeper, *bytes.Buffer) {
 	return k, &logged
 }
 
+// lone is the stale of a keeper in tests in which no other git runs.
+const lone = 100 * time.Millisecond
+
 func tree(repo string) Tree {
 	return Tree{RepoID: "r1", Name: "web", Repo: repo, TargetBranch: "main"}
 }

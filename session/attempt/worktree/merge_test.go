@@ -17,6 +17,7 @@ func asUser(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gitconfig")
 	testkit.Write(t, file, "[user]\n\tname = Una User\n\temail = una@example.com\n"+text)
+	testkit.Age(file)
 	t.Setenv("GIT_CONFIG_GLOBAL", file)
 }
 

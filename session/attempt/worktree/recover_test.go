@@ -83,6 +83,7 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 func TestLocksOfAKilledGitAreHealed(t *testing.T) {
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
+	k.stale = lone
 	path := create(t, k, repo)
 	write(t, path, "new", "work")
 	// As if it had been killed while it deleted the branch of a first go.
@@ -121,6 +122,7 @@ func TestHalfMadeWorktreesAreMadeAnew(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, folder %t", lost, c.folder), func(t *testing.T) {
 			repo := newRepo(t)
 			k, _ := newKeeper(t)
+			k.stale = lone
 			path := create(t, k, repo)
 			cutShort(t, k, creating, adding)
 			pointer := read(t, path, ".git")
@@ -158,6 +160,7 @@ func TestWhatAKilledServerLeftDoesNotHinderOthers(t *testing.T) {
 		t.Run(left, func(t *testing.T) {
 			repo := newRepo(t)
 			k, _ := newKeeper(t)
+			k.stale = lone
 			path := create(t, k, repo)
 			cutShort(t, k, creating, adding)
 			common := canonical(filepath.Join(repo, ".git"))
@@ -188,6 +191,7 @@ func TestWhatAKilledServerLeftDoesNotHinderOthers(t *testing.T) {
 func TestWhatIsNotOfAKilledServerStays(t *testing.T) {
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
+	k.stale = lone
 	path := create(t, k, repo)
 	common := canonical(filepath.Join(repo, ".git"))
 	elsewhere := filepath.Join(t.TempDir(), "theirs")
@@ -234,6 +238,7 @@ func TestAKilledDeletionOfABranch(t *testing.T) {
 	for _, others := range []bool{false, true} {
 		repo := newRepo(t)
 		k, _ := newKeeper(t)
+		k.stale = lone
 		create(t, k, repo)
 		gitIn(t, repo, "branch", "topic")
 		gitIn(t, repo, "pack-refs", "--all")

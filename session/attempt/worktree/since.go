@@ -21,9 +21,11 @@ type since struct {
 // begin returns the commit at which the work of an attempt begins, and the one that its branch and the
 // target have in common, which is "" if that is nothing.
 func (e *record) begin(ctx context.Context, head, target string) (from, common string, err error) {
-	common, err = git.Line(ctx, inRepo(e.Common, "merge-base", target, head))
-	if err != nil && git.ExitCode(err) != 1 {
-		return "", "", err
+	if common = head; head != target {
+		common, err = git.Line(ctx, inRepo(e.Common, "merge-base", target, head))
+		if err != nil && git.ExitCode(err) != 1 {
+			return "", "", err
+		}
 	}
 	common, _, _ = strings.Cut(common, "\n")
 	from = e.Base

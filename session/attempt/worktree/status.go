@@ -41,7 +41,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	st.Merging = checkout{path, v.admin}.operation() == "merge"
 	st.Exists, st.Merged = true, v.Since != nil && v.Since.Merged
 	changed := map[string]bool{}
-	if v.head != "" {
+	if v.head != "" && v.head != v.target {
 		out, err := git.Line(ctx, v.call("rev-list", "--left-right", "--count", v.target+"..."+v.head))
 		if err != nil {
 			return Status{}, err
@@ -49,7 +49,10 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 		behind, ahead, _ := strings.Cut(out, "\t")
 		st.Behind, _ = strconv.Atoi(behind)
 		st.Ahead, _ = strconv.Atoi(ahead)
-		if out, err = git.Output(ctx, v.call("diff-tree", "-r", "-z", "--name-only", "--no-renames", v.from, v.head)); err != nil {
+	}
+	if v.head != "" && v.head != v.from {
+		out, err := git.Output(ctx, v.call("diff-tree", "-r", "-z", "--name-only", "--no-renames", v.from, v.head))
+		if err != nil {
 			return Status{}, err
 		}
 		for _, name := range git.Fields(out) {
