@@ -41,6 +41,7 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	}
 	s.edits.streams.Add(1)
 	defer s.edits.streams.Add(-1)
+	s.readSessions(r.Context()) // what began while no page was open is news for the page of its parent
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
 	defer s.followOutputs(session.CallerOf(r.Context()), on)()

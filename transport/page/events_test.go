@@ -163,3 +163,16 @@ func TestEditsAreShown(t *testing.T) {
 		t.Error("the output is not shown as it is now")
 	}
 }
+
+// A workflow that begins in a session is news for the page of that session, rendered before.
+func TestChildrenOfASession(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	p := s.begin(t, "")
+	b := s.browser(t)
+	stream := b.stream("/sessions/" + p.session)
+	call := pagetest.Connect(t, s.url, "")
+	call("start_workflow", map[string]any{"goal": "The child", "job_name": "trip", "workflow_name": "plan", "parent_session_id": p.session}, nil)
+	ids, hangUp := b.listen(stream, "")
+	event(t, ids, "a workflow began in the session")
+	hangUp()
+}

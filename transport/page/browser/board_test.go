@@ -183,7 +183,7 @@ func TestSeveralRepositories(t *testing.T) {
 	b.until(at("/attempts/"))
 	b.until(state("completed") + " && " + has("web: 1 ahead of trunk") + " && " + has("shop: 1 ahead of main"))
 	b.until(has("web: a.txt") + " && " + has("shop: b.txt"))
-	b.shoot("two-repositories")
+	b.check("two-repositories")
 	b.click("Merge")
 	b.until(said("web: merged into trunk") + " && " + said("shop: merged into main"))
 	if got := testkit.Git(t, web, "log", "-1", "--format=%P", "trunk"); len(got) < 80 {

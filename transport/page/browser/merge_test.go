@@ -119,7 +119,8 @@ func TestConflict(t *testing.T) {
 	b.click("Merge")
 	b.until(conflict)
 	b.until(said("has conflicts with main"))
-	b.shoot("conflict")
+	b.check("conflict")
+	b.open("/attempts/" + id)
 	b.click("Undo the merge")
 	b.until(`!(` + conflict + `) && document.getElementById('notice').innerText.includes('the merge is undone')`)
 

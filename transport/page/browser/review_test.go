@@ -30,6 +30,7 @@ func TestComments(t *testing.T) {
 	// With the mouse, at a number.
 	b.clickOn(`[data-file="src/deep/three.txt"] tr:nth-child(3) .no:nth-child(2)`, "")
 	b.until(`document.querySelector('#comment [data-where]').textContent === 'src/deep/three.txt:2' && document.querySelector('#comment [data-quote]').textContent === 'b'`)
+	b.check("commenting")
 	comment("why b")
 	b.until(`document.querySelector('.tree').innerText.includes('1 comment') && document.querySelector('.tree summary').innerText === 'src/deep'`)
 	// With keys: the arrows walk the lines.
@@ -47,7 +48,7 @@ func TestComments(t *testing.T) {
 	// Split, and back; the address is a link.
 	b.click("split")
 	b.until(`location.search.includes('diff=split') && document.querySelectorAll('.diff.split .remark').length === 2`)
-	b.shoot("comments-split")
+	b.check("comments-split")
 	b.click("Send 2 comments to the agent")
 	b.until(said("goes on with the comments") + ` && !document.querySelector('.comments')`)
 	b.until(`document.querySelectorAll('#runs li').length === 2`)

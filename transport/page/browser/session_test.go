@@ -85,7 +85,8 @@ func TestSession(t *testing.T) {
 	for _, text := range []string{"too short", "Write more of it.", "Is it good?", "bad.txt ("} {
 		b.until(step("Draft") + `.textContent.includes('` + text + `')`)
 	}
-	b.shoot("review-failed")
+	b.check("review-failed")
+	b.open("/sessions/" + id)
 
 	// Why is required, by the form and by the server.
 	b.click("Actions")
@@ -136,6 +137,7 @@ func TestSession(t *testing.T) {
 	call("finished_step", args{"session_id": id, "step_id": "draft", "outputs": args{"out": "good.txt"}}, nil)
 	b.until(step("Draft") + `.textContent.includes('Well done.') && ` + step("Draft") + `.innerText.includes('Review 1: passed')`)
 	b.until(step("Draft") + `.textContent.includes('good.txt') && ` + step("Spelling") + `.innerText.includes('current')`)
+	b.check("session-acted-on")
 	b.open("/")
 	b.until(`document.querySelector('[aria-labelledby=working]').innerText.includes('Write about the sea')`)
 	b.until(`document.querySelector('[aria-labelledby=recent]').innerText.includes('How deep it is')`)

@@ -62,6 +62,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s is not in the list of keys", keys)
 		}
 	}
+	b.check("keys")
 	b.press(kb.Escape)
 	b.until(`!document.getElementById('keys').open`)
 
@@ -204,7 +205,7 @@ func TestFormOfAnotherPage(t *testing.T) {
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	b.open("/board")
-	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true; document.querySelectorAll('[name=csrf]').forEach(i => i.value = 'x')`),
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true; document.querySelectorAll('[name=csrf]').forEach(i => i.remove())`),
 		chromedp.SendKeys(chromedp.CSS("#title"), "Not wanted"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button.primary")))
 	b.until(`document.getElementById('alert').innerText.includes('reload the page')`)
 	b.shoot("refused")
