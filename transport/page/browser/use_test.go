@@ -48,7 +48,7 @@ func TestKeys(t *testing.T) {
 	}
 	b.press(kb.Escape, "j", kb.Enter)
 	b.until(`location.pathname === '/sessions/` + w.session + `' && document.readyState === 'complete' && typeof walk === 'function'`)
-	b.do(chromedp.Evaluate[chromedp.Void](`history.back()`))
+	b.do(chromedp.Evaluate[chromedp.Void](`setTimeout(() => history.back())`))
 	b.until(at("/") + ` && location.search === '?q=active' && document.getElementById('q').value === 'active' && document.querySelectorAll('.entry').length === 1`)
 	start(call, args{"goal": "Another", "job_name": "trip", "workflow_name": "plan"})
 	b.until(has("Another") + ` && location.search === '?q=active'`) // it follows changes again
@@ -290,7 +290,7 @@ func TestLogin(t *testing.T) {
 	b.until(`!!document.querySelector('form.logout')`)
 	b.do(chromedp.Click(chromedp.CSS("form.logout button")))
 	b.until(has("You are logged out"))
-	b.do(chromedp.Evaluate[chromedp.Void](`history.back()`))
+	b.do(chromedp.Evaluate[chromedp.Void](`setTimeout(() => history.back())`))
 	b.until(`location.pathname === '/login'`)
 }
 
