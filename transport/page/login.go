@@ -52,7 +52,8 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 
 func (s *Site) enter(w http.ResponseWriter, r *http.Request, cookie *http.Cookie, err error, p loginPage) {
 	if err != nil {
-		p.Why = err.Error()
+		why := err.Error()
+		p.Why = strings.ToUpper(why[:1]) + why[1:]
 		s.askLogin(w, r, http.StatusForbidden, p)
 		return
 	}

@@ -74,17 +74,11 @@ func ask(t *testing.T, method, url, body string, headers ...string) (status int,
 	return res.StatusCode, res.Header.Get("Location"), string(all)
 }
 
-// An action may last longer than its form may take to arrive, and a form is bounded as a call is.
-func TestPagesMayTakeTheirTime(t *testing.T) {
-	const bodyTimeout = 50 * time.Millisecond
-	h, _ := pagesOf(t, Options{BodyTimeout: bodyTimeout}, config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000}, func(*Login) http.Handler {
+// A form is bounded as a call is.
+func TestFormsOfPagesAreBounded(t *testing.T) {
+	h, _ := pagesOf(t, Options{}, config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000}, func(*Login) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
-			select {
-			case <-r.Context().Done():
-				t.Error("the request has ended:", r.Context().Err())
-			case <-time.After(4 * bodyTimeout): // as a merge does
-			}
 			fmt.Fprintf(w, "%s %v", body, err)
 		})
 	})

@@ -271,7 +271,7 @@ func TestLogin(t *testing.T) {
 	b.open("/board")
 	b.until(`location.pathname === '/login'`)
 	login("wrong")
-	b.until(has("this token is not known here"))
+	b.until(has("This token is not known here"))
 	login(tokens[0])
 	b.until(`location.pathname === '/board' && typeof ago === 'function'`) // which was asked for
 	if eval[string](b, `document.cookie`) != "" {
