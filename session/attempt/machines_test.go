@@ -318,11 +318,14 @@ func TestInspectOnMachines(t *testing.T) {
 		finds := func(m *machine, want ...string) {
 			t.Helper()
 			m.stores.Others = func(context.Context) (bool, error) { return true, nil }
-			r, err := Inspect(ctx, state.Of(m.p.root), m.stores, m.p.cfg.Load(), m.log)
-			must(t, err)
-			if got := fmt.Sprint(r.Findings); len(r.Findings) != len(want) || !containsAll(got, want...) {
-				t.Errorf("%s finds %s, want %q", m.place.MachineName, got, want)
-			}
+			eventually(t, func() string { // servers are at work, and may be writing a journal
+				r, err := Inspect(ctx, state.Of(m.p.root), m.stores, m.p.cfg.Load(), m.log)
+				must(t, err)
+				if got := fmt.Sprint(r.Findings); len(r.Findings) != len(want) || !containsAll(got, want...) {
+					return fmt.Sprintf("%s finds %s, want %q", m.place.MachineName, got, want)
+				}
+				return ""
+			})
 		}
 		made := m1.begin(m1.newTask("! write note.txt from afar"))
 		tree := m1.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
