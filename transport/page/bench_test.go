@@ -14,10 +14,9 @@ import (
 	"deepwork/transport/web"
 )
 
-// fill starts sessions, 25 nested in each other, and adds tasks, as four agents do. It returns the ids of
-// some of them.
-func (s *server) fill(t testing.TB, sessions, tasks int) (someSessions, someTasks []string) {
-	const agents, nested = 4, 25
+// fill starts sessions and adds tasks, as four agents do. It returns their ids.
+func (s *server) fill(t testing.TB, sessions, tasks int) (allSessions, allTasks []string) {
+	const agents = 4
 	var projects struct {
 		Projects []struct {
 			ID string `json:"project_id"`
@@ -28,12 +27,9 @@ func (s *server) fill(t testing.TB, sessions, tasks int) (someSessions, someTask
 	var mu sync.Mutex
 	for agent := range agents {
 		all.Go(func() {
-			var call func(tool string, args, reply any)
+			call := pagetest.Connect(t, s.url, "")
 			for i := range max(sessions, tasks) / agents {
 				if i < sessions/agents {
-					if i%nested == 0 {
-						call = pagetest.Connect(t, s.url, "")
-					}
 					var begun struct {
 						Step struct {
 							SessionID string `json:"session_id"`
@@ -41,7 +37,7 @@ func (s *server) fill(t testing.TB, sessions, tasks int) (someSessions, someTask
 					}
 					call("start_workflow", map[string]any{"goal": fmt.Sprint("Goal ", agents*i+agent), "job_name": "trip", "workflow_name": "plan"}, &begun)
 					mu.Lock()
-					someSessions = append(someSessions, begun.Step.SessionID)
+					allSessions = append(allSessions, begun.Step.SessionID)
 					mu.Unlock()
 				}
 				if i < tasks/agents {
@@ -50,14 +46,14 @@ func (s *server) fill(t testing.TB, sessions, tasks int) (someSessions, someTask
 					}
 					call("create_task", map[string]any{"project_id": projects.Projects[0].ID, "title": fmt.Sprint("Task ", agents*i+agent)}, &task)
 					mu.Lock()
-					someTasks = append(someTasks, task.ID)
+					allTasks = append(allTasks, task.ID)
 					mu.Unlock()
 				}
 			}
 		})
 	}
 	all.Wait()
-	return someSessions, someTasks
+	return allSessions, allTasks
 }
 
 // firstByte returns a page's time to its first byte.

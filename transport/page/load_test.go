@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/transport/page/pagetest"
 	"deepwork/transport/web"
 )
@@ -249,4 +250,40 @@ func TestOpenPagesFollow(t *testing.T) {
 		}
 		closeAll()
 	}
+}
+
+// A page has everything that calls have answered before it was asked for.
+func TestPagesAreNeverOld(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	call := pagetest.Connect(t, s.url, "")
+	b := s.browser(t)
+	for i := range 10 {
+		title := fmt.Sprintf("This is number %d.", i)
+		s.task(t, call, title)
+		call("start_workflow", map[string]any{"goal": title, "job_name": "trip", "workflow_name": "plan"}, nil)
+		for _, path := range []string{"/", "/board"} {
+			if !strings.Contains(b.get(path), title) {
+				t.Errorf("%s has no %q", path, title)
+			}
+		}
+	}
+}
+
+// A session's page has the workflows that begin in it.
+func TestNestedWorkflowsAppear(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	call := pagetest.Connect(t, s.url, "")
+	var begun struct {
+		Step struct {
+			SessionID string `json:"session_id"`
+		} `json:"begin_step"`
+	}
+	call("start_workflow", map[string]any{"goal": "outer", "job_name": "trip", "workflow_name": "plan"}, &begun)
+	b := s.browser(t)
+	path := "/sessions/" + begun.Step.SessionID
+	ids, hangUp := b.listen(b.stream(path), "")
+	call("start_workflow", map[string]any{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": begun.Step.SessionID}, nil)
+	event(t, ids, "a nested workflow has begun")
+	hangUp()
+	testkit.Until(t, "the nested workflow", func() bool { return strings.Contains(b.get(path), "inner") })
 }
