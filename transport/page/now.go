@@ -158,9 +158,19 @@ func sessionItem(i *workflow.SessionInfo) item {
 	return item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.SessionID, Status: status, Since: i.UpdatedAt}
 }
 
+// attentions say what needs a person: what it is, its status and what to do.
+var attentions = map[string][3]string{
+	attempt.AttentionFailed:    {"agent", "failed", "read its last messages, then send a follow-up or start another"},
+	attempt.AttentionReview:    {"agent", "to review", "look at its changes, then merge them or send a follow-up"},
+	attempt.AttentionStep:      {"session", "waits for you", "its review failed: override it, or have the agent do it again"},
+	attempt.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
+	attempt.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
+}
+
 // attentionItem returns what needs a person, with the page that shows it.
 func attentionItem(a attempt.Attention) item {
-	i := item{Kind: strings.ReplaceAll(a.Kind, "_", " "), Title: a.Title, Command: a.Command, Status: "needs you"}
+	words := attentions[a.Kind]
+	i := item{Kind: words[0], Status: words[1], About: words[2], Title: a.Title, Command: a.Command}
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
