@@ -23,7 +23,7 @@ const maxPicture = 200_000
 
 // Every page of a project in which much happens, and of one that is new, fits its window and shows
 // something. The pictures are for people to look at: DEEPWORK_TEST_SCREENSHOTS is the folder that they are
-// written to.
+// written to. Those of the README are in ../pictures.
 func TestPictures(t *testing.T) {
 	needBrowser(t)
 	dir := os.Getenv("DEEPWORK_TEST_SCREENSHOTS")
