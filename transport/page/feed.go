@@ -26,7 +26,7 @@ type feed struct {
 	began   bool       // they were read before
 	place   string     // the position after what was read
 
-	work atomic.Int64 // nanoseconds that pages took since the last telling
+	work atomic.Int64 // nanoseconds that pages took and that are not in debt
 
 	mu     sync.Mutex
 	number uint64            // of the last batch
@@ -34,6 +34,8 @@ type feed struct {
 	reset  uint64            // the last batch after which anything may have changed
 	told   uint64            // the last batch that open pages were told of
 	toldAt time.Time
+	debt   time.Duration // the work of pages beyond their share
+	asOf   time.Time     // when debt was computed
 	later  bool          // there will be another telling
 	more   chan struct{} // closed by the next telling
 }
@@ -43,9 +45,12 @@ const (
 	minPause = 100 * time.Millisecond
 	maxPause = 3 * time.Second
 	// share is the part of the processors that open pages may take, as a divisor.
-	share = 30
-	// requestTime is what a request takes in addition to the page, about.
-	requestTime = 100 * time.Microsecond
+	share = 20
+	// burst is how much more they may take for a moment.
+	burst = 150 * time.Millisecond
+	// requestTime is what a request takes in addition to the rendering, about. It is not measured: when
+	// many come at once, they wait for each other.
+	requestTime = 200 * time.Microsecond
 	// retry is how long follow waits after changes could not be read.
 	retry = time.Second
 )
@@ -127,8 +132,7 @@ func (f *feed) tell() {
 	if f.later {
 		return
 	}
-	pause := min(max(minPause, time.Duration(f.work.Load())*share/time.Duration(runtime.GOMAXPROCS(0))), maxPause)
-	if left := pause - time.Since(f.toldAt); left > 0 {
+	if left := f.pause(); left > 0 {
 		f.later = true
 		time.AfterFunc(left, func() {
 			f.mu.Lock()
@@ -139,13 +143,21 @@ func (f *feed) tell() {
 		return
 	}
 	f.told, f.toldAt = f.number, time.Now()
-	f.work.Store(0)
 	close(f.more)
 	f.more = make(chan struct{})
 }
 
-// worked notes that a page took the time since it began.
-func (f *feed) worked(began time.Time) { f.work.Add(int64(time.Since(began))) }
+// pause returns how long it is until pages may be told, 0 for now. f.mu is held.
+func (f *feed) pause() time.Duration {
+	now, processors := time.Now(), time.Duration(runtime.GOMAXPROCS(0))
+	f.debt = max(0, f.debt+time.Duration(f.work.Swap(0))-now.Sub(f.asOf)*processors/share)
+	f.asOf = now
+	since := now.Sub(f.toldAt)
+	return max(minPause-since, min((f.debt-burst)*share/processors, maxPause-since), 0)
+}
+
+// worked notes the time that a page took.
+func (f *feed) worked(took time.Duration) { f.work.Add(int64(took)) }
 
 // lately returns the last batch that open pages were told of.
 func (f *feed) lately() uint64 {

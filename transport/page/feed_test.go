@@ -17,8 +17,8 @@ func TestPagesAreToldTogether(t *testing.T) {
 		_, more := f.changed(nil)
 		change()
 		<-more
-		for _, c := range []struct{ work, pause time.Duration }{{0, minPause}, {time.Hour, maxPause}} {
-			f.worked(time.Now().Add(-c.work))
+		for _, c := range []struct{ work, pause time.Duration }{{0, minPause}, {burst, minPause}, {time.Hour, maxPause}} {
+			f.worked(c.work)
 			_, more = f.changed(nil)
 			began, told := time.Now(), f.lately()
 			change()

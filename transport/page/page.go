@@ -232,14 +232,15 @@ func (s *Site) page(pattern string, make func(context.Context, session.Caller, *
 		}
 		at := s.feed.position()
 		body, err := s.memo.get(memoKey{who.Identity, who.Group, who.Owner, who.Rights, s.Callers.LoggedIn(r), r.URL.RequestURI()}, s.feed, told, func() (*rendered, error) {
-			defer s.feed.worked(time.Now())
+			began := time.Now()
+			defer func() { s.feed.worked(time.Since(began)) }()
 			page, err := make(r.Context(), who, r)
 			if err != nil {
 				return nil, err
 			}
 			return s.render(page, who, at, r)
 		})
-		defer s.feed.worked(time.Now().Add(-requestTime)) // without the time in which another request made the page
+		s.feed.worked(requestTime)
 		if err != nil {
 			s.fail(w, r, err)
 			return
