@@ -27,6 +27,7 @@ func TestPostgresScripts(t *testing.T) {
 			db := server.URL()
 			u, err := url.Parse(db)
 			testkit.Must(t, err)
+			newBrowser(e)
 			e.Setenv("DB", db)
 			e.Setenv("SCHEMA", u.Query().Get("schema"))
 			e.Setenv("GORACE", gorace)
@@ -48,6 +49,7 @@ func TestPostgresScripts(t *testing.T) {
 			"exits":   exits,
 			"capture": capture,
 			"sql":     sqlCommand,
+			"visit":   visit,
 			"pg": func(ts *testscript.TestScript, neg bool, args []string) { // pg STATEMENT: @ is the schema and a dot
 				db, err := sql.Open("pgx", server.At(""))
 				ts.Check(err)
