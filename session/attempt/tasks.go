@@ -3,6 +3,7 @@ package attempt
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,6 +72,26 @@ func (e *Engine) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*
 		return nil, found("reading the cost of the task", err, "task", "task_id", id, remedyTask)
 	}
 	return &TaskReply{Task: *taskReply(s), Cost: cost}, nil
+}
+
+// Costs returns what the executions of tasks cost, by their ids, without those that no execution has ended
+// of and those that the caller does not see.
+func (e *Engine) Costs(ctx context.Context, who session.Caller, ids []string) (map[string]*Cost, error) {
+	b, _, err := e.ready(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*Cost{}
+	for _, id := range ids {
+		cost, _, err := e.cost(ctx, b.View, id, "")
+		if err != nil && !errors.Is(err, task.ErrNotFound) {
+			return nil, fault("reading the cost of a task", err)
+		}
+		if cost != nil {
+			all[id] = cost
+		}
+	}
+	return all, nil
 }
 
 // CreateTask creates a task in the state todo (seed 004, create_task).

@@ -35,7 +35,8 @@ type card struct {
 	attempt.Task
 	Move     []string // the other statuses
 	WaitsFor []attempt.Task
-	More     int // tasks that it waits for, and that are not in WaitsFor
+	More     int           // tasks that it waits for, and that are not in WaitsFor
+	Cost     *attempt.Cost // nil before an agent has ended
 }
 
 // errNoBoard refuses pages and actions of the board.
@@ -83,7 +84,32 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 		p.Columns = append(p.Columns, c)
 	}
 	s.blockers(ctx, who, p)
+	if err := s.costs(ctx, who, p); err != nil {
+		return nil, err
+	}
 	return &shown{view: "board", title: "Board", data: p, on: []string{store.TaskChanged, store.AttemptChanged, configTopic}}, nil
+}
+
+// costs reads what the tasks with agents have cost.
+func (s *Site) costs(ctx context.Context, who session.Caller, p *boardPage) error {
+	var ids []string
+	for _, c := range p.Columns {
+		for _, t := range c.Tasks {
+			if t.LatestSessionID != nil {
+				ids = append(ids, t.TaskID)
+			}
+		}
+	}
+	all, err := s.Board.Costs(ctx, who, ids)
+	if err != nil {
+		return err
+	}
+	for _, c := range p.Columns {
+		for i := range c.Tasks {
+			c.Tasks[i].Cost = all[c.Tasks[i].TaskID]
+		}
+	}
+	return nil
 }
 
 const (

@@ -208,12 +208,16 @@ func TestBudget(t *testing.T) {
 	b.open("/")
 	b.until(`document.querySelector('[aria-labelledby=needs]').innerText.includes('max_unknown')`)
 	// Raised, it goes on.
-	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), variants+"attempts:\n  max_unknown: 9\n")
+	const costly = "  CLAUDE_CODE:\n    command: [sh, -c, 'cat >/dev/null; echo \"$RESULT\"']\n    env: {RESULT: '{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"num_turns\":2,\"result\":\"done\",\"total_cost_usd\":0.42,\"usage\":{\"input_tokens\":9,\"output_tokens\":3}}'}\n"
+	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), variants+costly+"attempts:\n  max_unknown: 9\n")
 	b.until(`!document.querySelector('[aria-labelledby=needs]').innerText.includes('max_unknown')`)
 	b.open("/board")
 	b.click("Too much")
 	b.until(at("/tasks/"))
+	b.pick("#executor", "CLAUDE_CODE")
 	b.click("Start")
 	b.until(at("/attempts/"))
-	b.until(state("completed"))
+	b.until(state("completed") + " && " + has("$0.42"))
+	b.open("/board")
+	b.until(`[...document.querySelectorAll('.card')].some(e => e.innerText.includes('Too much') && e.innerText.includes('$0.42'))`)
 }
