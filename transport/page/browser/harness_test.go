@@ -3,7 +3,6 @@ package browser
 import (
 	"bufio"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,7 +18,8 @@ import (
 	"deepwork/transport/page/pagetest"
 )
 
-var screenshots = flag.String("screenshots", "", "folder for pictures of every page")
+// screenshots is the folder for pictures of every page, "" if nobody looks at them.
+var screenshots = os.Getenv("DEEPWORK_TEST_SCREENSHOTS")
 
 func TestMain(m *testing.M) { os.Exit(statetest.Main(m)) }
 

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"image"
 	"image/color"
@@ -26,10 +27,7 @@ const maxPicture = 200_000
 // written to. Those of the README are in ../pictures.
 func TestPictures(t *testing.T) {
 	needBrowser(t)
-	dir := os.Getenv("DEEPWORK_TEST_SCREENSHOTS")
-	if dir == "" {
-		dir = t.TempDir()
-	}
+	dir := cmp.Or(screenshots, t.TempDir())
 	testkit.Must(t, os.MkdirAll(dir, 0o755))
 	project := openShop(t)
 	b := person(t, project.root)

@@ -191,13 +191,14 @@ func (b *tab) press(keys ...string) {
 	}
 }
 
-// shoot writes a picture of the page to the folder of the flag.
+// shoot writes a picture of the page to the folder for them.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
-	if *screenshots == "" {
+	if screenshots == "" {
 		return
 	}
+	testkit.Must(b.t, os.MkdirAll(screenshots, 0o755))
 	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 	testkit.Must(b.t, err)
-	testkit.Must(b.t, os.WriteFile(filepath.Join(*screenshots, name+".png"), picture, 0o644))
+	testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, name+".png"), picture, 0o644))
 }
