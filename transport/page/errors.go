@@ -49,12 +49,12 @@ func statusOf(r *http.Request, err error) int {
 	}
 	e, is := errors.AsType[*session.Error](err)
 	switch {
+	case errors.Is(err, store.ErrUnavailable):
+		return http.StatusServiceUnavailable
 	case !is:
 		return http.StatusInternalServerError
 	case e.Code == "right_needed":
 		return http.StatusForbidden
-	case e.Code == store.CodeUnavailable:
-		return http.StatusServiceUnavailable
 	case e.Kind == session.StateError:
 		return http.StatusConflict
 	case r.Method == http.MethodPost && !strings.HasPrefix(e.Code, "unknown_"):
@@ -68,7 +68,10 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(r, err)
 	who := session.CallerOf(r.Context())
 	what := forPeople(err)
-	if status == http.StatusInternalServerError {
+	switch {
+	case status == http.StatusServiceUnavailable:
+		what = "The store of the sessions and the board does not answer. The log of the server says why."
+	case status == http.StatusInternalServerError:
 		s.Logger.Error("a page could not be made", "path", r.URL.Path, "error", err)
 		if !who.Owner {
 			what = "The server could not do this."
