@@ -140,14 +140,14 @@ func TestAgents(t *testing.T) {
 	b.until(`document.querySelector('.entry a[href^="/attempts/"] ~ .status')?.textContent === 'completed'`)
 	b.click("SCRIPT:LOUD")
 	b.until(at("/attempts/"))
-	b.until(`document.querySelectorAll('#runs li').length === 2 && ` + has("over\nmore of it\nsecond") + " && " + state("completed"))
+	b.until(`document.querySelectorAll('#runs li').length === 2 && ` + has("\nover") + " && " + has("\nmore of it") + " && " + has("\nsecond") + " && " + state("completed"))
 	b.fill("#prompt", "! echo third")
 	b.click("Send")
-	b.until(said("goes on with it") + ` && document.querySelectorAll('#runs li').length === 3 && ` + has("of it\nthird"))
+	b.until(said("goes on with it") + ` && document.querySelectorAll('#runs li').length === 3 && ` + has("\nthird"))
 	// One run alone: its messages.
 	b.click("3 runs of the agent")
 	b.clickOn("#runs li:nth-child(2) a", "")
-	b.until(`location.search.includes('execution=') && ` + has("of one run") + " && " + has("more of it\nsecond") + " && !(" + has("of it\nthird") + ")")
+	b.until(`location.search.includes('execution=') && ` + has("of one run") + " && " + has("\nsecond") + " && !(" + has("\nthird") + ")")
 
 	// From the page of the task; then it is stopped.
 	b.open(task)
