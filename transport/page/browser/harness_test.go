@@ -36,6 +36,9 @@ func required(t testing.TB, missing string) {
 }
 
 var chromium = sync.OnceValues(func() (string, error) {
+	if os.Getenv("DEEPWORK_TEST_BROWSER") == "off" {
+		return "", errors.New("DEEPWORK_TEST_BROWSER is off")
+	}
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
