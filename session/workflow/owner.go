@@ -68,7 +68,8 @@ func (e *Engine) carryOut(ctx context.Context, id, action string, arguments json
 }
 
 // AbortFor ends a session, anybody's, for a person. Like OverrideFor and GoToFor it asks the server
-// that owns the session, and takes the session over if none does.
+// that owns the session. If none does, it takes the session over and releases it then, for the server
+// of the agent that goes on with it.
 func (e *Engine) AbortFor(ctx context.Context, id, reason string) error {
 	return e.actFor(ctx, id, actionAbort, reason)
 }
@@ -96,7 +97,9 @@ func (e *Engine) actFor(ctx context.Context, id, action string, argument any) er
 		return s.Ended()
 	}
 	if s.Owner == "" || s.Owner == e.records.Server() || !e.records.Alive(s.Owner) {
-		if _, err := e.ConnectStateless(s.Identity).target(ctx, &id); err != nil {
+		c := e.Connect(s.Identity)
+		defer c.Close()
+		if _, err := c.target(ctx, &id); err != nil {
 			return err
 		}
 		return e.carryOut(ctx, id, action, arguments)

@@ -391,3 +391,21 @@ func (b *busyRecords) Update(id string, change func(*machine.State) (*machine.St
 	}
 	return b.records.Update(id, change)
 }
+
+func TestASessionThatAPersonMovesIsFreeForItsAgentAfterIt(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	agents, pages := p.open(), p.open()
+	c := agents.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	c.Close()
+	if err := pages.GoToFor(ctx, id, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.record(id); s.Owner != "" || s.CurrentStepID != "one" {
+		t.Errorf("after the move it is at step %s and belongs to %q", s.CurrentStepID, s.Owner)
+	}
+	p.finish(agents.Connect("local"), `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
+}
