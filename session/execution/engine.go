@@ -40,14 +40,14 @@ type Engine struct {
 	serving sync.WaitGroup // keepLooking and serve
 }
 
+// Going reports whether executions run that this process follows.
+func (e *Engine) Going() bool { return e.entries.any() }
+
 // Open returns the engine of a project and takes over the executions of servers that are gone:
 // those whose sources can be asked are followed again, and cancelled when their time is over; the
 // others have ended; none is started again. It waits for no source. The database may be missing,
 // and is created with the first execution; if it cannot be read, that is logged. Until Close the
 // engine searches for executions of servers that are gone, about every 10 s. ctx bounds Open alone;
-// Going reports whether executions run that this process follows.
-func (e *Engine) Going() bool { return e.entries.any() }
-
 // Close ends the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Database == nil || o.Member == nil || o.Sources == nil || o.Settings == nil {

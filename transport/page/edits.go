@@ -23,9 +23,8 @@ type edits struct {
 // lookEvery is the time between two looks while a page is open.
 const lookEvery = time.Second
 
-// look touches the topics of what has changed since the last look, and that of the sources while executions
-// run. It
-// costs a few stats.
+// look touches the topics of what has changed since the last look, and that of the sources while
+// executions run. It costs a few stats.
 func (s *Site) look(ctx context.Context) {
 	if now, err := s.Config(ctx); err == nil && s.edits.config.Swap(now) != now {
 		s.Touch(configTopic)
