@@ -75,7 +75,7 @@ var byID = map[string]func(context.Context, store.View, row) error{
 }
 
 // others are the other methods of a View; TestLists is about those that depend on the caller.
-var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "FindRequest", "BranchTaken", "VisibleBranches", "Attention", "Workspaces"}
+var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "FindRequest", "BranchTaken", "VisibleBranches", "Attention", "Work", "Workspaces"}
 
 // made makes a task of a caller, with an attempt that has ended and one that waits.
 func made(t *testing.T, b board, p task.Project, who session.Caller) row {
@@ -229,6 +229,11 @@ func TestLists(t *testing.T) {
 		}
 		if in, err := v.Workspaces(t.Context(), task.Place{}); err != nil || len(in) != len(want.all) {
 			t.Errorf("%+v sees the workspaces %v, %v", want.who, in, err)
+		}
+		if open, ended, err := v.Work(t.Context()); err != nil || len(ended) != 0 || len(open) != len(want.all) || slices.ContainsFunc(open, func(w task.Work) bool {
+			return !slices.Contains(want.all, w.Title)
+		}) {
+			t.Errorf("%+v sees the work %v, %v, %v", want.who, open, ended, err)
 		}
 		// Two attempts must not have the same branch, even if different callers made them.
 		if taken, err := v.BranchTaken(t.Context(), "deepwork/10"); !taken || err != nil {
