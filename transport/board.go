@@ -36,9 +36,9 @@ type board struct {
 // agent started runs no attempts, since it ends with its agent. chosen reports
 // whether the tools of the set are offered at all. steps is attempt.Options.Steps outside a workspace.
 // openBoard does not block; files are opened on first use.
-func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), leader attempt.Leader, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{byAgent: attempt.ByAgent(getenv)}
-	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Passive: b.byAgent,
+	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Leader: leader, Passive: b.byAgent,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
 	if file, id, ok := attempt.Workspace(folder.Root, getenv); ok {
 		if b.context, err = attempt.OpenContext(file, id, boards, logger); err != nil {
@@ -68,12 +68,19 @@ func (b *board) share(e *engines) {
 	}
 }
 
-// moved returns the function that the workflow engine calls after each transition.
-func (b *board) moved() func(*machine.State) {
-	if b.reporter == nil {
+// moved returns the function that the workflow engine calls after each transition, which calls also.
+func (b *board) moved(also func()) func(*machine.State) {
+	if b.reporter == nil && also == nil {
 		return nil
 	}
-	return func(*machine.State) { b.reporter.moved() }
+	return func(*machine.State) {
+		if b.reporter != nil {
+			b.reporter.moved()
+		}
+		if also != nil {
+			also()
+		}
+	}
 }
 
 // close is called after the last transition. Agents keep running; the next server adopts them.

@@ -95,6 +95,7 @@ func (a *Approval) apply(project *Config) *Config {
 	c.Attempts.Worktrees, c.Attempts.Copy, c.Attempts.Setup = from.Attempts.Worktrees, from.Attempts.Copy, from.Attempts.Setup
 	c.Attempts.PushTo = from.Attempts.PushTo
 	c.Attempts.AutoStart = from.Attempts.AutoStart
+	c.Run.Executor = from.Run.Executor
 	c.Git.Branch = from.Git.Branch
 	return &c
 }

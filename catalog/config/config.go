@@ -50,6 +50,7 @@ type Config struct {
 	Projects      []Project
 	Executors     []Executor // in the file's order
 	Attempts      Attempts
+	Run           Run
 	Prices        map[string]Price // by model; only of the user's own config
 	Notify        []string         // command that gets what needs a person; only of the user's own config
 
@@ -86,5 +87,6 @@ func Default() *Config {
 		HTTP:          defaultHTTP(),
 		WorkflowTools: defaultWorkflowTools(),
 		Attempts:      defaultAttempts(),
+		Run:           Run{Retries: 2},
 	}
 }

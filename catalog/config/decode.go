@@ -37,6 +37,7 @@ func (p *parser) config(v value, c *Config) {
 		key("projects", func(v value) { p.projects(v, &c.Projects) }),
 		key("executors", func(v value) { p.executors(v, &c.Executors) }),
 		key("attempts", func(v value) { p.attempts(v, &c.Attempts) }),
+		key("run", func(v value) { p.run(v, &c.Run) }),
 		p.usersOnly("trusted_folders", "", func(v value) { p.folders(&p.user.TrustedFolders)(v) }),
 		p.usersOnly("prices", "", func(v value) { p.prices(v, &c.Prices) }),
 		p.usersOnly("notify", "", p.command(&c.Notify)),

@@ -176,12 +176,7 @@ func (p *parser) autoStart(to **AutoStart) func(value) {
 		a, faults := AutoStart{MaxInReview: -1}, p.Faults()
 		p.mapping(v,
 			key("executor", set(func(v value, _ *yaml.Node) {
-				s, ok := p.text(v)
-				name, variant, has := strings.Cut(s, ":")
-				if ok && (!constant.MatchString(name) || has && !constant.MatchString(variant)) {
-					p.fault(v, "%q is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", clip(s))
-				}
-				a.Executor, a.Variant = name, variant
+				a.Executor, a.Variant, _ = strings.Cut(p.executorName(v), ":")
 			})),
 			key("max_in_review", p.whole(1, maxCount, &a.MaxInReview)))
 		switch {
@@ -192,6 +187,25 @@ func (p *parser) autoStart(to **AutoStart) func(value) {
 			*to = &a
 		}
 	})
+}
+
+// executorName returns NAME or NAME:VARIANT.
+func (p *parser) executorName(v value) string {
+	s, ok := p.text(v)
+	name, variant, has := strings.Cut(s, ":")
+	if ok && (!constant.MatchString(name) || has && !constant.MatchString(variant)) {
+		p.fault(v, "%q is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", clip(s))
+		return ""
+	}
+	return s
+}
+
+// run reads the key run.
+func (p *parser) run(v value, r *Run) {
+	p.mapping(v,
+		key("executor", set(func(v value, _ *yaml.Node) { r.Executor = p.executorName(v) })),
+		key("retries", p.whole(0, 100, &r.Retries)),
+	)
 }
 
 func (p *parser) constantName(v value, what string) {

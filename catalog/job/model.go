@@ -67,6 +67,7 @@ type Step struct {
 	Exposed          bool
 	Hidden           bool
 	Agent            *string
+	Executor         string // of the agent that does it in runs, NAME or NAME:VARIANT; "" means that of the run
 
 	instructionsAt yamltree.Position // of the key, for CheckFiles
 }

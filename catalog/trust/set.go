@@ -84,6 +84,9 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		}
 	}
 	a := c.Attempts
+	if c.Run.Executor != "" {
+		b.add("run.executor", c.Run.Executor)
+	}
 	if s := a.AutoStart; s != nil {
 		b.add("attempts.auto_start", map[string]any{"executor": s.Executor, "variant": s.Variant, "max_in_review": s.MaxInReview})
 	}

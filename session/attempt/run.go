@@ -26,6 +26,8 @@ type run struct {
 	exec   task.Execution
 	ctx    context.Context // ends when this server no longer leads it
 
+	interrupted atomic.Bool // stop ends a run so that it can be resumed
+
 	doubt doubt                  // of lead
 	fault atomic.Pointer[string] // why it is not known whether the agent runs, or it cannot be stopped; nil means none
 
@@ -73,6 +75,16 @@ func (e *Engine) lead(x task.Execution) {
 func (r *run) lead() {
 	begun := sync.OnceFunc(r.engine.makers.Done)
 	defer begun()
+	if r.exec.Lead {
+		if end := r.leadRun(); !end.drop {
+			if !end.again {
+				r.push()
+			}
+			r.reportDiff()
+			r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
+		}
+		return
+	}
 	proc, end := r.launch()
 	if end != nil && end.Error != nil {
 		r.note(*end.Error)

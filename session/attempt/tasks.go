@@ -127,7 +127,7 @@ func (e *Engine) CreateTask(ctx context.Context, who session.Caller, a CreateTas
 		}
 	}
 	s, err := b.CreateTask(ctx, task.NewTask{
-		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, DependsOn: dependsOn,
+		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Lead: unless(a.Lead), DependsOn: dependsOn,
 	}, request)
 	e.readies.Wake()
 	return taskReply(s), found("creating the task", err, "project", "project_id", projectID, remedyProject)

@@ -49,7 +49,8 @@ type Exit struct {
 	FinalMessage string `json:"final_message,omitempty"` // the program's own, or its last line
 	Stderr       string `json:"stderr,omitempty"`        // its last lines on stderr, ready to be shown
 
-	Usage *transcript.Usage `json:"usage,omitempty"` // what an agent reported; nil means nothing
+	Usage        *transcript.Usage `json:"usage,omitempty"`        // what an agent reported; nil means nothing
+	Conversation string            `json:"conversation,omitempty"` // the name that the agent gave to it; see transcript.Reader
 
 	StartedAt time.Time `json:"started_at"` // when the agent was, or should have been, started
 	EndedAt   time.Time `json:"ended_at"`   // of an interrupted run: when that was noticed

@@ -40,6 +40,9 @@ var flaws = []flaw{
 	{"task %s is being deleted, and has an attempt that waits or runs", "stop it with stop_attempt and call delete_task again",
 		`SELECT DISTINCT t.id FROM tasks t JOIN attempts a ON a.task_id = t.id
 		WHERE t.deleting_at IS NOT NULL AND a.state IN ('waiting', 'starting', 'running')`},
+	{"execution %s of a step has not ended, and nothing leads it", doAttempt,
+		`SELECT x.id FROM step_executions x JOIN attempts a ON a.id = x.attempt_id
+		WHERE x.ended_at IS NULL AND NOT a.state IN ('waiting', 'starting', 'running')`},
 	{"task %s", doDepend,
 		`SELECT t.id || ' depends on ' || o.id || ', which is of another project' FROM task_dependencies d
 		JOIN tasks t ON t.id = d.task_id JOIN tasks o ON o.id = d.depends_on WHERE t.project_id <> o.project_id`},

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/session/attempt"
+)
+
+// A runEvent is one line of deepwork run --json.
+type runEvent struct {
+	Event       string   `json:"event"` // run_started, step_started, step_ended, run_waiting or run_ended
+	At          string   `json:"at"`    // RFC 3339 in UTC
+	RunID       string   `json:"run_id"`
+	State       string   `json:"state"` // of the run, or of the agent
+	Workflow    string   `json:"workflow,omitempty"`
+	Goal        string   `json:"goal,omitempty"`
+	Branch      *string  `json:"branch,omitempty"`
+	Workspace   string   `json:"workspace,omitempty"`
+	SessionID   *string  `json:"session_id,omitempty"`
+	StepID      *string  `json:"step_id,omitempty"`
+	ExecutionID string   `json:"execution_id,omitempty"`
+	Executor    string   `json:"executor,omitempty"`
+	Seconds     *float64 `json:"seconds,omitempty"`  // how long the agent ran
+	CostUSD     *float64 `json:"cost_usd,omitempty"` // of the agent or, at the end, of the run; absent if it is unknown
+	Message     *string  `json:"message,omitempty"`  // what the agent said last
+	Reason      *string  `json:"reason,omitempty"`   // why it failed, waits or ended
+	Until       *string  `json:"until,omitempty"`    // when a limit of the provider is over
+}
+
+// A runView prints what is new of a run. It belongs to one goroutine.
+type runView struct {
+	app     *app
+	started map[string]bool // by execution
+	ended   map[string]bool
+	waits   string // why it waits, as last said
+}
+
+// lead leads a run until it ends, unless another process does, and prints what happens.
+func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunReply, detach bool) error {
+	v := &runView{app: a, started: map[string]bool{}, ended: map[string]bool{}}
+	v.begin(r)
+	if detach {
+		if err := a.inBackground(ctx, r.RunID); err != nil {
+			return fmt.Errorf("leading the run %s in the background: %w; 'deepwork run resume %[1]s' leads it here", r.RunID, err)
+		}
+		if !a.json {
+			fmt.Fprintf(a.out, "It goes on in the background: 'deepwork run status %s' shows it, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
+		}
+		return nil
+	}
+	board.Serve()
+	looking, asked := ctx, false
+	for {
+		now, err := board.GetRun(looking, atTerminal, attempt.RunArgs{RunID: r.RunID})
+		switch {
+		case ctx.Err() != nil && !asked:
+			asked = true
+			if looking = context.WithoutCancel(ctx); !board.Interrupt(r.RunID) {
+				return a.left(r.RunID)
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		v.show(now)
+		if !isOpen(now.State) {
+			v.end(now)
+			return runExit(now)
+		}
+		pause(looking, 100*time.Millisecond)
+	}
+}
+
+// pause waits; the next call of whoever waits reports that ctx has ended.
+func pause(ctx context.Context, d time.Duration) { _ = wait.For(ctx, d) }
+
+func (v *runView) begin(r *attempt.RunReply) {
+	if v.app.json {
+		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace})
+		return
+	}
+	v.app.field("run", r.RunID)
+	v.app.field("workflow", r.Workflow)
+	v.app.field("branch", optional(r.Branch))
+	v.app.field("folder", r.Workspace)
+	fmt.Fprintln(v.app.out)
+}
+
+// show prints the agents that have started or ended since the last call.
+func (v *runView) show(r *attempt.RunReply) {
+	for _, x := range r.Steps {
+		if x.StartedAt != nil && !v.started[x.ExecutionID] {
+			v.started[x.ExecutionID] = true
+			v.step(r, x, "step_started")
+		}
+		if x.EndedAt != nil && !v.ended[x.ExecutionID] {
+			v.ended[x.ExecutionID] = true
+			if x.StartedAt != nil || x.Error != nil {
+				v.step(r, x, "step_ended")
+			}
+		}
+	}
+	waits := optional(r.Reason)
+	if r.State == "waiting" && waits != v.waits {
+		v.waits = waits
+		v.event(runEvent{Event: "run_waiting", RunID: r.RunID, State: r.State, Reason: r.Reason})
+	}
+}
+
+func (v *runView) step(r *attempt.RunReply, x attempt.RunStep, what string) {
+	e := runEvent{Event: what, RunID: r.RunID, State: x.State, SessionID: &x.SessionID, StepID: &x.StepID, ExecutionID: x.ExecutionID, Executor: x.Executor}
+	if what == "step_ended" {
+		e.Message, e.Reason, e.Until, e.Seconds = x.FinalMessage, x.Error, x.LimitedUntil, seconds(x)
+		if x.Cost != nil {
+			e.CostUSD = x.Cost.USD
+		}
+	} else {
+		e.State = "running"
+	}
+	if v.app.json {
+		v.event(e)
+		return
+	}
+	line := fmt.Sprintf("%-20s %s", x.StepID, x.Executor)
+	if what == "step_started" {
+		fmt.Fprintf(v.app.out, "%s started\n", line)
+		return
+	}
+	fmt.Fprintf(v.app.out, "%s %s%s\n", line, x.State, spent(e))
+	if x.Error != nil {
+		fmt.Fprintf(v.app.out, "  %s\n", indentRest(*x.Error, "  "))
+	}
+}
+
+// spent says how long an agent took and what it cost.
+func spent(e runEvent) string {
+	text := ""
+	if e.Seconds != nil {
+		text += fmt.Sprintf(" after %s", (time.Duration(*e.Seconds * float64(time.Second))).Round(100*time.Millisecond))
+	}
+	if e.CostUSD != nil {
+		text += fmt.Sprintf(", %.2f USD", *e.CostUSD)
+	}
+	return text
+}
+
+func seconds(x attempt.RunStep) *float64 {
+	if x.StartedAt == nil || x.EndedAt == nil {
+		return nil
+	}
+	from, err := time.Parse(time.RFC3339Nano, *x.StartedAt)
+	to, err2 := time.Parse(time.RFC3339Nano, *x.EndedAt)
+	if err != nil || err2 != nil {
+		return nil
+	}
+	return new(to.Sub(from).Seconds())
+}
+
+func (v *runView) end(r *attempt.RunReply) {
+	if v.app.json {
+		e := runEvent{Event: "run_ended", RunID: r.RunID, State: r.State, SessionID: r.SessionID, StepID: r.Step, Reason: r.Reason}
+		if r.Cost != nil {
+			e.CostUSD = r.Cost.USD
+		}
+		v.event(e)
+		return
+	}
+	fmt.Fprintln(v.app.out)
+	v.app.printRun(r)
+}
+
+func (v *runView) event(e runEvent) {
+	if !v.app.json {
+		if e.Reason != nil {
+			fmt.Fprintf(v.app.out, "%s\n", *e.Reason)
+		}
+		return
+	}
+	e.At = time.Now().UTC().Format(time.RFC3339Nano)
+	data, err := json.Marshal(e)
+	if err == nil {
+		_, err = fmt.Fprintf(v.app.out, "%s\n", data)
+	}
+	_ = err // checkedWriter reports it
+}
+
+// printRun prints a run.
+func (a *app) printRun(r *attempt.RunReply) {
+	a.field("run", r.RunID)
+	a.field("workflow", r.Workflow)
+	a.field("state", r.State)
+	a.field("step", optional(r.Step))
+	a.field("reason", optional(r.Reason))
+	a.field("session", optional(r.SessionID))
+	a.field("branch", optional(r.Branch))
+	if r.Cost != nil && r.Cost.USD != nil {
+		a.field("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
+	}
+	id := r.RunID[:shortID]
+	switch attempt.RunState(r.State) {
+	case attempt.RunComplete:
+		if r.Branch != nil {
+			a.field("next", fmt.Sprintf("deepwork board diff %s, to see its changes\ndeepwork board merge %[1]s, to merge them", id))
+		}
+	case attempt.RunStopped, attempt.RunPaused, attempt.RunInterrupted:
+		a.field("next", fmt.Sprintf("deepwork run resume %s, to go on", id))
+	}
+}

@@ -1,0 +1,77 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"deepwork/catalog/task"
+	"deepwork/session/workflow/machine"
+)
+
+// firstPrompt asks an agent to do a step.
+func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others []machine.StepInfo, before *task.StepExecution) (string, error) {
+	data, err := json.MarshalIndent(step, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Goal\n\n%s\n\n# Your step: %s\n\n", strings.TrimSpace(goal), step.StepID)
+	fmt.Fprintf(&b, "You do one step of the workflow %s/%s, and nothing else. This describes it:\n\n```json\n%s\n```\n\n", s.JobName, s.WorkflowName, data)
+	if len(others) > 0 {
+		names := make([]string, len(others))
+		for i, o := range others {
+			names[i] = o.StepID
+		}
+		fmt.Fprintf(&b, "Other agents work in this folder at the same time, on the steps %s: leave their files alone.\n\n", strings.Join(names, ", "))
+	}
+	b.WriteString(howToFinish(step))
+	if before != nil {
+		b.WriteString("\nAn agent has worked on this step before, and you do not have its conversation; look at what it left.")
+		if before.FinalMessage != nil {
+			fmt.Fprintf(&b, " It said last:\n\n> %s\n", strings.ReplaceAll(strings.TrimSpace(*before.FinalMessage), "\n", "\n> "))
+		}
+	}
+	return b.String(), nil
+}
+
+func howToFinish(step *machine.StepInfo) string {
+	return fmt.Sprintf(`When its outputs are written, call the tool finished_step of the MCP server deepwork with session_id %q, step_id %q and the outputs. If it answers needs_work, do what its feedback says and call it again. The step is done only when it answers next_step or workflow_complete; then end.
+`, step.SessionID, step.StepID)
+}
+
+// againPrompt sends an agent back that ended without finishing its step.
+func againPrompt(step *machine.StepInfo, s *machine.State) string {
+	missing := "finished_step has not accepted it yet."
+	if p := s.Progress(step.StepID); p != nil && p.QualityAttempts > 0 {
+		missing = "its last review did not pass."
+	}
+	return fmt.Sprintf("You ended, and the step %s is not finished: %s\n\n%s", step.StepID, missing, howToFinish(step))
+}
+
+// limitPrompt lets an agent go on that a limit of its provider has ended.
+func limitPrompt(step *machine.StepInfo) string {
+	return "The limit that ended you is over. Go on where you were.\n\n" + howToFinish(step)
+}
+
+// childPrompt lets an agent go on whose nested workflow was led by others.
+func childPrompt(step *machine.StepInfo, children []*machine.State) string {
+	var b strings.Builder
+	for _, c := range children {
+		fmt.Fprintf(&b, "The workflow %s/%s that you started (session %s) is %s.", c.JobName, c.WorkflowName, c.SessionID, c.Status)
+		if c.AbortReason != nil {
+			fmt.Fprintf(&b, " The reason: %s", *c.AbortReason)
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "Go on with the step %s.\n\n%s", step.StepID, howToFinish(step))
+	return b.String()
+}
+
+// adviceFor is a message of a person who has resumed the run.
+func adviceFor(prompt, advice string) string {
+	if advice = strings.TrimSpace(advice); advice == "" {
+		return prompt
+	}
+	return prompt + "\nA person says:\n\n" + advice + "\n"
+}
