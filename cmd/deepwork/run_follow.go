@@ -42,6 +42,9 @@ type runView struct {
 // lead leads a run until it ends, unless another process does, and prints what happens.
 func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunReply, detach bool) error {
 	v := &runView{app: a, started: map[string]bool{}, ended: map[string]bool{}}
+	for _, x := range r.Steps { // of before it was resumed
+		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
+	}
 	v.begin(r)
 	if detach {
 		if err := a.inBackground(ctx, r.RunID); err != nil {

@@ -320,6 +320,15 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 	} else if !at.State.Open() {
 		r.State = string(RunStopped) // it never began, or its end could not be recorded
 	}
+	if at.State == task.Starting || at.State == task.Running {
+		x, err := b.LatestExecution(ctx, id)
+		if err != nil {
+			return nil, fault("reading the run", err)
+		}
+		if x.State.Open() && x.Owner != e.member.ID() && !x.Elsewhere(e.here) && !e.member.Alive(x.Owner) {
+			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
+		}
+	}
 	var each map[string]*ExecutionCost
 	if r.Cost, each, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
 		return nil, fault("reading the cost of the run", err)
