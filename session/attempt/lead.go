@@ -232,10 +232,9 @@ func (l *Lead) endEarlier(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				end, conversation = outcomeOf(exit), exit.Conversation
-				if exit.Stopped {
-					end.State, end.Error = task.Interrupted, new("Its leader ended before it.")
-				}
+				usage := outcomeOf(exit)
+				usage.State, usage.Error = end.State, end.Error // it failed because it could not reach its leader
+				end, conversation = usage, exit.Conversation
 				if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
 					if err := l.board.StartStep(ctx, x.AttemptID, x.ID, at); err != nil {
 						return err
