@@ -99,6 +99,9 @@ func (e *Engine) attemptDetails(ctx context.Context, b view, id string) (*Attemp
 		WorkflowSession: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
 		Repos: []AttemptRepo{}, CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),
 	}
+	if r.Lead = task.AgentLeads; a.Run != nil {
+		r.Lead = task.ServerLeads
+	}
 	if s := now.Session; s != nil && s.Queued != nil {
 		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: stamp(s.Queued.At)}
 	}
@@ -214,7 +217,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if err != nil {
 			return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 		}
-		state, part := at.State, span{}
+		state, part := at.State, span{log: id}
 		if a.ExecutionID != nil {
 			if part, err = e.spanOf(ctx, b, at, *a.ExecutionID, &after); err != nil {
 				return nil, err
@@ -235,7 +238,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if !raw && after != nil {
 			most += linePieces // which the last line may need
 		}
-		entries, next, err := e.tail(ctx, b, at, after, most, max(0, min(left, 500*time.Millisecond)))
+		entries, next, err := e.tail(ctx, b, at, part.log, after, most, max(0, min(left, 500*time.Millisecond)))
 		if err != nil {
 			return nil, fmt.Errorf("reading the attempt's log: %w", err)
 		}

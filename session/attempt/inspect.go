@@ -144,7 +144,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	if i.engine.shared != nil && !a.Made() && a.Workspace == "" {
 		return // no server of this machine has chosen its paths
 	}
-	if a.Run != nil && len(a.Repos) == 0 {
+	if inPlace(&a) {
 		return // it works in place
 	}
 	if len(a.Repos) > 0 {

@@ -64,9 +64,10 @@ type Task struct {
 	ProjectID             string   `json:"project_id" jsonschema:"UUID of its project"`
 	Title                 string   `json:"title" jsonschema:"the work in one line"`
 	Description           *string  `json:"description" jsonschema:"the work in full, or null"`
-	Status                string   `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
+	Status                string   `json:"status" jsonschema:"status"`
 	JobName               *string  `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
 	WorkflowName          *string  `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
+	Lead                  string   `json:"lead" jsonschema:"agent: one agent does the workflow; server: each attempt is a run, with an agent per step"`
 	DependsOn             []string `json:"depends_on" jsonschema:"UUIDs of tasks that must be done before an attempt starts"`
 	BlockedBy             []string `json:"blocked_by" jsonschema:"those of depends_on that are not done"`
 	CreatedAt             string   `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
@@ -124,7 +125,7 @@ type AttentionReply struct {
 type AttemptSummary struct {
 	AttemptID             string  `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	WorkspaceBranch       string  `json:"workspace_branch" jsonschema:"git branch of the attempt"`
-	State                 string  `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted"`
+	State                 string  `json:"state" jsonschema:"state"`
 	Executor              string  `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
 	Variant               *string `json:"variant" jsonschema:"variant of the executor, or null"`
 	CreatedAt             string  `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
@@ -172,7 +173,8 @@ type DeleteReply struct {
 type AttemptReply struct {
 	AttemptID       string          `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	TaskID          string          `json:"task_id" jsonschema:"UUID of its task"`
-	State           string          `json:"state" jsonschema:"waiting (for a slot), starting, running, completed, failed, stopped or interrupted"`
+	State           string          `json:"state" jsonschema:"state; waiting: for a slot"`
+	Lead            string          `json:"lead" jsonschema:"agent, or server if it is a run: get_run shows its agents"`
 	ExitCode        *int            `json:"exit_code" jsonschema:"exit code of the agent's last execution, -1 if a signal ended it, null while it runs or if it never ran"`
 	StartedAt       *string         `json:"started_at" jsonschema:"when the agent last started, RFC 3339 in UTC, or null"`
 	EndedAt         *string         `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
@@ -203,7 +205,7 @@ type FullAttemptReply struct {
 // Execution is one run of an attempt's agent.
 type Execution struct {
 	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
-	State        string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted"`
+	State        string         `json:"state" jsonschema:"state"`
 	Prompt       string         `json:"prompt" jsonschema:"beginning of what the agent was asked"`
 	ExitCode     *int           `json:"exit_code" jsonschema:"its exit code, or null"`
 	FinalMessage *string        `json:"final_message" jsonschema:"beginning of what the agent said last, or null"`
@@ -305,7 +307,7 @@ type ContextReply struct {
 	TaskID            string        `json:"task_id" jsonschema:"UUID of the task"`
 	TaskTitle         string        `json:"task_title" jsonschema:"title of the task"`
 	TaskDescription   *string       `json:"task_description" jsonschema:"description of the task, or null"`
-	TaskStatus        string        `json:"task_status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
+	TaskStatus        string        `json:"task_status" jsonschema:"status"`
 	AttemptID         string        `json:"attempt_id" jsonschema:"UUID of the attempt whose workspace this is"`
 	WorkspaceBranch   string        `json:"workspace_branch" jsonschema:"git branch of the attempt"`
 	WorkspaceRepos    []ContextRepo `json:"workspace_repos" jsonschema:"repositories of the workspace"`

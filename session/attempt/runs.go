@@ -36,11 +36,14 @@ const (
 	ContextResume = "resume" // one conversation goes through the steps that follow one another
 )
 
-// RunReply answers run_workflow and get_run.
+// MaxParallel is the maximum of RunWorkflowArgs.Parallel.
+const MaxParallel = 1000
+
+// RunReply answers get_run.
 type RunReply struct {
 	RunID     string    `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
 	TaskID    string    `json:"task_id" jsonschema:"UUID of its task"`
-	State     string    `json:"state" jsonschema:"waiting, starting, running, complete, stopped (at a step, or by a person), paused (by a budget) or interrupted"`
+	State     string    `json:"state" jsonschema:"stopped: at a step, or by a person; paused: by a budget"`
 	Step      *string   `json:"step" jsonschema:"step at which it stopped, or null"`
 	Reason    *string   `json:"reason" jsonschema:"why it ended or waits, or null"`
 	Workflow  string    `json:"workflow" jsonschema:"name, as job/workflow"`
@@ -53,13 +56,22 @@ type RunReply struct {
 	CreatedAt string    `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 }
 
+// RunMade answers run_workflow.
+type RunMade struct {
+	RunID     string  `json:"run_id" jsonschema:"UUID of the run, for get_run; as attempt_id for other tools"`
+	TaskID    string  `json:"task_id" jsonschema:"UUID of its task"`
+	State     string  `json:"state" jsonschema:"as in get_run"`
+	Branch    *string `json:"branch" jsonschema:"git branch with the work, or null in place"`
+	Workspace string  `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
+}
+
 // RunStep is one process of an agent of a run.
 type RunStep struct {
 	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
 	SessionID    string         `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session: that of the run or of a workflow nested in it"`
 	StepID       string         `json:"step_id" jsonschema:"id of the step"`
 	Executor     string         `json:"executor" jsonschema:"name, or NAME:VARIANT"`
-	State        string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted; the step is done when its session says so"`
+	State        string         `json:"state" jsonschema:"state of the process; the step is done when its session says so"`
 	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC, or null"`
 	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
 	LimitedUntil *string        `json:"limited_until" jsonschema:"when a limit of the provider that ended it is over, or null"`
@@ -147,8 +159,8 @@ func runOf(a *RunWorkflowArgs) (*Run, error) {
 		return nil, err
 	}
 	if a.Parallel != nil {
-		if *a.Parallel < 1 || *a.Parallel > 1000 {
-			return nil, session.Wrong("out_of_range", "parallel is %d: expected 1 to 1000 agents.", *a.Parallel).With("argument", "parallel").With("value", *a.Parallel)
+		if *a.Parallel < 1 || *a.Parallel > MaxParallel {
+			return nil, session.Wrong("out_of_range", "parallel is %d: expected 1 to %d agents.", *a.Parallel, MaxParallel).With("argument", "parallel").With("value", *a.Parallel)
 		}
 		r.Parallel = *a.Parallel
 	}
@@ -255,8 +267,8 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id string, c
 	if err != nil {
 		return nil, err
 	}
-	if run.End != nil && run.End.State == RunComplete {
-		return nil, session.NotNow("run_complete", "The run %s is complete. Start another one for more work.", id).With("run_id", id)
+	if err := notComplete(at); err != nil {
+		return nil, err
 	}
 	change(run)
 	if err := run.checkBudgets(); err != nil {
@@ -276,6 +288,15 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id string, c
 	}
 	e.kick()
 	return e.runReply(ctx, b, id)
+}
+
+// notComplete refuses to let a run go on whose workflow is complete: its leader would have nothing to do.
+func notComplete(at *task.Attempt) error {
+	run := Run{}
+	if at.Run == nil || json.Unmarshal(at.Run, &run) != nil || run.End == nil || run.End.State != RunComplete {
+		return nil
+	}
+	return session.NotNow("run_complete", "The run %s is complete. Start another one for more work.", at.ID).With("run_id", at.ID)
 }
 
 // runOnBoard reads an attempt that is a run.
