@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	// Under the race detector a process sleeps for a second before it ends, and
 	// the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
-	commands := map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "coder": coder}
+	commands := map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "coder": coder, "stepper": stepper}
 	if commands[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil { // else it is one of them
 		dir, err := os.MkdirTemp("", "state")
 		if err == nil {

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
+	"deepwork/session/attempt/runner"
+)
+
+// stepper is the agent of the tests of deepwork run, a program of its own: `stepper DIR [WORD...]`. It writes
+// STEP.md and hands it in as the output text, unless the file plan in DIR says something else. The lines of
+// that are `STEP ORDER` or `STEP:N ORDER` for its Nth start for a step:
+//
+//	write FILE TEXT    writes a file
+//	merge FILE...      appends files to STEP.md
+//	say TEXT           prints a text, to which its conversation is added where it says CONVERSATION
+//	await NAME         goes on when that file is in DIR
+//	touch NAME         makes one
+//	call TOOL ARGS     calls a tool, and records what it answers
+//	start ARGS         calls start_workflow, and records the session
+//	child STEP         finishes a step of the workflow that it has started
+//	finish             finishes its own step
+//	exit N             ends
+//
+// What it does is recorded in the file journal in DIR, as stepped.
+func stepper() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	prompt, err := io.ReadAll(os.Stdin)
+	if err == nil {
+		a := &stepping{dir: os.Args[1], step: os.Getenv(config.StepEnv), prompt: string(prompt)}
+		err = a.work(ctx)
+	}
+	if err != nil {
+		fmt.Println("stepper:", err)
+		os.Exit(97)
+	}
+}
+
+// A stepped is a line of the journal of steppers.
+type stepped struct {
+	Event   string // begin, end, or what was called
+	Step    string
+	N       int
+	PID     int
+	Args    []string `json:",omitempty"`
+	Session string   `json:",omitempty"`
+	Folder  string   `json:",omitempty"`
+	Prompt  string   `json:",omitempty"`
+	URL     string   `json:",omitempty"`
+	Token   string   `json:",omitempty"`
+	Config  string   `json:",omitempty"`
+	Mode    string   `json:",omitempty"` // of that file
+	Text    string   `json:",omitempty"`
+}
+
+type stepping struct {
+	dir, step, prompt string
+	n                 int
+	child             string // session
+	client            *mcp.ClientSession
+}
+
+func (a *stepping) record(s stepped) error {
+	s.Step, s.N, s.PID = a.step, a.n, os.Getpid()
+	f, err := os.OpenFile(filepath.Join(a.dir, "journal"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	line, err := json.Marshal(s)
+	if err == nil {
+		_, err = f.Write(append(line, '\n'))
+	}
+	return err
+}
+
+// number finds out how often this step was begun.
+func (a *stepping) number() error {
+	for a.n = 1; ; a.n++ {
+		f, err := os.OpenFile(filepath.Join(a.dir, fmt.Sprintf("%s.%d", a.step, a.n)), os.O_CREATE|os.O_EXCL, 0o644)
+		if err == nil {
+			return f.Close()
+		}
+		if !os.IsExist(err) {
+			return err
+		}
+	}
+}
+
+func (a *stepping) work(ctx context.Context) error {
+	if err := a.number(); err != nil {
+		return err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	s := stepped{Event: "begin", Args: os.Args[2:], Session: os.Getenv(config.SessionEnv), Folder: dir, Prompt: a.prompt,
+		URL: os.Getenv(config.MCPURLEnv), Token: os.Getenv(runner.TokenEnv), Config: os.Getenv(config.MCPConfigEnv)}
+	if info, err := os.Stat(s.Config); err == nil {
+		s.Mode = info.Mode().String()
+	}
+	if err := a.record(s); err != nil {
+		return err
+	}
+	plan, err := os.ReadFile(filepath.Join(a.dir, "plan"))
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	var orders []string
+	for line := range strings.Lines(string(plan)) {
+		whose, order, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if whose == a.step || whose == "*" || whose == fmt.Sprintf("%s:%d", a.step, a.n) {
+			orders = append(orders, order)
+		}
+	}
+	if len(orders) == 0 {
+		orders = []string{"finish"}
+	}
+	for _, order := range orders {
+		verb, rest, _ := strings.Cut(order, " ")
+		if err := a.obey(ctx, verb, rest); err != nil {
+			return fmt.Errorf("%s: %w", order, err)
+		}
+	}
+	return a.record(stepped{Event: "end"})
+}
+
+func (a *stepping) obey(ctx context.Context, verb, rest string) error {
+	switch verb {
+	case "write":
+		name, text, _ := strings.Cut(rest, " ")
+		return os.WriteFile(name, []byte(text+"\n"), 0o644)
+	case "merge":
+		var all bytes.Buffer
+		for _, name := range strings.Fields(rest) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			all.Write(text)
+		}
+		return os.WriteFile(a.step+".md", all.Bytes(), 0o644)
+	case "say":
+		fmt.Println(strings.ReplaceAll(rest, "CONVERSATION", "talk-"+a.step))
+	case "await":
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(a.dir, rest)); err == nil {
+				return nil
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		return ctx.Err()
+	case "touch":
+		return os.WriteFile(filepath.Join(a.dir, rest), nil, 0o644)
+	case "call":
+		name, args, _ := strings.Cut(rest, " ")
+		_, err := a.call(ctx, name, json.RawMessage(strings.ReplaceAll(args, "CHILD", a.child)))
+		return err
+	case "start":
+		text, err := a.call(ctx, "start_workflow", json.RawMessage(rest))
+		var r struct {
+			BeginStep struct {
+				SessionID string `json:"session_id"`
+			} `json:"begin_step"`
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &r)
+		}
+		a.child = r.BeginStep.SessionID
+		return err
+	case "child":
+		_, err := a.call(ctx, "finished_step", map[string]any{"session_id": a.child, "step_id": rest, "outputs": map[string]any{}})
+		return err
+	case "finish":
+		name := a.step + ".md"
+		if _, err := os.Stat(name); err != nil {
+			if err := os.WriteFile(name, []byte("text of "+a.step+"\n"), 0o644); err != nil {
+				return err
+			}
+		}
+		outputs := map[string]any{}
+		if strings.Contains(a.prompt, `"text"`) || len(os.Args) > 2 && os.Args[2] == "resumed" {
+			outputs["text"] = name
+		}
+		_, err := a.call(ctx, "finished_step", map[string]any{"outputs": outputs})
+		return err
+	case "exit":
+		var code int
+		if _, err := fmt.Sscan(rest, &code); err != nil {
+			return err
+		}
+		if err := a.record(stepped{Event: "end"}); err != nil {
+			return err
+		}
+		os.Exit(code)
+	default:
+		return fmt.Errorf("unknown order")
+	}
+	return nil
+}
+
+// call calls a tool of the server of the step, and records the answer, also one that refuses.
+func (a *stepping) call(ctx context.Context, tool string, args any) (string, error) {
+	if a.client == nil {
+		var err error
+		if a.client, err = dialStep(ctx, os.Getenv(config.MCPURLEnv), os.Getenv(runner.TokenEnv)); err != nil {
+			return "", err
+		}
+	}
+	result, err := a.client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		return "", err
+	}
+	return resultText(result), a.record(stepped{Event: tool, Text: resultText(result)})
+}
+
+// dialStep connects to the endpoint of a run.
+func dialStep(ctx context.Context, url, token string) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "stepper", Version: "1"}, nil)
+	return client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}, DisableStandaloneSSE: true, MaxRetries: -1}, nil)
+}
+
+// bearer sends a token with each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	if b != "" {
+		r.Header.Set("Authorization", "Bearer "+string(b))
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
