@@ -222,7 +222,7 @@ func (a *stepping) call(ctx context.Context, tool string, args any) (string, err
 	}
 	result, err := a.client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
-		return "", err
+		return "", a.record(stepped{Event: tool, Text: err.Error()})
 	}
 	return resultText(result), a.record(stepped{Event: tool, Text: resultText(result)})
 }

@@ -111,7 +111,7 @@ func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
 		if err != nil {
 			return end, err
 		}
-		if len(due.steps) > 0 {
+		if len(due.steps) > 0 && !d.ending() {
 			if why, err := d.lead.OverBudget(ctx); err != nil {
 				return end, err
 			} else if why != "" {
@@ -154,8 +154,9 @@ type job struct {
 // due is the work of one moment.
 type due struct {
 	steps []job
-	until time.Time // when a limit is over; zero means that none is waited for
-	waits bool      // a step waits for a person
+	until time.Time      // when a limit is over; zero means that none is waited for
+	waits bool           // a step waits for a person
+	open  map[place]bool // the steps that are not finished
 }
 
 // due finds the steps of a session, and of those nested in it, that need an agent.
@@ -164,7 +165,27 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now due, err err
 	if err != nil {
 		return now, err
 	}
-	return now, d.walk(ctx, root, all, &now)
+	now.open = map[place]bool{}
+	if err := d.walk(ctx, root, all, &now); err != nil {
+		return now, err
+	}
+	for p, a := range d.agents {
+		if !now.open[p] {
+			a.finished()
+		}
+	}
+	return now, nil
+}
+
+// ending reports whether an agent runs whose step is finished: what it costs and the name of its
+// conversation are known when it has ended, and what comes after it may depend on both.
+func (d *leader) ending() bool {
+	for _, a := range d.agents {
+		if a.done {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExecution, now *due) error {
@@ -176,12 +197,9 @@ func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExec
 		p := place{s.SessionID, m.StepID}
 		a := d.agents[p]
 		if m.State == "completed" {
-			if a != nil {
-				a.finished()
-			}
 			continue
 		}
-		if a != nil {
+		if now.open[p] = true; a != nil || d.failed[p] != "" {
 			continue
 		}
 		children, ended, err := d.children(ctx, p)
