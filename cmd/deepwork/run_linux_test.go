@@ -346,4 +346,3 @@ func TestRunExecutors(t *testing.T) {
 		t.Errorf("%+v", end)
 	}
 }
-

@@ -39,7 +39,7 @@ func stepper() {
 	defer cancel()
 	prompt, err := io.ReadAll(os.Stdin)
 	if err == nil {
-		a := &stepping{dir: os.Args[1], step: os.Getenv(config.StepEnv), prompt: string(prompt)}
+		a := &stepping{dir: os.ExpandEnv(os.Args[1]), step: os.Getenv(config.StepEnv), prompt: string(prompt)}
 		err = a.work(ctx)
 	}
 	if err != nil {
