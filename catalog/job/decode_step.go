@@ -112,6 +112,9 @@ func (d *decoder) review(r *Review, runEach *spot) yamltree.Shape {
 			}
 		}),
 		optional("additional_review_guidance", d.pointer(&r.Guidance)),
+		optional("by", func(v value) {
+			_, r.ByHuman = d.text(v, judge)
+		}),
 	}}
 }
 

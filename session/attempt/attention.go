@@ -19,7 +19,7 @@ const (
 	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
 	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
 	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it
-	AttentionStep      = "step_waits"        // a step of a workflow whose review only a person can override
+	AttentionStep      = "step_waits"        // a step of a workflow that only a person can pass: they review it, or override its review
 )
 
 // NeedsAttention returns what waits for a person and is visible to the caller, newest first.
@@ -68,12 +68,16 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 			return nil, fmt.Errorf("looking for steps that wait for a person: %w", err)
 		}
 		for _, s := range steps {
-			all = append(all, Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(stamp(s.Since)),
-				Command: fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, s.Step), at: s.Since})
+			all = append(all, StepWaits(s))
 		}
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
 	return &AttentionReply{Items: list(all), Count: len(all), Truncated: more}, nil
+}
+
+// StepWaits returns a step that waits for a person as what needs one.
+func StepWaits(s session.AwaitingStep) Attention {
+	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(stamp(s.Since)), Command: s.Command(), Waits: &s, at: s.Since}
 }
 
 // ReachedBudgets returns the budgets that are reached, so that no agent starts.

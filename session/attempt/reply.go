@@ -3,6 +3,7 @@ package attempt
 import (
 	"time"
 
+	"deepwork/session"
 	"deepwork/session/attempt/runner"
 )
 
@@ -104,13 +105,14 @@ type TasksReply struct {
 
 // Attention is one thing that waits for a person.
 type Attention struct {
-	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, untrusted (what the config asks for is not approved), budget_reached (so that no agent starts) or step_waits (a step whose review only a person can override)"`
+	Kind    string  `json:"kind" jsonschema:"untrusted: the config is not approved; budget_reached: no agent starts; step_waits: for a person to pass"`
 	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a part of it"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
 	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project"`
 
-	at time.Time // Since
+	Waits *session.AwaitingStep `json:"-"` // of StepWaits
+	at    time.Time             // Since
 }
 
 // AttentionReply answers needs_attention.
