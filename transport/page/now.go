@@ -33,8 +33,10 @@ type item struct {
 	Since  time.Time
 	// Command is what a person runs in a terminal, "" if the page behind the link is enough.
 	Command string
+	Answer  *answerForm // nil if nobody is asked to pass outputs
 
-	rank int // what is before the others has a lower one
+	waits *session.AwaitingStep // nil if it is another kind
+	rank  int                   // what is before the others has a lower one
 }
 
 // matches reports whether an item has each word of a filter.
@@ -70,14 +72,14 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 		return nil, err
 	}
 	var needs, working, recent []item
+	waits, err := s.waits(ctx, who, sessions)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range waits {
+		needs = append(needs, attentionItem(a))
+	}
 	if s.Board != nil {
-		waits, err := s.Board.NeedsAttentionBy(ctx, who, s.stepsAmong(sessions))
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range waits.Items {
-			needs = append(needs, attentionItem(a))
-		}
 		// What stops everything is not below hundreds of others.
 		slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.rank, b.rank) })
 	}
@@ -105,7 +107,13 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 		{Name: "recent", Title: "Recently finished", Items: recent},
 	} {
 		if p.Only == "" || p.Only == l.Name {
-			p.Lists = append(p.Lists, l.part(p.Filter, p.Only != "", from))
+			part := l.part(p.Filter, p.Only != "", from)
+			for i := range part.Items {
+				if it := &part.Items[i]; it.waits != nil && it.waits.Review {
+					it.Answer = s.answerForm(it.waits.SessionID, it.waits.Step)
+				}
+			}
+			p.Lists = append(p.Lists, part)
 		}
 	}
 	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic}}, nil
@@ -128,6 +136,22 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 		l.Next = "/?" + url.Values{"list": {l.Name}, "q": {filter}, "from": {strconv.Itoa(to)}}.Encode()
 	}
 	return l
+}
+
+// waits returns what needs the caller; without the task board, the steps of sessions alone.
+func (s *Site) waits(ctx context.Context, who session.Caller, sessions []*workflow.SessionInfo) (all []attempt.Attention, err error) {
+	if s.Board != nil {
+		r, err := s.Board.NeedsAttentionBy(ctx, who, s.stepsAmong(sessions))
+		if err != nil {
+			return nil, err
+		}
+		return r.Items, nil
+	}
+	steps, err := s.Engine.AwaitingAmong(ctx, who.Identity, sessions)
+	for _, step := range steps {
+		all = append(all, attempt.StepWaits(step))
+	}
+	return all, err
 }
 
 // stepsAmong finds the steps that wait for a person among sessions, without reading them again.
@@ -178,7 +202,10 @@ func attentionItem(a attempt.Attention) item {
 	case attempt.AttentionFailed, attempt.AttentionReview:
 		i.Link, i.Command = "/attempts/"+a.ID, ""
 	case attempt.AttentionStep:
-		i.Link = "/sessions/" + a.ID
+		i.Link, i.waits = "/sessions/"+a.ID, a.Waits
+		if a.Waits.Review {
+			i.About = "look at its outputs, then pass or fail them"
+		}
 	case attempt.AttentionUntrusted:
 		i.Link = "/trust"
 	default:

@@ -103,6 +103,7 @@ func (s *Site) pages() {
 	s.post("/sessions/{id}/abort", s.abortSession)
 	s.post("/sessions/{id}/go-to", s.goToStep)
 	s.post("/sessions/{id}/override", s.overrideStep)
+	s.post("/sessions/{id}/review", s.answer)
 	s.page("GET /sessions/{id}/output", s.output)
 	s.boardPages()
 	s.page("GET /jobs", s.jobs)

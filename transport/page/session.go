@@ -33,6 +33,7 @@ type stepView struct {
 	Current  bool
 	Digest   string             // what a person who overrides its reviews now has seen
 	Files    []machine.FileHash // and its files
+	Answer   *answerForm        // nil if nobody is asked to pass its outputs
 	Brief    bool               // what was said and judged is on a page of its own
 }
 
@@ -157,6 +158,7 @@ func (s *Site) stepView(state *machine.State, step *job.Step, id string) stepVie
 	v := stepView{Step: step, Progress: state.Progress(id), ID: id, Current: state.Status == machine.Active && state.IsCurrent(id)}
 	if v.Reviewed() {
 		v.Digest, v.Files = s.Sessions.GivenFor(state, id)
+		v.Answer = s.answerForm(state.SessionID, id)
 	}
 	return v
 }

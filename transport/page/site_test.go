@@ -237,7 +237,7 @@ func TestHeaders(t *testing.T) {
 
 // actions are all that pages can do, with forms that are complete.
 func (p started) actions() []string {
-	return []string{"/sessions/" + p.session + "/abort?reason=x", "/sessions/" + p.session + "/go-to?step=idea", "/sessions/" + p.session + "/override?step=hotel&reason=x",
+	return []string{"/sessions/" + p.session + "/abort?reason=x", "/sessions/" + p.session + "/go-to?step=idea", "/sessions/" + p.session + "/override?step=hotel&reason=x", "/sessions/" + p.session + "/review?step=hotel&decision=pass&digest=x",
 		"/tasks?title=x", "/tasks/" + p.task + "?status=done", "/tasks/" + p.task + "/start?executor=SCRIPT",
 		"/attempts/x/stop", "/attempts/x/follow-up?action=send&prompt=x", "/attempts/x/git/merge"}
 }
