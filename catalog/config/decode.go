@@ -56,8 +56,12 @@ func (p *parser) config(v value, c *Config) {
 }
 
 func (p *parser) qualityGate(v value, q *QualityGate) {
+	was := *q
 	p.mapping(v,
 		key("agent_review_command", p.command(&q.AgentReviewCommand)),
+		key("reviewer_executor", p.executorName(func(name, variant string) {
+			q.ReviewerExecutor = strings.TrimSuffix(name+":"+variant, ":")
+		})),
 		key("default_timeout", p.duration(0, &q.DefaultTimeout)),
 		key("default_max_attempts", p.whole(1, maxCount, &q.DefaultMaxAttempts)),
 		key("max_concurrent_reviews", p.whole(1, maxCount, &q.MaxConcurrentReviews)),
@@ -70,6 +74,15 @@ func (p *parser) qualityGate(v value, q *QualityGate) {
 			}
 		})),
 	)
+	switch {
+	case len(q.AgentReviewCommand) == 0 || q.ReviewerExecutor == "":
+	case was.ReviewerExecutor != "": // of the project, below the user's own config
+		q.ReviewerExecutor = ""
+	case len(was.AgentReviewCommand) > 0:
+		q.AgentReviewCommand = nil
+	default:
+		p.fault(v, "has agent_review_command and reviewer_executor, and there is one reviewer: remove one of them")
+	}
 }
 
 func (p *parser) toolsets(v value, to *[]string) {

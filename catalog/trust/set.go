@@ -48,6 +48,9 @@ func SetOf(root string, c *config.Config) (Set, error) {
 	if command := c.QualityGate.AgentReviewCommand; command != nil {
 		b.add("quality_gate.agent_review_command", command, command)
 	}
+	if name := c.QualityGate.ReviewerExecutor; name != "" {
+		b.add("quality_gate.reviewer_executor", name)
+	}
 	if c.Git.Branch != config.BranchName {
 		b.add("git.branch", c.Git.Branch)
 	}
