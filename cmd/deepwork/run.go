@@ -52,6 +52,9 @@ An agent that ends without finishing its step is sent back (run.retries in the c
 then the run stops, and 'deepwork run resume' lets it go on. Ctrl-C ends the agents; the
 run can be resumed. With --detach it goes on in the background.
 
+At a terminal its steps are shown as they go on. --json prints one event per line;
+'deepwork schema run' prints their JSON Schema.
+
 The exit code is 0 if the workflow is complete, 1 if the run stopped at a step, 2 for a
 usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 		Args: takes(1, 1, "a workflow, as JOB/WORKFLOW"),
@@ -153,7 +156,7 @@ func (a *app) runStatusCommand() *cobra.Command {
 	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
 		Use:   "status ID",
 		Short: "Show a run; " + runHelp,
-		Long:  "Show a run: where it is, its agents and what they cost.",
+		Long:  "Show a run: where it is, and its agents with how long they ran, what they cost and the last line of their output.",
 		Args:  takes(1, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
@@ -168,7 +171,7 @@ func (a *app) runStatusCommand() *cobra.Command {
 				if a.json {
 					return a.printJSON(r)
 				}
-				a.printRun(r)
+				a.printRun(r, newRunOutput(board).read(ctx, r))
 				return nil
 			})
 		},

@@ -36,12 +36,17 @@ type runView struct {
 	app     *app
 	started map[string]bool // by execution
 	ended   map[string]bool
-	waits   string // why it waits, as last said
+	waits   string    // why it waits, as last said
+	live    *liveView // nil without a terminal
+	output  *runOutput
 }
 
 // lead leads a run until it ends, unless another process does, and prints what happens.
 func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunReply, detach bool) error {
-	v := &runView{app: a, started: map[string]bool{}, ended: map[string]bool{}}
+	v := &runView{app: a, started: map[string]bool{}, ended: map[string]bool{}, output: newRunOutput(board)}
+	if !a.json && !detach {
+		v.live = newLiveView(a.rawOut)
+	}
 	for _, x := range r.Steps { // of before it was resumed
 		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
 	}
@@ -69,7 +74,7 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 		case err != nil:
 			return err
 		}
-		v.show(now)
+		v.show(looking, now)
 		if !isOpen(now.State) {
 			v.end(now)
 			return runExit(now)
@@ -94,7 +99,13 @@ func (v *runView) begin(r *attempt.RunReply) {
 }
 
 // show prints the agents that have started or ended since the last call.
-func (v *runView) show(r *attempt.RunReply) {
+func (v *runView) show(ctx context.Context, r *attempt.RunReply) {
+	if v.live != nil {
+		if now := time.Now(); v.live.due(now) || !isOpen(r.State) {
+			v.live.draw(r, v.output.read(ctx, r), now)
+		}
+		return
+	}
 	for _, x := range r.Steps {
 		if x.StartedAt != nil && !v.started[x.ExecutionID] {
 			v.started[x.ExecutionID] = true
@@ -129,6 +140,9 @@ func (v *runView) step(r *attempt.RunReply, x attempt.RunStep, what string) {
 		return
 	}
 	line := fmt.Sprintf("%-20s %s", x.StepID, x.Executor)
+	if e.Until != nil {
+		defer fmt.Fprintf(v.app.out, "  %s\n", limitText(*e.Until, time.Now()))
+	}
 	if what == "step_started" {
 		fmt.Fprintf(v.app.out, "%s started\n", line)
 		return
@@ -173,7 +187,7 @@ func (v *runView) end(r *attempt.RunReply) {
 		return
 	}
 	fmt.Fprintln(v.app.out)
-	v.app.printRun(r)
+	v.app.printRun(r, nil)
 }
 
 func (v *runView) event(e runEvent) {
@@ -191,8 +205,8 @@ func (v *runView) event(e runEvent) {
 	_ = err // checkedWriter reports it
 }
 
-// printRun prints a run.
-func (a *app) printRun(r *attempt.RunReply) {
+// printRun prints a run, with its agents unless they are on the screen. last has their last lines of output.
+func (a *app) printRun(r *attempt.RunReply, last map[string]string) {
 	a.field("run", r.RunID)
 	a.field("workflow", r.Workflow)
 	a.field("state", r.State)
@@ -203,6 +217,9 @@ func (a *app) printRun(r *attempt.RunReply) {
 	if r.Cost != nil && r.Cost.USD != nil {
 		a.field("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
 	}
+	if last != nil {
+		a.printAgents(r, last)
+	}
 	id := r.RunID[:shortID]
 	switch attempt.RunState(r.State) {
 	case attempt.RunComplete:
@@ -211,5 +228,21 @@ func (a *app) printRun(r *attempt.RunReply) {
 		}
 	case attempt.RunStopped, attempt.RunPaused, attempt.RunInterrupted:
 		a.field("next", fmt.Sprintf("deepwork run resume %s, to go on", id))
+	}
+}
+
+// printAgents prints the steps of a run with their agents.
+func (a *app) printAgents(r *attempt.RunReply, last map[string]string) {
+	columns, _, is := terminalSize(a.rawOut)
+	fmt.Fprintln(a.out)
+	for _, row := range runRows(r, last, time.Now()) {
+		text := row.text(optional(r.SessionID))
+		if is {
+			text = clipColumns(text, columns)
+		}
+		fmt.Fprintln(a.out, text)
+	}
+	if len(r.Steps) > 0 {
+		fmt.Fprintln(a.out)
 	}
 }
