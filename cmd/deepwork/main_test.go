@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -60,6 +61,7 @@ func TestScripts(t *testing.T) {
 			"agent":   agent,
 			"exits":   exits,
 			"capture": capture,
+			"ends":    ends,
 			"falsify": falsify,
 			"sql":     sqlCommand,
 			"visit":   visit,
@@ -84,6 +86,22 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// ends waits until a run has ended, and prints its status: `ends latest`.
+func ends(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ends RUN")
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		ts.Check(ts.Exec("deepwork", "run", "status", args[0]))
+		if !regexp.MustCompile(`(?m)^state: +(waiting|starting|running)$`).MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("it has not ended")
+		}
 	}
 }
 
