@@ -2,11 +2,13 @@ package page
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
 
@@ -23,15 +25,20 @@ func (s *Site) answerForm(id, stepID string) *answerForm {
 	if err != nil {
 		return nil // it is in the workspace of an attempt, or gone
 	}
+	return answerFormOf(s.Sessions, state, stepID)
+}
+
+// answerFormOf returns the form for a step of a session of an archive, or nil if nobody is asked about it.
+func answerFormOf(a *workflow.Archive, state *machine.State, stepID string) *answerForm {
 	q, err := state.ToAnswer(stepID, "")
 	if err != nil {
 		return nil
 	}
-	f := &answerForm{SessionID: id, Step: stepID, Digest: q.Digest, Files: q.Files}
+	f := &answerForm{SessionID: state.SessionID, Step: stepID, Digest: q.Digest, Files: q.Files}
 	if q.Notes != nil {
 		f.Notes = *q.Notes
 	}
-	if step, err := s.Sessions.Step(state, stepID); err == nil { // else the page says that it cannot be read
+	if step, err := a.Step(state, stepID); err == nil { // else the page says that it cannot be read
 		for _, r := range step.ReviewsBy(true) {
 			f.Criteria = append(f.Criteria, r.Criteria...)
 		}
@@ -44,7 +51,7 @@ func (s *Site) answer(ctx context.Context, who session.Caller, r *http.Request) 
 	if !who.Has(session.RightPerson) {
 		return "", session.NotNow("right_needed", "Passing a step needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions review at a terminal.", who.Identity)
 	}
-	p, err := s.mine(ctx, who, r)
+	p, err := s.readSession(ctx, who, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}
@@ -56,5 +63,13 @@ func (s *Site) answer(ctx context.Context, who session.Caller, r *http.Request) 
 	case !a.Passed && a.Feedback == "":
 		return "", session.Wrong("reason_needed", "Say what the agent is to change.")
 	}
-	return back(r, "/sessions/"+p.SessionID), s.Engine.ReviewFor(ctx, p.SessionID, r.PostForm.Get("step"), digest, a)
+	next, step := back(r, "/sessions/"+p.SessionID), r.PostForm.Get("step")
+	if p.Attempt == "" {
+		return next, s.Engine.ReviewFor(ctx, p.SessionID, step, digest, a)
+	}
+	archive, done, err := workflow.OpenWorkspace(p.root, s.Logger)
+	if err != nil {
+		return "", err
+	}
+	return next, errors.Join(archive.Review(ctx, p.SessionID, step, digest, a, archive.Requests()), done())
 }
