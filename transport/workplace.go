@@ -74,6 +74,9 @@ type workplace struct {
 type grant struct {
 	run.Grant
 	hash string
+
+	mu       sync.Mutex
+	children []string // the workflows that its agent has started, over whatever connection
 }
 
 func openWorkplace(ctx context.Context, o Options, folder *state.Folder, l *attempt.Lead) (w *workplace, err error) {
@@ -185,7 +188,7 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func(), err error)
 	c.Env = []string{config.MCPURLEnv + "=" + c.MCP.URL, runner.TokenEnv + "=" + token, config.MCPConfigEnv + "=" + c.MCP.File,
 		config.SessionEnv + "=" + g.Session, config.StepEnv + "=" + g.Step}
 	w.mu.Lock()
-	w.grants[identity] = &grant{g, hashOf(token)}
+	w.grants[identity] = &grant{Grant: g, hash: hashOf(token)}
 	w.mu.Unlock()
 	return c, func() {
 		w.mu.Lock()
@@ -204,7 +207,7 @@ func (w *workplace) connect(identity string) tool.WorkflowCaller {
 	if g == nil {
 		g = new(grant) // its token was withdrawn in this moment
 	}
-	return &stepCaller{WorkflowCaller: w.base.connect(w.who.Identity), place: w, grant: g.Grant}
+	return &stepCaller{WorkflowCaller: w.base.connect(w.who.Identity), grant: g}
 }
 
 // ctx makes a call that of the leader.
@@ -255,11 +258,7 @@ func (w *workplace) retries(ctx context.Context) int {
 // their steps.
 type stepCaller struct {
 	tool.WorkflowCaller
-	place *workplace
-	grant run.Grant
-
-	mu       sync.Mutex
-	children []string
+	grant *grant
 }
 
 // own checks the session and the step of a call; those that it leaves out are those of the agent.
@@ -268,9 +267,9 @@ func (c *stepCaller) own(sessionID, stepID **string) error {
 		*sessionID = &c.grant.Session
 	}
 	if **sessionID != c.grant.Session {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if slices.Contains(c.children, **sessionID) {
+		c.grant.mu.Lock()
+		defer c.grant.mu.Unlock()
+		if slices.Contains(c.grant.children, **sessionID) {
 			return nil
 		}
 		return session.NotNow("other_session", "You do the step '%s' of session '%s', and session '%s' is another one. Leave session_id out, or pass that of a workflow that you have started.",
@@ -320,8 +319,8 @@ func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.
 		_, undo := c.WorkflowCaller.Abort(ctx, workflow.AbortArgs{SessionID: &id, Explanation: "It could not be recorded as a part of its run."})
 		return nil, errors.Join(err, undo)
 	}
-	c.mu.Lock()
-	c.children = append(c.children, id)
-	c.mu.Unlock()
+	c.grant.mu.Lock()
+	c.grant.children = append(c.grant.children, id)
+	c.grant.mu.Unlock()
 	return r, nil
 }

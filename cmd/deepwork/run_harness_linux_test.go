@@ -20,7 +20,8 @@ import (
 // A runProject is a project whose executor STEPPER is a stepper.
 type runProject struct {
 	t         *testing.T
-	root, dir string // dir is that of the stepper
+	root, dir string   // dir is that of the stepper
+	env       []string // of deepwork
 }
 
 // runSteps is the beginning of a job of steps with a text each.
@@ -47,7 +48,7 @@ func newRunProject(t *testing.T, config string, jobs ...string) *runProject {
 	p := &runProject{t: t, root: filepath.Join(top, "shop"), dir: filepath.Join(top, "stepper")}
 	must(t, os.MkdirAll(p.dir, 0o755))
 	files := map[string]string{"README": "hello\n"}
-	files[".deepwork/config.yml"] = fmt.Sprintf("executors:\n  STEPPER: {command: [stepper, %q], resume: [stepper, %[1]q, resumed, \"{conversation}\"]}\n  OTHER: {command: [stepper, %[1]q, other]}\n%s", p.dir, config)
+	files[".deepwork/config.yml"] = fmt.Sprintf("executors:\n  STEPPER: {command: [stepper, %q], resume: [stepper, %[1]q, resumed, \"{conversation}\"]}\n  OTHER: {command: [stepper, %[1]q, other], variants: {FILE: {command: [stepper, %[1]q, config, \"{mcp_config}\"]}}}\n%s", p.dir, config)
 	for i, text := range jobs {
 		name := fmt.Sprint("job", i)
 		files[".deepwork/jobs/"+name+"/job.yml"], files[".deepwork/jobs/"+name+"/a.md"] = strings.ReplaceAll(text, "NAME", name), "Do it."
@@ -90,6 +91,7 @@ func (p *runProject) start(args ...string) *runProcess {
 	r := &runProcess{p: p, cmd: exec.CommandContext(p.t.Context(), "deepwork", append(append([]string{"run"}, args...), "--path", p.root)...)}
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.err
 	r.cmd.Env = append(os.Environ(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS=", "GIT_CONFIG_NOSYSTEM=1")
+	r.cmd.Env = append(r.cmd.Env, p.env...)
 	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
 	must(p.t, r.cmd.Start())
 	return r
@@ -201,6 +203,17 @@ func (p *runProject) awaits(step string, n int) []stepped {
 	return p.recorded("begin", step)
 }
 
+// appears waits until a stepper has touched a file.
+func (p *runProject) appears(name string) {
+	p.t.Helper()
+	testkit.Eventually(p.t, func() string {
+		if _, err := os.Stat(filepath.Join(p.dir, name)); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
 // clean fails if a run has left something: a process, a file for an agent, a flaw on the board.
 func (p *runProject) clean() {
 	p.t.Helper()
@@ -209,8 +222,11 @@ func (p *runProject) clean() {
 		p.t.Errorf("files for agents are left: %v %v", left, err)
 	}
 	for _, x := range p.recorded("begin", "") {
-		if state, _ := processOf(x.PID); state != "" && state != "Z" {
+		if isStepper(x.PID, p.dir) {
 			p.t.Errorf("an agent of the step %s runs, process %d", x.Step, x.PID)
+		}
+		if len(x.Beside) > 0 {
+			p.t.Errorf("an agent of the step %s began beside the processes %v", x.Step, x.Beside)
 		}
 	}
 	cmd := exec.CommandContext(p.t.Context(), "deepwork", "check", "--path", p.root)

@@ -59,9 +59,13 @@ func TestRunOneAtATimeInPlace(t *testing.T) {
 	p.clean()
 }
 
-func TestRunInPlaceInGit(t *testing.T) {
-	p := newRunProject(t, "", runJob("NAME", "a", "a")).inGit()
-	events := p.begin("--in-place").exits(0)
+func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
+	p := newRunProject(t, "", runJob("NAME", "[a, b, c, d]", "a", "b", "c", "d")).inGit()
+	p.plan("a await b", "a finish", "b touch b", "b await d", "b finish", "c finish", "d touch d", "d finish") // b runs until d has begun
+	events := p.begin("--in-place", "--parallel", "2").exits(0)
+	if n := p.most(); n != 2 {
+		t.Errorf("%d agents at once", n)
+	}
 	if _, err := os.Stat(filepath.Join(p.root, "a.md")); err != nil || events[0].Branch != nil {
 		t.Error(err, events[0])
 	}
@@ -76,6 +80,23 @@ func TestRunReviewFailsTwice(t *testing.T) {
 	said := p.recorded("finished_step", "a")
 	if len(said) != 3 || !strings.Contains(said[0].Text, "Write more") || !strings.Contains(said[2].Text, "workflow_complete") || p.steps() != "a" {
 		t.Errorf("%s: %+v", p.steps(), said)
+	}
+	p.clean()
+}
+
+// An agent that ends after a failed review is told in its conversation what the review said, and another agent
+// in its first message.
+func TestRunReviewFailsAndItsAgentEnds(t *testing.T) {
+	reviewed := " reviews: [{run_each: text, quality_criteria: {good: \"Is it good?\"}}]"
+	p := newRunProject(t, "quality_gate:\n  agent_review_command: reviewer\n", runJob("NAME", "[a, b]", "a"+reviewed, "b executor: OTHER,"+reviewed))
+	p.plan(`* say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "a:1 write a.md this one is bad", "b:1 write b.md this one is bad", "a:2 write a.md fine", "b:2 write b.md fine", "* finish")
+	p.begin().exits(0)
+	a, b := p.recorded("begin", "a"), p.recorded("begin", "b")
+	if len(a) != 2 || fmt.Sprint(a[1].Args) != "[resumed talk-a]" || !strings.Contains(a[1].Prompt, "its last review did not pass.\n\nWrite more.\nMuch more.\n") {
+		t.Errorf("%+v", a)
+	}
+	if len(b) != 2 || !strings.HasPrefix(b[1].Prompt, "# Goal") || !strings.Contains(b[1].Prompt, "Write more.\nMuch more.\n") {
+		t.Errorf("%+v", b)
 	}
 	p.clean()
 }
@@ -160,6 +181,20 @@ func TestRunBudgets(t *testing.T) {
 		}
 		p.clean()
 	})
+	t.Run("beside another agent", func(t *testing.T) {
+		p := newRunProject(t, "", runJob("NAME", "[a, b], c", "a", "b", "c"))
+		p.plan(`b say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "b touch b", "b:1 await never", "b finish", "a await b", "a finish", "a"+strings.TrimPrefix(result, "*"))
+		paused(p.begin("--max-cost", "0.4"), "0.4 USD")
+		if now := p.status().Steps; now[1].StepID != "b" || now[1].State != "stopped" {
+			t.Errorf("%+v", now)
+		}
+		p.clean()
+		p.resume("--max-cost", "5").exits(0)
+		if b := p.recorded("begin", "b"); len(b) != 2 || fmt.Sprint(b[1].Args) != "[resumed talk-b]" || len(p.recorded("begin", "")) != 4 {
+			t.Errorf("%s: %+v", p.steps(), b)
+		}
+		p.clean()
+	})
 	t.Run("unknown", func(t *testing.T) {
 		p := newRunProject(t, "", job)
 		paused(p.begin("--max-unknown", "1"), "cost is unknown")
@@ -170,9 +205,10 @@ func TestRunBudgets(t *testing.T) {
 	})
 	t.Run("time", func(t *testing.T) {
 		p := newRunProject(t, "", job)
-		p.plan("b:1 await never")
-		paused(p.begin("--max-time", "5s"), "time")
+		p.plan("a await resumed", "a finish") // it never ends before
+		paused(p.begin("--max-time", "1s"), "time")
 		p.clean()
+		p.touch("resumed")
 		p.resume("--max-time", "5m").exits(0)
 		p.clean()
 	})
@@ -203,6 +239,45 @@ func TestRunNested(t *testing.T) {
 		}
 		p.clean()
 	})
+}
+
+// Workflows nest in one another, whoever does their steps: with one slot, none of those that wait holds it.
+func TestRunNestedTwice(t *testing.T) {
+	start := func(job string) string {
+		return ` start {"job_name":"` + job + `","workflow_name":"w","goal":"An inner one"}`
+	}
+	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "a", "a"), runJob("NAME", "x, y", "x", "y outputs: {}"), runJob("NAME", "m", "m outputs: {}"))
+	p.plan("a:1"+start("job1"), "x:1"+start("job2"))
+	p.begin().exits(0)
+	if got := p.steps(); got != "a x m x y a" || p.most() != 1 {
+		t.Error(got, p.most())
+	}
+	p.clean()
+}
+
+// The agent of a run starts no other run, by whatever way.
+func TestRunInsideARun(t *testing.T) {
+	for _, place := range []string{"--worktree", "--in-place"} {
+		t.Run(strings.TrimPrefix(place, "--"), func(t *testing.T) {
+			p := newRunProject(t, "", runJob("NAME", "a", "a")).inGit()
+			args := `run_workflow {"job_name":"job0","workflow_name":"w","goal":"An inner one","executor":"STEPPER"}`
+			p.plan("a call "+args, "a serve "+args, "a deepwork run job0/w --goal inner --executor STEPPER --path "+p.root, "a deepwork run resume latest --path "+p.root, "a finish")
+			p.begin(place).exits(0)
+			if got := p.steps(); got != "a" {
+				t.Errorf("the steps were begun as %s", got)
+			}
+			const refusal = "An agent that works on an attempt cannot start agents"
+			for event, want := range map[string]string{"run_workflow": "unknown tool", "serve run_workflow": refusal} {
+				if said := p.recorded(event, "a"); len(said) != 1 || !strings.Contains(said[0].Text, want) {
+					t.Errorf("%s: %+v", event, said)
+				}
+			}
+			if said := p.recorded("deepwork", "a"); len(said) != 2 || !strings.HasPrefix(said[0].Text, "1 ") || !strings.Contains(said[0].Text, refusal) || !strings.HasPrefix(said[1].Text, "1 ") || !strings.Contains(said[1].Text, refusal) {
+				t.Errorf("%+v", said)
+			}
+			p.clean()
+		})
+	}
 }
 
 // A token is for one step, as long as its agent runs.
@@ -259,16 +334,23 @@ func TestRunTokens(t *testing.T) {
 
 // The leader is killed: its agents end, and the step goes on with another.
 func TestRunLeaderKilled(t *testing.T) {
-	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, [b, c], d", "a", "b", "c", "d"))
-	p.plan("b:1 await never", "c:1 await never")
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, [b, c, d], e", "a", "b", "c", "d", "e"))
+	p.plan(`b say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "b:1 touch said", "b:1 await never", "c:1 await said", "c:1 touch c", "c:1 await never", "d:1 await never", "* finish")
 	r := p.begin()
-	p.awaits("b", 1)
-	p.awaits("c", 1)
+	for _, step := range []string{"b", "c", "d"} {
+		p.awaits(step, 1)
+	}
+	p.appears("c")
 	must(t, r.cmd.Process.Kill())
 	_ = r.cmd.Wait()
+	_, shim := processOf(p.recorded("begin", "d")[0].PID)
+	must(t, syscall.Kill(shim, syscall.SIGKILL)) // with its shim, and so without a record of its end
 	p.resume().exits(0)
-	if got := strings.Fields(p.steps()); len(got) != 6 || got[5] != "d" {
+	if got := strings.Fields(p.steps()); len(got) != 8 || got[7] != "e" {
 		t.Error(got)
+	}
+	if b, c := p.recorded("begin", "b")[1], p.recorded("begin", "c")[1]; fmt.Sprint(b.Args) != "[resumed talk-b]" || len(c.Args) > 0 {
+		t.Errorf("%+v\n%+v", b, c)
 	}
 	p.clean()
 }
@@ -329,11 +411,13 @@ func TestRunTakenOverByAServer(t *testing.T) {
 }
 
 func TestRunExecutors(t *testing.T) {
-	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b executor: OTHER"))
+	p := newRunProject(t, "", runJob("NAME", "[a, b, c]", "a", "b executor: OTHER", "c executor: OTHER:FILE"))
 	p.begin().exits(0)
-	if b := p.recorded("begin", "b"); len(b) != 1 || fmt.Sprint(b[0].Args) != "[other]" || len(p.recorded("begin", "a")[0].Args) > 0 {
-		t.Errorf("%+v", b)
+	a, b, c := p.recorded("begin", "a"), p.recorded("begin", "b"), p.recorded("begin", "c")
+	if len(a) != 1 || len(b) != 1 || len(c) != 1 || len(a[0].Args) > 0 || fmt.Sprint(b[0].Args) != "[other]" || fmt.Sprint(c[0].Args) != "[config "+c[0].Config+"]" {
+		t.Errorf("%+v, %+v, %+v", a, b, c)
 	}
+	p.clean()
 	for what, args := range map[string][]string{
 		"NOBODY":       {"job0/w", "--goal", "g", "--executor", "NOBODY"},
 		"run.executor": {"job0/w", "--goal", "g"},
@@ -349,4 +433,41 @@ func TestRunExecutors(t *testing.T) {
 	if end := events[len(events)-1]; end.StepID == nil || *end.StepID != "b" || end.Reason == nil || !strings.Contains(*end.Reason, "NOBODY") {
 		t.Errorf("%+v", end)
 	}
+}
+
+// The known programs find the server of their step where they look for it, and only that, and go on with
+// their conversations.
+func TestRunKnownPrograms(t *testing.T) {
+	programs := map[string]struct{ executor, says, goesOn string }{
+		"claude":       {"CLAUDE_CODE", `{"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "--resume talk-claude"},
+		"codex":        {"CODEX", `{"type":"thread.started","thread_id":"CONVERSATION"}`, "resume talk-codex -"},
+		"gemini":       {"GEMINI", `{"type":"init","session_id":"CONVERSATION","model":"m"}`, "--resume talk-gemini"},
+		"cursor-agent": {"CURSOR_AGENT", `{"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "--resume talk-cursor"},
+		"opencode":     {"OPENCODE", `{"type":"step_start","sessionID":"CONVERSATION"}`, "--session talk-opencode"},
+	}
+	bin := testkit.Dir(t)
+	var names, steps, plan []string
+	for program, is := range programs {
+		name := strings.TrimSuffix(program, "-agent")
+		names, steps = append(names, name), append(steps, name+" executor: "+is.executor)
+		plan = append(plan, name+" say "+is.says, name+":2 finish", name+":1 call get_step {}")
+	}
+	p := newRunProject(t, "", runJob("NAME", "["+strings.Join(names, ", ")+"]", steps...))
+	for program := range programs {
+		must(t, os.WriteFile(filepath.Join(bin, program), []byte(fmt.Sprintf("#!/bin/sh\nexec stepper %q %s \"$@\"\n", p.dir, program)), 0o755))
+	}
+	p.env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+	p.plan(plan...)
+	p.begin().exits(0)
+	for program, is := range programs {
+		name := strings.TrimSuffix(program, "-agent")
+		begun := p.recorded("begin", name)
+		if len(begun) != 2 || !strings.HasSuffix(" "+strings.Join(begun[1].Args, " "), " "+is.goesOn) {
+			t.Errorf("%s: %+v", program, begun)
+		}
+		if said := p.recorded("get_step", name); len(said) != 1 || !strings.Contains(said[0].Text, `"step_id":"`+name+`"`) {
+			t.Errorf("%s: %+v", program, said)
+		}
+	}
+	p.clean()
 }

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,9 +35,12 @@ import (
 //	start ARGS         calls start_workflow, and records the session
 //	child STEP         finishes a step of the workflow that it has started
 //	finish             finishes its own step
+//	deepwork ARG...    runs that command, and records what it prints
+//	serve TOOL ARGS    calls a tool of an ordinary server of its folder, as call
 //	exit N             ends
 //
-// What it does is recorded in the file journal in DIR, as stepped.
+// What it does is recorded in the file journal in DIR, as stepped. It reaches the server of its step as the
+// program would whose name is among its words (see endpoint).
 func stepper() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -63,6 +70,7 @@ type stepped struct {
 	Config  string   `json:",omitempty"`
 	Mode    string   `json:",omitempty"` // of that file
 	Text    string   `json:",omitempty"`
+	Beside  []int    `json:",omitempty"` // the processes that work on the same step
 }
 
 type stepping struct {
@@ -99,6 +107,30 @@ func (a *stepping) number() error {
 	}
 }
 
+// beside returns the processes that have begun its step and run.
+func (a *stepping) beside() (all []int, err error) {
+	data, err := os.ReadFile(filepath.Join(a.dir, "journal"))
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	for line := range bytes.Lines(data) {
+		var s stepped
+		if err := json.Unmarshal(line, &s); err != nil {
+			return nil, err
+		}
+		if s.Event == "begin" && s.Step == a.step && s.Session == os.Getenv(config.SessionEnv) && isStepper(s.PID, a.dir) {
+			all = append(all, s.PID)
+		}
+	}
+	return all, nil
+}
+
+// isStepper reports whether a process is a stepper of a folder that runs, where there is /proc.
+func isStepper(pid int, dir string) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && bytes.Contains(line, []byte("stepper\x00"+dir+"\x00"))
+}
+
 func (a *stepping) work(ctx context.Context) error {
 	if err := a.number(); err != nil {
 		return err
@@ -111,6 +143,9 @@ func (a *stepping) work(ctx context.Context) error {
 		URL: os.Getenv(config.MCPURLEnv), Token: os.Getenv(runner.TokenEnv), Config: os.Getenv(config.MCPConfigEnv)}
 	if info, err := os.Stat(s.Config); err == nil {
 		s.Mode = info.Mode().String()
+	}
+	if s.Beside, err = a.beside(); err != nil {
+		return err
 	}
 	if err := a.record(s); err != nil {
 		return err
@@ -191,12 +226,25 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 				return err
 			}
 		}
-		outputs := map[string]any{}
-		if strings.Contains(a.prompt, `"text"`) || len(os.Args) > 2 && os.Args[2] == "resumed" {
-			outputs["text"] = name
+		outputs := map[string]any{"text": name}
+		if strings.HasPrefix(a.prompt, "# Goal") && !strings.Contains(a.prompt, `"text"`) {
+			outputs = map[string]any{}
 		}
 		_, err := a.call(ctx, "finished_step", map[string]any{"outputs": outputs})
 		return err
+	case "deepwork":
+		cmd := exec.CommandContext(ctx, "deepwork", strings.Fields(rest)...)
+		said, err := cmd.CombinedOutput()
+		if _, is := errors.AsType[*exec.ExitError](err); err != nil && !is {
+			return err
+		}
+		return a.record(stepped{Event: verb, Text: fmt.Sprintf("%d %s", cmd.ProcessState.ExitCode(), said)})
+	case "serve":
+		name, args, _ := strings.Cut(rest, " ")
+		return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
+			_, err := a.callOf(ctx, client, "serve "+name, name, json.RawMessage(args))
+			return err
+		})
 	case "exit":
 		var code int
 		if _, err := fmt.Sscan(rest, &code); err != nil {
@@ -215,16 +263,70 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 // call calls a tool of the server of the step, and records the answer, also one that refuses.
 func (a *stepping) call(ctx context.Context, tool string, args any) (string, error) {
 	if a.client == nil {
-		var err error
-		if a.client, err = dialStep(ctx, os.Getenv(config.MCPURLEnv), os.Getenv(runner.TokenEnv)); err != nil {
+		url, token, err := endpoint(os.Args)
+		if err != nil {
+			return "", err
+		}
+		if a.client, err = dialStep(ctx, url, token); err != nil {
 			return "", err
 		}
 	}
-	result, err := a.client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	return a.callOf(ctx, a.client, tool, tool, args)
+}
+
+// callOf calls a tool, and records the answer as an event.
+func (a *stepping) callOf(ctx context.Context, client *mcp.ClientSession, event, tool string, args any) (string, error) {
+	result, err := client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
-		return "", a.record(stepped{Event: tool, Text: err.Error()})
+		return "", a.record(stepped{Event: event, Text: err.Error()})
 	}
-	return resultText(result), a.record(stepped{Event: tool, Text: resultText(result)})
+	return resultText(result), a.record(stepped{Event: event, Text: resultText(result)})
+}
+
+// endpoint finds the server of the step and its token where a program looks for them, of the name that is
+// the word after the folder, or else in the environment.
+func endpoint(args []string) (url, token string, err error) {
+	named := func(option string) string {
+		if i := slices.Index(args, option); i > 0 && i+1 < len(args) {
+			return args[i+1]
+		}
+		return ""
+	}
+	file := ""
+	switch program := append(args, "", "")[2]; program {
+	case "claude":
+		if !slices.Contains(args, "--strict-mcp-config") {
+			return "", "", fmt.Errorf("not strict: %q", args)
+		}
+		file = named("--mcp-config")
+	case "config":
+		file = args[3]
+	case "gemini":
+		if named("--allowed-mcp-server-names") != "deepwork" {
+			return "", "", fmt.Errorf("any server: %q", args)
+		}
+		file = os.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
+	case "codex":
+		m := regexp.MustCompile(`^mcp_servers=\{deepwork=\{url="(.+)",bearer_token_env_var="(.+)"\}\}$`).FindStringSubmatch(named("-c"))
+		if m == nil {
+			return "", "", fmt.Errorf("no server: %q", args)
+		}
+		return m[1], os.Getenv(m[2]), nil
+	default:
+		return os.Getenv(config.MCPURLEnv), os.Getenv(runner.TokenEnv), nil
+	}
+	var f struct {
+		MCPServers map[string]struct {
+			Type, URL string
+			Headers   map[string]string
+		}
+	}
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, &f)
+	}
+	server := f.MCPServers["deepwork"]
+	return server.URL, strings.TrimPrefix(server.Headers["Authorization"], "Bearer "), err
 }
 
 // dialStep connects to the endpoint of a run.

@@ -192,8 +192,11 @@ func (l *Lead) Continues(ctx context.Context, executor string, variant *string) 
 // Note writes a line to the output of the run.
 func (l *Lead) Note(format string, args ...any) { l.run.note(fmt.Sprintf(format, args...)) }
 
-// OverBudget returns why no more of the run may start, or "".
+// OverBudget returns why the run is to pause, or "".
 func (l *Lead) OverBudget(ctx context.Context) (string, error) {
+	if l.Run.MaxCostUSD == nil && l.Run.MaxUnknown == nil {
+		return "", nil
+	}
 	cost, _, err := l.run.engine.cost(ctx, l.board, l.Attempt.TaskID, l.Attempt.ID)
 	if err != nil {
 		return "", err

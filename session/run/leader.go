@@ -111,7 +111,7 @@ func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
 		if err != nil {
 			return end, err
 		}
-		if len(due.steps) > 0 && !d.ending() {
+		if (len(due.steps) > 0 || len(d.agents) > 0) && !d.ending() {
 			if why, err := d.lead.OverBudget(ctx); err != nil {
 				return end, err
 			} else if why != "" {

@@ -31,6 +31,7 @@ func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others [
 		if before.FinalMessage != nil {
 			fmt.Fprintf(&b, " It said last:\n\n> %s\n", strings.ReplaceAll(strings.TrimSpace(*before.FinalMessage), "\n", "\n> "))
 		}
+		fmt.Fprintf(&b, "\nThe step is not finished: %s\n", missing(step, s))
 	}
 	return b.String(), nil
 }
@@ -42,11 +43,22 @@ func howToFinish(step *machine.StepInfo) string {
 
 // againPrompt sends an agent back that ended without finishing its step.
 func againPrompt(step *machine.StepInfo, s *machine.State) string {
-	missing := "finished_step has not accepted it yet."
-	if p := s.Progress(step.StepID); p != nil && p.QualityAttempts > 0 {
-		missing = "its last review did not pass."
+	return fmt.Sprintf("You ended, and the step %s is not finished: %s\n\n%s", step.StepID, missing(step, s), howToFinish(step))
+}
+
+// missing says why a step is not finished, with what its last review said.
+func missing(step *machine.StepInfo, s *machine.State) string {
+	p := s.Progress(step.StepID)
+	if p == nil || p.QualityAttempts == 0 {
+		return "finished_step has not accepted it yet."
 	}
-	return fmt.Sprintf("You ended, and the step %s is not finished: %s\n\n%s", step.StepID, missing, howToFinish(step))
+	text := "its last review did not pass."
+	if last := p.LastCounted(); last != nil {
+		for _, v := range last.Failed() {
+			text += "\n\n" + strings.TrimSpace(v.Feedback)
+		}
+	}
+	return text
 }
 
 // limitPrompt lets an agent go on that a limit of its provider has ended.
