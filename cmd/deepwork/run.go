@@ -129,7 +129,7 @@ finished step is done again. Budgets that are given replace those of the run.`,
 				if err != nil {
 					return err
 				}
-				r, err := board.ResumeRun(ctx, atTerminal, id, func(r *attempt.Run) {
+				r, err := board.ResumeRun(ctx, atTerminal, id, "", func(r *attempt.Run) {
 					changed := cmd.Flags().Changed
 					if changed("max-cost") {
 						r.MaxCostUSD = &f.maxCost

@@ -115,6 +115,8 @@ type TailArgs struct {
 	Limit       *int     `json:"limit"`
 	Wait        *float64 `json:"wait"` // seconds
 	Raw         *bool    `json:"raw"`
+
+	Newest bool `json:"-"` // of the execution, if AfterIndex is nil
 }
 
 // DiffArgs are the arguments of get_attempt_diff.

@@ -207,6 +207,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		patience = time.Duration(*a.Wait * float64(time.Second))
 	}
 	after, raw := a.AfterIndex, a.Raw != nil && *a.Raw
+	newest := a.Newest && after == nil
 	if a.ExecutionID != nil {
 		if *a.ExecutionID, err = checkID("execution_id", *a.ExecutionID); err != nil {
 			return nil, err
@@ -223,6 +224,9 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 				return nil, err
 			}
 			state = part.state
+			if newest && part.until == nil {
+				after = nil
+			}
 		}
 		left := time.Until(until)
 		if !state.Open() {
@@ -242,7 +246,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if err != nil {
 			return nil, fmt.Errorf("reading the attempt's log: %w", err)
 		}
-		if part.cut(&entries) {
+		if part.cut(&entries) && after != nil {
 			next = *after // all that follows is of a later execution
 		}
 		r := &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: next, State: string(state)}
@@ -258,6 +262,6 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if len(entries) > 0 && after != nil && r.NextIndex == *after { // the end of a line is missing
 			_ = wait.For(ctx, min(left, 200*time.Millisecond)) // the next read reports the error
 		}
-		after = &r.NextIndex // wait for new entries only
+		after, newest = &r.NextIndex, false // wait for new entries only
 	}
 }

@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 // The kinds of what needs a person.
 const (
 	AttentionFailed    = "attempt_failed"    // the latest attempt of a task failed or was interrupted
+	AttentionRun       = "run_stopped"       // the latest attempt of a task is a run that a budget paused, or that stopped at a step
 	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
 	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
 	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it
@@ -48,7 +50,14 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 		if a.State == task.Failed || a.State == task.Interrupted {
 			kind, command = AttentionFailed, "deepwork board tail "
 		}
-		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(stamp(a.Since)), Command: command + a.AttemptID, at: a.Since})
+		end := endOf(a.Run)
+		if end != nil && end.State != RunComplete {
+			kind, command = AttentionRun, "deepwork run resume "
+		}
+		if a.State == task.Stopped && end != nil && end.State == RunStopped {
+			continue // by a person
+		}
+		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(stamp(a.Since)), Command: command + a.AttemptID, End: end, at: a.Since})
 	}
 	if u := e.untrusted(cfg); u != nil {
 		all = append(all, *u)
@@ -73,6 +82,15 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
 	return &AttentionReply{Items: list(all), Count: len(all), Truncated: more}, nil
+}
+
+// endOf returns how a run on the board has ended, nil for "" and for what cannot be read.
+func endOf(run string) *RunEnd {
+	r := Run{}
+	if run == "" || json.Unmarshal([]byte(run), &r) != nil {
+		return nil
+	}
+	return r.End
 }
 
 // StepWaits returns a step that waits for a person as what needs one.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
 // A provider's limit, as the agents report it: "Claude AI usage limit reached|1767225600", "You've hit your
@@ -60,4 +62,31 @@ func limitOf(now time.Time, said string) *time.Time {
 		until = now
 	}
 	return &until
+}
+
+// firstLimitWait and lastLimitWait space the tries after a limit that does not say until when it is.
+const firstLimitWait, lastLimitWait = time.Minute, 30 * time.Minute
+
+// LimitOver returns when a leader starts an agent again for a step whose last one was ended by a limit of
+// its provider, or the zero time. The executions are those for the step, the newest first.
+func LimitOver(of []task.StepExecution) time.Time {
+	if len(of) == 0 || of[0].LimitedUntil == nil || of[0].EndedAt == nil {
+		return time.Time{}
+	}
+	limits := 0
+	for _, x := range of {
+		if x.LimitedUntil == nil {
+			break
+		}
+		limits++
+	}
+	pause := min(firstLimitWait<<min(limits-1, 10), lastLimitWait)
+	until, earliest := *of[0].LimitedUntil, of[0].EndedAt.Add(pause)
+	if until.After(*of[0].EndedAt) && limits == 1 { // it said until when
+		return until
+	}
+	if until.After(earliest) {
+		return until
+	}
+	return earliest
 }

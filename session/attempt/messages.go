@@ -72,6 +72,7 @@ func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, ne
 type span struct {
 	log   string // the attempt's id, or that of an agent of a run
 	state task.AttemptState
+	began *time.Time // nil means that nothing is before it, or that an index leaves it out
 	until *time.Time // when the next execution started; nil means that none has
 	none  bool       // it never ran
 }
@@ -118,6 +119,7 @@ func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string,
 	case !earlier: // the first one has what precedes its start
 		*after = new(int64(-1))
 	default:
+		s.began = x.started
 		*after, err = e.lastBefore(ctx, b, a, x.log, *x.started)
 	}
 	return s, err
@@ -155,10 +157,12 @@ func (e *Engine) lastBefore(ctx context.Context, b view, a *task.Attempt, log st
 	}
 }
 
-// cut removes entries after the span. It reports whether all were.
+// cut removes entries before and after the span. It reports whether all were.
 func (s *span) cut(entries *[]runner.Entry) bool {
 	n := len(*entries)
-	*entries = slices.DeleteFunc(*entries, func(x runner.Entry) bool { return s.until != nil && !x.Time.Before(*s.until) })
+	*entries = slices.DeleteFunc(*entries, func(x runner.Entry) bool {
+		return s.until != nil && !x.Time.Before(*s.until) || s.began != nil && x.Time.Before(*s.began)
+	})
 	return n > 0 && len(*entries) == 0
 }
 

@@ -112,6 +112,7 @@ type Attention struct {
 	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project"`
 
 	Waits *session.AwaitingStep `json:"-"` // of StepWaits
+	End   *RunEnd               `json:"-"` // of a run
 	at    time.Time             // Since
 }
 

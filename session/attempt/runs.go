@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,8 @@ type RunReply struct {
 	Steps     []RunStep `json:"steps" jsonschema:"executions of its agents, the oldest first"`
 	Cost      *Cost     `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
 	CreatedAt string    `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+
+	Kept Run `json:"-"` // on the board
 }
 
 // RunMade answers run_workflow.
@@ -79,7 +82,8 @@ type RunStep struct {
 	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
 
-	AgentID string `json:"-"` // names its log
+	AgentID string     `json:"-"` // names its log
+	Until   *time.Time `json:"-"` // when the leader tries the step again, if it waits for the end of a limit
 }
 
 // RunWorkflow starts a run of a workflow on the project of the server: a task with an attempt that a
@@ -254,8 +258,12 @@ func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *tas
 	return a, first, err
 }
 
-// ResumeRun lets a run that has ended go on, with its budgets changed by change.
-func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id string, change func(*Run)) (*RunReply, error) {
+// ResumeRun lets a run that has ended go on, with its budgets changed by change. Its agents are given the
+// advice, if it is not blank.
+func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice string, change func(*Run)) (*RunReply, error) {
+	if err := checkText("advice", advice, MaxPrompt); err != nil {
+		return nil, err
+	}
 	b, id, err := e.open(ctx, who, "run_id", id)
 	if err != nil {
 		return nil, err
@@ -282,7 +290,7 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id string, c
 		if err := e.db.Board().SetRun(ctx, id, data); err != nil {
 			return nil, fault("recording the run", err)
 		}
-		if err := e.beginFollowUp(ctx, b.View, FollowUpArgs{Prompt: new("")}, *at.LatestSessionID, at); err != nil {
+		if err := e.beginFollowUp(ctx, b.View, FollowUpArgs{Prompt: &advice}, *at.LatestSessionID, at); err != nil {
 			return nil, found("resuming the run", err, "run", "run_id", id, remedyAttempt)
 		}
 	}
@@ -335,7 +343,7 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 		return nil, err
 	}
 	r := &RunReply{RunID: id, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal,
-		SessionID: orNull(run.SessionID), Branch: orNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, CreatedAt: stamp(at.CreatedAt)}
+		SessionID: orNull(run.SessionID), Branch: orNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, CreatedAt: stamp(at.CreatedAt), Kept: *run}
 	if end := run.End; end != nil && !at.State.Open() {
 		r.State, r.Step, r.Reason = string(end.State), orNull(end.Step), orNull(end.Reason)
 	} else if !at.State.Open() {
@@ -366,9 +374,19 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 		}
 		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.SessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
 			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
-			Cost: each[x.ID], AgentID: x.AgentID})
+			Cost: each[x.ID], AgentID: x.AgentID, Until: untilOf(steps, i)})
 	}
 	return r, nil
+}
+
+// untilOf is LimitOver for the step of one of the executions of a run, the newest of which are first; nil if
+// it is not the newest of that step.
+func untilOf(all []task.StepExecution, i int) *time.Time {
+	is := func(x task.StepExecution) bool { return x.SessionID == all[i].SessionID && x.StepID == all[i].StepID }
+	if all[i].LimitedUntil == nil || slices.ContainsFunc(all[:i], is) {
+		return nil
+	}
+	return new(LimitOver(slices.DeleteFunc(slices.Clone(all[i:]), func(x task.StepExecution) bool { return !is(x) })))
 }
 
 // Interrupt ends a run that this process leads, and its agents, so that it can be resumed. It reports

@@ -22,8 +22,6 @@ import (
 const (
 	// endWithin is how long an agent may go on after its step is finished.
 	endWithin = 30 * time.Second
-	// firstLimitWait and lastLimitWait space the tries after a limit that does not say until when it is.
-	firstLimitWait, lastLimitWait = time.Minute, 30 * time.Minute
 )
 
 // A place is a step of a session: what an agent is for.
@@ -219,7 +217,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExec
 			d.failed[p] = why
 			continue
 		}
-		if until := d.limited(j); until.After(time.Now()) {
+		if until := attempt.LimitOver(j.before); until.After(time.Now()) {
 			if now.until.IsZero() || until.Before(now.until) {
 				now.until = until
 			}
@@ -275,29 +273,6 @@ func (d *leader) exhausted(j job) string {
 		return ""
 	}
 	return strings.TrimSpace(fmt.Sprintf("%d agents ended without finishing it. %s", tries, why))
-}
-
-// limited returns until when a limit of the provider lasts.
-func (d *leader) limited(j job) time.Time {
-	if len(j.before) == 0 || j.before[0].LimitedUntil == nil || j.before[0].EndedAt == nil {
-		return time.Time{}
-	}
-	limits := 0
-	for _, x := range j.before {
-		if x.LimitedUntil == nil {
-			break
-		}
-		limits++
-	}
-	pause := min(firstLimitWait<<min(limits-1, 10), lastLimitWait)
-	until, earliest := *j.before[0].LimitedUntil, j.before[0].EndedAt.Add(pause)
-	if until.After(*j.before[0].EndedAt) && limits == 1 { // it said until when
-		return until
-	}
-	if until.After(earliest) {
-		return until
-	}
-	return earliest
 }
 
 // start starts agents for steps, as many as may run at once.

@@ -185,10 +185,23 @@ func sessionItem(i *workflow.SessionInfo) item {
 // attentions say what needs a person: what it is, its status and what to do.
 var attentions = map[string][3]string{
 	attempt.AttentionFailed:    {"agent", "failed", "read its last messages, then send a follow-up or start another"},
+	attempt.AttentionRun:       {"run", "stopped", ""},
 	attempt.AttentionReview:    {"agent", "to review", "look at its changes, then merge them or send a follow-up"},
 	attempt.AttentionStep:      {"session", "waits for you", "its review failed: override it, or have the agent do it again"},
 	attempt.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
 	attempt.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
+}
+
+// endedRun says why a run has ended and what a person does about it.
+func endedRun(end *attempt.RunEnd) string {
+	why, _, _ := strings.Cut(end.Reason, "\n")
+	if end.Step != "" {
+		why = strings.TrimSpace("at step " + end.Step + ": " + why)
+	}
+	if end.State == attempt.RunPaused {
+		return why + " Resume it with a larger budget"
+	}
+	return why + " Read what its agent said last, then resume it"
 }
 
 // attentionItem returns what needs a person, with the page that shows it.
@@ -201,6 +214,11 @@ func attentionItem(a attempt.Attention) item {
 	switch a.Kind {
 	case attempt.AttentionFailed, attempt.AttentionReview:
 		i.Link, i.Command = "/attempts/"+a.ID, ""
+		if a.End != nil {
+			i.Kind = "run"
+		}
+	case attempt.AttentionRun:
+		i.Link, i.Command, i.Status, i.About = "/attempts/"+a.ID, "", string(a.End.State), endedRun(a.End)
 	case attempt.AttentionStep:
 		i.Link, i.waits = "/sessions/"+a.ID, a.Waits
 		if a.Waits.Review {

@@ -140,6 +140,8 @@ func (s *Site) boardPages() {
 	post("/tasks/{id}", s.updateTask)
 	post("/tasks/{id}/delete", s.deleteTask)
 	post("/tasks/{id}/start", s.startAttempt)
+	post("/runs", s.startRun)
+	post("/attempts/{id}/resume", s.resumeRun)
 	post("/attempts/{id}/stop", s.stopAttempt)
 	post("/attempts/{id}/follow-up", s.followUp)
 	post("/attempts/{id}/comments", s.comment)
