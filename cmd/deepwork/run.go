@@ -60,16 +60,18 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 		Args: takes(1, 1, "a workflow, as JOB/WORKFLOW"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, workflow, ok := strings.Cut(args[0], "/")
+			changed := cmd.Flags().Changed
 			switch {
 			case !ok || job == "" || workflow == "":
 				return usagef(cmd, "%q is not JOB/WORKFLOW; 'deepwork jobs' lists them", args[0])
 			case strings.TrimSpace(f.goal) == "":
 				return usagef(cmd, "--goal is missing; say what the run is to accomplish")
+			case changed("max-time") && f.maxTime <= 0:
+				return usagef(cmd, "--max-time is %v; expected a time such as 90m", f.maxTime)
 			case f.worktree && f.inPlace:
 				return usagef(cmd, "--worktree and --in-place exclude each other; give one")
 			}
 			given := attempt.RunWorkflowArgs{JobName: job, WorkflowName: workflow, Goal: f.goal}
-			changed := cmd.Flags().Changed
 			if changed("executor") {
 				given.Executor = &f.executor
 			}
@@ -94,7 +96,7 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
 				r, err := board.RunWorkflow(ctx, atTerminal, given)
 				if err != nil {
-					return fmt.Errorf("starting the run: %w", err)
+					return runRefused(cmd, "starting the run", err)
 				}
 				return a.lead(ctx, board, r, f.detach)
 			})
@@ -124,13 +126,16 @@ func (a *app) runResumeCommand() *cobra.Command {
 finished step is done again. Budgets that are given replace those of the run.`,
 		Args: takes(1, 1, "the id of a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			changed := cmd.Flags().Changed
+			if changed("max-time") && f.maxTime <= 0 {
+				return usagef(cmd, "--max-time is %v; expected a time such as 90m", f.maxTime)
+			}
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
 				id, err := oneRun(ctx, board, args[0])
 				if err != nil {
 					return err
 				}
 				r, err := board.ResumeRun(ctx, atTerminal, id, "", func(r *attempt.Run) {
-					changed := cmd.Flags().Changed
 					if changed("max-cost") {
 						r.MaxCostUSD = &f.maxCost
 					}
@@ -142,7 +147,7 @@ finished step is done again. Budgets that are given replace those of the run.`,
 					}
 				})
 				if err != nil {
-					return fmt.Errorf("resuming the run %s: %w", id, err)
+					return runRefused(cmd, "resuming the run "+id, err)
 				}
 				return a.lead(ctx, board, r, f.detach)
 			})

@@ -422,9 +422,11 @@ func TestRunExecutors(t *testing.T) {
 		"NOBODY":       {"job0/w", "--goal", "g", "--executor", "NOBODY"},
 		"run.executor": {"job0/w", "--goal", "g"},
 		"'none'":       {"job0/none", "--goal", "g", "--executor", "STEPPER"},
+		"--parallel":   {"job0/w", "--goal", "g", "--executor", "STEPPER", "--parallel", "0"},
+		"--max-cost":   {"job0/w", "--goal", "g", "--executor", "STEPPER", "--max-cost", "-1"},
 	} {
 		r := p.start(args...)
-		if r.exits(1); !strings.Contains(r.err.String(), what) {
+		if r.exits(2); !strings.Contains(r.err.String(), what) {
 			t.Errorf("%v: %s", args, &r.err)
 		}
 	}

@@ -201,7 +201,7 @@ func (e *Engine) runExecutor(cfg *config.Config, named *string) (*recipe, error)
 		executor = *named
 	}
 	if strings.TrimSpace(executor) == "" {
-		return nil, session.Wrong("missing_executor", "executor is missing, and run.executor is not set in .deepwork/config.yml. Name the executor of the agents, NAME or NAME:VARIANT; list_executors lists them.").With("argument", "executor")
+		return nil, session.Wrong("missing_executor", "executor is missing, and run.executor is not set in .deepwork/config.yml. Name the executor of the agents, NAME or NAME:VARIANT; list_executors lists the available ones.").With("argument", "executor")
 	}
 	name, variant, has := strings.Cut(executor, ":")
 	var of *string

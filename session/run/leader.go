@@ -272,7 +272,11 @@ func (d *leader) exhausted(j job) string {
 	if tries-children <= d.retries {
 		return ""
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d agents ended without finishing it. %s", tries, why))
+	agents := "1 agent"
+	if tries > 1 {
+		agents = fmt.Sprintf("%d agents", tries)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s ended without finishing it. %s", agents, why))
 }
 
 // start starts agents for steps, as many as may run at once.
