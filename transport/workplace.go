@@ -176,7 +176,7 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func(), err error)
 		return c, nil, err
 	}
 	c.MCP = runner.MCP{File: filepath.Join(w.dir, g.Execution+".json"), URL: w.web.URL()}
-	data, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{ServerName: map[string]any{
+	data, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{runner.MCPName: map[string]any{
 		"type": "http", "url": c.MCP.URL, "headers": map[string]string{"Authorization": "Bearer " + token},
 	}}}, "", "  ")
 	if err == nil {

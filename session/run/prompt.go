@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/workflow/machine"
 )
 
@@ -37,8 +38,8 @@ func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others [
 }
 
 func howToFinish(step *machine.StepInfo) string {
-	return fmt.Sprintf(`When its outputs are written, call the tool finished_step of the MCP server deepwork with session_id %q, step_id %q and the outputs. If it answers needs_work, do what its feedback says and call it again. The step is done only when it answers next_step or workflow_complete; then end.
-`, step.SessionID, step.StepID)
+	return fmt.Sprintf(`When its outputs are written, call the tool finished_step of the MCP server %s with session_id %q, step_id %q and the outputs. If it answers needs_work, do what its feedback says and call it again. The step is done only when it answers next_step or workflow_complete; then end.
+`, runner.MCPName, step.SessionID, step.StepID)
 }
 
 // againPrompt sends an agent back that ended without finishing its step.

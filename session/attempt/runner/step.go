@@ -15,6 +15,10 @@ const (
 	ConversationPlaceholder = "{conversation}"
 )
 
+// MCPName is the name of an MCP for the agent. It is not deepwork, since the user's settings may have a server
+// of that name, and Codex, Gemini and OpenCode merge entries of one name.
+const MCPName = "deepwork-run"
+
 // An MCP is the server to which the agent of a step reports.
 type MCP struct {
 	File string // as .mcp.json, absolute
@@ -24,8 +28,9 @@ type MCP struct {
 // TokenEnv has the bearer token for an MCP.
 const TokenEnv = "DEEPWORK_MCP_TOKEN"
 
-// forSteps is how the known executors are told of one MCP server alone, and to continue one conversation
-// instead of the last one of the folder.
+// forSteps is how the known executors are told of an MCP server, if possible of it alone, and to continue one
+// conversation instead of the last one of the folder. Gemini and Cursor take servers only from settings, in
+// which their user names this one by its variables.
 var forSteps = map[string]struct {
 	server      func(MCP) (args, env []string)
 	last, named []string
@@ -34,14 +39,14 @@ var forSteps = map[string]struct {
 		return []string{"--mcp-config", m.File, "--strict-mcp-config"}, nil
 	}, []string{"--continue"}, []string{"--resume", ConversationPlaceholder}},
 	"CODEX": {func(m MCP) (args, env []string) {
-		return []string{"-c", `mcp_servers={deepwork={url="` + m.URL + `",bearer_token_env_var="` + TokenEnv + `"}}`}, nil
+		return []string{"-c", `mcp_servers.` + MCPName + `={url="` + m.URL + `",bearer_token_env_var="` + TokenEnv + `"}`}, nil
 	}, []string{"resume", "--last"}, []string{"resume", ConversationPlaceholder}},
-	"GEMINI": {func(m MCP) (args, env []string) {
-		return []string{"--allowed-mcp-server-names", "deepwork"}, []string{"GEMINI_CLI_SYSTEM_SETTINGS_PATH=" + m.File}
+	"GEMINI": {func(MCP) (args, env []string) {
+		return []string{"--allowed-mcp-server-names", MCPName}, nil
 	}, []string{"--resume", "latest"}, []string{"--resume", ConversationPlaceholder}},
 	"CURSOR_AGENT": {nil, []string{"--continue"}, []string{"--resume", ConversationPlaceholder}},
 	"OPENCODE": {func(m MCP) (args, env []string) {
-		return nil, []string{`OPENCODE_CONFIG_CONTENT={"mcp":{"deepwork":{"type":"remote","url":"` + m.URL + `","headers":{"Authorization":"Bearer {env:` + TokenEnv + `}"},"oauth":false}}}`}
+		return nil, []string{`OPENCODE_CONFIG_CONTENT={"mcp":{"` + MCPName + `":{"type":"remote","url":"` + m.URL + `","headers":{"Authorization":"Bearer {env:` + TokenEnv + `}"},"oauth":false}}}`}
 	}, []string{"--continue"}, []string{"--session", ConversationPlaceholder}},
 }
 
