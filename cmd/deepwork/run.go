@@ -256,8 +256,11 @@ func (a *app) inBackground(ctx context.Context, id string) error {
 			command = append(command, flag, value)
 		}
 	}
-	_, err = process.Detach(ctx, command, os.Environ())
-	return err
+	_, life, err := process.Detach(ctx, command, os.Environ())
+	if err != nil {
+		return err
+	}
+	return life.Close()
 }
 
 // oneRun returns the run that an argument names.
