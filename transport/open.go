@@ -193,14 +193,14 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		}
 		return workflow.AwaitingIn(ctx, steps, workspaces, &c.QualityGate, logger)
 	}
-	tasks, err := openBoard(ctx, root, folder, around, stores, boards, slices.Contains(sets, "board"), settings, jobs, awaiting, Leader(o, around), logger, getenv)
+	tasks, err := openBoard(ctx, root, folder, around, stores, boards, slices.Contains(sets, "board"), settings, jobs, awaiting, Leader(o, around), o.moved, logger, getenv)
 	if err != nil {
 		return nil, err
 	}
 	opened.add("closing the task board", tasks.close)
 	engine, err = workflow.Open(ctx, workflow.Options{
 		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Stores: stores, Place: stores.Place, Attempt: attemptID,
-		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(o.moved), Requests: stores.Database.Requests(),
+		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: stores.Database.Requests(),
 		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
 	})
 	if err != nil {

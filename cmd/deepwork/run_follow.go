@@ -79,7 +79,7 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 			v.end(now)
 			return runExit(now)
 		}
-		pause(looking, 100*time.Millisecond)
+		pause(looking, 200*time.Millisecond)
 	}
 }
 

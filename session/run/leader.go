@@ -38,6 +38,8 @@ type leader struct {
 	ended   chan *agent      // unbuffered; received until all agents have ended
 	running sync.WaitGroup
 
+	progress task.WorkflowProgress // that the board has
+
 	mu sync.Mutex // guards lead.Run.Children
 }
 
@@ -96,8 +98,11 @@ func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
 			return end, err
 		}
 		end.Step = s.CurrentStepID
-		if err := d.lead.Progress(ctx, task.WorkflowProgress{SessionID: s.SessionID, Status: string(s.Status), Step: s.CurrentStepID}); err != nil {
-			return end, err
+		if now := (task.WorkflowProgress{SessionID: s.SessionID, Status: string(s.Status), Step: s.CurrentStepID}); now != d.progress {
+			if err := d.lead.Progress(ctx, now); err != nil {
+				return end, err
+			}
+			d.progress = now
 		}
 		switch s.Status {
 		case machine.Completed:
@@ -299,13 +304,16 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			return err
 		}
 		a.Env, a.MCP = c.Env, c.MCP
+		a.Started = func() { d.lead.Note("step %s: started with %s", j.step, a.Execution.Executor) }
 		d.agents[j.place] = x
-		d.lead.Note("step %s: started with %s", j.step, a.Execution.Executor)
 		d.running.Go(func() {
 			defer x.cancel()
 			x.x, x.err = d.lead.RunAgent(running, *a)
 			over()
 			d.ended <- x
+			if x.err == nil { // beside what follows, which does not wait for it
+				d.lead.Note("step %s: its agent %s", x.step, x.x.State)
+			}
 		})
 	}
 	return nil
@@ -431,9 +439,7 @@ func (d *leader) end(x *agent) {
 	}
 	if x.err != nil {
 		d.failed[x.place] = reason(x.err)
-		return
 	}
-	d.lead.Note("step %s: its agent %s", x.step, x.x.State)
 }
 
 // endAgents ends the agents that run, and waits for them.
