@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +63,7 @@ type workplace struct {
 	stop    context.CancelFunc
 	own     tool.WorkflowCaller // of the leader
 	dir     string              // of the files for agents
+	root    string              // in which it works
 	moved   wait.Signal
 	who     session.Caller
 	logger  *slog.Logger
@@ -84,6 +86,7 @@ func openWorkplace(ctx context.Context, o Options, folder *state.Folder, l *atte
 	if w.logger == nil {
 		w.logger = slog.New(slog.DiscardHandler)
 	}
+	w.root = l.Attempt.Workspace
 	o.ProjectRoot, o.Toolsets, o.moved, o.Logger = l.Attempt.Workspace, []string{"workflows"}, w.moved.Wake, w.logger
 	env := map[string]string{config.AttemptEnv: "", config.BoardEnv: ""} // in place, it is the project
 	if !l.Run.InPlace {
@@ -232,6 +235,27 @@ func (w *workplace) Step(ctx context.Context, id string, stepID *string) (*machi
 	return w.own.Step(w.as(ctx), workflow.StepArgs{SessionID: &id, StepID: stepID})
 }
 
+// Changed implements run.Workplace.
+func (w *workplace) Changed(ctx context.Context, q *machine.Question) string {
+	changed, err := workflow.Changed(ctx, w.root, q)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("Its outputs cannot be read as they were handed in: %v.", err)
+	case changed != nil:
+		return fmt.Sprintf("%s changed after the outputs were handed in, so that nobody can pass those. Hand in the outputs as they are to be.", strings.Join(changed, ", "))
+	}
+	return ""
+}
+
+// Finish implements run.Workplace.
+func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Question) (*machine.FinishReply, error) {
+	outputs, err := json.Marshal(q.Outputs)
+	if err != nil {
+		return nil, err
+	}
+	return w.own.Finish(w.as(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes})
+}
+
 // Executor implements run.Workplace.
 func (w *workplace) Executor(ctx context.Context, s *machine.State, stepID string) string {
 	if j := w.base.jobs(ctx).Job(s.JobName); j != nil {
@@ -295,7 +319,14 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 	if err := c.own(&a.SessionID, &a.StepID); err != nil {
 		return nil, err
 	}
-	r, err := c.WorkflowCaller.Finish(ctx, a)
+	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil), a) // nobody sits at its client: it is no person's word
+	if err == nil {
+		if waiting := r.Waiting(); waiting != nil && waiting.Code == machine.PersonAwaited {
+			reply := *r
+			reply.Feedback = new(personFeedback)
+			return &reply, nil
+		}
+	}
 	if err == nil && *a.SessionID == c.grant.Session && r.Status != machine.NeedsWork {
 		reply := *r // the next step is for another agent
 		reply.BeginStep, reply.ConcurrentSteps, reply.ConcurrentGroup = nil, nil, nil
@@ -304,6 +335,9 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 	}
 	return r, err
 }
+
+// personFeedback is what an agent is told whose step waits for a person.
+const personFeedback = "Waiting: a person must pass these outputs, and is asked. Change nothing in them, and do not wait for the answer: end now, unless you have other steps to do. If they pass, the step is finished without you; if not, you are told what to change. This is not a failed attempt, and quality_review_override_reason does not skip it."
 
 func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
 	if err := c.own(&a.ParentSessionID, new(*string)); err != nil {

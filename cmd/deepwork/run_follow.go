@@ -12,7 +12,7 @@ import (
 
 // A runEvent is one line of deepwork run --json.
 type runEvent struct {
-	Event       string   `json:"event"` // run_started, step_started, step_ended, run_waiting or run_ended
+	Event       string   `json:"event"` // run_started, step_started, step_ended, step_waiting, run_waiting or run_ended
 	At          string   `json:"at"`    // RFC 3339 in UTC
 	RunID       string   `json:"run_id"`
 	State       string   `json:"state"` // of the run, or of the agent
@@ -28,6 +28,7 @@ type runEvent struct {
 	CostUSD     *float64 `json:"cost_usd,omitempty"` // of the agent or, at the end, of the run; absent if it is unknown
 	Message     *string  `json:"message,omitempty"`  // what the agent said last
 	Reason      *string  `json:"reason,omitempty"`   // why it failed, waits or ended
+	Command     *string  `json:"command,omitempty"`  // with which a person answers for whom it waits
 	Until       *string  `json:"until,omitempty"`    // when a limit of the provider is over
 }
 
@@ -36,14 +37,15 @@ type runView struct {
 	app     *app
 	started map[string]bool // by execution
 	ended   map[string]bool
-	waits   string    // why it waits, as last said
-	live    *liveView // nil without a terminal
+	waiting map[attempt.RunWaits]bool // steps that wait, as last said, without pointers
+	waits   string                    // why it waits, as last said
+	live    *liveView                 // nil without a terminal
 	output  *runOutput
 }
 
 // lead leads a run until it ends, unless another process does, and prints what happens.
 func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunReply, detach bool) error {
-	v := &runView{app: a, started: map[string]bool{}, ended: map[string]bool{}, output: newRunOutput(board)}
+	v := &runView{app: a, started: map[string]bool{}, ended: map[string]bool{}, waiting: map[attempt.RunWaits]bool{}, output: newRunOutput(board)}
 	if !a.json && !detach {
 		v.live = newLiveView(a.rawOut)
 	}
@@ -118,9 +120,19 @@ func (v *runView) show(ctx context.Context, r *attempt.RunReply) {
 			}
 		}
 	}
+	for _, w := range r.Waits {
+		key := w
+		if key.Until, key.Command = nil, nil; v.waiting[key] {
+			continue
+		}
+		v.waiting[key] = true
+		v.event(runEvent{Event: "step_waiting", RunID: r.RunID, State: "waiting", SessionID: &w.SessionID, StepID: &w.StepID, Reason: new(w.Text()), Command: w.Command, Until: w.Until})
+	}
 	waits := optional(r.Reason)
 	if r.State == "waiting" && waits != v.waits {
-		v.waits = waits
+		if v.waits = waits; !v.app.json && len(r.Waits) > 0 {
+			return // said of each step
+		}
 		v.event(runEvent{Event: "run_waiting", RunID: r.RunID, State: r.State, Reason: r.Reason})
 	}
 }
@@ -221,6 +233,9 @@ func (a *app) printRun(r *attempt.RunReply, last map[string]string) {
 		a.printAgents(r, last)
 	}
 	id := r.RunID[:shortID]
+	for _, w := range r.Waits {
+		a.field("waits", w.Text())
+	}
 	switch attempt.RunState(r.State) {
 	case attempt.RunComplete:
 		if r.Branch != nil {

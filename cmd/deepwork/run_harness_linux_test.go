@@ -106,7 +106,11 @@ func (r *runProcess) exits(code int) []runEvent {
 	} else if is && exit.ExitCode() != code || !is && code != 0 {
 		r.p.t.Fatalf("%v: %v, want the exit code %d\n%s%s", r.cmd.Args, err, code, &r.out, &r.err)
 	}
-	var all []runEvent
+	return r.events()
+}
+
+// events are what it has printed.
+func (r *runProcess) events() (all []runEvent) {
 	for line := range strings.Lines(r.out.String()) {
 		var e runEvent
 		if json.Unmarshal([]byte(line), &e) == nil {

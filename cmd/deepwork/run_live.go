@@ -67,11 +67,17 @@ func liveLines(r *attempt.RunReply, last map[string]string, now time.Time, room 
 		took = now.Sub(from).Round(time.Second).String()
 	}
 	head := fmt.Sprintf("%s  %s  %s%s", inline(r.Workflow), r.State, took, cost)
-	if r.Reason != nil && isOpen(r.State) {
+	if r.Reason != nil && isOpen(r.State) && len(r.Waits) == 0 {
 		head += "  " + inline(*r.Reason)
 	}
-	rows := runRows(r, last, now)
 	lines := []string{head}
+	for _, w := range r.Waits[:min(len(r.Waits), 5)] {
+		if w.Command != nil {
+			lines = append(lines, "waits for you: "+inline(*w.Command))
+		}
+	}
+	room -= len(lines) - 1
+	rows := runRows(r, last, now)
 	if over := len(rows) - max(room-2, 1); over > 0 {
 		kept := rows[:0]
 		hidden := 0

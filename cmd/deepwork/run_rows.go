@@ -49,6 +49,18 @@ func runRows(r *attempt.RunReply, last map[string]string, now time.Time) []*runR
 			row.state, row.last = "limited", limitText(*x.LimitedUntil, now)
 		}
 	}
+	for _, w := range r.Waits {
+		row := of[[2]string{w.SessionID, w.StepID}]
+		if row == nil {
+			row = &runRow{session: w.SessionID, step: w.StepID}
+			all = append(all, row)
+		}
+		if w.Until != nil {
+			row.state, row.last = "limited", limitText(*w.Until, now)
+		} else {
+			row.state, row.last = "waiting", "for a person"
+		}
+	}
 	return all
 }
 

@@ -34,7 +34,8 @@ type Run struct {
 	// Children are the workflows that agents have started, by the session and the step of their agents,
 	// SESSION/STEP.
 	Children map[string][]string `json:"children,omitempty"`
-	End      *RunEnd             `json:"end,omitempty"` // of the last leader; nil while one leads
+	Waits    []RunWait           `json:"waits,omitempty"` // as far as its leader knows
+	End      *RunEnd             `json:"end,omitempty"`   // of the last leader; nil while one leads
 }
 
 // RunState is how a run has ended.

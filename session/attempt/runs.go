@@ -42,19 +42,20 @@ const MaxParallel = 1000
 
 // RunReply answers get_run.
 type RunReply struct {
-	RunID     string    `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
-	TaskID    string    `json:"task_id" jsonschema:"UUID of its task"`
-	State     string    `json:"state" jsonschema:"stopped: at a step, or by a person; paused: by a budget"`
-	Step      *string   `json:"step" jsonschema:"step at which it stopped, or null"`
-	Reason    *string   `json:"reason" jsonschema:"why it ended or waits, or null"`
-	Workflow  string    `json:"workflow" jsonschema:"name, as job/workflow"`
-	Goal      string    `json:"goal" jsonschema:"goal"`
-	SessionID *string   `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session, or null before it began"`
-	Branch    *string   `json:"branch" jsonschema:"git branch with the work, or null in place"`
-	Workspace string    `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
-	Steps     []RunStep `json:"steps" jsonschema:"executions of its agents, the oldest first"`
-	Cost      *Cost     `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
-	CreatedAt string    `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+	RunID     string     `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
+	TaskID    string     `json:"task_id" jsonschema:"UUID of its task"`
+	State     string     `json:"state" jsonschema:"stopped: at a step, or by a person; paused: by a budget"`
+	Step      *string    `json:"step" jsonschema:"step at which it stopped, or null"`
+	Reason    *string    `json:"reason" jsonschema:"why it ended or waits, or null"`
+	Workflow  string     `json:"workflow" jsonschema:"name, as job/workflow"`
+	Goal      string     `json:"goal" jsonschema:"goal"`
+	SessionID *string    `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session, or null before it began"`
+	Branch    *string    `json:"branch" jsonschema:"git branch with the work, or null in place"`
+	Workspace string     `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
+	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait, without an agent"`
+	Steps     []RunStep  `json:"steps" jsonschema:"executions of its agents, the oldest first"`
+	Cost      *Cost      `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
+	CreatedAt string     `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 
 	Kept Run `json:"-"` // on the board
 }
@@ -358,6 +359,7 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
 		}
 	}
+	r.Waits = waitsOf(run, at.State.Open())
 	var each map[string]*ExecutionCost
 	if r.Cost, each, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
 		return nil, fault("reading the cost of the run", err)
@@ -366,8 +368,10 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 	if err != nil {
 		return nil, fault("reading the agents of the run", err)
 	}
+	busy := false
 	for i := len(steps) - 1; i >= 0; i-- {
 		x := steps[i]
+		busy = busy || x.State.Open()
 		executor := x.Executor
 		if x.Variant != nil {
 			executor += ":" + *x.Variant
@@ -375,6 +379,9 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.SessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
 			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
 			Cost: each[x.ID], AgentID: x.AgentID, Until: untilOf(steps, i)})
+	}
+	if at.State == task.Running && !busy && r.Reason == nil {
+		r.onlyWaits()
 	}
 	return r, nil
 }

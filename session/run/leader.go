@@ -55,9 +55,8 @@ type agent struct {
 
 // finished gives an agent whose step is finished some time to end.
 func (a *agent) finished() {
-	if !a.done {
-		a.done, a.timer = true, time.AfterFunc(endWithin, a.cancel)
-	}
+	a.handedIn()
+	a.done = true
 }
 
 // Lead is an attempt.Leader that works at a Workplace. An agent that ends without finishing its step is sent
@@ -104,6 +103,11 @@ func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
 			}
 			d.progress = now
 		}
+		if s.Status != machine.Active {
+			if err := d.keepWaits(ctx, nil); err != nil {
+				return end, err
+			}
+		}
 		switch s.Status {
 		case machine.Completed:
 			return attempt.RunEnd{State: attempt.RunComplete}, nil
@@ -111,8 +115,14 @@ func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
 			return attempt.RunEnd{State: attempt.RunStopped, Step: s.CurrentStepID, Reason: "The workflow was aborted: " + cmp.Or(deref(s.AbortReason), "no reason was given.")}, nil
 		}
 		due, err := d.due(ctx, s)
+		if err == nil {
+			err = d.keepWaits(ctx, due.waits)
+		}
 		if err != nil {
 			return end, err
+		}
+		if due.moved {
+			continue
 		}
 		if (len(due.steps) > 0 || len(d.agents) > 0) && !d.ending() {
 			if why, err := d.lead.OverBudget(ctx); err != nil {
@@ -124,7 +134,7 @@ func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
 				return end, err
 			}
 		}
-		if len(d.agents) == 0 && due.until.IsZero() && !due.waits {
+		if len(d.agents) == 0 && due.until.IsZero() {
 			return d.stuck(s.CurrentStepID), nil
 		}
 		if err := d.wait(ctx, due.until); err != nil {
@@ -152,14 +162,23 @@ type job struct {
 	reply  *machine.StepReply
 	before []task.StepExecution // of this step, the newest first
 	ended  []*machine.State     // the workflows that its agents have started and that have ended since
+	told   string               // why a person cannot pass what was handed in, or what they passed cannot be finished; or ""
 }
 
 // due is the work of one moment.
 type due struct {
 	steps []job
-	until time.Time      // when a limit is over; zero means that none is waited for
-	waits bool           // a step waits for a person
+	until time.Time // when to look again; zero means when something has changed
+	waits []attempt.RunWait
+	moved bool           // a step was finished
 	open  map[place]bool // the steps that are not finished
+}
+
+// lookAt has the leader look again at a time.
+func (now *due) lookAt(t time.Time) {
+	if now.until.IsZero() || t.Before(now.until) {
+		now.until = t
+	}
 }
 
 // due finds the steps of a session, and of those nested in it, that need an agent.
@@ -202,7 +221,12 @@ func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExec
 		if m.State == "completed" {
 			continue
 		}
-		if now.open[p] = true; a != nil || d.failed[p] != "" {
+		now.open[p] = true
+		told, waits, err := d.person(ctx, s, p, now)
+		if err != nil {
+			return err
+		}
+		if waits || a != nil || d.failed[p] != "" {
 			continue
 		}
 		children, ended, err := d.children(ctx, p)
@@ -217,15 +241,14 @@ func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExec
 			}
 			continue
 		}
-		j := job{p, s, reply, of(all, p), ended}
+		j := job{p, s, reply, of(all, p), ended, told}
 		if why := d.exhausted(j); why != "" {
 			d.failed[p] = why
 			continue
 		}
 		if until := attempt.LimitOver(j.before); until.After(time.Now()) {
-			if now.until.IsZero() || until.Before(now.until) {
-				now.until = until
-			}
+			now.lookAt(until)
+			now.waits = append(now.waits, attempt.RunWait{Kind: attempt.WaitsForLimit, SessionID: p.session, StepID: p.step, Since: *j.before[0].EndedAt, Until: &until})
 			continue
 		}
 		now.steps = append(now.steps, j)
@@ -261,13 +284,13 @@ func (d *leader) children(ctx context.Context, p place) (active, ended []*machin
 	return active, ended, nil
 }
 
-// exhausted returns why no agent is started again for a step, or "". A limit of the provider and the end of
-// a leader do not count, nor what was before the run was resumed.
+// exhausted returns why no agent is started again for a step, or "". A limit of the provider, the end of
+// a leader and outputs that a person was asked about do not count, nor what was before the run was resumed.
 func (d *leader) exhausted(j job) string {
 	tries, children := 0, len(j.ended)
 	why := ""
 	for _, x := range j.before {
-		if x.CreatedAt.Before(d.lead.Since) || x.LimitedUntil != nil || x.State != task.Completed && x.State != task.Failed {
+		if x.CreatedAt.Before(d.lead.Since) || x.LimitedUntil != nil || asked(x, j.state.Progress(j.step)) || x.State != task.Completed && x.State != task.Failed {
 			continue
 		}
 		if tries++; why == "" {
@@ -345,12 +368,14 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 		if before.Executor == x.Executor && before.Conversation != nil && d.lead.Continues(ctx, x.Executor, x.Variant) {
 			x.Conversation = before.Conversation
 			switch {
+			case j.told != "" || failedSince(j.state.Progress(j.step), before):
+				a.Prompt = againPrompt(step, j.state, j.told)
 			case before.LimitedUntil != nil:
 				a.Prompt = limitPrompt(step)
 			case len(j.ended) > 0:
 				a.Prompt = childPrompt(step, j.ended)
 			default:
-				a.Prompt = againPrompt(step, j.state)
+				a.Prompt = againPrompt(step, j.state, "")
 			}
 			a.Prompt = adviceFor(a.Prompt, d.lead.Advice)
 			return a, nil
@@ -358,7 +383,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	} else if r.Resume && len(j.reply.Members) == 1 {
 		x.Conversation = d.previous(ctx, j)
 	}
-	if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before); err == nil && len(j.ended) > 0 {
+	if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told); err == nil && len(j.ended) > 0 {
 		a.Prompt += "\n" + childPrompt(step, j.ended)
 	}
 	a.Prompt = adviceFor(a.Prompt, d.lead.Advice)

@@ -11,7 +11,7 @@ import (
 )
 
 // firstPrompt asks an agent to do a step.
-func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others []machine.StepInfo, before *task.StepExecution) (string, error) {
+func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others []machine.StepInfo, before *task.StepExecution, told string) (string, error) {
 	data, err := json.MarshalIndent(step, "", "  ")
 	if err != nil {
 		return "", err
@@ -32,7 +32,7 @@ func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others [
 		if before.FinalMessage != nil {
 			fmt.Fprintf(&b, " It said last:\n\n> %s\n", strings.ReplaceAll(strings.TrimSpace(*before.FinalMessage), "\n", "\n> "))
 		}
-		fmt.Fprintf(&b, "\nThe step is not finished: %s\n", missing(step, s))
+		fmt.Fprintf(&b, "\nThe step is not finished: %s\n", missing(step, s, told))
 	}
 	return b.String(), nil
 }
@@ -43,21 +43,28 @@ func howToFinish(step *machine.StepInfo) string {
 }
 
 // againPrompt sends an agent back that ended without finishing its step.
-func againPrompt(step *machine.StepInfo, s *machine.State) string {
-	return fmt.Sprintf("You ended, and the step %s is not finished: %s\n\n%s", step.StepID, missing(step, s), howToFinish(step))
+func againPrompt(step *machine.StepInfo, s *machine.State, told string) string {
+	return fmt.Sprintf("You ended, and the step %s is not finished: %s\n\n%s", step.StepID, missing(step, s, told), howToFinish(step))
 }
 
-// missing says why a step is not finished, with what its last review said.
-func missing(step *machine.StepInfo, s *machine.State) string {
-	p := s.Progress(step.StepID)
-	if p == nil || p.QualityAttempts == 0 {
+// missing says why a step is not finished, with what its last review said. told is what is known already.
+func missing(step *machine.StepInfo, s *machine.State, told string) string {
+	if told != "" {
+		return told
+	}
+	var last *machine.Attempt
+	if p := s.Progress(step.StepID); p != nil {
+		last = p.LastCounted()
+	}
+	if last == nil || last.State != machine.AttemptFailed {
 		return "finished_step has not accepted it yet."
 	}
 	text := "its last review did not pass."
-	if last := p.LastCounted(); last != nil {
-		for _, v := range last.Failed() {
-			text += "\n\n" + strings.TrimSpace(v.Feedback)
-		}
+	if last.ByPerson() {
+		text = "a person looked at its outputs, and does not pass them."
+	}
+	for _, v := range last.Failed() {
+		text += "\n\n" + strings.TrimSpace(v.Feedback)
 	}
 	return text
 }

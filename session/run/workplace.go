@@ -24,6 +24,11 @@ type Workplace interface {
 	Step(ctx context.Context, sessionID string, stepID *string) (*machine.StepReply, error)
 	// Executor returns the executor that the job names for a step, NAME or NAME:VARIANT, or "".
 	Executor(ctx context.Context, s *machine.State, stepID string) string
+	// Changed says how the files of a question to a person are no longer as they were handed in, or "".
+	Changed(ctx context.Context, q *machine.Question) string
+	// Finish finishes a step with the outputs that a person has passed. Its error is session.Error if they
+	// are refused.
+	Finish(ctx context.Context, sessionID, stepID string, q *machine.Question) (*machine.FinishReply, error)
 	// Admit lets an agent call the endpoint until end is called, which waits for its calls.
 	Admit(g Grant) (c Connection, end func(), err error)
 	// Moved receives after a session has changed.

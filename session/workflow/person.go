@@ -91,22 +91,31 @@ func asHandedIn(ctx context.Context, root string, s *machine.State, stepID, dige
 	if err != nil {
 		return err
 	}
+	changed, err := Changed(ctx, root, q)
+	if err != nil {
+		return session.NotNow("outputs_changed", "The outputs of step '%s' of session '%s' cannot be read here, so you cannot have judged them: %v. Answer where the agent works.", stepID, s.SessionID, err).Because(err)
+	}
+	if changed != nil {
+		return session.NotNow("outputs_changed", "%s changed after the agent handed in the outputs of step '%s' of session '%s'. Nothing was recorded: have the agent call finished_step with the outputs as they are now, and look at those.", strings.Join(changed, ", "), stepID, s.SessionID)
+	}
+	return nil
+}
+
+// Changed returns the files of a question that are no longer as they were handed in, quoted. root is where
+// the session works.
+func Changed(ctx context.Context, root string, q *machine.Question) (changed []string, err error) {
 	paths := make([]string, len(q.Files))
 	for i, f := range q.Files {
 		paths[i] = f.Path
 	}
 	hashes, err := gate.HashFiles(ctx, root, paths)
 	if err != nil {
-		return session.NotNow("outputs_changed", "The outputs of step '%s' of session '%s' cannot be read here, so you cannot have judged them: %v. Answer where the agent works.", stepID, s.SessionID, err).Because(err)
+		return nil, err
 	}
-	var changed []string
 	for _, f := range q.Files {
 		if hashes[f.Path] != f.SHA256 {
 			changed = append(changed, "'"+f.Path+"'")
 		}
 	}
-	if changed != nil {
-		return session.NotNow("outputs_changed", "%s changed after the agent handed in the outputs of step '%s' of session '%s'. Nothing was recorded: have the agent call finished_step with the outputs as they are now, and look at those.", strings.Join(changed, ", "), stepID, s.SessionID)
-	}
-	return nil
+	return changed, nil
 }

@@ -34,6 +34,12 @@ type Answer struct {
 	Feedback string    `json:"feedback"`
 }
 
+// humanKey is the key of a person's verdict, beside those of the step's reviews.
+const humanKey = "human"
+
+// ByPerson reports whether an attempt was judged by a person.
+func (a *Attempt) ByPerson() bool { return len(a.Verdicts) == 1 && a.Verdicts[0].Key == humanKey }
+
 // Open reports whether a question waits for its answer. q may be nil.
 func (q *Question) Open() bool { return q != nil && q.Answer == nil }
 
@@ -122,7 +128,7 @@ func (s *State) Answer(stepID, digest string, a Answer) (*State, error) {
 		p.Attempts = append(slices.Clone(p.Attempts), &Attempt{
 			Number: p.QualityAttempts, State: AttemptFailed, OpenedAt: q.AskedAt, ClosedAt: &a.At, Outputs: q.Outputs, Files: q.Files, Digest: q.Digest,
 			Verdicts: []*Verdict{{
-				At: a.At, Reviewer: fmt.Sprintf("a person (%s, %s)", a.Identity, a.Channel), RunEach: q.RunEach, Key: "human", Digest: q.Digest,
+				At: a.At, Reviewer: fmt.Sprintf("a person (%s, %s)", a.Identity, a.Channel), RunEach: q.RunEach, Key: humanKey, Digest: q.Digest,
 				Files: q.Files, Feedback: a.Feedback, Seconds: a.At.Sub(q.AskedAt).Seconds(),
 			}},
 		})

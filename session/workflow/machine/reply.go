@@ -186,6 +186,9 @@ func (r *FinishReply) Outdated() {
 
 func (r *FinishReply) membersPending() bool { return r.Status == NextStep && r.BeginStep == nil }
 
+// PersonAwaited is the code of a step that waits for a person.
+const PersonAwaited = "person_awaited"
+
 // Waiting returns why the caller can only wait or call again, or nil.
 func (r *FinishReply) Waiting() *session.Waiting {
 	switch {
@@ -194,7 +197,7 @@ func (r *FinishReply) Waiting() *session.Waiting {
 	case r.membersPending():
 		return &session.Waiting{Code: "members_pending", RetryAfterMS: 10_000}
 	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Waiting:"):
-		return &session.Waiting{Code: "person_awaited", RetryAfterMS: 30_000}
+		return &session.Waiting{Code: PersonAwaited, RetryAfterMS: 30_000}
 	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Review running:"):
 		return &session.Waiting{Code: "review_running", RetryAfterMS: 1000} // that call waits, too
 	}
