@@ -34,6 +34,7 @@ import (
 //	call TOOL ARGS     calls a tool, and records what it answers
 //	start ARGS         calls start_workflow, and records the session
 //	child STEP         finishes a step of the workflow that it has started
+//	reconnect          goes on over another connection
 //	finish             finishes its own step
 //	deepwork ARG...    runs that command, and records what it prints
 //	serve TOOL ARGS    calls a tool of an ordinary server of its folder, as call
@@ -202,7 +203,7 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 		return os.WriteFile(filepath.Join(a.dir, rest), nil, 0o644)
 	case "call":
 		name, args, _ := strings.Cut(rest, " ")
-		_, err := a.call(ctx, name, json.RawMessage(strings.ReplaceAll(args, "CHILD", a.child)))
+		_, err := a.call(ctx, name, json.RawMessage(args))
 		return err
 	case "start":
 		text, err := a.call(ctx, "start_workflow", json.RawMessage(rest))
@@ -216,6 +217,9 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 		}
 		a.child = r.BeginStep.SessionID
 		return err
+	case "reconnect":
+		a.client.Close()
+		a.client = nil
 	case "child":
 		_, err := a.call(ctx, "finished_step", map[string]any{"session_id": a.child, "step_id": rest, "outputs": map[string]any{}})
 		return err
@@ -301,17 +305,17 @@ func endpoint(args []string) (url, token string, err error) {
 		file = named("--mcp-config")
 	case "config":
 		file = args[3]
-	case "gemini":
-		if named("--allowed-mcp-server-names") != "deepwork" {
-			return "", "", fmt.Errorf("any server: %q", args)
-		}
-		file = os.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
 	case "codex":
-		m := regexp.MustCompile(`^mcp_servers=\{deepwork=\{url="(.+)",bearer_token_env_var="(.+)"\}\}$`).FindStringSubmatch(named("-c"))
+		m := regexp.MustCompile(`^mcp_servers\.deepwork-run=\{url="(.+)",bearer_token_env_var="(.+)"\}$`).FindStringSubmatch(named("-c"))
 		if m == nil {
 			return "", "", fmt.Errorf("no server: %q", args)
 		}
 		return m[1], os.Getenv(m[2]), nil
+	case "gemini":
+		if named("--allowed-mcp-server-names") != runner.MCPName {
+			return "", "", fmt.Errorf("any server: %q", args)
+		}
+		fallthrough
 	default:
 		return os.Getenv(config.MCPURLEnv), os.Getenv(runner.TokenEnv), nil
 	}
@@ -325,7 +329,7 @@ func endpoint(args []string) (url, token string, err error) {
 	if err == nil {
 		err = json.Unmarshal(data, &f)
 	}
-	server := f.MCPServers["deepwork"]
+	server := f.MCPServers[runner.MCPName]
 	return server.URL, strings.TrimPrefix(server.Headers["Authorization"], "Bearer "), err
 }
 
