@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -331,21 +330,4 @@ func endpoint(args []string) (url, token string, err error) {
 	}
 	server := f.MCPServers[runner.MCPName]
 	return server.URL, strings.TrimPrefix(server.Headers["Authorization"], "Bearer "), err
-}
-
-// dialStep connects to the endpoint of a run.
-func dialStep(ctx context.Context, url, token string) (*mcp.ClientSession, error) {
-	client := mcp.NewClient(&mcp.Implementation{Name: "stepper", Version: "1"}, nil)
-	return client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}, DisableStandaloneSSE: true, MaxRetries: -1}, nil)
-}
-
-// bearer sends a token with each request.
-type bearer string
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	if b != "" {
-		r.Header.Set("Authorization", "Bearer "+string(b))
-	}
-	return http.DefaultTransport.RoundTrip(r)
 }
