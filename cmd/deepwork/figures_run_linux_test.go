@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,5 +123,28 @@ func BenchmarkRunSteps(b *testing.B) {
 	b.ReportMetric(ms(run), "run-ms")
 	b.ReportMetric(ms(run)/ms(shimmed), "ratio(<=1.2)")
 	b.ReportMetric(ms(run)/ms(bare), "of-bare")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkRunMemory compares the memory of a server after it has led 50 runs with that after 10. Wanted: at
+// most 1.1.
+func BenchmarkRunMemory(b *testing.B) {
+	built := goBuild(b, "deepwork", ".")
+	root := quickProject(b, 3, goBuild(b, "quick", "./testdata/quick"), "")
+	var ratios, tens, fifties []float64
+	for b.Loop() {
+		server := startProgram(b, built, "serve", "--path", root, "--toolsets", "board")
+		var used []float64
+		for range 50 {
+			awaitRun(b, server.ClientSession, startRun(b, server.ClientSession, map[string]any{"job_name": "job0", "workflow_name": "main", "goal": "Nothing", "executor": "QUICK"}))
+			used = append(used, residentMB(b, server.pid))
+		}
+		server.Close()
+		tens, fifties = append(tens, used[9]), append(fifties, used[49])
+		ratios = append(ratios, used[49]/used[9])
+	}
+	b.ReportMetric(slices.Max(ratios), "growth(<=1.1)")
+	b.ReportMetric(slices.Max(tens), "ten-MB")
+	b.ReportMetric(slices.Max(fifties), "fifty-MB")
 	b.ReportMetric(0, "ns/op")
 }
