@@ -50,11 +50,17 @@ func TestRunStepForAPerson(t *testing.T) {
 	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "[a, b], c", "a"+byHuman, "b", "c")).inGit()
 	talk := `say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`
 	p.plan("a:1 "+talk, `a:1 write a.md one`, `a:1 call finished_step {"outputs":{"text":"a.md"},"quality_review_override_reason":"I am sure"}`,
+		"a:1 run deepwork sessions review $DEEPWORK_SESSION_ID a --pass --path "+p.root, "a:1 run deepwork sessions override $DEEPWORK_SESSION_ID a --reason sure --path "+p.root,
 		"a:2 "+talk, "a:2 write a.md two", "a:2 finish")
 	r := p.begin()
 	now := p.waits("a", "")
 	if said := p.recorded("finished_step", "a"); len(said) != 1 || !strings.Contains(said[0].Text, "Waiting: a person must pass these outputs") || !strings.Contains(said[0].Text, "end now") {
 		t.Errorf("%+v", said)
+	}
+	for _, tried := range p.recorded("run", "a") {
+		if !strings.Contains(tried.Text, "an agent of deepwork started this shell") {
+			t.Errorf("the agent itself is answered: %s", tried.Text)
+		}
 	}
 	if w := now.Waits[0]; len(now.Waits) != 1 || w.For != "person" || w.Until != nil || now.Reason == nil || !strings.Contains(*now.Reason, *w.Command) {
 		t.Errorf("%+v", now)

@@ -37,6 +37,9 @@ verdict. Where it is never, not even this does.`,
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is missing or blank; say why the step may go on")
 			}
+			if err := byPerson(); err != nil {
+				return err
+			}
 			return a.withSession(cmd.Context(), args[0], func(of sessions, id string) error {
 				if err := a.override(cmd.Context(), of, id, args[1], why); err != nil {
 					return fmt.Errorf("overriding the reviews of step %s of session %s: %w", args[1], id, err)

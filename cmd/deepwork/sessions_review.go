@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/show"
 	"deepwork/session/workflow/machine"
@@ -32,6 +34,9 @@ Look at the files before you answer: they must still be what the agent handed in
 			return sessionID(cmd, args[:1])
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := byPerson(); err != nil {
+				return err
+			}
 			feedback = strings.TrimSpace(feedback)
 			switch {
 			case pass == fail:
@@ -51,6 +56,17 @@ Look at the files before you answer: they must still be what the agent handed in
 	cmd.Flags().BoolVar(&fail, "fail", false, "the agent works on it again")
 	cmd.Flags().StringVar(&feedback, "feedback", "", "`what` the agent should know; with --fail, what to change")
 	return cmd
+}
+
+// byPerson refuses the decision of a person to an agent's shell. It is no barrier to an agent that means to
+// deceive, which runs as the same user: the terminal and the record of the session say who answered.
+func byPerson() error {
+	for _, name := range []string{config.AttemptEnv, config.StepEnv, config.MCPURLEnv} {
+		if os.Getenv(name) != "" {
+			return fmt.Errorf("an agent of deepwork started this shell (%s is set), and only a person decides this: run it in a terminal of your own", name)
+		}
+	}
+	return nil
 }
 
 func (a *app) review(ctx context.Context, archive sessions, id, stepID string, answer machine.Answer) error {

@@ -37,6 +37,7 @@ import (
 //	finish             finishes its own step
 //	deepwork ARG...    runs that command, and records what it prints
 //	serve TOOL ARGS    calls a tool of an ordinary server of its folder, as call
+//	run COMMAND        runs a command, with variables, and records what it prints
 //	exit N             ends
 //
 // What it does is recorded in the file journal in DIR, as stepped. It reaches the server of its step as the
@@ -248,6 +249,10 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 			_, err := a.callOf(ctx, client, "serve "+name, name, json.RawMessage(args))
 			return err
 		})
+	case "run":
+		words := strings.Fields(os.ExpandEnv(rest))
+		out, _ := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput() // that it fails is in what it prints
+		return a.record(stepped{Event: "run", Text: string(out)})
 	case "exit":
 		var code int
 		if _, err := fmt.Sscan(rest, &code); err != nil {

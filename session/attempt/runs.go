@@ -52,7 +52,7 @@ type RunReply struct {
 	SessionID *string    `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session, or null before it began"`
 	Branch    *string    `json:"branch" jsonschema:"git branch with the work, or null in place"`
 	Workspace string     `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
-	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait, without an agent"`
+	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait"`
 	Steps     []RunStep  `json:"steps" jsonschema:"executions of its agents, the oldest first"`
 	Cost      *Cost      `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
 	CreatedAt string     `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
