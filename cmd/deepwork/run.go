@@ -35,8 +35,8 @@ func (f *runFlags) budgets(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Float64Var(&f.maxCost, "max-cost", 0, "`USD` that its agents may cost, all together")
 	flags.IntVar(&f.maxUnknown, "max-unknown", 0, "`number` of its agents that may end with an unknown cost")
-	flags.DurationVar(&f.maxTime, "max-time", 0, "time until it is paused, such as 90m")
-	onDetach(cmd, &f.detach)
+	flags.DurationVar(&f.maxTime, "max-time", 0, "time after which it is paused, such as 90m")
+	flags.BoolVar(&f.detach, "detach", false, "return at once; the run goes on in the background")
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -57,6 +57,10 @@ At a terminal its steps are shown as they go on. --json prints one event per lin
 
 The exit code is 0 if the workflow is complete, 1 if the run stopped at a step, 2 for a
 usage error, 3 if a budget paused it, 130 if it was interrupted.`,
+		Example: `  deepwork run release_notes/write --goal "The notes of 2.0" --executor CLAUDE_CODE
+  deepwork run release_notes/write --goal "The notes of 2.0" --executor CODEX --parallel 2 --max-time 2h
+  deepwork run status latest
+  deepwork run resume latest --max-cost 10`,
 		Args: takes(1, 1, "a workflow, as JOB/WORKFLOW"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, workflow, ok := strings.Cut(args[0], "/")
@@ -103,12 +107,12 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 		},
 	}))
 	flags := cmd.Flags()
-	flags.StringVar(&f.goal, "goal", "", "`text`: what it is to accomplish")
-	flags.StringVar(&f.executor, "executor", "", "`NAME[:VARIANT]` of the agents, such as CLAUDE_CODE (default: run.executor of the config)")
+	flags.StringVar(&f.goal, "goal", "", "what the run is to accomplish")
+	flags.StringVar(&f.executor, "executor", "", "executor of the agents, `NAME[:VARIANT]`, such as CLAUDE_CODE (default: run.executor of the config); a step may name its own")
 	flags.IntVar(&f.parallel, "parallel", 0, "`number` of agents at once (default: as many as attempts.max_concurrent allows)")
 	flags.BoolVar(&f.worktree, "worktree", false, "work in a git worktree (default in a git repository)")
 	flags.BoolVar(&f.inPlace, "in-place", false, "work in the project's own folder")
-	flags.StringVar(&f.context, "context", attempt.ContextStep, "`step`: each step begins a conversation; resume: one goes through the steps that follow one another")
+	flags.StringVar(&f.context, "context", attempt.ContextStep, "`step|resume`: each step begins a conversation, or one goes through the steps that follow one another")
 	f.budgets(cmd)
 	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runStopCommand(), a.runLeaderCommand())
 	return cmd
@@ -123,7 +127,10 @@ func (a *app) runResumeCommand() *cobra.Command {
 		Use:   "resume ID",
 		Short: "Let a run go on that stopped, was paused or interrupted; " + runHelp,
 		Long: `Let a run go on that stopped, was paused or interrupted, or whose process is gone. No
-finished step is done again. Budgets that are given replace those of the run.`,
+finished step is done again. Budgets that are given replace those of the run; --max-cost
+counts what the run has cost before, too.`,
+		Example: `  deepwork run resume latest
+  deepwork run resume 3f2a --max-cost 10 --detach`,
 		Args: takes(1, 1, "the id of a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			changed := cmd.Flags().Changed

@@ -36,7 +36,7 @@ func TestRunGroupOfEight(t *testing.T) {
 		if x.Mode != "-rw-------" || !strings.HasPrefix(x.Config, state.Of(p.root).Dir) || x.Folder == p.root {
 			t.Errorf("%+v", x)
 		}
-		if strings.Contains(x.Prompt, "Other agents work") != (len(x.Step) == 1) {
+		if strings.Contains(x.Prompt, "Other agents work") != (len(x.Step) == 1) || !strings.Contains(x.Prompt, "Commit the files of your step") {
 			t.Errorf("the step %s was told:\n%s", x.Step, x.Prompt)
 		}
 	}
@@ -63,7 +63,7 @@ func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
 	if n := p.most(); n != 2 {
 		t.Errorf("%d agents at once", n)
 	}
-	if _, err := os.Stat(filepath.Join(p.root, "a.md")); err != nil || events[0].Branch != nil {
+	if _, err := os.Stat(filepath.Join(p.root, "a.md")); err != nil || events[0].Branch != nil || strings.Contains(p.recorded("begin", "a")[0].Prompt, "Commit") {
 		t.Error(err, events[0])
 	}
 	p.clean()

@@ -383,7 +383,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	} else if r.Resume && len(j.reply.Members) == 1 {
 		x.Conversation = d.previous(ctx, j)
 	}
-	if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told); err == nil && len(j.ended) > 0 {
+	if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told, !r.InPlace); err == nil && len(j.ended) > 0 {
 		a.Prompt += "\n" + childPrompt(step, j.ended)
 	}
 	a.Prompt = adviceFor(a.Prompt, d.lead.Advice)

@@ -10,8 +10,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// firstPrompt asks an agent to do a step.
-func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others []machine.StepInfo, before *task.StepExecution, told string) (string, error) {
+// firstPrompt asks an agent to do a step, and, in worktrees, to commit its files.
+func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others []machine.StepInfo, before *task.StepExecution, told string, commit bool) (string, error) {
 	data, err := json.MarshalIndent(step, "", "  ")
 	if err != nil {
 		return "", err
@@ -25,6 +25,9 @@ func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others [
 			names[i] = o.StepID
 		}
 		fmt.Fprintf(&b, "Other agents work in this folder at the same time, on the steps %s: leave their files alone.\n\n", strings.Join(names, ", "))
+	}
+	if commit {
+		b.WriteString("Commit the files of your step on the current branch before you hand them in, and no other ones: name them in git add and in git commit.\n\n")
 	}
 	b.WriteString(howToFinish(step))
 	if before != nil {
