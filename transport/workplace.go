@@ -82,7 +82,7 @@ type grant struct {
 }
 
 func openWorkplace(ctx context.Context, o Options, folder *state.Folder, l *attempt.Lead) (w *workplace, err error) {
-	w = &workplace{moved: wait.NewSignal(), grants: map[string]*grant{}, dir: filepath.Join(folder.Dir, "mcp", l.Attempt.ID), logger: o.Logger, who: session.LocalCaller("")}
+	w = &workplace{moved: wait.NewSignal(), grants: map[string]*grant{}, dir: folder.MCP(l.Attempt.ID), logger: o.Logger, who: session.LocalCaller("")}
 	if w.logger == nil {
 		w.logger = slog.New(slog.DiscardHandler)
 	}

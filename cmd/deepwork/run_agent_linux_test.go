@@ -13,8 +13,10 @@ import (
 
 // The agent of a run starts no other run, by whatever way.
 func TestRunInsideARun(t *testing.T) {
+	t.Parallel()
 	for _, place := range []string{"--worktree", "--in-place"} {
 		t.Run(strings.TrimPrefix(place, "--"), func(t *testing.T) {
+			t.Parallel()
 			p := newRunProject(t, "", runJob("NAME", "a", "a")).inGit()
 			args := `run_workflow {"job_name":"job0","workflow_name":"w","goal":"An inner one","executor":"STEPPER"}`
 			p.plan("a call "+args, "a serve "+args, "a deepwork run job0/w --goal inner --executor STEPPER --path "+p.root, "a deepwork run resume latest --path "+p.root, "a finish")
@@ -38,6 +40,7 @@ func TestRunInsideARun(t *testing.T) {
 
 // A token is for one step of one session, as long as its agent runs.
 func TestRunTokens(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a, [b, c], d", "a", "b", "c", "d"), runJob("NAME", "x", "x"))
 	p.plan("x await end", "x finish")
 	another := p.start("job1/w", "--goal", "Another one", "--executor", "STEPPER", "--json")
@@ -95,6 +98,7 @@ func TestRunTokens(t *testing.T) {
 // The known programs find the server of their step where they look for it, and only that, and go on with
 // their conversations.
 func TestRunKnownPrograms(t *testing.T) {
+	t.Parallel()
 	programs := map[string]struct{ executor, says, goesOn string }{
 		"claude":       {"CLAUDE_CODE", `{"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "--resume talk-claude"},
 		"codex":        {"CODEX", `{"type":"thread.started","thread_id":"CONVERSATION"}`, "resume talk-codex -"},

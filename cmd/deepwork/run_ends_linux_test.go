@@ -12,6 +12,7 @@ import (
 
 // The leader is killed: its agents end, and the step goes on with another.
 func TestRunLeaderKilled(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, [b, c, d], e", "a", "b", "c", "d", "e"))
 	p.plan(`b say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "b:1 touch said", "b:1 await never", "c:1 await said", "c:1 touch c", "c:1 await never", "d:1 await never", "* finish")
 	r := p.begin()
@@ -35,6 +36,7 @@ func TestRunLeaderKilled(t *testing.T) {
 
 // An agent is killed with its shim: it is a try.
 func TestRunShimKilled(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "run: {retries: 1}\n", runJob("NAME", "a", "a"))
 	p.plan("a:1 await never")
 	r := p.begin()
@@ -46,6 +48,7 @@ func TestRunShimKilled(t *testing.T) {
 }
 
 func TestRunStoppedAndInterrupted(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b"))
 	p.plan("b:1 await never", "b:2 await never")
 	r := p.begin()
@@ -67,8 +70,27 @@ func TestRunStoppedAndInterrupted(t *testing.T) {
 	p.resume().exits(0)
 }
 
+// A run whose leader is gone can be stopped: its agents end, and it can be resumed.
+func TestRunStoppedWithoutALeader(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
+	p.plan("a:1 await never")
+	r := p.begin()
+	p.awaits("a", 1)
+	must(t, r.cmd.Process.Kill())
+	_ = r.cmd.Wait()
+	p.start("stop", "latest").exits(0)
+	if now := p.status(); now.State != "stopped" || now.Steps[0].EndedAt == nil {
+		t.Errorf("%+v", now)
+	}
+	p.clean()
+	p.resume().exits(0)
+	p.clean()
+}
+
 // Several processes resume a run that one leads: when that is gone, one of them does, with one agent.
 func TestRunResumedBySeveral(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a", "b"))
 	p.plan("a:1 await never", "a:2 await go", "a:2 finish")
 	r := p.begin()
@@ -90,6 +112,7 @@ func TestRunResumedBySeveral(t *testing.T) {
 
 // A server of the project leads a run on whose process is gone.
 func TestRunTakenOverByAServer(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a", "b"))
 	p.plan("a:1 await never")
 	r := p.begin()

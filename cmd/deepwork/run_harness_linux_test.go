@@ -221,7 +221,7 @@ func (p *runProject) appears(name string) {
 // clean fails if a run has left something: a process, a file for an agent, a flaw on the board.
 func (p *runProject) clean() {
 	p.t.Helper()
-	left, err := filepath.Glob(filepath.Join(state.Of(p.root).Dir, "mcp", "*"))
+	left, err := filepath.Glob(state.Of(p.root).MCP("*"))
 	if len(left) > 0 || err != nil {
 		p.t.Errorf("files for agents are left: %v %v", left, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 // Each member of a group has an agent of its own, and all run at once.
 func TestRunGroupOfEight(t *testing.T) {
+	t.Parallel()
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	p := newRunProject(t, "attempts: {max_concurrent: 8}\n", runJob("NAME", "first, ["+strings.Join(names, ", ")+"], last", append(names, "first", "last")...)).inGit()
 	var plan []string
@@ -44,6 +45,7 @@ func TestRunGroupOfEight(t *testing.T) {
 }
 
 func TestRunOneAtATimeInPlace(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "[a, b, c]", "a", "b", "c"))
 	p.plan("b finish", "b exit 3") // it is finished nevertheless
 	p.begin("--parallel", "1").exits(0)
@@ -57,6 +59,7 @@ func TestRunOneAtATimeInPlace(t *testing.T) {
 }
 
 func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "[a, b, c, d]", "a", "b", "c", "d")).inGit()
 	p.plan("a await b", "a finish", "b touch b", "b await d", "b finish", "c finish", "d touch d", "d finish") // b runs until d has begun
 	events := p.begin("--in-place", "--parallel", "2").exits(0)
@@ -71,6 +74,7 @@ func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
 
 // An agent whose review does not pass corrects its text; the run is not troubled.
 func TestRunReviewFailsTwice(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "quality_gate:\n  agent_review_command: reviewer\n", runJob("NAME", "a", "a reviews: [{run_each: text, quality_criteria: {good: \"Is it good?\"}}]"))
 	p.plan("a write a.md this one is bad", "a finish", "a write a.md this one is bad, too", "a finish", "a write a.md fine", "a finish")
 	p.begin().exits(0)
@@ -84,6 +88,7 @@ func TestRunReviewFailsTwice(t *testing.T) {
 // An agent that ends after a failed review is told in its conversation what the review said, and another agent
 // in its first message.
 func TestRunReviewFailsAndItsAgentEnds(t *testing.T) {
+	t.Parallel()
 	reviewed := " reviews: [{run_each: text, quality_criteria: {good: \"Is it good?\"}}]"
 	p := newRunProject(t, "quality_gate:\n  agent_review_command: reviewer\n", runJob("NAME", "[a, b]", "a"+reviewed, "b executor: OTHER,"+reviewed))
 	p.plan(`* say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "a:1 write a.md this one is bad", "b:1 write b.md this one is bad", "a:2 write a.md fine", "b:2 write b.md fine", "* finish")
@@ -101,6 +106,7 @@ func TestRunReviewFailsAndItsAgentEnds(t *testing.T) {
 // An agent that ends without finishing is sent back in its conversation, then the run stops at the step,
 // and goes on there when it is resumed.
 func TestRunRetriesThenStopsAndResumes(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a, [b, c], d", "a", "b", "c", "d"))
 	talk := `say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`
 	p.plan("b:1 "+talk, "b:2 "+talk, "b:3 "+talk, "b:3 exit 3")
@@ -125,6 +131,7 @@ func TestRunRetriesThenStopsAndResumes(t *testing.T) {
 }
 
 func TestRunOneConversation(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a, b, [c, d]", "a", "b", "c", "d"))
 	p.plan(`* say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "* finish")
 	p.begin("--context", "resume").exits(0)
@@ -135,9 +142,11 @@ func TestRunOneConversation(t *testing.T) {
 
 // A workflow that an agent starts is done by it, or, when it has ended, by others.
 func TestRunNested(t *testing.T) {
+	t.Parallel()
 	start := ` start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`
 	inner := runJob("NAME", "x, [y, z]", "x outputs: {}", "y outputs: {}", "z outputs: {}")
 	t.Run("by the agent", func(t *testing.T) {
+		t.Parallel()
 		p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b"), inner)
 		p.plan("a"+start, "a child x", "a reconnect", "a child y", "a child z", "a finish")
 		p.begin().exits(0)
@@ -147,6 +156,7 @@ func TestRunNested(t *testing.T) {
 		p.clean()
 	})
 	t.Run("by others", func(t *testing.T) {
+		t.Parallel()
 		p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "a, b", "a", "b"), inner)
 		p.plan("a:1" + start)
 		p.begin().exits(0)
@@ -162,6 +172,7 @@ func TestRunNested(t *testing.T) {
 
 // Workflows nest in one another, whoever does their steps: with one slot, none of those that wait holds it.
 func TestRunNestedTwice(t *testing.T) {
+	t.Parallel()
 	start := func(job string) string {
 		return ` start {"job_name":"` + job + `","workflow_name":"w","goal":"An inner one"}`
 	}
@@ -175,6 +186,7 @@ func TestRunNestedTwice(t *testing.T) {
 }
 
 func TestRunExecutors(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "[a, b, c]", "a", "b executor: OTHER", "c executor: OTHER:FILE"))
 	p.begin().exits(0)
 	a, b, c := p.recorded("begin", "a"), p.recorded("begin", "b"), p.recorded("begin", "c")

@@ -10,6 +10,7 @@ import (
 // A server leads the runs that its clients start, by run_workflow or as an attempt on a task, in the slots
 // of the board.
 func TestRunFromTools(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "attempts: {max_concurrent: 1}\n", runJob("NAME", "a, b", "a", "b")).inGit()
 	p.plan("* await go", "a finish", "b finish")
 	b := &boardProject{t: t, root: p.root}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"sync"
 	"time"
 
 	"deepwork/actor/wait"
@@ -217,42 +219,47 @@ func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// endEarlier ends the agents of a leader that is gone: they can no longer reach it.
+// endEarlier ends the agents of a leader that is gone, all at once: they can no longer reach it.
 func (l *Lead) endEarlier(ctx context.Context) error {
 	steps, err := l.Steps(ctx)
 	if err != nil {
 		return err
 	}
-	for _, x := range steps {
-		if x.State.Ended() {
-			continue
+	var ending sync.WaitGroup
+	errs := make([]error, len(steps))
+	for i, x := range steps {
+		if !x.State.Ended() {
+			ending.Go(func() { errs[i] = l.endAgent(ctx, x) })
 		}
-		end := &outcome{Ending: task.Ending{State: task.Interrupted, Error: new("Its leader ended before it.")}}
-		conversation := ""
-		if x.State != task.Waiting {
-			p, err := l.run.engine.executor.Find(ctx, x.AgentID, x.ID)
-			if err == nil {
-				exit, err := p.Stop(ctx, l.run.engine.o.Grace)
-				if err != nil {
-					return err
-				}
-				usage := outcomeOf(exit)
-				usage.State, usage.Error = end.State, end.Error // it failed because it could not reach its leader
-				end, conversation = usage, exit.Conversation
-				if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
-					if err := l.board.StartStep(ctx, x.AttemptID, x.ID, at); err != nil {
-						return err
-					}
-				}
-			} else if !errors.Is(err, errNoRun) {
+	}
+	ending.Wait()
+	return errors.Join(append(errs, os.RemoveAll(l.run.engine.o.State.MCP(l.Attempt.ID)))...)
+}
+
+// endAgent ends an agent of a leader that is gone.
+func (l *Lead) endAgent(ctx context.Context, x task.StepExecution) error {
+	end := &outcome{Ending: task.Ending{State: task.Interrupted, Error: new("Its leader ended before it.")}}
+	conversation := ""
+	if x.State != task.Waiting {
+		p, err := l.run.engine.executor.Find(ctx, x.AgentID, x.ID)
+		if err == nil {
+			exit, err := p.Stop(ctx, l.run.engine.o.Grace)
+			if err != nil {
 				return err
 			}
-		}
-		if err := l.board.EndStep(ctx, x.AttemptID, x.ID, task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)}); err != nil {
+			usage := outcomeOf(exit)
+			usage.State, usage.Error = end.State, end.Error // it failed because it could not reach its leader
+			end, conversation = usage, exit.Conversation
+			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
+				if err := l.board.StartStep(ctx, x.AttemptID, x.ID, at); err != nil {
+					return err
+				}
+			}
+		} else if !errors.Is(err, errNoRun) {
 			return err
 		}
 	}
-	return nil
+	return l.board.EndStep(ctx, x.AttemptID, x.ID, task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)})
 }
 
 // waitTurn waits a moment for a slot.
