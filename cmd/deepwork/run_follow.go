@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"deepwork/actor/wait"
@@ -234,7 +235,9 @@ func (a *app) printRun(r *attempt.RunReply, last map[string]string) {
 	}
 	id := r.RunID[:shortID]
 	for _, w := range r.Waits {
-		a.field("waits", w.Text())
+		if text := w.Text(); !strings.Contains(optional(r.Reason), text) {
+			a.field("waits", text)
+		}
 	}
 	switch attempt.RunState(r.State) {
 	case attempt.RunComplete:

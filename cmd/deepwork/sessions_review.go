@@ -114,7 +114,7 @@ func (a *app) review(ctx context.Context, archive sessions, id, stepID string, a
 	answer.Identity, answer.Channel = session.LocalIdentity, session.ChannelTerminal
 	err = archive.Review(ctx, id, stepID, q.Digest, answer, archive.Requests())
 	if err == nil {
-		fmt.Fprintf(a.out, "Recorded. %s with the agent's next finished_step of %s.\n", what, plain(stepID))
+		fmt.Fprintf(a.out, "Recorded. %s with the agent's next finished_step of %s; in a run, at once.\n", what, plain(stepID))
 	}
 	return err
 }
