@@ -6,6 +6,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
+	"deepwork/session/workflow/machine"
 )
 
 // Only agents count that ended on their own since the run was resumed.
@@ -18,10 +19,10 @@ func TestWhatCountsAsATry(t *testing.T) {
 	limited := x(task.Failed, 1)
 	limited.LimitedUntil = &since
 	none := []task.StepExecution{limited, limited, limited, x(task.Stopped, 1), x(task.Interrupted, 1), x(task.Failed, -1), x(task.Completed, -1)}
-	if why := d.exhausted(job{before: append(none, x(task.Failed, 1), x(task.Completed, 1))}); why != "" {
+	if why := d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1))}); why != "" {
 		t.Error(why)
 	}
-	if why := d.exhausted(job{before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}); why != "3 agents ended without finishing it. its error" {
+	if why := d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}); why != "3 agents ended without finishing it. its error" {
 		t.Error(why)
 	}
 }
