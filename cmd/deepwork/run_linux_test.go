@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,6 +69,9 @@ func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(p.root, "a.md")); err != nil || events[0].Branch != nil || strings.Contains(p.recorded("begin", "a")[0].Prompt, "Commit") {
 		t.Error(err, events[0])
+	}
+	if out, err := exec.CommandContext(t.Context(), "deepwork", "sessions", "list", "--path", p.root).CombinedOutput(); err != nil || strings.Count(string(out), "job0/w") != 1 {
+		t.Errorf("the session of the run is not listed once: %v\n%s", err, out)
 	}
 	p.clean()
 }

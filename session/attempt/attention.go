@@ -136,14 +136,14 @@ func (e *Engine) Work(ctx context.Context, who session.Caller) (open, ended []ta
 // maxWorkspaces is how many workspaces with sessions are searched for steps that wait for a person.
 const maxWorkspaces = 100
 
-// openWorkspaces returns the workspaces of this machine with sessions, of tasks that are worked on.
+// openWorkspaces returns the workspaces of this machine with sessions of their own, of tasks that are worked on.
 func (e *Engine) openWorkspaces(ctx context.Context, b view) (open []string, err error) {
 	all, err := b.Workspaces(ctx, e.here)
 	if err != nil {
 		return nil, fault("looking for workspaces", err)
 	}
 	for _, w := range all {
-		if (w.Status == task.InProgress || w.Status == task.InReview) && len(open) < maxWorkspaces && exists(filepath.Join(w.Path, ".deepwork", "tmp")) {
+		if (w.Status == task.InProgress || w.Status == task.InReview) && len(open) < maxWorkspaces && w.Path != e.o.Root && exists(filepath.Join(w.Path, ".deepwork", "tmp")) {
 			open = append(open, w.Path)
 		}
 	}

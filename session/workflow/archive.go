@@ -91,7 +91,7 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 }
 
 // Workspaces returns the workspaces of the project's attempts that are on this machine and have
-// sessions, the newest attempt's first.
+// sessions of their own, the newest attempt's first. A run in place works in the project itself.
 func (a *Archive) Workspaces(ctx context.Context) ([]task.Workspace, error) {
 	if !a.stores.Database.Exists() {
 		return nil, nil
@@ -103,7 +103,7 @@ func (a *Archive) Workspaces(ctx context.Context) ([]task.Workspace, error) {
 	all, err := a.stores.Database.Board().Workspaces(ctx, here)
 	return slices.DeleteFunc(all, func(w task.Workspace) bool {
 		_, err := os.Stat(filepath.Join(w.Path, ".deepwork", "tmp"))
-		return err != nil
+		return err != nil || w.Path == a.state.Root
 	}), err
 }
 
