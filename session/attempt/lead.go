@@ -132,18 +132,25 @@ func (r *run) leadRun() *outcome {
 	case r.interrupted.Load():
 		end = RunEnd{State: RunInterrupted, Step: end.Step, Reason: "It was interrupted."}
 	case r.stopped():
-		end = RunEnd{State: RunStopped, Step: end.Step, Reason: "It was stopped."}
+		end = RunEnd{State: RunStopped, Step: end.Step, Reason: stoppedByPerson}
 	case r.making.Err() != nil:
 		return &outcome{drop: true} // the server is closing: the next one goes on
 	case ctx.Err() != nil:
 		end = RunEnd{State: RunPaused, Step: end.Step, Reason: fmt.Sprintf("Its time, %v, is over.", l.Run.MaxTime)}
 	}
+	o := end.outcome()
+	if end.Reason == stoppedByPerson {
+		o.State = task.Stopped
+	}
 	l.Run.End = &end
 	if err := r.record(func(ctx context.Context, _ store.Board) error { return l.Save(ctx) }); err != nil {
 		return &outcome{drop: true}
 	}
-	return end.outcome()
+	return o
 }
+
+// stoppedByPerson is the reason of a run that somebody stopped.
+const stoppedByPerson = "It was stopped."
 
 // outcome is that of the leader's execution.
 func (end *RunEnd) outcome() *outcome {

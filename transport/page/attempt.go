@@ -46,6 +46,9 @@ func (p *attemptPage) any(is func(attempt.AttemptRepo) bool) bool {
 	return false
 }
 
+// Done reports whether no agent goes on with it: it is a run that is complete.
+func (p *attemptPage) Done() bool { return p.Run != nil && p.Run.Complete() }
+
 // onAttempt returns the target that the URL of a request names.
 func onAttempt(r *http.Request) attempt.Target {
 	return attempt.Target{AttemptID: new(r.PathValue("id"))}

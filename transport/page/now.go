@@ -195,7 +195,7 @@ var attentions = map[string][3]string{
 // endedRun says why a run has ended and what a person does about it.
 func endedRun(end *attempt.RunEnd) string {
 	why, _, _ := strings.Cut(end.Reason, "\n")
-	if end.Step != "" {
+	if end.Step != "" && !strings.HasPrefix(why, "Step ") {
 		why = strings.TrimSpace("at step " + end.Step + ": " + why)
 	}
 	if end.State == attempt.RunPaused {

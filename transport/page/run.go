@@ -3,11 +3,12 @@ package page
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/workflow"
@@ -17,10 +18,17 @@ import (
 // A runView shows a run: the steps of its workflow with their agents.
 type runView struct {
 	*attempt.RunReply
-	Steps runTree
-	Waits []string // what an open run waits for, in sentences
-	Fault string   // why only the steps that have agents are shown
-	Live  bool     // its leader waits or leads
+	Steps         runTree
+	Waits         []waiting // what an open run waits for
+	Fault         string    // why only the steps that have agents are shown
+	Live          bool      // its leader waits or leads
+	Before, After int       // steps that are left out
+}
+
+// A waiting is a step that a run waits for.
+type waiting struct {
+	Step *runStep
+	Why  string
 }
 
 // A runTree is a workflow of a run: its entries, the members of a group together.
@@ -52,6 +60,14 @@ func (v runStep) Agent() *attempt.RunStep {
 	return &v.Agents[0]
 }
 
+// Tries returns the newest processes for the step, nil if there was one at most.
+func (v runStep) Tries() []attempt.RunStep {
+	if len(v.Agents) < 2 {
+		return nil
+	}
+	return v.Agents[:min(len(v.Agents), maxTries)]
+}
+
 // Complete reports whether the workflow is complete.
 func (v *runView) Complete() bool { return v.State == string(attempt.RunComplete) }
 
@@ -80,9 +96,30 @@ func (s *Site) run(ctx context.Context, who session.Caller, id string) (*runView
 		b := runBuilder{run: v}
 		v.Steps = b.alone(*r.SessionID)
 	}
+	if v.Live {
+		v.Steps.each(func(x *runStep) {
+			if why := waits[x.State]; why != "" {
+				v.Waits = append(v.Waits, waiting{x, why})
+			}
+		})
+	}
 	v.fit()
 	return v, nil
 }
+
+// waits says of steps in a state what they wait for.
+var waits = map[string]string{
+	waitsForPerson: "waits for a person to pass its outputs",
+	waitsForSlot:   "waits for a slot: as many agents work as may work at once",
+	waitsForLimit:  "waits until its provider’s limit is over",
+}
+
+// The states of steps that wait for something outside the run.
+const (
+	waitsForPerson = "waits for you"
+	waitsForSlot   = "waits for a slot"
+	waitsForLimit  = "waits for the end of a limit"
+)
 
 // sessionsOf opens the sessions of a run: those of the project, or in its worktree.
 func (s *Site) sessionsOf(r *attempt.RunReply) (*workflow.Archive, func() error, error) {
@@ -189,31 +226,28 @@ func (b *runBuilder) step(session, id string) runStep {
 	return v
 }
 
-// state says in a word where a step is, and notes what the run waits for.
+// state says in a few words where a step is.
 func (b *runBuilder) state(s *machine.State, v *runStep) string {
 	p, x := s.Progress(v.ID), v.Agent()
 	current := s.Status == machine.Active && s.IsCurrent(v.ID)
-	wait := func(reason string) { b.run.Waits = append(b.run.Waits, "Step "+v.ID+" "+reason) }
 	switch {
 	case p != nil && p.CompletedAt != nil && !current:
 		v.Until = nil
 		return "finished"
 	case v.Answer != nil:
-		wait("waits for a person to pass its outputs.")
-		return "waits for you"
+		return waitsForPerson
 	case !b.run.Live && x != nil && x.State != "completed":
 		return x.State
 	case !b.run.Live && current:
-		return "not finished"
+		return "left to do"
 	case !current:
 		return "not begun"
 	case x != nil && x.EndedAt == nil && x.StartedAt == nil:
-		wait("waits for a slot: as many agents run as may run at once on this board.")
-		return "waits for a slot"
+		return waitsForSlot
 	case x != nil && x.EndedAt == nil:
 		return "running"
 	case v.Until != nil && v.Until.After(time.Now()):
-		return "waits for the end of a limit"
+		return waitsForLimit
 	case len(v.Nested) > 0:
 		return "waits for its workflow"
 	case x == nil || b.run.Kept.Parallel > 0:
@@ -222,26 +256,52 @@ func (b *runBuilder) state(s *machine.State, v *runStep) string {
 	return "tried again"
 }
 
-// maxStepTexts is how many bytes of what agents said the page of a run shows.
-const maxStepTexts = 16 << 10
+const (
+	// maxSteps is how many steps the page of a run shows.
+	maxSteps = 80
+	// maxTries is how many processes for a step it shows.
+	maxTries = 10
+	// maxStepTexts is how many bytes of what agents said it shows.
+	maxStepTexts = 14 << 10
+)
 
-// fit makes steps brief that do not fit on the page, those that are finished first.
+// fit leaves out what does not fit on the page: first whole entries of the workflow that are finished, then
+// those that have not begun, then texts, of finished steps first.
 func (v *runView) fit() {
+	over := -maxSteps
+	v.Steps.each(func(*runStep) { over++ })
+	idle := func(entry []runStep, state string) bool {
+		return over > 0 && !slices.ContainsFunc(entry, func(x runStep) bool { return x.State != state })
+	}
+	for t := &v.Steps; len(t.Entries) > 0 && idle(t.Entries[0], "finished"); t.Entries = t.Entries[1:] {
+		over, v.Before = over-t.entry(0), v.Before+len(t.Entries[0])
+	}
+	for t := &v.Steps; len(t.Entries) > 0 && idle(t.Entries[len(t.Entries)-1], "not begun"); t.Entries = t.Entries[:len(t.Entries)-1] {
+		over, v.After = over-t.entry(len(t.Entries)-1), v.After+len(t.Entries[len(t.Entries)-1])
+	}
 	left := maxStepTexts
 	for _, finished := range []bool{false, true} {
 		v.Steps.each(func(x *runStep) {
 			if (x.State == "finished") != finished {
 				return
 			}
-			size := 150
-			if data, err := json.Marshal(x.Last); err == nil {
-				size += min(len(data), 700)
-			}
+			x.Last = jsontext.Clip(x.Last, maxLast)
+			size := sizeOf(x.Last) + 250*min(len(x.Agents)-1, maxTries)
 			if x.Brief = size > left; !x.Brief {
 				left -= size
 			}
 		})
 	}
+}
+
+// maxLast is how many bytes of what an agent said last a page shows.
+const maxLast = 600
+
+// entry returns how many steps there are in an entry, with those nested in them.
+func (t *runTree) entry(i int) (n int) {
+	one := runTree{Entries: t.Entries[i : i+1]}
+	one.each(func(*runStep) { n++ })
+	return n
 }
 
 // each calls do for each step of a tree.
@@ -276,6 +336,9 @@ func (s *Site) lastLines(ctx context.Context, who session.Caller, r *attempt.Run
 		}
 		var lines []string
 		for _, m := range t.Messages {
+			if m.Kind == "system" {
+				continue
+			}
 			line := strings.TrimSpace(m.Text)
 			if m.Tool != "" {
 				line = m.Tool + " " + gist(m.Text)

@@ -240,3 +240,20 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 		t.Errorf("an attempt of one agent has become a run: %s %v", now.Run, err)
 	}
 }
+
+// A run is listed with where it is, and needs a person if it stopped, as its record says why.
+func TestRunsAreListed(t *testing.T) {
+	b, _, p := newBoard(t)
+	a := led(t, b, p, "run")
+	e, _ := run(t, b)
+	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "one"}))
+	open, _, err := b.Work(t.Context())
+	if err != nil || len(open) != 1 || !open[0].Run || open[0].Step != "one" {
+		t.Errorf("%+v %v", open, err)
+	}
+	end(t, b, e, task.Ending{State: task.Stopped})
+	got, _, err := b.Attention(t.Context())
+	if err != nil || len(got) != 1 || got[0].Run != `{"goal":"g"}` || got[0].State != task.Stopped {
+		t.Errorf("%+v %v", got, err)
+	}
+}
