@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -83,8 +82,7 @@ type RunStep struct {
 	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
 
-	AgentID string     `json:"-"` // names its log
-	Until   *time.Time `json:"-"` // when the leader tries the step again, if it waits for the end of a limit
+	AgentID string `json:"-"` // names its log
 }
 
 // RunWorkflow starts a run of a workflow on the project of the server: a task with an attempt that a
@@ -378,22 +376,12 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 		}
 		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.SessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
 			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
-			Cost: each[x.ID], AgentID: x.AgentID, Until: untilOf(steps, i)})
+			Cost: each[x.ID], AgentID: x.AgentID})
 	}
 	if at.State == task.Running && !busy && r.Reason == nil {
 		r.onlyWaits()
 	}
 	return r, nil
-}
-
-// untilOf is LimitOver for the step of one of the executions of a run, the newest of which are first; nil if
-// it is not the newest of that step.
-func untilOf(all []task.StepExecution, i int) *time.Time {
-	is := func(x task.StepExecution) bool { return x.SessionID == all[i].SessionID && x.StepID == all[i].StepID }
-	if all[i].LimitedUntil == nil || slices.ContainsFunc(all[:i], is) {
-		return nil
-	}
-	return new(LimitOver(slices.DeleteFunc(slices.Clone(all[i:]), func(x task.StepExecution) bool { return !is(x) })))
 }
 
 // Interrupt ends a run that this process leads, and its agents, so that it can be resumed. It reports

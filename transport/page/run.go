@@ -213,7 +213,11 @@ func (b *runBuilder) step(session, id string) runStep {
 		}
 	}
 	if x := v.Agent(); x != nil {
-		v.Until = x.Until
+		for _, w := range b.run.Kept.Waits {
+			if w.Kind == attempt.WaitsForLimit && w.SessionID == session && w.StepID == id && b.run.Live {
+				v.Until = w.Until
+			}
+		}
 		switch {
 		case x.EndedAt == nil:
 			v.Since, v.Last = x.StartedAt, b.last[x.ExecutionID]

@@ -20,8 +20,7 @@ import (
 const stepperWord = "stepper"
 
 // stepAs is such an agent. It says what it works on, and does what the file named for its step in a folder says once that is
-// there: "finish" hands in STEP.md, as long as a person is to look at it, "limit SECONDS" and "leave" end
-// without. It removes the file.
+// there: "finish" hands in STEP.md, "limit SECONDS" and "leave" end without. It removes the file.
 func stepAs(dir string) error {
 	name := os.Getenv(config.StepEnv)
 	if _, err := io.ReadAll(os.Stdin); err != nil {
@@ -51,37 +50,28 @@ func stepAs(dir string) error {
 	return finishStep(name)
 }
 
-// finishStep hands in STEP.md until the step is finished.
+// finishStep hands in STEP.md with a line more than before.
 func finishStep(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
+	before, err := os.ReadFile(name + ".md")
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := os.WriteFile(name+".md", append(before, "A line of "+name+"\n"...), 0o644); err != nil {
+		return err
+	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "stepper", Version: "1"}, nil)
 	cs, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: os.Getenv(config.MCPURLEnv), HTTPClient: &http.Client{Transport: withToken{}}}, nil)
 	if err != nil {
 		return err
 	}
 	defer cs.Close()
-	for n := 1; ; n++ {
-		if err := os.WriteFile(name+".md", []byte(fmt.Sprintf("The text of %s, version %d\n", name, n)), 0o644); err != nil {
-			return err
-		}
-		for {
-			r, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"text": name + ".md"}}})
-			if err != nil {
-				return err
-			}
-			text := r.Content[0].(*mcp.TextContent).Text
-			if strings.Contains(text, "Waiting:") {
-				time.Sleep(100 * time.Millisecond) // a person decides
-				continue
-			}
-			fmt.Println(text)
-			if !strings.Contains(text, `"needs_work"`) {
-				return nil
-			}
-			break
-		}
+	r, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"text": name + ".md"}}})
+	if err == nil {
+		fmt.Println(r.Content[0].(*mcp.TextContent).Text)
 	}
+	return err
 }
 
 // withToken adds the token of an agent to what it sends.
