@@ -26,7 +26,7 @@ type outputPage struct {
 
 // output shows a file that a session has delivered, as it is now.
 func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	p, err := s.mine(ctx, who, r)
+	p, err := s.readSession(ctx, who, r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	if p.State == nil || !delivered(p, path) {
 		return nil, session.Wrong("unknown_output", "Session %s has delivered no file %q.", p.SessionID, path)
 	}
-	file, fi, err := s.openFile(path)
+	file, fi, err := openFile(p.root, path)
 	if err != nil {
 		return nil, session.NotNow("unreadable_output", "The file cannot be read now: %v.", err)
 	}
@@ -53,9 +53,9 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	return &shown{view: "output", title: path, data: v, on: []string{store.SessionChanged + ":" + p.SessionID}, fresh: true}, nil
 }
 
-// openFile opens a regular file of the project by its path as an agent gave it, which may have links in it.
-func (s *Site) openFile(path string) (*os.File, os.FileInfo, error) {
-	folder, err := filepath.EvalSymlinks(s.Root)
+// openFile opens a regular file in a folder by its path as an agent gave it, which may have links in it.
+func openFile(root, path string) (*os.File, os.FileInfo, error) {
+	folder, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, nil, err
 	}

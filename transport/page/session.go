@@ -23,6 +23,10 @@ type sessionPage struct {
 	Timeline [][]stepView // the entries of the workflow, the members of a group together
 	Fault    string       // why the steps that have not begun are not shown
 	Only     string       // the id of the one step that is shown, "" for all
+	Attempt  string       // the attempt whose agent has it in its workspace, "" for one of the project
+
+	root    string // the folder that paths of outputs are relative to
+	archive *workflow.Archive
 }
 
 // A stepView is a step on the timeline.
@@ -85,7 +89,7 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	if title == "" {
 		title = p.SessionID
 	}
-	return &shown{view: "session", title: title, data: p, on: p.topics()}, nil
+	return &shown{view: "session", title: title, data: p, on: p.topics(), fresh: p.Attempt != ""}, nil
 }
 
 // maxRelated is how many related sessions a page follows each by itself.
@@ -93,6 +97,9 @@ const maxRelated = 20
 
 // topics are those of the session, of those that it is nested in, and of its children.
 func (p *sessionPage) topics() []string {
+	if p.Attempt != "" { // where sessions are in no feed; the attempt has the step
+		return []string{store.AttemptChanged + ":" + p.Attempt}
+	}
 	related := append([]*workflow.SessionInfo{p.SessionInfo}, append(slices.Clone(p.Above), p.Children...)...)
 	if len(related) > maxRelated {
 		return []string{store.SessionChanged}
@@ -104,66 +111,13 @@ func (p *sessionPage) topics() []string {
 	return on
 }
 
-func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (*sessionPage, error) {
-	all, err := s.sessions(ctx, who)
-	if err != nil {
-		return nil, err
-	}
-	p := &sessionPage{}
-	by := make(map[string]*workflow.SessionInfo, len(all))
-	for _, i := range all {
-		by[i.SessionID] = i
-		if i.Parent == id {
-			p.Children = append(p.Children, i)
-		}
-	}
-	i, ok := by[id]
-	if !ok {
-		return nil, session.Wrong("unknown_session", "There is no session %q here.", id)
-	}
-	p.SessionInfo = i
-	for up := i.Parent; up != "" && len(p.Above) < len(all); up = p.Above[0].Parent {
-		parent, ok := by[up]
-		if !ok {
-			break
-		}
-		p.Above = slices.Insert(p.Above, 0, parent)
-	}
-	if i.Err != nil {
-		return p, nil
-	}
-	if p.State, err = s.Sessions.Read(id); err != nil {
-		return nil, err
-	}
-	def, err := s.Sessions.Definition(p.State)
-	if err != nil {
-		p.Fault = err.Error()
-		for _, e := range p.State.StepProgress {
-			p.Timeline = append(p.Timeline, []stepView{s.stepView(p.State, nil, e.Key)})
-		}
-		return p, nil
-	}
-	for _, entry := range def.Workflow.Entries {
-		var group []stepView
-		for _, step := range entry {
-			group = append(group, s.stepView(p.State, def.Job.Step(step), step))
-		}
-		p.Timeline = append(p.Timeline, group)
-	}
-	return p, nil
-}
-
-func (s *Site) stepView(state *machine.State, step *job.Step, id string) stepView {
-	v := stepView{Step: step, Progress: state.Progress(id), ID: id, Current: state.Status == machine.Active && state.IsCurrent(id)}
-	if v.Reviewed() {
-		v.Digest, v.Files = s.Sessions.GivenFor(state, id)
-	}
-	return v
-}
-
-// mine returns a session if the caller sees it.
+// mine returns a session that the caller can act on here.
 func (s *Site) mine(ctx context.Context, who session.Caller, r *http.Request) (*sessionPage, error) {
-	return s.readSession(ctx, who, r.PathValue("id"))
+	p, err := s.readSession(ctx, who, r.PathValue("id"))
+	if err == nil && p.Attempt != "" {
+		err = &refusal{http.StatusConflict, "This session is in the workspace of an attempt: act on it at a terminal, with deepwork sessions override or abort."}
+	}
+	return p, err
 }
 
 func (s *Site) abortSession(ctx context.Context, who session.Caller, r *http.Request) (string, error) {

@@ -1,0 +1,53 @@
+package page_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"deepwork/transport/page/pagetest"
+	"deepwork/transport/web"
+)
+
+// A session that an attempt's agent has in its workspace has a page for the owner of the server, with its
+// outputs and without actions: another server may run it.
+func TestSessionsInWorkspaces(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	call := pagetest.Connect(t, s.url, "")
+	_, id := s.attempt(t, call, "plan it", "! echo from the workspace > idea.txt\n")
+	var attempt struct {
+		Repos []struct {
+			Path string `json:"worktree_path"`
+		}
+	}
+	call("get_attempt", map[string]any{"attempt_id": id}, &attempt)
+	inside := pagetest.Connect(t, serve(t, attempt.Repos[0].Path, web.Options{}).url, "")
+	var begun struct {
+		Step struct {
+			SessionID string `json:"session_id"`
+		} `json:"begin_step"`
+	}
+	inside("start_workflow", map[string]any{"goal": pagetest.Hostile, "job_name": "trip", "workflow_name": "plan"}, &begun)
+	inside("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"idea": "idea.txt"}}, nil)
+
+	b, at := s.browser(t), "/sessions/"+begun.Step.SessionID
+	text := b.get(at)
+	for _, want := range []string{"window.hit", `href="/attempts/` + id, "output?path=idea.txt", "attempt:" + id} {
+		if !strings.Contains(text, want) && !strings.Contains(text, strings.ReplaceAll(want, ":", "%3A")) {
+			t.Errorf("the page lacks %s:\n%s", want, text)
+		}
+	}
+	for _, bad := range []string{"/go-to", "/override", "/abort", "<script>window"} {
+		if strings.Contains(text, bad) {
+			t.Errorf("the page has %s:\n%s", bad, text)
+		}
+	}
+	if text := b.get(at + "/output?path=idea.txt"); !strings.Contains(text, "from the workspace") {
+		t.Errorf("the output is another:\n%s", text)
+	}
+	for _, action := range []string{"/abort?reason=x", "/go-to?step=idea"} {
+		if a := b.act(at+action, b.csrf("/board")); a.StatusCode != http.StatusConflict || !strings.Contains(a.text, "workspace of an attempt") {
+			t.Errorf("%s: %s\n%s", action, a.Status, a.text)
+		}
+	}
+}
