@@ -243,3 +243,15 @@ func TestOddTexts(t *testing.T) {
 		call("abort_workflow", map[string]any{"session_id": begun.Step.SessionID, "explanation": "enough"}, nil)
 	}
 }
+
+// A program that looks where the URL of deepwork ui leads, such as a chat, does not use it up.
+func TestSecretOutlastsALook(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{Secret: "once"})
+	b := s.browser(t)
+	if a := b.do("HEAD", "/login?secret=once", nil); len(a.Cookies()) != 0 {
+		t.Errorf("%s %v", a.Status, a.Cookies())
+	}
+	if a := b.do("GET", "/login?secret=once", nil); a.StatusCode != http.StatusSeeOther || len(a.Cookies()) != 1 {
+		t.Errorf("%s %v\n%s", a.Status, a.Cookies(), a.text)
+	}
+}
