@@ -68,12 +68,17 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 			return nil, fmt.Errorf("looking for steps that wait for a person: %w", err)
 		}
 		for _, s := range steps {
-			all = append(all, Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(stamp(s.Since)),
-				Command: fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, s.Step), at: s.Since})
+			all = append(all, StepAttention(s))
 		}
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
 	return &AttentionReply{Items: list(all), Count: len(all), Truncated: more}, nil
+}
+
+// StepAttention returns what a step that waits for a person is among the rest that needs one.
+func StepAttention(s session.AwaitingStep) Attention {
+	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(stamp(s.Since)),
+		Command: fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, s.Step), at: s.Since}
 }
 
 // ReachedBudgets returns the budgets that are reached, so that no agent starts.

@@ -81,8 +81,8 @@ func awaiting(s *machine.State, open []openStep, how Reviewing, tmp string, seal
 	return all
 }
 
-// AwaitingAmong is Awaiting for sessions that were read before.
-func (e *Engine) AwaitingAmong(ctx context.Context, identity string, sessions []*SessionInfo) (all []session.AwaitingStep, err error) {
+// AwaitingAmong is Awaiting for sessions that were read before, of any identities.
+func (e *Engine) AwaitingAmong(ctx context.Context, sessions []*SessionInfo) (all []session.AwaitingStep, err error) {
 	if !e.Reviews {
 		return nil, nil
 	}
@@ -91,7 +91,7 @@ func (e *Engine) AwaitingAmong(ctx context.Context, identity string, sessions []
 		return nil, err
 	}
 	for _, i := range sessions {
-		if i.Identity == identity {
+		if i.Err == nil {
 			all = append(all, awaiting(&i.State, i.open, how, e.State.Tmp(), e.records.Sealer())...)
 		}
 	}

@@ -85,5 +85,5 @@ var toForms = strings.NewReplacer(
 	"Call follow_up to have it done", "Send it again to have it done", "with start_task_attempt", "", "Use action queue to send this prompt", "Queue this prompt", "Merge it with way merge or squash", "Merge it as a merge commit or as one commit",
 	"and call again", "and try again", "Call again", "Try again", "call again", "try again", "then call again", "then try again",
 	"; list_executors describes them", "", "; list_executors lists the available ones", "", "Ask your user to raise", "Raise", "once your user has done this: ", "after this: ",
-	"get_attempt lists its executions", "the page lists its executions", ", or change depends_on of this one", ", or remove it from those that this one waits for",
+	"list_tasks gives the tasks of a project", "The board shows those that you see", "get_attempt lists its executions", "the page lists its executions", ", or change depends_on of this one", ", or remove it from those that this one waits for",
 )

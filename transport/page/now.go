@@ -80,6 +80,14 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 		}
 		// What stops everything is not below hundreds of others.
 		slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.rank, b.rank) })
+	} else {
+		steps, err := s.stepsAmong(sessions)(ctx, who, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, step := range steps {
+			needs = append(needs, attentionItem(attempt.StepAttention(step)))
+		}
 	}
 	for _, i := range sessions {
 		switch {
@@ -130,10 +138,11 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 	return l
 }
 
-// stepsAmong finds the steps that wait for a person among sessions, without reading them again.
+// stepsAmong finds the steps that wait for a person among the sessions that the caller sees, without
+// reading them again.
 func (s *Site) stepsAmong(sessions []*workflow.SessionInfo) attempt.FindSteps {
-	return func(ctx context.Context, who session.Caller, workspaces []string) ([]session.AwaitingStep, error) {
-		steps, err := s.Engine.AwaitingAmong(ctx, who.Identity, sessions)
+	return func(ctx context.Context, _ session.Caller, workspaces []string) ([]session.AwaitingStep, error) {
+		steps, err := s.Engine.AwaitingAmong(ctx, sessions)
 		if err != nil || len(workspaces) == 0 {
 			return steps, err
 		}
