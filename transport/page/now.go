@@ -110,7 +110,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	for _, l := range []nowList{
 		{Name: "needs", Title: "Needs you", None: "Nothing waits for you.", Items: needs},
 		{Name: "working", Title: "Working", None: "No session or agent is at work.", Items: working},
-		{Name: "recent", Title: "Recently finished", Items: recent},
+		{Name: "recent", Title: "Recently finished", None: "Nothing has finished yet.", Items: recent},
 	} {
 		if p.Only == "" || p.Only == l.Name {
 			p.Lists = append(p.Lists, l.part(p.Filter, p.Only != "", from))
@@ -124,6 +124,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 func (l nowList) part(filter string, alone bool, from int) nowList {
 	if filter != "" {
 		l.Items = slices.DeleteFunc(l.Items, func(i item) bool { return !i.matches(filter) })
+		l.None = "Nothing here matches the filter."
 	}
 	l.Total = len(l.Items)
 	most := maxItems

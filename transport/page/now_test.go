@@ -43,5 +43,8 @@ func TestStepsOfOthersNeedThePerson(t *testing.T) {
 		if text := person.get("/"); !strings.Contains(text, waits) {
 			t.Errorf("with the toolsets %v it is not shown:\n%s", sets, text)
 		}
+		if text := person.get("/?q=elephant"); strings.Contains(text, waits) || strings.Contains(text, "Nothing waits") || !strings.Contains(text, "matches the filter") {
+			t.Errorf("a filter hides what waits, and the page does not say so:\n%s", text)
+		}
 	}
 }
