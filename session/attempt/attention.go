@@ -77,7 +77,7 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 			return nil, fmt.Errorf("looking for steps that wait for a person: %w", err)
 		}
 		for _, s := range steps {
-			all = append(all, StepWaits(s))
+			all = append(all, StepAttention(s))
 		}
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
@@ -93,8 +93,8 @@ func endOf(run string) *RunEnd {
 	return r.End
 }
 
-// StepWaits returns a step that waits for a person as what needs one.
-func StepWaits(s session.AwaitingStep) Attention {
+// StepAttention returns what a step that waits for a person is among the rest that needs one.
+func StepAttention(s session.AwaitingStep) Attention {
 	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(stamp(s.Since)), Command: s.Command(), Waits: &s, at: s.Since}
 }
 

@@ -100,14 +100,14 @@ func (e *Engine) awaitingBy(ctx context.Context) (Reviewing, error) {
 	return how, err
 }
 
-// AwaitingAmong is Awaiting for sessions that were read before.
-func (e *Engine) AwaitingAmong(ctx context.Context, identity string, sessions []*SessionInfo) (all []session.AwaitingStep, err error) {
+// AwaitingAmong is Awaiting for sessions that were read before, of any identities.
+func (e *Engine) AwaitingAmong(ctx context.Context, sessions []*SessionInfo) (all []session.AwaitingStep, err error) {
 	how, err := e.awaitingBy(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, i := range sessions {
-		if i.Identity == identity {
+		if i.Err == nil {
 			all = append(all, awaiting(&i.State, i.open, how, e.State.Tmp(), e.records.Sealer())...)
 		}
 	}

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -61,6 +62,9 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 		return nil, err
 	}
 	show, from := r.URL.Query().Get("status"), r.URL.Query().Get("cursor")
+	if !slices.Contains(statuses, show) {
+		show, from = "", ""
+	}
 	p.Only, p.Later = show, from != ""
 	for _, status := range statuses {
 		if show != "" && show != status {

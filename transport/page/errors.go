@@ -72,7 +72,9 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case status == http.StatusServiceUnavailable:
 		what = "The store of the sessions and the board does not answer. The log of the server says why."
 	case status == http.StatusInternalServerError:
-		s.Logger.Error("a page could not be made", "path", r.URL.Path, "error", err)
+		if r.Context().Err() == nil { // else the browser has left the page
+			s.Logger.Error("a page could not be made", "path", r.URL.Path, "error", err)
+		}
 		if !who.Owner {
 			what = "The server could not do this."
 		}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"html"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -175,4 +177,25 @@ func TestChildrenOfASession(t *testing.T) {
 	ids, hangUp := b.listen(stream, "")
 	event(t, ids, "a workflow began in the session")
 	hangUp()
+}
+
+// A caller that does not see an attempt does not keep its output from one that does.
+func TestOutputIsFollowedForEachCaller(t *testing.T) {
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob"})
+	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
+	call := pagetest.Connect(t, s.url, tokens[0])
+	more := filepath.Join(t.TempDir(), "more")
+	_, id := s.startAttempt(t, call, "talk", "! until [ -e "+more+" ]; do sleep 0.05; done; while [ -e "+more+" ]; do echo hello; sleep 0.1; done\n")
+	t.Cleanup(func() { _ = os.Remove(more) })
+	on := "/events?at=0&on=output:" + id
+	ann, bob := s.browser(t), s.browser(t)
+	bob.login(tokens[1])
+	ann.login(tokens[0])
+	_, leave := bob.listen(on, "")
+	defer leave()
+	stream := regexp.MustCompile("on=.*").ReplaceAllString(ann.stream("/attempts/"+id), "on=output:"+id)
+	ids, hangUp := ann.listen(stream, "")
+	defer hangUp()
+	testkit.Write(t, more, "")
+	event(t, ids, "the agent has printed")
 }

@@ -85,14 +85,16 @@ func (f *feed) follow(ctx context.Context, log *slog.Logger, seen func()) {
 }
 
 // catchUp reads the changes that were made before the call. If they cannot be read, anything may have
-// changed.
+// changed; after the end of ctx the next call reads them.
 func (f *feed) catchUp(ctx context.Context) error {
 	f.reading.Lock()
 	defer f.reading.Unlock()
 	for {
 		news, err := f.changes.Since(ctx, f.place)
 		if err != nil {
-			f.batch(nil, true)
+			if ctx.Err() == nil {
+				f.batch(nil, true)
+			}
 			return err
 		}
 		first := !f.began
@@ -188,9 +190,13 @@ func (f *feed) changed(topics []string) (last uint64, more <-chan struct{}) {
 	return last, f.more
 }
 
+// maxFollows is how many topics one stream follows: more than any page has.
+const maxFollows = 500
+
 // topics reads a list of topics from a URL.
 func topics(list string) []string {
-	all := strings.Split(list, ",")
+	all := strings.SplitN(list, ",", maxFollows+1)
+	all = all[:min(len(all), maxFollows)]
 	return slices.DeleteFunc(all, func(t string) bool { return t == "" || len(t) > 100 })
 }
 

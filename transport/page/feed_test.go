@@ -1,6 +1,8 @@
 package page
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,7 +66,29 @@ func TestToldPagesShareARendering(t *testing.T) {
 	f.later, f.toldAt = false, time.Time{}
 	f.tell()
 	f.mu.Unlock()
-	if get(true) != 3 || get(true) != 3 {
-		t.Errorf("rendered %d times", made)
+	get(true)
+	if get(true) != 3 {
+		t.Errorf("rendered %d times, want one more", made)
 	}
+}
+
+// A browser that leaves while changes are read is no reason to make every page again.
+func TestGivenUpRequestsAreNoNews(t *testing.T) {
+	f := newFeed(away{})
+	at := f.position()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if f.catchUp(gone) == nil || f.position() != at {
+		t.Errorf("batch %d, want %d", f.position(), at)
+	}
+	if f.catchUp(t.Context()) == nil || f.position() == at {
+		t.Error("no news although the changes cannot be read")
+	}
+}
+
+// away is a feed of a store that does not answer.
+type away struct{ store.Changes }
+
+func (away) Since(context.Context, string) (store.News, error) {
+	return store.News{}, errors.New("away")
 }

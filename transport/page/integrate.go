@@ -85,5 +85,9 @@ var toForms = strings.NewReplacer(
 	"Call follow_up to have it done", "Send it again to have it done", "with start_task_attempt", "", "Use action queue to send this prompt", "Queue this prompt", "Merge it with way merge or squash", "Merge it as a merge commit or as one commit",
 	"and call again", "and try again", "Call again", "Try again", "call again", "try again", "then call again", "then try again",
 	"; list_executors describes them", "", "; list_executors lists the available ones", "", "Ask your user to raise", "Raise", "once your user has done this: ", "after this: ",
+	"list_tasks gives the tasks of a project", "The board shows those that you see", "Pass an id as the tools give it, such as", "An id looks like",
+	"get_workflows lists the workflows", "the page Jobs lists the workflows", "Set the status of those to done with update_task once they are", "Move those to done once they are",
+	"Call delete_task again", "Delete it again", "Call get_attempt to see its state", "Reload the page to see its state", "Check with get_task or get_attempt whether", "Reload the page to see whether",
+	"Call comment_attempt with attempt_id alone for those that wait", "Reload the page for those that wait", "; follow_up with action cancel drops a queued follow-up", "", "drop it first with follow_up and action cancel", "drop it first",
 	"get_attempt lists its executions", "the page lists its executions", ", or change depends_on of this one", ", or remove it from those that this one waits for",
 )

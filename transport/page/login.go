@@ -29,7 +29,7 @@ func (s *Site) loginForm(w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()
 	p := loginPage{Next: here(asked.Get("next"), ""), Out: asked.Has("out")}
 	secret := asked.Get("secret")
-	if secret == "" {
+	if secret == "" || r.Method == http.MethodHead { // a look at where the URL leads
 		s.askLogin(w, r, http.StatusOK, p)
 		return
 	}

@@ -104,7 +104,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	for _, l := range []nowList{
 		{Name: "needs", Title: "Needs you", None: "Nothing waits for you.", Items: needs},
 		{Name: "working", Title: "Working", None: "No session or agent is at work.", Items: working},
-		{Name: "recent", Title: "Recently finished", Items: recent},
+		{Name: "recent", Title: "Recently finished", None: "Nothing has finished yet.", Items: recent},
 	} {
 		if p.Only == "" || p.Only == l.Name {
 			part := l.part(p.Filter, p.Only != "", from)
@@ -124,6 +124,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 func (l nowList) part(filter string, alone bool, from int) nowList {
 	if filter != "" {
 		l.Items = slices.DeleteFunc(l.Items, func(i item) bool { return !i.matches(filter) })
+		l.None = "Nothing here matches the filter."
 	}
 	l.Total = len(l.Items)
 	most := maxItems
@@ -147,17 +148,18 @@ func (s *Site) waits(ctx context.Context, who session.Caller, sessions []*workfl
 		}
 		return r.Items, nil
 	}
-	steps, err := s.Engine.AwaitingAmong(ctx, who.Identity, sessions)
+	steps, err := s.stepsAmong(sessions)(ctx, who, nil)
 	for _, step := range steps {
-		all = append(all, attempt.StepWaits(step))
+		all = append(all, attempt.StepAttention(step))
 	}
 	return all, err
 }
 
-// stepsAmong finds the steps that wait for a person among sessions, without reading them again.
+// stepsAmong finds the steps that wait for a person among the sessions that the caller sees, without
+// reading them again.
 func (s *Site) stepsAmong(sessions []*workflow.SessionInfo) attempt.FindSteps {
-	return func(ctx context.Context, who session.Caller, workspaces []string) ([]session.AwaitingStep, error) {
-		steps, err := s.Engine.AwaitingAmong(ctx, who.Identity, sessions)
+	return func(ctx context.Context, _ session.Caller, workspaces []string) ([]session.AwaitingStep, error) {
+		steps, err := s.Engine.AwaitingAmong(ctx, sessions)
 		if err != nil || len(workspaces) == 0 {
 			return steps, err
 		}

@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,11 +16,18 @@ import (
 // not have: output:ATTEMPT.
 const outputTopic = "output"
 
-// outputs follows what agents print while pages show it, each agent once. The zero value follows none.
+// outputs follows what agents print while pages show it, each agent once for a caller. The zero value
+// follows none.
 type outputs struct {
 	mu   sync.Mutex
-	open map[string]*following
+	open map[followed]*following
 	all  sync.WaitGroup
+}
+
+// A followed is an attempt and the caller whose pages show it.
+type followed struct {
+	who session.Caller
+	id  string
 }
 
 type following struct {
@@ -40,41 +48,35 @@ func (o *outputs) close() {
 // outputWait is how long one look at an agent's output lasts, in seconds.
 const outputWait = 10.0
 
-// followOutputs follows the agents that are among the topics of a page until release is called.
+// followOutputs follows the agent that is among the topics of a page, if one is, until release is called.
+// A page shows one agent. Callers do not share: one that does not see the attempt is told nothing.
 func (s *Site) followOutputs(who session.Caller, topics []string) (release func()) {
-	var ids []string
-	for _, t := range topics {
-		if id, is := strings.CutPrefix(t, outputTopic+":"); is && s.Board != nil {
-			ids = append(ids, id)
-		}
+	i := slices.IndexFunc(topics, func(t string) bool { return strings.HasPrefix(t, outputTopic+":") })
+	if i < 0 || s.Board == nil {
+		return func() {}
 	}
+	k := followed{who, strings.TrimPrefix(topics[i], outputTopic+":")}
 	o := &s.outputs
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, id := range ids {
-		f := o.open[id]
-		if f == nil {
-			ctx, stop := context.WithCancel(context.Background())
-			f = &following{stop: stop}
-			if o.open == nil {
-				o.open = make(map[string]*following)
-			}
-			o.open[id] = f
-			o.all.Go(func() { s.followOutput(ctx, who, id, nil) })
-			o.all.Go(func() { s.followAgents(ctx, who, id) })
+	f := o.open[k]
+	if f == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		f = &following{stop: stop}
+		if o.open == nil {
+			o.open = make(map[followed]*following)
 		}
-		f.pages++
+		o.open[k] = f
+		o.all.Go(func() { s.followOutput(ctx, who, k.id, nil) })
+		o.all.Go(func() { s.followAgents(ctx, who, k.id) })
 	}
+	f.pages++
 	return func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		for _, id := range ids {
-			if f := o.open[id]; f.pages > 1 {
-				f.pages--
-			} else {
-				f.stop()
-				delete(o.open, id)
-			}
+		if f.pages--; f.pages == 0 {
+			f.stop()
+			delete(o.open, k)
 		}
 	}
 }

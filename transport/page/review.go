@@ -77,7 +77,7 @@ func (s *Site) reviewOf(ctx context.Context, who session.Caller, r *http.Request
 	from, _ := strconv.Atoi(asked.Get("from")) // else from the first line
 	v.shorten(max(from, 0))
 	from, _ = strconv.Atoi(asked.Get("files")) // else from the first file
-	v.grow(a, from)
+	v.grow(a, max(from, 0))
 	return v, nil
 }
 

@@ -112,6 +112,8 @@ func TestErrorPages(t *testing.T) {
 		{"GET", "/sessions/ffffffff", 404, "belongs to another caller"},
 		{"GET", "/tasks/" + hostile, 404, "Not found"},
 		{"GET", "/attempts/00000000-0000-0000-0000-000000000000", 404, "Not found"},
+		{"GET", "/tasks/00000000-0000-4000-8000-000000000000", 404, "The board shows those that you see"},
+		{"GET", "/tasks/mistyped", 404, "An id looks like"},
 		{"GET", "/jobs/none", 404, "There is no job"},
 		{"GET", "/sources/executions/none", 404, "Not found"},
 		{"GET", "/sessions/" + p.session + "/output?path=none", 404, "has delivered no file"},
@@ -241,5 +243,17 @@ func TestOddTexts(t *testing.T) {
 			}
 		}
 		call("abort_workflow", map[string]any{"session_id": begun.Step.SessionID, "explanation": "enough"}, nil)
+	}
+}
+
+// A program that looks where the URL of deepwork ui leads, such as a chat, does not use it up.
+func TestSecretOutlastsALook(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{Secret: "once"})
+	b := s.browser(t)
+	if a := b.do("HEAD", "/login?secret=once", nil); len(a.Cookies()) != 0 {
+		t.Errorf("%s %v", a.Status, a.Cookies())
+	}
+	if a := b.do("GET", "/login?secret=once", nil); a.StatusCode != http.StatusSeeOther || len(a.Cookies()) != 1 {
+		t.Errorf("%s %v\n%s", a.Status, a.Cookies(), a.text)
 	}
 }

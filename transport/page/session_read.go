@@ -8,6 +8,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -21,8 +22,8 @@ func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (
 	if p.find(all, id) {
 		return p, p.read()
 	}
-	if who.Owner && machine.IsSessionID(id) {
-		return s.readInWorkspace(ctx, id)
+	if s.Board != nil && machine.IsSessionID(id) {
+		return s.readInWorkspace(ctx, who, id)
 	}
 	return nil, unknownSession(id)
 }
@@ -31,8 +32,9 @@ func unknownSession(id string) error {
 	return session.Wrong("unknown_session", "There is no session %q here.", id)
 }
 
-// readInWorkspace reads a session of an attempt's agent, which is among the files of its workspace.
-func (s *Site) readInWorkspace(ctx context.Context, id string) (*sessionPage, error) {
+// readInWorkspace reads a session of an attempt's agent, which is among the files of its workspace. A
+// caller that sees the attempt sees it.
+func (s *Site) readInWorkspace(ctx context.Context, who session.Caller, id string) (*sessionPage, error) {
 	workspaces, err := s.Sessions.Workspaces(ctx)
 	if err != nil {
 		return nil, err
@@ -42,7 +44,10 @@ func (s *Site) readInWorkspace(ctx context.Context, id string) (*sessionPage, er
 		if err != nil {
 			s.Logger.Debug("the sessions in a workspace cannot be read", "workspace", w.Path, "error", err)
 		}
-		if p != nil {
+		if p == nil {
+			continue
+		}
+		if _, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &w.AttemptID}}); err == nil {
 			return p, nil
 		}
 	}

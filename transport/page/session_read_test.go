@@ -5,15 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/catalog/config"
 	"deepwork/transport/page/pagetest"
 	"deepwork/transport/web"
 )
 
-// A session that an attempt's agent has in its workspace has a page for the owner of the server, with its
-// outputs and without actions: another server may run it.
+// A session that an attempt's agent has in its workspace has a page for callers that see the attempt, with
+// its outputs and without actions: another server may run it.
 func TestSessionsInWorkspaces(t *testing.T) {
-	s := serve(t, pagetest.Project(t), web.Options{})
-	call := pagetest.Connect(t, s.url, "")
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob", Rights: config.RightAgents})
+	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
+	call := pagetest.Connect(t, s.url, tokens[0])
 	_, id := s.attempt(t, call, "plan it", "! echo from the workspace > idea.txt\n")
 	var attempt struct {
 		Repos []struct {
@@ -30,7 +32,14 @@ func TestSessionsInWorkspaces(t *testing.T) {
 	inside("start_workflow", map[string]any{"goal": pagetest.Hostile, "job_name": "trip", "workflow_name": "plan"}, &begun)
 	inside("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"idea": "idea.txt"}}, nil)
 
-	b, at := s.browser(t), "/sessions/"+begun.Step.SessionID
+	b, bob, at := s.browser(t), s.browser(t), "/sessions/"+begun.Step.SessionID
+	bob.login(tokens[1])
+	for _, page := range []string{at, at + "/output?path=idea.txt", "/attempts/" + id} {
+		if a := bob.do("GET", page, nil); a.StatusCode != http.StatusNotFound || strings.Contains(a.text, "from the workspace") {
+			t.Errorf("bob sees %s: %s\n%s", page, a.Status, a.text)
+		}
+	}
+	b.login(tokens[0])
 	text := b.get(at)
 	for _, want := range []string{"window.hit", `href="/attempts/` + id, "output?path=idea.txt", "attempt:" + id} {
 		if !strings.Contains(text, want) && !strings.Contains(text, strings.ReplaceAll(want, ":", "%3A")) {

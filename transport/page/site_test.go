@@ -42,8 +42,14 @@ type server struct {
 // serve serves the project at root until the test ends or stop is called.
 func serve(t testing.TB, root string, o web.Options) *server {
 	t.Helper()
+	return serveOf(t, transport.Options{ProjectRoot: root}, o)
+}
+
+// serveOf is serve with other options of the server.
+func serveOf(t testing.TB, of transport.Options, o web.Options) *server {
+	t.Helper()
 	t.Setenv(config.JobsFoldersEnv, "")
-	s, err := transport.NewServer(transport.Options{ProjectRoot: root})
+	s, err := transport.NewServer(of)
 	testkit.Must(t, err)
 	h, err := s.Listen(t.Context(), o)
 	testkit.Must(t, err)
@@ -65,7 +71,7 @@ func serve(t testing.TB, root string, o web.Options) *server {
 		}
 	}
 	t.Cleanup(stop)
-	return &server{strings.TrimSuffix(h.URL(), "/mcp"), root, stop}
+	return &server{strings.TrimSuffix(h.URL(), "/mcp"), of.ProjectRoot, stop}
 }
 
 // A browser keeps cookies and follows no redirect.

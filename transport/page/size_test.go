@@ -41,6 +41,18 @@ func large(t testing.TB) (root string) {
 // attempt adds a task and starts an agent with a shell script on it. It returns when that has ended.
 func (s *server) attempt(t testing.TB, call func(string, any, any), title, script string) (task, attempt string) {
 	t.Helper()
+	task, attempt = s.startAttempt(t, call, title, script)
+	testkit.Until(t, "the agent has ended", func() bool {
+		var now struct{ State string }
+		call("get_attempt", map[string]any{"attempt_id": attempt}, &now)
+		return now.State == "completed" || now.State == "failed"
+	})
+	return task, attempt
+}
+
+// startAttempt does so without waiting for its end.
+func (s *server) startAttempt(t testing.TB, call func(string, any, any), title, script string) (task, attempt string) {
+	t.Helper()
 	var repos struct {
 		Repos []struct {
 			ID string `json:"repo_id"`
@@ -59,11 +71,6 @@ func (s *server) attempt(t testing.TB, call func(string, any, any), title, scrip
 		ID string `json:"attempt_id"`
 	}
 	call("start_task_attempt", map[string]any{"task_id": task, "executor": "SCRIPT", "repos": []any{map[string]any{"repo_id": repos.Repos[0].ID, "target_branch": "main"}}}, &begun)
-	testkit.Until(t, "the agent has ended", func() bool {
-		var now struct{ State string }
-		call("get_attempt", map[string]any{"attempt_id": begun.ID}, &now)
-		return now.State == "completed" || now.State == "failed"
-	})
 	return task, begun.ID
 }
 

@@ -182,11 +182,13 @@ func (k *Keeper) settle(ctx context.Context, j *journal, e *record) (err error) 
 	defer wrap(&err, "ending the merge that was interrupted in %s", e.Path)
 	var rest []refMove
 	done, begun := false, []time.Time{j.Changed}
-	for _, r := range c.Refs {
+	for _, r := range slices.Concat(c.Refs, c.Keep) {
 		name := filepath.FromSlash(r.Ref) + ".lock"
 		if err := k.clearLock(ctx, filepath.Join(e.Common, name), begun); err != nil {
 			return err
 		}
+	}
+	for _, r := range c.Refs {
 		tip, err := refTip(ctx, inRepo(e.Common), r.Ref)
 		if err != nil {
 			return err

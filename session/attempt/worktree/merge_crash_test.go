@@ -213,12 +213,13 @@ func TestRecoverTakesBackHalfAMerge(t *testing.T) {
 	}
 	common := j.Trees[0].Common
 	j.Trees[0].Change = &change{Files: []*fileMove{{Path: canonical(repo), Admin: common, From: main, To: head}},
-		Refs: []refMove{{Ref: "refs/heads/main", Old: main, New: head}}}
+		Refs: []refMove{{Ref: "refs/heads/main", Old: main, New: head}}, Keep: []refMove{{Ref: "refs/deepwork/before/old", New: head}}}
 	if err := k.save(j); err != nil {
 		t.Fatal(err)
 	}
 	write(t, repo, ".git/index.lock", "")
 	write(t, repo, ".git/refs/heads/main.lock", "")
+	write(t, repo, ".git/refs/deepwork/before/old.lock", "")
 	write(t, repo, "many/0", "after it\nafter")                  // torn
 	write(t, repo, "many/1", strings.Repeat("after it\n", 3000)) // written
 	os.Remove(filepath.Join(repo, "many", "2"))                  // removed, to be written
