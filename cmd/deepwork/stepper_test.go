@@ -116,7 +116,7 @@ func (a *stepping) beside() (all []int, err error) {
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
-	for line := range bytes.Lines(data) {
+	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) { // another one may be half written
 		var s stepped
 		if err := json.Unmarshal(line, &s); err != nil {
 			return nil, err

@@ -133,7 +133,9 @@ func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
 			} else if why != "" {
 				return attempt.RunEnd{State: attempt.RunPaused, Step: s.CurrentStepID, Reason: why}, nil
 			}
-			if err := d.start(ctx, due.steps); err != nil {
+			if err := d.start(ctx, due.steps); outdated(err) {
+				continue
+			} else if err != nil {
 				return end, err
 			}
 		}
@@ -173,7 +175,7 @@ type due struct {
 	steps []job
 	until time.Time // when to look again; zero means when something has changed
 	waits []attempt.RunWait
-	moved bool           // a step was finished
+	moved bool           // a session has changed meanwhile
 	open  map[place]bool // the steps that are not finished
 }
 
@@ -215,6 +217,10 @@ func (d *leader) ending() bool {
 
 func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExecution, now *due) error {
 	reply, err := d.at.Step(ctx, s.SessionID, nil)
+	if outdated(err) {
+		now.moved = true
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -317,6 +323,11 @@ func (d *leader) exhausted(j job) string {
 	return text
 }
 
+// outdated reports whether an error says that a session has moved on since it was read.
+func outdated(err error) bool {
+	return slices.Contains([]string{"session_ended", "step_finished", "step_not_current"}, session.CodeOf(err))
+}
+
 // start starts agents for steps, as many as may run at once.
 func (d *leader) start(ctx context.Context, steps []job) error {
 	for _, j := range steps {
@@ -324,6 +335,9 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			return nil
 		}
 		a, err := d.plan(ctx, j)
+		if outdated(err) {
+			return err
+		}
 		if err != nil {
 			d.failed[j.place] = reason(err)
 			continue
