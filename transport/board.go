@@ -28,7 +28,8 @@ type board struct {
 	byAgent  bool             // an agent of an attempt started this server
 	context  *attempt.Context // nil outside a workspace
 	reporter *boardReporter   // nil outside a workspace, and for the leader of a run
-	leader   func()           // called after each transition, if it is the leader's
+	log      *slog.Logger
+	leader   func() // called after each transition, if it is the leader's
 }
 
 // openBoard opens the board of the project at root. In a workspace, as reported by getenv, that is
@@ -39,7 +40,7 @@ type board struct {
 // moved is nil unless the leader of a run opens it, who reports its progress to the board itself.
 // openBoard does not block; files are opened on first use.
 func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), leader attempt.Leader, moved func(), logger *slog.Logger, getenv func(string) string) (b *board, err error) {
-	b = &board{byAgent: attempt.ByAgent(getenv), leader: moved}
+	b = &board{byAgent: attempt.ByAgent(getenv), leader: moved, log: logger}
 	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Leader: leader, Passive: b.byAgent,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
 	if file, id, ok := attempt.Workspace(folder.Root, getenv); ok {
@@ -59,10 +60,41 @@ func openBoard(ctx context.Context, root string, folder, around *state.Folder, s
 	return b, nil
 }
 
-// share adds the board to the engines of a server.
-func (b *board) share(e *engines) {
+// An askingBoard asks the user of a client that gets a run about what waits for a person in it.
+type askingBoard struct {
+	*attempt.Engine
+	ask func(ctx context.Context, who session.Caller, root, sessionID, stepID string) (bool, error)
+	log *slog.Logger
+}
+
+// GetRun returns a run, after the user's answers.
+func (b askingBoard) GetRun(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
+	r, err := b.Engine.GetRun(ctx, who, a)
+	if err != nil {
+		return nil, err
+	}
+	answered := false
+	for _, w := range r.Waits {
+		if w.For != attempt.WaitsForPerson {
+			continue
+		}
+		has, err := b.ask(ctx, who, r.Workspace, w.SessionID, w.StepID)
+		if err != nil {
+			b.log.Debug("the user of a client was not asked, or the answer not recorded", "run", r.RunID, "step", w.StepID, "error", err)
+		}
+		answered = answered || has && err == nil
+	}
+	if !answered {
+		return r, nil
+	}
+	return b.Engine.GetRun(ctx, who, a)
+}
+
+// share adds the board to the engines of a server. ask is that of an askingBoard.
+func (b *board) share(e *engines, ask func(ctx context.Context, who session.Caller, root, sessionID, stepID string) (bool, error)) {
 	if b.engine != nil {
-		e.board, e.metrics = b.engine, append(e.metrics, attemptMetrics(b.engine.Stats)...)
+		e.board = askingBoard{b.engine, ask, b.log}
+		e.metrics = append(e.metrics, attemptMetrics(b.engine.Stats)...)
 	}
 	if b.context != nil {
 		e.workspace = b.context

@@ -228,7 +228,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if judge != nil {
 		e.metrics = append(e.metrics, reviewMetrics(judge.Stats)...)
 	}
-	tasks.share(&e)
+	tasks.share(&e, engine.AskAbout)
 	e.pages = func() (page.Options, error) {
 		archive, err := workflow.OpenArchive(folder, stores, logger)
 		if err != nil {

@@ -78,6 +78,7 @@ type grant struct {
 	hash string
 
 	mu       sync.Mutex
+	called   bool     // its agent has connected
 	children []string // the workflows that its agent has started, over whatever connection
 }
 
@@ -172,7 +173,7 @@ func hashOf(token string) string {
 }
 
 // Admit implements run.Workplace.
-func (w *workplace) Admit(g run.Grant) (c run.Connection, end func(), err error) {
+func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called bool), err error) {
 	identity := "step-" + g.Execution
 	token, _, err := web.NewToken(config.Token{Name: identity})
 	if err != nil {
@@ -191,14 +192,18 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func(), err error)
 	c.Env = []string{config.MCPURLEnv + "=" + c.MCP.URL, runner.TokenEnv + "=" + token, config.MCPConfigEnv + "=" + c.MCP.File,
 		config.SessionEnv + "=" + g.Session, config.StepEnv + "=" + g.Step}
 	w.mu.Lock()
-	w.grants[identity] = &grant{Grant: g, hash: hashOf(token)}
+	admitted := &grant{Grant: g, hash: hashOf(token)}
+	w.grants[identity] = admitted
 	w.mu.Unlock()
-	return c, func() {
+	return c, func() bool {
 		w.mu.Lock()
 		delete(w.grants, identity)
 		w.mu.Unlock()
 		w.steps.conns.End(identity)
 		os.Remove(c.MCP.File)
+		admitted.mu.Lock()
+		defer admitted.mu.Unlock()
+		return admitted.called
 	}, nil
 }
 
@@ -210,6 +215,9 @@ func (w *workplace) connect(identity string) tool.WorkflowCaller {
 	if g == nil {
 		g = new(grant) // its token was withdrawn in this moment
 	}
+	g.mu.Lock()
+	g.called = true
+	g.mu.Unlock()
 	return &stepCaller{WorkflowCaller: w.base.connect(w.who.Identity), grant: g}
 }
 

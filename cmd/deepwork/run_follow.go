@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,11 +131,12 @@ func (v *runView) show(ctx context.Context, r *attempt.RunReply) {
 		v.event(runEvent{Event: "step_waiting", RunID: r.RunID, State: "waiting", SessionID: &w.SessionID, StepID: &w.StepID, Reason: new(w.Text()), Command: w.Command, Until: w.Until})
 	}
 	waits := optional(r.Reason)
-	if r.State == "waiting" && waits != v.waits {
+	held := isOpen(r.State) && waits != "" && slices.ContainsFunc(r.Steps, func(x attempt.RunStep) bool { return x.State == "waiting" })
+	if waits != v.waits && (r.State == "waiting" || held) {
 		if v.waits = waits; !v.app.json && len(r.Waits) > 0 {
 			return // said of each step
 		}
-		v.event(runEvent{Event: "run_waiting", RunID: r.RunID, State: r.State, Reason: r.Reason})
+		v.event(runEvent{Event: "run_waiting", RunID: r.RunID, State: "waiting", Reason: r.Reason})
 	}
 }
 

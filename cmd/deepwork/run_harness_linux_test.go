@@ -82,7 +82,7 @@ func (p *runProject) touch(name string) {
 type runProcess struct {
 	p        *runProject
 	cmd      *exec.Cmd
-	out, err bytes.Buffer
+	out, err testkit.Log
 }
 
 // start starts deepwork run with these arguments.
@@ -137,7 +137,7 @@ func (p *runProject) status() *attempt.RunReply {
 	r := p.start("status", "latest", "--json")
 	r.exits(0)
 	reply := new(attempt.RunReply)
-	if err := json.Unmarshal(r.out.Bytes(), reply); err != nil {
+	if err := json.Unmarshal([]byte(r.out.String()), reply); err != nil {
 		p.t.Fatalf("%v in %s", err, &r.out)
 	}
 	return reply
@@ -150,7 +150,7 @@ func (p *runProject) journal() (all []stepped) {
 	if err != nil && !os.IsNotExist(err) {
 		p.t.Fatal(err)
 	}
-	for line := range bytes.Lines(data) {
+	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) { // another one may be half written
 		var s stepped
 		must(p.t, json.Unmarshal(line, &s))
 		all = append(all, s)

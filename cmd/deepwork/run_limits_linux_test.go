@@ -106,6 +106,26 @@ func TestRunBudgets(t *testing.T) {
 		}
 		p.resume("--max-unknown", "9").exits(0)
 	})
+	t.Run("of the board", func(t *testing.T) {
+		t.Parallel()
+		p := newRunProject(t, "attempts: {max_unknown: 1}\n", job)
+		r := p.begin()
+		p.awaits("a", 1)
+		testkit.Eventually(t, func() string {
+			if i := strings.Index(r.out.String(), `"event":"run_waiting"`); i < 0 || !strings.Contains(r.out.String()[i:], "attempts.max_unknown is 1") {
+				return r.out.String()
+			}
+			return ""
+		})
+		if now := p.status(); now.State != "running" || !strings.Contains(optional(now.Reason), "attempts.max_unknown is 1") {
+			t.Errorf("%+v", now)
+		}
+		must(t, r.cmd.Process.Signal(os.Interrupt))
+		r.exits(130)
+		if got := p.steps(); got != "a" {
+			t.Errorf("the steps were begun as %s", got)
+		}
+	})
 	t.Run("time", func(t *testing.T) {
 		t.Parallel()
 		p := newRunProject(t, "", job)

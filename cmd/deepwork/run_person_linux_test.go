@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
 	"deepwork/session/attempt"
@@ -155,5 +159,56 @@ func TestRunOutputsForAPersonThatChange(t *testing.T) {
 	}
 	p.review(now, "--pass")
 	r.exits(0)
+	p.clean()
+}
+
+// A client that can ask its user does so when it gets a run that waits for a person. The agent of the run
+// cannot: nobody sits at it.
+func TestRunAsksTheUserOfAClient(t *testing.T) {
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a"+byHuman, "b")).inGit()
+	p.plan("a asks", "a:1 write a.md one", "a:2 write a.md two", "a finish")
+	var asked atomic.Int32
+	answers := []*mcp.ElicitResult{{Action: "decline"}, {Action: "accept", Content: map[string]any{"decision": "fail", "feedback": "Say more"}}, {Action: "accept", Content: map[string]any{"decision": "pass"}}}
+	connect := func(answer *mcp.ElicitResult) *mcp.ClientSession {
+		t.Helper()
+		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", p.root, "--log-level", "error")
+		server.Stderr = t.Output()
+		client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			if asked.Add(1); !strings.Contains(r.Params.Message, "a.md") || !strings.Contains(r.Params.Message, "Would you sign it?") {
+				t.Errorf("asked %q", r.Params.Message)
+			}
+			return answer, nil
+		}}).Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+		must(t, err)
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+	r := p.begin()
+	since := ""
+	for i, answer := range answers {
+		now := p.waits("a", since)
+		client := connect(answer)
+		for range 2 { // who has declined is not asked again
+			callTool(t, client, "get_run", map[string]any{"run_id": now.RunID})
+			if i > 0 {
+				break
+			}
+		}
+		if got := asked.Load(); got != int32(i+1) {
+			t.Fatalf("the user was asked %d times, want %d", got, i+1)
+		}
+		if i == 1 {
+			since = now.Waits[0].Since
+		}
+		must(t, client.Close())
+	}
+	r.exits(0)
+	begun := p.recorded("begin", "a")
+	if len(begun) != 2 || !strings.Contains(begun[1].Prompt, "Say more") {
+		t.Errorf("%+v", begun)
+	}
+	if agents := p.recorded("asked", ""); len(agents) > 0 {
+		t.Errorf("the agent was asked: %+v", agents)
+	}
 	p.clean()
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +38,7 @@ import (
 //	finish             finishes its own step
 //	deepwork ARG...    runs that command, and records what it prints
 //	serve TOOL ARGS    calls a tool of an ordinary server of its folder, as call
+//	asks               is a client that passes what it is asked as a person
 //	run COMMAND        runs a command, with variables, and records what it prints
 //	exit N             ends
 //
@@ -114,7 +116,7 @@ func (a *stepping) beside() (all []int, err error) {
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
-	for line := range bytes.Lines(data) {
+	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) { // another one may be half written
 		var s stepped
 		if err := json.Unmarshal(line, &s); err != nil {
 			return nil, err
@@ -249,6 +251,16 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 			_, err := a.callOf(ctx, client, "serve "+name, name, json.RawMessage(args))
 			return err
 		})
+	case "asks":
+		url, token, err := endpoint(os.Args)
+		if err != nil {
+			return err
+		}
+		client := mcp.NewClient(&mcp.Implementation{Name: "stepper", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, a.record(stepped{Event: "asked"})
+		}})
+		a.client, err = client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+		return err
 	case "run":
 		words := strings.Fields(os.ExpandEnv(rest))
 		out, _ := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput() // that it fails is in what it prints

@@ -366,10 +366,10 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 	if err != nil {
 		return nil, fault("reading the agents of the run", err)
 	}
-	busy := false
+	busy, waits := false, at.State == task.Waiting
 	for i := len(steps) - 1; i >= 0; i-- {
 		x := steps[i]
-		busy = busy || x.State.Open()
+		busy, waits = busy || x.State.Open(), waits || x.State == task.Waiting
 		executor := x.Executor
 		if x.Variant != nil {
 			executor += ":" + *x.Variant
@@ -377,6 +377,13 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.SessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
 			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
 			Cost: each[x.ID], AgentID: x.AgentID})
+	}
+	if waits && at.State.Open() && r.Reason == nil {
+		if cfg, err := e.config(ctx); err == nil { // else nothing starts, and the leader says why
+			if r.Reason, err = e.heldBack(ctx, b.who, cfg); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if at.State == task.Running && !busy && r.Reason == nil {
 		r.onlyWaits()

@@ -16,6 +16,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/workflow/machine"
 )
 
@@ -35,6 +36,7 @@ type leader struct {
 	retries int
 	agents  map[place]*agent // that run
 	failed  map[place]string // why no agent is started for it any more
+	silent  map[place]bool   // whether the last agent for it has not connected to the endpoint
 	ended   chan *agent      // unbuffered; received until all agents have ended
 	running sync.WaitGroup
 
@@ -49,6 +51,7 @@ type agent struct {
 	cancel context.CancelFunc
 	x      *task.StepExecution // how it ended
 	err    error
+	called bool // the endpoint
 	done   bool // its step is finished
 	timer  *time.Timer
 }
@@ -62,7 +65,7 @@ func (a *agent) finished() {
 // Lead is an attempt.Leader that works at a Workplace. An agent that ends without finishing its step is sent
 // back at most retries times.
 func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) attempt.RunEnd {
-	d := &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, ended: make(chan *agent)}
+	d := &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, ended: make(chan *agent)}
 	end, err := d.run(ctx)
 	for err == nil && end.State == attempt.RunComplete && len(d.agents) > 0 && ctx.Err() == nil {
 		for _, a := range d.agents {
@@ -130,7 +133,9 @@ func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
 			} else if why != "" {
 				return attempt.RunEnd{State: attempt.RunPaused, Step: s.CurrentStepID, Reason: why}, nil
 			}
-			if err := d.start(ctx, due.steps); err != nil {
+			if err := d.start(ctx, due.steps); outdated(err) {
+				continue
+			} else if err != nil {
 				return end, err
 			}
 		}
@@ -170,7 +175,7 @@ type due struct {
 	steps []job
 	until time.Time // when to look again; zero means when something has changed
 	waits []attempt.RunWait
-	moved bool           // a step was finished
+	moved bool           // a session has changed meanwhile
 	open  map[place]bool // the steps that are not finished
 }
 
@@ -212,6 +217,10 @@ func (d *leader) ending() bool {
 
 func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExecution, now *due) error {
 	reply, err := d.at.Step(ctx, s.SessionID, nil)
+	if outdated(err) {
+		now.moved = true
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -304,7 +313,19 @@ func (d *leader) exhausted(j job) string {
 	if tries > 1 {
 		agents = fmt.Sprintf("%d agents", tries)
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s ended without finishing it. %s", agents, why))
+	text := agents + " ended without finishing it."
+	if why != "" {
+		text += " " + why
+	}
+	if d.silent[j.place] {
+		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server ('Runs' in the README).", runner.MCPName)
+	}
+	return text
+}
+
+// outdated reports whether an error says that a session has moved on since it was read.
+func outdated(err error) bool {
+	return slices.Contains([]string{"session_ended", "step_finished", "step_not_current"}, session.CodeOf(err))
 }
 
 // start starts agents for steps, as many as may run at once.
@@ -314,6 +335,9 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			return nil
 		}
 		a, err := d.plan(ctx, j)
+		if outdated(err) {
+			return err
+		}
 		if err != nil {
 			d.failed[j.place] = reason(err)
 			continue
@@ -332,7 +356,7 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 		d.running.Go(func() {
 			defer x.cancel()
 			x.x, x.err = d.lead.RunAgent(running, *a)
-			over()
+			x.called = over()
 			d.ended <- x
 			if x.err == nil { // beside what follows, which does not wait for it
 				d.lead.Note("step %s: its agent %s", x.step, x.x.State)
@@ -465,6 +489,7 @@ func (d *leader) end(x *agent) {
 	if x.err != nil {
 		d.failed[x.place] = reason(x.err)
 	}
+	d.silent[x.place] = !x.called
 }
 
 // endAgents ends the agents that run, and waits for them.

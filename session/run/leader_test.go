@@ -1,6 +1,7 @@
 package run
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,10 @@ func TestWhatCountsAsATry(t *testing.T) {
 		t.Error(why)
 	}
 	if why := d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}); why != "3 agents ended without finishing it. its error" {
+		t.Error(why)
+	}
+	d.silent = map[place]bool{{}: true}
+	if why := d.exhausted(job{state: new(machine.State), before: []task.StepExecution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}); !strings.Contains(why, "never connected to the MCP server deepwork-run") {
 		t.Error(why)
 	}
 }

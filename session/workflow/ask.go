@@ -2,10 +2,12 @@ package workflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -18,9 +20,9 @@ type question struct {
 }
 
 // questionText is what a person reads in a client.
-func (a *sessionActor) questionText(stepID string, q *machine.Question, reviews []job.Review) string {
+func questionText(s *machine.State, stepID string, q *machine.Question, reviews []job.Review) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first:\n", a.id, a.state.Goal, stepID)
+	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first:\n", s.SessionID, s.Goal, stepID)
 	for _, f := range q.Files {
 		fmt.Fprintf(&b, "- %s\n", f.Path)
 	}
@@ -76,4 +78,58 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 		c.engine.Logger.Warn("the answer of a client's user was not recorded", "session", f.ID, "step", d.Step, "error", err)
 	}
 	return err == nil || session.CodeOf(err) == "person_answered"
+}
+
+// AskAbout has the client of a call ask its user about a step that waits for a person in the folder of a
+// run, for as long as a call may take, and reports whether there is now an answer. It asks where ask does,
+// and whoever declines is not asked again by this engine.
+func (e *Engine) AskAbout(ctx context.Context, who session.Caller, root, id, stepID string) (answered bool, err error) {
+	client, _ := ctx.Value(askKey{}).(AskFunc)
+	how, err := e.Reviewing(ctx)
+	if err != nil || client == nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
+		return false, err
+	}
+	var a *Archive
+	var done func() error
+	if root == e.Root {
+		if a, err = OpenArchive(e.State, e.Stores, e.Logger); err == nil {
+			done = a.Close
+		}
+	} else {
+		a, done, err = OpenWorkspace(root, e.Logger)
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	s, err := a.Read(id)
+	if err != nil {
+		return false, err
+	}
+	q, err := s.ToAnswer(stepID, "")
+	if err != nil {
+		return false, err
+	}
+	key := id + " " + q.Digest
+	if _, declined := e.declined.Load(key); declined {
+		return false, nil
+	}
+	step, err := a.Step(s, stepID)
+	if err != nil {
+		return false, err
+	}
+	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
+	defer cancel()
+	answer := client(within, questionText(s, stepID, q, step.ReviewsBy(true)))
+	if answer == nil {
+		if within.Err() == nil {
+			e.declined.Store(key, true)
+		}
+		return false, nil
+	}
+	d := machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback}
+	if root == e.Root {
+		return true, e.ReviewFor(ctx, id, stepID, q.Digest, d)
+	}
+	return true, a.Review(ctx, id, stepID, q.Digest, d, a.Requests())
 }

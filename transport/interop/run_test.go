@@ -74,7 +74,7 @@ func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 			}
 			limits := 0
 			for _, e := range events {
-				if e.Until != nil {
+				if e.Event == "step_ended" && e.Until != nil {
 					limits++
 				}
 			}

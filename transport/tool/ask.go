@@ -14,6 +14,9 @@ import (
 // withAsk lets a call ask the user of its client, by MCP's elicitation, if the client declares it and
 // takes requests from the server while it waits for the call.
 func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest) context.Context {
+	if req.Session == nil { // a call that no client made
+		return ctx
+	}
 	p := req.Session.InitializeParams()
 	if p == nil || p.Capabilities == nil || p.Capabilities.Elicitation == nil {
 		return ctx
