@@ -67,7 +67,7 @@ func TestRunTokens(t *testing.T) {
 		res.Body.Close()
 		return res.Status
 	}
-	for _, call := range [][3]string{{"POST", "/mcp", ""}, {"POST", "/mcp", "dw_wrong"}, {"GET", "/", ""}, {"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/version", ""}, {"GET", "/metrics", ""}, {"GET", "/ui", ""},
+	for _, call := range [][3]string{{"POST", "/mcp", ""}, {"POST", "/mcp", " "}, {"POST", "/mcp", "dw_wrong"}, {"GET", "/", ""}, {"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/version", ""}, {"GET", "/metrics", ""}, {"GET", "/ui", ""},
 		{"GET", "/board", ""}, {"GET", "/login", ""}, {"OPTIONS", "/mcp", ""}, {"GET", "/mcp", p.recorded("begin", "a")[0].Token}, {"POST", "/mcp", p.recorded("begin", "a")[0].Token}, {"POST", "/mcp", y.Token}} {
 		if got := code(call[0], call[1], call[2]); !strings.HasPrefix(got, "401") {
 			t.Errorf("%v: %s", call[:2], got)
