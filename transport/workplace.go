@@ -316,6 +316,15 @@ func (c *stepCaller) own(sessionID, stepID **string) error {
 	return nil
 }
 
+// request makes a request_id one of the agent's step: others of the run, which are the same caller to the
+// sessions, may choose the same one, and must not be given what it has started.
+func (c *stepCaller) request(id *string) *string {
+	if id == nil {
+		return nil
+	}
+	return new(c.grant.Session + "/" + c.grant.Step + "/" + *id)
+}
+
 func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.StepReply, error) {
 	if err := c.own(&a.SessionID, &a.StepID); err != nil {
 		return nil, err
@@ -327,6 +336,7 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 	if err := c.own(&a.SessionID, &a.StepID); err != nil {
 		return nil, err
 	}
+	a.RequestID = c.request(a.RequestID)
 	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil), a) // nobody sits at its client: it is no person's word
 	if err == nil {
 		if waiting := r.Waiting(); waiting != nil && waiting.Code == machine.PersonAwaited {
@@ -352,6 +362,7 @@ func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.
 		return nil, err
 	}
 	parent := *a.ParentSessionID
+	a.RequestID = c.request(a.RequestID)
 	r, err := c.WorkflowCaller.Start(ctx, a)
 	if err != nil {
 		return nil, err
