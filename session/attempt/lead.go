@@ -129,6 +129,7 @@ func (r *run) leadRun() *outcome {
 	defer cancel()
 	end := e.o.Leader(ctx, l)
 	switch {
+	case end.State == RunComplete: // whatever ended its last agents
 	case r.interrupted.Load():
 		end = RunEnd{State: RunInterrupted, Step: end.Step, Reason: "It was interrupted."}
 	case r.stopped():
@@ -163,9 +164,7 @@ func (end *RunEnd) outcome() *outcome {
 	case RunInterrupted:
 		o.State = task.Interrupted
 	default:
-		if o.State = task.Failed; end.Step == "" {
-			o.State = task.Stopped
-		}
+		o.State = task.Failed
 	}
 	return o
 }
