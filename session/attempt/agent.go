@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
@@ -100,29 +101,54 @@ func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExec
 			return stopped, ""
 		}
 	}
+	// The agent whose slot this is may have used up the budget of the run since its leader looked.
+	if why, err := l.OverBudget(ctx); err != nil {
+		return failed("It could not be started: %v", err), ""
+	} else if why != "" {
+		return stopped, ""
+	}
 	bounded, cancel := context.WithTimeout(l.run.ctx, time.Minute) // not with ctx: it must be known whether the agent runs
 	defer cancel()
 	p, err := e.executor.Start(bounded, x.AgentID, x.ID, *spec)
 	if err != nil {
-		return failed("It could not be started: %v", err), ""
+		if p = l.find(x); p == nil {
+			return failed("It could not be started: %v", err), ""
+		}
 	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
 	if at := p.StartedAt(); !at.IsZero() {
 		x.StartedAt = &at
 		if err := l.run.record(func(ctx context.Context, b store.Board) error { return b.StartStep(ctx, x.AttemptID, x.ID, at) }); err != nil {
-			return stopped, ""
-		}
-		if a.Started != nil {
+			stop() // another process has ended it on the board
+		} else if a.Started != nil {
 			a.Started()
 		}
 	}
-	exit, err := p.Wait(ctx)
-	for err != nil && l.run.ctx.Err() == nil { // ctx has ended, or it is not known how the agent is
-		exit, err = p.Stop(l.run.ctx, e.o.Grace)
+	exit, err := p.Wait(running)
+	for err != nil && l.run.ctx.Err() == nil { // running has ended, or it is not known how the agent is
+		if exit, err = p.Stop(l.run.ctx, e.o.Grace); err != nil {
+			_ = wait.For(l.run.ctx, time.Second)
+		}
 	}
 	if err != nil {
 		return stopped, ""
 	}
 	return outcomeOf(exit), exit.Conversation
+}
+
+// find returns the process of an agent whose start failed, nil if it does not run: until that is known, no
+// other agent may be started for its step.
+func (l *Lead) find(x *task.StepExecution) Process {
+	for {
+		p, err := l.run.engine.executor.Find(l.run.ctx, x.AgentID, x.ID)
+		switch {
+		case err == nil:
+			return p
+		case errors.Is(err, errNoRun), wait.For(l.run.ctx, time.Second) != nil:
+			return nil
+		}
+	}
 }
 
 // claim asks for a slot, unless a budget of the board is reached.
