@@ -30,17 +30,24 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 	if err := notComplete(at); err != nil {
 		return nil, err
 	}
+	if at.LatestSessionID == nil && !at.State.Open() {
+		why := ""
+		if at.Error != nil {
+			why = " (" + *at.Error + ")"
+		}
+		return nil, session.NotNow("no_session", "The run %s ended before it began%s, so it cannot go on. Start another one.", id, why).With("attempt_id", id)
+	}
 	was := *run
 	change(run)
 	if err := run.checkBudgets(); err != nil {
 		return nil, err
 	}
-	ended := at.LatestSessionID != nil && !at.State.Open()
+	ended := !at.State.Open()
 	if ended || !reflect.DeepEqual(was, *run) {
 		if led, err := e.isLed(ctx, b.View, id); err != nil {
 			return nil, err
 		} else if led {
-			return nil, session.NotNow("attempt_running", "The run %s goes on, and its budgets cannot be changed meanwhile. Stop it with stop_attempt (deepwork run stop), and resume it with the new ones.", id).With("attempt_id", id)
+			return nil, session.NotNow("attempt_running", "The run %s goes on, and its budgets cannot be changed meanwhile. Stop it with stop_attempt, and resume it with the new ones.", id).With("attempt_id", id)
 		}
 		data, err := json.Marshal(run)
 		if err != nil {
