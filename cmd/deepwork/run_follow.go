@@ -72,7 +72,8 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 		case ctx.Err() != nil && !asked:
 			asked = true
 			if looking = context.WithoutCancel(ctx); !board.Interrupt(r.RunID) {
-				return a.left(r.RunID)
+				fmt.Fprintf(a.err, "deepwork: interrupted; the run goes on, as another process leads it. 'deepwork run resume %s' follows it again, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
+				return &exitError{exitInterrupted}
 			}
 			continue
 		case err != nil:
