@@ -121,7 +121,7 @@ func TestForbidden(t *testing.T) {
 // TestTopLevel keeps the top level to the rooms: dot files aside, nothing else
 // is there.
 func TestTopLevel(t *testing.T) {
-	want := []string{"go.mod", "go.sum", "README.md"}
+	want := []string{"go.mod", "go.sum", "README.md", "LICENSE"}
 	for _, side := range rooms {
 		want = append(want, side...)
 	}

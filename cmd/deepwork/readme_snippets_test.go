@@ -244,7 +244,11 @@ func checkCommand(t *testing.T, line int, words []string) {
 				}
 			}
 		}
-	case slices.Contains([]string{"cd", "chmod", "export", "createuser"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
+	case words[0] == ".ci/release" && len(words) == 3:
+		if _, err := os.Stat(filepath.Join("..", "..", ".ci", "release")); err != nil {
+			t.Errorf("README.md:%d: %v", line, err)
+		}
+	case slices.Contains([]string{"cd", "chmod", "createuser", "docker", "export"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
 		// not ours
 	default:
 		t.Errorf("README.md:%d: nobody knows how to check %q", line, words)

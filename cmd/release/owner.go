@@ -14,7 +14,6 @@ type owner struct {
 	License   string `json:"license"`   // its SPDX identifier; "" while that is open
 	Homepage  string `json:"homepage"`  // URL
 	Downloads string `json:"downloads"` // URL of the folder with the files of release VERSION
-	Image     string `json:"image"`     // name of the container image, without a tag
 }
 
 //go:embed owner.json
