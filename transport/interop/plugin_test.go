@@ -22,7 +22,7 @@ func TestClaudeCodeConnectsToThePlugin(t *testing.T) {
 	home := t.TempDir()
 	claude := func(args ...string) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		program := filepath.Join(agentPackages(t), "node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs")
 		cmd := exec.CommandContext(ctx, node(t), append([]string{program}, args...)...)
