@@ -202,12 +202,23 @@ func (a *app) runStopCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				r, err := board.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}})
+				before, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+				if err != nil {
+					return err
+				}
+				if !isOpen(before.State) {
+					fmt.Fprintf(a.out, "%s %s\n", before.State, id)
+					fmt.Fprintln(a.err, "deepwork: nothing was stopped: the run had ended already")
+					return nil
+				}
+				if _, err := board.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}}); err != nil {
+					return err
+				}
+				r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
 				if err != nil {
 					return err
 				}
 				fmt.Fprintf(a.out, "%s %s\n", r.State, id)
-				a.note(r.Notice)
 				return nil
 			})
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -36,20 +37,28 @@ type runEvent struct {
 
 // A runView prints what is new of a run. It belongs to one goroutine.
 type runView struct {
-	app     *app
-	started map[string]bool // by execution
-	ended   map[string]bool
-	waiting map[attempt.RunWaits]bool // steps that wait, as last said, without pointers
-	waits   string                    // why it waits, as last said
-	live    *liveView                 // nil without a terminal
-	output  *runOutput
+	app      *app
+	started  map[string]bool // by execution
+	ended    map[string]bool
+	waiting  map[attempt.RunWaits]bool // steps that wait, as last said, without pointers
+	waits    string                    // why it waits, as last said
+	note     string                    // for people
+	live     *liveView                 // nil without a terminal
+	output   *runOutput
+	sessions *runSessions
 }
 
 // lead leads a run until it ends, unless another process does, and prints what happens.
 func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunReply, detach bool) error {
-	v := &runView{app: a, started: map[string]bool{}, ended: map[string]bool{}, waiting: map[attempt.RunWaits]bool{}, output: newRunOutput(board)}
+	v := &runView{app: a, started: map[string]bool{}, ended: map[string]bool{}, waiting: map[attempt.RunWaits]bool{}, output: newRunOutput(board), sessions: &runSessions{app: a}}
+	defer v.sessions.close()
 	if !a.json && !detach {
 		v.live = newLiveView(a.rawOut)
+	}
+	if _, _, is := terminalSize(os.Stderr); v.live != nil && is {
+		if log, is := a.err.(*plainWriter); is {
+			defer log.redirect(v.live)()
+		}
 	}
 	for _, x := range r.Steps { // of before it was resumed
 		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
@@ -72,8 +81,10 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 		case ctx.Err() != nil && !asked:
 			asked = true
 			if looking = context.WithoutCancel(ctx); !board.Interrupt(r.RunID) {
-				return a.left(r.RunID)
+				fmt.Fprintf(a.err, "deepwork: interrupted; the run goes on, as another process leads it. 'deepwork run resume %s' follows it again, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
+				return &exitError{exitInterrupted}
 			}
+			v.interrupted()
 			continue
 		case err != nil:
 			return err
@@ -106,7 +117,7 @@ func (v *runView) begin(r *attempt.RunReply) {
 func (v *runView) show(ctx context.Context, r *attempt.RunReply) {
 	if v.live != nil {
 		if now := time.Now(); v.live.due(now) || !isOpen(r.State) {
-			v.live.draw(r, v.output.read(ctx, r), now)
+			v.live.draw(r, v.sessions.steps(r), v.output.read(ctx, r), v.note, now)
 		}
 		return
 	}
@@ -140,6 +151,14 @@ func (v *runView) show(ctx context.Context, r *attempt.RunReply) {
 	}
 }
 
+// interrupted says that the agents are asked to end.
+func (v *runView) interrupted() {
+	v.note = "interrupted: ending its agents"
+	if v.live == nil {
+		fmt.Fprintln(v.app.err, "Interrupted: ending its agents.")
+	}
+}
+
 func (v *runView) step(r *attempt.RunReply, x attempt.RunStep, what string) {
 	e := runEvent{Event: what, RunID: r.RunID, State: x.State, SessionID: &x.SessionID, StepID: &x.StepID, ExecutionID: x.ExecutionID, Executor: x.Executor}
 	if what == "step_ended" {
@@ -155,9 +174,6 @@ func (v *runView) step(r *attempt.RunReply, x attempt.RunStep, what string) {
 		return
 	}
 	line := fmt.Sprintf("%-20s %s", x.StepID, x.Executor)
-	if e.Until != nil {
-		defer fmt.Fprintf(v.app.out, "  %s\n", limitText(*e.Until, time.Now()))
-	}
 	if what == "step_started" {
 		fmt.Fprintf(v.app.out, "%s started\n", line)
 		return
@@ -202,7 +218,7 @@ func (v *runView) end(r *attempt.RunReply) {
 		return
 	}
 	fmt.Fprintln(v.app.out)
-	v.app.printRun(r, nil)
+	v.app.printOutcome(r)
 }
 
 func (v *runView) event(e runEvent) {
@@ -220,24 +236,30 @@ func (v *runView) event(e runEvent) {
 	_ = err // checkedWriter reports it
 }
 
-// printRun prints a run, with its agents unless they are on the screen. last has their last lines of output.
+// printRun prints a run with its agents. last has their last lines of output.
 func (a *app) printRun(r *attempt.RunReply, last map[string]string) {
 	a.field("run", r.RunID)
 	a.field("workflow", r.Workflow)
+	a.field("goal", r.Goal)
+	a.field("branch", optional(r.Branch))
+	a.field("folder", r.Workspace)
+	a.field("started", r.CreatedAt)
+	a.printAgents(r, last)
+	a.printOutcome(r)
+}
+
+// printOutcome prints where a run is, and what can be done next.
+func (a *app) printOutcome(r *attempt.RunReply) {
 	a.field("state", r.State)
 	a.field("step", optional(r.Step))
 	a.field("reason", optional(r.Reason))
 	a.field("session", optional(r.SessionID))
-	a.field("branch", optional(r.Branch))
 	if r.Cost != nil && r.Cost.USD != nil {
 		a.field("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
 	}
-	if last != nil {
-		a.printAgents(r, last)
-	}
 	id := r.RunID[:shortID]
 	for _, w := range r.Waits {
-		if text := w.Text(); !strings.Contains(optional(r.Reason), text) {
+		if text := w.Text(); w.Command != nil && !strings.Contains(optional(r.Reason), text) {
 			a.field("waits", text)
 		}
 	}
@@ -253,16 +275,18 @@ func (a *app) printRun(r *attempt.RunReply, last map[string]string) {
 
 // printAgents prints the steps of a run with their agents.
 func (a *app) printAgents(r *attempt.RunReply, last map[string]string) {
-	columns, _, is := terminalSize(a.rawOut)
+	sessions := &runSessions{app: a}
+	defer sessions.close()
+	columns, _, _ := terminalSize(a.rawOut)
+	rows, later := runRows(r, sessions.steps(r), last, time.Now())
 	fmt.Fprintln(a.out)
-	for _, row := range runRows(r, last, time.Now()) {
-		text := row.text(optional(r.SessionID))
-		if is {
-			text = clipColumns(text, columns)
-		}
-		fmt.Fprintln(a.out, text)
+	for _, lines := range rowLines(rows, columns) {
+		fmt.Fprintln(a.out, strings.Join(lines, "\n"))
 	}
-	if len(r.Steps) > 0 {
+	if later > 0 {
+		fmt.Fprintf(a.out, "(%d to come)\n", later)
+	}
+	if len(rows)+later > 0 {
 		fmt.Fprintln(a.out)
 	}
 }

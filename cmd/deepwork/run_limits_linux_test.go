@@ -97,6 +97,21 @@ func TestRunBudgets(t *testing.T) {
 		}
 		p.clean()
 	})
+	t.Run("of a run whose process is gone", func(t *testing.T) {
+		t.Parallel()
+		p := newRunProject(t, "", job)
+		p.plan("* finish", result, "b:1 await never")
+		r := p.begin()
+		p.awaits("b", 1)
+		p.resume("--max-cost", "0.3").exits(1) // it goes on with the budgets that it has
+		must(t, r.cmd.Process.Kill())
+		_ = r.cmd.Wait()
+		paused(p.resume("--max-cost", "0.3"), "0.3 USD")
+		if got := p.steps(); got != "a b" {
+			t.Error(got)
+		}
+		p.clean()
+	})
 	t.Run("unknown", func(t *testing.T) {
 		t.Parallel()
 		p := newRunProject(t, "", job)

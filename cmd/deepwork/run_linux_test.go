@@ -157,6 +157,11 @@ func TestRunNested(t *testing.T) {
 		if got := p.steps(); got != "a b" {
 			t.Error(got)
 		}
+		for _, said := range p.recorded("finished_step", "a") {
+			if !strings.Contains(said.Text, `"status":`) {
+				t.Errorf("%+v", said)
+			}
+		}
 		p.clean()
 	})
 	t.Run("by others", func(t *testing.T) {

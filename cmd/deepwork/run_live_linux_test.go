@@ -58,8 +58,8 @@ func TestRunAtATerminal(t *testing.T) {
 			if i := strings.LastIndex(drawn, "\r"); i >= 0 {
 				drawn = drawn[i+1:]
 			}
-			if len(drawn) >= columns {
-				t.Errorf("a line of %d columns: %q", len(drawn), drawn)
+			if columnsOf(drawn) >= columns {
+				t.Errorf("a line of %d columns: %q", columnsOf(drawn), drawn)
 			}
 		}
 	}

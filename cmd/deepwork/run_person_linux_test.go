@@ -85,18 +85,26 @@ func TestRunStepForAPerson(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "deepwork", "board", "--path", p.root).CombinedOutput(); err != nil || !strings.Contains(string(out), "step_waits") {
 		t.Errorf("what needs a person: %v, %s", err, out)
 	}
-	must(t, r.cmd.Process.Kill())
-	_ = r.cmd.Wait()
-	waiting := 0
-	for _, e := range r.events() {
-		if e.Event == "step_waiting" {
-			if waiting++; e.Command == nil || *e.StepID != "a" || e.State != "waiting" {
-				t.Errorf("%+v", e)
+	waiting := func() (all []runEvent) {
+		for _, e := range r.events() {
+			if e.Event == "step_waiting" {
+				all = append(all, e)
 			}
 		}
+		return all
 	}
-	if waiting != 2 {
-		t.Errorf("%d events of waiting in %s", waiting, &r.out)
+	testkit.Eventually(t, func() string { // the leader prints what is on the board a little later
+		if n := len(waiting()); n < 2 {
+			return fmt.Sprintf("%d events of waiting in %s", n, &r.out)
+		}
+		return ""
+	})
+	must(t, r.cmd.Process.Kill())
+	_ = r.cmd.Wait()
+	for i, e := range waiting() {
+		if i > 1 || e.Command == nil || *e.StepID != "a" || e.State != "waiting" {
+			t.Errorf("%+v", e)
+		}
 	}
 	p.review(second, "--pass", "--feedback", "Good")
 	p.resume().exits(0)

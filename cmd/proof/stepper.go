@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 // runStepper is the subcommand step, the agent of a step of a run: `proof step DIR`. It holds a lock that no
 // other agent of its step may hold, writes a file that is named for it, and finishes the step with that, or
 // sometimes forgets to. What it does it logs in DIR.
-func runStepper(ctx context.Context, args []string) error {
+func runStepper(ctx context.Context, args []string) (err error) {
 	dir, step := args[0], os.Getenv(config.SessionEnv)+"/"+os.Getenv(config.StepEnv)
 	log := func(what string) error {
 		f, err := os.OpenFile(filepath.Join(dir, "agents"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
@@ -34,6 +35,7 @@ func runStepper(ctx context.Context, args []string) error {
 	if err == nil && lock == nil {
 		return log("beside")
 	}
+	defer runtime.KeepAlive(lock) // until the process ends: a file that is collected is closed
 	report := reportOf(os.Getenv(config.StepEnv), os.Getpid())
 	if err = errors.Join(err, log("begin"), os.WriteFile(report, nil, 0o644)); err != nil {
 		return err
@@ -42,6 +44,11 @@ func runStepper(ctx context.Context, args []string) error {
 	if rand.IntN(8) == 0 {
 		return nil
 	}
+	defer func() {
+		if err != nil { // as an agent that keeps trying: nobody but its leader's successor ends it soon
+			_ = wait.For(ctx, 5*time.Second)
+		}
+	}()
 	c, err := connect(ctx, &process{url: os.Getenv(config.MCPURLEnv), where: &server{token: os.Getenv(runner.TokenEnv)}}, withSessions, true)
 	if err != nil {
 		return err
@@ -55,7 +62,7 @@ func runStepper(ctx context.Context, args []string) error {
 		err = log("finished")
 	}
 	_ = wait.For(ctx, rand.N(50*time.Millisecond))
-	return err // its lock ends with the process
+	return err
 }
 
 func reportOf(step string, pid int) string { return fmt.Sprintf("%s-%d.md", step, pid) }

@@ -65,7 +65,7 @@ type Task struct {
 	ProjectID             string   `json:"project_id" jsonschema:"UUID of its project"`
 	Title                 string   `json:"title" jsonschema:"the work in one line"`
 	Description           *string  `json:"description" jsonschema:"the work in full, or null"`
-	Status                string   `json:"status" jsonschema:"status"`
+	Status                string   `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
 	JobName               *string  `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
 	WorkflowName          *string  `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
 	Lead                  string   `json:"lead" jsonschema:"agent: one agent does the workflow; server: each attempt is a run, with an agent per step"`
@@ -105,7 +105,7 @@ type TasksReply struct {
 
 // Attention is one thing that waits for a person.
 type Attention struct {
-	Kind    string  `json:"kind" jsonschema:"untrusted: the config is not approved; budget_reached: no agent starts; step_waits: for a person to pass"`
+	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, run_stopped (at a step, or paused by a budget), untrusted (what the config asks for is not approved), budget_reached (so that no agent starts) or step_waits (only a person can pass it)"`
 	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a part of it"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
@@ -128,7 +128,7 @@ type AttentionReply struct {
 type AttemptSummary struct {
 	AttemptID             string  `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	WorkspaceBranch       string  `json:"workspace_branch" jsonschema:"git branch of the attempt"`
-	State                 string  `json:"state" jsonschema:"state"`
+	State                 string  `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted"`
 	Executor              string  `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
 	Variant               *string `json:"variant" jsonschema:"variant of the executor, or null"`
 	CreatedAt             string  `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
@@ -176,7 +176,7 @@ type DeleteReply struct {
 type AttemptReply struct {
 	AttemptID       string          `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	TaskID          string          `json:"task_id" jsonschema:"UUID of its task"`
-	State           string          `json:"state" jsonschema:"state; waiting: for a slot"`
+	State           string          `json:"state" jsonschema:"waiting (for a slot), starting, running, completed, failed, stopped or interrupted"`
 	Lead            string          `json:"lead" jsonschema:"agent, or server if it is a run: get_run shows its agents"`
 	ExitCode        *int            `json:"exit_code" jsonschema:"exit code of the agent's last execution, -1 if a signal ended it, null while it runs or if it never ran"`
 	StartedAt       *string         `json:"started_at" jsonschema:"when the agent last started, RFC 3339 in UTC, or null"`
@@ -208,7 +208,7 @@ type FullAttemptReply struct {
 // Execution is one run of an attempt's agent.
 type Execution struct {
 	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
-	State        string         `json:"state" jsonschema:"state"`
+	State        string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted"`
 	Prompt       string         `json:"prompt" jsonschema:"beginning of what the agent was asked"`
 	ExitCode     *int           `json:"exit_code" jsonschema:"its exit code, or null"`
 	FinalMessage *string        `json:"final_message" jsonschema:"beginning of what the agent said last, or null"`
@@ -310,7 +310,7 @@ type ContextReply struct {
 	TaskID            string        `json:"task_id" jsonschema:"UUID of the task"`
 	TaskTitle         string        `json:"task_title" jsonschema:"title of the task"`
 	TaskDescription   *string       `json:"task_description" jsonschema:"description of the task, or null"`
-	TaskStatus        string        `json:"task_status" jsonschema:"status"`
+	TaskStatus        string        `json:"task_status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
 	AttemptID         string        `json:"attempt_id" jsonschema:"UUID of the attempt whose workspace this is"`
 	WorkspaceBranch   string        `json:"workspace_branch" jsonschema:"git branch of the attempt"`
 	WorkspaceRepos    []ContextRepo `json:"workspace_repos" jsonschema:"repositories of the workspace"`

@@ -257,55 +257,6 @@ func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *tas
 	return a, first, err
 }
 
-// ResumeRun lets a run that has ended go on, with its budgets changed by change. Its agents are given the
-// advice, if it is not blank.
-func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice string, change func(*Run)) (*RunReply, error) {
-	if err := checkText("advice", advice, MaxPrompt); err != nil {
-		return nil, err
-	}
-	b, id, err := e.open(ctx, who, "run_id", id)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.mayStart(b.who); err != nil {
-		return nil, err
-	}
-	at, run, err := e.runOnBoard(ctx, b.View, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := notComplete(at); err != nil {
-		return nil, err
-	}
-	change(run)
-	if err := run.checkBudgets(); err != nil {
-		return nil, err
-	}
-	if at.LatestSessionID != nil && !at.State.Open() {
-		data, err := json.Marshal(run)
-		if err != nil {
-			return nil, err
-		}
-		if err := e.db.Board().SetRun(ctx, id, data); err != nil {
-			return nil, fault("recording the run", err)
-		}
-		if err := e.beginFollowUp(ctx, b.View, FollowUpArgs{Prompt: &advice}, *at.LatestSessionID, at); err != nil {
-			return nil, found("resuming the run", err, "run", "run_id", id, remedyAttempt)
-		}
-	}
-	e.kick()
-	return e.runReply(ctx, b, id)
-}
-
-// notComplete refuses to let a run go on whose workflow is complete: its leader would have nothing to do.
-func notComplete(at *task.Attempt) error {
-	run := Run{}
-	if at.Run == nil || json.Unmarshal(at.Run, &run) != nil || run.End == nil || run.End.State != RunComplete {
-		return nil
-	}
-	return session.NotNow("run_complete", "The run %s is complete. Start another one for more work.", at.ID).With("run_id", at.ID)
-}
-
 // runOnBoard reads an attempt that is a run.
 func (e *Engine) runOnBoard(ctx context.Context, b store.View, id string) (*task.Attempt, *Run, error) {
 	at, err := b.Attempt(ctx, id)

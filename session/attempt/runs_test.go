@@ -127,6 +127,17 @@ func TestFollowUpOfARun(t *testing.T) {
 	}
 }
 
+// A run that was stopped before it began is not resumed, and its caller is told so.
+func TestResumeOfARunThatNeverBegan(t *testing.T) {
+	s := newProject(t).open(func(o *Options) { o.Passive = true })
+	made := s.startRun(false)
+	_, err := s.StopAttempt(ctx, me, AttemptArgs{Target: the(made.RunID)})
+	must(t, err)
+	if _, err := s.ResumeRun(ctx, me, made.RunID, "", func(*Run) {}); session.CodeOf(err) != "no_session" {
+		t.Errorf("resuming it: %v", err)
+	}
+}
+
 // A run in place has no repositories: what needs one is refused and says so.
 func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 	p := newProject(t)

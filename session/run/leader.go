@@ -405,7 +405,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 			return a, nil
 		}
 	} else if r.Resume && len(j.reply.Members) == 1 {
-		x.Conversation = d.previous(ctx, j)
+		x.Conversation = d.previous(ctx, j, x.Executor)
 	}
 	if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told, !r.InPlace); err == nil && len(j.ended) > 0 {
 		a.Prompt += "\n" + childPrompt(step, j.ended)
@@ -424,15 +424,15 @@ func others(j job) (all []machine.StepInfo) {
 	return all
 }
 
-// previous returns the conversation of the step before, if it was done alone and can go on.
-func (d *leader) previous(ctx context.Context, j job) *string {
+// previous returns the conversation of the step before, if the same executor did it and can go on.
+func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 	all, err := d.lead.Steps(ctx)
 	if err != nil || len(j.reply.CompletedSteps) == 0 {
 		return nil
 	}
 	last := j.reply.CompletedSteps[len(j.reply.CompletedSteps)-1].StepID
 	done := of(all, place{j.session, last})
-	if len(done) == 0 || done[0].Conversation == nil || !d.lead.Continues(ctx, done[0].Executor, done[0].Variant) {
+	if len(done) == 0 || done[0].Executor != executor || done[0].Conversation == nil || !d.lead.Continues(ctx, done[0].Executor, done[0].Variant) {
 		return nil
 	}
 	return done[0].Conversation

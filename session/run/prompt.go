@@ -60,7 +60,7 @@ func missing(step *machine.StepInfo, s *machine.State, told string) string {
 		last = p.LastCounted()
 	}
 	if last == nil || last.State != machine.AttemptFailed {
-		return "finished_step has not accepted it yet."
+		return "finished_step has not accepted it yet." + expects(step)
 	}
 	text := "its last review did not pass."
 	if last.ByPerson() {
@@ -70,6 +70,22 @@ func missing(step *machine.StepInfo, s *machine.State, told string) string {
 		text += "\n\n" + strings.TrimSpace(v.Feedback)
 	}
 	return text
+}
+
+// expects names the outputs of a step, as an agent may have forgotten one.
+func expects(step *machine.StepInfo) string {
+	var names []string
+	for _, o := range step.ExpectedOutputs {
+		text := fmt.Sprintf("%q (%s)", o.Name, o.Type)
+		if !o.Required {
+			text = fmt.Sprintf("%q (%s, optional)", o.Name, o.Type)
+		}
+		names = append(names, text)
+	}
+	if names == nil {
+		return ""
+	}
+	return " It expects the outputs " + strings.Join(names, ", ") + "."
 }
 
 // limitPrompt lets an agent go on that a limit of its provider has ended.

@@ -83,12 +83,7 @@ func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
 	s := openAt(t, proxy.URL)
 	r := recordsOf(s)
 	must(t, r.Create(t.Context(), id, head{s.ID(), 1, true}.bytes()))
-	proxy.CutAt(func(m pgtest.Message) bool {
-		if m.Commits {
-			go proxy.Refuse(true)
-		}
-		return m.Commits
-	})
+	proxy.RefuseAt(func(m pgtest.Message) bool { return m.Commits })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := r.Write(ctx, id, head{s.ID(), 2, true}.bytes()); !errors.Is(err, store.ErrPending) {

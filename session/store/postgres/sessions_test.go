@@ -292,15 +292,11 @@ func TestAnOutcomeThatIsLearnedLater(t *testing.T) {
 		key := store.Key{byte(i)}
 		must(t, r.Create(t.Context(), one, head{cut.ID(), 1, true}.bytes()))
 		for _, id := range []string{one, two} {
-			caught := proxy.CutAt(func(m pgtest.Message) bool {
-				is := m.Commits
+			caught := proxy.RefuseAt(func(m pgtest.Message) bool {
 				if name == "request" {
-					is = !m.FromServer && m.Type == 'P' && strings.Contains(string(m.Body), "transition")
+					return !m.FromServer && m.Type == 'P' && strings.Contains(string(m.Body), "transition")
 				}
-				if is {
-					go proxy.Refuse(true)
-				}
-				return is
+				return m.Commits
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			var err error

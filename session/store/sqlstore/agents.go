@@ -113,7 +113,7 @@ func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 
 // openExecutions counts agents with a slot, given a condition for their attempts, as a.
 func openExecutions(of string) string {
-	const with = `(SELECT count(*) FROM %s x JOIN attempts a ON a.id = x.attempt_id WHERE x.state IN ('starting', 'running')%s)`
+	const with = `(SELECT count(*) FROM %s x JOIN attempts a ON a.id = x.attempt_id WHERE x.ended_at IS NULL AND x.state IN ('starting', 'running')%s)` // both for the sake of the index
 	return `SELECT ` + fmt.Sprintf(with, `executions`, ` AND a.run IS NULL`+of) + ` + ` + fmt.Sprintf(with, `step_executions`, of)
 }
 

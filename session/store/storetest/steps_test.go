@@ -155,7 +155,9 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 	got := make(chan bool, asked)
 	for i := range asked {
 		id := fmt.Sprint("s", i)
-		addStep(t, b, a, id)
+		x := step(a, id)
+		x.StepID = id // a step has one agent at a time
+		testkit.Must(t, b.AddStep(t.Context(), x))
 		go func() {
 			is, err := b.ClaimStep(t.Context(), a.ID, id, slots, nil, nil)
 			if err != nil {

@@ -98,8 +98,22 @@ func (p *Proxy) Freeze(yes bool) {
 func (p *Proxy) CutAfter(bytes int64) { p.set(func() { p.left = bytes }) }
 
 // CutAt closes a connection instead of forwarding the first message for which match returns true. The
-// channel is closed then. Each call of CutAt or HoldAt replaces the previous one.
+// channel is closed then. Each call of CutAt, RefuseAt or HoldAt replaces the previous one.
 func (p *Proxy) CutAt(match func(Message) bool) <-chan struct{} { return p.HoldAt(match, 0) }
+
+// RefuseAt is like CutAt, and refuses from that message on, until Refuse is called with false.
+func (p *Proxy) RefuseAt(match func(Message) bool) <-chan struct{} {
+	return p.CutAt(func(m Message) bool { // called with p.mu held
+		if !match(m) {
+			return false
+		}
+		p.refuse = true
+		for c := range p.conns {
+			c.Close()
+		}
+		return true
+	})
+}
 
 // HoldAt is like CutAt, but forwards the message and what follows it so much later, like a slow
 // network, also if its sender has closed the connection meanwhile. Other connections go on.
