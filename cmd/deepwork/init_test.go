@@ -53,7 +53,7 @@ func TestInitInAFolderWithALineBreakInItsName(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "a\ncreated  b\x1b")
 	writeFiles(t, root, map[string]string{".mcp.json": "[]"})
 	out, err := exec.Command("deepwork", "init", "--path", root).CombinedOutput()
-	if err != nil || strings.Contains(string(out), "\ncreated  b") || strings.Count(string(out), `/a\ncreated  b\u001b/`) != 6 {
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 || strings.Contains(string(out), "\ncreated  b") || strings.Count(string(out), `/a\ncreated  b\u001b/`) != 6 {
 		t.Errorf("%v: %s", err, out)
 	}
 }
