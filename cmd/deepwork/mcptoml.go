@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 )
+
+// inlineServers matches servers in an inline table, to which TOML adds none.
+var inlineServers = regexp.MustCompile(`(?m)^[ \t]*["']?mcp_servers["']?[ \t]*=`)
 
 // appendTable returns the text of a TOML config file with this server in it: the same bytes, with the
 // entry after them. A text that already has the server is returned unchanged; one that cannot be
@@ -30,6 +34,9 @@ func appendTable(text []byte, entry mcpEntry) ([]byte, error) {
 			return nil, leftAlone("it has another entry of the name %q, which this would replace", serverName)
 		}
 		return text, nil
+	}
+	if inlineServers.Match(text) { // the parser would take it, but others refuse it
+		return nil, leftAlone("a table cannot be added to its mcp_servers, which are inline")
 	}
 	newline := "\n"
 	if bytes.Contains(text, []byte("\r\n")) {
