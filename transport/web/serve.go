@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/session"
 )
 
 const (
@@ -79,7 +80,7 @@ func (h *Server) drain() {
 	if h.quiet(inTime) {
 		return
 	}
-	h.Logger.Warn("calls in flight are cut off", slog.Duration("after", h.options.Grace), slog.Any("calls", h.InFlight.Names()))
+	h.Logger.Warn("calls in flight are cut off", session.MS("after_ms", h.options.Grace), slog.Any("calls", h.InFlight.Names()))
 	h.Sessions.Stop()
 	answers, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()
