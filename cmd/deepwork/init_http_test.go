@@ -60,7 +60,7 @@ func TestInitWritesTheTokenWhereNobodyElseReadsIt(t *testing.T) {
 			var out, errs strings.Builder
 			a := &app{out: &out, err: &errs, path: root}
 			for range 2 { // init can be repeated
-				if err := a.init(httpServer("http://127.0.0.1:8000/mcp", false)); err != nil {
+				if err := a.init(httpServer("http://127.0.0.1:8000/mcp", false), clientNamed("claude")); (err != nil) != (tt.name == "another entry") {
 					t.Fatal(err)
 				}
 			}

@@ -255,9 +255,12 @@ func (a *app) sessionsPruneCommand() *cobra.Command {
 	var dryRun bool
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "prune",
-		Short: "Remove sessions that ended long ago",
+		Short: "Remove sessions that ended long ago, and definitions that none needs",
 		Long: `Remove the files of sessions that were completed or aborted longer ago than
---older-than, and print their ids. Active sessions are never removed.`,
+--older-than, and print their ids. Active sessions are never removed. The stored
+definitions of jobs that no session needs any more are removed, too, except those of
+the last two hours. With sessions.keep_ended in the config, servers do the same once
+an hour.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if olderThan < 0 {
@@ -279,13 +282,17 @@ func (a *app) prune(ctx context.Context, archive *workflow.Archive, cutoff time.
 	if dryRun {
 		verb = "would remove"
 	}
-	ids, err := archive.Prune(ctx, cutoff, dryRun)
+	ids, definitions, err := archive.Prune(ctx, cutoff, dryRun)
 	for _, id := range ids {
 		fmt.Fprintln(a.out, id)
 	}
 	if err != nil {
 		return fmt.Errorf("pruning sessions: %w", err)
 	}
-	fmt.Fprintf(a.err, "deepwork: %s %s\n", verb, count(len(ids), "session"))
+	what := count(len(ids), "session")
+	if definitions > 0 {
+		what += " and " + count(definitions, "unused definition")
+	}
+	fmt.Fprintf(a.err, "deepwork: %s %s\n", verb, what)
 	return nil
 }
