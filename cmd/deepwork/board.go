@@ -118,7 +118,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 	if err := board.Settle(settling); err != nil { // use reports what is wrong with the board
 		logger.Debug("cannot record how agents ended", "error", err)
 	}
-	return forPeople(use(ctx, board))
+	return use(ctx, board)
 }
 
 // logger returns the logger of commands, for what goes wrong beside their work.

@@ -67,12 +67,7 @@ func (a *app) showTask(ctx context.Context, board *attempt.Engine, t *attempt.Ta
 }
 
 // field prints a name and a value of any number of lines, unless it is empty.
-func (a *app) field(name, value string) {
-	const width = 13
-	if value = strings.TrimSpace(plain(value)); value != "" {
-		fmt.Fprintf(a.out, "%-*s %s\n", width-1, name+":", strings.TrimLeft(indent(value, strings.Repeat(" ", width)), " "))
-	}
-}
+func (a *app) field(name, value string) { a.out.Field(12, name, value) }
 
 func (a *app) printTask(t *attempt.Task) {
 	a.field("task", t.TaskID)
