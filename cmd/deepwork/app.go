@@ -101,6 +101,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		attemptShimCommand(),
 	)
 	root.SetHelpCommand(helpCommand())
+	a.offer(root)
 	return root
 }
 
