@@ -136,16 +136,6 @@ func approvedConfig(folder *state.Folder, logger *slog.Logger) *config.Source {
 	return s
 }
 
-// forPeople removes from a refusal the word that names its kind for agents, and names commands in it
-// instead of tools.
-func forPeople(err error) error {
-	refused, ok := errors.AsType[*session.Error](err)
-	if !ok {
-		return err
-	}
-	return errors.New(strings.Replace(err.Error(), refused.Error(), inCommands(refused.Message), 1))
-}
-
 // everything returns the entries of all pages of a list.
 func everything[T any](page func(cursor *string) (entries []T, next *string, err error)) ([]T, error) {
 	var all []T

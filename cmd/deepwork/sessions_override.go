@@ -22,8 +22,8 @@ func (a *app) sessionsOverrideCommand() *cobra.Command {
 		Use:   "override ID STEP",
 		Short: "Have a step go on without its review; " + idsHelp,
 		Long: `Show a step that waits for its review, and ask at the terminal whether it may go on
-without. The agent's next finished_step of that step is then accepted, once;
-go_to_step takes that back. The session records it as a person's decision.
+without. The agent can then finish that step, once; going back to an earlier step
+takes that back. The session records it as a person's decision.
 
 Where quality_gate.override is human, only this closes a step without a reviewer's
 verdict. Where it is never, not even this does.`,
@@ -72,7 +72,7 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 		return err
 	}
 	if len(st.Reviews) == 0 {
-		return errors.New("the step has no reviews: finished_step needs no override")
+		return errors.New("the step has no reviews, so there is nothing to override")
 	}
 	a.describe(s, stepID)
 	for _, r := range st.Reviews {
@@ -104,7 +104,7 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 	}
 	err = archive.Override(ctx, id, stepID, given, why, c.QualityGate.Override, archive.Requests())
 	if err == nil {
-		fmt.Fprintf(a.out, "Overridden. The agent's next finished_step of %s goes on.\n", plain(stepID))
+		fmt.Fprintf(a.out, "Overridden. The agent can finish %s now.\n", plain(stepID))
 	}
 	return err
 }
