@@ -146,6 +146,15 @@ func attemptWord(t attempt.Task) string {
 	return ""
 }
 
+// agoText says when a time in a reply was, or is "" if there is none.
+func agoText(at string) string {
+	t, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return ""
+	}
+	return show.Ago(t)
+}
+
 // sinceText returns how long ago a time in a reply was, or "" if there is none.
 func sinceText(at string) string {
 	t, err := time.Parse(time.RFC3339, at)

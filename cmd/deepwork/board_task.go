@@ -83,8 +83,8 @@ func (a *app) printTask(t *attempt.Task) {
 		}
 		a.field("depends on", id)
 	}
-	a.field("created", t.CreatedAt)
-	a.field("changed", t.UpdatedAt)
+	a.field("created", agoText(t.CreatedAt))
+	a.field("changed", agoText(t.UpdatedAt))
 	a.field("project", t.ProjectID)
 }
 
@@ -93,8 +93,8 @@ func (a *app) printAttempt(r *attempt.AttemptReply) {
 	a.field("state", stateText(r))
 	a.field("executor", executorText(r))
 	a.field("branch", r.WorkspaceBranch)
-	a.field("started", optional(r.StartedAt))
-	a.field("ended", optional(r.EndedAt))
+	a.field("started", agoText(optional(r.StartedAt)))
+	a.field("ended", agoText(optional(r.EndedAt)))
 	a.printResult(r)
 }
 

@@ -25,12 +25,12 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	case e == nil: // it has no reviews
 		return
 	}
-	detail("evidence: %s, %s, %s over %s", kind(e), ago(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))
+	detail("evidence: %s, %s, %s over %s", kind(e), Ago(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))
 	if e.Reason != "" {
 		detail("  reason: %s", IndentRest(e.Reason, "    "))
 	}
 	if o := e.Others; o != nil {
-		detail("  its other reviews: %s, %s, %s over %s", kind(o), ago(o.At), o.Identity, cmp.Or(o.Channel, "an unknown channel"))
+		detail("  its other reviews: %s, %s, %s over %s", kind(o), Ago(o.At), o.Identity, cmp.Or(o.Channel, "an unknown channel"))
 	}
 	if e.Kind == machine.ByPerson && e.Channel == session.ChannelTerminal && e.GivenFor == "" {
 		detail("  given before any output was handed in")

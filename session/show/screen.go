@@ -186,3 +186,11 @@ func Since(t time.Time) string {
 	}
 	return session.Ago(time.Since(t))
 }
+
+// Ago says when something was, such as 3m ago.
+func Ago(t time.Time) string {
+	if d := time.Since(t); d >= time.Second {
+		return session.Ago(d) + " ago"
+	}
+	return "just now"
+}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
 
@@ -22,14 +21,14 @@ func Session(w *Screen, s *machine.State) {
 	field("branch", s.BranchName)
 	field("parent", Optional(s.ParentSessionID))
 	field("attempt", s.AttemptID)
-	field("started", ago(s.StartedAt))
+	field("started", Ago(s.StartedAt))
 	if s.Status == machine.Active {
 		field("step", s.CurrentStepID)
-		field("moved", ago(s.UpdatedAt))
+		field("moved", Ago(s.UpdatedAt))
 		field("server", s.Owner)
 	}
 	if s.CompletedAt != nil {
-		field("ended", ago(*s.CompletedAt))
+		field("ended", Ago(*s.CompletedAt))
 	}
 	field("aborted", Optional(s.AbortReason))
 	field("caller", s.Identity)
@@ -41,7 +40,7 @@ func Session(w *Screen, s *machine.State) {
 		}
 	}
 	for _, weak := range s.Weakened {
-		fmt.Fprintf(w, "\nweakened since it began, before %s was finished %s:\n", weak.Step, ago(weak.At))
+		fmt.Fprintf(w, "\nweakened since it began, before %s was finished %s:\n", weak.Step, Ago(weak.At))
 		for _, what := range weak.What {
 			fmt.Fprintf(w, "  %s\n", IndentRest(what, "    "))
 		}
@@ -49,7 +48,7 @@ func Session(w *Screen, s *machine.State) {
 	fmt.Fprintln(w, "\nsteps:")
 	printProgress(w, s.StepProgress)
 	for _, h := range s.History {
-		fmt.Fprintf(w, "\nwithdrawn %s, going back from %s to %s:\n", ago(h.At), Inline(h.From), Inline(h.To))
+		fmt.Fprintf(w, "\nwithdrawn %s, going back from %s to %s:\n", Ago(h.At), Inline(h.From), Inline(h.To))
 		printProgress(w, h.Progress)
 	}
 }
@@ -60,12 +59,12 @@ func printProgress(w io.Writer, steps machine.OrderedMap[*machine.StepProgress])
 		detail := func(format string, args ...any) {
 			fmt.Fprint(w, Indent(fmt.Sprintf(format, args...)+"\n", "    "))
 		}
-		how := "in progress, started " + ago(p.StartedAt)
+		how := "in progress, started " + Ago(p.StartedAt)
 		switch {
 		case p.CompletedAt != nil:
-			how = fmt.Sprintf("finished %s, after %s", ago(*p.CompletedAt), took(p.CompletedAt.Sub(p.StartedAt)))
+			how = fmt.Sprintf("finished %s, after %s", Ago(*p.CompletedAt), took(p.CompletedAt.Sub(p.StartedAt)))
 		case p.Unreported:
-			how = fmt.Sprintf("started %s, never reported: its group went on without it", ago(p.StartedAt))
+			how = fmt.Sprintf("started %s, never reported: its group went on without it", Ago(p.StartedAt))
 		}
 		fmt.Fprintf(w, "  %s: %s\n", Inline(step.Key), how)
 		for _, o := range p.Outputs {
@@ -76,10 +75,10 @@ func printProgress(w io.Writer, steps machine.OrderedMap[*machine.StepProgress])
 		}
 		Attempts(detail, p.Attempts)
 		for _, o := range p.Overrides {
-			detail("review overridden %s by %s (skipped: %s): %s", ago(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
+			detail("review overridden %s by %s (skipped: %s): %s", Ago(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
 		}
 		if g := p.Granted; g != nil {
-			detail("a person (%s, %s) overrode its reviews %s, which the agent has not used yet: %s", g.Identity, g.Channel, ago(g.At), g.Reason)
+			detail("a person (%s, %s) overrode its reviews %s, which the agent has not used yet: %s", g.Identity, g.Channel, Ago(g.At), g.Reason)
 		}
 		printQuestion(detail, p.Question)
 		printEvidence(detail, p)
@@ -92,9 +91,9 @@ func printQuestion(detail func(format string, args ...any), q *machine.Question)
 	case q == nil:
 		return
 	case q.Open():
-		detail("waits for a person, asked %s, to pass these outputs:", ago(q.AskedAt))
+		detail("waits for a person, asked %s, to pass these outputs:", Ago(q.AskedAt))
 	default:
-		detail("a person (%s, %s) answered %s: %s; the agent has not seen that yet", q.Answer.Identity, q.Answer.Channel, ago(q.Answer.At), passed(q.Answer.Passed))
+		detail("a person (%s, %s) answered %s: %s; the agent has not seen that yet", q.Answer.Identity, q.Answer.Channel, Ago(q.Answer.At), passed(q.Answer.Passed))
 	}
 	Hashes(detail, "  handed in", q.Files)
 }
@@ -105,14 +104,6 @@ func Optional(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-// ago says when something was.
-func ago(t time.Time) string {
-	if d := time.Since(t); d >= time.Second {
-		return session.Ago(d) + " ago"
-	}
-	return "just now"
 }
 
 // took rounds a duration for people.
@@ -133,7 +124,7 @@ func Attempts(detail func(format string, args ...any), attempts []*machine.Attem
 	for i, at := range attempts {
 		switch at.State {
 		case machine.AttemptOpen:
-			detail("review attempt %d, open, begun %s: its review runs, or was cut off with its server and begins again", at.Number, ago(at.OpenedAt))
+			detail("review attempt %d, open, begun %s: its review runs, or was cut off with its server and begins again", at.Number, Ago(at.OpenedAt))
 		case machine.AttemptVoid:
 			detail("review attempt, void, %s: %s", ended(at), brief(advice.ReplaceAllString(Optional(at.Error), "")))
 		default:
@@ -169,7 +160,7 @@ func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 	if v.Reused {
 		came = ", kept from an earlier attempt: the content is the same"
 	}
-	detail("  review of %s: %s, %s by %s in %s%s", of, passed(v.Passed), ago(v.At), v.Reviewer,
+	detail("  review of %s: %s, %s by %s in %s%s", of, passed(v.Passed), Ago(v.At), v.Reviewer,
 		took(time.Duration(v.Seconds*float64(time.Second))), came)
 	for _, c := range v.Criteria {
 		why := ""
@@ -197,9 +188,9 @@ const shortHash = 12
 // ended formats the start of an attempt and its duration.
 func ended(at *machine.Attempt) string {
 	if at.ClosedAt == nil {
-		return ago(at.OpenedAt)
+		return Ago(at.OpenedAt)
 	}
-	return fmt.Sprintf("%s, after %s", ago(at.OpenedAt), took(at.ClosedAt.Sub(at.OpenedAt)))
+	return fmt.Sprintf("%s, after %s", Ago(at.OpenedAt), took(at.ClosedAt.Sub(at.OpenedAt)))
 }
 
 func passed(ok bool) string {

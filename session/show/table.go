@@ -22,6 +22,13 @@ const gap = 2
 
 // Table prints rows under the titles of their columns, in the width of the screen.
 func (s *Screen) Table(columns []Column, rows [][]string) {
+	for _, line := range s.Lines(columns, rows, s.Width()) {
+		s.styled(line + "\n")
+	}
+}
+
+// Lines returns the lines of a table in a width, for a screen that is drawn.
+func (s *Screen) Lines(columns []Column, rows [][]string, limit int) []string {
 	shown := make([]int, 0, len(columns)) // columns, by index
 	widths := make([]int, len(columns))
 	cells := make([][]string, len(rows))
@@ -42,11 +49,11 @@ func (s *Screen) Table(columns []Column, rows [][]string) {
 		}
 	}
 	below := -1
-	if limit := s.Width(); limit > 0 {
+	if limit > 0 {
 		shown, below = choose(columns, widths, shown, limit)
 		shrink(columns, widths, shown, limit)
 	}
-	s.render(columns, widths, shown, below, cells)
+	return s.render(columns, widths, shown, below, cells)
 }
 
 // maxCell bounds what one cell shows.
@@ -105,8 +112,8 @@ func total(shown []int, width func(int) int) int {
 	return sum
 }
 
-// render prints the columns in these widths.
-func (s *Screen) render(columns []Column, widths, shown []int, below int, cells [][]string) {
+// render returns the lines of the columns in these widths.
+func (s *Screen) render(columns []Column, widths, shown []int, below int, cells [][]string) (lines []string) {
 	t := table.NewWriter()
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
@@ -131,13 +138,13 @@ func (s *Screen) render(columns []Column, widths, shown []int, below int, cells 
 			return cell
 		}))
 	}
-	lines := strings.Split(t.Render(), "\n")
-	for n, line := range lines {
-		s.styled(line + "\n")
+	for n, line := range strings.Split(t.Render(), "\n") {
+		lines = append(lines, line)
 		if below >= 0 && n > 0 {
-			s.styled("  " + cells[n-1][below] + "\n")
+			lines = append(lines, "  "+cells[n-1][below])
 		}
 	}
+	return lines
 }
 
 // Pairs prints texts and what belongs to each, beside each other; what does not fit continues on lines of its
