@@ -141,7 +141,7 @@ func (a *app) report(err error) int {
 		return e.code
 	}
 	text := strings.TrimRight(forPeople(err).Error(), "\n") // what follows a newline in a name must not look like a separate message
-	fmt.Fprintf(a.err, "deepwork: %s\n", unindented.ReplaceAllString(text, "\n  $1"))
+	a.err.Fail("deepwork", unindented.ReplaceAllString(plain(text), "\n  $1"))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
 	}

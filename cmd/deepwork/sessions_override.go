@@ -79,7 +79,7 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 		a.criteria("skipped", r)
 	}
 	line := func(format string, args ...any) {
-		fmt.Fprint(a.out, indent(plain(fmt.Sprintf(format, args...))+"\n", "  "))
+		a.out.Text("  ", fmt.Sprintf(format, args...))
 	}
 	if last := s.Progress(stepID).Newest(); last != nil {
 		show.Attempts(line, []*machine.Attempt{last})
@@ -111,14 +111,16 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 
 // describe prints which step a person is to decide about.
 func (a *app) describe(s *machine.State, stepID string) {
-	fmt.Fprintf(a.out, "session:  %s (%s)\ngoal:     %s\nstep:     %s\n", s.SessionID, plain(s.JobName+"/"+s.WorkflowName), indentRest(plain(s.Goal), "          "), plain(stepID))
+	a.out.Field(9, "session", fmt.Sprintf("%s (%s/%s)", s.SessionID, s.JobName, s.WorkflowName))
+	a.out.Field(9, "goal", s.Goal)
+	a.out.Field(9, "step", stepID)
 }
 
 // criteria prints a review of the step.
 func (a *app) criteria(what string, r job.Review) {
-	fmt.Fprintf(a.out, "%-9s the review of %s\n", what+":", plain(r.RunEach))
+	a.out.Field(9, what, "the review of "+r.RunEach)
 	for _, q := range r.Criteria {
-		fmt.Fprintf(a.out, "            %s: %s\n", plain(q.Name), indentRest(plain(q.Question), "              "))
+		a.out.Text("            ", q.Name+": "+indentRest(q.Question, "  "))
 	}
 }
 

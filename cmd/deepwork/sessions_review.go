@@ -90,7 +90,7 @@ func (a *app) review(ctx context.Context, archive sessions, id, stepID string, a
 		a.criteria("judge", r)
 	}
 	line := func(format string, args ...any) {
-		fmt.Fprint(a.out, indent(plain(fmt.Sprintf(format, args...))+"\n", "  "))
+		a.out.Text("  ", fmt.Sprintf(format, args...))
 	}
 	if notes := show.Optional(q.Notes); notes != "" {
 		line("notes of the agent: %s", show.IndentRest(notes, "  "))

@@ -2,7 +2,6 @@ package show
 
 import (
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 	"time"
@@ -25,7 +24,6 @@ func Session(w *Screen, s *machine.State) {
 	if s.Status == machine.Active {
 		field("step", s.CurrentStepID)
 		field("moved", Ago(s.UpdatedAt))
-		field("server", s.Owner)
 	}
 	if s.CompletedAt != nil {
 		field("ended", Ago(*s.CompletedAt))
@@ -53,11 +51,11 @@ func Session(w *Screen, s *machine.State) {
 	}
 }
 
-func printProgress(w io.Writer, steps machine.OrderedMap[*machine.StepProgress]) {
+func printProgress(w *Screen, steps machine.OrderedMap[*machine.StepProgress]) {
 	for _, step := range steps {
 		p := step.Value
 		detail := func(format string, args ...any) {
-			fmt.Fprint(w, Indent(fmt.Sprintf(format, args...)+"\n", "    "))
+			w.Text("    ", fmt.Sprintf(format, args...))
 		}
 		how := "in progress, started " + Ago(p.StartedAt)
 		switch {
