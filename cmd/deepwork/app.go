@@ -101,8 +101,19 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		attemptShimCommand(),
 	)
 	root.SetHelpCommand(helpCommand())
+	if width := a.width(); width > 0 {
+		root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
+	}
 	a.offer(root)
 	return root
+}
+
+// width is that of the screen, 0 without one.
+func (a *app) width() int {
+	if a.out == nil { // the tests read the commands
+		return 0
+	}
+	return a.out.Width()
 }
 
 // helpCommand is cobra's, except that an unknown topic is a usage error.
