@@ -35,7 +35,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.Execute()
-	a.err.EndProgress()
+	show.EndProgress()
 	if failed := a.out.Err(); err == nil && failed != nil {
 		err = fmt.Errorf("writing to stdout: %w", failed)
 	}
@@ -71,7 +71,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			if !slices.Contains(silent, cmd.Name()) {
-				a.err.Progress(cmd.CommandPath(), a.out)
+				a.err.Progress(cmd.CommandPath())
 			}
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,10 +14,13 @@ const (
 	progressEvery = time.Second
 )
 
+// progress ends what is shown; a process is at one terminal.
+var progress atomic.Pointer[func()]
+
 // Progress shows on a screen how long a command has been at work, from the second second on. It ends when
-// anything is printed there or on one of the other screens, or when end is called, which waits for its
-// goroutine. Without a terminal it shows nothing.
-func (s *Screen) Progress(what string, others ...*Screen) (end func()) {
+// anything is printed on any screen, or when end is called, which waits for its goroutine. Without a terminal it
+// shows nothing.
+func (s *Screen) Progress(what string) (end func()) {
 	if !s.Draws() {
 		return func() {}
 	}
@@ -41,16 +45,13 @@ func (s *Screen) Progress(what string, others ...*Screen) (end func()) {
 			}
 		}
 	}()
-	for _, screen := range append(others, s) {
-		screen.progress.Store(&end)
-	}
+	progress.Store(&end)
 	return end
 }
 
-// EndProgress removes the progress from the screen. Whoever writes to the terminal without the screen calls it
-// first.
-func (s *Screen) EndProgress() {
-	if end := s.progress.Load(); end != nil {
+// EndProgress removes the progress from the terminal. Whoever writes there without a Screen calls it first.
+func EndProgress() {
+	if end := progress.Load(); end != nil {
 		(*end)()
 	}
 }

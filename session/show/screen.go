@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -21,10 +20,9 @@ import (
 // written to it is made safe as Plain does: names and paths come from the authors of the project, goals
 // and notes from agents. Its methods may be called concurrently.
 type Screen struct {
-	to       io.Writer
-	getenv   func(string) string
-	color    bool
-	progress atomic.Pointer[func()] // ends what Progress shows
+	to     io.Writer
+	getenv func(string) string
+	color  bool
 
 	mu   sync.Mutex
 	tail []byte // the first bytes of an incomplete character
@@ -41,7 +39,7 @@ func NewScreen(to io.Writer, getenv func(string) string) *Screen {
 
 // Write prints a text.
 func (s *Screen) Write(p []byte) (int, error) {
-	s.EndProgress()
+	EndProgress()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := slices.Concat(s.tail, p)
@@ -76,7 +74,7 @@ func (s *Screen) Redirect(to io.Writer) (undo func()) {
 
 // styled prints a text that is safe already and may have colors.
 func (s *Screen) styled(text string) {
-	s.EndProgress()
+	EndProgress()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.write(text) // Err reports it
