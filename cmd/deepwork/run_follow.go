@@ -241,7 +241,7 @@ func (a *app) printRun(r *attempt.RunReply, last map[string]string) {
 	a.field("goal", r.Goal)
 	a.field("branch", optional(r.Branch))
 	a.field("folder", r.Workspace)
-	a.field("started", r.CreatedAt)
+	a.field("started", agoText(r.CreatedAt))
 	a.printAgents(r, last)
 	a.printOutcome(r)
 }
