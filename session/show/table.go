@@ -22,13 +22,13 @@ const gap = 2
 
 // Table prints rows under the titles of their columns, in the width of the screen.
 func (s *Screen) Table(columns []Column, rows [][]string) {
-	for _, line := range s.Lines(columns, rows, s.Width()) {
+	for _, line := range s.lines(columns, rows, s.Width()) {
 		s.styled(line + "\n")
 	}
 }
 
-// Lines returns the lines of a table in a width, for a screen that is drawn.
-func (s *Screen) Lines(columns []Column, rows [][]string, limit int) []string {
+// lines returns the lines of a table in a width; 0 means no limit.
+func (s *Screen) lines(columns []Column, rows [][]string, limit int) []string {
 	shown := make([]int, 0, len(columns)) // columns, by index
 	widths := make([]int, len(columns))
 	cells := make([][]string, len(rows))
