@@ -22,7 +22,7 @@ import (
 type Login struct {
 	Key    []byte // signs cookies; set before the first request
 	server *Server
-	secret string // of the person who started deepwork ui; "" if there is none
+	secret string // the one in the URL that deepwork ui prints; "" without it
 
 	mu     sync.Mutex
 	used   bool   // the secret was given
