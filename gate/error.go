@@ -88,7 +88,7 @@ func (c Code) remedy() string {
 	const fix = " If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to fix it or its configuration (quality_gate in .deepwork/config.yml, or the flags of deepwork serve)."
 	switch c {
 	case NotStarted:
-		return "Tell the user: the command comes from quality_gate.agent_review_command in .deepwork/config.yml, or from a flag of deepwork serve. Once it is fixed, call finished_step again with the same outputs."
+		return "Tell the user: the reviewer comes from quality_gate.agent_review_command or reviewer_executor in .deepwork/config.yml, or from a flag of deepwork serve. Once it is fixed, call finished_step again with the same outputs."
 	case TimedOut:
 		return "Call finished_step again with the same outputs to have it reviewed once more. If it is too slow again, tell the user to raise quality_gate.default_timeout in .deepwork/config.yml."
 	case ContentChanged:

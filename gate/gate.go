@@ -182,7 +182,7 @@ func (g *Gate) dispatch() {
 		settings.MaxConcurrent = max(1, settings.MaxConcurrent)
 		for r := g.next(settings.MaxConcurrent); r != nil; r = g.next(settings.MaxConcurrent) {
 			g.wg.Go(func() {
-				v := g.review(r.batch.ctx, r, settings.with(r.batch.sub.Reviewer))
+				v := g.review(r.batch.ctx, r, settings.With(r.batch.sub.Reviewer))
 				g.log(r, v)
 				g.ended(r, v)
 			})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,11 +67,14 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 			return nil, fail(NotStarted, err.Error(), err)
 		}
 	}
+	if n := len(p.stdin); s.Argument && n > maxArgument {
+		return nil, fail(NotStarted, fmt.Sprintf("the reviewer `%s` takes its task as an argument, and this one has %d bytes; at most %d are possible. Set quality_gate.max_inline_files to 0, so that it gets paths alone, or have the executor read its prompt from stdin", s.Reviewer(), n, maxArgument), nil)
+	}
 	result, err := process.Run(timed, process.Spec{
 		Command:     s.argv(p, t),
 		Dir:         g.options.Root,
-		Env:         environment(g.options.Root, s.Secrets),
-		Stdin:       p.stdin,
+		Env:         process.With(environment(g.options.Root, s.Secrets), s.Env...),
+		Stdin:       s.input(p),
 		StdoutLimit: stdoutLimit,
 		StderrLimit: stderrLimit,
 		Grace:       grace,
@@ -85,7 +89,11 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 		failed.Tail = lastLines(e.Tail)
 		return nil, failed
 	}
-	got, err := parseVerdict(result.Stdout, t.Criteria)
+	answer := result.Stdout
+	if s.Answer != nil {
+		answer = s.Answer(answer)
+	}
+	got, err := parseVerdict(answer, t.Criteria)
 	if err != nil {
 		code := NoVerdict
 		if m, ok := errors.AsType[*misreading](err); ok {
@@ -110,13 +118,26 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 // author's text as its input (DESIGN "Reviews").
 func (s Settings) argv(p prompt, t *Task) []string {
 	if !s.Claude {
-		if s.Program == "" {
-			return s.Command
+		command := slices.Clone(s.Command)
+		command[0] = cmp.Or(s.Program, command[0])
+		if s.Argument {
+			command = append(command, strings.ReplaceAll(string(p.stdin), "\x00", ""))
 		}
-		return append([]string{s.Program}, s.Command[1:]...)
+		return command
 	}
 	return []string{cmp.Or(s.ClaudeCommand, "claude"), "--print", "--output-format", "json",
 		"--system-prompt", strings.ReplaceAll(p.system, "\x00", ""), "--json-schema", verdictSchema(t.Criteria), "-p", "--"}
+}
+
+// maxArgument is the longest task, in bytes, that is passed as an argument: Linux allows 128 KiB.
+const maxArgument = 120_000
+
+// input returns what a reviewer reads from its standard input.
+func (s Settings) input(p prompt) []byte {
+	if s.Argument {
+		return nil
+	}
+	return p.stdin
 }
 
 // environment is the server's own without its secrets, and ReviewEnv. CLAUDECODE is left out: a

@@ -28,7 +28,7 @@ func SelfReview(s Submission) string {
 		writePaths(&b, o.Paths)
 	}
 
-	reviews := s.Step.Reviews
+	reviews := s.Step.ReviewsBy(false)
 	for i := range reviews {
 		title := fmt.Sprintf("Review %d of %d", i+1, len(reviews))
 		if len(reviews) == 1 {

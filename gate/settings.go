@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -16,6 +17,14 @@ type Settings struct {
 	Command []string
 	// Program is the path of Command's program; "" means the one in PATH.
 	Program string
+	// Name is what messages and verdicts call Command; "" means its words.
+	Name string
+	// Argument passes the task as the last argument of Command, not by its standard input.
+	Argument bool
+	// Env has variables that Command gets as well, as KEY=value.
+	Env []string
+	// Answer returns the reviewer's answer in what it wrote to its standard output. nil means all of that.
+	Answer func(stdout []byte) []byte
 	// Allowed is called right before the reviewer starts; its error says why it must not. nil allows
 	// it.
 	Allowed func() error
@@ -35,10 +44,11 @@ type Settings struct {
 	MaxInlineFiles int
 }
 
-// with returns the settings with another reviewer, if one is given.
-func (s Settings) with(r *Reviewer) Settings {
+// With returns the settings with another reviewer, if one is given.
+func (s Settings) With(r *Reviewer) Settings {
 	if r != nil {
 		s.Claude, s.Command, s.Program, s.Allowed = r.Claude, r.Command, r.Program, r.Allowed
+		s.Name, s.Argument, s.Env, s.Answer = r.Name, r.Argument, r.Env, r.Answer
 	}
 	return s
 }
@@ -46,12 +56,12 @@ func (s Settings) with(r *Reviewer) Settings {
 // External reports whether there is an external runner; otherwise steps get self-review.
 func (s Settings) External() bool { return s.Claude || len(s.Command) > 0 }
 
-// Reviewer returns the name of the reviewer: "claude", or the command's words.
+// Reviewer returns the name of the reviewer: "claude", Name, or the command's words.
 func (s Settings) Reviewer() string {
 	if s.Claude {
 		return "claude"
 	}
-	return words(s.Command)
+	return cmp.Or(s.Name, words(s.Command))
 }
 
 // timeout returns the time limit for a review of n files.

@@ -42,10 +42,14 @@ type Submission struct {
 
 // A Reviewer is an external runner; see Settings for its fields.
 type Reviewer struct {
-	Claude  bool
-	Command []string
-	Program string
-	Allowed func() error
+	Claude   bool
+	Command  []string
+	Program  string
+	Allowed  func() error
+	Name     string
+	Argument bool
+	Env      []string
+	Answer   func(stdout []byte) []byte
 }
 
 // writeInputs writes the inputs as paths, under a heading of their own. Nothing is inlined.

@@ -34,14 +34,17 @@ type Task struct {
 	Digest string
 }
 
-// Plan returns the reviews of a submission, in the author's order: one task for a review of the
-// whole step or of a `file` output, one for each file of a `files` output. An output that was not
-// submitted has no review. hash has the hex SHA-256 of each submitted path, as HashFiles returns
+// Plan returns the reviews of a submission by reviewers, in the author's order: one task for a review
+// of the whole step or of a `file` output, one for each file of a `files` output. An output that was
+// not submitted has no review. hash has the hex SHA-256 of each submitted path, as HashFiles returns
 // it. Plan is pure.
 func Plan(s Submission, hash map[string]string) []Task {
 	var tasks []Task
 	for i := range s.Step.Reviews {
 		r := &s.Step.Reviews[i]
+		if r.ByHuman {
+			continue
+		}
 		if r.RunEach == "step" || s.Step.Output(r.RunEach) == nil {
 			tasks = append(tasks, plan(&s, i, nil, allFiles(&s, hash)))
 			continue
@@ -53,6 +56,17 @@ func Plan(s Submission, hash map[string]string) []Task {
 				seen[p] = true
 				tasks = append(tasks, plan(&s, i, &p, []File{{r.RunEach, p, hash[p]}}))
 			}
+		}
+	}
+	return tasks
+}
+
+// PlanHuman returns the reviews of a submission by people, one task for each. Unlike those of Plan they
+// are due whatever was submitted, and each is of all outputs: a person sees what they belong to.
+func PlanHuman(s Submission, hash map[string]string) (tasks []Task) {
+	for i := range s.Step.Reviews {
+		if s.Step.Reviews[i].ByHuman {
+			tasks = append(tasks, plan(&s, i, nil, allFiles(&s, hash)))
 		}
 	}
 	return tasks

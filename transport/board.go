@@ -27,7 +27,9 @@ type board struct {
 	engine   *attempt.Engine
 	byAgent  bool             // an agent of an attempt started this server
 	context  *attempt.Context // nil outside a workspace
-	reporter *boardReporter   // nil outside a workspace
+	reporter *boardReporter   // nil outside a workspace, and for the leader of a run
+	log      *slog.Logger
+	leader   func() // called after each transition, if it is the leader's
 }
 
 // openBoard opens the board of the project at root. In a workspace, as reported by getenv, that is
@@ -35,16 +37,19 @@ type board struct {
 // state folder, and otherwise folder; boards are its stores, nil if they are files. A server that an
 // agent started runs no attempts, since it ends with its agent. chosen reports
 // whether the tools of the set are offered at all. steps is attempt.Options.Steps outside a workspace.
+// moved is nil unless the leader of a run opens it, who reports its progress to the board itself.
 // openBoard does not block; files are opened on first use.
-func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), logger *slog.Logger, getenv func(string) string) (b *board, err error) {
-	b = &board{byAgent: attempt.ByAgent(getenv)}
-	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Passive: b.byAgent,
+func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), leader attempt.Leader, moved func(), logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+	b = &board{byAgent: attempt.ByAgent(getenv), leader: moved, log: logger}
+	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Leader: leader, Passive: b.byAgent,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
 	if file, id, ok := attempt.Workspace(folder.Root, getenv); ok {
 		if b.context, err = attempt.OpenContext(file, id, boards, logger); err != nil {
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
-		b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, folder, id, logger) }, b.context.Tell, logger)
+		if moved == nil {
+			b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, folder, id, logger) }, b.context.Tell, logger)
+		}
 		o.Root, o.State, o.Stores, o.Attempt, o.Steps = around.Root, around, boards, id, nil
 	}
 	if chosen {
@@ -55,25 +60,62 @@ func openBoard(ctx context.Context, root string, folder, around *state.Folder, s
 	return b, nil
 }
 
-// share adds the board to the engines of a server.
-func (b *board) share(e *engines) {
+// An askingBoard asks the user of a client that gets a run about what waits for a person in it.
+type askingBoard struct {
+	*attempt.Engine
+	ask func(ctx context.Context, who session.Caller, root, sessionID, stepID string) (bool, error)
+	log *slog.Logger
+}
+
+// GetRun returns a run, after the user's answers.
+func (b askingBoard) GetRun(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
+	r, err := b.Engine.GetRun(ctx, who, a)
+	if err != nil {
+		return nil, err
+	}
+	answered := false
+	for _, w := range r.Waits {
+		if w.For != attempt.WaitsForPerson {
+			continue
+		}
+		has, err := b.ask(ctx, who, r.Workspace, w.SessionID, w.StepID)
+		if err != nil {
+			b.log.Debug("the user of a client was not asked, or the answer not recorded", "run", r.RunID, "step", w.StepID, "error", err)
+		}
+		answered = answered || has && err == nil
+	}
+	if !answered {
+		return r, nil
+	}
+	return b.Engine.GetRun(ctx, who, a)
+}
+
+// share adds the board to the engines of a server. ask is that of an askingBoard.
+func (b *board) share(e *engines, ask func(ctx context.Context, who session.Caller, root, sessionID, stepID string) (bool, error)) {
 	if b.engine != nil {
-		e.board, e.metrics = b.engine, append(e.metrics, attemptMetrics(b.engine.Stats)...)
+		e.board = askingBoard{b.engine, ask, b.log}
+		e.metrics = append(e.metrics, attemptMetrics(b.engine.Stats)...)
 	}
 	if b.context != nil {
-		e.workspace, e.settle = b.context, b.reporter.settle
+		e.workspace = b.context
+	}
+	if b.reporter != nil {
+		e.settle = b.reporter.settle
 	}
 	if b.byAgent {
 		e.local = session.Caller{Identity: session.LocalIdentity} // an agent of the board, not the user
 	}
 }
 
-// moved returns the function that the workflow engine calls after each transition.
+// moved returns the function that the workflow engine calls after each transition, or nil.
 func (b *board) moved() func(*machine.State) {
-	if b.reporter == nil {
-		return nil
+	switch {
+	case b.reporter != nil:
+		return func(*machine.State) { b.reporter.moved() }
+	case b.leader != nil:
+		return func(*machine.State) { b.leader() }
 	}
-	return func(*machine.State) { b.reporter.moved() }
+	return nil
 }
 
 // close is called after the last transition. Agents keep running; the next server adopts them.

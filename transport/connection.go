@@ -262,6 +262,18 @@ func (c *connections) Known(id string, who session.Caller) bool {
 	return conn.who == who
 }
 
+// End ends the connections of an identity, and waits until its calls are cancelled.
+func (c *connections) End(identity string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.byKey {
+		if conn.who.Identity == identity && !conn.over {
+			conn.cancel(errGone)
+			c.finish(conn)
+		}
+	}
+}
+
 // Len returns the number of connections.
 func (c *connections) Len() int {
 	c.mu.Lock()

@@ -77,6 +77,10 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
+	getenv := o.getenv
+	if getenv == nil {
+		getenv = os.Getenv
+	}
 	ctx := context.Background()
 
 	folder, err := state.Find(root)
@@ -87,7 +91,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if earlier := folder.Earlier(); earlier != nil {
 		logger.Warn("state of an earlier version is in the project, and not used: deepwork adopt takes it over", "found", strings.Join(earlier, ", "))
 	}
-	around := configured(folder, os.Getenv, logger)
+	around := configured(folder, getenv, logger)
 	process.Avoid(around.Root)
 	settings := config.Open(around.Root)
 	settings.Logger = logger
@@ -128,14 +132,14 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if bundled == nil {
 		bundled = standard.FS()
 	}
-	_, attemptID, inside := attempt.Workspace(folder.Root, os.Getenv)
+	_, attemptID, inside := attempt.Workspace(folder.Root, getenv)
 	if inside {
 		if err := keepApart(folder); err != nil {
 			return nil, err
 		}
-	} else if attempt.ByAgent(os.Getenv) {
-		logger.Info("an agent of a task board started this server outside its workspace: sessions here are not those of its attempt, and no attempts are run", "attempt", os.Getenv(config.AttemptEnv))
-		if filepath.Dir(os.Getenv(config.BoardEnv)) != folder.Dir {
+	} else if attempt.ByAgent(getenv) {
+		logger.Info("an agent of a task board started this server outside its workspace: sessions here are not those of its attempt, and no attempts are run", "attempt", getenv(config.AttemptEnv))
+		if filepath.Dir(getenv(config.BoardEnv)) != folder.Dir {
 			os.Unsetenv(config.ProjectEnv) // the agent's is the name of another project
 		}
 	}
@@ -189,7 +193,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		}
 		return workflow.AwaitingIn(ctx, steps, workspaces, &c.QualityGate, logger)
 	}
-	tasks, err := openBoard(ctx, root, folder, around, stores, boards, slices.Contains(sets, "board"), settings, jobs, awaiting, logger, os.Getenv)
+	tasks, err := openBoard(ctx, root, folder, around, stores, boards, slices.Contains(sets, "board"), settings, jobs, awaiting, Leader(o, around), o.moved, logger, getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +228,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if judge != nil {
 		e.metrics = append(e.metrics, reviewMetrics(judge.Stats)...)
 	}
-	tasks.share(&e)
+	tasks.share(&e, engine.AskAbout)
 	e.pages = func() (page.Options, error) {
 		archive, err := workflow.OpenArchive(folder, stores, logger)
 		if err != nil {

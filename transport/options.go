@@ -51,6 +51,9 @@ type Options struct {
 	AdditionalJobs []string
 	// StandardJobs replaces the jobs bundled with the binary; nil means those.
 	StandardJobs fs.FS
+
+	getenv func(string) string // nil means os.Getenv
+	moved  func()              // called after each transition of a session; nil means nothing
 }
 
 // ExternalRunners are the values of Options.ExternalRunner.

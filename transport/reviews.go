@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
@@ -54,10 +57,14 @@ func (r *reviewing) settings() gate.Settings {
 func (r *reviewing) merge(c *config.Config) gate.Settings {
 	q := c.QualityGate
 	s := r.flags
-	if !s.External() && len(q.AgentReviewCommand) > 0 {
+	switch {
+	case s.External():
+	case len(q.AgentReviewCommand) > 0:
 		s.Command = q.AgentReviewCommand
 		s.Program, _ = trust.Find(r.root, s.Command[0]) // if it is missing, the review says so
 		s.Allowed = func() error { return r.refused(c) }
+	case q.ReviewerExecutor != "":
+		s = s.With(r.executor(c, q.ReviewerExecutor))
 	}
 	s.Secrets = append(c.Secrets(), config.StoreEnv) // which may have a password
 	s.Timeout = q.DefaultTimeout
@@ -89,38 +96,89 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 	switch s := r.merge(c); {
 	case s.Claude:
 		how.Reviewer = machine.ReviewerClaude
+	case s.External() && s.Name != "":
+		how.Reviewer, err = jsonText(pinnedExecutor{c.QualityGate.ReviewerExecutor, s.Command})
 	case s.External():
-		words, err := json.Marshal(s.Command)
-		if err != nil {
-			return how, err
-		}
-		how.Reviewer = string(words)
+		how.Reviewer, err = jsonText(s.Command)
 	case how.Refused != nil:
 		how.Reviewer = machine.ReviewerWithheld
 	}
 	if r.o.QualityGateMaxAttempts > 0 {
 		how.MaxAttempts = r.o.QualityGateMaxAttempts
 	}
-	return how, nil
+	return how, err
+}
+
+func jsonText(v any) (string, error) {
+	data, err := json.Marshal(v)
+	return string(data), err
 }
 
 // refused returns why the reviewer of the config may not run, or nil.
 func (r *reviewing) refused(c *config.Config) error {
-	if len(c.QualityGate.AgentReviewCommand) == 0 {
-		return session.Untrusted(r.root, c.Approval, "quality_gate.agent_review_command")
+	command := c.QualityGate.AgentReviewCommand
+	if name := c.QualityGate.ReviewerExecutor; name != "" {
+		recipe, err := resolve(c, name)
+		if err = cmp.Or(session.Untrusted(r.root, c.Approval, config.AgentsKey), err); err != nil {
+			return err
+		}
+		command = recipe.Command
+	}
+	if len(command) == 0 {
+		return cmp.Or(session.Untrusted(r.root, c.Approval, "quality_gate.agent_review_command"), session.Untrusted(r.root, c.Approval, "quality_gate.reviewer_executor"))
 	}
 	for _, root := range []string{r.root, r.work} { // a workspace has its branch's own files
-		if err := trust.Check(root, c.Approval, c.QualityGate.AgentReviewCommand); err != nil {
+		if err := trust.Check(root, c.Approval, command); err != nil {
 			return session.Changed(r.root, err)
 		}
 	}
 	return nil
 }
 
+// A pinnedExecutor is an executor that reviews, in the form of machine.Pinned.
+type pinnedExecutor struct {
+	Executor string   `json:"executor"`
+	Command  []string `json:"command"`
+}
+
+// resolve returns how to run the executor of quality_gate.reviewer_executor.
+func resolve(c *config.Config, of string) (runner.Recipe, error) {
+	name, variant, _ := strings.Cut(of, ":")
+	recipe, err := runner.Resolve(runner.Merge(c.Executors), name, variant)
+	if err != nil {
+		err = session.NotNow("reviewer_unavailable", "quality_gate.reviewer_executor is %s, which cannot review: %v Tell the user to correct it in .deepwork/config.yml, or in their own config.", of, err).Because(err)
+	}
+	return recipe, err
+}
+
+// executor returns an executor as the reviewer. If it cannot run, its Allowed says why.
+func (r *reviewing) executor(c *config.Config, name string) *gate.Reviewer {
+	use := &gate.Reviewer{Name: "executor " + name, Command: []string{name}, Answer: runner.Answer, Allowed: func() error { return r.refused(c) }}
+	if recipe, err := resolve(c, name); err == nil {
+		use.Command, use.Env, use.Argument = recipe.Command, recipe.Env, recipe.Prompt == config.PromptArgument
+		use.Program, _ = trust.Find(r.root, recipe.Command[0]) // if it is missing, the review says so
+	}
+	return use
+}
+
 // earlier returns the reviewer that a session began with, if the user approved it.
 func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
 	if name == machine.ReviewerClaude {
 		return &gate.Reviewer{Claude: true}, nil
+	}
+	var x pinnedExecutor
+	if json.Unmarshal([]byte(name), &x) == nil && x.Executor != "" {
+		c, err := r.current(context.Background())
+		if err != nil {
+			return nil, err
+		}
+		was := *c
+		was.QualityGate.AgentReviewCommand, was.QualityGate.ReviewerExecutor = nil, x.Executor
+		use := r.executor(&was, x.Executor)
+		if err = r.refused(&was); err == nil && !slices.Equal(use.Command, x.Command) {
+			err = fmt.Errorf("the executor %s has another command now", x.Executor)
+		}
+		return use, err
 	}
 	var command []string
 	if json.Unmarshal([]byte(name), &command) != nil || len(command) == 0 {

@@ -30,6 +30,9 @@ import (
 	"deepwork/transport/web"
 )
 
+// stepTools is the set of tools of the agents of runs.
+const stepTools = "steps"
+
 // ServerName is the name that clients see (seed 000, 001.1.10).
 const ServerName = "deepwork"
 
@@ -97,6 +100,9 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	s.tools = tool.NewSet(s.mcp, logger, e.check)
 	if slices.Contains(sets, "workflows") {
 		workflows.Add(s.tools)
+	}
+	if slices.Contains(sets, stepTools) {
+		workflows.AddForSteps(s.tools)
 	}
 	if slices.Contains(sets, "remote") {
 		s.remote = remotetools.New(s.tools)

@@ -106,7 +106,7 @@ func TestTools(t *testing.T) {
 	for set, want := range map[string][]string{
 		"workflows": {"abort_workflow", "finished_step", "get_step", "get_workflows", "go_to_step", "start_workflow"},
 		"remote":    {"call_workflow_tool", "cancel_execution", "list_workflow_tools", "refresh_workflow_tools", "workflow_status"}, // what is offered needs finished_step
-		"board":     {"abort_merge", "change_target", "comment_attempt", "create_task", "delete_task", "follow_up", "get_attempt", "get_attempt_diff", "get_task", "list_executors", "list_projects", "list_repos", "list_task_attempts", "list_tasks", "merge_attempt", "needs_attention", "push_attempt", "rebase_attempt", "start_task_attempt", "stop_attempt", "tail_attempt", "update_task"},
+		"board":     {"abort_merge", "change_target", "comment_attempt", "create_task", "delete_task", "follow_up", "get_attempt", "get_attempt_diff", "get_run", "get_task", "list_executors", "list_projects", "list_repos", "list_task_attempts", "list_tasks", "merge_attempt", "needs_attention", "push_attempt", "rebase_attempt", "run_workflow", "start_task_attempt", "stop_attempt", "tail_attempt", "update_task"},
 	} {
 		s, err := newServer(engines{connect: new(fakes).agent}, []string{set}, "", slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -248,9 +248,9 @@ func TestAllToolsAreAnnotated(t *testing.T) {
 		"workflows-list-tool": reads, "workflows-status-tool": reads, "workflows-execute-tool": {}, "workflows-cancel-tool": {destructive: true, idempotent: true},
 
 		"list_projects": reads, "list_repos": reads, "list_tasks": reads, "get_task": reads, "list_task_attempts": reads, "get_attempt": reads,
-		"tail_attempt": reads, "get_attempt_diff": reads, "list_executors": reads, "needs_attention": reads, "get_context": reads,
+		"tail_attempt": reads, "get_attempt_diff": reads, "list_executors": reads, "needs_attention": reads, "get_run": reads, "get_context": reads,
 		"create_task": {}, "update_task": {destructive: true, idempotent: true}, "delete_task": {destructive: true, idempotent: true},
-		"start_task_attempt": {open: true}, "follow_up": {destructive: true, open: true}, "comment_attempt": {destructive: true, open: true}, "stop_attempt": {destructive: true, idempotent: true},
+		"start_task_attempt": {open: true}, "run_workflow": {open: true}, "follow_up": {destructive: true, open: true}, "comment_attempt": {destructive: true, open: true}, "stop_attempt": {destructive: true, idempotent: true},
 		"merge_attempt": {destructive: true}, "rebase_attempt": {destructive: true, idempotent: true}, "abort_merge": {destructive: true, idempotent: true},
 		"push_attempt": {destructive: true, idempotent: true, open: true}, "change_target": {destructive: true, idempotent: true},
 	}

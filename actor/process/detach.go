@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -13,19 +14,41 @@ import (
 	"sync"
 )
 
-// detachedEnv is set in the environment of a process started by Detach.
-const detachedEnv = "PROCESS_DETACHED"
+// detachedEnv is set in the environment of a process started by Detach: to inBetween in one that only
+// starts the detached one.
+const (
+	detachedEnv = "PROCESS_DETACHED"
+	inBetween   = "0"
+)
+
+// The process in between starts the detached one here, before the many packages of the program are
+// initialized that it does not need.
+func init() {
+	if os.Getenv(detachedEnv) != inBetween {
+		return
+	}
+	if _, err := Detached(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
 
 // Detach starts a command that outlives this process: it is not its child and has its own session.
 // It must be a program that calls Detached first. Its environment is env, its working directory the
-// root. Detach returns the text passed to Answer, or "" if the command ends without an answer. When
-// ctx ends, Detach returns its error, and the command may start nevertheless.
-func Detach(ctx context.Context, command, env []string) (answer string, err error) {
+// root. Detach returns the text passed to Answer, or "" if the command ends without an answer, and
+// a pipe whose end is that of the command, which the caller closes. When ctx ends, Detach returns its
+// error, and the command may start nevertheless.
+func Detach(ctx context.Context, command, env []string) (answer string, life *os.File, err error) {
 	hear, say, err := os.Pipe()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	defer hear.Close()
+	defer func() {
+		if err != nil {
+			hear.Close()
+		}
+	}()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(Without(env, detachedEnv), firstEnv...)
 	cmd.Dir = rootDir()
@@ -33,26 +56,26 @@ func Detach(ctx context.Context, command, env []string) (answer string, err erro
 	err = startDetached(cmd)
 	say.Close()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	// The only other holder of the pipe is the command.
 	stop := context.AfterFunc(ctx, func() { hear.Close() })
 	defer stop()
-	words, err := io.ReadAll(io.LimitReader(hear, 4000))
+	words, err := bufio.NewReader(io.LimitReader(hear, 4000)).ReadString(0)
 	if ctx.Err() != nil {
-		return "", ctx.Err()
+		return "", nil, ctx.Err()
 	}
-	if err != nil {
-		return "", fmt.Errorf("listening to it: %w", err)
+	if err != nil && err != io.EOF {
+		return "", nil, fmt.Errorf("listening to it: %w", err)
 	}
-	return strings.TrimSpace(string(words)), nil
+	return strings.Trim(words, "\x00 \n"), hear, nil
 }
 
 // Detached makes this process one that outlives its parent. In a process that Detach did not start,
 // it starts this command line again as a detached process and returns false: the caller must return
 // at once. Otherwise the process from then on ignores the signals that terminals and people send.
 func Detached() (bool, error) {
-	if os.Getenv(detachedEnv) == "" {
+	if given := os.Getenv(detachedEnv); given == "" || given == inBetween {
 		self, err := os.Executable()
 		if err != nil {
 			return false, err
@@ -67,13 +90,10 @@ func Detached() (bool, error) {
 	return true, nil
 }
 
-// Answer answers the Detach that started this process and closes the connection to it; nothing else
-// may be written to standard output. Only the first call has an effect.
+// Answer answers the Detach that started this process; nothing else may be written to standard
+// output, whose end is then that of this process. Only the first call has an effect.
 func Answer(text string) {
-	answer.Do(func() {
-		io.WriteString(os.Stdout, text)
-		hangUp()
-	})
+	answer.Do(func() { io.WriteString(os.Stdout, text+"\x00") })
 }
 
 var answer sync.Once // of this process, which has one standard output

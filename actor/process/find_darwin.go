@@ -35,9 +35,6 @@ func EndLeftovers(_ context.Context, child int, start string, _ int, _ string) e
 // EndMarked does nothing: the environment of other processes cannot be read.
 func EndMarked(context.Context, string) error { return nil }
 
-// replaceFile makes one descriptor refer to the file of another.
-func replaceFile(from, to int) error { return unix.Dup2(from, to) }
-
 // Boot identifies the system's current boot.
 func Boot() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")

@@ -28,9 +28,6 @@ func becomeReaper() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 // killed.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-// replaceFile makes one descriptor refer to the file of another.
-func replaceFile(from, to int) error { return unix.Dup3(from, to, 0) }
-
 // Boot identifies the system's current boot and the PID namespace.
 func Boot() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -118,7 +118,7 @@ func look(f *os.File) (unread, open bool) {
 
 // firstEnv is the environment of the process that Detach starts: on Unix one in between, whose
 // child becomes an orphan when it ends.
-var firstEnv []string
+var firstEnv = []string{detachedEnv + "=" + inBetween}
 
 // survived are the signals that a detached process survives: those that terminals and people send,
 // and those sent to all processes.
@@ -147,17 +147,4 @@ func leave(cmd *exec.Cmd) error {
 		return err
 	}
 	return cmd.Process.Release()
-}
-
-// hangUp closes the connection of standard output. The descriptor stays in use, so that no file
-// opened later becomes standard output.
-func hangUp() {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err == nil {
-		defer null.Close()
-		err = replaceFile(int(null.Fd()), 1)
-	}
-	if err != nil {
-		os.Stdout.Close()
-	}
 }

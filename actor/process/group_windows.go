@@ -165,9 +165,6 @@ func startDetached(cmd *exec.Cmd) error {
 
 func leave(cmd *exec.Cmd) error { return startDetached(cmd) }
 
-// hangUp closes the connection of standard output.
-func hangUp() { os.Stdout.Close() }
-
 // Boot is not needed on Windows: number and start time identify a process.
 func Boot() string { return "" }
 

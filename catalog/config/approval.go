@@ -89,12 +89,13 @@ func (a *Approval) apply(project *Config) *Config {
 	if from == nil {
 		from = Default()
 	}
-	c.QualityGate.AgentReviewCommand = from.QualityGate.AgentReviewCommand
+	c.QualityGate.AgentReviewCommand, c.QualityGate.ReviewerExecutor = from.QualityGate.AgentReviewCommand, from.QualityGate.ReviewerExecutor
 	c.WorkflowTools.Sources = from.WorkflowTools.Sources
 	c.Projects, c.Executors = from.Projects, from.Executors
 	c.Attempts.Worktrees, c.Attempts.Copy, c.Attempts.Setup = from.Attempts.Worktrees, from.Attempts.Copy, from.Attempts.Setup
 	c.Attempts.PushTo = from.Attempts.PushTo
 	c.Attempts.AutoStart = from.Attempts.AutoStart
+	c.Run.Executor = from.Run.Executor
 	c.Git.Branch = from.Git.Branch
 	return &c
 }

@@ -64,6 +64,14 @@ type Attempts struct {
 	AutoStart *AutoStart
 }
 
+// Run configures how servers lead agents through workflows (key run).
+type Run struct {
+	// Executor is the one of runs that name none, NAME or NAME:VARIANT; "" means that they must.
+	Executor string
+	// Retries is how often an agent that ended without finishing its step is sent back; default 2.
+	Retries int
+}
+
 // A Limit is a number of at least 0 that people may raise.
 type Limit struct {
 	Max  float64

@@ -50,6 +50,7 @@ type Config struct {
 	Projects      []Project
 	Executors     []Executor // in the file's order
 	Attempts      Attempts
+	Run           Run
 	Prices        map[string]Price // by model; only of the user's own config
 	Notify        []string         // command that gets what needs a person; only of the user's own config
 
@@ -59,6 +60,7 @@ type Config struct {
 // QualityGate configures reviews (seed 001 "Configuration").
 type QualityGate struct {
 	AgentReviewCommand   []string      // split like a shell would, run without one; nil means none
+	ReviewerExecutor     string        // NAME or NAME:VARIANT of an executor that reviews; "" means none; not beside AgentReviewCommand
 	DefaultTimeout       time.Duration // of one review; 0 means depending on the number of files
 	DefaultMaxAttempts   int           // default 3
 	MaxConcurrentReviews int           // default the number of processors, at least 2
@@ -86,5 +88,6 @@ func Default() *Config {
 		HTTP:          defaultHTTP(),
 		WorkflowTools: defaultWorkflowTools(),
 		Attempts:      defaultAttempts(),
+		Run:           Run{Retries: 2},
 	}
 }

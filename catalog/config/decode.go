@@ -37,6 +37,7 @@ func (p *parser) config(v value, c *Config) {
 		key("projects", func(v value) { p.projects(v, &c.Projects) }),
 		key("executors", func(v value) { p.executors(v, &c.Executors) }),
 		key("attempts", func(v value) { p.attempts(v, &c.Attempts) }),
+		key("run", func(v value) { p.run(v, &c.Run) }),
 		p.usersOnly("trusted_folders", "", func(v value) { p.folders(&p.user.TrustedFolders)(v) }),
 		p.usersOnly("prices", "", func(v value) { p.prices(v, &c.Prices) }),
 		p.usersOnly("notify", "", p.command(&c.Notify)),
@@ -55,8 +56,12 @@ func (p *parser) config(v value, c *Config) {
 }
 
 func (p *parser) qualityGate(v value, q *QualityGate) {
+	was := *q
 	p.mapping(v,
 		key("agent_review_command", p.command(&q.AgentReviewCommand)),
+		key("reviewer_executor", p.executorName(func(name, variant string) {
+			q.ReviewerExecutor = strings.TrimSuffix(name+":"+variant, ":")
+		})),
 		key("default_timeout", p.duration(0, &q.DefaultTimeout)),
 		key("default_max_attempts", p.whole(1, maxCount, &q.DefaultMaxAttempts)),
 		key("max_concurrent_reviews", p.whole(1, maxCount, &q.MaxConcurrentReviews)),
@@ -69,6 +74,15 @@ func (p *parser) qualityGate(v value, q *QualityGate) {
 			}
 		})),
 	)
+	switch {
+	case len(q.AgentReviewCommand) == 0 || q.ReviewerExecutor == "":
+	case was.ReviewerExecutor != "": // of the project, below the user's own config
+		q.ReviewerExecutor = ""
+	case len(was.AgentReviewCommand) > 0:
+		q.AgentReviewCommand = nil
+	default:
+		p.fault(v, "has agent_review_command and reviewer_executor, and there is one reviewer: remove one of them")
+	}
 }
 
 func (p *parser) toolsets(v value, to *[]string) {

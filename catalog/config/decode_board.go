@@ -166,6 +166,18 @@ func (p *parser) limit(to **Limit, whole bool) func(value) {
 // maxLimit is larger than any sensible budget.
 const maxLimit = 1e9
 
+// executorName reads the name of an executor, with that of a variant after a colon if it has one.
+func (p *parser) executorName(to func(name, variant string)) func(value) {
+	return set(func(v value, _ *yaml.Node) {
+		s, ok := p.text(v)
+		name, variant, has := strings.Cut(s, ":")
+		if ok && (!constant.MatchString(name) || has && !constant.MatchString(variant)) {
+			p.fault(v, "%q is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", clip(s))
+		}
+		to(name, variant)
+	})
+}
+
 // autoStart reads attempts.auto_start; false turns it off.
 func (p *parser) autoStart(to **AutoStart) func(value) {
 	return set(func(v value, n *yaml.Node) {
@@ -175,14 +187,7 @@ func (p *parser) autoStart(to **AutoStart) func(value) {
 		}
 		a, faults := AutoStart{MaxInReview: -1}, p.Faults()
 		p.mapping(v,
-			key("executor", set(func(v value, _ *yaml.Node) {
-				s, ok := p.text(v)
-				name, variant, has := strings.Cut(s, ":")
-				if ok && (!constant.MatchString(name) || has && !constant.MatchString(variant)) {
-					p.fault(v, "%q is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", clip(s))
-				}
-				a.Executor, a.Variant = name, variant
-			})),
+			key("executor", p.executorName(func(name, variant string) { a.Executor, a.Variant = name, variant })),
 			key("max_in_review", p.whole(1, maxCount, &a.MaxInReview)))
 		switch {
 		case p.Faults() > faults:
@@ -192,6 +197,14 @@ func (p *parser) autoStart(to **AutoStart) func(value) {
 			*to = &a
 		}
 	})
+}
+
+// run reads the key run.
+func (p *parser) run(v value, r *Run) {
+	p.mapping(v,
+		key("executor", p.executorName(func(name, variant string) { r.Executor = strings.TrimSuffix(name+":"+variant, ":") })),
+		key("retries", p.whole(0, 100, &r.Retries)),
+	)
 }
 
 func (p *parser) constantName(v value, what string) {

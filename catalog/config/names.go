@@ -23,7 +23,11 @@ const (
 	AttemptEnv     = "DEEPWORK_ATTEMPT_ID" // the id of the attempt that an agent works in
 	BoardEnv       = "DEEPWORK_BOARD"      // the file of that attempt's board, absolute
 	StoreEnv       = "DEEPWORK_STORE"      // the URL of the store, as in the user's own config
-	ProjectEnv     = "DEEPWORK_PROJECT"    // the name of the project in that store
+	SessionEnv     = "DEEPWORK_SESSION_ID" // the workflow session and the step that the agent of a run does
+	StepEnv        = "DEEPWORK_STEP_ID"
+	MCPURLEnv      = "DEEPWORK_MCP_URL" // the server to which it reports, and a file as .mcp.json that names it
+	MCPConfigEnv   = "DEEPWORK_MCP_CONFIG"
+	ProjectEnv     = "DEEPWORK_PROJECT" // the name of the project in that store
 )
 
 // JobsFolders returns the job folders of JobsFoldersEnv. It ignores relative ones, since the

@@ -84,7 +84,7 @@ toolsets: [workflows, board, workflows]
 			ReplyWithin: 500 * time.Millisecond, MaxInlineFiles: 0, Override: OverrideHuman, Pin: true,
 		},
 		Git: Git{Branch: BranchCheckout}, Toolsets: []string{"workflows", "board"},
-		HTTP: defaultHTTP(), WorkflowTools: defaultWorkflowTools(), Attempts: defaultAttempts(),
+		HTTP: defaultHTTP(), WorkflowTools: defaultWorkflowTools(), Attempts: defaultAttempts(), Run: Default().Run,
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v, want %+v", c, want)

@@ -2,6 +2,7 @@ package job
 
 import (
 	"path"
+	"regexp"
 
 	"deepwork/catalog/internal/yamltree"
 )
@@ -54,8 +55,18 @@ func (d *decoder) step(s *Step, spots *stepSpots) yamltree.Shape {
 		optional("exposed", d.boolean(&s.Exposed)),
 		optional("hidden", d.boolean(&s.Hidden)),
 		optional("agent", d.pointer(&s.Agent)),
+		optional("executor", func(v value) {
+			if name, ok := d.text(v, filled); ok && !executorName.MatchString(name) {
+				d.Fault(v.At(), "%q is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", name)
+			} else if ok {
+				s.Executor = name
+			}
+		}),
 	}}
 }
+
+// executorName matches the name of an executor of the config, perhaps with a variant.
+var executorName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*(:[A-Z][A-Z0-9_]*)?$`)
 
 func (d *decoder) outputs(to *[]Output) func(value) {
 	var o Output
@@ -101,6 +112,9 @@ func (d *decoder) review(r *Review, runEach *spot) yamltree.Shape {
 			}
 		}),
 		optional("additional_review_guidance", d.pointer(&r.Guidance)),
+		optional("by", func(v value) {
+			_, r.ByHuman = d.text(v, judge)
+		}),
 	}}
 }
 

@@ -67,6 +67,7 @@ type Step struct {
 	Exposed          bool
 	Hidden           bool
 	Agent            *string
+	Executor         string // of the agent that does it in runs, NAME or NAME:VARIANT; "" means that of the run
 
 	instructionsAt yamltree.Position // of the key, for CheckFiles
 }
@@ -112,6 +113,17 @@ type Review struct {
 	RunEach  string     // "step", or the name of an output
 	Criteria []Criteria // name and question, in the author's order, at least one
 	Guidance *string    // additional_review_guidance
+	ByHuman  bool       // by: human; a person judges it. Otherwise a reviewer does
+}
+
+// ReviewsBy returns the reviews of a step by people if human is true, otherwise those by reviewers.
+func (s *Step) ReviewsBy(human bool) (all []Review) {
+	for _, r := range s.Reviews {
+		if r.ByHuman == human {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // Criteria is one question of a review.

@@ -118,6 +118,9 @@ func TestParseModel(t *testing.T) {
 			{"Sourced", "Does each figure name where it comes from?"},
 		},
 		Guidance: new("Ten departments exist."),
+	}, {
+		RunEach: "step", ByHuman: true,
+		Criteria: []Criteria{{"Sound", "Would you sign it?"}},
 	}})
 	check("instructions file", gather.InstructionsFile, "steps/gather.md")
 	check("output by name", gather.Output("raw_material"), &gather.Outputs[1])

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"deepwork/catalog/internal/yamltree"
+	"deepwork/catalog/jsontext"
 )
 
 // maxName is the longest name or id, and maxSummary the longest summary, in
@@ -63,6 +64,17 @@ func outputType(s string) string {
 		return yamltree.Quote(s) + " is not one of file, files"
 	}
 	return ""
+}
+
+// judge is the rule of who judges a review.
+func judge(s string) string {
+	switch {
+	case s == "human":
+		return ""
+	case jsontext.Nearest(s, []string{"human"}) != "":
+		return yamltree.Quote(s) + " is not human: did you mean human?"
+	}
+	return yamltree.Quote(s) + " is not human: write by: human for a review by a person, or remove by for one by the reviewer"
 }
 
 func filled(s string) string {

@@ -137,6 +137,9 @@ var ruleCases = []ruleCase{
 	{name: "review question number", old: "Is it complete?", new: "4"},
 	{name: "review criterion unnamed", old: "Complete: Is", new: `"": Is`},
 	{name: "review unknown key", old: "      - run_each: report\n", new: "      - run_each: report\n        guidance: x\n"},
+	{name: "review by typo", old: "      - run_each: report\n", new: "      - run_each: report\n        by: hunan\n"},
+	{name: "review by unknown", old: "      - run_each: report\n", new: "      - run_each: report\n        by: reviewer\n"},
+	{name: "review by list", old: "      - run_each: report\n", new: "      - run_each: report\n        by: [human]\n"},
 	{name: "review guidance null", old: "      - run_each: report\n", new: "      - run_each: report\n        additional_review_guidance: ~\n"},
 
 	// Dependencies and inputs.

@@ -156,11 +156,16 @@ func away(s *remote.Snapshot) bool {
 	return len(s.Tools) > 0
 }
 
+// logged waits until the log contains all parts: a source publishes a change before it logs it.
 func (r *rig) logged(t testing.TB, parts ...string) {
 	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(r.log.String(), part) {
-			t.Errorf("the log does not say %q:\n%s", part, clipped(r.log.String()))
+	testkit.Eventually(t, func() string {
+		log := r.log.String()
+		for _, part := range parts {
+			if !strings.Contains(log, part) {
+				return fmt.Sprintf("the log does not say %q:\n%s", part, clipped(log))
+			}
 		}
-	}
+		return ""
+	})
 }

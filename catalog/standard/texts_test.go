@@ -30,7 +30,7 @@ var tools = map[string][]string{
 // session's record, subcommands.
 var (
 	fields   = []string{"jobs", "errors", "stack", "begin_step", "job_dir", "job_name", "error", "status", "step_progress", "quality_attempts"}
-	commands = []string{"serve", "init", "validate", "jobs", "sessions", "schema", "version", "completion", "demo"}
+	commands = []string{"serve", "init", "validate", "run", "jobs", "sessions", "schema", "version", "completion", "demo"}
 )
 
 var (

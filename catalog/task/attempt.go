@@ -44,7 +44,8 @@ type Attempt struct {
 	WorkflowSessionID *string
 	WorkflowStatus    *string
 	WorkflowStep      *string
-	PushError         *string // why the branch was last not pushed to the remote of the config
+	PushError         *string         // why the branch was last not pushed to the remote of the config
+	Run               json.RawMessage // what the server keeps that leads its agents; nil means that it has one agent, its executor
 	Repos             []AttemptRepo
 	LatestSessionID   *string
 	LatestExecutor    *string // of that session
@@ -112,6 +113,7 @@ type Execution struct {
 	Variant      *string
 	State        AttemptState
 	Owner        string // the server that manages it; "" means none
+	Lead         bool   // it is not an agent but the leader of a run, and needs no slot
 	ExitCode     *int
 	FinalMessage *string
 	Error        *string // why it failed, if known

@@ -10,6 +10,7 @@ type Attention struct {
 	TaskID, Title string // of the task
 	AttemptID     string
 	State         AttemptState
+	Run           string    // of the attempt, "" if it is not one
 	Since         time.Time // the end of its last execution
 }
 
@@ -22,6 +23,8 @@ type Work struct {
 	AttemptID     string
 	Executor      string
 	State         AttemptState
+	Run           bool      // a server leads it
+	Step          string    // of its workflow
 	Since         time.Time // the end of the execution, or when it was made
 }
 

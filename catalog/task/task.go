@@ -64,6 +64,7 @@ type Task struct {
 	Status       Status
 	JobName      *string // the workflow that its attempts run; both or neither
 	WorkflowName *string
+	Lead         string   // AgentLeads or ServerLeads; the latter needs a workflow
 	DependsOn    []string // ids of tasks of its project that are to be done before it starts, sorted
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
@@ -103,6 +104,7 @@ type NewTask struct {
 	ProjectID, Title      string
 	Description           *string
 	JobName, WorkflowName *string
+	Lead                  string // "" means AgentLeads
 	DependsOn             []string
 }
 
@@ -141,6 +143,10 @@ func (t *Task) Check() error {
 		return fmt.Errorf("%w: the title is blank", ErrInvalid)
 	case t.JobName != nil && t.WorkflowName == nil:
 		return fmt.Errorf("%w: job_name is %q, and workflow_name is missing: a task names both or neither", ErrInvalid, Clip(*t.JobName))
+	case t.Lead == ServerLeads && t.WorkflowName == nil:
+		return fmt.Errorf("%w: lead is %q, and the task names no workflow: a server leads agents through one", ErrInvalid, t.Lead)
+	case t.Lead != "" && t.Lead != AgentLeads && t.Lead != ServerLeads:
+		return fmt.Errorf("%w: lead %q is not one of %s, %s", ErrInvalid, Clip(t.Lead), AgentLeads, ServerLeads)
 	case t.JobName == nil && t.WorkflowName != nil:
 		return fmt.Errorf("%w: workflow_name is %q, and job_name is missing: a task names both or neither", ErrInvalid, Clip(*t.WorkflowName))
 	}

@@ -48,6 +48,9 @@ func SetOf(root string, c *config.Config) (Set, error) {
 	if command := c.QualityGate.AgentReviewCommand; command != nil {
 		b.add("quality_gate.agent_review_command", command, command)
 	}
+	if name := c.QualityGate.ReviewerExecutor; name != "" {
+		b.add("quality_gate.reviewer_executor", name)
+	}
 	if c.Git.Branch != config.BranchName {
 		b.add("git.branch", c.Git.Branch)
 	}
@@ -84,6 +87,9 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		}
 	}
 	a := c.Attempts
+	if c.Run.Executor != "" {
+		b.add("run.executor", c.Run.Executor)
+	}
 	if s := a.AutoStart; s != nil {
 		b.add("attempts.auto_start", map[string]any{"executor": s.Executor, "variant": s.Variant, "max_in_review": s.MaxInReview})
 	}

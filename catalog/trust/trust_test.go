@@ -76,6 +76,14 @@ func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
 	}
 }
 
+// That an executor reviews is approved, and its command is as an executor.
+func TestASetHasTheExecutorThatReviews(t *testing.T) {
+	s := setOf(t, newProject(t, nil), "quality_gate: {reviewer_executor: 'CODEX:PLAN'}")
+	if len(s) != 2 || s[1].Key != "quality_gate.reviewer_executor" || s[1].Text() != `"CODEX:PLAN"` {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestWhatChangesASet(t *testing.T) {
 	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3"})
 	was := setOf(t, root, asks)

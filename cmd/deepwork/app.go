@@ -77,6 +77,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		a.validateCommand(),
 		a.jobsCommand(),
 		a.sessionsCommand(),
+		a.runCommand(),
 		a.boardCommand(),
 		a.storeCommand(),
 		a.onStore(a.checkCommand()),
@@ -121,6 +122,9 @@ func (a *app) report(err error) int {
 	}
 	if _, ok := errors.AsType[*reportedError](err); ok {
 		return exitFailure
+	}
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.code
 	}
 	text := strings.TrimRight(err.Error(), "\n") // what follows a newline in a name must not look like a separate message
 	fmt.Fprintf(a.err, "deepwork: %s\n", unindented.ReplaceAllString(text, "\n  $1"))

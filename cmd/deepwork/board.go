@@ -23,6 +23,7 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
+	"deepwork/transport"
 )
 
 // atTerminal is the caller of the command line: the user, or an agent of the board, which has no rights.
@@ -97,6 +98,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 	defer func() { err = errors.Join(err, stores.Close(context.WithoutCancel(ctx))) }()
 	board, err := attempt.Open(ctx, attempt.Options{
 		Root: root, State: folder, Stores: stores, Config: settings.Current, Logger: logger, Passive: true, Steps: a.awaiting,
+		Leader: transport.Leader(transport.Options{Store: a.store, Project: a.project, Logger: logger, Version: readBuild().Version}, folder),
 		CheckWorkflow: func(ctx context.Context, job, name string) error {
 			return a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error { return workflow.CheckWorkflow(ctx, jobs, job, name) })
 		},

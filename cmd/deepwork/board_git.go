@@ -88,7 +88,7 @@ func diffStat(ctx context.Context, dir, diff string) (string, error) {
 // printDiff prints a diff: at a terminal made safe and perhaps in colors, else unchanged, so that git
 // can apply it.
 func (a *app) printDiff(text string, colors bool) error {
-	if _, is := terminalWidth(a.rawOut); !is {
+	if _, _, is := terminalSize(a.rawOut); !is {
 		_, err := a.rawOut.Write([]byte(text))
 		return err
 	}

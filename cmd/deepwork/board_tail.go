@@ -71,7 +71,7 @@ func (a *app) printMessages(r *attempt.TailReply) error {
 		}
 	}
 	width := 100
-	if columns, is := terminalWidth(a.rawOut); is && columns > 2*labelWidth {
+	if columns, _, is := terminalSize(a.rawOut); is && columns > 2*labelWidth {
 		width = columns
 	}
 	for _, m := range r.Messages {

@@ -35,7 +35,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Show the server at work on an example project",
 		Long: `Lay out an example project in a fresh temporary directory, start the server on
-it as a subprocess and walk an MCP client through it. What is said about each
+it as a subprocess and walk an MCP client through it; then have 'deepwork run' lead
+three writers, which are this program, through a workflow. What is said about each
 exchange is checked; where it is not so, demo fails. It removes what it made.`,
 		Args: takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
@@ -45,6 +46,7 @@ exchange is checked; where it is not so, demo fails. It removes what it made.`,
 		},
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the example project and print where it is")
+	cmd.AddCommand(a.demoAgents()...)
 	return cmd
 }
 

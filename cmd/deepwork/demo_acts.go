@@ -161,6 +161,10 @@ var acts = []act{
 		show:   []string{"status", "summary", "all_outputs", "stack"},
 		claims: []claim{{"the reply is the same", "status", `"workflow_complete"`}},
 	}}},
+	{"A run, without anybody at the keyboard", []scene{{
+		say: "deepwork run starts an agent for each step. Three write at the same time, each in a process of its own;\nthe review of one page fails, and its agent corrects it; then another agent binds the pages.",
+		do:  (*demo).leadWriters,
+	}}},
 }
 
 // finishMembers reports both members of the group in parallel, and prints each exchange when its

@@ -142,6 +142,7 @@ var commands = map[string]string{
 	"start_task_attempt": "board start", "follow_up": "board send", "stop_attempt": "board stop", "tail_attempt": "board tail",
 	"get_attempt_diff": "board diff", "merge_attempt": "board merge", "rebase_attempt": "board rebase", "push_attempt": "board push",
 	"abort_merge": "board merge --abort", "update_task": "board done", "change_target": "board target", "needs_attention": "board",
+	"run_workflow": "run", "get_run": "run status",
 }
 
 var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)

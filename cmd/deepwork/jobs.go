@@ -116,6 +116,9 @@ func printStep(w io.Writer, label string, s *job.Step) {
 	}
 	if n := len(s.Reviews); n > 0 {
 		arrow += ", " + count(n, "review")
+		if people := len(s.ReviewsBy(true)); people > 0 {
+			arrow += fmt.Sprintf(" (%d by a person)", people)
+		}
 	}
 	fmt.Fprintf(w, "%s\t%s\n", label, arrow)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 	// Under the race detector a process sleeps for a second before it ends, and
 	// the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
-	commands := map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "coder": coder}
+	commands := map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "coder": coder, "stepper": stepper}
 	if commands[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil { // else it is one of them
 		dir, err := os.MkdirTemp("", "state")
 		if err == nil {
@@ -60,6 +61,7 @@ func TestScripts(t *testing.T) {
 			"agent":   agent,
 			"exits":   exits,
 			"capture": capture,
+			"ends":    ends,
 			"falsify": falsify,
 			"sql":     sqlCommand,
 			"visit":   visit,
@@ -84,6 +86,22 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// ends waits until a run has ended, and prints its status: `ends latest`.
+func ends(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ends RUN")
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		ts.Check(ts.Exec("deepwork", "run", "status", args[0]))
+		if !regexp.MustCompile(`(?m)^state: +(waiting|starting|running)$`).MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("it has not ended")
+		}
 	}
 }
 

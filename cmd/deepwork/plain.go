@@ -29,6 +29,19 @@ type plainWriter struct {
 	tail []byte // the first bytes of an incomplete character
 }
 
+// redirect makes it write to another writer, and returns what undoes that.
+func (p *plainWriter) redirect(to io.Writer) (undo func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from := p.w
+	p.w = to
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.w = from
+	}
+}
+
 func (p *plainWriter) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

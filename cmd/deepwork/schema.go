@@ -1,6 +1,8 @@
 package main
 
 import (
+	_ "embed"
+
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog/job"
@@ -8,17 +10,27 @@ import (
 
 func (a *app) schemaCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema",
-		Short: "Print the JSON Schema of job.yml",
+		Use:   "schema [run]",
+		Short: "Print the JSON Schema of job.yml, or of the events of a run",
 		Long: `Print the JSON Schema (draft 2020-12) of job.yml, for editors: "deepwork init"
-keeps it as .deepwork/job.schema.json.`,
-		Args: takes(0, 0, ""),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := a.out.Write(schemaFile())
+keeps it as .deepwork/job.schema.json. "deepwork schema run" prints that of the events
+that "deepwork run --json" prints, one per line.`,
+		Args: takes(0, 1, "nothing, or run"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			schema := schemaFile()
+			if len(args) > 0 {
+				if schema = runEventSchema; args[0] != "run" {
+					return usagef(cmd, "there is no schema %q; give nothing, or run", args[0])
+				}
+			}
+			_, err := a.out.Write(schema)
 			return err
 		},
 	}
 }
+
+//go:embed run_event.schema.json
+var runEventSchema []byte
 
 // schemaFile is the schema as a text file: it ends with a newline.
 func schemaFile() []byte {

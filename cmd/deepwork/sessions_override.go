@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/session/show"
 	"deepwork/session/workflow/machine"
 )
@@ -35,6 +36,9 @@ verdict. Where it is never, not even this does.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is missing or blank; say why the step may go on")
+			}
+			if err := byPerson(); err != nil {
+				return err
 			}
 			return a.withSession(cmd.Context(), args[0], func(of sessions, id string) error {
 				if err := a.override(cmd.Context(), of, id, args[1], why); err != nil {
@@ -70,12 +74,9 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 	if len(st.Reviews) == 0 {
 		return errors.New("the step has no reviews: finished_step needs no override")
 	}
-	fmt.Fprintf(a.out, "session:  %s (%s)\ngoal:     %s\nstep:     %s\n", id, plain(s.JobName+"/"+s.WorkflowName), indentRest(plain(s.Goal), "          "), plain(stepID))
+	a.describe(s, stepID)
 	for _, r := range st.Reviews {
-		fmt.Fprintf(a.out, "skipped:  the review of %s\n", plain(r.RunEach))
-		for _, q := range r.Criteria {
-			fmt.Fprintf(a.out, "            %s: %s\n", plain(q.Name), indentRest(plain(q.Question), "              "))
-		}
+		a.criteria("skipped", r)
 	}
 	line := func(format string, args ...any) {
 		fmt.Fprint(a.out, indent(plain(fmt.Sprintf(format, args...))+"\n", "  "))
@@ -106,6 +107,19 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 		fmt.Fprintf(a.out, "Overridden. The agent's next finished_step of %s goes on.\n", plain(stepID))
 	}
 	return err
+}
+
+// describe prints which step a person is to decide about.
+func (a *app) describe(s *machine.State, stepID string) {
+	fmt.Fprintf(a.out, "session:  %s (%s)\ngoal:     %s\nstep:     %s\n", s.SessionID, plain(s.JobName+"/"+s.WorkflowName), indentRest(plain(s.Goal), "          "), plain(stepID))
+}
+
+// criteria prints a review of the step.
+func (a *app) criteria(what string, r job.Review) {
+	fmt.Fprintf(a.out, "%-9s the review of %s\n", what+":", plain(r.RunEach))
+	for _, q := range r.Criteria {
+		fmt.Fprintf(a.out, "            %s: %s\n", plain(q.Name), indentRest(plain(q.Question), "              "))
+	}
 }
 
 func fileExists(path string) bool {

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalWidth reports whether a stream is a terminal, and how many characters its lines have.
-func terminalWidth(w io.Writer) (columns int, is bool) {
+// terminalSize reports whether a stream is a terminal, how many characters its lines have and how many lines it has.
+func terminalSize(w io.Writer) (columns, lines int, is bool) {
 	f, ok := w.(*os.File)
 	if !ok {
-		return 0, false
+		return 0, 0, false
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0, false
+		return 0, 0, false
 	}
-	return int(size.Col), true
+	return int(size.Col), int(size.Row), true
 }
 
 // terminal opens the controlling terminal.

@@ -26,17 +26,17 @@ func discard(in *os.File) error {
 	return windows.FlushConsoleInputBuffer(windows.Handle(in.Fd()))
 }
 
-// terminalWidth reports whether a stream is a console, and how many characters its lines have.
-func terminalWidth(w io.Writer) (columns int, is bool) {
+// terminalSize reports whether a stream is a console, how many characters its lines have and how many lines it has.
+func terminalSize(w io.Writer) (columns, lines int, is bool) {
 	f, ok := w.(*os.File)
 	if !ok {
-		return 0, false
+		return 0, 0, false
 	}
 	var info windows.ConsoleScreenBufferInfo
 	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {
-		return 0, false
+		return 0, 0, false
 	}
-	return int(info.Window.Right-info.Window.Left) + 1, true
+	return int(info.Window.Right-info.Window.Left) + 1, int(info.Window.Bottom-info.Window.Top) + 1, true
 }
 
 // apart makes a command a process group of its own, which the keys of the terminal do not reach.

@@ -83,7 +83,7 @@ func (a *app) ui(f uiFlags) (err error) {
 	url := strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + secret
 	fmt.Fprintln(a.out, url)
 	fmt.Fprintln(a.err, "Open this URL in a browser on this machine: it lets one in, once, and ends with this command (Ctrl-C).")
-	if _, person := terminalWidth(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
+	if _, _, person := terminalSize(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
 		if err := openInBrowser(url); err != nil {
 			fmt.Fprintf(a.err, "deepwork: no browser could be opened (%v): open the URL yourself\n", err)
 		}

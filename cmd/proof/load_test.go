@@ -12,7 +12,7 @@ import (
 
 // TestMain makes this test binary the command proof for the echo servers that it starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "echo" || os.Args[1] == "source") {
+	if len(os.Args) > 1 && (os.Args[1] == "echo" || os.Args[1] == "source" || os.Args[1] == "step") {
 		main()
 	}
 	os.Exit(statetest.Main(m))

@@ -56,6 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		"sim":     func() error { return runSim(ctx, args[1:], stdout, stderr) },
 		"echo":    func() error { return serveEcho(ctx) },
 		"source":  func() error { return serveSource(ctx, args[1:]) },
+		"step":    func() error { return runStepper(ctx, args[1:]) },
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprintln(stderr, "usage: proof load|sim|figures [FLAG...]; -h after one of them lists its flags")

@@ -45,6 +45,7 @@ type CreateTaskArgs struct {
 	Description  *string  `json:"description"`
 	JobName      *string  `json:"job_name"`
 	WorkflowName *string  `json:"workflow_name"`
+	Lead         *string  `json:"lead,omitempty"`       // task.AgentLeads or task.ServerLeads
 	DependsOn    []string `json:"depends_on,omitempty"` // without it, the digest of the arguments is the one of earlier versions
 	RequestID    *string  `json:"request_id"`
 }
@@ -114,6 +115,8 @@ type TailArgs struct {
 	Limit       *int     `json:"limit"`
 	Wait        *float64 `json:"wait"` // seconds
 	Raw         *bool    `json:"raw"`
+
+	Newest bool `json:"-"` // of the execution, if AfterIndex is nil
 }
 
 // DiffArgs are the arguments of get_attempt_diff.

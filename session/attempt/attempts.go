@@ -99,6 +99,9 @@ func (e *Engine) attemptDetails(ctx context.Context, b view, id string) (*Attemp
 		WorkflowSession: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
 		Repos: []AttemptRepo{}, CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),
 	}
+	if r.Lead = task.AgentLeads; a.Run != nil {
+		r.Lead = task.ServerLeads
+	}
 	if s := now.Session; s != nil && s.Queued != nil {
 		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: stamp(s.Queued.At)}
 	}
@@ -204,6 +207,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		patience = time.Duration(*a.Wait * float64(time.Second))
 	}
 	after, raw := a.AfterIndex, a.Raw != nil && *a.Raw
+	newest := a.Newest && after == nil
 	if a.ExecutionID != nil {
 		if *a.ExecutionID, err = checkID("execution_id", *a.ExecutionID); err != nil {
 			return nil, err
@@ -214,12 +218,15 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if err != nil {
 			return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 		}
-		state, part := at.State, span{}
+		state, part := at.State, span{log: id}
 		if a.ExecutionID != nil {
 			if part, err = e.spanOf(ctx, b, at, *a.ExecutionID, &after); err != nil {
 				return nil, err
 			}
 			state = part.state
+			if newest && part.until == nil {
+				after = nil
+			}
 		}
 		left := time.Until(until)
 		if !state.Open() {
@@ -235,11 +242,11 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if !raw && after != nil {
 			most += linePieces // which the last line may need
 		}
-		entries, next, err := e.tail(ctx, b, at, after, most, max(0, min(left, 500*time.Millisecond)))
+		entries, next, err := e.tail(ctx, b, at, part.log, after, most, max(0, min(left, 500*time.Millisecond)))
 		if err != nil {
 			return nil, fmt.Errorf("reading the attempt's log: %w", err)
 		}
-		if part.cut(&entries) {
+		if part.cut(&entries) && after != nil {
 			next = *after // all that follows is of a later execution
 		}
 		r := &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: next, State: string(state)}
@@ -255,6 +262,6 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if len(entries) > 0 && after != nil && r.NextIndex == *after { // the end of a line is missing
 			_ = wait.For(ctx, min(left, 200*time.Millisecond)) // the next read reports the error
 		}
-		after = &r.NextIndex // wait for new entries only
+		after, newest = &r.NextIndex, false // wait for new entries only
 	}
 }

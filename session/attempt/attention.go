@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,10 +17,11 @@ import (
 // The kinds of what needs a person.
 const (
 	AttentionFailed    = "attempt_failed"    // the latest attempt of a task failed or was interrupted
+	AttentionRun       = "run_stopped"       // the latest attempt of a task is a run that a budget paused, or that stopped at a step
 	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
 	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
 	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it
-	AttentionStep      = "step_waits"        // a step of a workflow whose review only a person can override
+	AttentionStep      = "step_waits"        // a step of a workflow that only a person can pass: they review it, or override its review
 )
 
 // NeedsAttention returns what waits for a person and is visible to the caller, newest first.
@@ -48,7 +50,14 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 		if a.State == task.Failed || a.State == task.Interrupted {
 			kind, command = AttentionFailed, "deepwork board tail "
 		}
-		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(stamp(a.Since)), Command: command + a.AttemptID, at: a.Since})
+		end := endOf(a.Run)
+		if end != nil && end.State != RunComplete {
+			kind, command = AttentionRun, "deepwork run resume "
+		}
+		if a.State == task.Stopped && end != nil && end.State == RunStopped {
+			continue // by a person
+		}
+		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(stamp(a.Since)), Command: command + a.AttemptID, End: end, at: a.Since})
 	}
 	if u := e.untrusted(cfg); u != nil {
 		all = append(all, *u)
@@ -75,10 +84,18 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 	return &AttentionReply{Items: list(all), Count: len(all), Truncated: more}, nil
 }
 
+// endOf returns how a run on the board has ended, nil for "" and for what cannot be read.
+func endOf(run string) *RunEnd {
+	r := Run{}
+	if run == "" || json.Unmarshal([]byte(run), &r) != nil {
+		return nil
+	}
+	return r.End
+}
+
 // StepAttention returns what a step that waits for a person is among the rest that needs one.
 func StepAttention(s session.AwaitingStep) Attention {
-	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(stamp(s.Since)),
-		Command: fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, s.Step), at: s.Since}
+	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(stamp(s.Since)), Command: s.Command(), Waits: &s, at: s.Since}
 }
 
 // ReachedBudgets returns the budgets that are reached, so that no agent starts.
@@ -119,14 +136,14 @@ func (e *Engine) Work(ctx context.Context, who session.Caller) (open, ended []ta
 // maxWorkspaces is how many workspaces with sessions are searched for steps that wait for a person.
 const maxWorkspaces = 100
 
-// openWorkspaces returns the workspaces of this machine with sessions, of tasks that are worked on.
+// openWorkspaces returns the workspaces of this machine with sessions of their own, of tasks that are worked on.
 func (e *Engine) openWorkspaces(ctx context.Context, b view) (open []string, err error) {
 	all, err := b.Workspaces(ctx, e.here)
 	if err != nil {
 		return nil, fault("looking for workspaces", err)
 	}
 	for _, w := range all {
-		if (w.Status == task.InProgress || w.Status == task.InReview) && len(open) < maxWorkspaces && exists(filepath.Join(w.Path, ".deepwork", "tmp")) {
+		if (w.Status == task.InProgress || w.Status == task.InReview) && len(open) < maxWorkspaces && w.Path != e.o.Root && exists(filepath.Join(w.Path, ".deepwork", "tmp")) {
 			open = append(open, w.Path)
 		}
 	}

@@ -310,6 +310,9 @@ func (d *commented) repo(field string, given *string) (*task.AttemptRepo, error)
 	if given == nil && len(d.at.Repos) == 1 {
 		return &d.at.Repos[0], nil
 	}
+	if inPlace(d.at) {
+		return nil, session.NotNow("in_place", "The run %s works in the project itself, so it has no diff whose lines could be commented. Send it a message with follow_up.", d.at.ID).With("attempt_id", d.at.ID)
+	}
 	var names []string
 	for i, r := range d.at.Repos {
 		if given != nil && (r.RepoName == *given || r.RepoID == *given) {

@@ -55,6 +55,9 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 		r.Notice = &where
 		return r, nil
 	}
+	if inPlace(at) {
+		notice("The run works in the project itself, %s, where its changes are among others: see git diff there.", at.Workspace)
+	}
 	compared := 0
 	for _, repo := range at.Repos {
 		d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}

@@ -42,9 +42,13 @@ func TestFullDisk(t *testing.T) {
 	if list, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project}); err != nil || list.Total != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	must(t, os.WriteFile(hold, nil, 0o644))
 	dirs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
 	must(t, err)
+	// The space reserved for the exit of an agent is more than this one needs: the rest would be room for the board.
+	must(t, os.Truncate(filepath.Join(dirs[0], "exit.spare"), 4<<10))
+	rest := filepath.Join(home, "rest")
+	fillDisk(t, rest)
+	must(t, os.WriteFile(hold, nil, 0o644))
 	proc, err := s.executor.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))
 	must(t, err)
 	_, err = proc.Wait(ctx)
@@ -53,6 +57,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%+v", now)
 	}
 	must(t, os.Remove(ballast))
+	must(t, os.Remove(rest))
 	if r := s.ends(r.AttemptID); r.State != "completed" {
 		t.Errorf("%+v", r)
 	}

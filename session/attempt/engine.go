@@ -61,6 +61,8 @@ type Options struct {
 	// Attempt is set in the workspace of an attempt, to its id: every call is then one of its maker,
 	// who may not start agents there.
 	Attempt string
+	// Leader leads the agents of runs; nil leaves runs to other processes.
+	Leader Leader
 	// Passive engines start nothing before Serve is called, and take over only what Settle or a stop
 	// needs: they are for the command line, and may run at the same time as servers.
 	Passive bool
@@ -120,6 +122,7 @@ type Engine struct {
 	used   bool       // the database is open
 	closed bool
 	runs   map[string]*run // by execution: those that this server runs
+	slot   chan struct{}   // closed when an agent of a step ends; nil means that nobody waits for it
 	stats  Stats
 }
 

@@ -35,6 +35,8 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	}
 	if a.Action == ActionCancel {
 		a.Prompt, a.Variant = nil, nil
+	} else if err := notComplete(at); err != nil {
+		return nil, err
 	} else if err := e.withinBudget(ctx, b.who, cfg); err != nil {
 		return nil, err
 	} else if !at.Elsewhere(e.here) { // else its machine checks it

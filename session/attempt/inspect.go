@@ -144,6 +144,9 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	if i.engine.shared != nil && !a.Made() && a.Workspace == "" {
 		return // no server of this machine has chosen its paths
 	}
+	if inPlace(&a) {
+		return // it works in place
+	}
 	if len(a.Repos) > 0 {
 		dir = worktreesOf(&a)
 	} else {

@@ -130,32 +130,11 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 		return nil, r.hindered("making the state folder of the project", err)
 	}
 	env := e.environment(cfg, a.ID, agent.Env)
-	if e.shared != nil && !a.Made() {
-		if err := e.place(ctx, b, cfg, a); err != nil {
-			return nil, r.hindered("choosing where the attempt works", err)
-		}
+	if r.exec.FollowUp && !a.Made() {
+		return nil, failed("The attempt has no workspace: its agent never ran. Start a new attempt.")
 	}
-	if err := checkLayout(a); err != nil {
-		return nil, r.hindered("checking the workspace", err)
-	}
-	if !a.Made() {
-		if r.exec.FollowUp {
-			return nil, failed("The attempt has no workspace: its agent never ran. Start a new attempt.")
-		}
-		if err := e.makeWorkspace(ctx, b, cfg, a, env); err != nil {
-			return nil, r.hindered("making the workspace", err)
-		}
-	}
-	// A removal in progress either finds this execution on the board and gives up, or has removed
-	// the workspace when Await returns.
-	if err := e.keeper(worktreesOf(a)).Await(ctx, a.ID); err != nil {
-		return nil, r.hindered("waiting for the workspace", err)
-	}
-	if fi, err := os.Lstat(a.Workspace); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() {
-		return nil, failed("The workspace %s is gone. Start a new attempt; commits of this one are on the branch %s.", a.Workspace, a.Branch)
-	}
-	if err := e.checkWorkspace(a); err != nil {
-		return nil, r.hindered("checking the workspace", err)
+	if end := r.workspace(b, cfg, a, env); end != nil {
+		return nil, end
 	}
 	if err := e.endEarlier(ctx, b, r.exec); err != nil {
 		return nil, r.hindered("ending the agent that another machine had given up", err)
@@ -181,6 +160,36 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 	spec := &runner.Spec{Work: a.Workspace, Env: env}
 	spec.Command, spec.Stdin = agent.give(prompt, resume)
 	return spec, nil
+}
+
+// workspace makes the workspace of an attempt unless it is there. env is for the setup commands.
+func (r *run) workspace(b store.Board, cfg *config.Config, a *task.Attempt, env []string) *outcome {
+	ctx, e := r.making, r.engine
+	if e.shared != nil && !a.Made() {
+		if err := e.place(ctx, b, cfg, a); err != nil {
+			return r.hindered("choosing where the attempt works", err)
+		}
+	}
+	if err := checkLayout(a); err != nil {
+		return r.hindered("checking the workspace", err)
+	}
+	if !a.Made() {
+		if err := e.makeWorkspace(ctx, b, cfg, a, env); err != nil {
+			return r.hindered("making the workspace", err)
+		}
+	}
+	// A removal in progress either finds this execution on the board and gives up, or has removed
+	// the workspace when Await returns.
+	if err := e.keeper(worktreesOf(a)).Await(ctx, a.ID); err != nil {
+		return r.hindered("waiting for the workspace", err)
+	}
+	if fi, err := os.Lstat(a.Workspace); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() {
+		return failed("The workspace %s is gone. Start a new attempt; commits of this one are on the branch %s.", a.Workspace, a.Branch)
+	}
+	if err := e.checkWorkspace(a); err != nil {
+		return r.hindered("checking the workspace", err)
+	}
+	return nil
 }
 
 // makeWorkspace creates all worktrees of an attempt or none, or finishes that after a crash.

@@ -292,6 +292,9 @@ func (e *Engine) settled(ctx context.Context, who session.Caller, t Target, repo
 		return b, nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
 	at = now.Attempt
+	if inPlace(at) {
+		return b, nil, session.NotNow("in_place", "The run %s works in the project itself, without a worktree and a branch of its own, so there is nothing to merge, rebase or push from. Commit and push its work there.", id).With("attempt_id", id)
+	}
 	if at.Elsewhere(e.here) {
 		return b, nil, session.NotNow("elsewhere", "Attempt %s is on the machine %s. Call a server there.", id, at.Place.Describe()).With("attempt_id", id)
 	}
@@ -309,6 +312,9 @@ func (e *Engine) settled(ctx context.Context, who session.Caller, t Target, repo
 	}
 	return b, at, nil
 }
+
+// inPlace reports whether an attempt is a run that works in the project itself.
+func inPlace(at *task.Attempt) bool { return at.Run != nil && len(at.Repos) == 0 }
 
 func newMerged(at *task.Attempt, r task.AttemptRepo) MergedRepo {
 	return MergedRepo{RepoID: r.RepoID, RepoName: r.RepoName, TargetBranch: r.TargetBranch, Conflicts: []string{}, Untracked: []string{}, attempt: at.ID, path: r.RepoPath}

@@ -68,45 +68,83 @@ func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, ne
 	return all, next
 }
 
-// A span is the part of an attempt's output that one execution wrote. The zero span is all of it.
+// A span is the part of a log that one execution wrote.
 type span struct {
+	log   string // the attempt's id, or that of an agent of a run
 	state task.AttemptState
+	began *time.Time // nil means that nothing is before it, or that an index leaves it out
 	until *time.Time // when the next execution started; nil means that none has
 	none  bool       // it never ran
 }
 
-// spanOf returns the span of an execution. If after is before its first entry, it becomes the index
-// before that.
+// A stint is what a span is made of: an execution, in a log that it shares with others.
+type stint struct {
+	id, log string
+	state   task.AttemptState
+	started *time.Time
+}
+
+// spanOf returns the span of an execution, of the attempt or of an agent of a run. If after is before its
+// first entry, it becomes the index before that.
 func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string, after **int64) (s span, err error) {
-	all, err := b.Executions(ctx, a.ID)
+	all, err := e.stints(ctx, b, a)
 	if err != nil {
 		return s, found("reading the executions", err, "attempt", "attempt_id", a.ID, remedyAttempt)
 	}
-	i := slices.IndexFunc(all, func(x task.Execution) bool { return x.ID == id })
+	i := slices.IndexFunc(all, func(x stint) bool { return x.id == id })
 	if i < 0 {
-		return s, session.Wrong("unknown_execution", "Attempt %s has no execution %s. get_attempt lists its executions.", a.ID, id).With("argument", "execution_id").With("value", id)
+		lists := "get_attempt lists its executions"
+		if a.Run != nil {
+			lists = "get_run lists those of its agents"
+		}
+		return s, session.Wrong("unknown_execution", "Attempt %s has no execution %s. %s.", a.ID, id, lists).With("argument", "execution_id").With("value", id)
 	}
-	s.state, s.none = all[i].State, all[i].StartedAt == nil
-	for _, x := range all[:i] {
-		if x.StartedAt != nil {
-			s.until = x.StartedAt // of the oldest of them
+	x := all[i]
+	s = span{log: x.log, state: x.state, none: x.started == nil}
+	if s.none {
+		return s, nil
+	}
+	earlier := false
+	for j, other := range all {
+		switch {
+		case other.log != x.log || other.started == nil || i == j:
+		case j < i:
+			s.until = other.started // of the oldest of them
+		default:
+			earlier = true
 		}
 	}
-	earlier := slices.ContainsFunc(all[i+1:], func(x task.Execution) bool { return x.StartedAt != nil })
 	switch {
-	case s.none || *after != nil && **after >= 0: // a next_index
+	case *after != nil && **after >= 0: // a next_index
 	case !earlier: // the first one has what precedes its start
 		*after = new(int64(-1))
 	default:
-		*after, err = e.lastBefore(ctx, b, a, *all[i].StartedAt)
+		s.began = x.started
+		*after, err = e.lastBefore(ctx, b, a, x.log, *x.started)
 	}
 	return s, err
 }
 
-// lastBefore returns the index of an attempt's last entry before a moment.
-func (e *Engine) lastBefore(ctx context.Context, b view, a *task.Attempt, moment time.Time) (*int64, error) {
+// stints returns the executions of an attempt, and of the agents of a run, the newest first.
+func (e *Engine) stints(ctx context.Context, b view, a *task.Attempt) (all []stint, err error) {
+	executions, err := b.Executions(ctx, a.ID)
+	for _, x := range executions {
+		all = append(all, stint{x.ID, a.ID, x.State, x.StartedAt})
+	}
+	if err != nil || a.Run == nil {
+		return all, err
+	}
+	steps, err := b.Steps(ctx, a.ID)
+	for _, x := range steps {
+		all = append(all, stint{x.ID, x.AgentID, x.State, x.StartedAt})
+	}
+	return all, err
+}
+
+// lastBefore returns the index of the last entry of a log before a moment.
+func (e *Engine) lastBefore(ctx context.Context, b view, a *task.Attempt, log string, moment time.Time) (*int64, error) {
 	for after := int64(-1); ; {
-		entries, next, err := e.tail(ctx, b, a, &after, runner.MaxTail, 0)
+		entries, next, err := e.tail(ctx, b, a, log, &after, runner.MaxTail, 0)
 		if err != nil {
 			return nil, fault("reading the attempt's log", err)
 		}
@@ -119,10 +157,12 @@ func (e *Engine) lastBefore(ctx context.Context, b view, a *task.Attempt, moment
 	}
 }
 
-// cut removes entries after the span. It reports whether all were.
+// cut removes entries before and after the span. It reports whether all were.
 func (s *span) cut(entries *[]runner.Entry) bool {
 	n := len(*entries)
-	*entries = slices.DeleteFunc(*entries, func(x runner.Entry) bool { return s.until != nil && !x.Time.Before(*s.until) })
+	*entries = slices.DeleteFunc(*entries, func(x runner.Entry) bool {
+		return s.until != nil && !x.Time.Before(*s.until) || s.began != nil && x.Time.Before(*s.began)
+	})
 	return n > 0 && len(*entries) == 0
 }
 

@@ -159,6 +159,8 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 		}
 		_, err = inside.StartTaskAttempt(ctx, me, StartArgs{TaskID: c.task.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
 		refused(t, err, session.StateError, "right_needed", "Create a task")
+		_, err = inside.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "more", Executor: new("TEST")})
+		refused(t, err, session.StateError, "right_needed")
 		_, err = inside.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("more")})
 		refused(t, err, session.StateError, "right_needed")
 		inside.stop()

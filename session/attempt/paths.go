@@ -58,6 +58,9 @@ func (e *Engine) worktreesDir(cfg *config.Config) string {
 // worktreesOf returns the folder of an attempt's worktrees: the config may have named another one
 // when the attempt was made.
 func worktreesOf(a *task.Attempt) string {
+	if len(a.Repos) == 0 {
+		return "" // it works in place
+	}
 	return filepath.Dir(filepath.Dir(a.Repos[0].Worktree))
 }
 

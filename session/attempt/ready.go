@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -176,6 +177,11 @@ func (e *Engine) startTask(ctx context.Context, v view, b store.Board, cfg *conf
 	a, first, err := e.plan(ctx, v, cfg, &t.Task, agent, nil, args)
 	if err != nil {
 		return err
+	}
+	if t.Lead == task.ServerLeads {
+		if a.Run, err = json.Marshal(runOfTask(&t.Task, nil)); err != nil {
+			return err
+		}
 	}
 	if err := b.StartReady(ctx, *a, first, room); err != nil {
 		return err

@@ -62,12 +62,22 @@ func (e *Engine) delete(ctx context.Context, b view, id string, attempts []strin
 			reply.Notice = new(strings.TrimSpace(unless(reply.Notice) + " " + left))
 		}
 	}
+	var agents []string // of the steps of runs
+	for _, attempt := range attempts {
+		steps, err := b.Steps(ctx, attempt)
+		if err != nil {
+			return nil, withRescued(fault("reading the agents of a run", err), reply.Rescued)
+		}
+		for _, x := range steps {
+			agents = append(agents, x.AgentID)
+		}
+	}
 	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {
 		return nil, withRescued(stillRunning(id), reply.Rescued)
 	} else if err != nil {
 		return nil, withRescued(found("deleting the task", err, "task", "task_id", id, remedyTask), reply.Rescued)
 	}
-	for _, attempt := range attempts {
+	for _, attempt := range append(attempts, agents...) {
 		if err := e.executor.Remove(attempt); err != nil {
 			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", attempt, "error", err)
 		}
@@ -115,8 +125,8 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string) (
 	} else if open {
 		return nil, task.ErrRunning
 	}
-	if at.Workspace == "" {
-		return nil, nil // no machine has taken it
+	if at.Workspace == "" || len(at.Repos) == 0 {
+		return nil, nil // no machine has taken it, or it works in place
 	}
 	k := e.keeper(worktreesOf(at))
 	removed, err := k.Remove(ctx, id, func() bool { // by a follow-up, if another call took the mark away

@@ -3,6 +3,7 @@ package attempt
 import (
 	"time"
 
+	"deepwork/session"
 	"deepwork/session/attempt/runner"
 )
 
@@ -67,6 +68,7 @@ type Task struct {
 	Status                string   `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
 	JobName               *string  `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
 	WorkflowName          *string  `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
+	Lead                  string   `json:"lead" jsonschema:"agent: one agent does the workflow; server: each attempt is a run, with an agent per step"`
 	DependsOn             []string `json:"depends_on" jsonschema:"UUIDs of tasks that must be done before an attempt starts"`
 	BlockedBy             []string `json:"blocked_by" jsonschema:"those of depends_on that are not done"`
 	CreatedAt             string   `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
@@ -103,13 +105,15 @@ type TasksReply struct {
 
 // Attention is one thing that waits for a person.
 type Attention struct {
-	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, untrusted (what the config asks for is not approved), budget_reached (so that no agent starts) or step_waits (a step whose review only a person can override)"`
+	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, run_stopped (at a step, or paused by a budget), untrusted (what the config asks for is not approved), budget_reached (so that no agent starts) or step_waits (only a person can pass it)"`
 	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a part of it"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
 	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project"`
 
-	at time.Time // Since
+	Waits *session.AwaitingStep `json:"-"` // of StepWaits
+	End   *RunEnd               `json:"-"` // of a run
+	at    time.Time             // Since
 }
 
 // AttentionReply answers needs_attention.
@@ -173,6 +177,7 @@ type AttemptReply struct {
 	AttemptID       string          `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	TaskID          string          `json:"task_id" jsonschema:"UUID of its task"`
 	State           string          `json:"state" jsonschema:"waiting (for a slot), starting, running, completed, failed, stopped or interrupted"`
+	Lead            string          `json:"lead" jsonschema:"agent, or server if it is a run: get_run shows its agents"`
 	ExitCode        *int            `json:"exit_code" jsonschema:"exit code of the agent's last execution, -1 if a signal ended it, null while it runs or if it never ran"`
 	StartedAt       *string         `json:"started_at" jsonschema:"when the agent last started, RFC 3339 in UTC, or null"`
 	EndedAt         *string         `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`

@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/store"
@@ -175,10 +176,14 @@ func (r *run) diff(a *task.Attempt) (data []byte, err error) {
 	return json.Marshal(diffs)
 }
 
-// tail is Tail of the executor for an attempt on any machine.
-func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, after *int64, limit int, patience time.Duration) ([]runner.Entry, int64, error) {
+// tail is Tail of the executor for an attempt on any machine. log is the attempt's id, or that of an agent
+// of a run, whose output is on its own machine alone.
+func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log string, after *int64, limit int, patience time.Duration) ([]runner.Entry, int64, error) {
 	if !a.Elsewhere(e.here) {
-		return e.executor.Tail(ctx, a.ID, after, limit, patience)
+		return e.executor.Tail(ctx, log, after, limit, patience)
+	}
+	if log != a.ID {
+		return nil, 0, session.NotNow("elsewhere", "The run %s is on the machine %s, and so is the output of its agents. Call a server there.", a.ID, a.Place.Describe()).With("attempt_id", a.ID)
 	}
 	report, err := b.Report(ctx, a.ID)
 	if err != nil {

@@ -26,6 +26,8 @@ type run struct {
 	exec   task.Execution
 	ctx    context.Context // ends when this server no longer leads it
 
+	interrupted atomic.Bool // stop ends a run so that it can be resumed
+
 	doubt doubt                  // of lead
 	fault atomic.Pointer[string] // why it is not known whether the agent runs, or it cannot be stopped; nil means none
 
@@ -73,6 +75,23 @@ func (e *Engine) lead(x task.Execution) {
 func (r *run) lead() {
 	begun := sync.OnceFunc(r.engine.makers.Done)
 	defer begun()
+	if r.exec.Lead {
+		if end := r.leadRun(); !end.drop {
+			if end.again && !r.stopped() {
+				r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
+				return
+			}
+			if !r.endEarlier() {
+				return
+			}
+			if !end.again {
+				r.push()
+			}
+			r.reportDiff()
+			r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
+		}
+		return
+	}
 	proc, end := r.launch()
 	if end != nil && end.Error != nil {
 		r.note(*end.Error)
@@ -272,6 +291,25 @@ func (r *run) end(proc Process) {
 			return
 		}
 		doubt.log(r, "an agent cannot be stopped; trying again until it can", err)
+	}
+}
+
+// endEarlier ends the agents that an earlier leader of the run has left, if this one came to its end before it
+// could: once the end is on the board, nobody looks for them. It reports false if this server closes first.
+func (r *run) endEarlier() bool {
+	for doubt := doubt(""); ; {
+		b, err := r.engine.board(r.ctx)
+		if err == nil {
+			l := &Lead{run: r, board: b, Attempt: &task.Attempt{ID: r.exec.AttemptID}}
+			err = l.endEarlier(r.ctx)
+		}
+		if err == nil || errors.Is(err, task.ErrNotFound) {
+			return r.ctx.Err() == nil
+		}
+		if wait.For(r.ctx, time.Second) != nil {
+			return false
+		}
+		doubt.log(r, "the agents of a run cannot be stopped; trying again until they can", err)
 	}
 }
 

@@ -45,7 +45,7 @@ func (e *Engine) Settle(ctx context.Context) error {
 	}
 	alive := store.Census(e.member)
 	for _, x := range open {
-		if x.Elsewhere(e.here) || alive(x.Owner) {
+		if x.Lead || x.Elsewhere(e.here) || alive(x.Owner) {
 			continue
 		}
 		if running, err := e.executor.Alive(x.AttemptID, x.ID); running || err != nil {

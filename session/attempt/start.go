@@ -3,6 +3,7 @@ package attempt
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -68,6 +69,11 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	made, first, err := e.plan(ctx, b, cfg, &t.Task, agent, a.Prompt, a.Repos)
 	if err != nil {
 		return nil, err
+	}
+	if t.Lead == task.ServerLeads {
+		if made.Run, err = json.Marshal(runOfTask(&t.Task, a.Prompt)); err != nil {
+			return nil, err
+		}
 	}
 	kept, err := b.CreateAttempt(ctx, *made, first, request)
 	if err != nil {

@@ -117,7 +117,13 @@ func (e *Engine) CreateTask(ctx context.Context, who session.Caller, a CreateTas
 	if err != nil {
 		return nil, err
 	}
+	if a.Lead != nil && *a.Lead != task.AgentLeads && *a.Lead != task.ServerLeads {
+		return nil, session.Wrong("invalid_argument", "lead is %q: expected %s or %s.", clip(*a.Lead), task.AgentLeads, task.ServerLeads).With("argument", "lead").With("value", clip(*a.Lead))
+	}
 	job, workflow := trimmed(a.JobName), trimmed(a.WorkflowName)
+	if unless(a.Lead) == task.ServerLeads && (unless(job) == "" || unless(workflow) == "") {
+		return nil, session.Wrong("missing_argument", "lead is %s, and the task has no workflow for agents to be led through. Pass job_name and workflow_name; get_workflows lists them.", task.ServerLeads).With("argument", "workflow_name")
+	}
 	// A repeated request gets the same reply, even if the workflow has changed since.
 	if done, err := b.FindRequest(ctx, request); err != nil {
 		return nil, fault("looking for the request_id", err)
@@ -127,7 +133,7 @@ func (e *Engine) CreateTask(ctx context.Context, who session.Caller, a CreateTas
 		}
 	}
 	s, err := b.CreateTask(ctx, task.NewTask{
-		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, DependsOn: dependsOn,
+		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Lead: unless(a.Lead), DependsOn: dependsOn,
 	}, request)
 	e.readies.Wake()
 	return taskReply(s), found("creating the task", err, "project", "project_id", projectID, remedyProject)
@@ -229,7 +235,7 @@ func taskReply(s *task.Summary) *Task {
 	}
 	return &Task{
 		TaskID: s.ID, ProjectID: s.ProjectID, Title: s.Title, Description: s.Description, Status: string(s.Status),
-		JobName: s.JobName, WorkflowName: s.WorkflowName, CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.UpdatedAt),
+		JobName: s.JobName, WorkflowName: s.WorkflowName, Lead: s.Lead, CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.UpdatedAt),
 		LatestAttemptID: s.LatestAttemptID, LatestWorkspaceBranch: s.LatestWorkspaceBranch,
 		LatestSessionID: s.LatestSessionID, LatestSessionExecutor: s.LatestSessionExecutor,
 		DependsOn: list(s.DependsOn), BlockedBy: list(s.BlockedBy),

@@ -24,24 +24,12 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	case e == nil: // it has no reviews
 		return
 	}
-	what := fmt.Sprintf("not known here: %s", e.Kind)
-	switch e.Kind {
-	case machine.ByReviewer:
-		what = "passed by the reviewer " + e.Reviewer
-	case machine.BySelf:
-		what = "reviewed by the agent itself, which was given the criteria for exactly these outputs"
-	case machine.ByOverride:
-		what = "overridden by the agent, without a review of these outputs"
-	case machine.ByPerson:
-		what = "overridden by a person"
-	case machine.Unreviewed:
-		what = "not reviewed, because the server ran without reviews"
-	case machine.NotDue:
-		what = "no review is of the outputs that were submitted"
-	}
-	detail("evidence: %s, %s, %s over %s", what, stamp(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))
+	detail("evidence: %s, %s, %s over %s", kind(e), stamp(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))
 	if e.Reason != "" {
 		detail("  reason: %s", IndentRest(e.Reason, "    "))
+	}
+	if o := e.Others; o != nil {
+		detail("  its other reviews: %s, %s, %s over %s", kind(o), stamp(o.At), o.Identity, cmp.Or(o.Channel, "an unknown channel"))
 	}
 	if e.Kind == machine.ByPerson && e.Channel == session.ChannelTerminal && e.GivenFor == "" {
 		detail("  given before any output was handed in")
@@ -50,4 +38,27 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 		detail("  a person had overridden its reviews, but with other outputs or criteria than these")
 	}
 	Hashes(detail, "  finished with", e.Files)
+}
+
+// kind says in words what a finished step relies on.
+func kind(e *machine.Evidence) string {
+	switch e.Kind {
+	case machine.ByReviewer:
+		return "passed by the reviewer " + e.Reviewer
+	case machine.BySelf:
+		return "reviewed by the agent itself, which was given the criteria for exactly these outputs"
+	case machine.ByOverride:
+		return "overridden by the agent, without a review of these outputs"
+	case machine.ByPerson:
+		return "overridden by a person"
+	case machine.Passed:
+		return "passed by a person, who reviewed these outputs"
+	case machine.PassedIn:
+		return "passed by a person, as the caller's client says"
+	case machine.Unreviewed:
+		return "not reviewed, because the server ran without reviews"
+	case machine.NotDue:
+		return "no review is of the outputs that were submitted"
+	}
+	return fmt.Sprintf("not known here: %s", e.Kind)
 }

@@ -64,7 +64,11 @@ func Step(w io.Writer, j *job.Job, s *job.Step, info *machine.StepInfo) {
 	}
 	fmt.Fprintf(w, "\n--- step_reviews ---\n")
 	for _, r := range info.Reviews {
-		fmt.Fprintf(w, "run_each: %s\n", Inline(r.RunEach))
+		by := ""
+		if r.By != "" {
+			by = ", by: " + r.By
+		}
+		fmt.Fprintf(w, "run_each: %s%s\n", Inline(r.RunEach), by)
 		for _, c := range r.Criteria {
 			printText(w, Indent(c.Key+": "+c.Value, "  "))
 		}

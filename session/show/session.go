@@ -85,8 +85,23 @@ func printProgress(w io.Writer, steps machine.OrderedMap[*machine.StepProgress])
 		if g := p.Granted; g != nil {
 			detail("a person (%s, %s) overrode its reviews %s, for its next finished_step: %s", g.Identity, g.Channel, stamp(g.At), g.Reason)
 		}
+		printQuestion(detail, p.Question)
 		printEvidence(detail, p)
 	}
+}
+
+// printQuestion prints what a person is asked about a step, and the answer that its next finished_step
+// collects.
+func printQuestion(detail func(format string, args ...any), q *machine.Question) {
+	switch {
+	case q == nil:
+		return
+	case q.Open():
+		detail("waits for a person since %s, to pass these outputs:", stamp(q.AskedAt))
+	default:
+		detail("a person (%s, %s) answered %s: %s; the next finished_step with these outputs collects that", q.Answer.Identity, q.Answer.Channel, stamp(q.Answer.At), passed(q.Answer.Passed))
+	}
+	Hashes(detail, "  handed in", q.Files)
 }
 
 // Optional is a text that may be missing.

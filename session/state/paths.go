@@ -84,6 +84,9 @@ func (f *Folder) Worktrees() string {
 // Logs is the folder of the agents' output.
 func (f *Folder) Logs() string { return filepath.Join(f.Dir, "logs") }
 
+// MCP is the folder of the files by which the agents of a run reach its leader, as long as that runs.
+func (f *Folder) MCP(attempt string) string { return filepath.Join(f.Dir, "mcp", attempt) }
+
 // Notified is the file of what the user was notified of, or was tried to be.
 func (f *Folder) Notified() string { return filepath.Join(f.Dir, "notified.json") }
 

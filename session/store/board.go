@@ -110,6 +110,9 @@ type View interface {
 	// session. It reports false if the execution is no longer waiting. The task is unchanged.
 	StopWaiting(ctx context.Context, executionID string) (stopped bool, err error)
 
+	// Steps returns the executions of the agents of a run, the newest first, none if there is no such run.
+	Steps(ctx context.Context, attemptID string) ([]task.StepExecution, error)
+
 	Session(ctx context.Context, id string) (*task.Session, error)
 	// Queue sets or, with nil, clears what is queued in a session while an execution
 	// of its attempt has not ended, and returns what was queued before; q.At is set
@@ -166,6 +169,19 @@ type Board interface {
 	SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error
 	// SetWorkflow records the position of an attempt's workflow.
 	SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error
+	// SetRun replaces what the leader of a run keeps.
+	SetRun(ctx context.Context, attemptID string, run json.RawMessage) error
+	// AddStep adds an execution of an agent of a run that goes on, waiting. Errors of this and the next
+	// ones: task.ErrEnded, the run or the execution has ended.
+	AddStep(ctx context.Context, x task.StepExecution) error
+	// ClaimStep gives a slot to an execution that waits: it is then starting. It reports false if there is
+	// none. The other arguments are those of ClaimNext.
+	ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, used *int64) (claimed bool, err error)
+	// StartStep records since when the process of an execution runs.
+	StartStep(ctx context.Context, attemptID, id string, at time.Time) error
+	// EndStep records how an execution ended, and what it used if it was started. It does nothing if it has
+	// ended. When the leader's execution ends, EndExecution ends those of its agents as interrupted.
+	EndStep(ctx context.Context, attemptID, id string, e task.StepEnding) error
 	// SetPushError records why the branch of an attempt was not pushed, or nil.
 	SetPushError(ctx context.Context, attemptID string, why *string) error
 	// SetBranch gives an attempt without worktrees another branch, as two servers may choose the

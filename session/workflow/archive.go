@@ -91,7 +91,7 @@ func (a *Archive) List(ctx context.Context) ([]SessionInfo, error) {
 }
 
 // Workspaces returns the workspaces of the project's attempts that are on this machine and have
-// sessions, the newest attempt's first.
+// sessions of their own, the newest attempt's first. A run in place works in the project itself.
 func (a *Archive) Workspaces(ctx context.Context) ([]task.Workspace, error) {
 	if !a.stores.Database.Exists() {
 		return nil, nil
@@ -103,7 +103,7 @@ func (a *Archive) Workspaces(ctx context.Context) ([]task.Workspace, error) {
 	all, err := a.stores.Database.Board().Workspaces(ctx, here)
 	return slices.DeleteFunc(all, func(w task.Workspace) bool {
 		_, err := os.Stat(filepath.Join(w.Path, ".deepwork", "tmp"))
-		return err != nil
+		return err != nil || w.Path == a.state.Root
 	}), err
 }
 
@@ -188,9 +188,31 @@ func (a *Archive) Override(ctx context.Context, id, stepID, given, reason string
 	})
 }
 
+// Review records a person's decision about a step that waits for them: about the outputs with a digest,
+// which they were shown. An answer is refused if its files have changed since they were handed in.
+func (a *Archive) Review(ctx context.Context, id, stepID, digest string, answer machine.Answer, requests store.Requests) error {
+	d := decision{stepID, digest, answer}
+	return a.change(ctx, id, requests, actionReview, d, func(s *machine.State) (*machine.State, error) {
+		if err := asHandedIn(ctx, a.state.Root, s, stepID, digest); err != nil {
+			return nil, err
+		}
+		d.Answer.At = now()
+		return s.Answer(stepID, digest, d.Answer)
+	})
+}
+
+// AsHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait
+// for one, other outputs than those with the digest were handed in since, or its files have changed.
+func (a *Archive) AsHandedIn(ctx context.Context, s *machine.State, stepID, digest string) error {
+	return asHandedIn(ctx, a.state.Root, s, stepID, digest)
+}
+
 // GivenFor returns what was handed in last for a step, to a reviewer or for a review by the agent
 // itself: its digest, "" if nothing was, and its files.
 func (a *Archive) GivenFor(s *machine.State, stepID string) (digest string, files []machine.FileHash) {
+	if p := s.Progress(stepID); p != nil && p.Question.Open() {
+		return p.Question.Digest, p.Question.Files
+	}
 	if last := s.Progress(stepID).Newest(); last != nil {
 		return last.Digest, last.Files
 	}

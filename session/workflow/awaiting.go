@@ -25,6 +25,7 @@ type openStep struct {
 	given   bool      // it was handed in for a review
 	failed  time.Time // when the newest review failed; zero if none did
 	reviews int       // of the step
+	asked   time.Time // when a person was asked to pass its outputs; zero if nobody is asked now
 }
 
 // openSteps returns the open steps of a session, none if it has ended.
@@ -38,6 +39,9 @@ func openSteps(s *machine.State) (open []openStep) {
 			continue
 		}
 		step := openStep{id: entry.Key, began: p.StartedAt, reviews: p.QualityAttempts}
+		if p.Question.Open() {
+			step.asked = p.Question.AskedAt
+		}
 		if last := p.Newest(); last != nil {
 			step.given = true
 			if last.State == machine.AttemptFailed && last.ClosedAt != nil {
@@ -49,18 +53,23 @@ func openSteps(s *machine.State) (open []openStep) {
 	return open
 }
 
-// awaiting returns the open steps of a session that wait for a person: those whose outputs failed as
-// many reviews as are allowed, and, if only persons may override, those that the agent has to review
-// itself. The instructions of that review are in tmp, on the machine where the agent works.
+// awaiting returns the open steps of a session that wait for a person: those whose outputs one is asked
+// to pass, those whose outputs failed as many reviews as are allowed, and, if only persons may override,
+// those that the agent has to review itself. The instructions of that review are in tmp, on the machine where the agent works.
 func awaiting(s *machine.State, open []openStep, how Reviewing, tmp string, sealer durable.Sealer) (all []session.AwaitingStep) {
 	if p := s.Pinned; p != nil && (how.Pin || p.Pin) && p.Override.Stricter(how.Override) {
 		how.Override = p.Override
 	}
-	if how.Override == config.OverrideNever {
-		return nil
-	}
 	for _, o := range open {
 		step := session.AwaitingStep{SessionID: s.SessionID, Step: o.id, Goal: s.Goal, Since: o.failed}
+		if step.Review = !o.asked.IsZero(); step.Review {
+			step.Since = o.asked
+			all = append(all, step)
+			continue
+		}
+		if how.Override == config.OverrideNever {
+			continue
+		}
 		if o.given {
 			if !o.failed.IsZero() && o.reviews >= how.MaxAttempts {
 				all = append(all, step)
@@ -81,12 +90,19 @@ func awaiting(s *machine.State, open []openStep, how Reviewing, tmp string, seal
 	return all
 }
 
+// awaitingBy returns the settings by which steps wait for a person. On a server without reviews only those
+// wait that a person is asked to pass.
+func (e *Engine) awaitingBy(ctx context.Context) (Reviewing, error) {
+	how, err := e.Reviewing(ctx)
+	if !e.Reviews {
+		how.Override = config.OverrideNever
+	}
+	return how, err
+}
+
 // AwaitingAmong is Awaiting for sessions that were read before, of any identities.
 func (e *Engine) AwaitingAmong(ctx context.Context, sessions []*SessionInfo) (all []session.AwaitingStep, err error) {
-	if !e.Reviews {
-		return nil, nil
-	}
-	how, err := e.Reviewing(ctx)
+	how, err := e.awaitingBy(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -100,10 +116,7 @@ func (e *Engine) AwaitingAmong(ctx context.Context, sessions []*SessionInfo) (al
 
 // Awaiting returns the steps of an identity's active sessions that wait for a person.
 func (e *Engine) Awaiting(ctx context.Context, identity string) (all []session.AwaitingStep, err error) {
-	if !e.Reviews {
-		return nil, nil
-	}
-	how, err := e.Reviewing(ctx)
+	how, err := e.awaitingBy(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	if err != nil {
 		return nil, err
 	}
-	finish := func(id string) (*finished, error) {
+	once := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
 			m := &finishCall{caller: who, args: a, arrived: arrived, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
 			return func(ctx context.Context, s *sessionActor) {
@@ -122,6 +122,13 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 				})
 			}
 		})
+	}
+	finish := func(id string) (*finished, error) {
+		f, err := once(id)
+		if err == nil && c.ask(ctx, who, f, arrived.Add(how.ReplyWithin)) {
+			return once(id)
+		}
+		return f, err
 	}
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
 	if a.SessionID == nil && a.StepID != nil {

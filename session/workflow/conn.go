@@ -25,6 +25,7 @@ type Conn struct {
 	identity  string
 	stateless bool // made by ConnectStateless
 	stack     *stack.Stack
+	declined  sync.Map // what the client's user declined to answer: session id and digest -> true
 
 	mu       sync.Mutex // guards closed, and that no call starts after it
 	closed   bool

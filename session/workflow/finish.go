@@ -21,6 +21,8 @@ type finished struct {
 	ID       string
 	Reply    *machine.FinishReply
 	Recorded bool // a transition was made, or the answer stored; else it was a repetition, or needs work
+
+	question *question // what the caller's client may ask its user; nil means nothing
 }
 
 // A finishCall is a finished_step in progress.
@@ -64,12 +66,12 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	if err != nil || done != nil {
 		return done, err
 	}
-	switch {
-	case a.engine.reviewed(c.plan.Step):
-		m.step = c.plan.Step.ID
+	switch st := c.plan.Step; {
+	case a.engine.reviewed(st), len(st.ReviewsBy(true)) > 0:
+		m.step = st.ID
 		a.hash(m, c.outputs)
 		return nil, errLater
-	case len(c.plan.Step.Reviews) > 0:
+	case len(st.Reviews) > 0:
 		a.prove(c, machine.Unreviewed, "")
 	}
 	return a.complete(ctx, a.state, c)

@@ -10,11 +10,27 @@ import (
 )
 
 // notifyMoved calls Options.Moved for a durable transition that others see: a new session, another
-// step, an end.
+// step, the end of a member of a group, a question to a person and its answer, an end.
 func (e *Engine) notifyMoved(before, now *machine.State) {
-	if e.Moved != nil && (before == nil || before.Status != now.Status || before.CurrentStepID != now.CurrentStepID) {
+	if e.Moved != nil && (before == nil || before.Status != now.Status || before.CurrentStepID != now.CurrentStepID || waitsFor(before) != waitsFor(now)) {
 		e.Moved(now)
 	}
+}
+
+// waitsFor counts the steps of a session that are finished, the questions to a person, and the answers:
+// each transition that does not move the session changes one of them, if others see it.
+func waitsFor(s *machine.State) (n [3]int) {
+	for _, e := range s.StepProgress {
+		switch p := e.Value; {
+		case p.Done():
+			n[0]++
+		case p.Question.Open():
+			n[1]++
+		case p.Question != nil:
+			n[2]++
+		}
+	}
+	return n
 }
 
 // CheckWorkflow checks that there is a workflow of exactly these names in the job folders. Its

@@ -23,8 +23,8 @@ func (m *finishCall) reason() string {
 	return strings.TrimSpace(*m.args.OverrideReason)
 }
 
-// reviewed reports whether a step is finished only after a review.
-func (e *Engine) reviewed(st *job.Step) bool { return e.Reviews && len(st.Reviews) > 0 }
+// reviewed reports whether a step is finished only after a review by a reviewer or the agent itself.
+func (e *Engine) reviewed(st *job.Step) bool { return e.Reviews && len(st.ReviewsBy(false)) > 0 }
 
 // mayOverride refuses an override by an agent where quality_gate.override does not allow it. Nothing
 // of the call was evaluated.
@@ -51,8 +51,9 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 		With("session_id", a.id).With("step_id", stepID).With("override", string(how.Override))
 }
 
-// overridden reports whether a step is finished without its review, at the word of a person or of
-// the agent, and sets the evidence. mayOverride has allowed the agent's.
+// overridden reports whether a step is finished without its reviews, at the word of a person, or without
+// those that are not by people, at the word of the agent, and sets the evidence. mayOverride has allowed
+// the agent's.
 func (a *sessionActor) overridden(c *candidate, how Reviewing) bool {
 	given := a.state.Progress(c.plan.Step.ID)
 	switch {
@@ -62,8 +63,10 @@ func (a *sessionActor) overridden(c *candidate, how Reviewing) bool {
 		return true
 	case c.m.reason() == "", given.HasGrant() && how.Override != config.OverrideAgent && !c.m.Person: // the person saw other outputs
 		return false
-	case c.m.Person:
+	case c.m.Person && how.Override != config.OverrideNever:
 		a.prove(c, machine.ByPerson, "")
+	case !a.engine.reviewed(c.plan.Step):
+		return false
 	case !how.External && how.Refused == nil && c.m.seen == c.digest:
 		a.prove(c, machine.BySelf, "")
 	default:

@@ -17,6 +17,7 @@ const (
 	actionAbort    = "abort"    // its argument is the reason
 	actionOverride = "override" // its argument is a grant
 	actionGoTo     = "go back"  // its argument is a step
+	actionReview   = "review"   // its argument is a decision
 )
 
 // A grant is a person's override of the reviews of a step.
@@ -41,13 +42,19 @@ func (e *Engine) serveRequests(requests store.Requests) {
 func (e *Engine) carryOut(ctx context.Context, id, action string, arguments json.RawMessage) error {
 	var text string
 	var g grant
-	argument := map[string]any{actionAbort: &text, actionOverride: &g, actionGoTo: &text}[action]
+	var d decision
+	argument := map[string]any{actionAbort: &text, actionOverride: &g, actionGoTo: &text, actionReview: &d}[action]
 	if argument == nil || json.Unmarshal(arguments, argument) != nil {
 		return fmt.Errorf("a session's owner cannot %s %s", action, arguments)
 	}
 	h := e.handles.Get(id)
 	if h == nil {
 		return unknownSession(id)
+	}
+	if action == actionReview {
+		if err := e.unchanged(ctx, id, d); err != nil {
+			return err
+		}
 	}
 	who := caller{Identity: h.View().Identity}
 	_, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (struct{}, error) {
@@ -61,6 +68,8 @@ func (e *Engine) carryOut(ctx context.Context, id, action string, arguments json
 		case actionGoTo:
 			who.Call.Tool = machine.ToolGoTo
 			_, err = a.goTo(ctx, who, text, false)
+		case actionReview:
+			err = a.decide(d)
 		}
 		return struct{}{}, err
 	})
@@ -82,6 +91,11 @@ func (e *Engine) OverrideFor(ctx context.Context, id, stepID string, o machine.O
 // GoToFor goes back to a step of a session; see Conn.GoTo.
 func (e *Engine) GoToFor(ctx context.Context, id, stepID string) error {
 	return e.actFor(ctx, id, actionGoTo, stepID)
+}
+
+// ReviewFor records what a person decides about a step that waits for them; see Archive.Review.
+func (e *Engine) ReviewFor(ctx context.Context, id, stepID, digest string, answer machine.Answer) error {
+	return e.actFor(ctx, id, actionReview, decision{stepID, digest, answer})
 }
 
 func (e *Engine) actFor(ctx context.Context, id, action string, argument any) error {

@@ -33,15 +33,15 @@ func (a *sessionActor) judged(r *review) {
 	}
 }
 
-// conclude answers a call with the verdict of the newest attempt, collected in base: it moves on,
-// or says what to change (seed 000, 001.4.12 to 001.4.14).
+// conclude answers a call with the newest verdict on its outputs, collected in base: it moves on, or
+// says what to change (seed 000, 001.4.12 to 001.4.14).
 func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	stepID := c.plan.Step.ID
 	p := base.Progress(stepID)
-	judged := p.Newest()
+	judged := p.Judged(c.digest)
 	if judged.State == machine.AttemptPassed {
 		a.prove(c, machine.ByReviewer, judged.Verdicts[0].Reviewer)
-		return a.complete(ctx, base, c)
+		return a.approve(ctx, base, c)
 	}
 	how, err := a.reviewing(ctx)
 	if err != nil {
@@ -50,8 +50,11 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	var r *machine.FinishReply
 	var refusal *session.Error
 	if p.QualityAttempts >= how.MaxAttempts {
-		refusal = gateFailed(p.QualityAttempts, stepID, judged,
-			strings.TrimSpace("Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "+c.m.notice))
+		what := "Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "
+		if p.Question != nil && p.Question.Digest == c.digest {
+			what = "Change the outputs and call again, or go back with go_to_step: a person failed these. "
+		}
+		refusal = gateFailed(p.QualityAttempts, stepID, judged, strings.TrimSpace(what+c.m.notice))
 	} else {
 		failed := judged.Failed()
 		r = &machine.FinishReply{Status: machine.NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(combined(failed)), FailedCriteria: []machine.CriterionResult{}}

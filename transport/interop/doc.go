@@ -8,7 +8,8 @@
 //   - the command line of the MCP Inspector;
 //   - the scenarios of MCP's conformance suite that apply to such a server;
 //   - Claude Code, Codex CLI and Gemini CLI, over stdio and streamable HTTP, each with a
-//     scripted model in place of its maker's; and what the first two print as JSON;
+//     scripted model in place of its maker's, by themselves and led by deepwork run; and what
+//     the first two print as JSON;
 //   - source.mjs, a source of workflows written with the official TypeScript SDK.
 //
 // A client prints what it sees, and a Go test judges that. The tests have the build

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 // the agent sends.
 type model struct {
 	*httptest.Server
+	server string // whose tools it uses: deepwork, or that of a run
 	mu     sync.Mutex
 	script []move
 	done   int // moves of the script
@@ -31,6 +34,8 @@ type move struct {
 	own  bool
 	args any
 	text string
+	// limit is the message of the provider that a limit is reached, instead of an answer.
+	limit string
 }
 
 // A turn is what an agent shows its model.
@@ -44,13 +49,13 @@ type turn struct {
 // An api is how one maker's agents talk with a model.
 type api struct {
 	path   string // a part of it
-	read   func(body map[string]any) turn
+	read   func(body map[string]any, server string) turn
 	answer func(number int, name string, m move) []any // the events of a stream
 }
 
 // startModel starts a model; script is all that it will do.
 func startModel(t *testing.T, with api, script ...move) *model {
-	m := &model{script: script}
+	m := &model{server: "deepwork", script: script}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		data, err := io.ReadAll(r.Body)
 		if err != nil || r.Method != http.MethodPost || !strings.Contains(r.URL.Path, with.path) {
@@ -62,8 +67,16 @@ func startModel(t *testing.T, with api, script ...move) *model {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+		events, limit := m.respond(with, body, string(data))
+		if limit != "" {
+			w.Header().Set("X-Should-Retry", "false")
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprint(w, encoded(map[string]any{"type": "error", "error": map[string]any{"type": "rate_limit_error", "message": limit}}))
+			return
+		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		for _, event := range m.respond(with, body, string(data)) {
+		for _, event := range events {
 			text, err := json.Marshal(event)
 			if err != nil {
 				panic(err)
@@ -78,14 +91,14 @@ func startModel(t *testing.T, with api, script ...move) *model {
 	return m
 }
 
-// respond carries out the next move.
-func (m *model) respond(with api, body map[string]any, told string) []any {
+// respond carries out the next move; the limit of that may be its answer.
+func (m *model) respond(with api, body map[string]any, told string) (events []any, limit string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := with.read(body)
+	now := with.read(body, m.server)
 	now.told = told
 	if len(now.tools) == 0 { // a request for a title or the like
-		return with.answer(0, "", move{text: "A walk"})
+		return with.answer(0, "", move{text: "A walk"}), ""
 	}
 	m.turns = append(m.turns, now)
 	next := move{text: "The script is over."}
@@ -93,26 +106,29 @@ func (m *model) respond(with api, body map[string]any, told string) []any {
 		next = m.script[m.done]
 	}
 	m.done++
-	name := next.tool
+	name, server := next.tool, strings.ReplaceAll(m.server, "-", "_")
 	if next.tool != "" && !next.own {
 		for _, n := range now.names {
-			if strings.HasSuffix(n, "deepwork_"+next.tool) || strings.HasSuffix(n, "deepwork__"+next.tool) {
+			if own := strings.ReplaceAll(n, "-", "_"); strings.HasSuffix(own, server+"_"+next.tool) || strings.HasSuffix(own, server+"__"+next.tool) {
 				name = n
 			}
 		}
 	}
-	return with.answer(m.done, name, next)
+	return with.answer(m.done, name, next), next.limit
 }
+
+// names are the keys of tools, in order.
+func names(tools map[string]string) []string { return slices.Sorted(maps.Keys(tools)) }
 
 // anthropic is the API that Claude Code talks.
 var anthropic = api{
 	path: "/v1/messages",
-	read: func(body map[string]any) turn {
+	read: func(body map[string]any, server string) turn {
 		t := turn{tools: map[string]string{}}
 		for _, tool := range list(body["tools"]) {
 			name := text(tool["name"])
 			t.names = append(t.names, name)
-			if own, ok := strings.CutPrefix(name, "mcp__deepwork__"); ok {
+			if own, ok := strings.CutPrefix(name, "mcp__"+server+"__"); ok {
 				t.tools[own] = encoded(map[string]any{"name": name, "description": tool["description"], "input_schema": tool["input_schema"]})
 			}
 		}
@@ -150,11 +166,11 @@ var anthropic = api{
 // openAI is the API that Codex talks: the tools of a server are in a namespace.
 var openAI = api{
 	path: "/responses",
-	read: func(body map[string]any) turn {
+	read: func(body map[string]any, server string) turn {
 		t := turn{tools: map[string]string{}}
 		for _, tool := range list(body["tools"]) {
 			name := text(tool["name"])
-			if name != "mcp__deepwork" {
+			if name != "mcp__"+strings.ReplaceAll(server, "-", "_") {
 				t.names = append(t.names, name)
 				continue
 			}
@@ -177,7 +193,7 @@ var openAI = api{
 		if m.tool != "" {
 			item = map[string]any{"type": "function_call", "id": fmt.Sprintf("item_%d", number), "call_id": fmt.Sprintf("call_%d", number), "name": m.tool, "arguments": encoded(m.args)}
 			if !m.own {
-				item["namespace"] = "mcp__deepwork"
+				item["namespace"] = strings.TrimSuffix(name, "__"+m.tool)
 			}
 		}
 		id := fmt.Sprintf("resp_%d", number)
@@ -192,13 +208,13 @@ var openAI = api{
 // google is the API that Gemini CLI talks.
 var google = api{
 	path: "GenerateContent",
-	read: func(body map[string]any) turn {
+	read: func(body map[string]any, server string) turn {
 		t := turn{tools: map[string]string{}}
 		for _, tool := range list(body["tools"]) {
 			for _, f := range list(tool["functionDeclarations"]) {
 				name := text(f["name"])
 				t.names = append(t.names, name)
-				if own, ok := strings.CutPrefix(name, "mcp_deepwork_"); ok {
+				if own, ok := strings.CutPrefix(name, "mcp_"+server+"_"); ok {
 					t.tools[own] = encoded(f)
 				}
 			}

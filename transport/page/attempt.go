@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/store"
@@ -15,10 +16,13 @@ type attemptPage struct {
 	Messages []message
 	// Shown is the execution whose messages these are, nil if they are the newest of all. Next is the
 	// index for those that follow, 0 if they are all.
-	Shown *attempt.Execution
-	Next  int64
-	Older string // the execution with the messages before these, "" if they are the first
-	Open  bool   // the agent waits or runs
+	Shown  *attempt.Execution
+	Next   int64
+	Older  string   // the execution with the messages before these, "" if they are the first
+	Open   bool     // the agent waits or runs
+	Of     string   // the id of the execution whose messages these are, "" for all
+	Newest bool     // the messages are the newest
+	Run    *runView // nil if an agent leads
 	review
 }
 
@@ -42,6 +46,12 @@ func (p *attemptPage) any(is func(attempt.AttemptRepo) bool) bool {
 	return false
 }
 
+// Done reports whether no agent goes on with it: it is a run that is complete.
+func (p *attemptPage) Done() bool { return p.Run != nil && p.Run.Complete() }
+
+// InPlace reports whether it is a run in the project's own folder, which has no diff of its own.
+func (p *attemptPage) InPlace() bool { return p.Run != nil && p.Run.Kept.InPlace }
+
 // onAttempt returns the target that the URL of a request names.
 func onAttempt(r *http.Request) attempt.Target {
 	return attempt.Target{AttemptID: new(r.PathValue("id"))}
@@ -56,6 +66,14 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	p := &attemptPage{FullAttemptReply: a, Open: isOpen(a.State)}
 	if p.Task, err = s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: a.TaskID}); err != nil {
 		return nil, err
+	}
+	if a.Lead == task.ServerLeads {
+		if p.Run, err = s.run(ctx, who, a.AttemptID); err != nil {
+			return nil, err
+		}
+		if agent, err := s.agent(ctx, who, r, p); agent != nil || err != nil {
+			return agent, err
+		}
 	}
 	if err := s.messages(ctx, who, r, p); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/show"
 	"deepwork/session/workflow/machine"
 )
@@ -22,6 +23,14 @@ type jobPage struct {
 	*job.Job
 	Err   *catalog.LoadError // nil if it has no faults
 	Texts []stepText         // in the order of the steps
+	Start *runForm           // nil if no run can be started
+}
+
+// A runForm is what a person is asked who starts a run.
+type runForm struct {
+	Workflow  string // that is chosen, "" if none is yet
+	Executors []attempt.ExecutorInfo
+	Default   string // run.executor of the config
 }
 
 type stepText struct {
@@ -40,22 +49,23 @@ const (
 type jobsPage struct {
 	Errors []catalog.LoadError
 	Jobs   []*job.Job
-	More   int // jobs that follow
-	Next   int // the first of these
+	Board  bool // runs can be started
+	More   int  // jobs that follow
+	Next   int  // the first of these
 }
 
 func (s *Site) jobs(ctx context.Context, _ session.Caller, r *http.Request) (*shown, error) {
 	all := s.Jobs(ctx)
 	from, _ := strconv.Atoi(r.URL.Query().Get("from")) // else from the first
 	from = min(max(from, 0), len(all.Jobs))
-	p := &jobsPage{Jobs: all.Jobs[from:min(from+maxJobs, len(all.Jobs))], Next: from + maxJobs, More: len(all.Jobs) - from - maxJobs}
+	p := &jobsPage{Board: s.Board != nil, Jobs: all.Jobs[from:min(from+maxJobs, len(all.Jobs))], Next: from + maxJobs, More: len(all.Jobs) - from - maxJobs}
 	if from == 0 {
 		p.Errors = all.Errors
 	}
 	return &shown{view: "jobs", title: "Jobs", data: p, on: []string{jobsTopic}}, nil
 }
 
-func (s *Site) job(ctx context.Context, _ session.Caller, r *http.Request) (*shown, error) {
+func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	name := r.PathValue("name")
 	all := s.Jobs(ctx)
 	p := &jobPage{Job: all.Job(name), Err: all.Err(name)}
@@ -84,5 +94,25 @@ func (s *Site) job(ctx context.Context, _ session.Caller, r *http.Request) (*sho
 			p.Texts = append(p.Texts, v)
 		}
 	}
-	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic}, fresh: true}, nil
+	var err error
+	if p.Start, err = s.runForm(ctx, who, r.URL.Query().Get("run")); err != nil {
+		return nil, err
+	}
+	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic, configTopic}, fresh: true}, nil
+}
+
+// runForm returns the form for a run of a workflow, or nil if the caller can start none.
+func (s *Site) runForm(ctx context.Context, who session.Caller, workflow string) (*runForm, error) {
+	if s.Board == nil || s.ReadOnly || !who.Has(session.RightAgents) {
+		return nil, nil
+	}
+	executors, err := s.Board.ListExecutors(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &runForm{workflow, executors.Executors, c.Run.Executor}, nil
 }

@@ -32,10 +32,13 @@ type message struct {
 // messages reads the newest messages, or those of the execution that the URL names.
 func (s *Site) messages(ctx context.Context, who session.Caller, r *http.Request, p *attemptPage) error {
 	args := attempt.TailArgs{Target: onAttempt(r), Limit: new(maxMessages)}
+	p.Of = r.URL.Query().Get("execution")
 	if id := r.URL.Query().Get("execution"); id != "" {
 		args.ExecutionID, args.AfterIndex = &id, new(int64(-1))
 		if after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64); err == nil {
 			args.AfterIndex = &after
+		} else if p.Run != nil {
+			args.AfterIndex, args.Newest = nil, true
 		}
 		for i := range p.Executions {
 			if p.Executions[i].ExecutionID == id {
@@ -47,12 +50,15 @@ func (s *Site) messages(ctx context.Context, who session.Caller, r *http.Request
 	if err != nil {
 		return err
 	}
-	fits, cut := fitting(tail.Messages, args.ExecutionID == nil)
-	p.Messages = joined(fits)
+	fits, cut := fitting(tail.Messages, args.AfterIndex == nil)
+	p.Messages, p.Newest = joined(fits), args.AfterIndex == nil
 	switch {
 	case len(fits) == 0:
-	case args.ExecutionID == nil:
-		if (cut || len(tail.Messages) == maxMessages) && len(p.Executions) > 0 {
+	case args.AfterIndex == nil:
+		switch more := cut || len(tail.Messages) == maxMessages; {
+		case more && args.ExecutionID != nil:
+			p.Older = *args.ExecutionID
+		case more && len(p.Executions) > 0:
 			p.Older = p.Executions[0].ExecutionID
 		}
 	case cut:

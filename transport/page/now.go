@@ -33,8 +33,10 @@ type item struct {
 	Since  time.Time
 	// Command is what a person runs in a terminal, "" if the page behind the link is enough.
 	Command string
+	Answer  *answerForm // nil if nobody is asked to pass outputs
 
-	rank int // what is before the others has a lower one
+	waits *session.AwaitingStep // nil if it is another kind
+	rank  int                   // what is before the others has a lower one
 }
 
 // matches reports whether an item has each word of a filter.
@@ -70,24 +72,16 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 		return nil, err
 	}
 	var needs, working, recent []item
+	waits, err := s.waits(ctx, who, sessions)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range waits {
+		needs = append(needs, attentionItem(a))
+	}
 	if s.Board != nil {
-		waits, err := s.Board.NeedsAttentionBy(ctx, who, s.stepsAmong(sessions))
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range waits.Items {
-			needs = append(needs, attentionItem(a))
-		}
 		// What stops everything is not below hundreds of others.
 		slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.rank, b.rank) })
-	} else {
-		steps, err := s.stepsAmong(sessions)(ctx, who, nil)
-		if err != nil {
-			return nil, err
-		}
-		for _, step := range steps {
-			needs = append(needs, attentionItem(attempt.StepAttention(step)))
-		}
 	}
 	for _, i := range sessions {
 		switch {
@@ -113,7 +107,13 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 		{Name: "recent", Title: "Recently finished", None: "Nothing has finished yet.", Items: recent},
 	} {
 		if p.Only == "" || p.Only == l.Name {
-			p.Lists = append(p.Lists, l.part(p.Filter, p.Only != "", from))
+			part := l.part(p.Filter, p.Only != "", from)
+			for i := range part.Items {
+				if it := &part.Items[i]; it.waits != nil && it.waits.Review {
+					it.Answer = s.answerForm(it.waits.SessionID, it.waits.Step)
+				}
+			}
+			p.Lists = append(p.Lists, part)
 		}
 	}
 	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic}}, nil
@@ -137,6 +137,22 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 		l.Next = "/?" + url.Values{"list": {l.Name}, "q": {filter}, "from": {strconv.Itoa(to)}}.Encode()
 	}
 	return l
+}
+
+// waits returns what needs the caller; without the task board, the steps of sessions alone.
+func (s *Site) waits(ctx context.Context, who session.Caller, sessions []*workflow.SessionInfo) (all []attempt.Attention, err error) {
+	if s.Board != nil {
+		r, err := s.Board.NeedsAttentionBy(ctx, who, s.stepsAmong(sessions))
+		if err != nil {
+			return nil, err
+		}
+		return r.Items, nil
+	}
+	steps, err := s.stepsAmong(sessions)(ctx, who, nil)
+	for _, step := range steps {
+		all = append(all, attempt.StepAttention(step))
+	}
+	return all, err
 }
 
 // stepsAmong finds the steps that wait for a person among the sessions that the caller sees, without
@@ -171,10 +187,23 @@ func sessionItem(i *workflow.SessionInfo) item {
 // attentions say what needs a person: what it is, its status and what to do.
 var attentions = map[string][3]string{
 	attempt.AttentionFailed:    {"agent", "failed", "read its last messages, then send a follow-up or start another"},
+	attempt.AttentionRun:       {"run", "stopped", ""},
 	attempt.AttentionReview:    {"agent", "to review", "look at its changes, then merge them or send a follow-up"},
 	attempt.AttentionStep:      {"session", "waits for you", "its review failed: override it, or have the agent do it again"},
 	attempt.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
 	attempt.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
+}
+
+// endedRun says why a run has ended and what a person does about it.
+func endedRun(end *attempt.RunEnd) string {
+	why, _, _ := strings.Cut(end.Reason, "\n")
+	if end.Step != "" && !strings.HasPrefix(why, "Step ") {
+		why = strings.TrimSpace("at step " + end.Step + ": " + why)
+	}
+	if end.State == attempt.RunPaused {
+		return why + " Resume it with a larger budget"
+	}
+	return why + " Read what its agent said last, then resume it"
 }
 
 // attentionItem returns what needs a person, with the page that shows it.
@@ -187,8 +216,16 @@ func attentionItem(a attempt.Attention) item {
 	switch a.Kind {
 	case attempt.AttentionFailed, attempt.AttentionReview:
 		i.Link, i.Command = "/attempts/"+a.ID, ""
+		if a.End != nil {
+			i.Kind = "run"
+		}
+	case attempt.AttentionRun:
+		i.Link, i.Command, i.Status, i.About = "/attempts/"+a.ID, "", string(a.End.State), endedRun(a.End)
 	case attempt.AttentionStep:
-		i.Link = "/sessions/" + a.ID
+		i.Link, i.waits = "/sessions/"+a.ID, a.Waits
+		if a.Waits.Review {
+			i.About = "look at its outputs, then pass or fail them"
+		}
 	case attempt.AttentionUntrusted:
 		i.Link = "/trust"
 	default:

@@ -67,7 +67,8 @@ func (s *Site) followOutputs(who session.Caller, topics []string) (release func(
 			o.open = make(map[followed]*following)
 		}
 		o.open[k] = f
-		o.all.Go(func() { s.followOutput(ctx, who, k.id) })
+		o.all.Go(func() { s.followOutput(ctx, who, k.id, nil) })
+		o.all.Go(func() { s.followAgents(ctx, who, k.id) })
 	}
 	f.pages++
 	return func() {
@@ -80,12 +81,13 @@ func (s *Site) followOutputs(who session.Caller, topics []string) (release func(
 	}
 }
 
-// followOutput touches the topic of an attempt whenever its agent has printed something.
-func (s *Site) followOutput(ctx context.Context, who session.Caller, id string) {
+// followOutput touches the topic of an attempt whenever its agent has printed something. Of a run, it
+// follows the leader, or the agent with an execution, until that ends.
+func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, execution *string) {
 	of := attempt.Target{AttemptID: &id}
 	var after *int64
 	for ctx.Err() == nil {
-		r, err := s.Board.TailAttempt(ctx, who, attempt.TailArgs{Target: of, AfterIndex: after, Limit: new(1000), Wait: new(outputWait), Raw: new(true)})
+		r, err := s.Board.TailAttempt(ctx, who, attempt.TailArgs{Target: of, ExecutionID: execution, AfterIndex: after, Limit: new(1000), Wait: new(outputWait), Raw: new(true), Newest: true})
 		if err != nil {
 			_ = wait.For(ctx, time.Second)
 			continue
@@ -94,10 +96,32 @@ func (s *Site) followOutput(ctx context.Context, who session.Caller, id string) 
 			s.Touch(outputTopic + ":" + id)
 		}
 		after = &r.NextIndex
-		switch r.State {
-		case "waiting", "starting", "running":
-		default:
-			_ = wait.For(ctx, time.Second) // until a follow-up
+		if isOpen(r.State) {
+			continue
 		}
+		if execution != nil {
+			return
+		}
+		_ = wait.For(ctx, time.Second) // until a follow-up
+	}
+}
+
+// followAgents follows the agents of a run. It returns at once if the attempt is none.
+func (s *Site) followAgents(ctx context.Context, who session.Caller, id string) {
+	known := map[string]bool{}
+	for ctx.Err() == nil {
+		r, err := s.Board.GetRun(ctx, who, attempt.RunArgs{RunID: id})
+		if session.CodeOf(err) == "unknown_run" {
+			return
+		}
+		if err == nil {
+			for _, x := range r.Steps {
+				if x.StartedAt != nil && x.EndedAt == nil && !known[x.ExecutionID] {
+					known[x.ExecutionID] = true
+					s.outputs.all.Go(func() { s.followOutput(ctx, who, id, &x.ExecutionID) })
+				}
+			}
+		}
+		_ = wait.For(ctx, time.Second)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
 )
 
 // maxOutput is how much of an output a page shows, in bytes.
@@ -72,18 +73,13 @@ func openFile(root, path string) (*os.File, os.FileInfo, error) {
 
 // delivered reports whether a session has an output of this path, in a step or in a review.
 func delivered(p *sessionPage, path string) bool {
+	has := func(outputs machine.Outputs) bool {
+		return slices.ContainsFunc(outputs, func(o machine.Pair[machine.OutputValue]) bool { return slices.Contains(o.Value.Paths, path) })
+	}
 	for _, e := range p.State.StepProgress {
-		for _, o := range e.Value.Outputs {
-			if slices.Contains(o.Value.Paths, path) {
-				return true
-			}
-		}
-		for _, a := range e.Value.Attempts {
-			for _, o := range a.Outputs {
-				if slices.Contains(o.Value.Paths, path) {
-					return true
-				}
-			}
+		if has(e.Value.Outputs) || e.Value.Question != nil && has(e.Value.Question.Outputs) ||
+			slices.ContainsFunc(e.Value.Attempts, func(a *machine.Attempt) bool { return has(a.Outputs) }) {
+			return true
 		}
 	}
 	return false

@@ -37,6 +37,7 @@ type stepView struct {
 	Current  bool
 	Digest   string             // what a person who overrides its reviews now has seen
 	Files    []machine.FileHash // and its files
+	Answer   *answerForm        // nil if nobody is asked to pass its outputs
 	Brief    bool               // what was said and judged is on a page of its own
 }
 

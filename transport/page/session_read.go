@@ -136,6 +136,7 @@ func (p *sessionPage) step(step *job.Step, id string) stepView {
 	v := stepView{Step: step, Progress: p.State.Progress(id), ID: id, Current: p.State.Status == machine.Active && p.State.IsCurrent(id)}
 	if v.Reviewed() {
 		v.Digest, v.Files = p.archive.GivenFor(p.State, id)
+		v.Answer = answerFormOf(p.archive, p.State, id)
 	}
 	return v
 }

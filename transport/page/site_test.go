@@ -243,9 +243,9 @@ func TestHeaders(t *testing.T) {
 
 // actions are all that pages can do, with forms that are complete.
 func (p started) actions() []string {
-	return []string{"/sessions/" + p.session + "/abort?reason=x", "/sessions/" + p.session + "/go-to?step=idea", "/sessions/" + p.session + "/override?step=hotel&reason=x",
+	return []string{"/sessions/" + p.session + "/abort?reason=x", "/sessions/" + p.session + "/go-to?step=idea", "/sessions/" + p.session + "/override?step=hotel&reason=x", "/sessions/" + p.session + "/review?step=hotel&decision=pass&digest=x",
 		"/tasks?title=x", "/tasks/" + p.task + "?status=done", "/tasks/" + p.task + "/start?executor=SCRIPT",
-		"/attempts/x/stop", "/attempts/x/follow-up?action=send&prompt=x", "/attempts/x/git/merge"}
+		"/runs?workflow=trip/plan&goal=x&executor=SCRIPT", "/attempts/x/resume?max_cost=1", "/attempts/x/stop", "/attempts/x/follow-up?action=send&prompt=x", "/attempts/x/git/merge"}
 }
 
 // act sends an action, with its query as the form.

@@ -140,7 +140,7 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 func (s *Site) createTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 	job, workflow := workflowOf(r)
 	t, err := s.Board.CreateTask(ctx, who, attempt.CreateTaskArgs{ProjectID: r.PostForm.Get("project"), Title: r.PostForm.Get("title"), Description: optional(r, "description"),
-		JobName: job, WorkflowName: workflow})
+		JobName: job, WorkflowName: workflow, Lead: optional(r, "lead")})
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow/machine"
 )
 
@@ -42,10 +43,28 @@ func reliesOn(e *machine.Evidence) string {
 		return "Passed by the reviewer " + e.Reviewer
 	case machine.BySelf:
 		return "Reviewed by the agent itself, which was given the criteria for exactly these outputs"
+	case machine.Passed:
+		return "Passed by a person: " + e.Identity + " over " + e.Channel + remark(e)
+	case machine.PassedIn:
+		return "Passed by a person, as the client of " + e.Identity + " says" + remark(e)
+	case machine.ByOverride: // of the other reviews of a step that a person has passed
+		return "Overridden by the agent"
 	case machine.Unreviewed:
 		return "Not reviewed: the server ran without reviews"
 	}
 	return "None of its reviews is of the outputs that were submitted"
+}
+
+// remark returns what a person said who passed a step, and what its other reviews rely on.
+func remark(e *machine.Evidence) string {
+	text := ""
+	if e.Reason != "" {
+		text = ": " + jsontext.Clip(e.Reason, 2000)
+	}
+	if e.Others != nil {
+		text += ". Its other reviews: " + reliesOn(e.Others)
+	}
+	return text
 }
 
 // took returns how long something lasted.

@@ -44,7 +44,13 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 }
 
 func workItem(w task.Work) item {
-	return item{Kind: "agent", Title: w.Title, About: w.Executor, Link: "/attempts/" + w.AttemptID, Status: string(w.State), Since: w.Since}
+	kind, about := "agent", w.Executor
+	if w.Run {
+		if kind = "run"; w.Step != "" && w.State.Open() {
+			about += ", step " + w.Step
+		}
+	}
+	return item{Kind: kind, Title: w.Title, About: about, Link: "/attempts/" + w.AttemptID, Status: string(w.State), Since: w.Since}
 }
 
 func executionItem(x execution.Execution) item {

@@ -68,11 +68,11 @@ func Optional(name string, limit int, description string) Property {
 }
 
 func SessionID() Property {
-	return Optional("session_id", MaxName, "To resume; 8 hex digits. Default: top of the stack")
+	return Optional("session_id", MaxName, "8 hex digits. Default: top of the stack")
 }
 
 func RequestID() Property {
-	return Optional("request_id", MaxName, "Makes a repetition safe")
+	return Optional("request_id", MaxName, "Makes retries safe")
 }
 
 // Words describe, by field name, what the types of replies cannot.

@@ -140,7 +140,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		return res, err
 	}
 	defer release()
-	ctx, quiet := s.withProgress(ctx, req)
+	ctx, quiet := s.withProgress(s.withAsk(ctx, req), req)
 	defer quiet() // before the reply is sent
 	reply, err := work(ctx)
 	if err == nil {

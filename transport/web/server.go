@@ -76,6 +76,8 @@ type Options struct {
 	// Secret lets a person in who opens /login?secret=…, once. There is no MCP then, only pages. ""
 	// means that there is none.
 	Secret string
+	// Private servers answer nothing without a token.
+	Private bool
 	// ReadOnly pages change nothing.
 	ReadOnly bool
 }
@@ -281,9 +283,13 @@ func (h *Server) routes(path string, pages http.Handler) http.Handler {
 		endpoint = h.streamable()
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", healthz)
-	mux.HandleFunc("GET /readyz", h.readyz)
-	mux.Handle("GET /metrics", h.guard(h.authenticate(h.metrics())))
+	if h.options.Private {
+		mux.Handle("/", h.guard(h.authenticate(http.NotFoundHandler())))
+	} else {
+		mux.HandleFunc("GET /healthz", healthz)
+		mux.HandleFunc("GET /readyz", h.readyz)
+		mux.Handle("GET /metrics", h.guard(h.authenticate(h.metrics())))
+	}
 	if h.options.Secret == "" {
 		mux.Handle(path, h.guard(h.authenticate(h.admit(endpoint))))
 	}

@@ -48,7 +48,7 @@ func (p Plan) Env() string {
 // It must be called before anything else.
 func Install() {
 	text := os.Getenv(env)
-	if text == "" || len(os.Args) < 2 || os.Args[1] != "serve" {
+	if text == "" || len(os.Args) < 2 || os.Args[1] != "serve" && os.Args[1] != "run" {
 		return
 	}
 	var p Plan

@@ -46,6 +46,7 @@ func (s *summary) line(stream string, text []byte) {
 func (s *summary) put(e *Exit) {
 	s.reader.End(s.final.hear)
 	e.FinalMessage, e.Stderr, e.Usage = s.final.message(), process.Tail(string(s.stderr), maxStderr), s.reader.Usage()
+	e.Conversation = s.reader.Conversation()
 }
 
 // A final extracts the final message from a program's lines: the program's own answer, if it prints

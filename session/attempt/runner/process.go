@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -22,6 +23,7 @@ type Process struct { // the state of its folder when it was read
 	started *startedRecord // nil if the folder is not marked
 	exit    *Exit          // nil if no exit is recorded
 	alive   bool           // a shim is alive; valid if there is no exit
+	life    *os.File       // a pipe that ends with the shim, nil if Start has not started that; closed when nobody has it
 }
 
 // StartedAt returns when the agent was started, by the clock of its shim; zero if it never was.
@@ -39,7 +41,7 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
 	}
-	now, err := await(ctx, p.dir, waitMax, func(*Process) bool { return false })
+	now, err := await(ctx, p.dir, waitMax, p.life, func(*Process) bool { return false })
 	if err == nil && now.exit == nil {
 		err = errors.New("its records were removed")
 	}
@@ -121,8 +123,9 @@ func look(dir string) (p *Process, err error) {
 func (p *Process) running() bool { return p.alive && !p.StartedAt().IsZero() }
 
 // await reads a folder repeatedly until an exit is recorded, there is certainly no run, or enough
-// returns true. If a shim died, it ends the agent and records that.
-func await(ctx context.Context, dir string, most time.Duration, enough func(*Process) bool) (*Process, error) {
+// returns true. If a shim died, it ends the agent and records that. It looks at once when life ends,
+// which may be nil.
+func await(ctx context.Context, dir string, most time.Duration, life *os.File, enough func(*Process) bool) (*Process, error) {
 	for pause := looks(most); ; {
 		p, err := look(dir)
 		if err == nil && (p.exit != nil || !p.alive && p.started == nil || enough(p)) {
@@ -131,8 +134,14 @@ func await(ctx context.Context, dir string, most time.Duration, enough func(*Pro
 		if err == nil && !p.alive {
 			err = settle(ctx, dir)
 		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case life == nil:
 			err = pause.Wait(ctx)
+		case waitEnd(ctx, life, pause.Next()):
+			life, pause = nil, looks(most)
+		default:
+			err = context.Cause(ctx)
 		}
 		if err != nil {
 			return nil, err
@@ -140,9 +149,20 @@ func await(ctx context.Context, dir string, most time.Duration, enough func(*Pro
 	}
 }
 
+// waitEnd waits for a while until a pipe ends, and reports whether it has or cannot be waited for.
+func waitEnd(ctx context.Context, pipe *os.File, d time.Duration) bool {
+	if pipe.SetReadDeadline(time.Now().Add(d)) != nil {
+		return true // as on Windows
+	}
+	stop := context.AfterFunc(ctx, func() { pipe.SetReadDeadline(time.Now()) })
+	defer stop()
+	_, err := pipe.Read(make([]byte, 1))
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
 // find returns the run of a folder, or nil if no agent was ever started and no shim is about to.
 func find(ctx context.Context, dir string) (*Process, error) {
-	p, err := await(ctx, dir, lookMax, (*Process).running)
+	p, err := await(ctx, dir, lookMax, nil, (*Process).running)
 	if err != nil {
 		return nil, fmt.Errorf("looking for a run in %s: %w", dir, err)
 	}

@@ -171,7 +171,7 @@ func TestFindNothing(t *testing.T) {
 		t.Errorf("a spec alone: %v", err)
 	}
 	out, err := exec.Command(r.Shim[0], r.Shim[1], s.Dir).CombinedOutput()
-	if err != nil || len(out) > 0 || exists(s.Dir, startedFile) || b.ran() != 0 {
+	if err != nil || string(out) != "\x00" || exists(s.Dir, startedFile) || b.ran() != 0 {
 		t.Errorf("a late shim: %v %s, %d ran", err, out, b.ran())
 	}
 	// Start after that begins it.

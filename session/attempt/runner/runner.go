@@ -49,7 +49,8 @@ type Exit struct {
 	FinalMessage string `json:"final_message,omitempty"` // the program's own, or its last line
 	Stderr       string `json:"stderr,omitempty"`        // its last lines on stderr, ready to be shown
 
-	Usage *transcript.Usage `json:"usage,omitempty"` // what an agent reported; nil means nothing
+	Usage        *transcript.Usage `json:"usage,omitempty"`        // what an agent reported; nil means nothing
+	Conversation string            `json:"conversation,omitempty"` // the name that the agent gave to it; see transcript.Reader
 
 	StartedAt time.Time `json:"started_at"` // when the agent was, or should have been, started
 	EndedAt   time.Time `json:"ended_at"`   // of an interrupted run: when that was noticed
@@ -90,12 +91,17 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Process, error) {
 		if err := putSpec(ctx, spec); err != nil {
 			return nil, fmt.Errorf("starting a run in %s: %w", spec.Dir, err)
 		}
-		said, err := r.startShim(ctx, spec.Dir)
+		said, life, err := r.startShim(ctx, spec.Dir)
 		if err != nil {
 			return nil, fmt.Errorf("starting the shim of the run in %s: %w", spec.Dir, err)
 		}
-		if p, err = find(ctx, spec.Dir); err != nil || p != nil {
-			return p, err
+		if p, err = find(ctx, spec.Dir); err == nil && p != nil {
+			p.life = life
+			return p, nil
+		}
+		life.Close()
+		if err != nil {
+			return nil, err
 		}
 		if try == startTries || said != "" {
 			if said == "" {
@@ -129,10 +135,11 @@ func (r *Runner) Find(ctx context.Context, dir string) (*Process, error) {
 }
 
 // startShim starts the shim of a folder and returns when it has recorded that the agent runs, or
-// that it does not, or has ended. said is the reason if it could record neither.
-func (r *Runner) startShim(ctx context.Context, dir string) (said string, err error) {
+// that it does not, or has ended. said is the reason if it could record neither, and the end of life
+// is that of the shim.
+func (r *Runner) startShim(ctx context.Context, dir string) (said string, life *os.File, err error) {
 	if len(r.Shim) == 0 {
-		return "", errors.New("no command line of the shim is set")
+		return "", nil, errors.New("no command line of the shim is set")
 	}
 	// If git started this server, its variables would make an agent commit to the main checkout.
 	env := process.Without(os.Environ(), append(slices.Clone(git.Bound), markEnv)...)

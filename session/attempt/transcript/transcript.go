@@ -5,8 +5,10 @@ package transcript
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"unicode/utf8"
 )
 
@@ -53,7 +55,17 @@ type Reader struct {
 
 	claude claudeUsage
 	codex  codexUsage
+
+	conversation string
 }
+
+// Conversation returns the name that the program gave to the conversation, by which it can be continued, or
+// "" if it is not known. Claude Code, Cursor and Gemini call it session_id, OpenCode sessionID, Codex
+// thread_id.
+func (r *Reader) Conversation() string { return r.conversation }
+
+// conversationName is what a name must be to become an argument of a command.
+var conversationName = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_-]{0,199}$`)
 
 // Line reads one line, or a piece of one, and calls give with its messages. It accepts any bytes and
 // does not keep line.
@@ -99,7 +111,11 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 		return
 	}
 	e := event{line: text}
-	if len(text) > MaxLine || text[0] != '{' || !decode(text, &e) || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) {
+	known := len(text) <= MaxLine && text[0] == '{' && decode(text, &e)
+	if name := cmp.Or(e.SessionID, e.OpenCodeID, e.ThreadID); conversationName.MatchString(name) {
+		r.conversation = name
+	}
+	if !known || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) {
 		give(message(Output, string(text[:min(len(text), MaxText+1)])))
 	}
 }
@@ -109,6 +125,9 @@ type event struct {
 	Type  string          `json:"type"`
 	Usage json.RawMessage `json:"usage"`
 	line  []byte
+
+	SessionID  string `json:"session_id"`
+	OpenCodeID string `json:"sessionID"`
 
 	// Claude Code
 	Message    *claudeMessage        `json:"message"` // a text in an error of Codex

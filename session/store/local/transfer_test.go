@@ -42,7 +42,7 @@ const someTime = "2026-01-02T03:04:05.000000Z"
 var shop = pile{
 	{Table: "projects", Values: map[string]any{"id": "p1", "name": "shop", "root": int64(1), "listed": int64(1), "created_at": someTime, "updated_at": someTime}},
 	{Table: "tasks", Values: map[string]any{"id": "t1", "project_id": "p1", "title": "Paint it", "description": nil, "status": "todo", "created_at": someTime, "updated_at": someTime, "identity": "local", "caller_group": "",
-		"job_name": nil, "workflow_name": nil, "deleting_at": nil, "auto_start": int64(1)}},
+		"job_name": nil, "workflow_name": nil, "deleting_at": nil, "lead": "server", "auto_start": int64(1)}},
 	{Table: transfer.Sessions, Values: map[string]any{"id": "0000000a", "body": recordOf(7)}},
 	{Table: transfer.Sessions, Values: map[string]any{"id": "0000000b", "body": recordOf(8)}},
 	{Table: transfer.Definitions, Values: map[string]any{"hash": hashOf("whole"), "data": "whole"}},

@@ -16,7 +16,10 @@ const (
 	briefRows = `SELECT substr(prompt, 1, 500) AS prompt, substr(final_message, 1, 500) AS final_message, substr(error, 1, 500) AS error, ` + fromExecutions
 
 	fromExecutions = `id, attempt_id, session_id, follow_up, variant, state, coalesce(owner, '') AS owner,
-		exit_code, created_at, started_at, ended_at, machine_id, machine_name, root FROM executions `
+		exit_code, created_at, started_at, ended_at, machine_id, machine_name, root, ` + leads + ` AS lead FROM executions `
+
+	// leads is the condition for executions of leaders.
+	leads = `EXISTS (SELECT 1 FROM attempts led WHERE led.id = attempt_id AND led.run IS NOT NULL)`
 )
 
 func (t Tx) execution(id string) (*task.Execution, error) {
@@ -108,29 +111,43 @@ func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 	})
 }
 
-// openExecutions counts executions with a slot.
-const openExecutions = `SELECT count(*) FROM executions WHERE state IN ('starting', 'running')`
+// openExecutions counts agents with a slot, given a condition for their attempts, as a.
+func openExecutions(of string) string {
+	const with = `(SELECT count(*) FROM %s x JOIN attempts a ON a.id = x.attempt_id WHERE x.ended_at IS NULL AND x.state IN ('starting', 'running')%s)` // both for the sake of the index
+	return `SELECT ` + fmt.Sprintf(with, `executions`, ` AND a.run IS NULL`+of) + ` + ` + fmt.Sprintf(with, `step_executions`, of)
+}
 
 // claimable returns the id of the oldest waiting execution that may be claimed, or "" if there is
 // none or no slot. A nil claim may have any.
 func (t Tx) claimable(max int, c *task.Claim) (id string, err error) {
-	here, may, args := "", "", []any(nil)
-	if c != nil {
-		here = ` AND machine_id = ? AND root = ?`
-		args = append(args, c.Place.MachineID, c.Place.Root)
-	}
-	if busy, err := t.Count(openExecutions+here, args...); err != nil || busy >= max {
+	may, args := "", []any(nil)
+	full, err := t.full(max, c)
+	if err != nil {
 		return "", err
 	}
+	if full {
+		may = ` AND ` + leads
+	}
 	if c != nil {
+		args = append(args, c.Place.MachineID, c.Place.Root)
 		// An attempt without a place has no workspace: one with both was made by a store of one machine.
 		executors, repos := list(c.Executors, &args), list(c.Repos, &args)
-		may = ` AND EXISTS (SELECT 1 FROM attempts a WHERE a.id = e.attempt_id AND (a.machine_id = ? AND a.root = ?
+		may += ` AND EXISTS (SELECT 1 FROM attempts a WHERE a.id = e.attempt_id AND (a.machine_id = ? AND a.root = ?
 			OR a.machine_id = '' AND a.workspace = '' AND a.executor IN ` + executors + `
 			AND NOT EXISTS (SELECT 1 FROM attempt_repos r WHERE r.attempt_id = a.id AND r.repo_id NOT IN ` + repos + `)))`
 	}
 	_, err = t.First(`SELECT id FROM executions e WHERE state = 'waiting'`+may+` ORDER BY seq LIMIT 1`+t.claim, args, &id)
 	return id, err
+}
+
+// full reports whether all slots are in use: of the whole board, or, with a claim, those at its place.
+func (t Tx) full(max int, c *task.Claim) (bool, error) {
+	of, args := "", []any(nil)
+	if c != nil {
+		of, args = ` AND a.machine_id = ?1 AND a.root = ?2`, []any{c.Place.MachineID, c.Place.Root}
+	}
+	busy, err := t.Count(openExecutions(of), args...)
+	return busy >= max, err
 }
 
 // list returns the parameters of an IN for some texts, and appends them to args. No column is ”.
@@ -291,11 +308,14 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			e.State, e.ExitCode, e.FinalMessage, e.Error, since, executionID); err != nil {
 			return nil, err
 		}
-		if x.StartedAt != nil {
-			if _, err := t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, usage, ended_at)
-				SELECT ?, id, executor, ?, ? FROM attempts WHERE id = ?`, executionID, textOf(e.Usage), since, x.AttemptID); err != nil {
-				return nil, err
-			}
+		if x.Lead {
+			err = t.endSteps(x.AttemptID)
+		} else if x.StartedAt != nil {
+			_, err = t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, usage, ended_at)
+				SELECT ?, id, executor, ?, ? FROM attempts WHERE id = ?`, executionID, textOf(e.Usage), since, x.AttemptID)
+		}
+		if err != nil {
+			return nil, err
 		}
 		if err := t.setAttempt(x.AttemptID, e.State, e.Error); err != nil {
 			return nil, err

@@ -13,7 +13,7 @@ import (
 )
 
 const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.state, a.error,
-	a.machine_id, a.machine_name, a.root, a.workflow_session_id, a.workflow_status, a.workflow_step, a.push_error, a.created_at, a.updated_at,
+	a.machine_id, a.machine_name, a.root, a.workflow_session_id, a.workflow_status, a.workflow_step, a.push_error, a.run, a.created_at, a.updated_at,
 	s.id AS latest_session_id, s.executor AS latest_executor
 FROM attempts a
 LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id ORDER BY created_at DESC, id LIMIT 1)
@@ -85,9 +85,9 @@ func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string, err erro
 	if limited(t.who) {
 		identity, group = &t.who.Identity, &t.who.Group
 	}
-	if _, err := t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, created_at, updated_at, identity, caller_group)
-		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks WHERE id = ?`,
-		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, t.Now, t.Now, identity, group, a.TaskID); err != nil {
+	if _, err := t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, run, created_at, updated_at, identity, caller_group)
+		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks WHERE id = ?`,
+		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), t.Now, t.Now, identity, group, a.TaskID); err != nil {
 		return "", err
 	}
 	for i, r := range a.Repos {
@@ -131,7 +131,7 @@ func (b board) AttemptDetails(ctx context.Context, id string) (*task.AttemptDeta
 		if now.Execution.State != task.Waiting {
 			return now, nil
 		}
-		if now.Open, err = t.Count(openExecutions); err == nil {
+		if now.Open, err = t.Count(openExecutions("")); err == nil {
 			now.Ahead, err = t.Count(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq
 				WHERE e.id = ? AND e.state = 'waiting'`, now.Execution.ID)
 		}

@@ -40,6 +40,18 @@ var flaws = []flaw{
 	{"task %s is being deleted, and has an attempt that waits or runs", "stop it with stop_attempt and call delete_task again",
 		`SELECT DISTINCT t.id FROM tasks t JOIN attempts a ON a.task_id = t.id
 		WHERE t.deleting_at IS NOT NULL AND a.state IN ('waiting', 'starting', 'running')`},
+	{"execution %s of a step has not ended, and nothing leads it", doAttempt,
+		`SELECT x.id FROM step_executions x JOIN attempts a ON a.id = x.attempt_id
+		WHERE x.ended_at IS NULL AND NOT a.state IN ('waiting', 'starting', 'running')`},
+	{"execution %s of a step runs without a time of its start, or waits and has one", doAttempt,
+		`SELECT id FROM step_executions WHERE state = 'running' AND started_at IS NULL OR state = 'waiting' AND started_at IS NOT NULL`},
+	{"step %s has more than one agent", doAttempt,
+		`SELECT step_id || ' of session ' || session_id FROM step_executions WHERE ended_at IS NULL GROUP BY attempt_id, session_id, step_id HAVING count(*) > 1`},
+	{"execution %s of a step is of an attempt that is not a run", doAttempt,
+		`SELECT x.id FROM step_executions x JOIN attempts a ON a.id = x.attempt_id WHERE a.run IS NULL`},
+	{"execution %s of a step ran, and what it used is not recorded once", doAttempt,
+		`SELECT x.id FROM step_executions x WHERE x.started_at IS NOT NULL AND x.ended_at IS NOT NULL
+		AND (SELECT count(*) FROM usages u WHERE u.attempt_id = x.attempt_id AND u.execution_id = x.id) <> 1`},
 	{"task %s", doDepend,
 		`SELECT t.id || ' depends on ' || o.id || ', which is of another project' FROM task_dependencies d
 		JOIN tasks t ON t.id = d.task_id JOIN tasks o ON o.id = d.depends_on WHERE t.project_id <> o.project_id`},

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 
 // summary reads a task with its latest attempt and that attempt's latest session. Each is the first
 // entry of an index, so a page costs the same for any number of tasks and attempts.
-const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name,
+const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name, t.lead,
 	t.created_at, t.updated_at, a.id AS latest_attempt_id, a.branch AS latest_workspace_branch, s.id AS latest_session_id, s.executor AS latest_session_executor,
 	EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running')) AS has_in_progress_attempt,
 	coalesce(a.state IN ('failed', 'interrupted'), FALSE) AS last_attempt_failed,
@@ -72,7 +73,7 @@ func deletedSince(err error, r task.Request) error {
 }
 
 func (t Tx) createTask(n task.NewTask) (string, error) {
-	made := task.Task{Title: n.Title, Status: task.Todo, JobName: task.NonEmpty(n.JobName), WorkflowName: task.NonEmpty(n.WorkflowName)}
+	made := task.Task{Title: n.Title, Status: task.Todo, JobName: task.NonEmpty(n.JobName), WorkflowName: task.NonEmpty(n.WorkflowName), Lead: cmp.Or(n.Lead, task.AgentLeads)}
 	if err := made.Check(); err != nil {
 		return "", err
 	}
@@ -95,9 +96,9 @@ func (t Tx) createTask(n task.NewTask) (string, error) {
 	if t.who != nil {
 		identity, group = t.who.Identity, t.who.Group
 	}
-	_, err = t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, identity, caller_group, auto_start, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, identity, group, t.mayStart(), t.Now, t.Now)
+	_, err = t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, lead, identity, caller_group, auto_start, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, made.Lead, identity, group, t.mayStart(), t.Now, t.Now)
 	if err != nil {
 		return "", err
 	}

@@ -58,6 +58,7 @@ var byID = map[string]func(context.Context, store.View, row) error{
 		return second(v.AddExecution(ctx, r.session, "p", nil))
 	},
 	"Executions": func(ctx context.Context, v store.View, r row) error { return second(v.Executions(ctx, r.attempt)) },
+	"Steps":      func(ctx context.Context, v store.View, r row) error { return second(v.Steps(ctx, r.attempt)) },
 	"Used":       func(ctx context.Context, v store.View, r row) error { return second(v.Used(ctx, r.task)) },
 	"Comments":   func(ctx context.Context, v store.View, r row) error { return second(v.Comments(ctx, r.attempt)) },
 	"ChangeComments": func(ctx context.Context, v store.View, r row) error {

@@ -80,6 +80,16 @@ func (p *StepProgress) LastCounted() *Attempt {
 	return nil
 }
 
+// Judged returns the newest attempt with a verdict on the outputs with a digest, or nil.
+func (p *StepProgress) Judged(digest string) *Attempt {
+	for _, a := range slices.Backward(p.Attempts) {
+		if a.Counts() && a.Digest == digest {
+			return a
+		}
+	}
+	return nil
+}
+
 // PassedBefore returns a verdict that passed exactly this content, or nil.
 func (p *StepProgress) PassedBefore(key, digest string) *Verdict {
 	for _, a := range slices.Backward(p.Attempts) {

@@ -55,6 +55,9 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 			info.QualityCriteria = append(info.QualityCriteria, c.Question)
 		}
 		info.Reviews[i] = ReviewInfo{RunEach: r.RunEach, Criteria: criteria, Guidance: r.Guidance}
+		if r.ByHuman {
+			info.Reviews[i].By = "human"
+		}
 	}
 	return info
 }

@@ -18,6 +18,7 @@ type Evidence struct {
 	GivenFor string       `json:"given_for,omitempty"` // the Digest of what a person saw who overrode the review in advance
 	Digest   string       `json:"digest"`              // of the outputs, their content and the criteria; "" if reviews were off
 	Files    []FileHash   `json:"files"`
+	Others   *Evidence    `json:"others,omitempty"` // why the step's reviews by others than people passed, if a person passed it
 }
 
 // EvidenceKind is what a finished step relies on.
@@ -25,12 +26,14 @@ type EvidenceKind string
 
 // The values of EvidenceKind.
 const (
-	ByReviewer EvidenceKind = "reviewer" // a reviewer passed it
-	BySelf     EvidenceKind = "self"     // the agent, after it was given the criteria for exactly these outputs
-	ByOverride EvidenceKind = "override" // an agent's word, without a review of these outputs
-	ByPerson   EvidenceKind = "person"   // a person's word
-	Unreviewed EvidenceKind = "off"      // the server ran without reviews
-	NotDue     EvidenceKind = "not_due"  // no review is of the outputs that were submitted
+	ByReviewer EvidenceKind = "reviewer"         // a reviewer passed it
+	BySelf     EvidenceKind = "self"             // the agent, after it was given the criteria for exactly these outputs
+	ByOverride EvidenceKind = "override"         // an agent's word, without a review of these outputs
+	ByPerson   EvidenceKind = "person"           // a person overrode the reviews
+	Passed     EvidenceKind = "passed_by_person" // a person reviewed these outputs, at a terminal or on a page
+	PassedIn   EvidenceKind = "passed_in_client" // likewise, as the caller's client says, which nothing proves
+	Unreviewed EvidenceKind = "off"              // the server ran without reviews
+	NotDue     EvidenceKind = "not_due"          // no review is of the outputs that were submitted
 )
 
 // Grant records that a person overrides the reviews of a current step: its next finished_step goes
@@ -54,8 +57,11 @@ func (p *StepProgress) HasGrant() bool { return p != nil && p.Granted != nil }
 
 // prove sets why a step is finished. An override is kept among the step's overrides.
 func (p *StepProgress) prove(e *Evidence, skipped []string) {
-	p.Evidence = e
-	if p.Granted = nil; e != nil && (e.Kind == BySelf || e.Kind == ByOverride || e.Kind == ByPerson) {
+	p.Evidence, p.Granted, p.Question = e, nil, nil
+	if e != nil && e.Others != nil {
+		e = e.Others
+	}
+	if e != nil && (e.Kind == BySelf || e.Kind == ByOverride || e.Kind == ByPerson) {
 		p.Overrides = append(slices.Clone(p.Overrides), Override{At: e.At, Identity: e.Identity, Channel: e.Channel, Reason: e.Reason, Skipped: skipped, GivenFor: e.GivenFor})
 	}
 }

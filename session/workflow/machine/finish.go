@@ -43,6 +43,10 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		p.Step, p.ByStepID = def.Job.Step(id), true
 	case stepID == nil && !s.ReportedByStepID:
 		p.Step = def.Job.Step(s.CurrentStepID)
+		// The group does not go on without a member that a person has to pass.
+		p.ByStepID = slices.ContainsFunc(pending, func(id string) bool {
+			return id != p.Step.ID && len(def.Job.Step(id).ReviewsBy(true)) > 0
+		})
 	case stepID == nil && slices.Contains(pending, s.CurrentStepID):
 		p.Step, p.ByStepID = def.Job.Step(s.CurrentStepID), true
 	case stepID == nil:
@@ -170,7 +174,9 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	done.Place = n.Place
 	var skipped []string
 	for _, r := range p.Step.Reviews {
-		skipped = append(skipped, r.RunEach)
+		if !r.ByHuman || f.Evidence != nil && f.Evidence.Kind == ByPerson {
+			skipped = append(skipped, r.RunEach)
+		}
 	}
 	done.prove(f.Evidence, skipped)
 	changed := append(make([]*StepProgress, 0, 1+len(p.Next)), done)
@@ -185,8 +191,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	}
 
 	r := &FinishReply{Status: NextStep, Notice: NoticeOf(def)}
-	if e := f.Evidence; e != nil && e.Kind == ByPerson {
-		notice := fmt.Sprintf("A person (%s, %s) overrode the reviews of step '%s': %s", e.Identity, e.Channel, p.Step.ID, e.Reason)
+	if notice := f.Evidence.notice(p.Step.ID); notice != "" {
 		if r.Notice != nil {
 			notice = *r.Notice + " " + notice
 		}

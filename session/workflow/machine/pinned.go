@@ -77,6 +77,9 @@ func weakerReview(was, now *job.Step, r job.Review) (best []string) {
 				what = append(what, of+fmt.Sprintf("the criterion %q was changed", c.Name))
 			}
 		}
+		if r.ByHuman && !n.ByHuman {
+			what = append(what, of+"it is no longer by a person")
+		}
 		if guidance(n) != guidance(r) {
 			what = append(what, of+"its guidance was changed")
 		}

@@ -119,6 +119,7 @@ type ReviewInfo struct {
 	RunEach  string             `json:"run_each" jsonschema:"step for all outputs together, or the name of the output to review, files one by one"`
 	Criteria OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
 	Guidance *string            `json:"additional_review_guidance,omitempty" jsonschema:"guidance for the reviewer"`
+	By       string             `json:"by,omitempty" jsonschema:"human: a person judges"`
 }
 
 // CriterionResult is the verdict on one criterion (seed 001).
@@ -185,6 +186,9 @@ func (r *FinishReply) Outdated() {
 
 func (r *FinishReply) membersPending() bool { return r.Status == NextStep && r.BeginStep == nil }
 
+// PersonAwaited is the code of a step that waits for a person.
+const PersonAwaited = "person_awaited"
+
 // Waiting returns why the caller can only wait or call again, or nil.
 func (r *FinishReply) Waiting() *session.Waiting {
 	switch {
@@ -192,6 +196,8 @@ func (r *FinishReply) Waiting() *session.Waiting {
 		return nil
 	case r.membersPending():
 		return &session.Waiting{Code: "members_pending", RetryAfterMS: 10_000}
+	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Waiting:"):
+		return &session.Waiting{Code: PersonAwaited, RetryAfterMS: 30_000}
 	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Review running:"):
 		return &session.Waiting{Code: "review_running", RetryAfterMS: 1000} // that call waits, too
 	}

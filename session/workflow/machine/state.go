@@ -78,6 +78,7 @@ type StepProgress struct {
 	Overrides       []Override  `json:"overrides"`
 	Attempts        []*Attempt  `json:"attempts"`                   // of external reviews
 	Granted         *Override   `json:"granted_override,omitempty"` // a person's, for the next finished_step
+	Question        *Question   `json:"person_review,omitempty"`    // whether a person passes its outputs; nil if none was asked
 	Evidence        *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
 	Place           *task.Place `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
 

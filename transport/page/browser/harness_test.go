@@ -21,7 +21,16 @@ import (
 // screenshots is the folder for pictures of every page, "" if nobody looks at them.
 var screenshots = os.Getenv("DEEPWORK_TEST_SCREENSHOTS")
 
-func TestMain(m *testing.M) { os.Exit(statetest.Main(m)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == stepperWord {
+		if err := stepAs(os.Args[2]); err != nil {
+			fmt.Println(err)
+			os.Exit(97)
+		}
+		return
+	}
+	os.Exit(statetest.Main(m))
+}
 
 // patience is how long the browser may take for anything, on a busy machine.
 const patience = 30 * time.Second

@@ -22,10 +22,10 @@ func TestRights(t *testing.T) {
 	s := serve(t, pagetest.Project(t), append(overHTTP, "--token-file", file)...)
 	w := s.begin(pagetest.Connect(t, s.url, tokens[0]))
 	needs := map[string]string{ // the right for each kind of action
-		"/tasks/" + w.task + "/start": "agents", "/attempts/" + w.attempt + "/follow-up": "agents", "/attempts/" + w.attempt + "/comments": "agents", "/attempts/" + w.attempt + "/comments/send": "agents",
+		"/runs": "agents", "/attempts/" + w.attempt + "/resume": "agents", "/tasks/" + w.task + "/start": "agents", "/attempts/" + w.attempt + "/follow-up": "agents", "/attempts/" + w.attempt + "/comments": "agents", "/attempts/" + w.attempt + "/comments/send": "agents",
 		"/attempts/" + w.attempt + "/git/merge": "merge", "/attempts/" + w.attempt + "/git/rebase": "merge", "/attempts/" + w.attempt + "/git/push": "merge", "/attempts/" + w.attempt + "/git/target": "merge",
 	}
-	form := url.Values{"executor": {"SCRIPT"}, "action": {"send"}, "prompt": {"x"}, "remote": {"origin"}, "branch": {"main"}, "file": {"idea.txt"}, "line": {"1"}, "text": {"x"}}
+	form := url.Values{"executor": {"SCRIPT"}, "workflow": {"trip/plan"}, "goal": {"x"}, "action": {"send"}, "prompt": {"x"}, "remote": {"origin"}, "branch": {"main"}, "file": {"idea.txt"}, "line": {"1"}, "text": {"x"}}
 	for i, name := range []string{"ann", "bob"} {
 		jar, _ := cookiejar.New(nil) // without options it does not fail
 		client := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -47,16 +47,17 @@ func TestRights(t *testing.T) {
 		}
 		_, task := ask("/tasks/"+w.task, nil)
 		_, attempt := ask("/attempts/"+w.attempt, nil)
+		_, job := ask("/jobs/trip", nil)
 		if !strings.Contains(task, w.attempt) || !strings.Contains(attempt, "idea.txt") {
 			t.Fatalf("%s does not see the work of the group:\n%s", name, task)
 		}
 		form.Set("csrf", csrfField.FindStringSubmatch(task)[1])
 		for path, right := range needs {
-			offered := strings.Contains(task+attempt, `action="`+path+`"`)
+			offered := strings.Contains(task+attempt+job, `action="`+path+`"`)
 			if name == "bob" && offered {
 				t.Errorf("bob is offered %s", path)
 			}
-			if name == "ann" && (strings.HasSuffix(path, "/start") || strings.HasSuffix(path, "/merge") || strings.HasSuffix(path, "/follow-up")) && !offered {
+			if name == "ann" && (path == "/runs" || strings.HasSuffix(path, "/start") || strings.HasSuffix(path, "/merge") || strings.HasSuffix(path, "/follow-up")) && !offered {
 				t.Errorf("ann is not offered %s", path)
 			}
 			if name == "ann" {

@@ -15,6 +15,10 @@ function times(root) {
   for (const t of root.querySelectorAll('time[datetime]')) {
     const at = new Date(t.dateTime);
     t.title = at.toLocaleString();
+    if ('at' in t.dataset) {
+      t.textContent = at.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' }) + (at - Date.now() > 0 ? `, in ${ago(at - Date.now())}` : '');
+      continue;
+    }
     t.textContent = ago(Date.now() - at) + ('for' in t.dataset ? '' : ' ago');
   }
 }
@@ -94,7 +98,7 @@ document.addEventListener('keydown', e => {
 let following = true;
 function follow() {
   const box = document.querySelector('.messages');
-  if (box && following && !location.search.includes('execution=')) box.scrollTop = box.scrollHeight;
+  if (box && following && 'newest' in box.dataset) box.scrollTop = box.scrollHeight;
 }
 document.addEventListener('scroll', e => {
   const box = e.target;

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
@@ -30,6 +31,8 @@ type Engine interface {
 	GetAttemptDiff(ctx context.Context, who session.Caller, a attempt.DiffArgs) (*attempt.DiffReply, error)
 	StopAttempt(ctx context.Context, who session.Caller, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
 	ListExecutors(ctx context.Context, who session.Caller) (*attempt.ExecutorsReply, error)
+	RunWorkflow(ctx context.Context, who session.Caller, a attempt.RunWorkflowArgs) (*attempt.RunReply, error)
+	GetRun(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error)
 	NeedsAttention(ctx context.Context, who session.Caller) (*attempt.AttentionReply, error)
 	MergeAttempt(ctx context.Context, who session.Caller, a attempt.MergeArgs) (*attempt.MergeReply, error)
 	RebaseAttempt(ctx context.Context, who session.Caller, a attempt.MergeArgs) (*attempt.MergeReply, error)
@@ -62,6 +65,8 @@ func Add(s *tool.Set, engine Engine, workspace Workspace) {
 	addFollowUp(s, engine)
 	addCommentAttempt(s, engine)
 	addStopAttempt(s, engine)
+	addRunWorkflow(s, engine)
+	addGetRun(s, engine)
 	addNeedsAttention(s, engine)
 	if workspace != nil {
 		addGetContext(s, workspace)
@@ -90,6 +95,21 @@ const smallerPage = "give a smaller limit, and continue with next_cursor."
 // outputSchema is the output schema of a tool of the board.
 func outputSchema[R any]() *jsonschema.Schema { return tool.OutputSchema[R](words) }
 
+// fieldsIn describes objects of a reply by the tool whose output schema has their fields: clients get
+// every schema at every start.
+func fieldsIn(other string, s *jsonschema.Schema, names ...string) *jsonschema.Schema {
+	for _, name := range names {
+		p := s.Properties[name]
+		of := p
+		if p.Items != nil {
+			of = p.Items
+		}
+		of.Properties, of.PropertyOrder, of.Required = nil, nil, nil
+		p.Description += "; fields: see " + other
+	}
+	return s
+}
+
 // withKinds sets the values that kind has in a list of a reply.
 func withKinds(s *jsonschema.Schema, list string, kinds ...any) *jsonschema.Schema {
 	s.Properties[list].Items.Properties["kind"].Enum = kinds
@@ -98,6 +118,7 @@ func withKinds(s *jsonschema.Schema, list string, kinds ...any) *jsonschema.Sche
 
 var (
 	taskStatuses  = []any{"todo", "inprogress", "inreview", "done", "cancelled"}
+	leaders       = []any{task.AgentLeads, task.ServerLeads}
 	attemptStates = []any{"waiting", "starting", "running", "completed", "failed", "stopped", "interrupted"}
 )
 
@@ -109,6 +130,7 @@ var words = tool.Words{
 		"state":           attemptStates,
 		"workflow_status": {attempt.WorkflowActive, attempt.WorkflowCompleted, attempt.WorkflowAborted},
 		"stream":          {"stdout", "stderr", "system"},
+		"lead":            leaders,
 		"action":          {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
 	},
 }
@@ -117,11 +139,11 @@ var words = tool.Words{
 // invalid UUID is refused with a full sentence.
 
 func projectID() tool.Property {
-	return tool.Required("project_id", tool.MaxName, "UUID from list_projects")
+	return tool.Required("project_id", tool.MaxName, "From list_projects")
 }
 
 func taskID() tool.Property {
-	return tool.Required("task_id", tool.MaxName, "UUID from list_tasks")
+	return tool.Required("task_id", tool.MaxName, "From list_tasks")
 }
 
 func attemptID() tool.Property {
@@ -129,20 +151,25 @@ func attemptID() tool.Property {
 }
 
 func oneRepo() tool.Property {
-	return tool.Optional("repo_id", tool.MaxName, "UUID. Default: all of the attempt")
+	return tool.Optional("repo_id", tool.MaxName, "Default: all")
 }
 
 func listLimit() tool.Property {
-	return integer("limit", 1, attempt.MaxLimit, "1 to 500. Default: 50")
+	return integer("limit", 1, attempt.MaxLimit, "Default: 50")
 }
 
 func cursor() tool.Property {
-	return tool.Optional("cursor", 1000, "next_cursor of a reply")
+	return tool.Optional("cursor", 1000, "next_cursor")
 }
 
 // integer returns a number that may be absent or null.
 func integer(name string, least, most float64, description string) tool.Property {
 	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "integer"}, Minimum: &least, Maximum: &most, Description: description}}
+}
+
+// number returns a number of at least 0 that may be absent or null.
+func number(name, description string) tool.Property {
+	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: new(1e8), Description: description}}
 }
 
 // oneOf sets the allowed values of a string.

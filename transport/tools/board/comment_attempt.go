@@ -12,7 +12,7 @@ import (
 func addCommentAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.CommentAttempt, tool.Tool{
 		Name: "comment_attempt", Title: "Comment on an attempt's changes",
-		Description: "Collects and lists comments on lines of an attempt's diff; send gives all to its agent as one follow-up.",
+		Description: "Collects and lists comments on an attempt's diff; send gives them to its agent as a follow-up.",
 		Hints:       tool.Hints{Destructive: true, Open: true},
 		Input: tool.InputSchema(attemptID(),
 			tool.Property{Name: "comments", Schema: &jsonschema.Schema{Types: []string{"null", "array"}, MaxItems: new(task.MaxComments), Items: commentSchema(),

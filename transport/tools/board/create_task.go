@@ -17,6 +17,7 @@ func addCreateTask(s *tool.Set, e Engine) {
 			tool.Optional("description", tool.MaxText, descriptionIs),
 			tool.Optional("job_name", tool.MaxName, jobIs),
 			tool.Optional("workflow_name", tool.MaxName, workflowIs),
+			oneOf(tool.Optional("lead", tool.MaxName, "server: an agent per step. Default: agent"), leaders),
 			dependsOn(),
 			tool.RequestID()),
 		Recheck: "call list_tasks: the task was created only if it is listed there",
@@ -26,14 +27,14 @@ func addCreateTask(s *tool.Set, e Engine) {
 // Arguments of create_task and update_task that describe the work.
 const (
 	titleIs       = "One line"
-	descriptionIs = "The work in full, for agents"
-	jobIs         = "Job whose workflow attempts must complete"
-	workflowIs    = "Workflow of that job"
+	descriptionIs = "The work in full"
+	jobIs         = "Job of the workflow to complete"
+	workflowIs    = "Its workflow"
 )
 
 func dependsOn() tool.Property {
 	return tool.Property{Name: "depends_on", Schema: &jsonschema.Schema{Types: []string{"null", "array"}, MaxItems: new(task.MaxDependencies),
 		Items:       &jsonschema.Schema{Type: "string", MaxLength: new(tool.MaxName)},
-		Description: "UUIDs of tasks to be done first",
+		Description: "Tasks to be done first",
 	}}
 }

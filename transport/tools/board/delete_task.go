@@ -6,7 +6,7 @@ import "deepwork/transport/tool"
 func addDeleteTask(s *tool.Set, e Engine) {
 	add(s, e, Engine.DeleteTask, tool.Tool{
 		Name: "delete_task", Title: "Delete a task",
-		Description: "Deletes a task with its attempts and worktrees. Branches stay; uncommitted work is kept under the git refs in rescued.",
+		Description: "Deletes a task with its worktrees. Branches stay; uncommitted work is kept under the git refs in rescued.",
 		Hints:       tool.Hints{Destructive: true, Idempotent: true},
 		Input:       tool.InputSchema(taskID()),
 		Recheck:     "call get_task: the task was deleted only if it is no longer found",

@@ -12,13 +12,13 @@ import (
 func addFollowUp(s *tool.Set, e Engine) {
 	add(s, e, Engine.FollowUp, tool.Tool{
 		Name: "follow_up", Title: "Follow up an attempt",
-		Description: "Gives an attempt's agent more work, in the same conversation. Give attempt_id or session_id.",
+		Description: "Gives an agent more work in its conversation, or resumes a run. Give attempt_id or session_id.",
 		Hints:       tool.Hints{Destructive: true, Open: true}, // cancel drops, and queue replaces, what was queued
 		Input: tool.InputSchema(
-			tool.Optional("attempt_id", tool.MaxName, "UUID; means its latest session"),
-			tool.Optional("session_id", tool.MaxName, "UUID, latest_session_id of an attempt"),
-			oneOf(tool.Required("action", tool.MaxName, "send: now; queue: when the agent ends, replacing a queued one; cancel: drop the queued one"), []any{attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel}),
-			tool.Optional("prompt", tool.MaxText, "The message, for send and queue"),
+			tool.Optional("attempt_id", tool.MaxName, "UUID"),
+			tool.Optional("session_id", tool.MaxName, "UUID: latest_session_id"),
+			oneOf(tool.Required("action", tool.MaxName, "send: now; queue: when it ends, replacing what is queued; cancel: drop that"), []any{attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel}),
+			tool.Optional("prompt", tool.MaxText, "For send and queue"),
 			tool.Optional("variant", tool.MaxName, "Default: the session's"),
 		),
 		// Earlier clients call an attempt a workspace (DESIGN "Task board").

@@ -1,6 +1,9 @@
 package board
 
-import "deepwork/transport/tool"
+import (
+	"deepwork/session/attempt"
+	"deepwork/transport/tool"
+)
 
 // addGetTask registers get_task (seed 004, "MCP task tool set").
 func addGetTask(s *tool.Set, e Engine) {
@@ -8,6 +11,7 @@ func addGetTask(s *tool.Set, e Engine) {
 		Name: "get_task", Title: "Get a task",
 		Description: "Returns a task with its latest attempt.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
+		Output:      fieldsIn("get_attempt", outputSchema[attempt.TaskReply](), "cost"),
 		Input:       tool.InputSchema(taskID()),
 	})
 }

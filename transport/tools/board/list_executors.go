@@ -14,7 +14,7 @@ func addListExecutors(s *tool.Set, e Engine) {
 		return e.ListExecutors(ctx, who)
 	}, tool.Tool{
 		Name: "list_executors", Title: "List executors",
-		Description: "Lists the coding agents that attempts can run, and their variants.",
+		Description: "Lists the executors of agents, and their variants.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 	})
 }

@@ -6,7 +6,7 @@ import "deepwork/transport/tool"
 func addListProjects(s *tool.Set, e Engine) {
 	add(s, e, Engine.ListProjects, tool.Tool{
 		Name: "list_projects", Title: "List projects",
-		Description: "Lists the projects of the task board. Call it first: other tools need a project_id.",
+		Description: "Lists the board's projects. Call it first.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input:       tool.InputSchema(listLimit(), cursor()),
 		Smaller:     smallerPage,

@@ -6,7 +6,7 @@ import "deepwork/transport/tool"
 func addListRepos(s *tool.Set, e Engine) {
 	add(s, e, Engine.ListRepos, tool.Tool{
 		Name: "list_repos", Title: "List repositories",
-		Description: "Lists a project's git repositories, for start_task_attempt.",
+		Description: "Lists a project's git repositories.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Input:       tool.InputSchema(projectID(), listLimit(), cursor()),
 		Smaller:     smallerPage,

@@ -13,7 +13,7 @@ var mergeWays = []any{"merge", "squash", "rebase"}
 func addMergeAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.MergeAttempt, tool.Tool{
 		Name: "merge_attempt", Title: "Merge an attempt",
-		Description: "Merges an attempt's commits into its target branch. Conflicts are left in its worktree: have them resolved with follow_up, or call abort_merge.",
+		Description: "Merges an attempt into its target branch. Conflicts are left in its worktree: use follow_up or abort_merge.",
 		Hints:       tool.Hints{Destructive: true},
 		Input: tool.InputSchema(attemptID(), oneRepo(),
 			oneOf(tool.Optional("way", tool.MaxName, "Default: merge"), mergeWays),

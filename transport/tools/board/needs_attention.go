@@ -17,6 +17,6 @@ func addNeedsAttention(s *tool.Set, e Engine) {
 		Description: "Lists what waits for a person, and the commands for it.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
 		Output: withKinds(outputSchema[attempt.AttentionReply](), "items",
-			attempt.AttentionFailed, attempt.AttentionReview, attempt.AttentionUntrusted, attempt.AttentionBudget, attempt.AttentionStep),
+			attempt.AttentionFailed, attempt.AttentionRun, attempt.AttentionReview, attempt.AttentionUntrusted, attempt.AttentionBudget, attempt.AttentionStep),
 	})
 }

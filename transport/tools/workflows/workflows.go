@@ -24,6 +24,13 @@ func Add(s *tool.Set) {
 	addGoToStep(s)
 }
 
+// AddForSteps registers the tools of an agent that does one step of a run.
+func AddForSteps(s *tool.Set) {
+	addGetStep(s)
+	addFinishedStep(s)
+	addStartWorkflow(s)
+}
+
 // seeStep is the Recheck of these tools.
 const seeStep = "call get_step, with your session_id if you have one: what it does not show was not recorded"
 

@@ -210,11 +210,12 @@ func (d *DB) open(ctx context.Context) (err error) {
 }
 
 // readable is the earliest version whose tables have all that a reader for everybody reads, with
-// the views of earlier if it is before placed or used.
+// the views of earlier if it is before placed, used or led.
 const (
 	readable = 1
 	placed   = 6
 	used     = 7
+	led      = 8
 )
 
 // earlier returns statements that give the tables of a version what they lack, for one connection;
@@ -225,14 +226,22 @@ func earlier(version int) (views string) {
 	if version < placed {
 		placeOf = place
 	}
+	pushed := ""
 	if version < used {
-		views = `CREATE TEMP VIEW IF NOT EXISTS attempts AS SELECT *` + placeOf + `, NULL AS push_error FROM main.attempts;
-			CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *` + placeOf + `, NULL AS error FROM main.executions;
+		pushed = `, NULL AS push_error`
+		views = `CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *` + placeOf + `, NULL AS error FROM main.executions;
 			CREATE TEMP VIEW IF NOT EXISTS usages AS SELECT e.seq, e.id AS execution_id, a.id AS attempt_id, a.executor, NULL AS usage, e.ended_at
 				FROM main.executions e JOIN main.attempts a ON a.id = e.attempt_id WHERE e.started_at IS NOT NULL AND e.ended_at IS NOT NULL;
 			CREATE TEMP VIEW IF NOT EXISTS task_dependencies AS SELECT '' AS task_id, '' AS depends_on WHERE FALSE;
 			CREATE TEMP VIEW IF NOT EXISTS attempt_comments AS SELECT '' AS id, '' AS attempt_id, '' AS repo_id, '' AS file, 0 AS line, '' AS side,
 				'' AS quote, '' AS text, FALSE AS queued, '' AS identity, '' AS created_at WHERE FALSE;`
+	}
+	if version < led {
+		views += `CREATE TEMP VIEW IF NOT EXISTS attempts AS SELECT *` + placeOf + pushed + `, NULL AS run FROM main.attempts;
+			CREATE TEMP VIEW IF NOT EXISTS tasks AS SELECT *, 'agent' AS lead FROM main.tasks;
+			CREATE TEMP VIEW IF NOT EXISTS step_executions AS SELECT 0 AS seq, '' AS id, '' AS attempt_id, '' AS agent_id, '' AS session_id, '' AS step_id,
+				'' AS executor, '' AS variant, '' AS state, '' AS conversation, '' AS limited_until, 0 AS exit_code, '' AS final_message, '' AS error,
+				'' AS created_at, '' AS started_at, '' AS ended_at WHERE FALSE;`
 	}
 	return views
 }

@@ -125,6 +125,7 @@ func (d *DB) importRows(t sqlstore.Tx, why string, to func(path string) string) 
 			FROM executions e JOIN attempts a ON a.id = e.attempt_id WHERE e.ended_at IS NULL AND e.started_at IS NOT NULL`, []any{t.Now}},
 		{`UPDATE executions SET state = 'interrupted', owner = NULL, ended_at = max(?, created_at)` + open, []any{t.Now}},
 		{`UPDATE attempts SET state = 'interrupted', error = ?, updated_at = max(?, updated_at)` + open, []any{why, t.Now}},
+		{`UPDATE attempts SET run = NULL`, nil},
 		{`UPDATE executions SET pid = NULL`, nil},
 		{`UPDATE sessions SET queued_prompt = NULL, queued_variant = NULL, queued_at = NULL`, nil},
 		{`UPDATE tasks SET deleting_at = NULL, auto_start = FALSE`, nil},

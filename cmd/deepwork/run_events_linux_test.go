@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Every event of a run fits the published schema, whatever becomes of the run.
+func TestRunEventsFitTheirSchema(t *testing.T) {
+	published, err := exec.CommandContext(t.Context(), "deepwork", "schema", "run").Output()
+	must(t, err)
+	var schema jsonschema.Schema
+	must(t, json.Unmarshal(published, &schema))
+	resolved, err := schema.Resolve(nil)
+	must(t, err)
+	if resolved.Validate(map[string]any{"event": "step_started", "at": "2026-01-01T00:00:00Z", "run_id": "x", "state": "running"}) == nil {
+		t.Fatal("the schema takes a step without an id")
+	}
+	step := "step_started step_ended "
+	for name, c := range map[string]struct {
+		plan   string
+		args   []string
+		code   int
+		events string
+		shows  string // in the row of an agent in deepwork run status
+	}{
+		"complete": {"c say I work on c\nc finish", nil, 0, "run_started " + step + step + step + "run_ended", "I work on c"},
+		"stopped":  {"b say no\nb exit 1", nil, 1, "run_started " + step + step + "run_ended", "exit code 1"},
+		"limited":  {"a say usage limit reached, try again in 2 hours\na exit 1", []string{"--max-time", "4s"}, 3, "run_started " + step + "step_waiting run_waiting run_ended", "provider's limit is over at"},
+		"paused":   {"", []string{"--max-unknown", "0"}, 3, "run_started run_ended", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b, c", "a", "b", "c"))
+			p.plan(c.plan)
+			r := p.begin(c.args...)
+			events := r.exits(c.code)
+			for line := range strings.Lines(r.out.String()) {
+				var event map[string]any
+				must(t, json.Unmarshal([]byte(line), &event))
+				if err := resolved.Validate(event); err != nil {
+					t.Errorf("%s: %v", strings.TrimSpace(line), err)
+				}
+			}
+			var names []string
+			for _, e := range events {
+				names = append(names, e.Event)
+			}
+			if got := strings.Join(names, " "); got != c.events {
+				t.Errorf("the events are %s\n%s%s", got, &r.out, &r.err)
+			}
+			if limited := slices.ContainsFunc(events, func(e runEvent) bool { return e.Until != nil }); limited != (name == "limited") {
+				t.Errorf("a limit is in the events: %v", limited)
+			}
+			status := p.start("status", "latest")
+			status.exits(0)
+			if c.shows != "" && !slices.ContainsFunc(strings.Split(status.out.String(), "\n"), func(row string) bool { return strings.Contains(row, " STEPPER ") && strings.Contains(row, c.shows) }) {
+				t.Errorf("the status has no %q:\n%s", c.shows, &status.out)
+			}
+		})
+	}
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/session/attempt"
+)
+
+// A runEvent is one line of deepwork run --json.
+type runEvent struct {
+	Event       string   `json:"event"` // run_started, step_started, step_ended, step_waiting, run_waiting or run_ended
+	At          string   `json:"at"`    // RFC 3339 in UTC
+	RunID       string   `json:"run_id"`
+	State       string   `json:"state"` // of the run, or of the agent
+	Workflow    string   `json:"workflow,omitempty"`
+	Goal        string   `json:"goal,omitempty"`
+	Branch      *string  `json:"branch,omitempty"`
+	Workspace   string   `json:"workspace,omitempty"`
+	SessionID   *string  `json:"session_id,omitempty"`
+	StepID      *string  `json:"step_id,omitempty"`
+	ExecutionID string   `json:"execution_id,omitempty"`
+	Executor    string   `json:"executor,omitempty"`
+	Seconds     *float64 `json:"seconds,omitempty"`  // how long the agent ran
+	CostUSD     *float64 `json:"cost_usd,omitempty"` // of the agent or, at the end, of the run; absent if it is unknown
+	Message     *string  `json:"message,omitempty"`  // what the agent said last
+	Reason      *string  `json:"reason,omitempty"`   // why it failed, waits or ended
+	Command     *string  `json:"command,omitempty"`  // with which a person answers for whom it waits
+	Until       *string  `json:"until,omitempty"`    // when a limit of the provider is over
+}
+
+// A runView prints what is new of a run. It belongs to one goroutine.
+type runView struct {
+	app      *app
+	started  map[string]bool // by execution
+	ended    map[string]bool
+	waiting  map[attempt.RunWaits]bool // steps that wait, as last said, without pointers
+	waits    string                    // why it waits, as last said
+	note     string                    // for people
+	live     *liveView                 // nil without a terminal
+	output   *runOutput
+	sessions *runSessions
+}
+
+// lead leads a run until it ends, unless another process does, and prints what happens.
+func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunReply, detach bool) error {
+	v := &runView{app: a, started: map[string]bool{}, ended: map[string]bool{}, waiting: map[attempt.RunWaits]bool{}, output: newRunOutput(board), sessions: &runSessions{app: a}}
+	defer v.sessions.close()
+	if !a.json && !detach {
+		v.live = newLiveView(a.rawOut)
+	}
+	if _, _, is := terminalSize(os.Stderr); v.live != nil && is {
+		if log, is := a.err.(*plainWriter); is {
+			defer log.redirect(v.live)()
+		}
+	}
+	for _, x := range r.Steps { // of before it was resumed
+		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
+	}
+	v.begin(r)
+	if detach {
+		if err := a.inBackground(ctx, r.RunID); err != nil {
+			return fmt.Errorf("leading the run %s in the background: %w; 'deepwork run resume %[1]s' leads it here", r.RunID, err)
+		}
+		if !a.json {
+			fmt.Fprintf(a.out, "It goes on in the background: 'deepwork run status %s' shows it, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
+		}
+		return nil
+	}
+	board.Serve()
+	looking, asked := ctx, false
+	for {
+		now, err := board.GetRun(looking, atTerminal, attempt.RunArgs{RunID: r.RunID})
+		switch {
+		case ctx.Err() != nil && !asked:
+			asked = true
+			if looking = context.WithoutCancel(ctx); !board.Interrupt(r.RunID) {
+				fmt.Fprintf(a.err, "deepwork: interrupted; the run goes on, as another process leads it. 'deepwork run resume %s' follows it again, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
+				return &exitError{exitInterrupted}
+			}
+			v.interrupted()
+			continue
+		case err != nil:
+			return err
+		}
+		v.show(looking, now)
+		if !isOpen(now.State) {
+			v.end(now)
+			return runExit(now)
+		}
+		pause(looking, 200*time.Millisecond)
+	}
+}
+
+// pause waits; the next call of whoever waits reports that ctx has ended.
+func pause(ctx context.Context, d time.Duration) { _ = wait.For(ctx, d) }
+
+func (v *runView) begin(r *attempt.RunReply) {
+	if v.app.json {
+		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace})
+		return
+	}
+	v.app.field("run", r.RunID)
+	v.app.field("workflow", r.Workflow)
+	v.app.field("branch", optional(r.Branch))
+	v.app.field("folder", r.Workspace)
+	fmt.Fprintln(v.app.out)
+}
+
+// show prints the agents that have started or ended since the last call.
+func (v *runView) show(ctx context.Context, r *attempt.RunReply) {
+	if v.live != nil {
+		if now := time.Now(); v.live.due(now) || !isOpen(r.State) {
+			v.live.draw(r, v.sessions.steps(r), v.output.read(ctx, r), v.note, now)
+		}
+		return
+	}
+	for _, x := range r.Steps {
+		if x.StartedAt != nil && !v.started[x.ExecutionID] {
+			v.started[x.ExecutionID] = true
+			v.step(r, x, "step_started")
+		}
+		if x.EndedAt != nil && !v.ended[x.ExecutionID] {
+			v.ended[x.ExecutionID] = true
+			if x.StartedAt != nil || x.Error != nil {
+				v.step(r, x, "step_ended")
+			}
+		}
+	}
+	for _, w := range r.Waits {
+		key := w
+		if key.Until, key.Command = nil, nil; v.waiting[key] {
+			continue
+		}
+		v.waiting[key] = true
+		v.event(runEvent{Event: "step_waiting", RunID: r.RunID, State: "waiting", SessionID: &w.SessionID, StepID: &w.StepID, Reason: new(w.Text()), Command: w.Command, Until: w.Until})
+	}
+	waits := optional(r.Reason)
+	held := isOpen(r.State) && waits != "" && slices.ContainsFunc(r.Steps, func(x attempt.RunStep) bool { return x.State == "waiting" })
+	if waits != v.waits && (r.State == "waiting" || held) {
+		if v.waits = waits; !v.app.json && len(r.Waits) > 0 {
+			return // said of each step
+		}
+		v.event(runEvent{Event: "run_waiting", RunID: r.RunID, State: "waiting", Reason: r.Reason})
+	}
+}
+
+// interrupted says that the agents are asked to end.
+func (v *runView) interrupted() {
+	v.note = "interrupted: ending its agents"
+	if v.live == nil {
+		fmt.Fprintln(v.app.err, "Interrupted: ending its agents.")
+	}
+}
+
+func (v *runView) step(r *attempt.RunReply, x attempt.RunStep, what string) {
+	e := runEvent{Event: what, RunID: r.RunID, State: x.State, SessionID: &x.SessionID, StepID: &x.StepID, ExecutionID: x.ExecutionID, Executor: x.Executor}
+	if what == "step_ended" {
+		e.Message, e.Reason, e.Until, e.Seconds = x.FinalMessage, x.Error, x.LimitedUntil, seconds(x)
+		if x.Cost != nil {
+			e.CostUSD = x.Cost.USD
+		}
+	} else {
+		e.State = "running"
+	}
+	if v.app.json {
+		v.event(e)
+		return
+	}
+	line := fmt.Sprintf("%-20s %s", x.StepID, x.Executor)
+	if what == "step_started" {
+		fmt.Fprintf(v.app.out, "%s started\n", line)
+		return
+	}
+	fmt.Fprintf(v.app.out, "%s %s%s\n", line, x.State, spent(e))
+	if x.Error != nil {
+		fmt.Fprintf(v.app.out, "  %s\n", indentRest(*x.Error, "  "))
+	}
+}
+
+// spent says how long an agent took and what it cost.
+func spent(e runEvent) string {
+	text := ""
+	if e.Seconds != nil {
+		text += fmt.Sprintf(" after %s", (time.Duration(*e.Seconds * float64(time.Second))).Round(100*time.Millisecond))
+	}
+	if e.CostUSD != nil {
+		text += fmt.Sprintf(", %.2f USD", *e.CostUSD)
+	}
+	return text
+}
+
+func seconds(x attempt.RunStep) *float64 {
+	if x.StartedAt == nil || x.EndedAt == nil {
+		return nil
+	}
+	from, err := time.Parse(time.RFC3339Nano, *x.StartedAt)
+	to, err2 := time.Parse(time.RFC3339Nano, *x.EndedAt)
+	if err != nil || err2 != nil {
+		return nil
+	}
+	return new(to.Sub(from).Seconds())
+}
+
+func (v *runView) end(r *attempt.RunReply) {
+	if v.app.json {
+		e := runEvent{Event: "run_ended", RunID: r.RunID, State: r.State, SessionID: r.SessionID, StepID: r.Step, Reason: r.Reason}
+		if r.Cost != nil {
+			e.CostUSD = r.Cost.USD
+		}
+		v.event(e)
+		return
+	}
+	fmt.Fprintln(v.app.out)
+	v.app.printOutcome(r)
+}
+
+func (v *runView) event(e runEvent) {
+	if !v.app.json {
+		if e.Reason != nil {
+			fmt.Fprintf(v.app.out, "%s\n", *e.Reason)
+		}
+		return
+	}
+	e.At = time.Now().UTC().Format(time.RFC3339Nano)
+	data, err := json.Marshal(e)
+	if err == nil {
+		_, err = fmt.Fprintf(v.app.out, "%s\n", data)
+	}
+	_ = err // checkedWriter reports it
+}
+
+// printRun prints a run with its agents. last has their last lines of output.
+func (a *app) printRun(r *attempt.RunReply, last map[string]string) {
+	a.field("run", r.RunID)
+	a.field("workflow", r.Workflow)
+	a.field("goal", r.Goal)
+	a.field("branch", optional(r.Branch))
+	a.field("folder", r.Workspace)
+	a.field("started", r.CreatedAt)
+	a.printAgents(r, last)
+	a.printOutcome(r)
+}
+
+// printOutcome prints where a run is, and what can be done next.
+func (a *app) printOutcome(r *attempt.RunReply) {
+	a.field("state", r.State)
+	a.field("step", optional(r.Step))
+	a.field("reason", optional(r.Reason))
+	a.field("session", optional(r.SessionID))
+	if r.Cost != nil && r.Cost.USD != nil {
+		a.field("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
+	}
+	id := r.RunID[:shortID]
+	for _, w := range r.Waits {
+		if text := w.Text(); w.Command != nil && !strings.Contains(optional(r.Reason), text) {
+			a.field("waits", text)
+		}
+	}
+	switch attempt.RunState(r.State) {
+	case attempt.RunComplete:
+		if r.Branch != nil {
+			a.field("next", fmt.Sprintf("deepwork board diff %s, to see its changes\ndeepwork board merge %[1]s, to merge them", id))
+		}
+	case attempt.RunStopped, attempt.RunPaused, attempt.RunInterrupted:
+		a.field("next", fmt.Sprintf("deepwork run resume %s, to go on", id))
+	}
+}
+
+// printAgents prints the steps of a run with their agents.
+func (a *app) printAgents(r *attempt.RunReply, last map[string]string) {
+	sessions := &runSessions{app: a}
+	defer sessions.close()
+	columns, _, _ := terminalSize(a.rawOut)
+	rows, later := runRows(r, sessions.steps(r), last, time.Now())
+	fmt.Fprintln(a.out)
+	for _, lines := range rowLines(rows, columns) {
+		fmt.Fprintln(a.out, strings.Join(lines, "\n"))
+	}
+	if later > 0 {
+		fmt.Fprintf(a.out, "(%d to come)\n", later)
+	}
+	if len(rows)+later > 0 {
+		fmt.Fprintln(a.out)
+	}
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+)
+
+// A limit of the provider is waited for, and is no try.
+func TestRunWaitsForALimit(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
+	p.plan("a:1 say rate limit reached, try again in 1 second", "a:1 exit 1")
+	var ended runEvent
+	for _, e := range p.begin().exits(0) {
+		if e.Event == "step_ended" && e.Until != nil {
+			ended = e
+		}
+	}
+	if ended.Until == nil || len(p.recorded("begin", "a")) != 2 {
+		t.Fatalf("%+v, %+v", ended, p.journal())
+	}
+	until, err := time.Parse(time.RFC3339Nano, *ended.Until)
+	again := p.status().Steps[1].StartedAt
+	if started, err2 := time.Parse(time.RFC3339Nano, optional(again)); err != nil || err2 != nil || started.Before(until) {
+		t.Errorf("an agent was started at %s, and the limit was over at %s", optional(again), *ended.Until)
+	}
+	p.clean()
+}
+
+// A run that waits for a limit can be paused and interrupted, and waits on when it is resumed.
+func TestRunEndsWhileItWaits(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
+	p.plan("a say rate limit reached, try again in 2 hours", "a exit 1")
+	r := p.begin()
+	p.awaits("a", 1)
+	testkit.Eventually(t, func() string {
+		if now := p.status(); len(now.Steps) == 0 || now.Steps[0].LimitedUntil == nil {
+			return fmt.Sprintf("%+v", now.Steps)
+		}
+		return ""
+	})
+	must(t, r.cmd.Process.Signal(os.Interrupt))
+	r.exits(130)
+	p.resume("--max-time", "1s").exits(3)
+	if got := p.steps(); got != "a" {
+		t.Errorf("the steps were begun as %s", got)
+	}
+	p.clean()
+}
+
+func TestRunBudgets(t *testing.T) {
+	t.Parallel()
+	result := `* say {"type":"result","subtype":"success","result":"done","session_id":"s","total_cost_usd":0.4,"num_turns":1}`
+	job := runJob("NAME", "a, b, c", "a", "b", "c")
+	paused := func(r *runProcess, reason string) {
+		r.p.t.Helper()
+		events := r.exits(3)
+		if end := events[len(events)-1]; end.State != "paused" || end.Reason == nil || !strings.Contains(*end.Reason, reason) {
+			r.p.t.Errorf("%+v", end)
+		}
+	}
+	t.Run("cost", func(t *testing.T) {
+		t.Parallel()
+		p := newRunProject(t, "", job)
+		p.plan("* finish", result)
+		paused(p.begin("--max-cost", "0.5"), "0.8 USD")
+		if got := p.steps(); got != "a b" {
+			t.Error(got)
+		}
+		paused(p.resume(), "0.8 USD") // it counts the whole run
+		events := p.resume("--max-cost", "5").exits(0)
+		if cost := events[len(events)-1].CostUSD; cost == nil || *cost < 1.19 || *cost > 1.21 {
+			t.Errorf("%+v", events[len(events)-1])
+		}
+		p.clean()
+	})
+	t.Run("beside another agent", func(t *testing.T) {
+		t.Parallel()
+		p := newRunProject(t, "", runJob("NAME", "[a, b], c", "a", "b", "c"))
+		p.plan(`b say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "b touch b", "b:1 await never", "b finish", "a await b", "a finish", "a"+strings.TrimPrefix(result, "*"))
+		paused(p.begin("--max-cost", "0.4"), "0.4 USD")
+		for _, x := range p.status().Steps {
+			if x.State != map[string]string{"a": "completed", "b": "stopped"}[x.StepID] {
+				t.Errorf("%+v", x)
+			}
+		}
+		p.clean()
+		p.resume("--max-cost", "5").exits(0)
+		if b := p.recorded("begin", "b"); len(b) != 2 || fmt.Sprint(b[1].Args) != "[resumed talk-b]" || len(p.recorded("begin", "")) != 4 {
+			t.Errorf("%s: %+v", p.steps(), b)
+		}
+		p.clean()
+	})
+	t.Run("of a run whose process is gone", func(t *testing.T) {
+		t.Parallel()
+		p := newRunProject(t, "", job)
+		p.plan("* finish", result, "b:1 await never")
+		r := p.begin()
+		p.awaits("b", 1)
+		p.resume("--max-cost", "0.3").exits(1) // it goes on with the budgets that it has
+		must(t, r.cmd.Process.Kill())
+		_ = r.cmd.Wait()
+		paused(p.resume("--max-cost", "0.3"), "0.3 USD")
+		if got := p.steps(); got != "a b" {
+			t.Error(got)
+		}
+		p.clean()
+	})
+	t.Run("unknown", func(t *testing.T) {
+		t.Parallel()
+		p := newRunProject(t, "", job)
+		paused(p.begin("--max-unknown", "1"), "cost is unknown")
+		if got := p.steps(); got != "a" {
+			t.Error(got)
+		}
+		p.resume("--max-unknown", "9").exits(0)
+	})
+	t.Run("of the board", func(t *testing.T) {
+		t.Parallel()
+		p := newRunProject(t, "attempts: {max_unknown: 1}\n", job)
+		r := p.begin()
+		p.awaits("a", 1)
+		testkit.Eventually(t, func() string {
+			if i := strings.Index(r.out.String(), `"event":"run_waiting"`); i < 0 || !strings.Contains(r.out.String()[i:], "attempts.max_unknown is 1") {
+				return r.out.String()
+			}
+			return ""
+		})
+		if now := p.status(); now.State != "running" || !strings.Contains(optional(now.Reason), "attempts.max_unknown is 1") {
+			t.Errorf("%+v", now)
+		}
+		must(t, r.cmd.Process.Signal(os.Interrupt))
+		r.exits(130)
+		if got := p.steps(); got != "a" {
+			t.Errorf("the steps were begun as %s", got)
+		}
+	})
+	t.Run("time", func(t *testing.T) {
+		t.Parallel()
+		p := newRunProject(t, "", job)
+		p.plan("a await resumed", "a finish") // it never ends before
+		paused(p.begin("--max-time", "1s"), "time")
+		p.clean()
+		p.touch("resumed")
+		p.resume("--max-time", "5m").exits(0)
+		p.clean()
+	})
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/session/state"
+)
+
+// Each member of a group has an agent of its own, and all run at once.
+func TestRunGroupOfEight(t *testing.T) {
+	t.Parallel()
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	p := newRunProject(t, "attempts: {max_concurrent: 8}\n", runJob("NAME", "first, ["+strings.Join(names, ", ")+"], last", append(names, "first", "last")...)).inGit()
+	var plan []string
+	for _, n := range names {
+		plan = append(plan, n+" await go", n+" finish")
+	}
+	p.plan(plan...)
+	r := p.begin()
+	p.awaits("", 9)
+	p.touch("go")
+	events := r.exits(0)
+	if n := p.most(); n != 8 {
+		t.Errorf("%d agents at once, want 8", n)
+	}
+	if got := p.steps(); !strings.HasPrefix(got, "first ") || !strings.HasSuffix(got, " last") || len(strings.Fields(got)) != 10 {
+		t.Errorf("the steps were begun as %s", got)
+	}
+	if last := events[len(events)-1]; last.Event != "run_ended" || last.State != "complete" || events[0].Event != "run_started" || events[0].Branch == nil {
+		t.Errorf("%+v", events)
+	}
+	for _, x := range p.recorded("begin", "") {
+		if x.Mode != "-rw-------" || !strings.HasPrefix(x.Config, state.Of(p.root).Dir) || x.Folder == p.root {
+			t.Errorf("%+v", x)
+		}
+		if strings.Contains(x.Prompt, "Other agents work") != (len(x.Step) == 1) || !strings.Contains(x.Prompt, "Commit the files of your step") {
+			t.Errorf("the step %s was told:\n%s", x.Step, x.Prompt)
+		}
+	}
+	p.clean()
+}
+
+func TestRunOneAtATimeInPlace(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "[a, b, c]", "a", "b", "c"))
+	p.plan("b finish", "b exit 3") // it is finished nevertheless
+	p.begin("--parallel", "1").exits(0)
+	if n := p.most(); n != 1 {
+		t.Errorf("%d agents at once", n)
+	}
+	if _, err := os.Stat(filepath.Join(p.root, "b.md")); err != nil || p.recorded("begin", "b")[0].Folder != p.root {
+		t.Errorf("it has not worked in the project, which is not in git: %v", err)
+	}
+	p.clean()
+}
+
+func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "[a, b, c, d]", "a", "b", "c", "d")).inGit()
+	p.plan("a await b", "a finish", "b touch b", "b await d", "b finish", "c finish", "d touch d", "d finish") // b runs until d has begun
+	events := p.begin("--in-place", "--parallel", "2").exits(0)
+	if n := p.most(); n != 2 {
+		t.Errorf("%d agents at once", n)
+	}
+	if _, err := os.Stat(filepath.Join(p.root, "a.md")); err != nil || events[0].Branch != nil || strings.Contains(p.recorded("begin", "a")[0].Prompt, "Commit") {
+		t.Error(err, events[0])
+	}
+	if out, err := exec.CommandContext(t.Context(), "deepwork", "sessions", "list", "--path", p.root).CombinedOutput(); err != nil || strings.Count(string(out), "job0/w") != 1 {
+		t.Errorf("the session of the run is not listed once: %v\n%s", err, out)
+	}
+	p.clean()
+}
+
+// An agent whose review does not pass corrects its text; the run is not troubled.
+func TestRunReviewFailsTwice(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "quality_gate:\n  agent_review_command: reviewer\n", runJob("NAME", "a", "a reviews: [{run_each: text, quality_criteria: {good: \"Is it good?\"}}]"))
+	p.plan("a write a.md this one is bad", "a finish", "a write a.md this one is bad, too", "a finish", "a write a.md fine", "a finish")
+	p.begin().exits(0)
+	said := p.recorded("finished_step", "a")
+	if len(said) != 3 || !strings.Contains(said[0].Text, "Write more") || !strings.Contains(said[2].Text, "workflow_complete") || p.steps() != "a" {
+		t.Errorf("%s: %+v", p.steps(), said)
+	}
+	p.clean()
+}
+
+// An agent that ends after a failed review is told in its conversation what the review said, and another agent
+// in its first message.
+func TestRunReviewFailsAndItsAgentEnds(t *testing.T) {
+	t.Parallel()
+	reviewed := " reviews: [{run_each: text, quality_criteria: {good: \"Is it good?\"}}]"
+	p := newRunProject(t, "quality_gate:\n  agent_review_command: reviewer\n", runJob("NAME", "[a, b]", "a"+reviewed, "b executor: OTHER,"+reviewed))
+	p.plan(`* say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "a:1 write a.md this one is bad", "b:1 write b.md this one is bad", "a:2 write a.md fine", "b:2 write b.md fine", "* finish")
+	p.begin().exits(0)
+	a, b := p.recorded("begin", "a"), p.recorded("begin", "b")
+	if len(a) != 2 || fmt.Sprint(a[1].Args) != "[resumed talk-a]" || !strings.Contains(a[1].Prompt, "its last review did not pass.\n\nWrite more.\nMuch more.\n") {
+		t.Errorf("%+v", a)
+	}
+	if len(b) != 2 || !strings.HasPrefix(b[1].Prompt, "# Goal") || !strings.Contains(b[1].Prompt, "Write more.\nMuch more.\n") {
+		t.Errorf("%+v", b)
+	}
+	p.clean()
+}
+
+// An agent that ends without finishing is sent back in its conversation, then the run stops at the step,
+// and goes on there when it is resumed.
+func TestRunRetriesThenStopsAndResumes(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a, [b, c], d", "a", "b", "c", "d"))
+	talk := `say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`
+	p.plan("b:1 "+talk, "b:2 "+talk, "b:3 "+talk, "b:3 exit 3")
+	events := p.begin().exits(1)
+	if end := events[len(events)-1]; end.State != "stopped" || end.StepID == nil || *end.StepID != "b" || end.Reason == nil || !strings.Contains(*end.Reason, "3 agents ended without finishing it. ") || !strings.Contains(*end.Reason, "never connected to the MCP server") {
+		t.Errorf("%+v", end)
+	}
+	begun := p.recorded("begin", "b")
+	if len(begun) != 3 || len(begun[0].Args) != 0 || fmt.Sprint(begun[1].Args, begun[2].Args) != "[resumed talk-b] [resumed talk-b]" || !strings.Contains(begun[1].Prompt, "is not finished") {
+		t.Errorf("%+v", begun)
+	}
+	if len(p.recorded("begin", "c")) != 1 || len(p.recorded("begin", "d")) != 0 {
+		t.Errorf("the steps were begun as %s", p.steps())
+	}
+	p.clean()
+	p.resume().exits(0)
+	if got := strings.Fields(p.steps()); len(got) != 7 || got[5] != "b" || got[6] != "d" {
+		t.Errorf("the steps were begun as %v", got)
+	}
+	p.clean()
+	p.resume().exits(1) // it is complete
+}
+
+func TestRunOneConversation(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a, b, [c, d]", "a", "b", "c", "d"))
+	p.plan(`* say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "* finish")
+	p.begin("--context", "resume").exits(0)
+	if b, c := p.recorded("begin", "b")[0], p.recorded("begin", "c")[0]; fmt.Sprint(b.Args) != "[resumed talk-a]" || len(c.Args) > 0 || !strings.Contains(b.Prompt, `"step_id": "b"`) {
+		t.Errorf("%+v\n%+v", b, c)
+	}
+}
+
+// A workflow that an agent starts is done by it, or, when it has ended, by others.
+func TestRunNested(t *testing.T) {
+	t.Parallel()
+	start := ` start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`
+	inner := runJob("NAME", "x, [y, z]", "x outputs: {}", "y outputs: {}", "z outputs: {}")
+	t.Run("by the agent", func(t *testing.T) {
+		t.Parallel()
+		p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b"), inner)
+		p.plan("a"+start, "a child x", "a reconnect", "a child y", "a child z", "a finish")
+		p.begin().exits(0)
+		if got := p.steps(); got != "a b" {
+			t.Error(got)
+		}
+		for _, said := range p.recorded("finished_step", "a") {
+			if !strings.Contains(said.Text, `"status":`) {
+				t.Errorf("%+v", said)
+			}
+		}
+		p.clean()
+	})
+	t.Run("by others", func(t *testing.T) {
+		t.Parallel()
+		p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "a, b", "a", "b"), inner)
+		p.plan("a:1" + start)
+		p.begin().exits(0)
+		if got := strings.Fields(p.steps()); len(got) != 6 || got[0] != "a" || got[1] != "x" || got[4] != "a" || got[5] != "b" {
+			t.Error(got)
+		}
+		if again := p.recorded("begin", "a"); !strings.Contains(again[1].Prompt, "is completed") {
+			t.Errorf("%+v", again[1])
+		}
+		p.clean()
+	})
+}
+
+// Workflows nest in one another, whoever does their steps: with one slot, none of those that wait holds it.
+func TestRunNestedTwice(t *testing.T) {
+	t.Parallel()
+	start := func(job string) string {
+		return ` start {"job_name":"` + job + `","workflow_name":"w","goal":"An inner one"}`
+	}
+	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "a", "a"), runJob("NAME", "x, y", "x", "y outputs: {}"), runJob("NAME", "m", "m outputs: {}"))
+	p.plan("a:1"+start("job1"), "x:1"+start("job2"))
+	p.begin().exits(0)
+	if got := p.steps(); got != "a x m x y a" || p.most() != 1 {
+		t.Error(got, p.most())
+	}
+	p.clean()
+}
+
+func TestRunExecutors(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "[a, b, c]", "a", "b executor: OTHER", "c executor: OTHER:FILE"))
+	p.begin().exits(0)
+	a, b, c := p.recorded("begin", "a"), p.recorded("begin", "b"), p.recorded("begin", "c")
+	if len(a) != 1 || len(b) != 1 || len(c) != 1 || len(a[0].Args) > 0 || fmt.Sprint(b[0].Args) != "[other]" || fmt.Sprint(c[0].Args) != "[config "+c[0].Config+"]" {
+		t.Errorf("%+v, %+v, %+v", a, b, c)
+	}
+	p.clean()
+	for what, args := range map[string][]string{
+		"NOBODY":       {"job0/w", "--goal", "g", "--executor", "NOBODY"},
+		"run.executor": {"job0/w", "--goal", "g"},
+		"'none'":       {"job0/none", "--goal", "g", "--executor", "STEPPER"},
+		"--parallel":   {"job0/w", "--goal", "g", "--executor", "STEPPER", "--parallel", "0"},
+		"--max-cost":   {"job0/w", "--goal", "g", "--executor", "STEPPER", "--max-cost", "-1"},
+	} {
+		r := p.start(args...)
+		if r.exits(2); !strings.Contains(r.err.String(), what) {
+			t.Errorf("%v: %s", args, &r.err)
+		}
+	}
+	q := newRunProject(t, "", runJob("NAME", "a, b", "a", "b executor: NOBODY"))
+	events := q.begin().exits(1)
+	if end := events[len(events)-1]; end.StepID == nil || *end.StepID != "b" || end.Reason == nil || !strings.Contains(*end.Reason, "NOBODY") {
+		t.Errorf("%+v", end)
+	}
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/session"
+)
+
+// runFlagOf are the flags of deepwork run for the arguments of run_workflow.
+var runFlagOf = map[string]string{
+	"goal": "--goal", "executor": "--executor", "parallel": "--parallel", "context": "--context", "in_place": "--in-place",
+	"max_cost_usd": "--max-cost", "max_unknown": "--max-unknown", "max_seconds": "--max-time",
+}
+
+// runRefused returns the error of a run that was not started or resumed: a usage error if other arguments
+// would help, so that exit code 1 remains that of a run that stopped.
+func runRefused(cmd *cobra.Command, doing string, err error) error {
+	refused, is := errors.AsType[*session.Error](err)
+	if !is || refused.Kind != session.ToolError {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	text := inCommands(refused.Message)
+	for argument, flag := range runFlagOf {
+		if rest, begins := strings.CutPrefix(text, argument+" "); begins {
+			text = flag + " " + rest
+		}
+	}
+	text = strings.NewReplacer("pass in_place: true", "pass --in-place", "leave 'variant' out", "leave :VARIANT out").Replace(text)
+	return usagef(cmd, "%s: %s", doing, strings.TrimSuffix(text, "."))
+}

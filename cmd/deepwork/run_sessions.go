@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"deepwork/session/attempt"
+	"deepwork/session/state"
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
+)
+
+const (
+	maxNesting  = 10 // of workflows
+	openAgainIn = 5 * time.Second
+)
+
+// A place is a step of a session.
+type place struct{ session, step string }
+
+// A runStep is where a step of a run is, by its session.
+type runStep struct {
+	place
+	depth          int  // of nested workflows
+	group          rune // ┌, │ or └ beside the steps of a concurrent group, else 0
+	done, current  bool
+	asked          bool // a person is asked to pass its outputs
+	leadsElsewhere bool // a workflow that its agent has started goes on
+}
+
+// runSessions reads the sessions of a run, which its agents change meanwhile. It belongs to one goroutine.
+type runSessions struct {
+	app     *app
+	archive *workflow.Archive // nil until it could be opened
+	done    func() error
+	tried   time.Time                      // when it was opened last
+	plans   map[string]*machine.Definition // by session
+}
+
+// open opens the sessions: those of the project, or in the worktree of the run.
+func (s *runSessions) open(r *attempt.RunReply) (err error) {
+	logger := s.app.logger()
+	if !r.Kept.InPlace {
+		s.archive, s.done, err = workflow.OpenWorkspace(r.Workspace, logger)
+		return err
+	}
+	root, err := s.app.projectRoot()
+	if err != nil {
+		return err
+	}
+	folder := state.Of(root)
+	stores, err := s.app.stores(context.Background(), folder, false, logger)
+	if err != nil {
+		return err
+	}
+	if s.archive, err = workflow.OpenArchive(folder, stores, logger); err != nil {
+		return errors.Join(err, stores.Close(context.Background()))
+	}
+	s.done = func() error { return errors.Join(s.archive.Close(), stores.Close(context.Background())) }
+	return nil
+}
+
+func (s *runSessions) close() {
+	if s.archive != nil {
+		_ = s.done() // it was only read
+	}
+}
+
+// steps returns the steps of the run's workflow and of those nested in it, in order; nil if the sessions cannot
+// be read, as those of another machine.
+func (s *runSessions) steps(r *attempt.RunReply) []runStep {
+	if r.SessionID == nil {
+		return nil
+	}
+	if s.archive == nil {
+		if time.Since(s.tried) < openAgainIn {
+			return nil
+		}
+		if s.tried = time.Now(); s.open(r) != nil {
+			s.archive = nil
+			return nil
+		}
+	}
+	return s.walk(r, *r.SessionID, 0)
+}
+
+func (s *runSessions) walk(r *attempt.RunReply, id string, depth int) (all []runStep) {
+	now, err := s.archive.Read(id)
+	if err != nil {
+		return nil
+	}
+	def := s.plans[id]
+	if def == nil {
+		if def, err = s.archive.Definition(now); err != nil {
+			return nil
+		}
+		if s.plans == nil {
+			s.plans = map[string]*machine.Definition{}
+		}
+		s.plans[id] = def
+	}
+	for _, entry := range def.Workflow.Entries {
+		for i, step := range entry {
+			p := now.Progress(step)
+			x := runStep{place: place{id, step}, depth: depth, group: edge(i, len(entry)), current: now.IsCurrent(step)}
+			x.done, x.asked = p.Done() && !x.current, x.current && p.Question.Open()
+			var nested []runStep
+			if depth < maxNesting {
+				for _, child := range r.Kept.Children[id+"/"+step] {
+					nested = append(nested, s.walk(r, child, depth+1)...)
+				}
+			}
+			for _, n := range nested {
+				x.leadsElsewhere = x.leadsElsewhere || n.current
+			}
+			all = append(append(all, x), nested...)
+		}
+	}
+	return all
+}
+
+// edge is the sign beside the step i of a concurrent group of n steps.
+func edge(i, n int) rune {
+	switch {
+	case n < 2:
+		return 0
+	case i == 0:
+		return '┌'
+	case i == n-1:
+		return '└'
+	}
+	return '│'
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"deepwork/session/attempt"
+)
+
+// A server leads the runs that its clients start, by run_workflow or as an attempt on a task, in the slots
+// of the board.
+func TestRunFromTools(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "attempts: {max_concurrent: 1}\n", runJob("NAME", "a, b", "a", "b")).inGit()
+	p.plan("* await go", "a finish", "b finish")
+	b := &boardProject{t: t, root: p.root}
+	b.client, b.server = startClient(t, p.root)
+	b.find()
+	repos := []map[string]any{{"repo_id": b.repo, "target_branch": "main"}}
+	attemptOn := func(more map[string]any) string {
+		t.Helper()
+		args := map[string]any{"project_id": b.project, "title": "A task"}
+		for k, v := range more {
+			args[k] = v
+		}
+		made := boardCall[attempt.Task](b, "create_task", args)
+		return boardCall[attempt.AttemptReply](b, "start_task_attempt", map[string]any{"task_id": made.TaskID, "executor": "STEPPER", "repos": repos}).AttemptID
+	}
+	ordinary := attemptOn(nil)
+	p.awaits("", 1)
+	args := map[string]any{"job_name": "job0", "workflow_name": "w", "goal": "All of it", "executor": "STEPPER", "request_id": "once"}
+	run := boardCall[attempt.RunMade](b, "run_workflow", args)
+	if again := boardCall[attempt.RunMade](b, "run_workflow", args); again.RunID != run.RunID {
+		t.Errorf("%+v and %+v", run, again)
+	}
+	get := func(id string) *attempt.RunReply {
+		t.Helper()
+		return boardCall[attempt.RunReply](b, "get_run", map[string]any{"run_id": id})
+	}
+	b.eventually(func() string {
+		if now := get(run.RunID); len(now.Steps) != 1 || now.Steps[0].State != "waiting" { // for the slot
+			return fmt.Sprintf("%+v", now)
+		}
+		return ""
+	})
+	p.touch("go")
+	complete := func(id string) {
+		t.Helper()
+		b.eventually(func() string {
+			if now := get(id); now.State != "complete" {
+				return now.State + " " + optional(now.Reason)
+			}
+			return ""
+		})
+	}
+	complete(run.RunID)
+	if now := b.ends(ordinary); now.State != "completed" {
+		t.Errorf("%+v", now)
+	}
+	complete(attemptOn(map[string]any{"lead": "server", "job_name": "job0", "workflow_name": "w"}))
+	if got := p.steps(); got != " a b a b" || p.most() != 1 {
+		t.Errorf("the steps were begun as %q, %d at once", got, p.most())
+	}
+	p.clean()
+}

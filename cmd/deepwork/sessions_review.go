@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/show"
+	"deepwork/session/workflow/machine"
+)
+
+func (a *app) sessionsReviewCommand() *cobra.Command {
+	var pass, fail bool
+	var feedback string
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "review ID STEP",
+		Short: "Pass or fail the outputs of a step that waits for a person; " + idsHelp,
+		Long: `Show the outputs of a step with a review that is by: human, which waits for a
+person, and record after a confirmation at the terminal what you decide about
+them. The agent's next finished_step with the same outputs goes on, or returns
+with your feedback; other outputs are shown to a person again.
+
+Look at the files before you answer: they must still be what the agent handed in.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := takes(2, 2, "a session id and a step")(cmd, args); err != nil {
+				return err
+			}
+			return sessionID(cmd, args[:1])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := byPerson(); err != nil {
+				return err
+			}
+			feedback = strings.TrimSpace(feedback)
+			switch {
+			case pass == fail:
+				return usagef(cmd, "pass exactly one of --pass and --fail")
+			case fail && feedback == "":
+				return usagef(cmd, "--feedback is missing or blank; say what the agent is to change")
+			}
+			return a.withSession(cmd.Context(), args[0], func(of sessions, id string) error {
+				if err := a.review(cmd.Context(), of, id, args[1], machine.Answer{Passed: pass, Feedback: feedback}); err != nil {
+					return fmt.Errorf("reviewing step %s of session %s: %w", args[1], id, err)
+				}
+				return nil
+			})
+		},
+	})
+	cmd.Flags().BoolVar(&pass, "pass", false, "the step goes on")
+	cmd.Flags().BoolVar(&fail, "fail", false, "the agent works on it again")
+	cmd.Flags().StringVar(&feedback, "feedback", "", "`what` the agent should know; with --fail, what to change")
+	return cmd
+}
+
+// byPerson refuses the decision of a person to an agent's shell. It is no barrier to an agent that means to
+// deceive, which runs as the same user: the terminal and the record of the session say who answered.
+func byPerson() error {
+	for _, name := range []string{config.AttemptEnv, config.StepEnv, config.MCPURLEnv} {
+		if os.Getenv(name) != "" {
+			return fmt.Errorf("an agent of deepwork started this shell (%s is set), and only a person decides this: run it in a terminal of your own", name)
+		}
+	}
+	return nil
+}
+
+func (a *app) review(ctx context.Context, archive sessions, id, stepID string, answer machine.Answer) error {
+	s, err := archive.Read(id)
+	if err != nil {
+		return err
+	}
+	q, err := s.ToAnswer(stepID, "")
+	if err != nil { // before it is shown
+		return err
+	}
+	if err := archive.AsHandedIn(ctx, s, stepID, q.Digest); err != nil {
+		return err
+	}
+	st, err := archive.Step(s, stepID)
+	if err != nil {
+		return err
+	}
+	a.describe(s, stepID)
+	for _, r := range st.ReviewsBy(true) {
+		a.criteria("judge", r)
+	}
+	line := func(format string, args ...any) {
+		fmt.Fprint(a.out, indent(plain(fmt.Sprintf(format, args...))+"\n", "  "))
+	}
+	if notes := show.Optional(q.Notes); notes != "" {
+		line("notes of the agent: %s", show.IndentRest(notes, "  "))
+	}
+	show.Hashes(line, "handed in", q.Files)
+	decision, what := "pass", "It goes on"
+	if !answer.Passed {
+		decision, what = "fail", "It goes back to the agent"
+	}
+	words := ""
+	if answer.Feedback != "" {
+		words = fmt.Sprintf(", saying %s", plain(fmt.Sprintf("%q", answer.Feedback)))
+	}
+	yes, err := confirm(fmt.Sprintf("\nDo you %s these outputs of step %s%s? Type yes: ", decision, plain(stepID), words), "")
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return errors.New("nothing was recorded")
+	}
+	answer.Identity, answer.Channel = session.LocalIdentity, session.ChannelTerminal
+	err = archive.Review(ctx, id, stepID, q.Digest, answer, archive.Requests())
+	if err == nil {
+		fmt.Fprintf(a.out, "Recorded. %s with the agent's next finished_step of %s; in a run, at once.\n", what, plain(stepID))
+	}
+	return err
+}

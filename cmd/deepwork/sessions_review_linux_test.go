@@ -1,0 +1,130 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"deepwork/session/state"
+	"deepwork/session/workflow"
+)
+
+// A person passes or fails a step at the terminal, with a server that runs and without one; the agent's
+// next call collects that. Nobody without a terminal can.
+func TestAPersonReviewsAtTheTerminal(t *testing.T) {
+	root, dir := t.TempDir(), t.TempDir()
+	t.Setenv(state.Env, filepath.Join(dir, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	self, err := exec.LookPath("deepwork")
+	must(t, err)
+	reviewed := func(id string) string {
+		return "  - {id: " + id + ", name: A, description: A, instructions_file: a.md, outputs: {out: {type: file, description: Out}}, reviews: [{run_each: out, by: human, quality_criteria: {good: \"Is it good?\"}}]}\n"
+	}
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": "name: one\nversion: 1.0.0\nsummary: One\ncommon_job_info_provided_to_all_steps_at_runtime: I\nworkflows:\n  - {name: w, summary: W, steps: [a, b]}\nsteps:\n" +
+			reviewed("a") + reviewed("b"),
+		".deepwork/jobs/one/a.md": "Do it.\n",
+		"out.txt":                 "done\n",
+	})
+	client, _ := startClient(t, root)
+	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Close it", JobName: "one", WorkflowName: "w"})
+	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	feedback := ""
+	status := func(step string) string {
+		r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{"out": "out.txt"}, "step_id": step, "session_id": id, "notes": "Mind the end"})
+		feedback = string(lookup(r, "feedback"))
+		return strings.Trim(string(lookup(r, "status")), `"`)
+	}
+	review := func(step string, flags ...string) []string {
+		return append([]string{self, "sessions", "review", id, step, "--path", root}, flags...)
+	}
+	run := func(args ...string) string {
+		out, err := exec.CommandContext(t.Context(), self, append(args, "--path", root)...).CombinedOutput()
+		must(t, err)
+		return string(out)
+	}
+	if out, _, err := typing(t, "yes", review("a", "--pass")...); err == nil || !strings.Contains(out, "does not wait for a person") {
+		t.Errorf("before anything was handed in: %v, %s", err, out)
+	}
+	if got := status("a"); got != "needs_work" || !strings.Contains(feedback, "Waiting: ") {
+		t.Fatalf("the agent alone: %s, %s", got, feedback)
+	}
+	if got := run("board"); !strings.Contains(got, "step_waits") || !strings.Contains(got, "deepwork sessions review "+id+" a --pass") {
+		t.Errorf("what needs a person: %s", got)
+	}
+	if got := run("sessions", "show", id); !strings.Contains(got, "waits for a person since ") {
+		t.Errorf("sessions show: %s", got)
+	}
+
+	// Not by stdin, not without a yes, not without words for the agent.
+	cmd := exec.CommandContext(t.Context(), self, review("a", "--pass")[1:]...)
+	cmd.Stdin = strings.NewReader("yes\n")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no terminal to ask at") {
+		t.Errorf("without a terminal: %v, %s", err, out)
+	}
+	if out, _, err := typing(t, "no", review("a", "--pass")...); err == nil || !strings.Contains(out, "nothing was recorded") {
+		t.Errorf("an answer of no: %v, %s", err, out)
+	}
+	for want, flags := range map[string][]string{
+		"exactly one of --pass and --fail": {"--pass", "--fail"},
+		"--feedback is missing":            {"--fail", "--feedback", " "},
+	} {
+		if out, _, err := typing(t, "yes", review("a", flags...)...); err == nil || !strings.Contains(out, want) {
+			t.Errorf("%v: %v, %s", flags, err, out)
+		}
+	}
+	if got := status("a"); got != "needs_work" || !strings.Contains(feedback, "Waiting: ") {
+		t.Errorf("after no answer: %s, %s", got, feedback)
+	}
+
+	// By the server that owns the session: first back to the agent, then on.
+	out, screen, err := typing(t, "yes", review("a", "--fail", "--feedback", "Say more")...)
+	for _, want := range []string{"Close it", "judge:    the review of out", "good: Is it good?", "Mind the end", "handed in sha256:d117fa006ba9208500b2930ce69cbde436c647afa917cb7396a9bc9111a46dd2 out.txt", "Recorded. It goes back to the agent"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("it does not show %q: %v, %s", want, err, out)
+		}
+	}
+	if !strings.Contains(screen, `Do you fail these outputs of step a, saying "Say more"?`) {
+		t.Errorf("at the terminal: %q", screen)
+	}
+	if got := status("a"); got != "needs_work" || feedback != `"Say more"` {
+		t.Errorf("after a fail: %s, %s", got, feedback)
+	}
+	writeFiles(t, root, map[string]string{"out.txt": "more\n"})
+	if got := status("a"); got != "needs_work" || !strings.Contains(feedback, "Waiting: ") {
+		t.Errorf("other outputs: %s, %s", got, feedback)
+	}
+	writeFiles(t, root, map[string]string{"out.txt": "for the eyes of the person\n"})
+	if out, _, err := typing(t, "yes", review("a", "--pass")...); err == nil || !strings.Contains(out, "'out.txt' changed after the agent handed in") {
+		t.Errorf("files that were swapped: %v, %s", err, out)
+	}
+	writeFiles(t, root, map[string]string{"out.txt": "more\n"})
+	if out, _, err := typing(t, "yes", review("a", "--pass", "--feedback", "Well done")...); err != nil {
+		t.Errorf("%v, %s", err, out)
+	}
+	if got := status("a"); got != "next_step" {
+		t.Errorf("after a pass: %s, %s", got, feedback)
+	}
+
+	// With no server.
+	if got := status("b"); got != "needs_work" {
+		t.Errorf("the next step: %s", got)
+	}
+	must(t, client.Close())
+	if out, _, err := typing(t, "yes", review("b", "--pass")...); err != nil {
+		t.Fatalf("without a server: %v, %s", err, out)
+	}
+	if out, _, err := typing(t, "yes", review("b", "--fail", "--feedback", "No")...); err == nil || !strings.Contains(out, "has answered already") {
+		t.Errorf("a second answer: %v, %s", err, out)
+	}
+	client, _ = startClient(t, root)
+	if got := status("b"); got != "workflow_complete" {
+		t.Errorf("after a pass: %s, %s", got, feedback)
+	}
+	if got := run("sessions", "show", id); strings.Count(got, "evidence: passed by a person, who reviewed these outputs, ") != 2 || !strings.Contains(got, "reason: Well done") {
+		t.Errorf("evidence: %s", got)
+	}
+}

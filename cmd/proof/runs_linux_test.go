@@ -1,0 +1,32 @@
+package main
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+)
+
+var runsTime = flag.Duration("runs.time", 3*time.Second, "how long processes of TestRuns are killed")
+
+// TestRuns kills leaders, servers, shims and agents of runs at any moment: each run is completed, and no
+// step is finished twice or has two agents at once.
+func TestRuns(t *testing.T) {
+	seed := *simSeed
+	if seed == 0 {
+		seed = rand.Uint64N(1 << 32)
+	}
+	self, err := os.Executable()
+	testkit.Must(t, err)
+	r := newRuns(t.TempDir(), seed, *runsTime)
+	testkit.Must(t, os.MkdirAll(r.root, 0o755))
+	testkit.Must(t, r.layOut(t.Context(), self))
+	testkit.Must(t, r.live(t.Context()))
+	t.Log(r)
+	if _, what := r.history.found(); what != "" || r.attempts == 0 {
+		t.Errorf("%s\nTo repeat it (timing may differ, so perhaps more than once): go test ./cmd/proof -run '^TestRuns$' -sim.seed=%d", what, seed)
+	}
+}

@@ -1,0 +1,202 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/store"
+)
+
+var errNoRun = runner.ErrNoRun
+
+// An Agent is what a leader has an agent do.
+type Agent struct {
+	Execution task.StepExecution // its ID, AgentID, SessionID, StepID, Executor and Variant; with Conversation it goes on
+	Prompt    string
+	Env       []string // for this process alone, never stored on the board
+	MCP       runner.MCP
+	Started   func() // called once it has a slot and runs; may be nil
+}
+
+// RunAgent runs one process of an agent, when a slot is free, until it ends, and returns how. When ctx
+// ends, it asks the agent to end first. The error is one of the board, of what cannot be run at all, or
+// ctx's if the agent never ran.
+func (l *Lead) RunAgent(ctx context.Context, a Agent) (*task.StepExecution, error) {
+	x, e := a.Execution, l.run.engine
+	x.AttemptID = l.Attempt.ID
+	cfg, err := e.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := l.spec(cfg, a)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.board.AddStep(ctx, x); err != nil {
+		return nil, err
+	}
+	end, conversation := l.process(ctx, cfg, &x, a, spec)
+	end.EndedAt = nil
+	ending := task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)}
+	if end.State == task.Failed {
+		ending.LimitedUntil = limitOf(time.Now(), unless(end.FinalMessage)+"\n"+unless(end.Error))
+	}
+	err = l.run.record(func(ctx context.Context, b store.Board) error { return b.EndStep(ctx, x.AttemptID, x.ID, ending) })
+	e.free()
+	if err != nil {
+		return nil, err
+	}
+	x.State, x.ExitCode, x.FinalMessage, x.Error, x.LimitedUntil = end.State, end.ExitCode, end.FinalMessage, end.Error, ending.LimitedUntil
+	if conversation != "" {
+		x.Conversation = &conversation
+	}
+	return &x, nil
+}
+
+// spec returns what is to run.
+func (l *Lead) spec(cfg *config.Config, a Agent) (*runner.Spec, error) {
+	e := l.run.engine
+	agent, err := e.recipe(cfg, a.Execution.Executor, a.Execution.Variant)
+	if err != nil {
+		return nil, err
+	}
+	conversation := unless(a.Execution.Conversation)
+	agent.Recipe = agent.ForStep(a.Execution.Executor, a.MCP, conversation)
+	resume := conversation != ""
+	if err := agent.check(a.Prompt); err != nil {
+		return nil, err
+	}
+	if l.Run.InPlace || len(l.Attempt.Repos) == 1 && l.Attempt.Repos[0].RepoPath == e.o.Root {
+		if err := agent.allowed(l.Attempt.Workspace, resume); err != nil {
+			return nil, err
+		}
+	}
+	env := append(e.environment(cfg, l.Attempt.ID, agent.Env), a.Env...)
+	spec := &runner.Spec{Work: l.Attempt.Workspace, Env: env}
+	spec.Command, spec.Stdin = agent.give(a.Prompt, resume)
+	return spec, nil
+}
+
+// process waits for a slot and runs the process.
+func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExecution, a Agent, spec *runner.Spec) (end *outcome, conversation string) {
+	e := l.run.engine
+	stopped := &outcome{Ending: task.Ending{State: task.Stopped}}
+	for {
+		claimed, err := l.claim(ctx, cfg, x)
+		if ctx.Err() != nil {
+			return stopped, ""
+		}
+		if err != nil && !errors.Is(err, store.ErrUnavailable) {
+			return failed("It could not be started: %v", err), ""
+		}
+		if claimed {
+			break
+		}
+		if l.waitTurn(ctx) != nil {
+			return stopped, ""
+		}
+	}
+	// The agent whose slot this is may have used up the budget of the run since its leader looked.
+	if why, err := l.OverBudget(ctx); err != nil {
+		return failed("It could not be started: %v", err), ""
+	} else if why != "" {
+		return stopped, ""
+	}
+	bounded, cancel := context.WithTimeout(l.run.ctx, time.Minute) // not with ctx: it must be known whether the agent runs
+	defer cancel()
+	p, err := e.executor.Start(bounded, x.AgentID, x.ID, *spec)
+	if err != nil {
+		if p = l.find(x); p == nil {
+			return failed("It could not be started: %v", err), ""
+		}
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	if at := p.StartedAt(); !at.IsZero() {
+		x.StartedAt = &at
+		if err := l.run.record(func(ctx context.Context, b store.Board) error { return b.StartStep(ctx, x.AttemptID, x.ID, at) }); err != nil {
+			stop() // another process has ended it on the board
+		} else if a.Started != nil {
+			a.Started()
+		}
+	}
+	exit, err := p.Wait(running)
+	for err != nil && l.run.ctx.Err() == nil { // running has ended, or it is not known how the agent is
+		if exit, err = p.Stop(l.run.ctx, e.o.Grace); err != nil {
+			_ = wait.For(l.run.ctx, time.Second)
+		}
+	}
+	if err != nil {
+		return stopped, ""
+	}
+	return outcomeOf(exit), exit.Conversation
+}
+
+// find returns the process of an agent whose start failed, nil if it does not run: until that is known, no
+// other agent may be started for its step.
+func (l *Lead) find(x *task.StepExecution) Process {
+	for {
+		p, err := l.run.engine.executor.Find(l.run.ctx, x.AgentID, x.ID)
+		switch {
+		case err == nil:
+			return p
+		case errors.Is(err, errNoRun), wait.For(l.run.ctx, time.Second) != nil:
+			return nil
+		}
+	}
+}
+
+// claim asks for a slot, unless a budget of the board is reached.
+func (l *Lead) claim(ctx context.Context, cfg *config.Config, x *task.StepExecution) (bool, error) {
+	e := l.run.engine
+	if now, err := e.config(ctx); err == nil {
+		cfg = now
+	}
+	budget, err := e.budget(ctx, l.board, cfg)
+	if err != nil || budget.isReached() {
+		return false, err
+	}
+	var used *int64
+	if budget != nil {
+		used = &budget.seq
+	}
+	claimed, err := l.board.ClaimStep(ctx, x.AttemptID, x.ID, e.slots(cfg), e.claimHere(), used)
+	if errors.Is(err, task.ErrOutdated) {
+		return false, nil
+	}
+	return claimed, err
+}
+
+// claimHere is the place whose slots count, nil for those of the whole board.
+func (e *Engine) claimHere() *task.Claim {
+	if e.shared == nil {
+		return nil
+	}
+	return &task.Claim{Place: e.here}
+}
+
+// freed returns a channel that is closed when an agent of a step has ended.
+func (e *Engine) freed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.slot == nil {
+		e.slot = make(chan struct{})
+	}
+	return e.slot
+}
+
+// free wakes those that wait for a slot.
+func (e *Engine) free() {
+	e.mu.Lock()
+	if e.slot != nil {
+		close(e.slot)
+		e.slot = nil
+	}
+	e.mu.Unlock()
+	e.kick()
+}

@@ -1,0 +1,274 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// A Leader leads the agents of a run through its workflow, each step with an agent of its own. It returns
+// when the workflow is complete or cannot go on, or when ctx ends: then it ends the agents first. If
+// an earlier leader was interrupted, it goes on where that one was.
+type Leader func(ctx context.Context, l *Lead) RunEnd
+
+// A Run is what the leader of an attempt keeps on the board (task.Attempt.Run).
+type Run struct {
+	JobName      string        `json:"job_name"`
+	WorkflowName string        `json:"workflow_name"`
+	Goal         string        `json:"goal"`
+	Parallel     int           `json:"parallel"`           // agents at once; 0 means as many as there are slots
+	Resume       bool          `json:"resume,omitempty"`   // one conversation for the steps that follow one another
+	InPlace      bool          `json:"in_place,omitempty"` // in the project itself, without worktrees
+	MaxCostUSD   *float64      `json:"max_cost_usd,omitempty"`
+	MaxUnknown   *int          `json:"max_unknown,omitempty"`
+	MaxTime      time.Duration `json:"max_time,omitempty"` // of one execution of the leader, in nanoseconds; 0 means no limit
+	SessionID    string        `json:"session_id,omitempty"`
+	// Children are the workflows that agents have started, by the session and the step of their agents,
+	// SESSION/STEP.
+	Children map[string][]string `json:"children,omitempty"`
+	Waits    []RunWait           `json:"waits,omitempty"` // as far as its leader knows
+	End      *RunEnd             `json:"end,omitempty"`   // of the last leader; nil while one leads
+}
+
+// RunState is how a run has ended.
+type RunState string
+
+// The values of RunState.
+const (
+	RunComplete    RunState = "complete"
+	RunStopped     RunState = "stopped"     // at a step that no agent finished, or by a person
+	RunPaused      RunState = "paused"      // by a budget
+	RunInterrupted RunState = "interrupted" // its process was asked to end
+)
+
+// A RunEnd is how a run has ended, as far as its leader knows.
+type RunEnd struct {
+	State  RunState `json:"state"`
+	Step   string   `json:"step,omitempty"`   // at which it stopped
+	Reason string   `json:"reason,omitempty"` // a sentence for people; "" if it is complete
+}
+
+// A Lead is what a Leader has to do with: a run, and the board through which it starts agents. Its methods
+// may be called concurrently.
+type Lead struct {
+	Attempt *task.Attempt // with its workspace
+	Run     Run
+	Advice  string    // what the person said who resumed it
+	Since   time.Time // when its execution was created: leaders that go on after a crash have the same
+
+	run   *run
+	board store.Board
+}
+
+// leadRun leads a run.
+func (r *run) leadRun() *outcome {
+	e := r.engine
+	if e.o.Leader == nil {
+		return notYet() // another server can
+	}
+	cfg, err := e.config(r.making)
+	if err != nil {
+		return notYet()
+	}
+	b, err := e.board(r.making)
+	if err != nil {
+		return r.hindered("opening the board", err)
+	}
+	now, err := b.Execution(r.making, r.exec.ID)
+	if errors.Is(err, task.ErrNotFound) || err == nil && (now.State.Ended() || now.Owner != e.member.ID()) {
+		return &outcome{drop: true}
+	}
+	l := &Lead{run: r, board: b, Since: r.exec.CreatedAt}
+	if r.exec.FollowUp {
+		l.Advice = r.exec.Prompt
+	}
+	if err == nil {
+		l.Attempt, err = b.Attempt(r.making, r.exec.AttemptID)
+	}
+	if err == nil {
+		err = json.Unmarshal(l.Attempt.Run, &l.Run)
+	}
+	if err != nil {
+		return r.hindered("reading the run", err)
+	}
+	if err := session.Untrusted(e.o.Root, cfg.Approval, config.AgentsKey); err != nil {
+		return r.hindered("starting the run", err)
+	}
+	if err := e.o.State.Make(); err != nil {
+		return r.hindered("making the state folder of the project", err)
+	}
+	if !l.Run.InPlace {
+		if end := r.workspace(b, cfg, l.Attempt, e.environment(cfg, l.Attempt.ID, nil)); end != nil {
+			return end
+		}
+	}
+	if err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, time.Now()) }); err != nil {
+		return &outcome{drop: true}
+	}
+	if err := l.endEarlier(r.making); err != nil {
+		return r.hindered("ending the agents of an earlier leader", err)
+	}
+	l.Run.End = nil
+	if err := l.Save(r.making); err != nil {
+		return r.hindered("recording the run", err)
+	}
+	ctx, cancel := r.making, context.CancelFunc(func() {})
+	if l.Run.MaxTime > 0 {
+		ctx, cancel = context.WithTimeout(ctx, l.Run.MaxTime)
+	}
+	defer cancel()
+	end := e.o.Leader(ctx, l)
+	switch {
+	case end.State == RunComplete: // whatever ended its last agents
+	case r.interrupted.Load():
+		end = RunEnd{State: RunInterrupted, Step: end.Step, Reason: "It was interrupted."}
+	case r.stopped():
+		end = RunEnd{State: RunStopped, Step: end.Step, Reason: stoppedByPerson}
+	case r.making.Err() != nil:
+		return &outcome{drop: true} // the server is closing: the next one goes on
+	case ctx.Err() != nil:
+		end = RunEnd{State: RunPaused, Step: end.Step, Reason: fmt.Sprintf("Its time, %v, is over.", l.Run.MaxTime)}
+	}
+	o := end.outcome()
+	if end.Reason == stoppedByPerson {
+		o.State = task.Stopped
+	}
+	l.Run.End = &end
+	if err := r.record(func(ctx context.Context, _ store.Board) error { return l.Save(ctx) }); err != nil {
+		return &outcome{drop: true}
+	}
+	return o
+}
+
+// stoppedByPerson is the reason of a run that somebody stopped.
+const stoppedByPerson = "It was stopped."
+
+// outcome is that of the leader's execution.
+func (end *RunEnd) outcome() *outcome {
+	o := &outcome{Ending: task.Ending{Error: orNull(end.Reason)}}
+	switch end.State {
+	case RunComplete:
+		o.State, o.Error, o.FinalMessage = task.Completed, nil, orNull(end.Reason)
+	case RunPaused:
+		o.State = task.Stopped
+	case RunInterrupted:
+		o.State = task.Interrupted
+	default:
+		o.State = task.Failed
+	}
+	return o
+}
+
+// Save records the run.
+func (l *Lead) Save(ctx context.Context) error {
+	data, err := json.Marshal(l.Run)
+	if err != nil {
+		return err
+	}
+	return l.board.SetRun(ctx, l.Attempt.ID, data)
+}
+
+// Progress records where the workflow of the run is.
+func (l *Lead) Progress(ctx context.Context, p task.WorkflowProgress) error {
+	return l.board.SetWorkflow(ctx, l.Attempt.ID, p)
+}
+
+// Steps returns the executions of the run's agents, the newest first.
+func (l *Lead) Steps(ctx context.Context) ([]task.StepExecution, error) {
+	return l.board.Steps(ctx, l.Attempt.ID)
+}
+
+// Continues reports whether an executor can go on with a conversation beside others in the folder.
+func (l *Lead) Continues(ctx context.Context, executor string, variant *string) bool {
+	cfg, err := l.run.engine.config(ctx)
+	if err != nil {
+		return false
+	}
+	agent, err := l.run.engine.recipe(cfg, executor, variant)
+	return err == nil && agent.Continues && agent.Names(executor)
+}
+
+// Note writes a line to the output of the run.
+func (l *Lead) Note(format string, args ...any) { l.run.note(fmt.Sprintf(format, args...)) }
+
+// OverBudget returns why the run is to pause, or "".
+func (l *Lead) OverBudget(ctx context.Context) (string, error) {
+	if l.Run.MaxCostUSD == nil && l.Run.MaxUnknown == nil {
+		return "", nil
+	}
+	cost, _, err := l.run.engine.cost(ctx, l.board, l.Attempt.TaskID, l.Attempt.ID)
+	if err != nil {
+		return "", err
+	}
+	spent, unknown := 0.0, 0
+	if cost != nil {
+		if unknown = cost.Unknown; cost.USD != nil {
+			spent = *cost.USD
+		}
+	}
+	switch {
+	case l.Run.MaxCostUSD != nil && spent >= *l.Run.MaxCostUSD:
+		return fmt.Sprintf("Its agents have cost %s USD, and its budget is %s USD.", decimal(spent), decimal(*l.Run.MaxCostUSD)), nil
+	case l.Run.MaxUnknown != nil && unknown >= *l.Run.MaxUnknown:
+		return fmt.Sprintf("%d of its agents have ended whose cost is unknown, and at most %d may.", unknown, *l.Run.MaxUnknown), nil
+	}
+	return "", nil
+}
+
+// endEarlier ends the agents of a leader that is gone, all at once: they can no longer reach it.
+func (l *Lead) endEarlier(ctx context.Context) error {
+	steps, err := l.Steps(ctx)
+	if err != nil {
+		return err
+	}
+	var ending sync.WaitGroup
+	errs := make([]error, len(steps))
+	for i, x := range steps {
+		if !x.State.Ended() {
+			ending.Go(func() { errs[i] = l.endAgent(ctx, x) })
+		}
+	}
+	ending.Wait()
+	return errors.Join(append(errs, os.RemoveAll(l.run.engine.o.State.MCP(l.Attempt.ID)))...)
+}
+
+// endAgent ends an agent of a leader that is gone.
+func (l *Lead) endAgent(ctx context.Context, x task.StepExecution) error {
+	end := &outcome{Ending: task.Ending{State: task.Interrupted, Error: new("Its leader ended before it.")}}
+	conversation := ""
+	if x.State != task.Waiting {
+		p, err := l.run.engine.executor.Find(ctx, x.AgentID, x.ID)
+		if err == nil {
+			exit, err := p.Stop(ctx, l.run.engine.o.Grace)
+			if err != nil {
+				return err
+			}
+			usage := outcomeOf(exit)
+			usage.State, usage.Error = end.State, end.Error // it failed because it could not reach its leader
+			end, conversation = usage, exit.Conversation
+			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
+				if err := l.board.StartStep(ctx, x.AttemptID, x.ID, at); err != nil {
+					return err
+				}
+			}
+		} else if !errors.Is(err, errNoRun) {
+			return err
+		}
+	}
+	return l.board.EndStep(ctx, x.AttemptID, x.ID, task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)})
+}
+
+// waitTurn waits a moment for a slot.
+func (l *Lead) waitTurn(ctx context.Context) error {
+	return wait.Until(ctx, l.run.engine.o.Poll, l.run.engine.freed())
+}

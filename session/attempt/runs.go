@@ -1,0 +1,369 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/worktree"
+	"deepwork/session/store"
+)
+
+// RunWorkflowArgs are the arguments of run_workflow.
+type RunWorkflowArgs struct {
+	JobName      string   `json:"job_name"`
+	WorkflowName string   `json:"workflow_name"`
+	Goal         string   `json:"goal"`
+	Executor     *string  `json:"executor"` // NAME or NAME:VARIANT; nil means run.executor of the config
+	Parallel     *int     `json:"parallel"`
+	InPlace      *bool    `json:"in_place"` // nil means if the project is not a git repository
+	Context      *string  `json:"context"`  // ContextStep or ContextResume; nil means the former
+	MaxCostUSD   *float64 `json:"max_cost_usd"`
+	MaxUnknown   *int     `json:"max_unknown"`
+	MaxSeconds   *float64 `json:"max_seconds"`
+	RequestID    *string  `json:"request_id"`
+}
+
+// The values of RunWorkflowArgs.Context.
+const (
+	ContextStep   = "step"   // each step begins a conversation
+	ContextResume = "resume" // one conversation goes through the steps that follow one another
+)
+
+// MaxParallel is the maximum of RunWorkflowArgs.Parallel.
+const MaxParallel = 1000
+
+// RunReply answers get_run.
+type RunReply struct {
+	RunID     string     `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
+	TaskID    string     `json:"task_id" jsonschema:"UUID of its task"`
+	State     string     `json:"state" jsonschema:"stopped: at a step, or by a person; paused: by a budget"`
+	Step      *string    `json:"step" jsonschema:"step at which it stopped, or null"`
+	Reason    *string    `json:"reason" jsonschema:"why it ended or waits, or null"`
+	Workflow  string     `json:"workflow" jsonschema:"name, as job/workflow"`
+	Goal      string     `json:"goal" jsonschema:"goal"`
+	SessionID *string    `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session, or null before it began"`
+	Branch    *string    `json:"branch" jsonschema:"git branch with the work, or null in place"`
+	Workspace string     `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
+	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait"`
+	Steps     []RunStep  `json:"steps" jsonschema:"executions of its agents, the oldest first"`
+	Cost      *Cost      `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
+	CreatedAt string     `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+
+	Kept Run `json:"-"` // on the board
+}
+
+// RunMade answers run_workflow.
+type RunMade struct {
+	RunID     string  `json:"run_id" jsonschema:"UUID of the run, for get_run; as attempt_id for other tools"`
+	TaskID    string  `json:"task_id" jsonschema:"UUID of its task"`
+	State     string  `json:"state" jsonschema:"as in get_run"`
+	Branch    *string `json:"branch" jsonschema:"git branch with the work, or null in place"`
+	Workspace string  `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
+}
+
+// RunStep is one process of an agent of a run.
+type RunStep struct {
+	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
+	SessionID    string         `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session: that of the run or of a workflow nested in it"`
+	StepID       string         `json:"step_id" jsonschema:"id of the step"`
+	Executor     string         `json:"executor" jsonschema:"name, or NAME:VARIANT"`
+	State        string         `json:"state" jsonschema:"state of the process; the step is done when its session says so"`
+	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC, or null"`
+	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
+	LimitedUntil *string        `json:"limited_until" jsonschema:"when a limit of the provider that ended it is over, or null"`
+	FinalMessage *string        `json:"final_message" jsonschema:"what the agent said last, or null"`
+	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
+	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
+
+	AgentID string `json:"-"` // names its log
+}
+
+// RunWorkflow starts a run of a workflow on the project of the server: a task with an attempt that a
+// server leads. It returns when that is on the board.
+func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkflowArgs) (*RunReply, error) {
+	named := a.RequestID
+	a.RequestID = nil
+	request, err := checkRequest("run_workflow", named, a)
+	if err != nil {
+		return nil, err
+	}
+	run, err := runOf(&a)
+	if err != nil {
+		return nil, err
+	}
+	b, cfg, err := e.ready(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.mayStart(b.who); err != nil {
+		return nil, err
+	}
+	request.Identity = b.who.Identity
+	if done, err := b.FindRequest(ctx, request); err != nil {
+		return nil, fault("looking for the request_id", err)
+	} else if done != "" {
+		return e.runReply(ctx, b, done)
+	}
+	if err := e.withinBudget(ctx, b.who, cfg); err != nil {
+		return nil, err
+	}
+	if err := e.checkWorkflow(ctx, &run.JobName, &run.WorkflowName); err != nil {
+		return nil, err
+	}
+	agent, err := e.runExecutor(cfg, a.Executor)
+	if err != nil {
+		return nil, err
+	}
+	project, repos, err := e.rootRepos(ctx, b.View)
+	if err != nil {
+		return nil, err
+	}
+	if run.InPlace = len(repos) == 0; a.InPlace != nil {
+		if len(repos) == 0 && !*a.InPlace {
+			return nil, session.Wrong("no_repos", "The project is not in a git repository with a branch that is checked out, so there can be no worktree. Run git init and commit something, or pass in_place: true.").With("argument", "in_place")
+		}
+		run.InPlace = *a.InPlace
+	}
+	title := jsontext.Clip(strings.TrimSpace(strings.SplitN(strings.TrimSpace(run.Goal), "\n", 2)[0]), MaxTitle-10)
+	t := task.Task{ProjectID: project, Title: title, Description: &run.Goal, JobName: &run.JobName, WorkflowName: &run.WorkflowName, Lead: task.ServerLeads}
+	made, first, err := e.planRun(ctx, b, cfg, &t, agent, repos, *run)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := b.CreateTask(ctx, task.NewTask{ProjectID: t.ProjectID, Title: t.Title, Description: t.Description, JobName: t.JobName, WorkflowName: t.WorkflowName, Lead: t.Lead}, task.Request{})
+	if err != nil {
+		return nil, fault("creating the task of the run", err)
+	}
+	made.TaskID = kept.ID
+	at, err := b.CreateAttempt(ctx, *made, first, request)
+	if err != nil {
+		return nil, fault("creating the run", err)
+	}
+	e.log.Info("run made", "run", at.ID, "workflow", run.JobName+"/"+run.WorkflowName, "executor", at.Executor, "caller", b.who.Identity)
+	e.kick()
+	r, err := e.runReply(ctx, b, at.ID)
+	return r, midway(err)
+}
+
+// runOf checks the arguments of a run.
+func runOf(a *RunWorkflowArgs) (*Run, error) {
+	r := &Run{JobName: strings.TrimSpace(a.JobName), WorkflowName: strings.TrimSpace(a.WorkflowName), Goal: a.Goal, MaxCostUSD: a.MaxCostUSD, MaxUnknown: a.MaxUnknown}
+	if strings.TrimSpace(a.Goal) == "" {
+		return nil, session.Wrong("invalid_argument", "goal is blank: say what the run is to accomplish, and call again.").With("argument", "goal")
+	}
+	if err := checkText("goal", a.Goal, MaxPrompt); err != nil {
+		return nil, err
+	}
+	if a.Parallel != nil {
+		if *a.Parallel < 1 || *a.Parallel > MaxParallel {
+			return nil, session.Wrong("out_of_range", "parallel is %d: expected 1 to %d agents.", *a.Parallel, MaxParallel).With("argument", "parallel").With("value", *a.Parallel)
+		}
+		r.Parallel = *a.Parallel
+	}
+	switch {
+	case a.Context == nil || *a.Context == ContextStep:
+	case *a.Context == ContextResume:
+		r.Resume = true
+	default:
+		return nil, session.Wrong("invalid_argument", "context is %q: expected %s or %s.", clip(*a.Context), ContextStep, ContextResume).With("argument", "context").With("value", clip(*a.Context))
+	}
+	if a.MaxSeconds != nil {
+		if !(*a.MaxSeconds > 0 && *a.MaxSeconds <= 1e8) {
+			return nil, session.Wrong("out_of_range", "max_seconds is %v: expected a positive number of seconds.", *a.MaxSeconds).With("argument", "max_seconds").With("value", fmt.Sprint(*a.MaxSeconds))
+		}
+		r.MaxTime = time.Duration(*a.MaxSeconds * float64(time.Second))
+	}
+	return r, r.checkBudgets()
+}
+
+func (r *Run) checkBudgets() error {
+	if r.MaxCostUSD != nil && !(*r.MaxCostUSD >= 0) {
+		return session.Wrong("out_of_range", "max_cost_usd is %v: expected an amount of USD of at least 0.", *r.MaxCostUSD).With("argument", "max_cost_usd").With("value", fmt.Sprint(*r.MaxCostUSD))
+	}
+	if r.MaxUnknown != nil && *r.MaxUnknown < 0 {
+		return session.Wrong("out_of_range", "max_unknown is %d: expected a number of at least 0.", *r.MaxUnknown).With("argument", "max_unknown").With("value", *r.MaxUnknown)
+	}
+	return nil
+}
+
+// runExecutor resolves NAME or NAME:VARIANT, or the config's own.
+func (e *Engine) runExecutor(cfg *config.Config, named *string) (*recipe, error) {
+	executor := cfg.Run.Executor
+	if named != nil {
+		executor = *named
+	}
+	if strings.TrimSpace(executor) == "" {
+		return nil, session.Wrong("missing_executor", "executor is missing, and run.executor is not set in .deepwork/config.yml. Name the executor of the agents, NAME or NAME:VARIANT; list_executors lists the available ones.").With("argument", "executor")
+	}
+	name, variant, has := strings.Cut(executor, ":")
+	var of *string
+	if has {
+		of = &variant
+	}
+	agent, err := e.recipe(cfg, name, of)
+	if err == nil {
+		if err = agent.check(""); e.elsewhere(err) {
+			err = nil
+		}
+	}
+	return agent, err
+}
+
+// rootRepos returns the project of the server's own folder, and its repositories with the branches that
+// are checked out.
+func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, repos []RepoArgs, err error) {
+	all, _, _, err := b.Projects(ctx, task.Page{Limit: 1000})
+	if err != nil {
+		return "", nil, fault("listing the projects", err)
+	}
+	for _, p := range all {
+		if p.Root {
+			project = p.ID
+		}
+	}
+	found, _, _, err := b.Repos(ctx, project, task.Page{Limit: MaxRepos})
+	if err != nil {
+		return "", nil, fault("listing the repositories", err)
+	}
+	for _, r := range found {
+		branch, err := worktree.CurrentBranch(ctx, r.Path)
+		if err != nil || branch == "" {
+			return project, nil, nil
+		}
+		repos = append(repos, RepoArgs{RepoID: r.ID, TargetBranch: branch})
+	}
+	return project, repos, nil
+}
+
+// planRun is plan for an attempt that a server leads.
+func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *task.Task, agent *recipe, repos []RepoArgs, run Run) (a *task.Attempt, first task.Execution, err error) {
+	if run.InPlace {
+		if e.shared != nil {
+			return nil, first, session.NotNow("not_here", "A run in place works in this machine's folder, and this project's store is shared with other machines: leave in_place out.")
+		}
+		a = &task.Attempt{Executor: agent.name, Variant: agent.variant, Workspace: e.o.Root}
+	} else if a, first, err = e.plan(ctx, b, cfg, t, agent, nil, repos); err != nil {
+		return nil, first, err
+	}
+	first.Prompt = run.Goal
+	a.Run, err = json.Marshal(run)
+	return a, first, err
+}
+
+// runOnBoard reads an attempt that is a run.
+func (e *Engine) runOnBoard(ctx context.Context, b store.View, id string) (*task.Attempt, *Run, error) {
+	at, err := b.Attempt(ctx, id)
+	if err == nil && at.Run == nil {
+		err = task.Missing("run", id)
+	}
+	if err != nil {
+		return nil, nil, found("reading the run", err, "run", "run_id", id, remedyAttempt)
+	}
+	run := new(Run)
+	if err := json.Unmarshal(at.Run, run); err != nil {
+		return nil, nil, fmt.Errorf("reading the run %s: %w", id, err)
+	}
+	return at, run, nil
+}
+
+// RunArgs are the arguments of get_run.
+type RunArgs struct {
+	RunID string `json:"run_id"`
+}
+
+// GetRun returns a run with the executions of its agents.
+func (e *Engine) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*RunReply, error) {
+	b, id, err := e.open(ctx, who, "run_id", a.RunID)
+	if err != nil {
+		return nil, err
+	}
+	return e.runReply(ctx, b, id)
+}
+
+func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, error) {
+	at, run, err := e.runOnBoard(ctx, b.View, id)
+	if err != nil {
+		return nil, err
+	}
+	r := &RunReply{RunID: id, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal,
+		SessionID: orNull(run.SessionID), Branch: orNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, CreatedAt: stamp(at.CreatedAt), Kept: *run}
+	if end := run.End; end != nil && !at.State.Open() {
+		r.State, r.Step, r.Reason = string(end.State), orNull(end.Step), orNull(end.Reason)
+	} else if !at.State.Open() {
+		r.State = string(RunStopped) // it never began, or its end could not be recorded
+	}
+	if at.State == task.Starting || at.State == task.Running {
+		x, err := b.LatestExecution(ctx, id)
+		if err != nil {
+			return nil, fault("reading the run", err)
+		}
+		if x.State.Open() && x.Owner != e.member.ID() && !x.Elsewhere(e.here) && !e.member.Alive(x.Owner) {
+			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
+		}
+	}
+	r.Waits = waitsOf(run, at.State.Open())
+	var each map[string]*ExecutionCost
+	if r.Cost, each, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
+		return nil, fault("reading the cost of the run", err)
+	}
+	steps, err := b.Steps(ctx, id)
+	if err != nil {
+		return nil, fault("reading the agents of the run", err)
+	}
+	busy, waits := false, at.State == task.Waiting
+	for i := len(steps) - 1; i >= 0; i-- {
+		x := steps[i]
+		busy, waits = busy || x.State.Open(), waits || x.State == task.Waiting
+		executor := x.Executor
+		if x.Variant != nil {
+			executor += ":" + *x.Variant
+		}
+		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.SessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
+			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
+			Cost: each[x.ID], AgentID: x.AgentID})
+	}
+	if waits && at.State.Open() && r.Reason == nil {
+		if cfg, err := e.config(ctx); err == nil { // else nothing starts, and the leader says why
+			if r.Reason, err = e.heldBack(ctx, b.who, cfg); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if at.State == task.Running && !busy && r.Reason == nil {
+		r.onlyWaits()
+	}
+	return r, nil
+}
+
+// Interrupt ends a run that this process leads, and its agents, so that it can be resumed. It reports
+// false if this process does not lead it.
+func (e *Engine) Interrupt(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.runs {
+		if r.exec.AttemptID == id && r.exec.Lead {
+			r.interrupted.Store(true)
+			r.stop()
+			return true
+		}
+	}
+	return false
+}
+
+// runOfTask is the run of an attempt of a task that a server leads.
+func runOfTask(t *task.Task, more *string) Run {
+	goal := t.Title
+	for _, text := range []*string{t.Description, more} {
+		if text != nil && strings.TrimSpace(*text) != "" {
+			goal += "\n\n" + strings.TrimSpace(*text)
+		}
+	}
+	return Run{JobName: *t.JobName, WorkflowName: *t.WorkflowName, Goal: goal}
+}

@@ -1,0 +1,197 @@
+package attempt
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// leads is a Leader that runs agents with these prompts one after the other, all for one step, and then
+// ends. It gives each leader's advice to advised.
+func leads(t *testing.T, end RunEnd, advised chan<- string, prompts ...string) Leader {
+	return func(ctx context.Context, l *Lead) RunEnd {
+		advised <- l.Advice
+		agent := uuid.NewString()
+		for _, prompt := range prompts {
+			x := task.StepExecution{ID: uuid.NewString(), AgentID: agent, SessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
+			if _, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: prompt}); err != nil {
+				t.Errorf("running an agent: %v", err)
+			}
+			l.Note("step write: ended")
+		}
+		return end
+	}
+}
+
+// texts are what messages of a kind say.
+func texts(all []Message, kind string) (found []string) {
+	for _, m := range all {
+		if m.Kind == kind {
+			found = append(found, m.Text)
+		}
+	}
+	return found
+}
+
+func (s *server) tailOf(a TailArgs) *TailReply {
+	s.t.Helper()
+	a.AfterIndex = new(int64(-1))
+	r, err := s.TailAttempt(ctx, me, a)
+	must(s.t, err)
+	return r
+}
+
+// startRun starts a run in a worktree, or in place.
+func (s *server) startRun(inPlace bool) *RunReply {
+	s.t.Helper()
+	r, err := s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), InPlace: &inPlace})
+	must(s.t, err)
+	return r
+}
+
+// tail_attempt returns the output of one process of an agent, also if another one for the same step follows
+// in its log; without execution_id, what the leader notes.
+func TestTailOfARun(t *testing.T) {
+	p := newProject(t)
+	advised := make(chan string, 10)
+	s := p.open(func(o *Options) {
+		o.Leader = leads(t, RunEnd{State: RunStopped, Step: "write", Reason: "No agent finished it."}, advised, "! say one\n", "! say two\n")
+	})
+	made := s.startRun(false)
+	s.reaches(made.RunID, task.Failed)
+	run, err := s.GetRun(ctx, me, RunArgs{made.RunID})
+	must(t, err)
+	if run.State != string(RunStopped) || len(run.Steps) != 2 {
+		t.Fatalf("%+v", run)
+	}
+	for i, want := range []string{"one", "two"} {
+		got := texts(s.tailOf(TailArgs{Target: the(made.RunID), ExecutionID: &run.Steps[i].ExecutionID}).Messages, "output")
+		if other := []string{"two", "one"}[i]; !slices.Contains(got, want) || slices.Contains(got, other) {
+			t.Errorf("the agent %d said %q", i, got)
+		}
+	}
+	all := s.tailOf(TailArgs{Target: the(made.RunID)}).Messages
+	if notes := texts(all, "system"); len(texts(all, "output")) > 0 || !slices.Contains(notes, "step write: ended") {
+		t.Errorf("the leader's notes are %q", notes)
+	}
+	if _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())}); session.CodeOf(err) != "unknown_execution" || !strings.Contains(err.Error(), "get_run") {
+		t.Errorf("an unknown execution: %v", err)
+	}
+	if at := s.get(made.RunID); at.Lead != task.ServerLeads {
+		t.Errorf("get_attempt says lead %q", at.Lead)
+	}
+	kept, err := s.GetTask(ctx, me, TaskArgs{made.TaskID})
+	must(t, err)
+	if kept.Lead != task.ServerLeads || s.newTask().Lead != task.AgentLeads {
+		t.Errorf("get_task says lead %q", kept.Lead)
+	}
+}
+
+// A follow-up lets a run go on, with the message as advice, unless it is complete.
+func TestFollowUpOfARun(t *testing.T) {
+	p := newProject(t)
+	advised := make(chan string, 10)
+	end := RunEnd{State: RunStopped, Step: "write", Reason: "No agent finished it."}
+	s := p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
+	made := s.startRun(false)
+	s.reaches(made.RunID, task.Failed)
+	if first := <-advised; first != "" {
+		t.Errorf("the first leader was advised %q", first)
+	}
+	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
+	_, err := s.GetRun(ctx, eve, RunArgs{made.RunID})
+	refused(t, err, session.ToolError, "unknown_run")
+	_, err = s.FollowUp(ctx, eve, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("mine")})
+	refused(t, err, session.ToolError, "unknown_attempt")
+	s.stop()
+	end = RunEnd{State: RunComplete}
+	s = p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
+	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")})
+	must(t, err)
+	if got := <-advised; got != "use short words" {
+		t.Errorf("the second leader was advised %q", got)
+	}
+	s.reaches(made.RunID, task.Completed)
+	for _, action := range []string{ActionSend, ActionQueue} {
+		_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: action, Prompt: new("more")})
+		if session.CodeOf(err) != "run_complete" {
+			t.Errorf("%s to a complete run: %v", action, err)
+		}
+	}
+}
+
+// A run that was stopped before it began is not resumed, and its caller is told so.
+func TestResumeOfARunThatNeverBegan(t *testing.T) {
+	s := newProject(t).open(func(o *Options) { o.Passive = true })
+	made := s.startRun(false)
+	_, err := s.StopAttempt(ctx, me, AttemptArgs{Target: the(made.RunID)})
+	must(t, err)
+	if _, err := s.ResumeRun(ctx, me, made.RunID, "", func(*Run) {}); session.CodeOf(err) != "no_session" {
+		t.Errorf("resuming it: %v", err)
+	}
+}
+
+// A run in place has no repositories: what needs one is refused and says so.
+func TestRunInPlaceHasNothingToMerge(t *testing.T) {
+	p := newProject(t)
+	p.configure(func(c *config.Config) { c.Attempts.PushTo = "origin" })
+	advised := make(chan string, 10)
+	s := p.open(func(o *Options) { o.Leader = leads(t, RunEnd{State: RunComplete}, advised, "! write new.txt text\n") })
+	if s.shared != nil {
+		t.Skip("a project that machines share has no runs in place")
+	}
+	made := s.startRun(true)
+	s.reaches(made.RunID, task.Completed)
+	at := the(made.RunID)
+	calls := map[string]func() error{
+		"merge":  func() error { _, err := s.MergeAttempt(ctx, me, MergeArgs{Target: at}); return err },
+		"rebase": func() error { _, err := s.RebaseAttempt(ctx, me, MergeArgs{Target: at}); return err },
+		"abort":  func() error { _, err := s.AbortMerge(ctx, me, AbortArgs{Target: at}); return err },
+		"push":   func() error { _, err := s.PushAttempt(ctx, me, PushArgs{Target: at}); return err },
+		"target": func() error {
+			_, err := s.ChangeTarget(ctx, me, TargetArgs{Target: at, TargetBranch: "main"})
+			return err
+		},
+		"comment": func() error {
+			_, err := s.CommentAttempt(ctx, me, CommentArgs{Target: at, Comments: []CommentArg{{File: "new.txt", Line: 1, Text: "no"}}})
+			return err
+		},
+	}
+	for name, call := range calls {
+		if err := call(); session.CodeOf(err) != "in_place" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	diff, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: at})
+	must(t, err)
+	if len(diff.Diffs) > 0 || diff.Notice == nil || !strings.Contains(*diff.Notice, p.root) {
+		t.Errorf("the diff is %+v", diff)
+	}
+	if now := s.get(made.RunID); len(now.Repos) > 0 || now.PushError != nil {
+		t.Errorf("%+v", now)
+	}
+	_, err = s.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+	must(t, err)
+	if !exists(p.root + "/new.txt") {
+		t.Error("its work was removed with its task")
+	}
+}
+
+// The owner of the workflow must be named if a server is to lead.
+func TestLeadOfATaskIsChecked(t *testing.T) {
+	s := newProject(t).open(func(o *Options) { o.Passive = true })
+	project, _ := s.rootProject()
+	for lead, code := range map[string]string{"server": "missing_argument", "me": "invalid_argument", "agent": ""} {
+		_, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "x", Lead: &lead})
+		if session.CodeOf(err) != code {
+			t.Errorf("lead %s: %v", lead, err)
+		}
+	}
+}

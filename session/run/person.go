@@ -1,0 +1,102 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/workflow/machine"
+)
+
+// lookAgain spaces the looks at outputs that a person is asked about: if they have changed since, nobody
+// can pass them, and the agent has to hand them in again.
+const lookAgain = 10 * time.Second
+
+// person does what a person's review of a step demands: it waits for their answer, or finishes the step that
+// they have passed, with the outputs that they saw. It reports whether that is all that can be done now.
+// Otherwise told is why an agent has to hand in outputs again, or "".
+func (d *leader) person(ctx context.Context, s *machine.State, p place, now *due) (told string, waits bool, err error) {
+	a := d.agents[p]
+	var q *machine.Question
+	if of := s.Progress(p.step); of != nil {
+		q = of.Question
+	}
+	switch {
+	case q == nil || q.Answer != nil && !q.Answer.Passed:
+		if a != nil {
+			a.goesOn()
+		}
+		return "", false, nil
+	case a != nil:
+		a.handedIn()
+	}
+	if told = d.at.Changed(ctx, q); told != "" {
+		return told, false, ctx.Err()
+	}
+	if q.Open() {
+		now.waits = append(now.waits, attempt.RunWait{Kind: attempt.WaitsForPerson, SessionID: p.session, StepID: p.step, Since: q.AskedAt})
+		now.lookAt(time.Now().Add(lookAgain))
+		return "", true, nil
+	}
+	r, err := d.at.Finish(ctx, p.session, p.step, q)
+	if _, refused := errors.AsType[*session.Error](err); refused {
+		return err.Error(), false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	if now.moved = true; r.Status != machine.NeedsWork {
+		delete(now.open, p)
+		d.lead.Note("step %s: a person passed it", p.step)
+	}
+	return "", true, nil
+}
+
+// handedIn gives an agent some time to end whose outputs a person is asked about: its slot is for others.
+func (a *agent) handedIn() {
+	if a.timer == nil {
+		a.timer = time.AfterFunc(endWithin, a.cancel)
+	}
+}
+
+// goesOn is the opposite: it has work again.
+func (a *agent) goesOn() {
+	if a.timer != nil && !a.done {
+		a.timer.Stop()
+		a.timer = nil
+	}
+}
+
+// asked reports whether an agent has handed in outputs that a person was asked about: it has done its work.
+func asked(x task.StepExecution, p *machine.StepProgress) bool {
+	if p == nil || x.EndedAt == nil {
+		return false
+	}
+	during := func(at time.Time) bool { return !at.Before(x.CreatedAt) && !at.After(*x.EndedAt) }
+	return p.Question != nil && during(p.Question.AskedAt) || slices.ContainsFunc(p.Attempts, func(a *machine.Attempt) bool { return a.ByPerson() && during(a.OpenedAt) })
+}
+
+// failedSince reports whether a review did not pass, such as a person's, after an agent had ended.
+func failedSince(p *machine.StepProgress, before *task.StepExecution) bool {
+	if p == nil {
+		return false
+	}
+	last := p.LastCounted()
+	return last != nil && last.State == machine.AttemptFailed && before.EndedAt != nil && last.ClosedAt != nil && last.ClosedAt.After(*before.EndedAt)
+}
+
+// keepWaits records what the run waits for, if that has changed.
+func (d *leader) keepWaits(ctx context.Context, now []attempt.RunWait) error {
+	d.mu.Lock()
+	was := d.lead.Run.Waits
+	d.lead.Run.Waits = now
+	d.mu.Unlock()
+	if slices.EqualFunc(was, now, attempt.RunWait.Equal) {
+		return nil
+	}
+	return d.save(ctx)
+}

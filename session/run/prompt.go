@@ -1,0 +1,116 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"deepwork/catalog/task"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/workflow/machine"
+)
+
+// firstPrompt asks an agent to do a step, and, in worktrees, to commit its files.
+func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others []machine.StepInfo, before *task.StepExecution, told string, commit bool) (string, error) {
+	data, err := json.MarshalIndent(step, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Goal\n\n%s\n\n# Your step: %s\n\n", strings.TrimSpace(goal), step.StepID)
+	fmt.Fprintf(&b, "You do one step of the workflow %s/%s, and nothing else. This describes it:\n\n```json\n%s\n```\n\n", s.JobName, s.WorkflowName, data)
+	if len(others) > 0 {
+		names := make([]string, len(others))
+		for i, o := range others {
+			names[i] = o.StepID
+		}
+		fmt.Fprintf(&b, "Other agents work in this folder at the same time, on the steps %s: leave their files alone.\n\n", strings.Join(names, ", "))
+	}
+	if commit {
+		b.WriteString("Commit the files of your step on the current branch before you hand them in, and no other ones: name them in git add and in git commit.\n\n")
+	}
+	b.WriteString(howToFinish(step))
+	if before != nil {
+		b.WriteString("\nAn agent has worked on this step before, and you do not have its conversation; look at what it left.")
+		if before.FinalMessage != nil {
+			fmt.Fprintf(&b, " It said last:\n\n> %s\n", strings.ReplaceAll(strings.TrimSpace(*before.FinalMessage), "\n", "\n> "))
+		}
+		fmt.Fprintf(&b, "\nThe step is not finished: %s\n", missing(step, s, told))
+	}
+	return b.String(), nil
+}
+
+func howToFinish(step *machine.StepInfo) string {
+	return fmt.Sprintf(`When its outputs are written, call the tool finished_step of the MCP server %s with session_id %q, step_id %q and the outputs. If it answers needs_work, do what its feedback says and call it again. The step is done only when it answers next_step or workflow_complete; then end.
+`, runner.MCPName, step.SessionID, step.StepID)
+}
+
+// againPrompt sends an agent back that ended without finishing its step.
+func againPrompt(step *machine.StepInfo, s *machine.State, told string) string {
+	return fmt.Sprintf("You ended, and the step %s is not finished: %s\n\n%s", step.StepID, missing(step, s, told), howToFinish(step))
+}
+
+// missing says why a step is not finished, with what its last review said. told is what is known already.
+func missing(step *machine.StepInfo, s *machine.State, told string) string {
+	if told != "" {
+		return told
+	}
+	var last *machine.Attempt
+	if p := s.Progress(step.StepID); p != nil {
+		last = p.LastCounted()
+	}
+	if last == nil || last.State != machine.AttemptFailed {
+		return "finished_step has not accepted it yet." + expects(step)
+	}
+	text := "its last review did not pass."
+	if last.ByPerson() {
+		text = "a person looked at its outputs, and does not pass them."
+	}
+	for _, v := range last.Failed() {
+		text += "\n\n" + strings.TrimSpace(v.Feedback)
+	}
+	return text
+}
+
+// expects names the outputs of a step, as an agent may have forgotten one.
+func expects(step *machine.StepInfo) string {
+	var names []string
+	for _, o := range step.ExpectedOutputs {
+		text := fmt.Sprintf("%q (%s)", o.Name, o.Type)
+		if !o.Required {
+			text = fmt.Sprintf("%q (%s, optional)", o.Name, o.Type)
+		}
+		names = append(names, text)
+	}
+	if names == nil {
+		return ""
+	}
+	return " It expects the outputs " + strings.Join(names, ", ") + "."
+}
+
+// limitPrompt lets an agent go on that a limit of its provider has ended.
+func limitPrompt(step *machine.StepInfo) string {
+	return "The limit that ended you is over. Go on where you were.\n\n" + howToFinish(step)
+}
+
+// childPrompt lets an agent go on whose nested workflow was led by others.
+func childPrompt(step *machine.StepInfo, children []*machine.State) string {
+	var b strings.Builder
+	for _, c := range children {
+		fmt.Fprintf(&b, "The workflow %s/%s that you started (session %s) is %s.", c.JobName, c.WorkflowName, c.SessionID, c.Status)
+		if c.AbortReason != nil {
+			fmt.Fprintf(&b, " The reason: %s", *c.AbortReason)
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "Go on with the step %s.\n\n%s", step.StepID, howToFinish(step))
+	return b.String()
+}
+
+// adviceFor is a message of a person who has resumed the run.
+func adviceFor(prompt, advice string) string {
+	if advice = strings.TrimSpace(advice); advice == "" {
+		return prompt
+	}
+	return prompt + "\nA person says:\n\n" + advice + "\n"
+}

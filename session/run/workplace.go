@@ -1,0 +1,54 @@
+// Package run leads agents through a workflow (deepwork run): each step that is due gets an agent of its
+// own, members of a group at the same time, until the workflow is complete, a step is not finished, or a
+// budget is reached. A step is done when finished_step has accepted it, never because a process ended.
+//
+// What must survive a crash is on the board (attempt.Run, task.StepExecution) and in the workflow's
+// sessions; everything else is found again from these.
+package run
+
+import (
+	"context"
+
+	"deepwork/session/attempt/runner"
+	"deepwork/session/workflow/machine"
+)
+
+// A Workplace is the folder in which a run works, with the sessions of its workflow and an endpoint for its
+// agents. Its methods may be called concurrently.
+type Workplace interface {
+	// Start begins the session of the run, or finds the one that the same request began.
+	Start(ctx context.Context, job, workflow, goal, request string) (sessionID string, err error)
+	// State returns a session.
+	State(ctx context.Context, sessionID string) (*machine.State, error)
+	// Step returns what get_step does for a step of the current entry, or for all if that is nil.
+	Step(ctx context.Context, sessionID string, stepID *string) (*machine.StepReply, error)
+	// Executor returns the executor that the job names for a step, NAME or NAME:VARIANT, or "".
+	Executor(ctx context.Context, s *machine.State, stepID string) string
+	// Changed says how the files of a question to a person are no longer as they were handed in, or "".
+	Changed(ctx context.Context, q *machine.Question) string
+	// Finish finishes a step with the outputs that a person has passed. Its error is session.Error if they
+	// are refused.
+	Finish(ctx context.Context, sessionID, stepID string, q *machine.Question) (*machine.FinishReply, error)
+	// Admit lets an agent call the endpoint until end is called, which waits for its calls, and reports
+	// whether there were any.
+	Admit(g Grant) (c Connection, end func() (called bool), err error)
+	// Moved receives after a session has changed.
+	Moved() <-chan struct{}
+}
+
+// A Grant is what an agent may do: get and finish one step, and start a workflow for that, with all its
+// steps.
+type Grant struct {
+	Execution string // its id
+	Session   string // of the workflow
+	Step      string
+	// Child is called with a workflow that the agent has started for a session, before the agent is
+	// told: that session is Session, or one that it has started before.
+	Child func(ctx context.Context, parent, sessionID string) error
+}
+
+// A Connection is how an agent reaches the endpoint.
+type Connection struct {
+	MCP runner.MCP
+	Env []string
+}

@@ -1,0 +1,261 @@
+package storetest_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+)
+
+// led makes an attempt that a server leads; it waits.
+func led(t testing.TB, b board, p task.Project, title string) *task.Attempt {
+	t.Helper()
+	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title, JobName: new("j"), WorkflowName: new("w"), Lead: task.ServerLeads}, task.Request{})
+	testkit.Must(t, err)
+	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/" + title, Workspace: abs("w"), Run: json.RawMessage(`{"goal":"g"}`)},
+		task.Execution{Prompt: "do it"}, task.Request{})
+	testkit.Must(t, err)
+	return a
+}
+
+// step is an execution for a step of a run.
+func step(a *task.Attempt, id string) task.StepExecution {
+	return task.StepExecution{ID: id, AttemptID: a.ID, AgentID: "agent of " + id, SessionID: "0123abcd", StepID: "one", Executor: "SCRIPTED", Variant: new("PLAN")}
+}
+
+func addStep(t testing.TB, b board, a *task.Attempt, id string) {
+	t.Helper()
+	testkit.Must(t, b.AddStep(t.Context(), step(a, id)))
+}
+
+func claimStep(t testing.TB, b board, a *task.Attempt, id string, max int) bool {
+	t.Helper()
+	is, err := b.ClaimStep(t.Context(), a.ID, id, max, nil, nil)
+	testkit.Must(t, err)
+	return is
+}
+
+func TestAStepIsStoredAtEachStage(t *testing.T) {
+	b, c, p := newBoard(t)
+	a := led(t, b, p, "run")
+	if err := b.AddStep(t.Context(), step(a, "early")); !errors.Is(err, task.ErrEnded) {
+		t.Errorf("a step of a run that nothing leads: %v", err)
+	}
+	leader, _ := run(t, b)
+	if !leader.Lead {
+		t.Errorf("%+v is not the execution of a leader", leader)
+	}
+	want := step(a, "s1")
+	want.State, want.CreatedAt = task.Waiting, c.at.UTC().Truncate(time.Microsecond)
+	same := func() {
+		t.Helper()
+		all, err := b.Steps(t.Context(), a.ID)
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		if !reflect.DeepEqual(all[0], want) {
+			t.Errorf("%+v\nwant %+v", all[0], want)
+		}
+	}
+	addStep(t, b, a, "s1")
+	same()
+	if !claimStep(t, b, a, "s1", 1) {
+		t.Error("the only slot is free, and it gets none")
+	}
+	want.State = task.Starting
+	same()
+	if _, err := b.ClaimStep(t.Context(), a.ID, "s1", 2, nil, nil); !errors.Is(err, task.ErrEnded) {
+		t.Errorf("claimed again: %v", err)
+	}
+	testkit.Must(t, b.StartStep(t.Context(), a.ID, "s1", c.at.Add(-time.Hour))) // a clock that differs
+	want.State, want.StartedAt = task.Running, &want.CreatedAt
+	same()
+	c.forward(time.Minute)
+	until := c.at.Add(time.Hour).UTC().Truncate(time.Microsecond)
+	testkit.Must(t, b.EndStep(t.Context(), a.ID, "s1", task.StepEnding{Conversation: new("talk"), LimitedUntil: &until,
+		Ending: task.Ending{State: task.Failed, ExitCode: new(3), FinalMessage: new("bye"), Error: new("it broke"), Usage: json.RawMessage(`{"turns":1}`)}}))
+	want.State, want.EndedAt, want.Conversation, want.LimitedUntil = task.Failed, new(c.at.UTC().Truncate(time.Microsecond)), new("talk"), &until
+	want.ExitCode, want.FinalMessage, want.Error = new(3), new("bye"), new("it broke")
+	same()
+	testkit.Must(t, b.EndStep(t.Context(), a.ID, "s1", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	same() // an end is final
+	if err := b.StartStep(t.Context(), a.ID, "s1", c.at); !errors.Is(err, task.ErrEnded) {
+		t.Errorf("started after its end: %v", err)
+	}
+	used, err := b.Used(t.Context(), a.TaskID)
+	if err != nil || len(used) != 1 || used[0].ExecutionID != "s1" || string(used[0].Usage) != `{"turns":1}` {
+		t.Errorf("%+v %v", used, err)
+	}
+	if all, err := b.Steps(t.Context(), "no run"); err != nil || len(all) > 0 {
+		t.Error(all, err)
+	}
+	for what, err := range map[string]error{
+		"claim": second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, nil)),
+		"start": b.StartStep(t.Context(), a.ID, "x", c.at),
+		"add":   b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2")),
+	} {
+		if !errors.Is(err, task.ErrEnded) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := b.EndStep(t.Context(), a.ID, "x", task.StepEnding{Ending: task.Ending{State: task.Failed}}); !errors.Is(err, task.ErrNotFound) {
+		t.Errorf("the end of one that does not exist: %v", err)
+	}
+}
+
+// The agents of runs and those of other attempts share the slots; a leader needs none.
+func TestStepsShareTheSlots(t *testing.T) {
+	b, _, p := newBoard(t)
+	one, two := led(t, b, p, "one"), led(t, b, p, "two")
+	for range 2 {
+		if x, err := b.ClaimNext(t.Context(), "server", 0, nil, nil); err != nil || x == nil || !x.Lead {
+			t.Fatalf("a leader waits for a slot: %+v %v", x, err)
+		} else if _, err := b.StartExecution(t.Context(), x.ID, "SCRIPTED", time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	addStep(t, b, one, "s1")
+	addStep(t, b, two, "s2")
+	if claimStep(t, b, one, "s1", 0) || !claimStep(t, b, one, "s1", 1) || claimStep(t, b, two, "s2", 1) {
+		t.Error("two agents of runs for one slot")
+	}
+	try(t, b, addTask(t, b, p, "alone"))
+	if x, err := b.ClaimNext(t.Context(), "server", 1, nil, nil); x != nil || err != nil {
+		t.Error("an attempt and an agent of a run for one slot:", x, err)
+	}
+	alone, err := b.ClaimNext(t.Context(), "server", 2, nil, nil)
+	if err != nil || alone == nil || alone.Lead {
+		t.Fatal(alone, err)
+	}
+	if claimStep(t, b, two, "s2", 2) {
+		t.Error("three agents for two slots")
+	}
+	testkit.Must(t, b.EndStep(t.Context(), one.ID, "s1", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	if !claimStep(t, b, two, "s2", 2) {
+		t.Error("a slot is free, and it gets none")
+	}
+	addStep(t, b, one, "s3")
+	here := task.Place{MachineID: "0a1b2c3d", Root: abs("elsewhere")}
+	if is, err := b.ClaimStep(t.Context(), one.ID, "s3", 1, &task.Claim{Place: here}, nil); err != nil || !is {
+		t.Error("agents of other places have its slot:", is, err)
+	}
+}
+
+// Many leaders that ask at once share what is free.
+func TestStepsClaimedAtOnce(t *testing.T) {
+	b, _, p := newBoard(t)
+	a := led(t, b, p, "run")
+	run(t, b)
+	const slots, asked = 3, 12
+	got := make(chan bool, asked)
+	for i := range asked {
+		id := fmt.Sprint("s", i)
+		x := step(a, id)
+		x.StepID = id // a step has one agent at a time
+		testkit.Must(t, b.AddStep(t.Context(), x))
+		go func() {
+			is, err := b.ClaimStep(t.Context(), a.ID, id, slots, nil, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- is
+		}()
+	}
+	n := 0
+	for range asked {
+		if <-got {
+			n++
+		}
+	}
+	if n > slots || n == 0 {
+		t.Errorf("%d agents for %d slots", n, slots)
+	}
+}
+
+// A budget that was computed before something else ended is outdated.
+func TestAStepIsClaimedWithAPresentBudget(t *testing.T) {
+	b, _, p := newBoard(t)
+	a := led(t, b, p, "run")
+	run(t, b)
+	for _, id := range []string{"s1", "s2"} {
+		addStep(t, b, a, id)
+	}
+	known := new(int64)
+	if is, err := b.ClaimStep(t.Context(), a.ID, "s1", 9, nil, known); !is || err != nil {
+		t.Fatal(is, err)
+	}
+	testkit.Must(t, b.StartStep(t.Context(), a.ID, "s1", time.Time{}))
+	testkit.Must(t, b.EndStep(t.Context(), a.ID, "s1", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	if _, err := b.ClaimStep(t.Context(), a.ID, "s2", 9, nil, known); !errors.Is(err, task.ErrOutdated) {
+		t.Error(err)
+	}
+}
+
+func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
+	b, c, p := newBoard(t)
+	a, other := led(t, b, p, "run"), led(t, b, p, "other")
+	leader, _ := run(t, b)
+	run(t, b)
+	for _, id := range []string{"ended", "runs", "waits"} {
+		addStep(t, b, a, id)
+	}
+	addStep(t, b, other, "of another")
+	for _, id := range []string{"ended", "runs"} {
+		claimStep(t, b, a, id, 9)
+		testkit.Must(t, b.StartStep(t.Context(), a.ID, id, c.at))
+	}
+	testkit.Must(t, b.EndStep(t.Context(), a.ID, "ended", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	c.forward(time.Minute)
+	testkit.Must(t, b.SetRun(t.Context(), a.ID, json.RawMessage(`{"goal":"g","session_id":"0123abcd"}`)))
+	end(t, b, leader, task.Ending{State: task.Stopped})
+	all, err := b.Steps(t.Context(), a.ID)
+	if err != nil || len(all) != 3 || all[0].ID != "waits" || all[0].State != task.Interrupted || all[1].State != task.Interrupted || all[2].State != task.Completed {
+		t.Errorf("%+v %v", all, err)
+	}
+	if all, err := b.Steps(t.Context(), other.ID); err != nil || len(all) != 1 || all[0].State != task.Waiting {
+		t.Errorf("those of another run: %+v %v", all, err)
+	}
+	used, err := b.Used(t.Context(), a.TaskID)
+	if err != nil || len(used) != 2 { // the one that waited used nothing, and the leader is no agent
+		t.Errorf("%+v %v", used, err)
+	}
+	if err := b.AddStep(t.Context(), step(a, "late")); !errors.Is(err, task.ErrEnded) {
+		t.Errorf("a step after the end: %v", err)
+	}
+	if _, err := b.ClaimStep(t.Context(), a.ID, "waits", 9, nil, nil); !errors.Is(err, task.ErrEnded) {
+		t.Errorf("a slot after the end: %v", err)
+	}
+	if now, err := b.Attempt(t.Context(), a.ID); err != nil || string(now.Run) != `{"goal":"g","session_id":"0123abcd"}` || now.State != task.Stopped {
+		t.Errorf("%+v %v", now, err)
+	}
+	if err := b.SetRun(t.Context(), "x", json.RawMessage(`{}`)); !errors.Is(err, task.ErrNotFound) {
+		t.Error(err)
+	}
+	alone := try(t, b, addTask(t, b, p, "alone"))
+	testkit.Must(t, b.SetRun(t.Context(), alone.ID, json.RawMessage(`{}`)))
+	if now, err := b.Attempt(t.Context(), alone.ID); err != nil || now.Run != nil {
+		t.Errorf("an attempt of one agent has become a run: %s %v", now.Run, err)
+	}
+}
+
+// A run is listed with where it is, and needs a person if it stopped, as its record says why.
+func TestRunsAreListed(t *testing.T) {
+	b, _, p := newBoard(t)
+	a := led(t, b, p, "run")
+	e, _ := run(t, b)
+	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "one"}))
+	open, _, err := b.Work(t.Context())
+	if err != nil || len(open) != 1 || !open[0].Run || open[0].Step != "one" {
+		t.Errorf("%+v %v", open, err)
+	}
+	end(t, b, e, task.Ending{State: task.Stopped})
+	got, _, err := b.Attention(t.Context())
+	if err != nil || len(got) != 1 || got[0].Run != `{"goal":"g"}` || got[0].State != task.Stopped {
+		t.Errorf("%+v %v", got, err)
+	}
+}

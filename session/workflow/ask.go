@@ -1,0 +1,135 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+	"deepwork/session"
+	"deepwork/session/workflow/machine"
+)
+
+// A question is what the client of a finished_step may ask its user.
+type question struct {
+	decision // without its answer
+	Text     string
+}
+
+// questionText is what a person reads in a client.
+func questionText(s *machine.State, stepID string, q *machine.Question, reviews []job.Review) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first:\n", s.SessionID, s.Goal, stepID)
+	for _, f := range q.Files {
+		fmt.Fprintf(&b, "- %s\n", f.Path)
+	}
+	b.WriteString("Criteria:\n")
+	for _, r := range reviews {
+		for _, c := range r.Criteria {
+			fmt.Fprintf(&b, "- %s: %s\n", c.Name, strings.TrimSpace(c.Question))
+		}
+	}
+	return b.String()
+}
+
+// An AskFunc has the client of a call ask its user. It returns nil if there is no answer by the end of
+// ctx. Only Passed and Feedback of the answer are used.
+type AskFunc func(ctx context.Context, question string) *machine.Answer
+
+type askKey struct{}
+
+// WithAsk returns a context whose calls may ask the client's user.
+func WithAsk(ctx context.Context, f AskFunc) context.Context {
+	return context.WithValue(ctx, askKey{}, f)
+}
+
+// ask has the client of a finished_step ask its user what the step waits for, until the call has to be
+// answered, and reports whether there is now an answer to collect. It asks only where an agent could
+// override reviews too (quality_gate.override is agent): that a user answered is the client's word, and
+// an agent that can start a program can be a client. Who declines is not asked again about these outputs.
+func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time) bool {
+	client, _ := ctx.Value(askKey{}).(AskFunc)
+	if f.question == nil || client == nil {
+		return false
+	}
+	key := f.ID + " " + f.question.Digest
+	if _, declined := c.declined.Load(key); declined || !time.Now().Before(until) {
+		return false
+	}
+	within, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	answer := client(within, f.question.Text)
+	if answer == nil {
+		if within.Err() == nil {
+			c.declined.Store(key, true)
+		}
+		return false
+	}
+	d := f.question.decision
+	d.Answer = machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback}
+	err := c.engine.unchanged(ctx, f.ID, d)
+	if err == nil {
+		_, err = ask(ctx, c.engine, f.ID, func(_ context.Context, a *sessionActor) (struct{}, error) { return struct{}{}, a.decide(d) })
+	}
+	if err != nil {
+		c.engine.Logger.Warn("the answer of a client's user was not recorded", "session", f.ID, "step", d.Step, "error", err)
+	}
+	return err == nil || session.CodeOf(err) == "person_answered"
+}
+
+// AskAbout has the client of a call ask its user about a step that waits for a person in the folder of a
+// run, for as long as a call may take, and reports whether there is now an answer. It asks where ask does,
+// and whoever declines is not asked again by this engine.
+func (e *Engine) AskAbout(ctx context.Context, who session.Caller, root, id, stepID string) (answered bool, err error) {
+	client, _ := ctx.Value(askKey{}).(AskFunc)
+	how, err := e.Reviewing(ctx)
+	if err != nil || client == nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
+		return false, err
+	}
+	var a *Archive
+	var done func() error
+	if root == e.Root {
+		if a, err = OpenArchive(e.State, e.Stores, e.Logger); err == nil {
+			done = a.Close
+		}
+	} else {
+		a, done, err = OpenWorkspace(root, e.Logger)
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	s, err := a.Read(id)
+	if err != nil {
+		return false, err
+	}
+	q, err := s.ToAnswer(stepID, "")
+	if err != nil {
+		return false, err
+	}
+	key := id + " " + q.Digest
+	if _, declined := e.declined.Load(key); declined {
+		return false, nil
+	}
+	step, err := a.Step(s, stepID)
+	if err != nil {
+		return false, err
+	}
+	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
+	defer cancel()
+	answer := client(within, questionText(s, stepID, q, step.ReviewsBy(true)))
+	if answer == nil {
+		if within.Err() == nil {
+			e.declined.Store(key, true)
+		}
+		return false, nil
+	}
+	d := machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback}
+	if root == e.Root {
+		return true, e.ReviewFor(ctx, id, stepID, q.Digest, d)
+	}
+	return true, a.Review(ctx, id, stepID, q.Digest, d, a.Requests())
+}

@@ -1,0 +1,121 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"deepwork/catalog/config"
+	"deepwork/gate"
+	"deepwork/session"
+	"deepwork/session/workflow/machine"
+)
+
+// A decision is a person's answer about the outputs of a step with a digest.
+type decision struct {
+	Step, Digest string
+	Answer       machine.Answer // without time
+}
+
+// approve finishes a step, whose other reviews are done or overridden as the evidence says. If it has
+// reviews by people, it asks first, or concludes with the answer: only a person's override skips that.
+func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
+	stepID, reviews := c.plan.Step.ID, c.plan.Step.ReviewsBy(true)
+	if len(reviews) == 0 || c.evidence != nil && c.evidence.Kind == machine.ByPerson {
+		return a.complete(ctx, base, c)
+	}
+	how, err := a.reviewing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := base.ProgressOrNew(stepID, a.engine.now())
+	q := p.Question
+	if q == nil || q.Digest != c.digest {
+		q = &machine.Question{AskedAt: a.engine.now(), RunEach: reviews[0].RunEach, Outputs: c.outputs, Files: c.files, Digest: c.digest, Notes: c.m.args.Notes, Others: c.evidence}
+		if len(reviews) > 1 {
+			q.RunEach = "step"
+		}
+		base = base.Ask(stepID, q)
+		if c.plan.ByStepID && len(c.plan.Pending) > 0 {
+			base.ReportedByStepID = true // its group waits for it from now on
+		}
+	}
+	switch {
+	case q.Answer != nil && q.Answer.Passed:
+		c.evidence = q.Evidence()
+		return a.complete(ctx, base, c)
+	case q.Answer != nil:
+		if p.Newest().Digest == c.digest {
+			base = base.CollectAttempt(stepID, a.engine.now())
+		}
+		return a.conclude(ctx, base, c)
+	}
+	if base != a.state {
+		if err := a.commit(base); err != nil {
+			return nil, err
+		}
+	}
+	f := &finished{ID: a.id, Reply: &machine.FinishReply{Status: machine.NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(fmt.Sprintf(
+		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Ask the user to look at them, and to answer by `deepwork sessions review %s %s --pass` at a terminal, in the project (or --fail --feedback TEXT), or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed attempt, and quality_review_override_reason does not skip it.",
+		stepID, a.id, stepID, a.id, stepID))}}
+	if how.Override == config.OverrideAgent || how.Override == "" {
+		f.question = &question{decision{Step: stepID, Digest: q.Digest}, questionText(a.state, stepID, q, reviews)}
+	}
+	return f, nil
+}
+
+// decide records a person's answer, which the next finished_step of the step collects.
+func (a *sessionActor) decide(d decision) error {
+	d.Answer.At = a.engine.now()
+	next, err := a.state.Answer(d.Step, d.Digest, d.Answer)
+	if err != nil {
+		return err
+	}
+	return a.commit(next)
+}
+
+// unchanged checks that a decision is about the files as they are now.
+func (e *Engine) unchanged(ctx context.Context, id string, d decision) error {
+	s, err := e.records.Peek(id)
+	if err != nil {
+		return err
+	}
+	return asHandedIn(ctx, e.Root, s, d.Step, d.Digest)
+}
+
+// asHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait for
+// one, other outputs were handed in since, or its files are no longer what the agent handed in. root is
+// where the session works; digest is "" before the outputs are shown.
+func asHandedIn(ctx context.Context, root string, s *machine.State, stepID, digest string) error {
+	q, err := s.ToAnswer(stepID, digest)
+	if err != nil {
+		return err
+	}
+	changed, err := Changed(ctx, root, q)
+	if err != nil {
+		return session.NotNow("outputs_changed", "The outputs of step '%s' of session '%s' cannot be read here, so you cannot have judged them: %v. Answer where the agent works.", stepID, s.SessionID, err).Because(err)
+	}
+	if changed != nil {
+		return session.NotNow("outputs_changed", "%s changed after the agent handed in the outputs of step '%s' of session '%s'. Nothing was recorded: have the agent call finished_step with the outputs as they are now, and look at those.", strings.Join(changed, ", "), stepID, s.SessionID)
+	}
+	return nil
+}
+
+// Changed returns the files of a question that are no longer as they were handed in, quoted. root is where
+// the session works.
+func Changed(ctx context.Context, root string, q *machine.Question) (changed []string, err error) {
+	paths := make([]string, len(q.Files))
+	for i, f := range q.Files {
+		paths[i] = f.Path
+	}
+	hashes, err := gate.HashFiles(ctx, root, paths)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range q.Files {
+		if hashes[f.Path] != f.SHA256 {
+			changed = append(changed, "'"+f.Path+"'")
+		}
+	}
+	return changed, nil
+}

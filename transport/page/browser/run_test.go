@@ -1,0 +1,171 @@
+package browser
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"deepwork/actor/testkit"
+	"deepwork/transport/page/pagetest"
+)
+
+// places is a job for runs: a group of two after a plan, and a report that a person passes.
+const places = `name: places
+version: 1.0.0
+summary: Reports about places
+common_job_info_provided_to_all_steps_at_runtime: none
+workflows:
+  - {name: write, summary: "A plan, two texts at the same time, and a report", steps: [plan, [sea, woods], report]}
+  - {name: short, summary: One text, steps: [plan]}
+steps:
+  - {id: plan, name: Plan it, description: d, instructions_file: s.md, outputs: {text: {type: file, description: t}}, reviews: []}
+  - {id: sea, name: The sea, description: d, instructions_file: s.md, outputs: {text: {type: file, description: t}}, reviews: []}
+  - {id: woods, name: The woods, description: d, instructions_file: s.md, outputs: {text: {type: file, description: t}}, reviews: []}
+  - {id: report, name: The report, description: d, instructions_file: s.md, outputs: {text: {type: file, description: t}}, reviews: [{run_each: text, by: human, quality_criteria: {sound: "Would you sign it?"}}]}
+`
+
+// A runs is a project with that job, whose agents do what files in the folder orders say.
+type runs struct {
+	root, orders string
+}
+
+func openRuns(t *testing.T, slots int) *runs {
+	t.Helper()
+	r := &runs{pagetest.Project(t), testkit.Dir(t)}
+	self, err := os.Executable()
+	testkit.Must(t, err)
+	testkit.WriteAll(t, r.root, map[string]string{
+		".deepwork/config.yml":          fmt.Sprintf("executors:\n  WRITER: {command: [%q, %s, %q]}\nrun: {executor: WRITER, retries: 0}\nattempts: {max_concurrent: %d}\n", self, stepperWord, r.orders, slots),
+		".deepwork/jobs/places/job.yml": places,
+		".deepwork/jobs/places/s.md":    "Write it.",
+	})
+	testkit.Git(t, r.root, "add", "-A")
+	testkit.Git(t, r.root, "commit", "-qm", "places")
+	return r
+}
+
+// order has the agent of a step do something. Agents read it only when it is complete.
+func (r *runs) order(t *testing.T, step, what string) {
+	t.Helper()
+	whole := filepath.Join(r.orders, step+".new")
+	testkit.Write(t, whole, what)
+	testkit.Must(t, os.Rename(whole, filepath.Join(r.orders, step)))
+}
+
+// stepIs is an expression: a step of a run is in a state.
+func stepIs(name, state string) string {
+	return fmt.Sprintf("%s?.querySelector('.status').textContent === %q", step(name), state)
+}
+
+// startRun starts a run on the page of its job.
+func (b *tab) startRun(workflow, goal string, more ...chromedp.Action[chromedp.Void]) (path string) {
+	b.t.Helper()
+	b.open("/jobs")
+	b.clickOn(fmt.Sprintf(`a[aria-label="Run places/%s"]`, workflow), "")
+	b.until(at("/jobs/places") + ` && document.getElementById('run').open && document.getElementById('workflow').value === 'places/` + workflow + `'`)
+	b.fill("#goal", goal)
+	b.click("More")
+	b.do(more...)
+	b.click("Start the run")
+	b.until(at("/attempts/"))
+	return eval[string](b, `location.pathname`)
+}
+
+// A person starts a run on the page of a job and follows it without a reload: a group in one slot, a limit of
+// the provider, and a step that they fail and pass.
+func TestRun(t *testing.T) {
+	needBrowser(t)
+	p := openRuns(t, 1)
+	b := person(t, p.root)
+	path := b.startRun("write", pagetest.Hostile)
+	b.until(stepIs("Plan it", "running") + ` && document.querySelector('.step .last')?.innerText.includes('I work on plan')`)
+	b.open("/")
+	b.until(`document.querySelector('[aria-labelledby=working]').innerText.includes('run · WRITER, step plan')`)
+	b.open(path)
+	p.order(t, "plan", "finish")
+	b.until(stepIs("Plan it", "finished") + ` && [...document.querySelectorAll('.ask')].some(e => e.innerText.includes('waits for a slot'))`)
+	b.check("run")
+	b.shoot("run-slot")
+	for _, s := range []string{"sea", "woods"} { // in whatever order they run
+		p.order(t, s, "limit 4")
+	}
+	b.until(`[...document.querySelectorAll('.status')].some(e => e.textContent === 'waits for the end of a limit') && ` + has("it goes on at"))
+	b.shoot("run-limit")
+	for _, s := range []string{"sea", "woods"} {
+		name := map[string]string{"sea": "The sea", "woods": "The woods"}[s]
+		b.until(stepIs(name, "running") + ` && ` + step(name) + `.innerText.includes('2 tries') || ` + stepIs("The sea", "running") + ` || ` + stepIs("The woods", "running"))
+	}
+	p.order(t, "sea", "finish")
+	p.order(t, "woods", "finish")
+	b.until(stepIs("The sea", "finished") + " && " + stepIs("The woods", "finished"))
+	p.order(t, "report", "finish")
+	b.until(stepIs("The report", "waits for you") + ` && !!document.querySelector('form.answer')`)
+	b.check("run-asks")
+	b.shoot("run-asks")
+	b.fill(`form.answer textarea`, "Say more")
+	b.click("Fail")
+	b.until(stepIs("The report", "running") + ` && ` + has("2 tries"))
+	p.order(t, "report", "finish")
+	b.until(stepIs("The report", "waits for you") + ` && !!document.querySelector('form.answer') && document.querySelectorAll('[aria-label="report.md"] tr.add').length === 2`)
+	b.click("Pass")
+	b.until(state("complete") + " && " + stepIs("The report", "finished"))
+	b.check("run-complete")
+	b.shoot("run-complete")
+	b.clickOn("h3 a", "The report")
+	b.until(has("a person must pass these outputs") + ` && document.querySelector('h1').innerText.includes('report')`)
+	b.check("run-agent")
+	b.shoot("run-agent")
+	b.open(path)
+	b.clickOn(".facts a", "")
+	b.until(at("/sessions/") + " && " + has("Passed by a person"))
+}
+
+// A run that stops at a step, and one that a budget pauses, need a person, who resumes them.
+func TestRunNeedsAPerson(t *testing.T) {
+	needBrowser(t)
+	p := openRuns(t, 4)
+	b := person(t, p.root)
+	path := b.startRun("short", "One text")
+	p.order(t, "plan", "leave")
+	b.until(state("stopped") + " && " + has("ended without finishing it"))
+	b.check("run-stopped")
+	b.shoot("run-stopped")
+	b.open("/")
+	b.until(`document.querySelector('[aria-labelledby=needs]').innerText.includes('Step plan: 1 agent ended without finishing it.')`)
+	b.click("One text")
+	b.until(at(path))
+	b.fill("#advice", "Hand it in")
+	b.click("Resume the run")
+	b.until(said("goes on where it was") + " && " + stepIs("Plan it", "running"))
+	p.order(t, "plan", "finish")
+	b.until(state("complete"))
+
+	path = b.startRun("write", "Two texts", chromedp.SendKeys(chromedp.CSS("#max_unknown"), "1"))
+	p.order(t, "plan", "finish")
+	b.until(state("paused") + " && " + has("A budget has paused it"))
+	b.shoot("run-paused")
+	b.fill("#max_unknown", "9")
+	b.click("Resume the run")
+	b.until(stepIs("The sea", "running") + " && " + stepIs("The woods", "running"))
+	b.click("Stop the run")
+	b.until(state("stopped") + " && " + has("It was stopped."))
+	b.open("/")
+	b.until(`document.querySelector('[aria-labelledby=recent]').innerText.includes('Two texts') && !document.querySelector('[aria-labelledby=needs]').innerText.includes('Two texts')`)
+
+	// A task that the server leads.
+	b.open("/board")
+	b.click("New task")
+	b.fill("#title", "A text from the board")
+	b.fill("#workflow", "places/short")
+	b.pick("#lead", "the server, with an agent for each step")
+	b.click("Add the task")
+	b.until(at("/tasks/") + " && " + has("with an agent for each step"))
+	b.click("Start")
+	b.until(at("/attempts/"))
+	b.until(stepIs("Plan it", "running"))
+	p.order(t, "plan", "finish")
+	b.until(state("complete"))
+}

@@ -1,0 +1,130 @@
+package transport
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/session"
+	"deepwork/session/workflow/machine"
+)
+
+const checkedJob = `name: checked
+version: 1.0.0
+summary: Has a text checked
+common_job_info_provided_to_all_steps_at_runtime: Be brief.
+workflows:
+  - {name: full, summary: All of it, steps: [text, send]}
+steps:
+  - id: text
+    name: Text
+    description: Write it
+    instructions_file: text.md
+    outputs: {text: {type: file, description: The text}}
+    reviews: [{run_each: step, quality_criteria: {Good: "Is it good?"}}]
+  - {id: send, name: Send, description: Send it, instructions_file: text.md, outputs: {}, reviews: []}
+`
+
+// reviewScript is an agent that passes a text with "fine" in it. It prints the events of the client that
+// its first argument names; its prompt comes from standard input, or from its last argument.
+const reviewScript = `
+if [ "$2" ]; then prompt=$2; else prompt=$(cat); fi
+printf '%s' "$prompt" > prompt.txt
+printf '%s' "$MODE $DEEPWORK_REVIEW" > env.txt
+case $prompt in *"this is fine"*) verdict='{\"passed\": true, \"feedback\": \"ok\"}';; *) verdict='{\"passed\": false, \"feedback\": \"Write more\"}';; esac
+case $1 in
+claude) printf '%s\n' '{"type":"system","subtype":"init"}' '{"type":"assistant","message":{"content":[{"type":"text","text":"I read it"}]}}' '{"type":"result","subtype":"success","is_error":false,"result":"'"$verdict"'"}';;
+codex) printf '%s\n' '{"type":"thread.started","thread_id":"x"}' '{"type":"item.completed","item":{"type":"agent_message","text":"'"$verdict"'"}}' '{"type":"turn.completed","usage":{"input_tokens":1}}';;
+failing) printf '%s\n' '{"type":"result","subtype":"error_max_turns","is_error":true,"result":"{\"passed\": true}"}';;
+esac
+`
+
+const executorsConfig = `quality_gate: {reviewer_executor: %}
+executors:
+  CLAUDE_LIKE:
+    command: [sh, review.sh, claude]
+    env: {MODE: plain}
+    variants:
+      ARGUMENT: {command: [sh, review.sh, codex], prompt: argument, env: {MODE: argument}}
+      FAILING: {command: [sh, review.sh, failing]}
+`
+
+// An executor reviews as the reviewer does: it gets the task as it takes prompts, and its final message is
+// the verdict.
+func TestAnExecutorReviews(t *testing.T) {
+	for _, name := range []string{"CLAUDE_LIKE", "CLAUDE_LIKE:ARGUMENT"} {
+		s, root := project(t, nil)
+		write(t, root, map[string]string{".deepwork/jobs/checked/job.yml": checkedJob, ".deepwork/jobs/checked/text.md": "Write.", "text.txt": "short", "review.sh": reviewScript,
+			".deepwork/config.yml": strings.Replace(executorsConfig, "%", "'"+name+"'", 1)})
+		cs := client(t, s)
+		id := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"checked","workflow_name":"full"}`).BeginStep.SessionID
+		args := `{"outputs":{"text":"text.txt"},"session_id":"` + id + `","step_id":"text"}`
+		if r := into[machine.FinishReply](t, cs, "finished_step", args); r.Status != machine.NeedsWork || *r.Feedback != "Write more" {
+			t.Errorf("%s: %+v", name, r)
+		}
+		write(t, root, map[string]string{"text.txt": "this is fine"})
+		if r := into[machine.FinishReply](t, cs, "finished_step", args); r.Status != machine.NextStep {
+			t.Errorf("%s: %+v", name, r)
+		}
+		read := func(file string) string {
+			data, err := os.ReadFile(filepath.Join(root, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(data)
+		}
+		mode := "plain 1"
+		if strings.HasSuffix(name, "ARGUMENT") {
+			mode = "argument 1"
+		}
+		if prompt := read("prompt.txt"); read("env.txt") != mode || !strings.Contains(prompt, "Is it good?") || !strings.Contains(prompt, "this is fine") {
+			t.Errorf("%s: it got %s, %s", name, read("env.txt"), prompt)
+		}
+		if record := read(".deepwork/tmp/session_" + id + ".json"); !strings.Contains(record, `"reviewer": "executor `+name+`"`) {
+			t.Errorf("%s: %s", name, record)
+		}
+	}
+}
+
+// An executor that fails, or that there is not, passes nothing, and nobody reviews in its place.
+func TestAnExecutorThatCannotReview(t *testing.T) {
+	for name, want := range map[string]string{
+		"'CLAUDE_LIKE:FAILING'": "it says of itself that it failed (error_max_turns)",
+		"CLAUDE_LYKE":           "There is no executor",
+		"'CLAUDE_LIKE:PLAN'":    "has no variant",
+	} {
+		s, root := project(t, nil)
+		write(t, root, map[string]string{".deepwork/jobs/checked/job.yml": checkedJob, ".deepwork/jobs/checked/text.md": "Write.", "text.txt": "this is fine", "review.sh": reviewScript,
+			".deepwork/config.yml": strings.Replace(executorsConfig, "%", name, 1)})
+		cs := client(t, s)
+		callTool(t, cs, "start_workflow", `{"goal":"g","job_name":"checked","workflow_name":"full"}`)
+		res := callTool(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`)
+		if !res.IsError || !strings.Contains(text(res), want) {
+			t.Errorf("%s: %s", name, text(res))
+		}
+	}
+}
+
+// A session that is pinned to an executor goes on with it only while it runs the same command.
+func TestAPinnedExecutorThatIsChanged(t *testing.T) {
+	s, root := project(t, nil)
+	config := strings.Replace(executorsConfig, "%", "CLAUDE_LIKE, pin: true", 1)
+	write(t, root, map[string]string{".deepwork/jobs/checked/job.yml": checkedJob, ".deepwork/jobs/checked/text.md": "Write.", "text.txt": "this is fine", "review.sh": reviewScript,
+		".deepwork/config.yml": config})
+	cs := client(t, s)
+	callTool(t, cs, "start_workflow", `{"goal":"g","job_name":"checked","workflow_name":"full"}`)
+	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(config, "[sh, review.sh, claude]", "[sh, other.sh]", 1)})
+	res := callTool(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`)
+	if !res.IsError || !strings.Contains(text(res), "the executor CLAUDE_LIKE has another command now") {
+		t.Errorf("changed: %s", text(res))
+	}
+	if e, _ := res.Meta["deepwork/error"].(map[string]any); e["code"] != "pinned_reviewer_gone" || e["type"] != string(session.StateError) {
+		t.Errorf("changed: %v", res.Meta)
+	}
+	// It still reviews where the config names none any more.
+	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(config, "reviewer_executor: CLAUDE_LIKE, ", "", 1)})
+	if r := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`); r.Status != machine.NextStep {
+		t.Errorf("removed: %+v", r)
+	}
+}

@@ -1,0 +1,379 @@
+package transport
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/run"
+	"deepwork/session/state"
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
+	"deepwork/transport/tool"
+	"deepwork/transport/web"
+)
+
+// Leader returns the leader of the runs of a project. Options are those of the server of the project, and
+// folder is its state.
+func Leader(o Options, folder *state.Folder) attempt.Leader {
+	return func(ctx context.Context, l *attempt.Lead) attempt.RunEnd {
+		w, err := openWorkplace(ctx, o, folder, l)
+		if err != nil {
+			return attempt.RunEnd{State: attempt.RunStopped, Step: deref(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
+		}
+		end := run.Lead(ctx, l, w, w.retries(ctx))
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		if err := w.close(bounded); err != nil {
+			w.logger.Warn("closing the sessions of a run", "run", l.Attempt.ID, "error", err)
+		}
+		return end
+	}
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// A workplace is the server of a run: of the sessions in the folder in which it works, and of an endpoint for
+// its agents. It implements run.Workplace.
+type workplace struct {
+	base    *Server // of the folder, which no client reaches
+	steps   *Server // of the endpoint
+	web     *web.Server
+	serving sync.WaitGroup
+	stop    context.CancelFunc
+	own     tool.WorkflowCaller // of the leader
+	dir     string              // of the files for agents
+	root    string              // in which it works
+	moved   wait.Signal
+	who     session.Caller
+	logger  *slog.Logger
+
+	mu     sync.Mutex
+	grants map[string]*grant // by the identity of their callers
+}
+
+// A grant is one that is in use.
+type grant struct {
+	run.Grant
+	hash string
+
+	mu       sync.Mutex
+	called   bool     // its agent has connected
+	children []string // the workflows that its agent has started, over whatever connection
+}
+
+func openWorkplace(ctx context.Context, o Options, folder *state.Folder, l *attempt.Lead) (w *workplace, err error) {
+	w = &workplace{moved: wait.NewSignal(), grants: map[string]*grant{}, dir: folder.MCP(l.Attempt.ID), logger: o.Logger, who: session.LocalCaller("")}
+	if w.logger == nil {
+		w.logger = slog.New(slog.DiscardHandler)
+	}
+	w.root = l.Attempt.Workspace
+	o.ProjectRoot, o.Toolsets, o.moved, o.Logger = l.Attempt.Workspace, []string{"workflows"}, w.moved.Wake, w.logger
+	env := map[string]string{config.AttemptEnv: "", config.BoardEnv: ""} // in place, it is the project
+	if !l.Run.InPlace {
+		env = map[string]string{config.AttemptEnv: l.Attempt.ID, config.BoardEnv: folder.Database()}
+		if o.AdditionalJobs == nil {
+			o.AdditionalJobs, _ = config.JobsFolders()
+		}
+		o.AdditionalJobs = append([]string{filepath.Join(folder.Root, ".deepwork", "jobs")}, o.AdditionalJobs...)
+	}
+	o.getenv = func(name string) string {
+		if value, is := env[name]; is {
+			return value
+		}
+		return os.Getenv(name)
+	}
+	if w.base, err = NewServer(o); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close(context.WithoutCancel(ctx)))
+		}
+	}()
+	w.own = w.base.connect(w.who.Identity)
+	w.steps, err = newServer(engines{check: w.base.check, connect: w.connect, unavailable: w.base.unavailable}, []string{stepTools}, o.Version, w.logger)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.RemoveAll(w.dir), os.MkdirAll(w.dir, 0o700)); err != nil {
+		return nil, err
+	}
+	w.web, err = web.Listen(ctx, web.Backend{
+		MCP: w.steps.mcp, Logger: w.logger, Settings: w.settings, LastSettings: func() config.HTTP { return w.settings(context.Background()) },
+		Check: w.steps.ready, Sessions: &w.steps.conns, InFlight: &w.steps.tools.InFlight, Stopping: w.steps.willStop,
+	}, web.Options{Private: true, Grace: time.Second})
+	if err != nil {
+		return nil, err
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w.stop = stop
+	w.serving.Go(func() {
+		if err := w.web.Serve(serving); err != nil {
+			w.logger.Error("the endpoint for the agents of a run", "error", err)
+		}
+	})
+	return w, nil
+}
+
+// close ends the endpoint and the sessions.
+func (w *workplace) close(ctx context.Context) error {
+	var errs []error
+	if w.stop != nil {
+		w.stop()
+		errs = append(errs, wait.Group(ctx, &w.serving))
+	} else if w.web != nil {
+		errs = append(errs, w.web.Close())
+	}
+	if w.steps != nil {
+		errs = append(errs, w.steps.Close(ctx))
+	}
+	if w.own != nil {
+		w.own.Close()
+	}
+	errs = append(errs, w.base.Close(ctx), os.RemoveAll(w.dir))
+	return errors.Join(errs...)
+}
+
+// settings are those of the endpoint: its callers are the agents that run, and never those without a token.
+func (w *workplace) settings(context.Context) config.HTTP {
+	s := config.Default().HTTP
+	s.Tokens = []config.Token{{Name: "nobody", SHA256: strings.Repeat("0", 2*sha256.Size)}} // no token has that hash
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for identity, g := range w.grants {
+		s.Tokens = append(s.Tokens, config.Token{Name: identity, SHA256: g.hash})
+	}
+	return s
+}
+
+func hashOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// Admit implements run.Workplace.
+func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called bool), err error) {
+	identity := "step-" + g.Execution
+	token, _, err := web.NewToken(config.Token{Name: identity})
+	if err != nil {
+		return c, nil, err
+	}
+	c.MCP = runner.MCP{File: filepath.Join(w.dir, g.Execution+".json"), URL: w.web.URL()}
+	data, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{runner.MCPName: map[string]any{
+		"type": "http", "url": c.MCP.URL, "headers": map[string]string{"Authorization": "Bearer " + token},
+	}}}, "", "  ")
+	if err == nil {
+		err = os.WriteFile(c.MCP.File, data, 0o600)
+	}
+	if err != nil {
+		return c, nil, fmt.Errorf("writing how an agent reaches its server: %w", err)
+	}
+	c.Env = []string{config.MCPURLEnv + "=" + c.MCP.URL, runner.TokenEnv + "=" + token, config.MCPConfigEnv + "=" + c.MCP.File,
+		config.SessionEnv + "=" + g.Session, config.StepEnv + "=" + g.Step}
+	w.mu.Lock()
+	admitted := &grant{Grant: g, hash: hashOf(token)}
+	w.grants[identity] = admitted
+	w.mu.Unlock()
+	return c, func() bool {
+		w.mu.Lock()
+		delete(w.grants, identity)
+		w.mu.Unlock()
+		w.steps.conns.End(identity)
+		os.Remove(c.MCP.File)
+		admitted.mu.Lock()
+		defer admitted.mu.Unlock()
+		return admitted.called
+	}, nil
+}
+
+// connect returns the calls that an agent may make.
+func (w *workplace) connect(identity string) tool.WorkflowCaller {
+	w.mu.Lock()
+	g := w.grants[identity]
+	w.mu.Unlock()
+	if g == nil {
+		g = new(grant) // its token was withdrawn in this moment
+	}
+	g.mu.Lock()
+	g.called = true
+	g.mu.Unlock()
+	return &stepCaller{WorkflowCaller: w.base.connect(w.who.Identity), grant: g}
+}
+
+// ctx makes a call that of the leader.
+func (w *workplace) as(ctx context.Context) context.Context { return session.WithCaller(ctx, w.who) }
+
+// Start implements run.Workplace.
+func (w *workplace) Start(ctx context.Context, job, name, goal, request string) (string, error) {
+	r, err := w.own.Start(w.as(ctx), workflow.StartArgs{Goal: goal, JobName: job, WorkflowName: name, RequestID: &request, Root: true})
+	if err != nil {
+		return "", err
+	}
+	return r.BeginStep.SessionID, nil
+}
+
+// State implements run.Workplace.
+func (w *workplace) State(ctx context.Context, id string) (*machine.State, error) {
+	return w.base.session(ctx, w.who.Identity, id)
+}
+
+// Step implements run.Workplace.
+func (w *workplace) Step(ctx context.Context, id string, stepID *string) (*machine.StepReply, error) {
+	return w.own.Step(w.as(ctx), workflow.StepArgs{SessionID: &id, StepID: stepID})
+}
+
+// Changed implements run.Workplace.
+func (w *workplace) Changed(ctx context.Context, q *machine.Question) string {
+	changed, err := workflow.Changed(ctx, w.root, q)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("Its outputs cannot be read as they were handed in: %v.", err)
+	case changed != nil:
+		return fmt.Sprintf("%s changed after the outputs were handed in, so that nobody can pass those. Hand in the outputs as they are to be.", strings.Join(changed, ", "))
+	}
+	return ""
+}
+
+// Finish implements run.Workplace.
+func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Question) (*machine.FinishReply, error) {
+	outputs, err := json.Marshal(q.Outputs)
+	if err != nil {
+		return nil, err
+	}
+	return w.own.Finish(w.as(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes})
+}
+
+// Executor implements run.Workplace.
+func (w *workplace) Executor(ctx context.Context, s *machine.State, stepID string) string {
+	if j := w.base.jobs(ctx).Job(s.JobName); j != nil {
+		if step := j.Step(stepID); step != nil {
+			return step.Executor
+		}
+	}
+	return ""
+}
+
+// Moved implements run.Workplace.
+func (w *workplace) Moved() <-chan struct{} { return w.moved }
+
+// retries returns run.retries.
+func (w *workplace) retries(ctx context.Context) int {
+	c, err := w.base.check(ctx)
+	if err != nil {
+		c = config.Default()
+	}
+	return c.Run.Retries
+}
+
+// A stepCaller is the agent of a step: it may get and finish that, and start workflows for it, with all
+// their steps.
+type stepCaller struct {
+	tool.WorkflowCaller
+	grant *grant
+}
+
+// own checks the session and the step of a call; those that it leaves out are those of the agent.
+func (c *stepCaller) own(sessionID, stepID **string) error {
+	if *sessionID == nil {
+		*sessionID = &c.grant.Session
+	}
+	if **sessionID != c.grant.Session {
+		c.grant.mu.Lock()
+		defer c.grant.mu.Unlock()
+		if slices.Contains(c.grant.children, **sessionID) {
+			return nil
+		}
+		return session.NotNow("other_session", "You do the step '%s' of session '%s', and session '%s' is another one. Leave session_id out, or pass that of a workflow that you have started.",
+			c.grant.Step, c.grant.Session, **sessionID).With("session_id", c.grant.Session)
+	}
+	if *stepID == nil {
+		*stepID = &c.grant.Step
+	}
+	if **stepID != c.grant.Step {
+		return session.NotNow("other_step", "You do the step '%s' alone, and '%s' is another one. Leave step_id out.", c.grant.Step, **stepID).With("step_id", c.grant.Step)
+	}
+	return nil
+}
+
+// request makes a request_id one of the agent's step: others of the run, which are the same caller to the
+// sessions, may choose the same one, and must not be given what it has started.
+func (c *stepCaller) request(id *string) *string {
+	if id == nil {
+		return nil
+	}
+	return new(c.grant.Session + "/" + c.grant.Step + "/" + *id)
+}
+
+func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.StepReply, error) {
+	if err := c.own(&a.SessionID, &a.StepID); err != nil {
+		return nil, err
+	}
+	return c.WorkflowCaller.Step(ctx, a)
+}
+
+func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machine.FinishReply, error) {
+	if err := c.own(&a.SessionID, &a.StepID); err != nil {
+		return nil, err
+	}
+	a.RequestID = c.request(a.RequestID)
+	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil), a) // nobody sits at its client: it is no person's word
+	if err == nil {
+		if waiting := r.Waiting(); waiting != nil && waiting.Code == machine.PersonAwaited {
+			reply := *r
+			reply.Feedback = new(personFeedback)
+			return &reply, nil
+		}
+	}
+	if err == nil && *a.SessionID == c.grant.Session && r.Status != machine.NeedsWork {
+		reply := *r // the next step is for another agent
+		reply.BeginStep, reply.ConcurrentSteps, reply.ConcurrentGroup = nil, nil, nil
+		reply.Feedback = new("Your step is finished, and so is your work: end now.")
+		r = &reply
+	}
+	return r, err
+}
+
+// personFeedback is what an agent is told whose step waits for a person.
+const personFeedback = "Waiting: a person must pass these outputs, and is asked. Change nothing in them, and do not wait for the answer: end now, unless you have other steps to do. If they pass, the step is finished without you; if not, you are told what to change. This is not a failed attempt, and quality_review_override_reason does not skip it."
+
+func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
+	if err := c.own(&a.ParentSessionID, new(*string)); err != nil {
+		return nil, err
+	}
+	parent := *a.ParentSessionID
+	a.RequestID = c.request(a.RequestID)
+	r, err := c.WorkflowCaller.Start(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	id := r.BeginStep.SessionID
+	if err := c.grant.Child(ctx, parent, id); err != nil {
+		_, undo := c.WorkflowCaller.Abort(ctx, workflow.AbortArgs{SessionID: &id, Explanation: "It could not be recorded as a part of its run."})
+		return nil, errors.Join(err, undo)
+	}
+	c.grant.mu.Lock()
+	c.grant.children = append(c.grant.children, id)
+	c.grant.mu.Unlock()
+	return r, nil
+}
