@@ -32,7 +32,7 @@ func (c *cell[M]) guard(f func() error) (panicked bool, err error) {
 		if value := recover(); value != nil {
 			p := &PanicError{Actor: c.title(), Value: value, Stack: debug.Stack()}
 			c.options.Logger.Error("actor panicked", slog.String("actor", p.Actor),
-				slog.Any("panic", value), slog.String("stack", string(p.Stack)))
+				slog.Any("panic", value), slog.String("trace", string(p.Stack)))
 			panicked, err = true, p
 		}
 	}()

@@ -225,7 +225,7 @@ func (g *Gate) ended(r *review, v Verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			g.options.Logger.Error("taking a verdict panicked", "session", b.session, "review", v.Task.Key,
-				"panic", p, "stack", string(debug.Stack()))
+				"panic", p, "trace", string(debug.Stack()))
 		}
 		if b.left--; b.left == 0 {
 			b.cancel(nil)
@@ -239,7 +239,7 @@ func (g *Gate) ended(r *review, v Verdict) {
 
 func (g *Gate) log(r *review, v Verdict) {
 	attrs := []any{"session", r.batch.session, "step", r.batch.sub.Step.ID, "review", r.task.Key,
-		"reviewer", v.Reviewer, "duration", v.EndedAt.Sub(v.StartedAt)}
+		"reviewer", v.Reviewer, "took_ms", v.EndedAt.Sub(v.StartedAt).Milliseconds()}
 	switch e, failed := errors.AsType[*Error](v.Err); {
 	case failed && e.Code == Cancelled:
 		g.options.Logger.Info("review cancelled", append(attrs, "reason", e.What)...)

@@ -1,4 +1,3 @@
-// Package session holds what the engines share, above all the error that agents read.
 package session
 
 import (

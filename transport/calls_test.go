@@ -89,7 +89,7 @@ func TestBrokenCall(t *testing.T) {
 	if meta := errorMetaOf(t, res); meta["code"] != "internal" {
 		t.Errorf("_meta %v", meta)
 	}
-	if l := log.lines(t, "call failed"); len(l) != 1 || !strings.Contains(fmt.Sprint(l[0]["error"]), "disk on fire") {
+	if l := log.lines(t, "call"); len(l) != 1 || l[0]["level"] != "ERROR" || l[0]["outcome"] != "internal" || !strings.Contains(fmt.Sprint(l[0]["error"]), "disk on fire") {
 		t.Errorf("log %v", l)
 	}
 }
@@ -105,11 +105,8 @@ func TestPanicIsOneFailedCall(t *testing.T) {
 	if !res.IsError || errorMetaOf(t, res)["code"] != "internal" {
 		t.Errorf("got %+v", res)
 	}
-	l := log.lines(t, "panic in a tool")
-	if len(l) != 1 || l[0]["panic"] != "boom" || !strings.Contains(fmt.Sprint(l[0]["stack"]), "calls_test.go") {
-		t.Errorf("log %v", l)
-	}
-	if l := log.lines(t, "call ended"); len(l) != 1 || l[0]["outcome"] != "panic" {
+	l := log.lines(t, "call")
+	if len(l) != 1 || l[0]["level"] != "ERROR" || l[0]["outcome"] != "panic" || l[0]["panic"] != "boom" || !strings.Contains(fmt.Sprint(l[0]["trace"]), "calls_test.go") {
 		t.Errorf("log %v", l)
 	}
 	if res := callTool(t, cs, "get_step", `{}`); res.IsError {
@@ -180,28 +177,28 @@ func TestBadConfigRefusesCalls(t *testing.T) {
 	}
 }
 
-// Every call is logged with tool, session and the stack as it is then.
+// Every call is logged in one line with tool, session and the stack as it was when it began.
 func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	logger, log := logged(slog.LevelInfo)
 	s, f := fakeServer(t, func(a *fakeAgent) {
-		a.stack = []machine.StackEntry{{Workflow: "j/outer"}, {Workflow: "j/inner"}}
+		a.stack = []machine.StackEntry{{Workflow: "j/outer", SessionID: "0000000a"}, {Workflow: "j/inner", SessionID: "0000000b"}}
 	})
 	s.logger, s.tools.Logger = logger, logger
 	cs := client(t, s)
 	callTool(t, cs, "finished_step", `{"outputs":{},"session_id":"0a1b2c3d"}`)
 	callTool(t, cs, "finished_step", `{}`)
-	began, ended := log.lines(t, "call"), log.lines(t, "call ended")
-	if len(began) != 2 || len(ended) != 2 {
-		t.Fatalf("%d and %d lines", len(began), len(ended))
+	lines := log.lines(t, "call")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines", len(lines))
 	}
-	if b := began[0]; b["tool"] != "finished_step" || b["session"] != "0a1b2c3d" || fmt.Sprint(b["stack"]) != "[j/outer j/inner]" {
-		t.Errorf("began %v", b)
+	if l := lines[0]; l["tool"] != "finished_step" || l["session"] != "0a1b2c3d" || fmt.Sprint(l["stack"]) != "[j/outer j/inner]" || l["outcome"] != "needs_work" {
+		t.Errorf("logged %v", l)
 	}
-	if e := ended[0]; e["outcome"] != "needs_work" || e["took"] == nil {
-		t.Errorf("ended %v", e)
+	if took, ok := lines[0]["took_ms"].(float64); !ok || took < 0 || took > 60_000 {
+		t.Errorf("took_ms is %v", lines[0]["took_ms"])
 	}
-	if ended[1]["outcome"] != "missing_argument" {
-		t.Errorf("ended %v", ended[1])
+	if l := lines[1]; l["session"] != "0000000b" || l["outcome"] != "missing_argument" {
+		t.Errorf("logged %v", l)
 	}
 	f.mu.Lock()
 	f.agents[0].stack = make([]machine.StackEntry, 1000)
@@ -219,8 +216,8 @@ func TestSDKIsQuiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	callTool(t, client(t, s), "get_step", `{}`)
-	if n := strings.Count(log.String(), "\n"); n != 2 {
-		t.Errorf("%d lines, want 2:\n%s", n, log.String())
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines, want 1:\n%s", n, log.String())
 	}
 }
 

@@ -89,7 +89,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 // survived logs a panic of a handler and returns the answer.
 func (s *Server) survived(ctx context.Context, method string, p any) error {
 	s.logger.LogAttrs(ctx, slog.LevelError, "panic while handling a request",
-		slog.String("method", method), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		slog.String("method", method), slog.Any("panic", p), slog.String("trace", string(debug.Stack())))
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
 		Message: fmt.Sprintf("%s failed because of an error in the server; the server still runs, so try again", method)}
 }

@@ -208,6 +208,21 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	opened.add("sessions that did not stop", func(ctx context.Context) error { return notStopped(engine.Close(ctx)) })
 
+	if !inside {
+		archive, err := workflow.OpenArchive(folder, stores, logger)
+		if err != nil {
+			return nil, fmt.Errorf("opening the sessions of %s: %w", root, err)
+		}
+		pruner := &pruner{archive, settings.Current, logger}
+		pruning, stop := context.WithCancel(ctx)
+		var ended sync.WaitGroup
+		ended.Go(func() { pruner.follow(pruning) })
+		opened.add("removing old sessions", func(ctx context.Context) error {
+			stop()
+			return errors.Join(wait.Group(ctx, &ended), archive.Close())
+		})
+	}
+
 	e := engines{
 		check: current,
 		jobs: func(ctx context.Context) *catalog.Snapshot {

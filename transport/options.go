@@ -1,5 +1,3 @@
-// Package transport serves MCP: it decodes a call, sends one message and encodes the reply. It
-// holds no business rules.
 package transport
 
 import (

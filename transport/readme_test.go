@@ -9,16 +9,16 @@ import (
 // The README's tables tell of every tool that there is and of no other; arguments
 // and replies are in TOOLS.md, which it links to.
 func TestReadmeTellsOfEveryTool(t *testing.T) {
-	data, err := os.ReadFile("../README.md")
+	data, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(data), "](transport/"+toolsDoc+")") {
-		t.Errorf("README.md does not link to transport/%s", toolsDoc)
+	if !strings.Contains(string(data), "]("+toolsDoc+")") {
+		t.Errorf("README.md does not link to %s", toolsDoc)
 	}
 	_, section, found := strings.Cut(string(data), "\n## Tools\n")
-	section, _, closed := strings.Cut(section, "\n## ")
-	if !found || !closed {
+	section, _, _ = strings.Cut(section, "\n## ")
+	if !found {
 		t.Fatal("README.md has no section of tools")
 	}
 	rows := map[string]bool{}

@@ -96,6 +96,9 @@ func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
 	inner := into[machine.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, `,"parent_session_id":"`+outer+`"`)).BeginStep.SessionID
 	into[machine.StepReply](t, cs, "get_step", `{"session_id":"`+inner+`"}`)
 	lines := log.lines(t, "call")
+	if lines[0]["session"] != outer || lines[1]["session"] != inner { // of the sessions that they started
+		t.Errorf("logged: %v", lines[:2])
+	}
 	last := lines[len(lines)-1]
 	if last["session"] != inner || fmt.Sprint(last["stack"]) != "[trip/plan trip/plan]" {
 		t.Errorf("logged: %v", last)

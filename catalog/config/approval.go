@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// An Approval determines which parts of a project's config are in force (README "Trust"). Parts that
+// An Approval determines which parts of a project's config are in force (catalog/trust/README.md). Parts that
 // run a program, connect to something or reach outside the project need the user's approval.
 type Approval struct {
 	// Use is the project's config whose programs and connections are in force: the current one, an

@@ -179,7 +179,7 @@ func TestBoardAliases(t *testing.T) {
 
 // The README's example of a task board is valid, and shows every key.
 func TestBoardReadme(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,7 @@ type Config struct {
 	Executors     []Executor // in the file's order
 	Attempts      Attempts
 	Run           Run
+	Sessions      Sessions
 	Prices        map[string]Price // by model; only of the user's own config
 	Notify        []string         // command that gets what needs a person; only of the user's own config
 
@@ -72,6 +73,11 @@ type QualityGate struct {
 
 // Git configures the use of branch names.
 type Git struct{ Branch GitBranch }
+
+// Sessions configures how long sessions are kept (key sessions).
+type Sessions struct {
+	KeepEnded time.Duration // since they ended; 0, the default, means forever
+}
 
 // Default returns the config of a project that has no config.yml. Each call returns a new one.
 func Default() *Config {

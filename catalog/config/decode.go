@@ -38,19 +38,20 @@ func (p *parser) config(v value, c *Config) {
 		key("executors", func(v value) { p.executors(v, &c.Executors) }),
 		key("attempts", func(v value) { p.attempts(v, &c.Attempts) }),
 		key("run", func(v value) { p.run(v, &c.Run) }),
+		key("sessions", func(v value) { p.mapping(v, key("keep_ended", p.keepEnded(&c.Sessions.KeepEnded))) }),
 		p.usersOnly("trusted_folders", "", func(v value) { p.folders(&p.user.TrustedFolders)(v) }),
 		p.usersOnly("prices", "", func(v value) { p.prices(v, &c.Prices) }),
 		p.usersOnly("notify", "", p.command(&c.Notify)),
 		p.usersOnly("worker", "", func(v value) {
 			p.mapping(v, key("projects", func(v value) { p.workerProjects(v, &p.user.WorkerProjects) }))
 		}),
-		p.usersOnly("store", "--store", func(v value) {
+		p.usersOnly("store", "--store", set(func(v value, _ *yaml.Node) {
 			if s, ok := p.text(v); ok && !strings.HasPrefix(s, "postgres://") && !strings.HasPrefix(s, "postgresql://") {
 				p.fault(v, "is not the URL of a store: expected one such as postgres://user@host/database?sslmode=verify-full")
 			} else if ok {
 				p.user.Store = s
 			}
-		}),
+		})),
 	}
 	p.mapping(v, keys...)
 }
@@ -84,6 +85,22 @@ func (p *parser) qualityGate(v value, q *QualityGate) {
 		p.fault(v, "has agent_review_command and reviewer_executor, and there is one reviewer: remove one of them")
 	}
 }
+
+// keepEnded reads a duration that is 0 or at least an hour: a session that ended a moment ago may
+// still be looked at.
+func (p *parser) keepEnded(to *time.Duration) func(value) {
+	return set(func(v value, _ *yaml.Node) {
+		d := *to
+		if p.durationUpTo(maxKept, 0, &d)(v); d != 0 && d < time.Hour {
+			p.fault(v, "is %v; expected 0 (forever) or at least 1h", d)
+			return
+		}
+		*to = d
+	})
+}
+
+// maxKept is ten years.
+const maxKept = 10 * 365 * 24 * time.Hour
 
 func (p *parser) toolsets(v value, to *[]string) {
 	count, ok := p.List(v, "a list of "+strings.Join(Toolsets, ", "), func(_ int, v value) {

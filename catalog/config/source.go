@@ -53,7 +53,7 @@ func Open(root string) *Source {
 	return s
 }
 
-// distrust returns why the user's own config is not used whatever it says (README "Trust"), or nil.
+// distrust returns why the user's own config is not used whatever it says (catalog/trust/README.md), or nil.
 func distrust() error {
 	if fi, err := os.Stat(UserFile()); err == nil {
 		if fault := durable.FaultOf("it", fi); fault != "" {

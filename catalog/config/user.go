@@ -13,7 +13,7 @@ import (
 )
 
 // A User is the user's own config file: the keys of a project's, over which it takes precedence,
-// and keys that only the user may set (README "Trust").
+// and keys that only the user may set (catalog/trust/README.md).
 type User struct {
 	// TrustedFolders are absolute; the projects in them need no grant.
 	TrustedFolders []string

@@ -204,6 +204,10 @@ func (p *parser) optionalDuration(to **time.Duration) func(value) {
 
 // duration reads a number of seconds, or a text like 2m30s, of at least least.
 func (p *parser) duration(least time.Duration, to *time.Duration) func(value) {
+	return p.durationUpTo(maxDuration, least, to)
+}
+
+func (p *parser) durationUpTo(most, least time.Duration, to *time.Duration) func(value) {
 	return set(func(v value, n *yaml.Node) {
 		const form = "a number of seconds, or a text like 90s or 2m30s"
 		var d time.Duration
@@ -211,8 +215,8 @@ func (p *parser) duration(least time.Duration, to *time.Duration) func(value) {
 		case n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float"):
 			var seconds float64
 			// Anything beyond the bound, also infinite and NaN, is refused before it is converted.
-			if n.Decode(&seconds) != nil || math.IsNaN(seconds) || math.Abs(seconds) > 2*maxDuration.Seconds() {
-				p.wrong(v, fmt.Sprintf("%s, at most %v", form, maxDuration))
+			if n.Decode(&seconds) != nil || math.IsNaN(seconds) || math.Abs(seconds) > 2*most.Seconds() {
+				p.wrong(v, fmt.Sprintf("%s, at most %v", form, most))
 				return
 			}
 			d = time.Duration(math.Round(seconds * float64(time.Second)))
@@ -231,8 +235,8 @@ func (p *parser) duration(least time.Duration, to *time.Duration) func(value) {
 			p.wrong(v, form)
 			return
 		}
-		if d < least || d > maxDuration {
-			p.fault(v, "is %v; expected %v to %v", d, least, maxDuration)
+		if d < least || d > most {
+			p.fault(v, "is %v; expected %v to %v", d, least, most)
 			return
 		}
 		*to = d

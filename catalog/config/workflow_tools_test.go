@@ -127,7 +127,7 @@ func TestAPasswordInAURLIsNotTold(t *testing.T) {
 
 // The README shows the defaults, every key, and an example of sources.
 func TestReadmeWorkflowTools(t *testing.T) {
-	data, err := os.ReadFile("../../README.md")
+	data, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

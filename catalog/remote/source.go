@@ -147,7 +147,7 @@ func (s *source) rest(ctx context.Context, d time.Duration) {
 func (s *source) connection(ctx context.Context) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.logger.Error("a source made its connection fail", "panic", r, "stack", string(debug.Stack()))
+			s.logger.Error("a source made its connection fail", "panic", r, "trace", string(debug.Stack()))
 			err = fmt.Errorf("its connection failed: %v", r)
 		}
 	}()

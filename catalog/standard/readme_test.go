@@ -16,20 +16,20 @@ import (
 const repository = "../.."
 
 var (
-	link     = regexp.MustCompile(`\]\(([^)#]+)\)`)
-	anchor   = regexp.MustCompile(`\]\(#([^)]+)\)`)
+	link     = regexp.MustCompile(`\]\(([^)]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	setting  = regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`)
 	toolName = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|.*$")
 )
 
+// readme returns the text of README.md and of the pages of the parts.
 func readme(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(repository, "README.md"))
-	if err != nil {
-		t.Fatal(err)
+	var text strings.Builder
+	for _, p := range testkit.Pages(t, repository) {
+		text.WriteString(p.Text)
 	}
-	return string(data)
+	return text.String()
 }
 
 func TestReadmeJobIsValid(t *testing.T) {
@@ -93,24 +93,83 @@ func current(t *testing.T, source string) *config.Config {
 	return c
 }
 
+// Every link of a page leads to a file, and to a heading of it if it names one.
 func TestReadmeLinksLeadSomewhere(t *testing.T) {
-	text := readme(t)
-	for _, m := range link.FindAllStringSubmatch(text, -1) {
-		if strings.Contains(m[1], "://") {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(repository, filepath.FromSlash(m[1]))); err != nil {
-			t.Errorf("README.md links to %s: %v", m[1], err)
+	for _, p := range testkit.Pages(t, repository) {
+		for _, m := range link.FindAllStringSubmatch(p.Text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(m[1], "#")
+			target := filepath.Join(repository, filepath.FromSlash(p.Path))
+			if file != "" {
+				target = filepath.Join(filepath.Dir(target), filepath.FromSlash(file))
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", p.Path, m[1], err)
+			} else if anchor != "" && !hasHeading(t, target, anchor) {
+				t.Errorf("%s links to the heading %s, which is not there", p.Path, m[1])
+			}
 		}
 	}
-	headings := make(map[string]bool)
-	for _, m := range heading.FindAllStringSubmatch(text, -1) {
-		headings[strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")] = true
+}
+
+func hasHeading(t *testing.T, path, anchor string) bool {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, m := range anchor.FindAllStringSubmatch(text, -1) {
-		if !headings[m[1]] {
-			t.Errorf("README.md links to the heading #%s, which it does not have", m[1])
+	for _, m := range heading.FindAllStringSubmatch(string(data), -1) {
+		if strings.ReplaceAll(strings.ToLower(m[1]), " ", "-") == anchor {
+			return true
 		}
+	}
+	return false
+}
+
+// README.md is at most 400 lines, and links to every page, so that each can be found.
+func TestReadmeIsShortAndLinksToEveryPage(t *testing.T) {
+	pages := testkit.Pages(t, repository)
+	if lines := strings.Count(pages[0].Text, "\n"); lines > 400 {
+		t.Errorf("README.md has %d lines; expected at most 400", lines)
+	}
+	for _, p := range pages[1:] {
+		if !strings.Contains(pages[0].Text, "]("+p.Path) {
+			t.Errorf("README.md does not link to %s", p.Path)
+		}
+	}
+}
+
+// README.md says why each module is needed that go.mod requires directly, and names no other.
+func TestReadmeGivesTheReasonOfEveryDependency(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(repository, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := testkit.Pages(t, repository)[0].Text
+	_, section, found := strings.Cut(text, "\n## Dependencies\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if !found {
+		t.Fatal("README.md has no section of dependencies")
+	}
+	named := make(map[string]bool)
+	for _, m := range regexp.MustCompile("`([a-z.]+\\.[a-z]+/[^`]+)`").FindAllStringSubmatch(section, -1) {
+		named[m[1]] = true
+	}
+	required := regexp.MustCompile(`(?m)^(?:\t|require )([^\s/]+\.[^\s]+) v[^\s]+$`).FindAllStringSubmatch(string(data), -1)
+	if len(required) < 10 {
+		t.Fatalf("go.mod requires %d modules; were they found?", len(required))
+	}
+	for _, m := range required {
+		if !named[m[1]] {
+			t.Errorf("README.md gives no reason for %s", m[1])
+		}
+		delete(named, m[1])
+	}
+	delete(named, "honnef.co/go/tools") // a tool, which go.mod marks as indirect
+	for name := range named {
+		t.Errorf("README.md names %s, which go.mod does not require", name)
 	}
 }
 

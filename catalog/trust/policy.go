@@ -131,7 +131,11 @@ func (p *Policy) log(was, is *config.Approval) {
 		if w.Denied {
 			what = "the user denied what would run in the project: it does not run"
 		}
-		p.Logger.Warn(what, "asked", strings.Join(keys, ", "), "fault", w.Fault, "do", "run deepwork trust in a terminal")
+		attrs := []any{"keys", strings.Join(keys, ", "), "remedy", "run deepwork trust in a terminal"}
+		if w.Fault != "" {
+			attrs = append(attrs, "fault", w.Fault)
+		}
+		p.Logger.Warn(what, attrs...)
 	case was != nil && was.Withheld != nil:
 		p.Logger.Info("the user approved the project's config")
 	}

@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"deepwork/session/attempt/runner"
+	"deepwork/session/show"
 )
 
 // The exit codes of every command.
@@ -22,17 +27,17 @@ const (
 // exit code: 0, 1 if the command failed, 2 for a usage error. It blocks until the command has
 // ended.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	out := &checkedWriter{w: &plainWriter{w: stdout}}
-	a := &app{in: stdin, out: out, rawOut: stdout, err: &plainWriter{w: stderr}}
+	a := &app{in: stdin, out: show.NewScreen(stdout, os.Getenv), rawOut: stdout, err: show.NewScreen(stderr, os.Getenv)}
 	log.SetOutput(a.err) // also of slog, in commands without a logger of their own
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(out)
+	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.Execute()
-	if err == nil && out.err != nil {
-		err = fmt.Errorf("writing to stdout: %w", out.err)
+	show.EndProgress()
+	if failed := a.out.Err(); err == nil && failed != nil {
+		err = fmt.Errorf("writing to stdout: %w", failed)
 	}
 	return a.report(err)
 }
@@ -40,9 +45,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // An app is one run of the program: its streams and the flags that commands share.
 type app struct {
 	in     io.Reader
-	out    io.Writer // for the protocol
-	rawOut io.Writer // what the protocol is spoken on
-	err    io.Writer
+	out    *show.Screen
+	rawOut io.Writer // stdout as it is, for the protocol
+	err    *show.Screen
 
 	path    string // --path
 	json    bool   // --json
@@ -64,6 +69,11 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              unknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			if !slices.Contains(silent, cmd.Name()) {
+				a.err.Progress(cmd.CommandPath())
+			}
+		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef(cmd, "%v", err)
@@ -91,7 +101,19 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		attemptShimCommand(),
 	)
 	root.SetHelpCommand(helpCommand())
+	if width := a.width(); width > 0 {
+		root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
+	}
+	a.offer(root)
 	return root
+}
+
+// width is that of the screen, 0 without one.
+func (a *app) width() int {
+	if a.out == nil { // the tests read the commands
+		return 0
+	}
+	return a.out.Width()
 }
 
 // helpCommand is cobra's, except that an unknown topic is a usage error.
@@ -113,6 +135,9 @@ func helpCommand() *cobra.Command {
 	}
 }
 
+// silent are the commands that show no progress: they wait for others as long as they run.
+var silent = []string{"serve", "ui", "worker", "lead", runner.ShimCommand}
+
 var unindented = regexp.MustCompile(`\n(\S)`)
 
 // report prints an error once and returns its exit code.
@@ -126,8 +151,8 @@ func (a *app) report(err error) int {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
 	}
-	text := strings.TrimRight(err.Error(), "\n") // what follows a newline in a name must not look like a separate message
-	fmt.Fprintf(a.err, "deepwork: %s\n", unindented.ReplaceAllString(text, "\n  $1"))
+	text := strings.TrimRight(forPeople(err).Error(), "\n") // what follows a newline in a name must not look like a separate message
+	a.err.Fail("deepwork", unindented.ReplaceAllString(plain(text), "\n  $1"))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
 	}
@@ -195,19 +220,4 @@ func takes(least, most int, names string) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// A checkedWriter records the first failed write, so that a full disk behind a redirection is not
-// mistaken for success.
-type checkedWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (c *checkedWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	if err != nil && c.err == nil {
-		c.err = err
-	}
-	return n, err
 }

@@ -118,7 +118,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 	if err := board.Settle(settling); err != nil { // use reports what is wrong with the board
 		logger.Debug("cannot record how agents ended", "error", err)
 	}
-	return forPeople(use(ctx, board))
+	return use(ctx, board)
 }
 
 // logger returns the logger of commands, for what goes wrong beside their work.
@@ -134,16 +134,6 @@ func approvedConfig(folder *state.Folder, logger *slog.Logger) *config.Source {
 	p := &trust.Policy{Root: folder.Root, File: s.Path(), Ledger: trust.OpenLedger(folder.Grants(), folder.Root)}
 	s.Approve = p.Approve
 	return s
-}
-
-// forPeople removes from a refusal the word that names its kind for agents, and names commands in it
-// instead of tools.
-func forPeople(err error) error {
-	refused, ok := errors.AsType[*session.Error](err)
-	if !ok {
-		return err
-	}
-	return errors.New(strings.Replace(err.Error(), refused.Error(), inCommands(refused.Message), 1))
 }
 
 // everything returns the entries of all pages of a list.

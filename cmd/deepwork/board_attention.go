@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"text/tabwriter"
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
 )
@@ -25,19 +25,15 @@ func (a *app) attention(ctx context.Context, board *attempt.Engine) error {
 		fmt.Fprintln(a.out, "Nothing waits for you.")
 		return nil
 	}
-	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "KIND\tAGE\tTITLE\tCOMMAND")
+	var rows [][]string
 	for _, i := range r.Items {
-		age := "-"
-		if i.Since != nil {
-			age = sinceText(*i.Since)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", i.Kind, age, oneLine(i.Title, titleWidth), oneLine(i.Command, 200))
+		rows = append(rows, []string{string(i.Kind), sinceText(optional(i.Since)), i.Title, i.Command})
 	}
+	a.out.Table([]show.Column{{Title: "KIND", State: true}, {Title: "AGE"}, {Title: "TITLE", Least: 30}, {Title: "COMMAND", Below: true}}, rows)
 	if r.Truncated {
-		fmt.Fprintln(table, "…\t\tolder attempts are left out\t")
+		fmt.Fprintln(a.out, "Older attempts are left out.")
 	}
-	return table.Flush()
+	return nil
 }
 
 // awaiting returns the steps that wait for a person, of all sessions of the project and of workspaces

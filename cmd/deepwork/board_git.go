@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/git"
+	"deepwork/session/show"
 )
 
 func (a *app) boardDiffCommand() *cobra.Command {
@@ -88,12 +88,13 @@ func diffStat(ctx context.Context, dir, diff string) (string, error) {
 // printDiff prints a diff: at a terminal made safe and perhaps in colors, else unchanged, so that git
 // can apply it.
 func (a *app) printDiff(text string, colors bool) error {
+	show.EndProgress()
 	if _, _, is := terminalSize(a.rawOut); !is {
 		_, err := a.rawOut.Write([]byte(text))
 		return err
 	}
 	text = plain(text)
-	if colors && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+	if colors && a.out.Colors() {
 		text = colored(text)
 	}
 	_, err := a.rawOut.Write([]byte(text))

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"deepwork/session/attempt"
+	"deepwork/session/show"
 )
 
 func (a *app) boardProjectsCommand() *cobra.Command {
@@ -44,17 +44,17 @@ func (a *app) listProjects(ctx context.Context, board *attempt.Engine) error {
 	if a.json {
 		return a.printJSON(full)
 	}
-	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "PROJECT\tREPO\tPATH\tPROJECT ID")
+	var rows [][]string
 	for _, p := range full {
 		if len(p.Repos) == 0 {
-			fmt.Fprintf(table, "%s\t-\t-\t%s\n", oneLine(p.Name, 60), p.ProjectID)
+			rows = append(rows, []string{p.Name, "", "", p.ProjectID[:shortID]})
 		}
 		for _, r := range p.Repos {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", oneLine(p.Name, 60), oneLine(r.Name, 60), oneLine(r.Path, 200), p.ProjectID)
+			rows = append(rows, []string{p.Name, r.Name, r.Path, p.ProjectID[:shortID]})
 		}
 	}
-	return table.Flush()
+	a.out.Table([]show.Column{{Title: "PROJECT", Least: 12}, {Title: "REPO", Least: 12}, {Title: "PATH", Below: true}, {Title: "ID"}}, rows)
+	return nil
 }
 
 func allRepos(ctx context.Context, board *attempt.Engine, project string) ([]attempt.Repo, error) {
@@ -68,7 +68,7 @@ func allRepos(ctx context.Context, board *attempt.Engine, project string) ([]att
 }
 
 const (
-	titleWidth = 60 // characters of a title in the list
+	titleWidth = 60 // characters of a title in an error
 	shortID    = 8  // characters of a task's id in the list
 )
 
@@ -123,13 +123,12 @@ func (a *app) listTasks(ctx context.Context, board *attempt.Engine, project stri
 		fmt.Fprintln(a.out, "There are no tasks.")
 		return nil
 	}
-	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSTATUS\tATTEMPT\tBRANCH\tAGE\tTITLE")
+	var rows [][]string
 	for _, t := range tasks {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.TaskID[:shortID], t.Status, attemptWord(t),
-			oneLine(dash(t.LatestWorkspaceBranch), 80), sinceText(t.CreatedAt), oneLine(t.Title, titleWidth))
+		rows = append(rows, []string{t.TaskID[:shortID], t.Status, attemptWord(t), optional(t.LatestWorkspaceBranch), sinceText(t.CreatedAt), t.Title})
 	}
-	return table.Flush()
+	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "ATTEMPT", State: true}, {Title: "BRANCH", Least: 12, Optional: true}, {Title: "AGE"}, {Title: "TITLE", Least: 20}}, rows)
+	return nil
 }
 
 // attemptWord summarizes a task's latest attempt for a list.
@@ -144,21 +143,23 @@ func attemptWord(t attempt.Task) string {
 	case len(t.BlockedBy) > 0:
 		return "blocked"
 	}
-	return "-"
+	return ""
 }
 
-func dash(s *string) string {
-	if s == nil {
-		return "-"
+// agoText says when a time in a reply was, or is "" if there is none.
+func agoText(at string) string {
+	t, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return ""
 	}
-	return *s
+	return show.Ago(t)
 }
 
-// sinceText returns how long ago a time in a reply was.
+// sinceText returns how long ago a time in a reply was, or "" if there is none.
 func sinceText(at string) string {
 	t, err := time.Parse(time.RFC3339, at)
 	if err != nil {
-		return "-"
+		return ""
 	}
-	return since(time.Now(), t)
+	return show.Since(t)
 }

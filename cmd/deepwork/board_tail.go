@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,10 +71,7 @@ func (a *app) printMessages(r *attempt.TailReply) error {
 			return err
 		}
 	}
-	width := 100
-	if columns, _, is := terminalSize(a.rawOut); is && columns > 2*labelWidth {
-		width = columns
-	}
+	width := max(cmp.Or(a.out.Width(), 100), 2*labelWidth)
 	for _, m := range r.Messages {
 		if a.json {
 			if err := a.printLine(m); err != nil {

@@ -67,12 +67,7 @@ func (a *app) showTask(ctx context.Context, board *attempt.Engine, t *attempt.Ta
 }
 
 // field prints a name and a value of any number of lines, unless it is empty.
-func (a *app) field(name, value string) {
-	const width = 13
-	if value = strings.TrimSpace(plain(value)); value != "" {
-		fmt.Fprintf(a.out, "%-*s %s\n", width-1, name+":", strings.TrimLeft(indent(value, strings.Repeat(" ", width)), " "))
-	}
-}
+func (a *app) field(name, value string) { a.out.Field(12, name, value) }
 
 func (a *app) printTask(t *attempt.Task) {
 	a.field("task", t.TaskID)
@@ -88,8 +83,8 @@ func (a *app) printTask(t *attempt.Task) {
 		}
 		a.field("depends on", id)
 	}
-	a.field("created", t.CreatedAt)
-	a.field("changed", t.UpdatedAt)
+	a.field("created", agoText(t.CreatedAt))
+	a.field("changed", agoText(t.UpdatedAt))
 	a.field("project", t.ProjectID)
 }
 
@@ -98,8 +93,8 @@ func (a *app) printAttempt(r *attempt.AttemptReply) {
 	a.field("state", stateText(r))
 	a.field("executor", executorText(r))
 	a.field("branch", r.WorkspaceBranch)
-	a.field("started", optional(r.StartedAt))
-	a.field("ended", optional(r.EndedAt))
+	a.field("started", agoText(optional(r.StartedAt)))
+	a.field("ended", agoText(optional(r.EndedAt)))
 	a.printResult(r)
 }
 

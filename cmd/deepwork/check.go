@@ -166,7 +166,7 @@ func (a *app) printReport(root string, r session.Report) error {
 	if n > 0 {
 		verdict = count(n, "problem")
 	}
-	fmt.Fprintf(a.out, "%s: %s\n", strings.Join(counts, ", "), verdict)
+	a.out.Judge(strings.Join(counts, ", ")+": ", n == 0, verdict)
 	if n > 0 {
 		return &reportedError{}
 	}

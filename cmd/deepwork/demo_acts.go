@@ -106,7 +106,7 @@ var acts = []act{
 		claims: []claim{
 			{"the first member is news", "begin_step.step_id", `"news"`},
 			{"the other member is tips", "concurrent_steps.*.step_id", `["tips"]`},
-			{"the instructions tell of the group", "begin_step.step_instructions", "~**CONCURRENT STEPS**"},
+			{"the instructions describe the group", "begin_step.step_instructions", "~**CONCURRENT STEPS**"},
 		},
 	}, {
 		say:   "Both report at the same time, each by its step_id. The first is told to wait, the last gets the next step.",

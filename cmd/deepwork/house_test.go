@@ -45,10 +45,14 @@ func forbidden(from, to string) string {
 // TestImportsRunDown reads the imports of every file and keeps the direction of
 // the house.
 func TestImportsRunDown(t *testing.T) {
-	const module = "deepwork/"
 	root := filepath.Join("..", "..")
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, _, _ := strings.Cut(strings.TrimPrefix(string(mod), "module "), "\n")
 	files, crossed := 0, map[string]bool{}
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -72,7 +76,7 @@ func TestImportsRunDown(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			to, ours := strings.CutPrefix(to, module)
+			to, ours := strings.CutPrefix(to, module+"/")
 			if !ours {
 				continue
 			}
@@ -121,7 +125,7 @@ func TestForbidden(t *testing.T) {
 // TestTopLevel keeps the top level to the rooms: dot files aside, nothing else
 // is there.
 func TestTopLevel(t *testing.T) {
-	want := []string{"go.mod", "go.sum", "README.md"}
+	want := []string{"go.mod", "go.sum", "README.md", "LICENSE"}
 	for _, side := range rooms {
 		want = append(want, side...)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -133,28 +132,4 @@ func oneAttempt(ctx context.Context, board *attempt.Engine, given string) (strin
 		return "", fmt.Errorf("task %s has no attempt; 'deepwork board start %s' makes one", all[i].id, all[i].id[:shortID])
 	}
 	return *id, nil
-}
-
-// commands are the commands that do what the tools do that messages name.
-var commands = map[string]string{
-	"create_task": "board add", "delete_task": "board rm", "get_task": "board show", "list_tasks": "board tasks",
-	"list_projects": "board projects", "list_repos": "board projects", "list_task_attempts": "board show", "get_attempt": "board show",
-	"start_task_attempt": "board start", "follow_up": "board send", "stop_attempt": "board stop", "tail_attempt": "board tail",
-	"get_attempt_diff": "board diff", "merge_attempt": "board merge", "rebase_attempt": "board rebase", "push_attempt": "board push",
-	"abort_merge": "board merge --abort", "update_task": "board done", "change_target": "board target", "needs_attention": "board",
-	"run_workflow": "run", "get_run": "run status",
-}
-
-var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
-
-// inCommands returns a message for agents as people read it: with commands in place of tools.
-func inCommands(message string) string {
-	message = strings.NewReplacer("; list_executors describes them", "", "; list_executors lists the available ones", "",
-		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise", "Ask the user to run", "Run", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(message)
-	return toolName.ReplaceAllStringFunc(message, func(name string) string {
-		if command := commands[name]; command != "" {
-			return "'deepwork " + command + "'"
-		}
-		return name
-	})
 }

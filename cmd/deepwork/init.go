@@ -1,21 +1,21 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
+	"net/url"
 	"os"
-	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/durable"
 	"deepwork/catalog/config"
-	"deepwork/session"
+	"deepwork/catalog/trust"
 	"deepwork/transport/web"
 )
 
@@ -27,14 +27,25 @@ var templates embed.FS
 // exampleJob is the folder of the example under template/jobs.
 const exampleJob = "release_notes"
 
+// initFlags are the options of init.
+type initFlags struct {
+	url     string
+	clients []string
+}
+
 func (a *app) initCommand() *cobra.Command {
-	var url string
+	var f initFlags
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "init",
-		Short: "Prepare a project: .deepwork and .mcp.json",
-		Long: `Prepare a project: .deepwork/ with a commented config.yml, a small example job,
-the JSON Schema of job.yml and a .gitignore; and the server's entry in .mcp.json.
-What is there already is kept, so init can be repeated.
+		Short: "Prepare a project: .deepwork and the config of a client",
+		Long: `Prepare a project: .deepwork/ with a config.yml that has every key at its default, a
+small example job, the JSON Schema of job.yml and a .gitignore; and the server's entry
+in the config of a client, by default .mcp.json, which Claude Code reads. What is
+there already is kept, so init can be repeated. The exit code is 1 if something could
+not be done.
+
+Without --path the project is the current folder. If that is inside another project,
+init asks which of them is meant; without a terminal it takes the current folder.
 
 With --url the entry is that of a server that runs already, over HTTP. If callers of
 it need a token, the entry names the variable DEEPWORK_TOKEN, and init says how to set
@@ -42,20 +53,40 @@ it. Your own token, for a server of this machine, is written into the file itsel
 git ignores the file or there is no repository; only you can read it then.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("url") {
-				return a.init(stdioServer)
+			server := stdioServer
+			if cmd.Flags().Changed("url") {
+				if fault := config.CheckServerURL(f.url); fault != "" {
+					return usagef(cmd, "--url %s", fault)
+				}
+				server = httpServer(f.url, web.CanKnowPeers())
 			}
-			if fault := config.CheckServerURL(url); fault != "" {
-				return usagef(cmd, "--url %s", fault)
+			var chosen []*client
+			for _, name := range f.clients {
+				c := clientNamed(name)
+				if c == nil {
+					return usagef(cmd, "--client %q is not one of %s", name, strings.Join(clientNames(), ", "))
+				}
+				if u, err := url.Parse(f.url); err == nil && isSSE(u) && c.sseKey == "" {
+					return usagef(cmd, "%s does not support the transport sse: give the --url of a server with --transport http", c.title)
+				}
+				if !slices.Contains(chosen, c) {
+					chosen = append(chosen, c)
+				}
 			}
-			return a.init(httpServer(url, web.CanKnowPeers()))
+			if err := a.chooseProject(); err != nil {
+				return err
+			}
+			return a.init(server, chosen...)
 		},
 	})
-	cmd.Flags().StringVar(&url, "url", "", "write the entry of the server at this `URL`, such as http://127.0.0.1:8000/mcp")
+	cmd.Flags().StringVar(&f.url, "url", "", "write the entry of the server at this `URL`, such as http://127.0.0.1:8000/mcp")
+	cmd.Flags().StringSliceVar(&f.clients, "client", []string{clients[0].name}, "the client whose config of the project gets the entry: "+strings.Join(clientNames(), ", "))
+	_ = cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(clientNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func (a *app) init(server serverOf) error {
+// init prepares the project for clients. It goes on after what could not be done, which it prints.
+func (a *app) init(server serverOf, chosen ...*client) error {
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
@@ -80,122 +111,77 @@ func (a *app) init(server serverOf) error {
 		{filepath.Join(dir, ".gitignore"), layOutIgnores},
 		{filepath.Join(dir, "jobs"), layOutExample},
 	}
+	whole := true
 	for _, s := range steps {
 		done, err := s.lay(s.path)
 		if err != nil {
-			return fmt.Errorf("laying out %s: %w", s.path, err)
+			whole, done = false, failed
+			fmt.Fprintf(a.err, "deepwork: laying out %s: %s\n", inline(s.path), inline(err.Error()))
 		}
 		fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, s.path)))
 	}
-	return a.initMCP(root, server)
-}
-
-// A serverOf returns the entry for a project's .mcp.json, one without a secret to show instead, and
-// what else the user has to do, or "".
-type serverOf func(root, file string) (entry, shown mcpEntry, todo string, err error)
-
-func stdioServer(_, _ string) (entry, shown mcpEntry, todo string, err error) {
-	return stdioEntry, stdioEntry, "", nil
-}
-
-// initMCP adds the server to .mcp.json, or prints how a person can do it.
-func (a *app) initMCP(root string, server serverOf) error {
-	file := filepath.Join(root, ".mcp.json")
-	entry, shown, todo, err := server(root, file)
-	if err != nil {
-		return err
+	var todo []string
+	for _, c := range chosen {
+		done, more, err := a.initClient(root, server, c)
+		if err != nil {
+			whole, done = false, cmp.Or(done, failed)
+			fmt.Fprintf(a.err, "deepwork: %s\n", err)
+		}
+		if more != "" && !slices.Contains(todo, more) {
+			todo = append(todo, more)
+		}
+		fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, c.path(root))))
 	}
-	done, err := addServer(file, entry)
-	if unclear, ok := errors.AsType[*leftAloneError](err); ok {
-		fmt.Fprintf(a.out, "%-8s %s\n", "left", inline(a.display(root, file)))
-		fmt.Fprintf(a.err, "deepwork: %s was left as it is: %s; add this to it by hand:\n%s",
-			inline(a.display(root, file)), inline(unclear.reason), shown.file())
-	} else if err != nil {
-		return fmt.Errorf("adding the server to %s: %w", file, err)
-	} else {
-		fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, file)))
+	for _, more := range todo {
+		fmt.Fprintf(a.err, "deepwork: %s\n", more)
 	}
-	if todo != "" {
-		fmt.Fprintf(a.err, "deepwork: %s\n", todo)
+	if !whole {
+		fmt.Fprintln(a.err, "deepwork: not everything was done, for the reasons above; init can be repeated")
+		return &reportedError{}
 	}
+	a.nextSteps(root, chosen)
 	return nil
 }
 
-// layOutSchema keeps an existing schema, and reports whether it differs from this binary's: a
-// person may have changed it.
-func layOutSchema(file string) (string, error) {
-	schema := schemaFile()
-	done, err := createFile(file, schema)
-	if err != nil || done != kept {
-		return done, err
-	}
-	if there, err := os.ReadFile(file); err == nil && !bytes.Equal(there, schema) {
-		return "kept*", nil
-	}
-	return kept, nil
+// A serverOf returns the entry for a client's config of a project, one without a secret to show
+// instead, and what else the user has to do, or "".
+type serverOf func(root string, c *client) (entry, shown mcpEntry, todo string, err error)
+
+func stdioServer(_ string, c *client) (entry, shown mcpEntry, todo string, err error) {
+	return c.stdio(), c.stdio(), "", nil
 }
 
-// layOutIgnores adds the lines that a .gitignore lacks and keeps the others.
-func layOutIgnores(file string) (string, error) {
-	_, missing := os.Lstat(file)
-	added, err := session.Ignore(file, session.Ignored())
-	switch {
-	case err != nil:
-		return "", err
-	case missing != nil:
-		return created, nil
-	case added:
-		return "extended", nil
-	}
-	return kept, nil
-}
-
-// layOutExample adds the example job to a jobs folder that has no job yet. It renames it into
-// place, so that a running server never sees half of it.
-func layOutExample(jobs string) (string, error) {
-	entries, err := os.ReadDir(jobs)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	if len(entries) > 0 {
-		return kept, nil
-	}
-	if err := durable.Inside(filepath.Dir(filepath.Dir(jobs)), jobs); err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(jobs, 0o755); err != nil {
-		return "", err
-	}
-	staged, err := os.MkdirTemp(filepath.Dir(jobs), ".init-*")
+// initClient adds the server to a client's config of the project. If it cannot, the error says how a
+// person can do it.
+func (a *app) initClient(root string, server serverOf, c *client) (done, todo string, err error) {
+	file := c.path(root)
+	entry, shown, todo, err := server(root, c)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	defer os.RemoveAll(staged)
-	example := filepath.Join(staged, exampleJob)
-	if err := copyTree(templates, "template/jobs/"+exampleJob, example); err != nil {
-		return "", err
+	done, err = c.add(root, entry)
+	if unclear, ok := errors.AsType[*leftAloneError](err); ok {
+		text := fmt.Sprintf("%s was left as it is: %s; add this to it by hand:\n%s", inline(a.display(root, file)), inline(unclear.reason), shown.file())
+		if c.byHand != "" && !entry.required {
+			text += fmt.Sprintf("or run: "+c.byHand+"\n", trust.Quote(root))
+		}
+		return "left", todo, errors.New(strings.TrimSuffix(text, "\n"))
 	}
-	if err := os.Rename(example, filepath.Join(jobs, exampleJob)); err != nil {
-		return "", err
+	if err != nil {
+		return "", "", fmt.Errorf("adding the server to %s: %w", file, err)
 	}
-	return created, nil
+	return done, todo, nil
 }
 
-// copyTree writes the folder dir of fsys to the new folder to.
-func copyTree(fsys fs.FS, dir, to string) error {
-	return fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel := strings.TrimPrefix(strings.TrimPrefix(name, path.Clean(dir)), "/")
-		target := filepath.Join(to, filepath.FromSlash(rel))
-		if d.IsDir() {
-			return os.MkdirAll(target, 0o755)
-		}
-		data, err := fs.ReadFile(fsys, name)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, data, 0o644)
-	})
+// nextSteps prints what to do after init.
+func (a *app) nextSteps(root string, chosen []*client) {
+	fmt.Fprintln(a.out, "\nNext:")
+	for _, c := range chosen {
+		fmt.Fprintf(a.out, "  - %s\n", c.start)
+	}
+	fmt.Fprintln(a.out, `  - ask it: "Which workflows are there?"`)
+	if _, err := os.Stat(filepath.Join(root, ".deepwork", "jobs", exampleJob)); err == nil {
+		fmt.Fprintf(a.out, "  - read the example in %s, and write a job of your own beside it\n", inline(a.display(root, filepath.Join(root, ".deepwork", "jobs", exampleJob))))
+	}
+	fmt.Fprintf(a.out, "  - deepwork jobs lists the jobs; deepwork demo shows everything at work\n")
 }

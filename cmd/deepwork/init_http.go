@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"deepwork/catalog/trust"
 	"deepwork/session/git"
@@ -23,12 +21,12 @@ const tokenVariable = "DEEPWORK_TOKEN"
 // owners of connections (peers) needs no token. Where it does not, the token is the user's own; it is
 // not written into a file that git may keep.
 func httpServer(address string, peers bool) serverOf {
-	return func(root, file string) (entry, shown mcpEntry, todo string, err error) {
+	return func(root string, c *client) (entry, shown mcpEntry, todo string, err error) {
 		u, err := url.Parse(address)
 		if err != nil {
 			return entry, shown, "", err
 		}
-		plain, named := httpEntry(u, ""), httpEntry(u, "${"+tokenVariable+"}")
+		plain, named := c.http(u, "", false), c.http(u, "", true)
 		if !web.IsLoopback(u.Hostname()) {
 			return named, named, fmt.Sprintf("set %s, in the environment of the client, to the token that the person who runs the server gave you", tokenVariable), nil
 		}
@@ -43,37 +41,29 @@ func httpServer(address string, peers bool) serverOf {
 		if err != nil {
 			return entry, shown, "", err
 		}
-		if why := mayBeKept(root, file); why != "" {
-			return named, named, fmt.Sprintf("%s, so your token is not in it: start the client with %s set, as by\n\n  export %[2]s=\"$(deepwork token show --path %s)\"\n\n"+
-				"or have git ignore the file, remove the entry, and run init again", why, tokenVariable, trust.Quote(root)), nil
+		set := fmt.Sprintf("start the client with %s set, as by\n\n  export %[1]s=\"$(deepwork token show --path %s)\"", tokenVariable, trust.Quote(root))
+		if c.variable == "" {
+			return named, named, set, nil
 		}
-		entry = httpEntry(u, token)
+		if why := mayBeKept(root, c.path(root)); why != "" {
+			return named, named, fmt.Sprintf("%s, so your token is not in it: %s\n\nor have git ignore the file, remove the entry, and run init again", why, set), nil
+		}
+		entry = c.http(u, token, false)
 		entry.secret = true
 		return entry, named, "", nil
 	}
 }
 
-// httpEntry returns the entry of a server at a URL; token "" means none.
-func httpEntry(u *url.URL, token string) mcpEntry {
-	kind := "http"
-	if strings.HasSuffix(u.Path, "/sse") {
-		kind = "sse"
-	}
-	at, _ := json.Marshal(u.String()) // a string
-	text := fmt.Sprintf("%q: {\n  \"type\": %q,\n  \"url\": %s", serverName, kind, at)
-	if token != "" {
-		text += fmt.Sprintf(",\n  \"headers\": {\n    \"Authorization\": \"Bearer %s\"\n  }", token)
-	}
-	return mcpEntry{text: text + "\n}", required: true}
-}
-
-// mayBeKept returns why git may keep a file that lies in dir, or "" if git ignores it or there is no
+// mayBeKept returns why git may keep a file in the folder dir, or "" if git ignores it or there is no
 // repository.
 func mayBeKept(dir, file string) string {
 	if info, err := os.Lstat(file); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return file + " is a symlink"
 	}
-	_, err := git.Output(context.Background(), git.Command{Dir: dir, Args: []string{"check-ignore", "-q", filepath.Base(file)}})
+	rel, err := filepath.Rel(dir, file)
+	if err == nil {
+		_, err = git.Output(context.Background(), git.Command{Dir: dir, Args: []string{"check-ignore", "-q", filepath.ToSlash(rel)}})
+	}
 	switch {
 	case err == nil || git.Said(err, "not a git repository"):
 		return ""

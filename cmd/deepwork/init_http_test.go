@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/session/show"
 	"deepwork/session/state"
 )
 
@@ -58,9 +59,9 @@ func TestInitWritesTheTokenWhereNobodyElseReadsIt(t *testing.T) {
 				testkit.Git(t, root, "add", "-f", ".mcp.json")
 			}
 			var out, errs strings.Builder
-			a := &app{out: &out, err: &errs, path: root}
+			a := &app{out: show.NewScreen(&out, os.Getenv), err: show.NewScreen(&errs, os.Getenv), path: root}
 			for range 2 { // init can be repeated
-				if err := a.init(httpServer("http://127.0.0.1:8000/mcp", false)); err != nil {
+				if err := a.init(httpServer("http://127.0.0.1:8000/mcp", false), clientNamed("claude")); (err != nil) != (tt.name == "another entry") {
 					t.Fatal(err)
 				}
 			}

@@ -2,14 +2,14 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
+	"deepwork/session/state"
 )
 
 func (a *app) jobsCommand() *cobra.Command {
@@ -36,8 +36,13 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 		fmt.Fprintln(a.out, "There are no jobs. Make an example with 'deepwork init'.")
 		return
 	}
+	var bundled []string
 	blank := ""
 	for _, j := range snapshot.Jobs {
+		if filepath.Dir(j.Dir) == state.Of(root).StandardJobs() && snapshot.Err(j.Name) == nil {
+			bundled = append(bundled, fmt.Sprintf("%s (bundled; 'deepwork jobs show %[1]s' prints it): %s", j.Name, j.Summary))
+			continue
+		}
 		fmt.Fprint(a.out, blank)
 		a.printJob(root, j)
 		blank = "\n"
@@ -50,35 +55,40 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 		if snapshot.Job(e.JobName) != nil {
 			continue // printed with the definition that is still in use
 		}
-		fmt.Fprintf(a.out, "%s%s (cannot be loaded)\n", blank, inline(e.JobName))
+		fmt.Fprint(a.out, blank)
+		a.out.Heading("", e.JobName, "(cannot be loaded)")
 		fmt.Fprintf(a.out, "  in %s\n", inline(a.display(root, e.JobDir)))
 		a.printLoadError(e)
 		blank = "\n"
 	}
+	fmt.Fprint(a.out, blank)
+	for _, line := range bundled { // they are in every project
+		a.out.Clipped(line)
+	}
 }
 
 func (a *app) printJob(root string, j *job.Job) {
-	fmt.Fprintf(a.out, "%s (%s)\n", j.Name, inline(j.Summary))
+	a.out.Heading("", j.Name, fmt.Sprintf("(%s)", j.Summary))
 	fmt.Fprintf(a.out, "  in %s, version %s\n", inline(a.display(root, j.Dir)), inline(j.Version))
 	used := map[string]bool{}
 	for i := range j.Workflows {
 		w := &j.Workflows[i]
-		fmt.Fprintf(a.out, "  %s (%s)\n", inline(w.Name), inline(w.Summary))
-		table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		a.out.Heading("  ", w.Name, fmt.Sprintf("(%s)", w.Summary))
+		var steps [][2]string
 		for n, entry := range w.Entries {
 			if len(entry) == 1 {
-				printStep(table, fmt.Sprintf("    %d. %s", n+1, entry[0]), j.Step(entry[0]))
+				steps = append(steps, [2]string{fmt.Sprintf("    %d. %s", n+1, entry[0]), delivers(j.Step(entry[0]))})
 			} else {
-				fmt.Fprintf(table, "    %d. concurrently:\n", n+1)
+				steps = append(steps, [2]string{fmt.Sprintf("    %d. concurrently:", n+1)})
 				for _, id := range entry {
-					printStep(table, "       - "+id, j.Step(id))
+					steps = append(steps, [2]string{"       - " + id, delivers(j.Step(id))})
 				}
 			}
 			for _, id := range entry {
 				used[id] = true
 			}
 		}
-		table.Flush()
+		a.out.Pairs(steps)
 		if len(w.Entries) == 0 {
 			fmt.Fprintln(a.out, "    no steps")
 		}
@@ -94,8 +104,8 @@ func (a *app) printJob(root string, j *job.Job) {
 	}
 }
 
-// printStep prints a step with its outputs: `a.md, b.md (files, optional)`.
-func printStep(w io.Writer, label string, s *job.Step) {
+// delivers describes what a step delivers: `-> a.md, b.md (files, optional), 1 review`.
+func delivers(s *job.Step) string {
 	outputs := make([]string, len(s.Outputs))
 	for i, o := range s.Outputs {
 		var notes []string
@@ -120,7 +130,7 @@ func printStep(w io.Writer, label string, s *job.Step) {
 			arrow += fmt.Sprintf(" (%d by a person)", people)
 		}
 	}
-	fmt.Fprintf(w, "%s\t%s\n", label, arrow)
+	return arrow
 }
 
 func (a *app) printLoadError(e *catalog.LoadError) {

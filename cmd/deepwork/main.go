@@ -1,5 +1,3 @@
-// Command deepwork is an MCP server that leads AI agents through multi-step work, with tools for
-// the people who use it.
 package main
 
 import "os"

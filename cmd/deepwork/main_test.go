@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"deepwork/catalog/config"
@@ -18,14 +19,16 @@ import (
 
 const gorace = "atexit_sleep_ms=0"
 
+// programs are the commands that this test binary is for the scripts and the tests, by name.
+var programs = map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "coder": coder, "stepper": stepper}
+
 // TestMain makes this test binary the command deepwork for the scripts and for
 // whatever test starts a server.
 func TestMain(m *testing.M) {
 	// Under the race detector a process sleeps for a second before it ends, and
 	// the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
-	commands := map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "coder": coder, "stepper": stepper}
-	if commands[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil { // else it is one of them
+	if programs[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil { // else it is one of them
 		dir, err := os.MkdirTemp("", "state")
 		if err == nil {
 			err = statetest.Prepare(dir, os.TempDir())
@@ -34,7 +37,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	testscript.Main(m, commands)
+	testscript.Main(m, programs)
 }
 
 // TestScripts drives the real command as a user does.
@@ -63,6 +66,7 @@ func TestScripts(t *testing.T) {
 			"capture": capture,
 			"ends":    ends,
 			"falsify": falsify,
+			"fits":    fits,
 			"sql":     sqlCommand,
 			"visit":   visit,
 		},
@@ -118,4 +122,23 @@ func capture(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("stdout has no %s", args[1])
 	}
 	ts.Setenv(args[0], found[1])
+}
+
+// fits checks the width of every line of the last command's stdout, and whether there are colors:
+// `fits 80`, `fits 80 colors`.
+func fits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: fits COLUMNS [colors]")
+	}
+	most, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	shown := ts.ReadFile("stdout")
+	for line := range strings.SplitSeq(shown, "\n") {
+		if width := text.StringWidthWithoutEscSequences(line); width > most {
+			ts.Fatalf("%d columns: %q", width, line)
+		}
+	}
+	if has := strings.Contains(shown, "\x1b["); has != (len(args) > 1) {
+		ts.Fatalf("colors: %v: %q", has, shown)
+	}
 }

@@ -14,30 +14,25 @@ import (
 	"deepwork/actor/durable"
 )
 
-// stdioEntry is the entry of a server that the client starts (seed 001 "Example MCP Configuration").
-var stdioEntry = mcpEntry{text: `"deepwork": {
-  "command": "deepwork",
-  "args": ["serve", "--path", "."]
-}`}
-
-// An mcpEntry is this server's entry in a .mcp.json.
+// An mcpEntry is this server's entry in a client's config file.
 type mcpEntry struct {
-	text     string // the member, indented by two spaces per level
+	key      string // of the object that has the servers; "" means that the file is TOML
+	text     string // the member, indented by two spaces per level; in TOML the table
 	secret   bool   // it has a token in it: only the user may read the file
 	required bool   // another entry of that name is not as good
 }
 
-// file returns a .mcp.json with only this entry.
+// file returns a config file with only this entry.
 func (e mcpEntry) file() string {
-	return "{\n  \"mcpServers\": {\n    " + strings.ReplaceAll(e.text, "\n", "\n    ") + "\n  }\n}\n"
+	if e.key == "" {
+		return e.text
+	}
+	return "{\n  \"" + e.key + "\": {\n    " + strings.ReplaceAll(e.text, "\n", "\n    ") + "\n  }\n}\n"
 }
 
-const (
-	serversKey = "mcpServers"
-	serverName = "deepwork"
-)
+const serverName = "deepwork"
 
-// A leftAloneError is a .mcp.json that cannot be edited safely and was not changed.
+// A leftAloneError is a client's config file that cannot be edited safely and was not changed.
 type leftAloneError struct{ reason string }
 
 func (e *leftAloneError) Error() string { return e.reason }
@@ -46,11 +41,12 @@ func leftAlone(format string, args ...any) error {
 	return &leftAloneError{fmt.Sprintf(format, args...)}
 }
 
-// addServer adds this server to the file unless it is there. All other bytes stay the same, since
-// the entry is inserted into the text.
-func addServer(file string, entry mcpEntry) (done string, err error) {
+// editConfig adds an entry to a client's config file of a project: a new file has the text whole, and
+// edit returns the text of one that is there, the same if it needs no change. secret means that only
+// the user may read it.
+func editConfig(root, file, whole string, secret bool, edit func(there []byte) ([]byte, error)) (done string, err error) {
 	mode := fs.FileMode(0o644)
-	if entry.secret {
+	if secret {
 		mode = 0o600
 	}
 	info, err := os.Stat(file)
@@ -58,7 +54,10 @@ func addServer(file string, entry mcpEntry) (done string, err error) {
 		if _, err := os.Lstat(file); err == nil {
 			return "", leftAlone("it is a symlink to a file that does not exist")
 		}
-		return createFileAs(file, []byte(entry.file()), mode)
+		if err := durable.Inside(root, filepath.Dir(file)); err != nil {
+			return "", leftAlone("its folder is a symlink that leads out of the project")
+		}
+		return createFileAs(file, []byte(whole), mode)
 	}
 	if err != nil {
 		return "", err
@@ -70,27 +69,27 @@ func addServer(file string, entry mcpEntry) (done string, err error) {
 	if err != nil {
 		return "", leftAlone("it cannot be read: %v", err)
 	}
-	text, err := insertServer(there, entry)
+	text, err := edit(there)
 	if err != nil {
 		return "", err
 	}
 	if bytes.Equal(text, there) {
 		return kept, nil
 	}
-	if err := durable.Inside(filepath.Dir(file), file); err != nil {
+	if err := durable.Inside(root, file); err != nil {
 		return "", leftAlone("it is a symlink that leads out of the project")
 	}
 	if info.Mode().Perm()&0o200 == 0 {
 		return "", leftAlone("it is read-only")
 	}
-	if entry.secret {
+	if secret {
 		return "extended", replaceWith(file, text, mode)
 	}
 	return "extended", replaceFile(file, text)
 }
 
-// insertServer returns the text of a .mcp.json with this server in it: the same bytes, with the
-// entry after the last one of mcpServers, in the file's own style. A text that already has the
+// insertServer returns the text of a JSON config file with this server in it: the same bytes, with
+// the entry after the last one of its servers, in the file's own style. A text that already has the
 // server is returned unchanged; one that is ambiguous or not a JSON object is a *leftAloneError.
 func insertServer(text []byte, entry mcpEntry) ([]byte, error) {
 	if err := checkJSON(text); err != nil {
@@ -100,18 +99,18 @@ func insertServer(text []byte, entry mcpEntry) ([]byte, error) {
 	if err != nil {
 		return nil, leftAlone("it is not a JSON object")
 	}
-	servers, n := top.find(serversKey)
+	servers, n := top.find(entry.key)
 	switch n {
 	case 0:
-		servers := "\"mcpServers\": {\n  " + strings.ReplaceAll(entry.text, "\n", "\n  ") + "\n}"
+		servers := "\"" + entry.key + "\": {\n  " + strings.ReplaceAll(entry.text, "\n", "\n  ") + "\n}"
 		return top.insert(text, servers, top.style(text, nil)), nil
 	case 1:
 	default:
-		return nil, leftAlone("%q appears in it %d times", serversKey, n)
+		return nil, leftAlone("%q appears in it %d times", entry.key, n)
 	}
 	object, err := scanObject(text, servers.valueStart)
 	if err != nil {
-		return nil, leftAlone("its %q is not an object", serversKey)
+		return nil, leftAlone("its %q is not an object", entry.key)
 	}
 	if m, n := object.find(serverName); n > 0 {
 		if entry.required && !sameJSON("{"+string(text[m.keyStart:m.valueEnd])+"}", "{"+entry.text+"}") {

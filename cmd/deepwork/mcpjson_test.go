@@ -64,14 +64,14 @@ func TestInsertServer(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := insertServer([]byte(tt.in), stdioEntry)
+			got, err := insertServer([]byte(tt.in), clients[0].stdio())
 			if err != nil {
 				t.Fatal(err)
 			}
 			if string(got) != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
-			again, err := insertServer(got, stdioEntry)
+			again, err := insertServer(got, clients[0].stdio())
 			if err != nil || !bytes.Equal(again, got) {
 				t.Errorf("the second time: %v\n%s", err, again)
 			}
@@ -93,7 +93,7 @@ func TestInsertServerLeavesAlone(t *testing.T) {
 		"\ufeff{}":                             "cannot be parsed",
 		strings.Repeat("[", 20_000):            "cannot be parsed",
 	} {
-		got, err := insertServer([]byte(in), stdioEntry)
+		got, err := insertServer([]byte(in), clients[0].stdio())
 		if _, ok := err.(*leftAloneError); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("insertServer(%.40q) = %q, %v; want a *leftAloneError with %q", in, got, err, want)
 		}
@@ -110,7 +110,7 @@ func FuzzInsertServer(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := insertServer(in, stdioEntry)
+		out, err := insertServer(in, clients[0].stdio())
 		if err != nil {
 			return
 		}
@@ -136,7 +136,7 @@ func FuzzInsertServer(f *testing.F) {
 		if !reflect.DeepEqual(before, after) {
 			t.Fatalf("%q became %q", in, out)
 		}
-		if again, err := insertServer(out, stdioEntry); err != nil || !bytes.Equal(again, out) {
+		if again, err := insertServer(out, clients[0].stdio()); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%q: not the same the second time: %v", out, err)
 		}
 		prefix := 0
@@ -161,7 +161,7 @@ func hasDuplicates(text []byte) bool {
 			return true
 		}
 		seen[m.key] = true
-		if m.key == serversKey {
+		if m.key == clients[0].key {
 			if o, err := scanObject(text, m.valueStart); err == nil && hasDuplicates(text[o.start:o.end]) {
 				return true
 			}

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"os"
 	"strings"
 	"testing"
+
+	"deepwork/session/show"
 )
 
 // What a name has that is not seen, or moves the text around it, is shown as an escape.
@@ -34,7 +37,7 @@ func TestPlainShowsWhatIsNotSeen(t *testing.T) {
 // A newline in a name does not make the rest of an error look like another message.
 func TestAnErrorAtExitIsOneMessage(t *testing.T) {
 	var b strings.Builder
-	a := &app{err: &plainWriter{w: &b}}
+	a := &app{err: show.NewScreen(&b, os.Getenv)}
 	a.report(&fs.PathError{Op: "open", Path: "x\u2028\ndeepwork: all is well", Err: errors.New("no")})
 	if got, want := b.String(), "deepwork: open x\\u2028\n  deepwork: all is well: no\n"; got != want {
 		t.Errorf("it is %q, not %q", got, want)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,55 +14,62 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 )
 
-// A snippet is a fenced block of README.md.
+// A snippet is a fenced block of a page: of README.md, or of one of the pages it links to.
 type snippet struct {
-	kind string // the word after the fence
-	line int    // of its first line
+	kind string // the words after the fence
+	page string
+	line int // of its first line
 	text string
 }
 
+// at returns where a line of the snippet is, counted from 0.
+func (s snippet) at(line int) string { return fmt.Sprintf("%s:%d", s.page, s.line+line) }
+
 var fenced = regexp.MustCompile("(?ms)^```([^\n]*)\n(.*?)^```$")
 
+// readme returns the text of all pages.
 func readme(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
+	var text strings.Builder
+	for _, p := range testkit.Pages(t, filepath.Join("..", "..")) {
+		text.WriteString(p.Text)
 	}
-	return string(data)
+	return text.String()
 }
 
-// snippets gives the blocks of README.md, of the kinds named.
+// snippets returns the blocks of all pages, of the kinds named, those of README.md first.
 func snippets(t *testing.T, kinds ...string) []snippet {
 	t.Helper()
-	text := readme(t)
 	var found []snippet
-	for _, m := range fenced.FindAllStringSubmatchIndex(text, -1) {
-		s := snippet{text[m[2]:m[3]], 1 + strings.Count(text[:m[4]], "\n"), text[m[4]:m[5]]}
-		if len(kinds) == 0 || slices.Contains(kinds, s.kind) {
-			found = append(found, s)
+	for _, p := range testkit.Pages(t, filepath.Join("..", "..")) {
+		for _, m := range fenced.FindAllStringSubmatchIndex(p.Text, -1) {
+			s := snippet{p.Text[m[2]:m[3]], p.Path, 1 + strings.Count(p.Text[:m[4]], "\n"), p.Text[m[4]:m[5]]}
+			if len(kinds) == 0 || slices.Contains(kinds, s.kind) {
+				found = append(found, s)
+			}
 		}
 	}
 	if len(found) == 0 {
-		t.Fatalf("README.md has no block of %q", kinds)
+		t.Fatalf("no page has a block of %q", kinds)
 	}
 	return found
 }
 
 // Each block is of a kind that one of the tests here looks into, or a picture.
 func TestReadmeSnippetsAreOfAKnownKind(t *testing.T) {
-	known := []string{"sh", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml user", "yaml sources", "yaml board", "mermaid"}
+	known := []string{"sh", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml user", "yaml sources", "yaml board", "mermaid", "transcript"}
 	for _, s := range snippets(t) {
 		if !slices.Contains(known, s.kind) {
-			t.Errorf("README.md:%d: no test reads blocks of %q; the kinds are %q", s.line, s.kind, known)
+			t.Errorf("%s: no test reads blocks of %q; the kinds are %q", s.at(0), s.kind, known)
 		}
 	}
 	if fences := strings.Count(readme(t), "\n```"); fences != 2*len(snippets(t)) {
-		t.Errorf("README.md has %d fences, and %d blocks: one is not closed, or indented", fences, len(snippets(t)))
+		t.Errorf("the pages have %d fences, and %d blocks: one is not closed, or indented", fences, len(snippets(t)))
 	}
 }
 
@@ -69,19 +77,19 @@ func TestReadmeSnippetsAreOfAKnownKind(t *testing.T) {
 func TestReadmeYAMLIsTaken(t *testing.T) {
 	for _, s := range snippets(t, "yaml job") {
 		if _, faults := job.Parse(t.TempDir(), "README.md", []byte(s.text)); len(faults) > 0 {
-			t.Errorf("README.md:%d: the job has faults: %v", s.line, faults)
+			t.Errorf("%s: the job has faults: %v", s.at(0), faults)
 		}
 	}
 	for _, s := range snippets(t, "yaml", "yaml config", "yaml sources", "yaml board") {
 		for kind, text := range map[string]string{"": s.text, " with what is commented out": uncommented(s.text)} {
 			if _, faults := config.Parse("README.md", []byte(text)); len(faults) > 0 {
-				t.Errorf("README.md:%d: the config%s has faults: %v", s.line, kind, faults)
+				t.Errorf("%s: the config%s has faults: %v", s.at(0), kind, faults)
 			}
 		}
 	}
 	for _, s := range snippets(t, "yaml user") {
 		if _, faults := config.ParseUser("README.md", []byte(s.text)); len(faults) > 0 {
-			t.Errorf("README.md:%d: the user's config has faults: %v", s.line, faults)
+			t.Errorf("%s: the user's config has faults: %v", s.at(0), faults)
 		}
 	}
 }
@@ -101,7 +109,7 @@ func TestReadmeShowsEveryConfigKey(t *testing.T) {
 	for _, s := range snippets(t, "yaml", "yaml config", "yaml user", "yaml sources", "yaml board") {
 		var top any
 		if err := yaml.Unmarshal([]byte(uncommented(s.text)), &top); err != nil {
-			t.Fatalf("README.md:%d: %v", s.line, err)
+			t.Fatalf("%s: %v", s.at(0), err)
 		}
 		gather(top, "", shown)
 	}
@@ -112,7 +120,7 @@ func TestReadmeShowsEveryConfigKey(t *testing.T) {
 	for _, key := range keys {
 		// A variant has the keys of its executor, and the README says so.
 		if !shown[strings.ReplaceAll(key, ".variants.*.", ".")] {
-			t.Errorf("README.md does not show the config key %s", key)
+			t.Errorf("no page shows the config key %s", key)
 		}
 	}
 }
@@ -173,13 +181,13 @@ func TestReadmeClientsStartTheServer(t *testing.T) {
 		d := json.NewDecoder(strings.NewReader(s.text))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&v); err != nil || len(v.Servers) == 0 {
-			t.Errorf("README.md:%d: this configures no client: %v", s.line, err)
+			t.Errorf("%s: this configures no client: %v", s.at(0), err)
 		}
 		for _, server := range v.Servers {
 			if server.Command != "deepwork" || len(server.Args) == 0 || server.Args[0] != "serve" {
-				t.Errorf("README.md:%d: %s %q does not start the server", s.line, server.Command, server.Args)
+				t.Errorf("%s: %s %q does not start the server", s.at(0), server.Command, server.Args)
 			}
-			runnable(t, s.line, server.Args)
+			runnable(t, s.at(0), server.Args)
 		}
 	}
 	line := regexp.MustCompile(`(?m)^args = (\[.*\])$`)
@@ -187,10 +195,10 @@ func TestReadmeClientsStartTheServer(t *testing.T) {
 		m := line.FindStringSubmatch(s.text)
 		var args []string
 		if !strings.HasPrefix(s.text, "[mcp_servers.deepwork]\ncommand = \"deepwork\"\n") || m == nil || json.Unmarshal([]byte(m[1]), &args) != nil {
-			t.Errorf("README.md:%d: this does not start the server:\n%s", s.line, s.text)
+			t.Errorf("%s: this does not start the server:\n%s", s.at(0), s.text)
 			continue
 		}
-		runnable(t, s.line, args)
+		runnable(t, s.at(0), args)
 	}
 }
 
@@ -200,7 +208,7 @@ func TestReadmeCommandLines(t *testing.T) {
 	checked := 0
 	all := snippets(t, "sh")
 	if want := []string{"go run ./cmd/deepwork demo", "go test ./..."}; !slices.Equal(commandsOf(all[0].text), want) {
-		t.Errorf("README.md:%d begins with %q, and is to begin with %q", all[0].line, commandsOf(all[0].text), want)
+		t.Errorf("%s begins with %q, and is to begin with %q", all[0].at(0), commandsOf(all[0].text), want)
 	}
 	for _, s := range all {
 		for i, text := range strings.Split(strings.TrimSuffix(s.text, "\n"), "\n") {
@@ -208,7 +216,7 @@ func TestReadmeCommandLines(t *testing.T) {
 			if len(words) == 0 {
 				continue
 			}
-			checkCommand(t, s.line+i, words)
+			checkCommand(t, s.at(i), words)
 			checked++
 		}
 	}
@@ -219,42 +227,46 @@ func TestReadmeCommandLines(t *testing.T) {
 		if words := shellWords(strings.NewReplacer("[", " ", "]", " ", "…", "").Replace(text)); words[0] == "deepwork" {
 			named(t, text, words[1:])
 		} else {
-			checkCommand(t, 0, words)
+			checkCommand(t, "README.md", words)
 		}
 		checked++
 	}
 	if checked < 30 {
-		t.Errorf("README.md has %d command lines; were they found?", checked)
+		t.Errorf("the pages have %d command lines; were they found?", checked)
 	}
 }
 
 // checkCommand checks one command line of the shell.
-func checkCommand(t *testing.T, line int, words []string) {
+func checkCommand(t *testing.T, at string, words []string) {
 	t.Helper()
 	switch {
 	case words[0] == "deepwork":
-		runnable(t, line, words[1:])
+		runnable(t, at, words[1:])
 	case len(words) > 3 && slices.Equal(words[:3], []string{"go", "run", "./cmd/deepwork"}):
-		runnable(t, line, words[3:])
+		runnable(t, at, words[3:])
 	case words[0] == "go" && len(words) > 2 && slices.Contains([]string{"run", "test", "install"}, words[1]):
 		for _, w := range words[2:] {
 			if dir, ok := strings.CutPrefix(strings.TrimSuffix(w, "/..."), "./"); ok {
 				if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(dir))); err != nil {
-					t.Errorf("README.md:%d: %v", line, err)
+					t.Errorf("%s: %v", at, err)
 				}
 			}
 		}
-	case slices.Contains([]string{"cd", "chmod", "export", "createuser"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
+	case words[0] == ".ci/release" && len(words) == 3:
+		if _, err := os.Stat(filepath.Join("..", "..", ".ci", "release")); err != nil {
+			t.Errorf("%s: %v", at, err)
+		}
+	case slices.Contains([]string{"cd", "chmod", "createuser", "docker", "export"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
 		// not ours
 	default:
-		t.Errorf("README.md:%d: nobody knows how to check %q", line, words)
+		t.Errorf("%s: nobody knows how to check %q", at, words)
 	}
 }
 
 // runnable checks a command line of ours as the program does. A command that works
 // in a project is run, in one that does not exist: that far it must come, past all
 // that is checked of its options.
-func runnable(t *testing.T, line int, args []string) {
+func runnable(t *testing.T, at string, args []string) {
 	t.Helper()
 	cmd, rest, err := (&app{}).root().Find(args)
 	if err == nil {
@@ -267,7 +279,7 @@ func runnable(t *testing.T, line int, args []string) {
 		err = cmd.ValidateRequiredFlags()
 	}
 	if err != nil {
-		t.Errorf("README.md:%d: deepwork %s: %v", line, strings.Join(args, " "), err)
+		t.Errorf("%s: deepwork %s: %v", at, strings.Join(args, " "), err)
 		return
 	}
 	if cmd.Flags().Lookup("path") == nil {
@@ -277,7 +289,7 @@ func runnable(t *testing.T, line int, args []string) {
 	var stdout, stderr bytes.Buffer
 	code := Main(append(slices.Clone(args), "--path", nowhere), strings.NewReader(""), &stdout, &stderr)
 	if code != exitFailure || !strings.Contains(stderr.String(), "nowhere") {
-		t.Errorf("README.md:%d: deepwork %s gives exit code %d before it looks for the project: %s", line, strings.Join(args, " "), code, stderr.String())
+		t.Errorf("%s: deepwork %s gives exit code %d before it looks for the project: %s", at, strings.Join(args, " "), code, stderr.String())
 	}
 }
 
@@ -286,12 +298,12 @@ func named(t *testing.T, text string, args []string) {
 	t.Helper()
 	cmd, _, err := (&app{}).root().Find(args)
 	if err != nil || !cmd.HasParent() {
-		t.Errorf("README.md names `%s`: there is no such command (%v)", text, err)
+		t.Errorf("a page names `%s`: there is no such command (%v)", text, err)
 		return
 	}
 	for _, word := range args {
 		if name, ok := strings.CutPrefix(word, "--"); ok && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
-			t.Errorf("README.md names `%s`: there is no --%s", text, name)
+			t.Errorf("a page names `%s`: there is no --%s", text, name)
 		}
 	}
 }

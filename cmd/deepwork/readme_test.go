@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,11 +16,8 @@ var option = regexp.MustCompile(`(?m)^ +--[a-z-]+`)
 
 // The README documents every command with every option it has.
 func TestReadmeTellsOfEveryOption(t *testing.T) {
-	data, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.ReplaceAll(string(data), `\|`, "|")
+	data := readme(t)
+	text := strings.ReplaceAll(data, `\|`, "|")
 	var check func(c *cobra.Command)
 	check = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {
@@ -32,7 +29,7 @@ func TestReadmeTellsOfEveryOption(t *testing.T) {
 			return
 		}
 		if !strings.Contains(text, "`"+c.CommandPath()) {
-			t.Errorf("README.md does not tell of the command %q", c.CommandPath())
+			t.Errorf("no page documents the command %q", c.CommandPath())
 		}
 		var row string // of the table of commands, or the table of serve's options
 		for line := range strings.Lines(text) {
@@ -44,7 +41,7 @@ func TestReadmeTellsOfEveryOption(t *testing.T) {
 			option = strings.TrimSpace(option)
 			ofStore := c.Name() != "serve" && (option == "--store" || option == "--project" && c.Parent().Name() != "board") // told once
 			if !ofStore && option != "--path" && option != "--help" && !strings.Contains(row, option) {
-				t.Errorf("README.md does not tell of %s %s", c.CommandPath(), option)
+				t.Errorf("no page documents %s %s", c.CommandPath(), option)
 			}
 		}
 	}
@@ -53,14 +50,11 @@ func TestReadmeTellsOfEveryOption(t *testing.T) {
 
 // What the README says of http are the defaults, and every key of it.
 func TestReadmeHTTP(t *testing.T) {
-	data, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(data), "```yaml config\n")
+	data := readme(t)
+	_, rest, found := strings.Cut(data, "```yaml config\n")
 	block, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
-		t.Fatal("README.md shows no config")
+		t.Fatal("no page shows a config")
 	}
 	c, faults := config.Parse("config.yml", []byte(block))
 	if faults != nil {
@@ -73,26 +67,23 @@ func TestReadmeHTTP(t *testing.T) {
 	}
 	_, fault := config.Parse("config.yml", []byte("http: 7\n"))
 	_, keys, _ := strings.Cut(fault.Error(), "with the keys ")
-	_, rest, _ = strings.Cut(string(data), "```yaml user\n")
+	_, rest, _ = strings.Cut(data, "```yaml user\n")
 	users, _, _ := strings.Cut(rest, "```")
 	block += users
 	for key := range strings.SplitSeq(keys, ", ") {
 		if !strings.Contains(block, "  "+key+":") && !strings.Contains(block, "  # "+key+": ") {
-			t.Errorf("README.md does not tell of http.%s", key)
+			t.Errorf("no page documents http.%s", key)
 		}
 	}
 }
 
 // The README's example of a verdict is one.
 func TestReadmeVerdict(t *testing.T) {
-	data, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(data), "```json verdict\n")
+	data := readme(t)
+	_, rest, found := strings.Cut(data, "```json verdict\n")
 	block, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
-		t.Fatal("README.md shows no verdict")
+		t.Fatal("no page shows a verdict")
 	}
 	var v struct {
 		Passed   *bool   `json:"passed"`
@@ -107,5 +98,34 @@ func TestReadmeVerdict(t *testing.T) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&v); err != nil || v.Passed == nil || v.Feedback == nil || len(v.Results) != 1 || v.Results[0].Passed == nil {
 		t.Errorf("README.md's verdict is not one: %v\n%s", err, block)
+	}
+}
+
+// What the README shows of the demo is what it prints, but for ids and times; a line that ends with … is shown in part.
+func TestReadmeTranscript(t *testing.T) {
+	var out bytes.Buffer
+	d := newDemo(t)
+	d.out = &out
+	if err := d.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mask := func(text string) string {
+		return regexp.MustCompile(`"[0-9a-f]{8}"|[0-9]+m?s\b`).ReplaceAllString(text, "#")
+	}
+	printed, checked := mask(out.String()), 0
+	for _, s := range snippets(t, "transcript") {
+		for line := range strings.Lines(s.text) {
+			want := mask(strings.TrimSuffix(line, "\n"))
+			if !strings.HasPrefix(want, "->") && !strings.HasPrefix(want, "<-") && !strings.HasPrefix(want, "   ") {
+				continue // the words in between
+			}
+			checked++
+			if part, shortened := strings.CutSuffix(want, "…"); !strings.Contains(printed, "\n"+part) || !shortened && !strings.Contains(printed, "\n"+part+"\n") {
+				t.Errorf("README.md: the demo does not print %q", line)
+			}
+		}
+	}
+	if checked < 5 {
+		t.Errorf("README.md shows %d lines of the demo", checked)
 	}
 }

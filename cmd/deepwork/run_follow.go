@@ -56,9 +56,7 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 		v.live = newLiveView(a.rawOut)
 	}
 	if _, _, is := terminalSize(os.Stderr); v.live != nil && is {
-		if log, is := a.err.(*plainWriter); is {
-			defer log.redirect(v.live)()
-		}
+		defer a.err.Redirect(v.live)()
 	}
 	for _, x := range r.Steps { // of before it was resumed
 		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
@@ -233,7 +231,7 @@ func (v *runView) event(e runEvent) {
 	if err == nil {
 		_, err = fmt.Fprintf(v.app.out, "%s\n", data)
 	}
-	_ = err // checkedWriter reports it
+	_ = err // Main reports it
 }
 
 // printRun prints a run with its agents. last has their last lines of output.
@@ -243,7 +241,7 @@ func (a *app) printRun(r *attempt.RunReply, last map[string]string) {
 	a.field("goal", r.Goal)
 	a.field("branch", optional(r.Branch))
 	a.field("folder", r.Workspace)
-	a.field("started", r.CreatedAt)
+	a.field("started", agoText(r.CreatedAt))
 	a.printAgents(r, last)
 	a.printOutcome(r)
 }

@@ -214,9 +214,11 @@ func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, 
 			return nil, fmt.Errorf("starting the server: %w", err)
 		}
 		logger.Info("listening", "url", listening.URL())
+		a.sayWaiting(listening.URL())
 		return listening.Serve, nil
 	}
 	return func(ctx context.Context) error {
+		a.sayWaiting("")
 		return server.ServeStdio(ctx, inStream(a.in), outStream(a.rawOut))
 	}, nil
 }

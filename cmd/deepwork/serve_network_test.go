@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/show"
 )
 
 var listening = regexp.MustCompile(`msg=listening url=(\S+)`)
@@ -219,7 +221,7 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 // A server that is told to stop before it listens has nothing to complain of.
 func TestStopBeforeListening(t *testing.T) {
 	var log bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: io.Discard, rawOut: io.Discard, err: &log, path: t.TempDir()}
+	a := &app{in: strings.NewReader(""), out: show.NewScreen(io.Discard, os.Getenv), rawOut: io.Discard, err: show.NewScreen(&log, os.Getenv), path: t.TempDir()}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	f := serveFlags{transport: "http", network: networkFlags{host: "localhost"}}

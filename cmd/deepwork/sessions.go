@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -9,15 +10,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"deepwork/session"
+	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -126,17 +128,15 @@ func listOf(ctx context.Context, all []sessions) (listed []listedSession, err er
 	return listed, nil
 }
 
-// goalWidth is the length of a goal in the list.
-const goalWidth = 50
-
 func (a *app) sessionsListCommand() *cobra.Command {
-	return a.onProject("", &cobra.Command{
+	return a.onProject("print them as JSON, with exact times", &cobra.Command{
 		Use:   "list",
 		Short: "List the sessions, the one that moved last first",
 		Long: `List the sessions, the one that moved last first. AGE is the time since a
-session was started, IDLE since it last moved; SERVER is the running server that
-owns it, or gone where that server has ended; ATTEMPT is the attempt of the task board
-in whose workspace a session is. A session that is "foreign" was not written by this
+session was started, IDLE since it last moved; SERVER is the running server that owns
+an active session, or gone if that server has ended; ATTEMPT is the attempt of the task
+board in whose workspace a session is. A column that is empty is left out, and at a
+narrow terminal others are, too. A session that is "foreign" was not written by this
 installation for this project: nothing reads it until it is adopted.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -150,9 +150,19 @@ func (a *app) listSessions(ctx context.Context, all []sessions) error {
 	if err != nil {
 		return err
 	}
-	if len(listed) == 0 {
+	rows := make([]sessionRow, len(listed))
+	for i, s := range listed {
+		rows[i] = rowOf(s)
+	}
+	switch {
+	case a.json:
+		err = a.printJSON(rows)
+	case len(rows) == 0:
 		fmt.Fprintln(a.out, "There are no sessions.")
-	} else if err := a.sessionTable(listed); err != nil {
+	default:
+		a.sessionTable(rows)
+	}
+	if err != nil {
 		return err
 	}
 	for _, of := range all {
@@ -167,61 +177,53 @@ func (a *app) listSessions(ctx context.Context, all []sessions) error {
 	return nil
 }
 
-// sessionTable prints sessions, with a column for their attempts if one is an attempt's.
-func (a *app) sessionTable(listed []listedSession) error {
-	now := time.Now()
-	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	attempts := slices.ContainsFunc(listed, func(s listedSession) bool { return s.of.attempt != "" })
-	of := func(attempt string) string {
-		switch {
-		case !attempts:
-			return ""
-		case attempt == "":
-			return "-\t"
-		}
-		return attempt[:8] + "\t"
-	}
-	title := ""
-	if attempts {
-		title = "ATTEMPT\t"
-	}
-	fmt.Fprintf(table, "ID\tSTATUS\tWORKFLOW\tSTEP\tAGE\tIDLE\tSERVER\t%sGOAL\n", title)
-	for _, s := range listed {
-		if f, ok := errors.AsType[*store.ForeignError](s.Err); ok {
-			what := "not written here: "
-			if f.Older {
-				what = ""
-			}
-			s.Err = fmt.Errorf("%s%s; deepwork sessions adopt %s takes it over", what, f.Reason, s.SessionID)
-		}
-		if s.Err != nil {
-			fmt.Fprintf(table, "%s\t%s\t-\t-\t-\t-\t-\t%s%s\n", s.SessionID, s.Status, of(s.of.attempt), oneLine(s.Err.Error(), 200))
-			continue
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s/%s\t%s\t%s\t%s\t%s\t%s%s\n", s.SessionID, s.Status,
-			oneLine(s.JobName, 100), oneLine(s.WorkflowName, 100), oneLine(s.Step, 100),
-			since(now, s.StartedAt), since(now, s.UpdatedAt), owner(s.SessionInfo), of(s.of.attempt), oneLine(s.Goal, goalWidth))
-	}
-	return table.Flush()
+// A sessionRow is a session in the list, as --json prints it.
+type sessionRow struct {
+	SessionID string    `json:"session_id"`
+	Status    string    `json:"status"`
+	Workflow  string    `json:"workflow,omitempty"` // JOB/WORKFLOW
+	Step      string    `json:"step,omitempty"`
+	StartedAt time.Time `json:"started_at,omitzero"`
+	UpdatedAt time.Time `json:"updated_at,omitzero"`
+	Server    string    `json:"server,omitempty"` // of an active session, "gone" if it has ended
+	AttemptID string    `json:"attempt_id,omitempty"`
+	Goal      string    `json:"goal,omitempty"`
+	Error     string    `json:"error,omitempty"` // why it cannot be read
 }
 
-func since(now, t time.Time) string {
-	if t.IsZero() {
-		return "-"
+func rowOf(s listedSession) sessionRow {
+	row := sessionRow{SessionID: s.SessionID, Status: s.Status, AttemptID: s.of.attempt}
+	if f, ok := errors.AsType[*store.ForeignError](s.Err); ok {
+		row.Error = fmt.Sprintf("not written here: %s; deepwork sessions adopt %s takes it over", f.Reason, s.SessionID)
+		if f.Older {
+			row.Error = strings.TrimPrefix(row.Error, "not written here: ")
+		}
+		return row
 	}
-	return session.Ago(now.Sub(t))
-}
-
-func owner(s workflow.SessionInfo) string {
+	if s.Err != nil {
+		row.Error = s.Err.Error()
+		return row
+	}
+	row.Workflow, row.Step, row.Goal = s.JobName+"/"+s.WorkflowName, s.Step, s.Goal
+	row.StartedAt, row.UpdatedAt = s.StartedAt, s.UpdatedAt
 	switch {
-	case s.OwnerAlive && s.OwnerText != "":
-		return oneLine(s.OwnerText, 100)
 	case s.OwnerAlive:
-		return "alive"
-	case s.Owner != "":
-		return "gone"
+		row.Server = cmp.Or(s.OwnerText, "alive")
+	case s.Owner != "" && s.Status == string(machine.Active):
+		row.Server = "gone"
 	}
-	return "-"
+	return row
+}
+
+// sessionTable prints sessions, with a column for their attempts if one is an attempt's.
+func (a *app) sessionTable(rows []sessionRow) {
+	var cells [][]string
+	for _, r := range rows {
+		cells = append(cells, []string{r.SessionID, r.Status, r.Workflow, r.Step, show.Since(r.StartedAt), show.Since(r.UpdatedAt),
+			r.Server, r.AttemptID[:min(shortID, len(r.AttemptID))], cmp.Or(r.Error, r.Goal)})
+	}
+	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "WORKFLOW", Least: 12}, {Title: "STEP", Least: 8, Optional: true},
+		{Title: "AGE"}, {Title: "IDLE", Optional: true}, {Title: "SERVER", Least: 8, Optional: true}, {Title: "ATTEMPT", Optional: true}, {Title: "GOAL", Least: 20}}, cells)
 }
 
 // defaultAbortReason is recorded if the person gives no reason.
@@ -255,9 +257,12 @@ func (a *app) sessionsPruneCommand() *cobra.Command {
 	var dryRun bool
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "prune",
-		Short: "Remove sessions that ended long ago",
+		Short: "Remove sessions that ended long ago, and definitions that none needs",
 		Long: `Remove the files of sessions that were completed or aborted longer ago than
---older-than, and print their ids. Active sessions are never removed.`,
+--older-than, and print their ids. Active sessions are never removed. The stored
+definitions of jobs that no session needs any more are removed, too, except those of
+the last two hours. With sessions.keep_ended in the config, servers do the same once
+an hour.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if olderThan < 0 {
@@ -279,13 +284,17 @@ func (a *app) prune(ctx context.Context, archive *workflow.Archive, cutoff time.
 	if dryRun {
 		verb = "would remove"
 	}
-	ids, err := archive.Prune(ctx, cutoff, dryRun)
+	ids, definitions, err := archive.Prune(ctx, cutoff, dryRun)
 	for _, id := range ids {
 		fmt.Fprintln(a.out, id)
 	}
 	if err != nil {
 		return fmt.Errorf("pruning sessions: %w", err)
 	}
-	fmt.Fprintf(a.err, "deepwork: %s %s\n", verb, count(len(ids), "session"))
+	what := count(len(ids), "session")
+	if definitions > 0 {
+		what += " and " + count(definitions, "unused definition")
+	}
+	fmt.Fprintf(a.err, "deepwork: %s %s\n", verb, what)
 	return nil
 }

@@ -22,8 +22,8 @@ func (a *app) sessionsOverrideCommand() *cobra.Command {
 		Use:   "override ID STEP",
 		Short: "Have a step go on without its review; " + idsHelp,
 		Long: `Show a step that waits for its review, and ask at the terminal whether it may go on
-without. The agent's next finished_step of that step is then accepted, once;
-go_to_step takes that back. The session records it as a person's decision.
+without. The agent can then finish that step, once; going back to an earlier step
+takes that back. The session records it as a person's decision.
 
 Where quality_gate.override is human, only this closes a step without a reviewer's
 verdict. Where it is never, not even this does.`,
@@ -72,14 +72,14 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 		return err
 	}
 	if len(st.Reviews) == 0 {
-		return errors.New("the step has no reviews: finished_step needs no override")
+		return errors.New("the step has no reviews, so there is nothing to override")
 	}
 	a.describe(s, stepID)
 	for _, r := range st.Reviews {
 		a.criteria("skipped", r)
 	}
 	line := func(format string, args ...any) {
-		fmt.Fprint(a.out, indent(plain(fmt.Sprintf(format, args...))+"\n", "  "))
+		a.out.Text("  ", fmt.Sprintf(format, args...))
 	}
 	if last := s.Progress(stepID).Newest(); last != nil {
 		show.Attempts(line, []*machine.Attempt{last})
@@ -104,21 +104,23 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 	}
 	err = archive.Override(ctx, id, stepID, given, why, c.QualityGate.Override, archive.Requests())
 	if err == nil {
-		fmt.Fprintf(a.out, "Overridden. The agent's next finished_step of %s goes on.\n", plain(stepID))
+		fmt.Fprintf(a.out, "Overridden. The agent can finish %s now.\n", plain(stepID))
 	}
 	return err
 }
 
 // describe prints which step a person is to decide about.
 func (a *app) describe(s *machine.State, stepID string) {
-	fmt.Fprintf(a.out, "session:  %s (%s)\ngoal:     %s\nstep:     %s\n", s.SessionID, plain(s.JobName+"/"+s.WorkflowName), indentRest(plain(s.Goal), "          "), plain(stepID))
+	a.out.Field(9, "session", fmt.Sprintf("%s (%s/%s)", s.SessionID, s.JobName, s.WorkflowName))
+	a.out.Field(9, "goal", s.Goal)
+	a.out.Field(9, "step", stepID)
 }
 
 // criteria prints a review of the step.
 func (a *app) criteria(what string, r job.Review) {
-	fmt.Fprintf(a.out, "%-9s the review of %s\n", what+":", plain(r.RunEach))
+	a.out.Field(9, what, "the review of "+r.RunEach)
 	for _, q := range r.Criteria {
-		fmt.Fprintf(a.out, "            %s: %s\n", plain(q.Name), indentRest(plain(q.Question), "              "))
+		a.out.Text("            ", q.Name+": "+indentRest(q.Question, "  "))
 	}
 }
 

@@ -23,8 +23,8 @@ func (a *app) sessionsReviewCommand() *cobra.Command {
 		Short: "Pass or fail the outputs of a step that waits for a person; " + idsHelp,
 		Long: `Show the outputs of a step with a review that is by: human, which waits for a
 person, and record after a confirmation at the terminal what you decide about
-them. The agent's next finished_step with the same outputs goes on, or returns
-with your feedback; other outputs are shown to a person again.
+them. When the agent hands in the same outputs again, it goes on, or gets your
+feedback; other outputs are shown to a person again.
 
 Look at the files before you answer: they must still be what the agent handed in.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -90,7 +90,7 @@ func (a *app) review(ctx context.Context, archive sessions, id, stepID string, a
 		a.criteria("judge", r)
 	}
 	line := func(format string, args ...any) {
-		fmt.Fprint(a.out, indent(plain(fmt.Sprintf(format, args...))+"\n", "  "))
+		a.out.Text("  ", fmt.Sprintf(format, args...))
 	}
 	if notes := show.Optional(q.Notes); notes != "" {
 		line("notes of the agent: %s", show.IndentRest(notes, "  "))
@@ -114,7 +114,7 @@ func (a *app) review(ctx context.Context, archive sessions, id, stepID string, a
 	answer.Identity, answer.Channel = session.LocalIdentity, session.ChannelTerminal
 	err = archive.Review(ctx, id, stepID, q.Digest, answer, archive.Requests())
 	if err == nil {
-		fmt.Fprintf(a.out, "Recorded. %s with the agent's next finished_step of %s; in a run, at once.\n", what, plain(stepID))
+		fmt.Fprintf(a.out, "Recorded. %s when the agent hands in the same outputs of %s again; in a run, at once.\n", what, plain(stepID))
 	}
 	return err
 }

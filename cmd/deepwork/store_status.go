@@ -70,20 +70,20 @@ func (a *app) describeStatus(s backend.Status) {
 		if s.Repository != "" {
 			bound = ", bound to " + s.Repository
 		}
-		fmt.Fprintf(a.out, "project:  %s%s\n", oneLine(s.Project, 200), oneLine(bound, 500))
+		a.out.Field(9, "project", oneLine(s.Project+bound, 700))
 		if s.Schema > 0 {
-			fmt.Fprintf(a.out, "schema:   version %d; this deepwork knows version %d\n", s.Schema, s.Knows)
+			a.out.Field(9, "schema", fmt.Sprintf("version %d; this deepwork knows version %d", s.Schema, s.Knows))
 		}
 	}
 	if s.Problem != "" {
-		fmt.Fprintf(a.out, "problem:  %s\n", oneLine(s.Problem, 2000))
+		a.out.Field(9, "problem", oneLine(s.Problem, 2000))
 	}
 	if len(s.Counts) > 0 {
 		var all []string
 		for _, what := range []string{"active sessions", "ended sessions", "tasks", "attempts", "executions"} {
 			all = append(all, fmt.Sprintf("%d %s", s.Counts[what], what))
 		}
-		fmt.Fprintf(a.out, "contents: %s\n", strings.Join(all, ", "))
+		a.out.Field(9, "contents", strings.Join(all, ", "))
 	}
 	for _, m := range s.Servers {
 		text := m.Text
@@ -93,9 +93,9 @@ func (a *app) describeStatus(s backend.Status) {
 		if !m.Since.IsZero() {
 			text += ", connected for " + session.Ago(time.Since(m.Since))
 		}
-		fmt.Fprintf(a.out, "server:   %s\n", oneLine(text, 1000))
+		a.out.Field(9, "server", oneLine(text, 1000))
 	}
 	if len(s.Servers) == 0 && s.Problem == "" {
-		fmt.Fprintln(a.out, "server:   none")
+		a.out.Field(9, "server", "none")
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
+	"deepwork/session/show"
 	"deepwork/session/state"
 )
 
@@ -212,6 +213,7 @@ func confirm(question, otherwise string) (yes bool, err error) {
 	if err := discard(in); err != nil {
 		return false, fmt.Errorf("discarding what was typed before the question: %w", err)
 	}
+	show.EndProgress()
 	if _, err := fmt.Fprint(out, question); err != nil {
 		return false, fmt.Errorf("asking at the terminal: %w", err)
 	}

@@ -2,15 +2,12 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"deepwork/session/state"
 )
@@ -25,16 +22,11 @@ func typing(t *testing.T, answer string, command ...string) (stdout, screen stri
 // typingAhead is typing with a text that is typed before the command starts.
 func typingAhead(t *testing.T, ahead, answer string, command ...string) (stdout, screen string, err error) {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	master, slave, err := openTerminal(80, 24)
 	if err != nil {
 		t.Skip("no terminals here:", err)
 	}
 	defer master.Close()
-	must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	must(t, err)
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	must(t, err)
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, &out, &out

@@ -19,8 +19,10 @@ func (a *app) validateCommand() *cobra.Command {
 		Short: "Check jobs and the config",
 		Long: `Check jobs: each DIR is a job's folder or a folder of jobs; without DIR it is the
 project's .deepwork/jobs and .deepwork/config.yml. Faults and warnings are
-printed one a line as file:line:col: message; your own config is not checked. The exit code is 1 if there is a
-fault; warnings do not count.
+printed one per line as file:line:col: message; your own config is not checked. A
+folder without a job.yml is a warning, and so is a reviewer, executor or source whose
+program is not installed here. The exit code is 1 if there is a fault; warnings do
+not count.
 
 With --watch it goes on until interrupted, prints again what an edit changed, and
 reports which active sessions of the project the edit strands.`,
@@ -89,9 +91,10 @@ type summary struct {
 func summarize(checks iter.Seq[*check]) summary {
 	var s summary
 	for c := range checks {
-		if c.isJob {
+		switch {
+		case c.isJob:
 			s.jobs++
-		} else {
+		case !c.isFolder:
 			s.configs++
 		}
 		for _, d := range c.diagnostics {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"deepwork/actor/durable"
 	"deepwork/catalog/config"
@@ -18,6 +19,7 @@ type check struct {
 	file        string // as printed
 	dir         string // the job's folder, absolute; "" for the config
 	isJob       bool
+	isFolder    bool     // without a job.yml
 	job         *job.Job // nil if it has faults
 	lastGood    *job.Job // if job is nil and it is watched, the last valid one
 	source      []byte   // of the file, if it could be read
@@ -43,7 +45,7 @@ func (v *validator) scan() ([]*check, error) {
 // scanProject validates the project's config and its own jobs.
 func (v *validator) scanProject() ([]*check, error) {
 	var checks []*check
-	if c := checkConfig(v.app.display(v.root, filepath.Join(v.root, ".deepwork", "config.yml"))); c != nil {
+	if c := checkConfig(v.root, v.app.display(v.root, filepath.Join(v.root, ".deepwork", "config.yml"))); c != nil {
 		checks = append(checks, c)
 	}
 	folder := filepath.Join(v.root, ".deepwork", "jobs")
@@ -57,8 +59,8 @@ func (v *validator) scanProject() ([]*check, error) {
 	return append(checks, jobs...), nil
 }
 
-// checkConfig validates a config.yml. It returns nil if there is none.
-func checkConfig(file string) *check {
+// checkConfig validates the config.yml of a project. It returns nil if there is none.
+func checkConfig(root, file string) *check {
 	source, err := readProjectFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -68,7 +70,10 @@ func checkConfig(file string) *check {
 		c.diagnostics = job.Diagnostics{{File: file, Message: "cannot be read: " + reason(err)}}
 		return c
 	}
-	_, c.diagnostics = config.Parse(file, source)
+	var cfg *config.Config
+	if cfg, c.diagnostics = config.Parse(file, source); cfg != nil {
+		c.diagnostics = missingPrograms(root, file, source, cfg)
+	}
 	return c
 }
 
@@ -105,8 +110,11 @@ func scanTarget(target string) ([]*check, error) {
 	if hasJobFile(target) {
 		return []*check{checkJob(target)}, nil
 	}
+	if c := checkMisnamed(target); c != nil {
+		return []*check{c}, nil
+	}
 	checks, err := scanFolder(target)
-	if err == nil && len(checks) == 0 {
+	if err == nil && !slices.ContainsFunc(checks, func(c *check) bool { return c.isJob }) {
 		err = fmt.Errorf("%w: neither %s nor a folder in it has a %s", errNoJobs, target, job.FileName)
 	}
 	return checks, err
@@ -122,13 +130,36 @@ func scanFolder(folder string) ([]*check, error) {
 	for _, e := range entries {
 		dir := filepath.Join(folder, e.Name())
 		// Stat, not the entry's type: a job's folder may be a symlink.
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() || !hasJobFile(dir) {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			continue
 		}
-		checks = append(checks, checkJob(dir))
+		if hasJobFile(dir) {
+			checks = append(checks, checkJob(dir))
+		} else if c := checkMisnamed(dir); c != nil {
+			checks = append(checks, c)
+		} else if !strings.HasPrefix(e.Name(), ".") {
+			checks = append(checks, &check{file: dir, isFolder: true, diagnostics: job.Diagnostics{{File: dir, Warning: true,
+				Message: "it has no " + job.FileName + ", so there is no job; add one, or move the folder elsewhere"}}})
+		}
 	}
 	findDuplicates(checks)
 	return checks, nil
+}
+
+// checkMisnamed returns the fault of a folder whose job.yml has a name that nothing reads, or nil.
+func checkMisnamed(dir string) *check {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if name := e.Name(); strings.EqualFold(name, "job.yaml") || strings.EqualFold(name, job.FileName) {
+			file := filepath.Join(dir, name)
+			return &check{file: file, isJob: true, diagnostics: job.Diagnostics{{File: file, Line: 1, Column: 1,
+				Message: "a job's file is named " + job.FileName + ", and this one is not read; rename it"}}}
+		}
+	}
+	return nil
 }
 
 func hasJobFile(dir string) bool {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -28,9 +29,12 @@ func (a *app) versionCommand() *cobra.Command {
 	return cmd
 }
 
+// version is that of the release: the linker sets it (.ci/release). Other builds have none.
+var version string
+
 // A build describes how this binary was built.
 type build struct {
-	Version  string `json:"version"`
+	Version  string `json:"version"` // of the release, or as Go derives it from tags and commits
 	Commit   string `json:"commit,omitempty"`
 	Time     string `json:"time,omitempty"` // of the commit
 	Modified bool   `json:"modified"`       // the checkout had uncommitted changes
@@ -44,9 +48,7 @@ func readBuild() build {
 	if !ok {
 		return b
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		b.Version = v
-	}
+	b.Version = cmp.Or(version, strings.TrimSuffix(info.Main.Version, "(devel)"), b.Version)
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":

@@ -14,6 +14,7 @@ import (
 const (
 	created = "created"
 	kept    = "kept"
+	failed  = "failed"
 )
 
 // createFile writes a file, and creates the folders above it. It does not replace an existing file.

@@ -124,7 +124,7 @@ func TestTaskModel(t *testing.T) {
 // nothing else.
 func TestFinds(t *testing.T) {
 	const (
-		half    = "/p/.deepwork/board.db: task 1 is half deleted\n    call delete_task for it again\n"
+		half    = "/p/.deepwork/board.db: task 1 is half deleted\n    remove it again: deepwork board rm 1\n"
 		note    = "note: /p: the clock was set back\n    nothing has to be done\n"
 		torn    = "/p/session_1.json: its checksum is wrong\n    look at it\n"
 		strange = "note: /p/session_1.json: session 1 was not written by this installation for this project: it was altered\n"

@@ -115,7 +115,7 @@ func (i *inspection) read(ctx context.Context) (err error) {
 func (i *inspection) judge(ctx context.Context, path string) error {
 	i.report.Findings = append(i.report.Findings, i.flaws...)
 	for _, id := range i.deleting {
-		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "call delete_task for it again")
+		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "remove it again: deepwork board rm "+id)
 	}
 	for _, a := range i.attempts {
 		if i.engine.shared != nil && !a.Is(i.engine.here) {
@@ -150,7 +150,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	if len(a.Repos) > 0 {
 		dir = worktreesOf(&a)
 	} else {
-		i.report.Fault(i.engine.db.Where(), fmt.Sprintf("attempt %s has no repository", a.ID), "delete its task with delete_task")
+		i.report.Fault(i.engine.db.Where(), fmt.Sprintf("attempt %s has no repository", a.ID), "remove its task: deepwork board rm "+a.TaskID)
 	}
 	for _, r := range a.Repos {
 		if !filepath.IsAbs(dir) || filepath.Dir(r.Worktree) != filepath.Join(dir, a.ID) {

@@ -140,7 +140,7 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 		if err != nil && !errors.Is(err, task.ErrNotFound) {
 			return err
 		}
-		e.log.Warn("attempt given up, since its machine is gone", "attempt", x.AttemptID, "machine", x.Place.Describe(), "gone", gone[x.Place].Round(time.Second))
+		e.log.Warn("attempt given up, since its machine is gone", "attempt", x.AttemptID, "machine", x.Place.Describe(), session.MS("gone_for_ms", gone[x.Place]))
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (s *starter) postpone(what string, err error) {
 		}
 		if err.Error() != r.said {
 			r.said = err.Error()
-			s.engine.log.Warn("attempts.auto_start cannot start tasks; trying again", "of", what, "error", err)
+			s.engine.log.Warn("attempts.auto_start cannot start tasks; trying again", "affects", what, "error", err)
 		}
 		r.until = time.Now().Add(r.pause.Next())
 	}

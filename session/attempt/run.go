@@ -58,7 +58,7 @@ func (e *Engine) lead(x task.Execution) {
 		defer func() {
 			if fault := recover(); fault != nil {
 				e.log.Error("an attempt cannot be handled; trying again", "attempt", x.AttemptID,
-					"error", fmt.Sprint(fault), "stack", string(debug.Stack()))
+					"error", fmt.Sprint(fault), "trace", string(debug.Stack()))
 				wait.For(e.serving, 4*e.o.Poll)
 			}
 			untie()

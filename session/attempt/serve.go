@@ -223,7 +223,7 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 			return keeps
 		})
 		for _, what := range did {
-			e.log.Info("recovered after a crash", "what", what)
+			e.log.Info("recovered after a crash", "recovered", what)
 		}
 		if fault != nil {
 			err = errors.Join(err, fmt.Errorf("in %s: %w", dir, fault))

@@ -10,6 +10,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/catalog/remote"
+	"deepwork/session"
 	"deepwork/session/store"
 )
 
@@ -182,7 +183,7 @@ func (a *executionActor) end(ctx context.Context, o outcome) {
 		next.Progress, _ = json.Marshal(run.Progress) // numbers and a text: encoding cannot fail
 	}
 	stored := a.must(ctx, &next)
-	attrs := []any{"state", run.State, "took", a.engine.time().Sub(run.StartedAt)}
+	attrs := []any{"state", run.State, session.TookMS(a.engine.time().Sub(run.StartedAt))}
 	switch {
 	case run.Error != nil:
 		a.log().Warn("execution ended", append(attrs, "error", *run.Error)...)

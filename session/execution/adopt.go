@@ -55,7 +55,7 @@ func (e *Engine) adopt(ctx context.Context) error {
 		return err
 	}
 	for _, x := range adopted {
-		e.log.Info("execution taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName, "source", x.Source, "is", x.State)
+		e.log.Info("execution taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName, "source", x.Source, "state", x.State)
 		if !x.Over() && !e.follows(&x) {
 			return errClosing // the next server takes it over
 		}

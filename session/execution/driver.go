@@ -74,7 +74,7 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Context, *entry) (outcome, bool)) (o outcome, slot bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.log.Error("the driver of an execution panicked", "execution_id", n.id, "panic", p, "stack", string(debug.Stack()))
+			e.log.Error("the driver of an execution panicked", "execution_id", n.id, "panic", p, "trace", string(debug.Stack()))
 			// Whether it had a slot is not known here: only a waiting one has none.
 			o, slot = outcome{state: Unknown, words: fmt.Sprintf("this server failed while it followed the execution: %v; whether the workflow continues at its source is not known", p)}, true
 		}

@@ -3,6 +3,7 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -24,12 +25,12 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	case e == nil: // it has no reviews
 		return
 	}
-	detail("evidence: %s, %s, %s over %s", kind(e), stamp(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))
+	detail("evidence: %s, %s, %s over %s", kind(e), Ago(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))
 	if e.Reason != "" {
 		detail("  reason: %s", IndentRest(e.Reason, "    "))
 	}
 	if o := e.Others; o != nil {
-		detail("  its other reviews: %s, %s, %s over %s", kind(o), stamp(o.At), o.Identity, cmp.Or(o.Channel, "an unknown channel"))
+		detail("  its other reviews: %s, %s, %s over %s", kind(o), Ago(o.At), o.Identity, cmp.Or(o.Channel, "an unknown channel"))
 	}
 	if e.Kind == machine.ByPerson && e.Channel == session.ChannelTerminal && e.GivenFor == "" {
 		detail("  given before any output was handed in")
@@ -37,7 +38,16 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	if e.GivenFor != "" && e.GivenFor != e.Digest {
 		detail("  a person had overridden its reviews, but with other outputs or criteria than these")
 	}
-	Hashes(detail, "  finished with", e.Files)
+	if !judged(p.Newest(), e.Files) {
+		Hashes(detail, "  finished with", e.Files)
+	}
+}
+
+// judged reports whether the verdicts of a review attempt, which are printed, are of these files.
+func judged(at *machine.Attempt, files []machine.FileHash) bool {
+	return at != nil && !slices.ContainsFunc(files, func(f machine.FileHash) bool {
+		return !slices.ContainsFunc(at.Verdicts, func(v *machine.Verdict) bool { return slices.Contains(v.Files, f) })
+	})
 }
 
 // kind says in words what a finished step relies on.

@@ -2,7 +2,7 @@ package show
 
 import (
 	"fmt"
-	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -10,12 +10,8 @@ import (
 )
 
 // Session prints a session for people: its steps, outputs, review attempts, verdicts and overrides.
-func Session(w io.Writer, s *machine.State) {
-	field := func(name, value string) {
-		if value = Plain(value); value != "" {
-			fmt.Fprintf(w, "%-9s %s\n", name+":", strings.TrimLeft(Indent(value, strings.Repeat(" ", 10)), " "))
-		}
-	}
+func Session(w *Screen, s *machine.State) {
+	field := func(name, value string) { w.Field(9, name, value) }
 	field("session", s.SessionID)
 	field("status", string(s.Status))
 	field("workflow", s.JobName+"/"+s.WorkflowName)
@@ -24,17 +20,16 @@ func Session(w io.Writer, s *machine.State) {
 	field("branch", s.BranchName)
 	field("parent", Optional(s.ParentSessionID))
 	field("attempt", s.AttemptID)
+	field("started", Ago(s.StartedAt))
 	if s.Status == machine.Active {
 		field("step", s.CurrentStepID)
+		field("moved", Ago(s.UpdatedAt))
 	}
-	field("started", stamp(s.StartedAt))
-	field("moved", stamp(s.UpdatedAt))
 	if s.CompletedAt != nil {
-		field("ended", stamp(*s.CompletedAt))
+		field("ended", Ago(*s.CompletedAt))
 	}
 	field("aborted", Optional(s.AbortReason))
 	field("caller", s.Identity)
-	field("server", s.Owner)
 	field("job_dir", s.Definition.JobDir)
 	if p := s.Pinned; p != nil {
 		field("reviewer", p.Reviewer)
@@ -43,35 +38,33 @@ func Session(w io.Writer, s *machine.State) {
 		}
 	}
 	for _, weak := range s.Weakened {
-		fmt.Fprintf(w, "\nweakened since it began, before %s was finished %s:\n", Plain(weak.Step), stamp(weak.At))
+		fmt.Fprintf(w, "\nweakened since it began, before %s was finished %s:\n", weak.Step, Ago(weak.At))
 		for _, what := range weak.What {
-			fmt.Fprintf(w, "  %s\n", IndentRest(Plain(what), "    "))
+			fmt.Fprintf(w, "  %s\n", IndentRest(what, "    "))
 		}
 	}
 	fmt.Fprintln(w, "\nsteps:")
 	printProgress(w, s.StepProgress)
 	for _, h := range s.History {
-		fmt.Fprintf(w, "\nwithdrawn %s, going back from %s to %s:\n", stamp(h.At), Inline(h.From), Inline(h.To))
+		fmt.Fprintf(w, "\nwithdrawn %s, going back from %s to %s:\n", Ago(h.At), Inline(h.From), Inline(h.To))
 		printProgress(w, h.Progress)
 	}
 }
 
-func printProgress(w io.Writer, steps machine.OrderedMap[*machine.StepProgress]) {
+func printProgress(w *Screen, steps machine.OrderedMap[*machine.StepProgress]) {
 	for _, step := range steps {
 		p := step.Value
-		fmt.Fprintf(w, "  %s\n", Inline(step.Key))
 		detail := func(format string, args ...any) {
-			fmt.Fprint(w, Indent(Plain(fmt.Sprintf(format, args...))+"\n", "    "))
+			w.Text("    ", fmt.Sprintf(format, args...))
 		}
+		how := "in progress, started " + Ago(p.StartedAt)
 		switch {
 		case p.CompletedAt != nil:
-			detail("started %s, finished %s (%s)", stamp(p.StartedAt), stamp(*p.CompletedAt),
-				p.CompletedAt.Sub(p.StartedAt).Round(time.Millisecond))
+			how = fmt.Sprintf("finished %s, after %s", Ago(*p.CompletedAt), took(p.CompletedAt.Sub(p.StartedAt)))
 		case p.Unreported:
-			detail("started %s, never reported: its group went on without it", stamp(p.StartedAt))
-		default:
-			detail("started %s, in progress", stamp(p.StartedAt))
+			how = fmt.Sprintf("started %s, never reported: its group went on without it", Ago(p.StartedAt))
 		}
+		fmt.Fprintf(w, "  %s: %s\n", Inline(step.Key), how)
 		for _, o := range p.Outputs {
 			detail("output %s: %s", o.Key, strings.Join(o.Value.Paths, ", "))
 		}
@@ -80,26 +73,25 @@ func printProgress(w io.Writer, steps machine.OrderedMap[*machine.StepProgress])
 		}
 		Attempts(detail, p.Attempts)
 		for _, o := range p.Overrides {
-			detail("review overridden %s by %s (skipped: %s): %s", stamp(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
+			detail("review overridden %s by %s (skipped: %s): %s", Ago(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
 		}
 		if g := p.Granted; g != nil {
-			detail("a person (%s, %s) overrode its reviews %s, for its next finished_step: %s", g.Identity, g.Channel, stamp(g.At), g.Reason)
+			detail("a person (%s, %s) overrode its reviews %s, which the agent has not used yet: %s", g.Identity, g.Channel, Ago(g.At), g.Reason)
 		}
 		printQuestion(detail, p.Question)
 		printEvidence(detail, p)
 	}
 }
 
-// printQuestion prints what a person is asked about a step, and the answer that its next finished_step
-// collects.
+// printQuestion prints what a person is asked about a step, and the answer.
 func printQuestion(detail func(format string, args ...any), q *machine.Question) {
 	switch {
 	case q == nil:
 		return
 	case q.Open():
-		detail("waits for a person since %s, to pass these outputs:", stamp(q.AskedAt))
+		detail("waits for a person, asked %s, to pass these outputs:", Ago(q.AskedAt))
 	default:
-		detail("a person (%s, %s) answered %s: %s; the next finished_step with these outputs collects that", q.Answer.Identity, q.Answer.Channel, stamp(q.Answer.At), passed(q.Answer.Passed))
+		detail("a person (%s, %s) answered %s: %s; the agent has not seen that yet", q.Answer.Identity, q.Answer.Channel, Ago(q.Answer.At), passed(q.Answer.Passed))
 	}
 	Hashes(detail, "  handed in", q.Files)
 }
@@ -112,27 +104,44 @@ func Optional(s *string) string {
 	return *s
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+// took rounds a duration for people.
+func took(d time.Duration) time.Duration {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond)
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
 
-// Attempts prints the results of a step's external reviews: each attempt, each verdict, and
+// Attempts prints the results of a step's external reviews: each attempt, each verdict once, and
 // the content that it is about, so that a person who doubts a verdict can compare the files with
 // it.
 func Attempts(detail func(format string, args ...any), attempts []*machine.Attempt) {
-	for _, at := range attempts {
+	for i, at := range attempts {
 		switch at.State {
 		case machine.AttemptOpen:
-			detail("review attempt %d, open since %s: its review runs, or was cut off with its server and begins again", at.Number, stamp(at.OpenedAt))
+			detail("review attempt %d, open, begun %s: its review runs, or was cut off with its server and begins again", at.Number, Ago(at.OpenedAt))
 		case machine.AttemptVoid:
-			detail("review attempt, void, %s: %s", ended(at), brief(Optional(at.Error)))
+			detail("review attempt, void, %s: %s", ended(at), brief(advice.ReplaceAllString(Optional(at.Error), "")))
 		default:
 			told := ""
 			if !at.Collected {
-				told = ", not yet reported to a call"
+				told = ", not yet seen by the agent"
 			}
 			detail("review attempt %d, %s, %s%s", at.Number, at.State, ended(at), told)
 		}
+		kept := 0
 		for _, v := range at.Verdicts {
+			if v.Reused && i > 0 {
+				kept++
+				continue
+			}
 			printVerdict(detail, v)
+		}
+		if kept > 0 {
+			detail("  %d kept from an earlier attempt: the content is the same", kept)
 		}
 		if len(at.Verdicts) == 0 {
 			Hashes(detail, "  handed in", at.Files)
@@ -149,8 +158,8 @@ func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 	if v.Reused {
 		came = ", kept from an earlier attempt: the content is the same"
 	}
-	detail("  review of %s: %s, %s by %s in %s%s", of, passed(v.Passed), stamp(v.At), v.Reviewer,
-		time.Duration(v.Seconds*float64(time.Second)).Round(time.Millisecond), came)
+	detail("  review of %s: %s, %s by %s in %s%s", of, passed(v.Passed), Ago(v.At), v.Reviewer,
+		took(time.Duration(v.Seconds*float64(time.Second))), came)
 	for _, c := range v.Criteria {
 		why := ""
 		if text := strings.TrimSpace(Optional(c.Feedback)); text != "" {
@@ -164,19 +173,22 @@ func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 	Hashes(detail, "    judged", v.Files)
 }
 
-// Hashes prints the content that files had.
+// Hashes prints the beginnings of the hashes that files had.
 func Hashes(detail func(format string, args ...any), how string, files []machine.FileHash) {
 	for _, f := range files {
-		detail("%s sha256:%s %s", how, f.SHA256, f.Path)
+		detail("%s sha256:%s %s", how, f.SHA256[:min(shortHash, len(f.SHA256))], f.Path)
 	}
 }
+
+// shortHash is the length of the beginning of a hash that people see.
+const shortHash = 12
 
 // ended formats the start of an attempt and its duration.
 func ended(at *machine.Attempt) string {
 	if at.ClosedAt == nil {
-		return "since " + stamp(at.OpenedAt)
+		return Ago(at.OpenedAt)
 	}
-	return fmt.Sprintf("%s, after %s", stamp(at.OpenedAt), at.ClosedAt.Sub(at.OpenedAt).Round(time.Millisecond))
+	return fmt.Sprintf("%s, after %s", Ago(at.OpenedAt), took(at.ClosedAt.Sub(at.OpenedAt)))
 }
 
 func passed(ok bool) string {
@@ -185,6 +197,9 @@ func passed(ok bool) string {
 	}
 	return "failed"
 }
+
+// advice is the end of an error of a review, which tells agents what to do.
+var advice = regexp.MustCompile(`(?is);?\s*th(is|e) attempt does not count.*$`)
 
 // brief shortens a text of a reviewer, which may be long; --json has all of it.
 func brief(text string) string { return OneLine(text, 400) }

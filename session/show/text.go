@@ -6,6 +6,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	"deepwork/catalog/jsontext"
 )
 
@@ -63,3 +65,6 @@ func Indent(text, prefix string) string {
 	}
 	return b.String()
 }
+
+// Clip cuts a line to a width of a terminal; wide characters take two columns.
+func Clip(line string, columns int) string { return text.Trim(line, max(columns, 0)) }

@@ -273,60 +273,60 @@ func (a *Archive) change(ctx context.Context, id string, requests store.Requests
 	return askOwner(ctx, requests, id, w.Describe(owner), action, arguments)
 }
 
-// Prune removes the files of sessions that ended before the cutoff, and unneeded definitions stored
-// before it. It returns the sessions' ids. A dry run removes nothing.
-func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (ids []string, err error) {
+// Prune removes the files of sessions that ended before the cutoff, and the definitions that no
+// session needs then, except those that were put within the last two hours. It returns the sessions'
+// ids, and the number of definitions. A dry run removes nothing, and counts no definitions.
+func (a *Archive) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old []string, definitions int, err error) {
 	all, err := a.List(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var old []string
 	for _, s := range all {
 		if (s.Status == string(machine.Completed) || s.Status == string(machine.Aborted)) && s.UpdatedAt.Before(cutoff) {
 			old = append(old, s.SessionID)
 		}
 	}
 	if dryRun {
-		return old, nil
+		return old, 0, nil
 	}
 	if err := a.state.OwnTmp(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	w, err := a.writable()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, w.Close(ctx)) }()
 	if len(old) > 0 {
 		if err := w.NoteNewest(ctx, pruned, max(cutoff.UnixMicro(), w.Newest(ctx, pruned))); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	for i, id := range old {
 		if err := w.Remove(ctx, id); err != nil {
-			return old[:i], fmt.Errorf("removing session %s: %w", id, err)
+			return old[:i], 0, fmt.Errorf("removing session %s: %w", id, err)
 		}
 		notes, err := fs.Glob(os.DirFS(a.state.Tmp()), "quality_review_"+id+"_*.md")
 		for _, name := range notes {
 			err = errors.Join(err, os.Remove(filepath.Join(a.state.Tmp(), name)))
 		}
 		if err != nil {
-			return old[:i+1], fmt.Errorf("removing the review files of session %s: %w", id, err)
+			return old[:i+1], 0, fmt.Errorf("removing the review files of session %s: %w", id, err)
 		}
 	}
 	if all, err = a.List(ctx); err != nil {
-		return old, err
+		return old, 0, err
 	}
 	needed := map[string]bool{}
 	for _, s := range all {
 		if s.Err != nil {
-			return old, nil // an unreadable session may need any definition: keep them all
+			return old, 0, nil // an unreadable session may need any definition: keep them all
 		}
 		needed[s.Definition.Hash] = true
 		if s.Pinned != nil {
 			needed[s.Pinned.Definition.Hash] = true
 		}
 	}
-	_, err = w.PruneDefinitions(ctx, cutoff, func(hash string) bool { return needed[hash] })
-	return old, err
+	definitions, err = w.PruneDefinitions(ctx, now(), func(hash string) bool { return needed[hash] })
+	return old, definitions, err
 }

@@ -69,13 +69,27 @@ func TestArchive(t *testing.T) {
 	if s := p.record(open); s.Status != machine.Aborted || *s.AbortReason != "by hand" {
 		t.Errorf("record %s", toJSON(t, s))
 	}
-	if ids, err := a.Prune(ctx, time.Now().Add(-time.Hour), false); err != nil || len(ids) != 0 {
-		t.Errorf("pruned %v, %v", ids, err)
+	if ids, n, err := a.Prune(ctx, time.Now().Add(-time.Hour), false); err != nil || len(ids) != 0 || n != 0 {
+		t.Errorf("pruned %v, %d definitions, %v", ids, n, err)
 	}
 	for _, dryRun := range []bool{true, false} {
-		if ids, err := a.Prune(ctx, time.Now().Add(time.Hour), dryRun); err != nil || len(ids) != 2 {
-			t.Errorf("pruned %v, %v", ids, err)
+		if ids, n, err := a.Prune(ctx, time.Now().Add(time.Hour), dryRun); err != nil || len(ids) != 2 || n != 0 {
+			t.Errorf("pruned %v, %d definitions, %v", ids, n, err)
 		}
+	}
+	// Nothing needs their definition, which goes once it cannot be that of a session being started.
+	kept, err := os.ReadDir(p.state().Definitions())
+	if err != nil || len(kept) == 0 {
+		t.Fatalf("the definitions are %v, %v", kept, err)
+	}
+	for _, d := range kept {
+		old := time.Now().Add(-3 * time.Hour)
+		if err := os.Chtimes(filepath.Join(p.state().Definitions(), d.Name()), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids, n, err := a.Prune(ctx, time.Now().Add(-720*time.Hour), false); err != nil || len(ids) != 0 || n != len(kept) {
+		t.Errorf("pruned %v, %d definitions of %d, %v", ids, n, len(kept), err)
 	}
 	if err := a.Close(); err != nil {
 		t.Error(err)

@@ -7,6 +7,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/actor/wait"
+	"deepwork/session"
 	"deepwork/session/workflow/machine"
 	"deepwork/session/workflow/stack"
 )
@@ -132,7 +133,7 @@ func (a *sessionActor) giveUp() {
 	if err := e.records.Release(next); err != nil {
 		e.handles.Restore(a.handle)
 		e.unreleased.Store(true)
-		e.Logger.Warn("a session could not be given up; it stays this server's for now", "session", a.id, "error", err, "again_in", releaseAgain)
+		e.Logger.Warn("a session could not be given up; it stays this server's for now", "session", a.id, "error", err, session.MS("again_in_ms", releaseAgain))
 		return
 	}
 	e.Logger.Debug("session given up", "session", a.id)

@@ -56,7 +56,7 @@ func (c *Conn) takeUp(ctx context.Context, id string) (*stack.Handle, error) {
 	if err := c.push(ctx, links...); err != nil {
 		return nil, err
 	}
-	c.engine.Logger.Info("session taken up", "session", id, "on_the_stack", len(links))
+	c.engine.Logger.Info("session taken up", "session", id, "sessions_on_stack", len(links))
 	return h, nil
 }
 

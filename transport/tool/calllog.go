@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"deepwork/catalog/jsontext"
+	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
 
 // StackLogged is the maximum number of stack entries in a log line, from the top.
 const StackLogged = 20
 
-// A CallLog writes the two log lines of a call: one when it starts, with the stack at that time
-// (seed 000, 001.1.12), and one when it ends.
+// A CallLog writes the log line of a call when it ends, with the stack as it was when it began (seed
+// 000, 001.1.12). At the level debug there is also a line when it begins.
 type CallLog struct {
 	logger   *slog.Logger
 	metrics  *metrics
@@ -25,9 +26,11 @@ type CallLog struct {
 	Tool     string
 	Counted  string // the tool's name in the metrics, if it is not Tool
 	level    slog.Level
-	session  *string
+	session  *string // as given
 	began    time.Time
+	stack    []machine.StackEntry // when it began, if it is logged
 	outcome  string
+	fault    []slog.Attr // what an error, or a panic, was
 
 	outcomeOf func(reply any) string
 }
@@ -41,33 +44,57 @@ func outcomeOf(reply any) string {
 }
 
 func (l *CallLog) begin(ctx context.Context, w WorkflowCaller) {
-	if !l.logger.Enabled(ctx, l.level) {
+	if !l.logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	l.logger.LogAttrs(ctx, l.level, "call", l.attrs(stackAttr(w.StackOf(ctx, l.session)))...)
+	l.stack = w.StackOf(ctx, l.session)
+	if l.logger.Enabled(ctx, slog.LevelDebug) {
+		l.logger.LogAttrs(ctx, slog.LevelDebug, "call began", l.attrs(nil)...)
+	}
 }
 
-func (l *CallLog) end(ctx context.Context) {
+func (l *CallLog) end(ctx context.Context, reply any) {
 	took := time.Since(l.began)
 	l.metrics.ended(l.label(), l.outcome, took)
 	if !l.logger.Enabled(ctx, l.level) {
 		return
 	}
-	l.logger.LogAttrs(ctx, l.level, "call ended",
-		l.attrs(slog.String("outcome", l.outcome), slog.Duration("took", took))...)
+	attrs := append(l.attrs(reply), slog.String("outcome", l.outcome), session.TookMS(took))
+	l.logger.LogAttrs(ctx, l.level, "call", append(attrs, l.fault...)...)
+}
+
+// failed makes the line of the call one of an error.
+func (l *CallLog) failed(level slog.Level, fault ...slog.Attr) {
+	l.level, l.fault = max(l.level, level), fault
 }
 
 // label returns the tool's name in the metrics: tools named by other systems are counted together,
 // since their number is unbounded.
 func (l *CallLog) label() string { return cmp.Or(l.Counted, l.Tool) }
 
-func (l *CallLog) attrs(more ...slog.Attr) []slog.Attr {
-	attrs := make([]slog.Attr, 0, 5)
+// attrs returns the attributes of a line; reply is the call's, or nil.
+func (l *CallLog) attrs(reply any) []slog.Attr {
+	attrs := make([]slog.Attr, 0, 8)
 	attrs = append(attrs, slog.String("tool", l.Tool), slog.String("caller", l.identity))
-	if l.session != nil {
-		attrs = append(attrs, slog.String("session", jsontext.Clip(*l.session, 200)))
+	if id := l.sessionOf(reply); id != "" {
+		attrs = append(attrs, slog.String("session", jsontext.Clip(id, 200)))
 	}
-	return append(attrs, more...)
+	return append(attrs, stackAttr(l.stack))
+}
+
+// sessionOf returns the session that a call is about: the one that it started, the one that was given,
+// or the innermost of its caller, or "".
+func (l *CallLog) sessionOf(reply any) string {
+	started, ok := reply.(*machine.StartReply)
+	switch {
+	case ok && started != nil && started.BeginStep != nil:
+		return started.BeginStep.SessionID
+	case l.session != nil:
+		return *l.session
+	case len(l.stack) > 0:
+		return l.stack[len(l.stack)-1].SessionID
+	}
+	return ""
 }
 
 // stackAttr returns the workflows in progress, bottom first; for a deep stack its depth and the

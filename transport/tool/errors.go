@@ -72,23 +72,26 @@ func (s *Set) broken(tool string) *mcp.CallToolResult {
 		"%s failed because of an error in the server, not in your arguments; the log has the details. What to do now: %s", tool, s.again(tool)))
 }
 
-// failed returns the result of a call whose handler returned an error, and the outcome for the log.
-func (s *Set) failed(ctx context.Context, tool string, err error) (*mcp.CallToolResult, string, error) {
+// failed returns the result of a call whose handler returned an error, and notes it for the log.
+func (s *Set) failed(ctx context.Context, l *CallLog, err error) (*mcp.CallToolResult, error) {
 	if e, ok := errors.AsType[*session.Error](store.Refused(err)); ok {
-		if e.Err != nil {
-			s.Logger.LogAttrs(ctx, slog.LevelWarn, "call refused", slog.String("tool", tool), slog.String("code", e.Code), slog.Any("error", e.Err))
+		if l.outcome = e.Code; e.Err != nil {
+			l.failed(slog.LevelWarn, slog.Any("error", e.Err))
 		}
-		return refused(e), e.Code, nil
+		return refused(e), nil
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
 		if errors.Is(context.Cause(ctx), ErrStopping) {
+			l.outcome = "stopping"
 			return refused(session.NotNow("stopping", "The server is stopping, and %s was interrupted. "+
-				"Everything confirmed before is saved. Connect again; %s", tool, s.again(tool))), "stopping", nil
+				"Everything confirmed before is saved. Connect again; %s", l.Tool, s.again(l.Tool))), nil
 		}
-		return nil, "cancelled", context.Canceled
+		l.outcome = "cancelled"
+		return nil, context.Canceled
 	}
-	s.Logger.LogAttrs(ctx, slog.LevelError, "call failed", slog.String("tool", tool), slog.Any("error", err))
-	return s.broken(tool), "internal", nil
+	l.outcome = "internal"
+	l.failed(slog.LevelError, slog.Any("error", err))
+	return s.broken(l.Tool), nil
 }
 
 // bounded cuts a text to max characters. It cuts the middle, since the beginning says what is wrong

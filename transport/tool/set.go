@@ -107,20 +107,20 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 	if log.outcomeOf == nil {
 		log.outcomeOf = outcomeOf
 	}
+	var reply any
 	log.logger, log.metrics, log.identity, log.began = s.Logger, &s.metrics, c.Identity, time.Now()
 	defer s.InFlight.begin(&log)()
 	defer func() {
 		if p := recover(); p != nil {
-			s.Logger.LogAttrs(ctx, slog.LevelError, "panic in a tool",
-				slog.String("tool", log.Tool), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			log.failed(slog.LevelError, slog.Any("panic", p), slog.String("trace", string(debug.Stack())))
 			res, err = s.broken(log.Tool), nil
 			log.outcome = "panic"
 		}
 		if kind := errorKind(log.outcome, res, err); kind != "" {
-			log.level = slog.LevelInfo
+			log.level = max(log.level, slog.LevelInfo)
 			s.metrics.errors.WithLabelValues(log.label(), kind).Inc()
 		}
-		log.end(ctx)
+		log.end(ctx, reply)
 	}()
 
 	fault := decode(&log)
@@ -136,13 +136,13 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 	}
 	release, err := s.turns.take(ctx, c.Caller)
 	if err != nil {
-		res, log.outcome, err = s.failed(ctx, log.Tool, err)
+		res, err = s.failed(ctx, &log, err)
 		return res, err
 	}
 	defer release()
 	ctx, quiet := s.withProgress(s.withAsk(ctx, req), req)
 	defer quiet() // before the reply is sent
-	reply, err := work(ctx)
+	reply, err = work(ctx)
 	if err == nil {
 		log.outcome = log.outcomeOf(reply)
 		if res, err = accepted(reply); err != nil {
@@ -153,7 +153,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 			return res, nil
 		}
 	}
-	res, log.outcome, err = s.failed(ctx, log.Tool, err)
+	res, err = s.failed(ctx, &log, err)
 	return res, err
 }
 

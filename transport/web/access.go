@@ -36,7 +36,7 @@ func (a *access) check(address string, settings config.HTTP, logger *slog.Logger
 		if _, err := a.token(true); err != nil {
 			return fmt.Errorf("a token is needed, since %w: %w", errNoPeers, err)
 		}
-		logger.Info("clients need the token that deepwork token show prints", "why", errNoPeers)
+		logger.Info("clients need the token that deepwork token show prints", "reason", errNoPeers)
 		return nil
 	}
 	return fmt.Errorf("%s can be reached from other machines, and there is no token: anybody who reaches it could act as you. "+

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/session"
 )
 
 const (
@@ -61,7 +62,7 @@ func (h *Server) Serve(ctx context.Context) error {
 	cut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
 	if left := h.Sessions.Close(cut); left > 0 {
-		h.Logger.Warn("connections did not stop", "connections", left, "calls", h.InFlight.Names())
+		h.Logger.Warn("connections did not stop", "connections", left, "calls_in_flight", h.InFlight.Names())
 	}
 	h.sockets.closeWaiting() // Shutdown would wait for connections that never made a request
 	if h.http.Shutdown(cut) != nil {
@@ -79,7 +80,7 @@ func (h *Server) drain() {
 	if h.quiet(inTime) {
 		return
 	}
-	h.Logger.Warn("calls in flight are cut off", slog.Duration("after", h.options.Grace), slog.Any("calls", h.InFlight.Names()))
+	h.Logger.Warn("calls in flight are cut off", session.MS("after_ms", h.options.Grace), slog.Any("calls_in_flight", h.InFlight.Names()))
 	h.Sessions.Stop()
 	answers, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/store/sqlstore"
 )
 
@@ -26,7 +27,7 @@ func (d *DB) retry(ctx context.Context, f func() error) error {
 			return d.explain(err)
 		}
 		if waited := time.Since(begun); waited > 5*time.Second {
-			d.o.Logger.Warn("the task board is locked by another process", "path", d.o.Path, "waited", waited.Round(time.Millisecond))
+			d.o.Logger.Warn("the task board is locked by another process", "path", d.o.Path, session.MS("waited_ms", waited))
 			begun = time.Now()
 		}
 		if wait.For(ctx, time.Duration(1+rand.IntN(5))*time.Millisecond) != nil {

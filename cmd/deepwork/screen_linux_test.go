@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"deepwork/session/show"
+)
+
+// openTerminal makes a terminal: what is written to the master is typed at it, and what is read from the
+// master is on its screen.
+func openTerminal(columns, lines uint16) (master, slave *os.File, err error) {
+	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
+		return nil, nil, err
+	}
+	err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	if err == nil {
+		err = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: lines, Col: columns})
+	}
+	n := 0
+	if err == nil {
+		n, err = unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	}
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	}
+	if err != nil {
+		master.Close()
+	}
+	return master, slave, err
+}
+
+// A command that takes over a second says so at a terminal, until it prints something.
+func TestProgress(t *testing.T) {
+	master, slave, err := openTerminal(40, 10)
+	if err != nil {
+		t.Skip("no terminals here:", err)
+	}
+	defer master.Close()
+	defer slave.Close()
+	must(t, master.SetReadDeadline(time.Now().Add(time.Minute)))
+	env := map[string]string{"TERM": "xterm", "NO_COLOR": "1"}
+	screen := show.NewScreen(slave, func(name string) string { return env[name] })
+	end := screen.Progress("deepwork check")
+	defer end()
+	seen, shown := make([]byte, 1000), ""
+	await := func(want string) {
+		t.Helper()
+		for !strings.HasSuffix(shown, want) {
+			n, err := master.Read(seen)
+			if shown += string(seen[:n]); err != nil {
+				t.Fatalf("%v; the screen is %q, not %q", err, shown, want)
+			}
+		}
+	}
+	await("\rdeepwork check … 1s\x1b[K")
+	fmt.Fprintln(screen, "All is well")
+	await("\r\x1b[KAll is well\r\n")
+	fmt.Fprintln(screen, "Again")
+	await("All is well\r\nAgain\r\n")
+}
+
+func init() { programs["screen"] = onScreen }
+
+// onScreen runs a command at a terminal, prints what is on its screen, and exits as the command does:
+// screen COLUMNS COMMAND [ARG...].
+func onScreen() {
+	columns, err := strconv.ParseUint(os.Args[1], 10, 16)
+	if err != nil {
+		panic(err)
+	}
+	master, slave, err := openTerminal(uint16(columns), 50)
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command(os.Args[2], os.Args[3:]...)
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	slave.Close()
+	var shown bytes.Buffer
+	_, _ = shown.ReadFrom(master) // until nobody has the other end open
+	_ = cmd.Wait()
+	fmt.Print(strings.ReplaceAll(shown.String(), "\r\n", "\n"))
+	os.Exit(cmd.ProcessState.ExitCode())
+}

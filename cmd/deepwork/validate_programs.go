@@ -1,0 +1,66 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+	"deepwork/catalog/trust"
+	"deepwork/session/attempt/runner"
+)
+
+// missingPrograms returns a warning for each reviewer, executor and source of a project's config
+// whose program is not installed on this machine. file and source are those of the config.
+func missingPrograms(root, file string, source []byte, c *config.Config) (ds job.Diagnostics) {
+	lines := config.Places(source)
+	look := func(what, path string, command []string) {
+		if len(command) == 0 {
+			return
+		}
+		_, err := trust.Find(root, command[0])
+		if err == nil {
+			return
+		}
+		why := "it is not in PATH"
+		if e, ok := errors.AsType[*exec.Error](err); ok && !errors.Is(e, exec.ErrNotFound) {
+			why = reason(e.Err)
+		}
+		ds = append(ds, job.Diagnostic{File: file, Line: cmp.Or(lines[path+".command"], lines[path], 1), Column: 1, Path: path, Warning: true,
+			Message: fmt.Sprintf("the %s's program %q is not installed here (%s); install it, or correct the command", what, command[0], why)})
+	}
+	look("reviewer", "quality_gate.agent_review_command", c.QualityGate.AgentReviewCommand)
+	known := runner.Merge(c.Executors)
+	executor := func(what, path, name, variant string) {
+		if recipe, err := runner.Resolve(known, name, variant); err == nil { // else it may be in the user's own config
+			look(what, path, recipe.Command)
+		}
+	}
+	named := func(what, path, full string) {
+		if name, variant, _ := strings.Cut(full, ":"); name != "" && !slices.ContainsFunc(c.Executors, func(e config.Executor) bool { return e.Name == name }) {
+			executor(what, path, name, variant)
+		}
+	}
+	named("reviewer", "quality_gate.reviewer_executor", c.QualityGate.ReviewerExecutor)
+	for _, e := range c.Executors {
+		executor("executor", "executors."+e.Name, e.Name, "")
+		for _, v := range e.Variants {
+			if len(v.Command) > 0 {
+				executor("executor", "executors."+e.Name+".variants."+v.Name, e.Name, v.Name)
+			}
+		}
+	}
+	if a := c.Attempts.AutoStart; a != nil {
+		named("executor", "attempts.auto_start", a.Executor)
+	}
+	named("executor", "run.executor", c.Run.Executor)
+	for _, s := range c.WorkflowTools.Sources {
+		look("source", config.SourcesKey+s.Name, s.Command)
+	}
+	slices.SortStableFunc(ds, func(a, b job.Diagnostic) int { return a.Line - b.Line })
+	return ds
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// packed packs stand-ins for the binaries, which have the time at, and returns the folder.
+func packed(t *testing.T, at time.Time) string {
+	t.Helper()
+	r := release{version: "1.2.3", commit: "c0ffee", time: time.Unix(1700000000, 0).UTC(), from: t.TempDir(), to: filepath.Join(t.TempDir(), "out")}
+	paths := []string{filepath.Join(r.from, "common", "THIRD_PARTY_LICENSES"), filepath.Join(r.from, "common", "README.md")}
+	for _, p := range platforms {
+		paths = append(paths, r.binary(p), filepath.Join(r.from, p.os+"-"+p.arch, "sbom.json"))
+	}
+	for _, path := range paths {
+		rel, err := filepath.Rel(r.from, path)
+		check(t, err)
+		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		check(t, os.WriteFile(path, []byte("content of "+rel), 0o600))
+		check(t, os.Chtimes(path, at, at))
+	}
+	check(t, r.write())
+	return r.to
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The same input in another folder, with other times and permissions, gives the same bytes.
+func TestSameBytes(t *testing.T) {
+	one, two := sums(t, packed(t, time.Unix(1, 0))), sums(t, packed(t, time.Now()))
+	if len(one) < 20 || !maps.Equal(one, two) {
+		t.Errorf("one has %d files:\n%v\nthe other %d:\n%v", len(one), one, len(two), two)
+	}
+}
+
+// An entry has the time of the commit, the owner root and only the permissions that are meant.
+func TestEntriesAreFixed(t *testing.T) {
+	f, err := os.Open(filepath.Join(packed(t, time.Now()), "deepwork_1.2.3_linux_amd64.tar.gz"))
+	check(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	check(t, err)
+	modes := map[string]int64{}
+	for entries := tar.NewReader(z); ; {
+		h, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		check(t, err)
+		modes[h.Name] = h.Mode
+		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || h.ModTime.Unix() != 1700000000 {
+			t.Errorf("%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
+		}
+	}
+	top := "deepwork_1.2.3_linux_amd64/"
+	if want := map[string]int64{top + "deepwork": 0o755, top + "README.md": 0o644, top + "THIRD_PARTY_LICENSES": 0o644}; !maps.Equal(modes, want) {
+		t.Errorf("got %v, want %v", modes, want)
+	}
+}
+
+// A release is never written over another.
+func TestDoesNotOverwrite(t *testing.T) {
+	r := release{to: t.TempDir()}
+	check(t, writeZip(filepath.Join(r.to, "a.zip"), nil, r.time))
+	if err := writeZip(filepath.Join(r.to, "a.zip"), nil, r.time); !errors.Is(err, os.ErrExist) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// unpacked unpacks an archive of a release and returns the folder in it that has its name.
+func unpacked(t *testing.T, dir, name string) string {
+	t.Helper()
+	if zipped := filepath.Join(dir, name+".zip"); strings.Contains(name, "windows") {
+		return filepath.Join(unzip(t, zipped), name)
+	}
+	f, err := os.Open(filepath.Join(dir, name+".tar.gz"))
+	check(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	check(t, err)
+	return filepath.Join(untar(t, z), name)
+}
+
+// untar unpacks the files of a tar and returns their folder.
+func untar(t *testing.T, r io.Reader) string {
+	t.Helper()
+	dir := t.TempDir()
+	for entries := tar.NewReader(r); ; {
+		h, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			return dir
+		}
+		check(t, err)
+		if h.Typeflag == tar.TypeReg {
+			lay(t, filepath.Join(dir, h.Name), entries, h.FileInfo().Mode())
+		}
+	}
+}
+
+// unzip unpacks a zip and returns its folder.
+func unzip(t *testing.T, path string) string {
+	t.Helper()
+	z, err := zip.OpenReader(path)
+	check(t, err)
+	defer z.Close()
+	dir := t.TempDir()
+	for _, f := range z.File {
+		in, err := f.Open()
+		check(t, err)
+		lay(t, filepath.Join(dir, f.Name), in, f.Mode())
+	}
+	return dir
+}
+
+func lay(t *testing.T, path string, content io.Reader, mode os.FileMode) {
+	t.Helper()
+	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	check(t, err)
+	_, err = io.Copy(f, content)
+	check(t, errors.Join(err, f.Close()))
+}
+
+// tools starts a server in a project as a client does, and returns the names of its tools.
+func tools(t *testing.T, version, project, command string, args ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command, args...)
+	cmd.Dir, cmd.Stderr = project, t.Output()
+	cmd.Env = append(os.Environ(), "DEEPWORK_STATE_DIR="+t.TempDir(), "XDG_CONFIG_HOME="+t.TempDir())
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd, TerminateDuration: 10 * time.Second}, nil)
+	check(t, err)
+	defer session.Close()
+	if got := session.InitializeResult().ServerInfo; got.Name != "deepwork" || got.Version != version {
+		t.Errorf("%s presents itself as %s %s", command, got.Name, got.Version)
+	}
+	list, err := session.ListTools(t.Context(), nil)
+	check(t, err)
+	var names []string
+	for _, tool := range list.Tools {
+		names = append(names, tool.Name)
+	}
+	if !slices.Contains(names, "start_workflow") {
+		t.Errorf("%s offers %v", command, names)
+	}
+	return names
+}
+
+// What was built starts and offers its tools: from the archive for this platform, from the bundle as
+// its manifest says, and from the plugin with the binary of the archive.
+func TestBuiltPrograms(t *testing.T) {
+	dir := built(t)
+	version := versionOf(t, dir)
+	here := platform{runtime.GOOS, runtime.GOARCH}
+	folder := unpacked(t, dir, (&release{version: version}).name(here))
+	binary := filepath.Join(folder, here.program())
+
+	out, err := exec.CommandContext(t.Context(), binary, "version", "--json").Output()
+	check(t, err)
+	commit, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
+	check(t, err)
+	var v struct {
+		Version, Commit string
+		Modified        bool
+	}
+	check(t, json.Unmarshal(out, &v))
+	if v.Version != version || v.Commit != strings.TrimSpace(string(commit)) || v.Modified {
+		t.Errorf("deepwork version --json printed %s", out)
+	}
+
+	project := t.TempDir()
+	want := tools(t, version, project, binary, "serve", "--path", ".")
+
+	bundle := unzip(t, filepath.Join(dir, (&release{version: version}).bundleName()))
+	checkManifest(t, filepath.Join(bundle, "manifest.json"))
+	type config struct {
+		Command   string
+		Args      []string
+		Overrides map[string]struct{ Command string } `json:"platform_overrides"`
+	}
+	manifest := readJSON[struct {
+		Server struct {
+			Config config `json:"mcp_config"`
+		}
+	}](t, filepath.Join(bundle, "manifest.json"))
+	command := manifest.Server.Config.Command
+	if o := manifest.Server.Config.Overrides["win32"].Command; runtime.GOOS == "windows" && o != "" {
+		command = o
+	}
+	fill := strings.NewReplacer("${__dirname}", bundle, "${user_config.project}", project).Replace
+	args := manifest.Server.Config.Args
+	for i := range args {
+		args[i] = fill(args[i])
+	}
+	if got := tools(t, version, os.TempDir(), fill(command), args...); !slices.Equal(got, want) {
+		t.Errorf("the server of the bundle offers %v, that of the archive %v", got, want)
+	}
+
+	plugin := readJSON[struct{ MCPServers map[string]config }](t, filepath.Join(dir, "plugin", ".mcp.json")).MCPServers["deepwork"]
+	t.Setenv("PATH", folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	if got := tools(t, version, project, plugin.Command, plugin.Args...); !slices.Equal(got, want) {
+		t.Errorf("the server of the plugin offers %v, that of the archive %v", got, want)
+	}
+}
+
+// checkManifest checks a manifest with the program of the bundles' authors, which .ci/run installs.
+func checkManifest(t *testing.T, path string) {
+	t.Helper()
+	program := os.Getenv("DEEPWORK_TEST_MCPB")
+	if program == "" {
+		t.Log("DEEPWORK_TEST_MCPB does not name the program mcpb: the manifest is not checked with it")
+		return
+	}
+	if out, err := exec.CommandContext(t.Context(), "node", program, "validate", path).CombinedOutput(); err != nil {
+		t.Errorf("mcpb validate: %v\n%s", err, out)
+	}
+}

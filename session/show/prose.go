@@ -1,0 +1,94 @@
+package show
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// Pairs prints texts and what belongs to each, beside each other; what does not fit continues on lines of its
+// own.
+func (s *Screen) Pairs(pairs [][2]string) {
+	left := 0
+	for _, p := range pairs {
+		left = max(left, text.StringWidth(Plain(p[0])))
+	}
+	for _, p := range pairs {
+		first := Plain(p[0])
+		if p[1] == "" {
+			s.styled(first + "\n")
+			continue
+		}
+		right := Plain(p[1])
+		right = IndentRest(wrap(right, s.Width()-left-gap), strings.Repeat(" ", left+gap))
+		s.styled(text.Pad(first, left+gap, ' ') + right + "\n")
+	}
+}
+
+// wrap breaks the lines of a text at a width, except for those with a word that does not fit: a path or a
+// command is to be copied.
+func wrap(long string, width int) string {
+	var lines []string
+	for line := range strings.SplitSeq(long, "\n") {
+		tooLong := func(word string) bool { return text.StringWidth(word) > width }
+		if text.StringWidth(line) <= width || width < leastWrap || slices.ContainsFunc(strings.Fields(line), tooLong) {
+			lines = append(lines, line)
+			continue
+		}
+		for part := range strings.SplitSeq(text.WrapSoft(line, width), "\n") {
+			lines = append(lines, strings.TrimRight(part, " "))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// leastWrap is the width below which nothing is wrapped.
+const leastWrap = 20
+
+// Text prints a text after an indent, each of whose lines continues with two spaces more where the screen ends.
+func (s *Screen) Text(indent, long string) {
+	var all strings.Builder
+	for line := range strings.SplitSeq(Plain(long), "\n") {
+		lead := indent + line[:len(line)-len(strings.TrimLeft(line, " "))]
+		line = wrap(strings.TrimLeft(line, " "), s.Width()-len(lead)-gap)
+		all.WriteString(strings.TrimRight(lead+IndentRest(line, lead+strings.Repeat(" ", gap)), " ") + "\n")
+	}
+	s.styled(all.String())
+}
+
+// Judge prints a line that ends with whether all is well, in a color for that.
+func (s *Screen) Judge(line string, well bool, verdict string) {
+	style := good
+	if !well {
+		style = bad
+	}
+	line = wrap(Plain(line+verdict), s.Width())
+	if before, ok := strings.CutSuffix(line, Plain(verdict)); ok { // it was not wrapped
+		line = before + s.paint(style, Plain(verdict))
+	}
+	s.styled(line + "\n")
+}
+
+// Fail prints why a command failed.
+func (s *Screen) Fail(program, why string) {
+	s.styled(s.paint(bad, program+":") + " " + Plain(why) + "\n")
+}
+
+// Heading prints a title and what is said of it, which continues on lines of its own if the screen is narrow.
+func (s *Screen) Heading(indent, title, about string) {
+	line := indent + Inline(title) + " " + Inline(about)
+	line = indent + IndentRest(wrap(strings.TrimPrefix(line, indent), s.Width()-len(indent)-gap), indent+strings.Repeat(" ", gap))
+	if rest, ok := strings.CutPrefix(line, indent+Inline(title)); ok {
+		line = indent + s.paint(strong, Inline(title)) + rest
+	}
+	s.styled(line + "\n")
+}
+
+// Clipped prints a line that is cut to the width of the screen.
+func (s *Screen) Clipped(line string) {
+	if width := s.Width(); width > 0 {
+		line = text.Snip(Inline(line), width, "…")
+	}
+	s.styled(Inline(line) + "\n")
+}

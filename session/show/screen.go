@@ -1,0 +1,194 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"deepwork/session"
+)
+
+// A Screen is where a command prints for people: a terminal, or a file or pipe in its place. What is
+// written to it is made safe as Plain does: names and paths come from the authors of the project, goals
+// and notes from agents. Its methods may be called concurrently.
+type Screen struct {
+	to     io.Writer
+	getenv func(string) string
+	color  bool
+
+	mu   sync.Mutex
+	tail []byte // the first bytes of an incomplete character
+	err  error  // of the first failed write
+}
+
+// NewScreen returns a screen that prints to a stream. It uses colors if that is a terminal, unless NO_COLOR
+// is set or TERM is dumb.
+func NewScreen(to io.Writer, getenv func(string) string) *Screen {
+	_, _, is := TerminalSize(to)
+	capable := getenv("TERM") != "" || getenv("WT_SESSION") != "" // older consoles of Windows print the sequences
+	return &Screen{to: to, getenv: getenv, color: is && capable && getenv("TERM") != "dumb" && getenv("NO_COLOR") == ""}
+}
+
+// Write prints a text.
+func (s *Screen) Write(p []byte) (int, error) {
+	EndProgress()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Concat(s.tail, p)
+	whole := len(all)
+	for n := 1; n < utf8.UTFMax && n <= len(all); n++ {
+		if start := len(all) - n; utf8.RuneStart(all[start]) {
+			if !utf8.FullRune(all[start:]) {
+				whole = start
+			}
+			break
+		}
+	}
+	s.tail = slices.Clone(all[whole:])
+	if err := s.write(Plain(string(all[:whole]))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Redirect makes the screen print to another stream, and returns what undoes that.
+func (s *Screen) Redirect(to io.Writer) (undo func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := s.to
+	s.to = to
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.to = from
+	}
+}
+
+// styled prints a text that is safe already and may have colors.
+func (s *Screen) styled(text string) {
+	EndProgress()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.write(text) // Err reports it
+}
+
+func (s *Screen) write(text string) error {
+	_, err := io.WriteString(s.to, text)
+	if s.err == nil {
+		s.err = err
+	}
+	return err
+}
+
+// Err returns the error of the first failed write, so that a full disk behind a redirection is not mistaken
+// for success.
+func (s *Screen) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Width returns the columns of the terminal, or what COLUMNS says in its place. 0 means no limit.
+func (s *Screen) Width() int {
+	columns, _, is := TerminalSize(s.to)
+	if columns > 0 {
+		return columns
+	}
+	if given, err := strconv.Atoi(s.getenv("COLUMNS")); err == nil && given > 0 {
+		return given
+	}
+	if is {
+		return 80
+	}
+	return 0
+}
+
+// Draws reports whether the screen is a terminal whose lines can be replaced.
+func (s *Screen) Draws() bool {
+	_, _, is := TerminalSize(s.to)
+	return is && s.getenv("TERM") != "dumb" && runtime.GOOS != "windows"
+}
+
+// Colors reports whether the screen has colors.
+func (s *Screen) Colors() bool { return s.color }
+
+// The styles of texts.
+var (
+	strong = text.Colors{text.Bold}
+	faint  = text.Colors{text.Faint}
+	good   = text.Colors{text.FgGreen}
+	bad    = text.Colors{text.FgRed}
+	busy   = text.Colors{text.FgYellow}
+)
+
+// states are the styles of the words for how things are.
+var states = map[string]text.Colors{}
+
+func init() {
+	for _, of := range []struct {
+		style text.Colors
+		words string
+	}{
+		{good, "completed complete done passed succeeded merged"},
+		{bad, "failed aborted damaged foreign stopped killed interrupted untrusted refused cancelled"},
+		{busy, "active running starting waiting paused limited inprogress inreview blocked step_waits"},
+	} {
+		for word := range strings.FieldsSeq(of.words) {
+			states[word] = of.style
+		}
+	}
+	states["in progress"] = busy
+}
+
+// paint returns a safe text in a style, if the screen has colors.
+func (s *Screen) paint(style text.Colors, plain string) string {
+	if !s.color || len(style) == 0 || plain == "" {
+		return plain
+	}
+	return text.Escape(plain, style.EscapeSeq())
+}
+
+// state returns a text that may begin with a word for how something is, in that word's style.
+func (s *Screen) state(plain string) string {
+	word, _, _ := strings.Cut(plain, " (")
+	return s.paint(states[word], plain)
+}
+
+// Field prints a name and a value of any number of lines beside it, unless it is empty. width is the room for
+// the names of all fields.
+func (s *Screen) Field(width int, name, value string) {
+	value = strings.TrimSpace(Plain(value))
+	if value == "" {
+		return
+	}
+	label := fmt.Sprintf("%-*s", width, name+":")
+	rest := IndentRest(wrap(value, s.Width()-width-1), strings.Repeat(" ", width+1))
+	if name == "status" || name == "state" {
+		rest = s.state(rest)
+	}
+	s.styled(s.paint(faint, label) + " " + rest + "\n")
+}
+
+// Since returns how long ago a time was, such as 3m, or "" for the zero time.
+func Since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return session.Ago(time.Since(t))
+}
+
+// Ago says when something was, such as 3m ago.
+func Ago(t time.Time) string {
+	if d := time.Since(t); d >= time.Second {
+		return session.Ago(d) + " ago"
+	}
+	return "just now"
+}

@@ -1,0 +1,74 @@
+package show
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+func printed(columns int, print func(*Screen)) string {
+	var b bytes.Buffer
+	print(NewScreen(&b, func(name string) string {
+		if name == "COLUMNS" && columns > 0 {
+			return fmt.Sprint(columns)
+		}
+		return ""
+	}))
+	return b.String()
+}
+
+// At every width a table keeps what may not be cut, and is no wider than the screen.
+func TestATableFitsTheScreen(t *testing.T) {
+	columns := []Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WHERE", Least: 8, Optional: true}, {Title: "NONE", Optional: true}, {Title: "GOAL", Least: 10}, {Title: "COMMAND", Below: true}}
+	goal := "Ship 漢字漢字 it to everybody\nwho \x1b[31mwaits for it"
+	rows := [][]string{{"0123abcd", "active", "somewhere/else", "", goal, "deepwork board show 0123abcd"}, {"89abcdef", "", "", "", "x", "deepwork x"}}
+	for width := range 201 {
+		if width > 0 && width < 35 {
+			continue // what may not be cut needs this
+		}
+		got := printed(width, func(s *Screen) { s.Table(columns, rows) })
+		for line := range strings.Lines(got) {
+			if n := text.StringWidth(strings.TrimSuffix(line, "\n")); width > 0 && n > width {
+				t.Errorf("%d columns of %d: %q", n, width, line)
+			}
+			if trimmed := strings.TrimRight(line, " \n"); trimmed+"\n" != line {
+				t.Errorf("at %d it ends with blanks: %q", width, line)
+			}
+		}
+		for _, want := range []string{"0123abcd  active", "deepwork board show 0123abcd", "Ship "} {
+			if !strings.Contains(got, want) {
+				t.Errorf("at %d it has no %q:\n%s", width, want, got)
+			}
+		}
+		if strings.Contains(got, "NONE") || strings.Contains(got, "\x1b") {
+			t.Errorf("at %d: %q", width, got)
+		}
+	}
+	if got := printed(0, func(s *Screen) { s.Table(columns, rows) }); !strings.Contains(got, `everybody who \u001b[31mwaits for it`) {
+		t.Errorf("without a limit: %q", got)
+	}
+}
+
+// Prose continues below itself; what is to be copied is not broken.
+func TestProseFitsTheScreen(t *testing.T) {
+	const long = "one two three four five six seven eight"
+	for name, c := range map[string]struct {
+		print func(*Screen)
+		want  string
+	}{
+		"a field":          {func(s *Screen) { s.Field(6, "goal", long) }, "goal:  one two three four five\n       six seven eight\n"},
+		"a path":           {func(s *Screen) { s.Field(6, "path", "/a/"+strings.Repeat("x", 40)) }, "path:  /a/" + strings.Repeat("x", 40) + "\n"},
+		"an indented text": {func(s *Screen) { s.Text("  ", "  "+long) }, "    one two three four five\n      six seven eight\n"},
+		"pairs":            {func(s *Screen) { s.Pairs([][2]string{{"a", "-> " + long}, {"bcd", ""}}) }, "a    -> one two three four\n     five six seven eight\nbcd\n"},
+		"a heading":        {func(s *Screen) { s.Heading("", "notes", long) }, "notes one two three four\n  five six seven eight\n"},
+		"a clipped line":   {func(s *Screen) { s.Clipped(long) }, "one two three four five six s…\n"},
+		"a judgement":      {func(s *Screen) { s.Judge("9 sessions, 12 tasks, 1 attempt: ", true, "all is well") }, "9 sessions, 12 tasks, 1\nattempt: all is well\n"},
+	} {
+		if got := printed(30, c.print); got != c.want {
+			t.Errorf("%s: %q, not %q", name, got, c.want)
+		}
+	}
+}

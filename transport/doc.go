@@ -1,0 +1,25 @@
+// Package transport serves MCP: it decodes a call, sends one message and encodes the reply. It
+// holds no business rules.
+//
+// # How a call flows
+//
+// finished_step, from the agent's call to its reply:
+//
+//  1. The transport checks the arguments against the schema of the tool.
+//  2. It sends one message to the stack of the connection, which finds the session that is meant.
+//  3. The actor of the session looks at the outputs. A pure state machine decides: if the call is
+//     refused, the agent gets a ToolError or a StateError, and nothing has changed.
+//  4. If the agent reviews its own work, the review instructions are written, and the reply is
+//     needs_work with what to do.
+//  5. If a reviewer program is due, the attempt is recorded, durably, and package gate runs one review
+//     per file or step. Meanwhile the actor receives other calls: abort_workflow, get_step and more.
+//  6. The verdicts arrive as messages and are recorded. If the outputs and criteria are still what was
+//     judged, what the verdicts change is recorded, too, and the reply is next_step, or needs_work
+//     with feedback.
+//  7. If the step is finished, the actor reads the instructions of the next step, and one durable
+//     record has all of it: completed, advanced, begun. Only when it is synced is the reply sent:
+//     next_step with begin_step, or workflow_complete.
+//
+// Each session is owned by one goroutine and reached only by messages. Jobs are read from an
+// immutable snapshot, without a lock.
+package transport
