@@ -1,0 +1,117 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"deepwork/catalog/task"
+)
+
+// endWithin is how long an agent may go on after its step is finished.
+const endWithin = 30 * time.Second
+
+// An agent is one process.
+type agent struct {
+	place
+	cancel context.CancelFunc
+	x      *task.StepExecution // how it ended
+	err    error
+	called bool // the endpoint
+	done   bool // its step is finished
+	timer  *time.Timer
+}
+
+// finished gives an agent whose step is finished some time to end.
+func (a *agent) finished() {
+	a.handedIn()
+	a.done = true
+}
+
+// start starts agents for steps, as many as may run at once.
+func (d *leader) start(ctx context.Context, steps []job) error {
+	for _, j := range steps {
+		if most := d.lead.Run.Parallel; most > 0 && len(d.agents) >= most {
+			return nil
+		}
+		a, err := d.plan(ctx, j)
+		if outdated(err) {
+			return err
+		}
+		if err != nil {
+			d.failed[j.place] = reason(err)
+			continue
+		}
+		x := &agent{place: j.place}
+		var running context.Context
+		running, x.cancel = context.WithCancel(ctx)
+		c, over, err := d.at.Admit(Grant{Execution: a.Execution.ID, Session: j.session, Step: j.step, Child: func(ctx context.Context, parent, id string) error { return d.adopt(ctx, j.place, parent, id) }})
+		if err != nil {
+			x.cancel()
+			return err
+		}
+		a.Env, a.MCP = c.Env, c.MCP
+		a.Started = func() { d.lead.Note("step %s: started with %s", j.step, a.Execution.Executor) }
+		d.agents[j.place] = x
+		d.running.Go(func() {
+			defer x.cancel()
+			x.x, x.err = d.lead.RunAgent(running, *a)
+			x.called = over()
+			d.ended <- x
+			if x.err == nil { // beside what follows, which does not wait for it
+				d.lead.Note("step %s: its agent %s", x.step, x.x.State)
+			}
+		})
+	}
+	return nil
+}
+
+// ending reports whether an agent runs whose step is finished: what it costs and the name of its
+// conversation are known when it has ended, and what comes after it may depend on both.
+func (d *leader) ending() bool {
+	for _, a := range d.agents {
+		if a.done {
+			return true
+		}
+	}
+	return false
+}
+
+// wait waits until something has changed.
+func (d *leader) wait(ctx context.Context, until time.Time) error {
+	bounded, cancel := ctx, context.CancelFunc(func() {})
+	if !until.IsZero() {
+		bounded, cancel = context.WithDeadline(ctx, until)
+	}
+	defer cancel()
+	select {
+	case x := <-d.ended:
+		d.end(x)
+	case <-d.at.Moved():
+	case <-bounded.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// end takes an agent that has ended from those that run.
+func (d *leader) end(x *agent) {
+	delete(d.agents, x.place)
+	if x.timer != nil {
+		x.timer.Stop()
+	}
+	if x.err != nil {
+		d.failed[x.place] = reason(x.err)
+	}
+	d.silent[x.place] = !x.called
+}
+
+// endAgents ends the agents that run, and waits for them.
+func (d *leader) endAgents() {
+	for _, x := range d.agents {
+		x.cancel()
+	}
+	for len(d.agents) > 0 {
+		d.end(<-d.ended)
+	}
+	d.running.Wait()
+}

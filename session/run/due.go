@@ -1,0 +1,153 @@
+package run
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/workflow/machine"
+)
+
+// A job is a step that an agent is to be started for.
+type job struct {
+	place
+	state  *machine.State
+	reply  *machine.StepReply
+	before []task.StepExecution // of this step, the newest first
+	ended  []*machine.State     // the workflows that its agents have started and that have ended since
+	told   string               // why a person cannot pass what was handed in, or what they passed cannot be finished; or ""
+}
+
+// due is the work of one moment.
+type due struct {
+	steps []job
+	until time.Time // when to look again; zero means when something has changed
+	waits []attempt.RunWait
+	moved bool           // a session has changed meanwhile
+	open  map[place]bool // the steps that are not finished
+}
+
+// lookAt has the leader look again at a time.
+func (now *due) lookAt(t time.Time) {
+	if now.until.IsZero() || t.Before(now.until) {
+		now.until = t
+	}
+}
+
+// due finds the steps of a session, and of those nested in it, that need an agent.
+func (d *leader) due(ctx context.Context, root *machine.State) (now due, err error) {
+	all, err := d.lead.Steps(ctx)
+	if err != nil {
+		return now, err
+	}
+	now.open = map[place]bool{}
+	if err := d.walk(ctx, root, all, &now); err != nil {
+		return now, err
+	}
+	for p, a := range d.agents {
+		if !now.open[p] {
+			a.finished()
+		}
+	}
+	return now, nil
+}
+
+func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExecution, now *due) error {
+	reply, err := d.at.Step(ctx, s.SessionID, nil)
+	if outdated(err) {
+		now.moved = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, m := range reply.Members {
+		p := place{s.SessionID, m.StepID}
+		a := d.agents[p]
+		if m.State == "completed" {
+			continue
+		}
+		now.open[p] = true
+		told, waits, err := d.person(ctx, s, p, now)
+		if err != nil {
+			return err
+		}
+		if waits || a != nil || d.failed[p] != "" {
+			continue
+		}
+		children, ended, err := d.children(ctx, p)
+		if err != nil {
+			return err
+		}
+		if len(children) > 0 { // its agent has ended: others do the nested workflow
+			for _, c := range children {
+				if err := d.walk(ctx, c, all, now); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		j := job{p, s, reply, of(all, p), ended, told}
+		if why := d.exhausted(j); why != "" {
+			d.failed[p] = why
+			continue
+		}
+		if until := attempt.LimitOver(j.before); until.After(time.Now()) {
+			now.lookAt(until)
+			now.waits = append(now.waits, attempt.RunWait{Kind: attempt.WaitsForLimit, SessionID: p.session, StepID: p.step, Since: *j.before[0].EndedAt, Until: &until})
+			continue
+		}
+		now.steps = append(now.steps, j)
+	}
+	return nil
+}
+
+// of returns the executions for a step.
+func of(all []task.StepExecution, p place) []task.StepExecution {
+	return slices.DeleteFunc(slices.Clone(all), func(x task.StepExecution) bool { return x.SessionID != p.session || x.StepID != p.step })
+}
+
+// children returns the workflows that agents of a step have started: those that are active, and those that
+// have ended.
+func (d *leader) children(ctx context.Context, p place) (active, ended []*machine.State, err error) {
+	d.mu.Lock()
+	ids := slices.Clone(d.lead.Run.Children[p.session+"/"+p.step])
+	d.mu.Unlock()
+	for _, id := range ids {
+		s, err := d.at.State(ctx, id)
+		if session.CodeOf(err) == "unknown_session" {
+			continue // it was pruned
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if s.Status == machine.Active {
+			active = append(active, s)
+		} else {
+			ended = append(ended, s)
+		}
+	}
+	return active, ended, nil
+}
+
+// adopt records a workflow that the agent of a step has started, perhaps for a step of another one.
+func (d *leader) adopt(ctx context.Context, p place, parent, id string) error {
+	if parent != p.session {
+		s, err := d.at.State(ctx, parent)
+		if err != nil {
+			return err
+		}
+		p = place{parent, s.CurrentStepID}
+	}
+	d.mu.Lock()
+	if d.lead.Run.Children == nil {
+		d.lead.Run.Children = map[string][]string{}
+	}
+	key := p.session + "/" + p.step
+	d.lead.Run.Children[key] = append(slices.Clone(d.lead.Run.Children[key]), id)
+	d.mu.Unlock()
+	return d.save(ctx)
+}

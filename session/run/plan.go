@@ -1,0 +1,85 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"deepwork/catalog/task"
+	"deepwork/session/attempt"
+	"deepwork/session/workflow/machine"
+)
+
+// plan says what to run for a step.
+func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
+	r, at := &d.lead.Run, d.lead.Attempt
+	a := &attempt.Agent{Execution: task.StepExecution{ID: uuid.NewString(), AgentID: uuid.NewString(), SessionID: j.session, StepID: j.step, Executor: at.Executor, Variant: at.Variant}}
+	x := &a.Execution
+	if named := d.at.Executor(ctx, j.state, j.step); named != "" {
+		name, variant, has := strings.Cut(named, ":")
+		if x.Executor, x.Variant = name, nil; has {
+			x.Variant = &variant
+		}
+	}
+	reply, err := d.at.Step(ctx, j.session, &j.step)
+	if err != nil {
+		return nil, err
+	}
+	step := reply.BeginStep
+	if step == nil {
+		return nil, fmt.Errorf("the step is not described; look at its session")
+	}
+	var before *task.StepExecution
+	if len(j.before) > 0 {
+		before = &j.before[0]
+		x.AgentID = before.AgentID
+		if before.Executor == x.Executor && before.Conversation != nil && d.lead.Continues(ctx, x.Executor, x.Variant) {
+			x.Conversation = before.Conversation
+			switch {
+			case j.told != "" || failedSince(j.state.Progress(j.step), before):
+				a.Prompt = againPrompt(step, j.state, j.told)
+			case before.LimitedUntil != nil:
+				a.Prompt = limitPrompt(step)
+			case len(j.ended) > 0:
+				a.Prompt = childPrompt(step, j.ended)
+			default:
+				a.Prompt = againPrompt(step, j.state, "")
+			}
+			a.Prompt = adviceFor(a.Prompt, d.lead.Advice)
+			return a, nil
+		}
+	} else if r.Resume && len(j.reply.Members) == 1 {
+		x.Conversation = d.previous(ctx, j, x.Executor)
+	}
+	if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told, !r.InPlace); err == nil && len(j.ended) > 0 {
+		a.Prompt += "\n" + childPrompt(step, j.ended)
+	}
+	a.Prompt = adviceFor(a.Prompt, d.lead.Advice)
+	return a, err
+}
+
+// others are the steps of the group that other agents do.
+func others(j job) (all []machine.StepInfo) {
+	for _, m := range j.reply.Members {
+		if m.StepID != j.step && m.State != "completed" {
+			all = append(all, machine.StepInfo{StepID: m.StepID})
+		}
+	}
+	return all
+}
+
+// previous returns the conversation of the step before, if the same executor did it and can go on.
+func (d *leader) previous(ctx context.Context, j job, executor string) *string {
+	all, err := d.lead.Steps(ctx)
+	if err != nil || len(j.reply.CompletedSteps) == 0 {
+		return nil
+	}
+	last := j.reply.CompletedSteps[len(j.reply.CompletedSteps)-1].StepID
+	done := of(all, place{j.session, last})
+	if len(done) == 0 || done[0].Executor != executor || done[0].Conversation == nil || !d.lead.Continues(ctx, done[0].Executor, done[0].Variant) {
+		return nil
+	}
+	return done[0].Conversation
+}
