@@ -75,9 +75,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 			}
 		},
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef(cmd, "%v", err)
-	})
+	root.SetFlagErrorFunc(flagFault)
 	root.AddCommand(
 		a.onStore(a.serveCommand()),
 		a.onStore(a.uiCommand()),

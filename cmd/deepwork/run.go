@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/process"
+	"deepwork/session"
 	"deepwork/session/attempt"
 )
 
@@ -37,6 +39,20 @@ func (f *runFlags) budgets(cmd *cobra.Command) {
 	flags.IntVar(&f.maxUnknown, "max-unknown", 0, "`number` of its agents that may end with an unknown cost")
 	flags.DurationVar(&f.maxTime, "max-time", 0, "time after which it is paused, such as 90m")
 	flags.BoolVar(&f.detach, "detach", false, "return at once; the run goes on in the background")
+}
+
+// checkBudgets refuses budgets that are out of range.
+func (f *runFlags) checkBudgets(cmd *cobra.Command) error {
+	changed := cmd.Flags().Changed
+	switch {
+	case changed("max-cost") && !(f.maxCost >= 0 && f.maxCost < math.MaxFloat64): // also refuses what is not a number
+		return usagef(cmd, "--max-cost is %v; expected an amount of USD, 0 or more", f.maxCost)
+	case changed("max-unknown") && f.maxUnknown < 0:
+		return usagef(cmd, "--max-unknown is %d; expected a number of agents, 0 or more", f.maxUnknown)
+	case changed("max-time") && (f.maxTime <= 0 || f.maxTime.Seconds() > attempt.MaxRunSeconds):
+		return usagef(cmd, "--max-time is %v; expected a time such as 90m, at most %v", f.maxTime, time.Duration(attempt.MaxRunSeconds)*time.Second)
+	}
+	return nil
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -70,10 +86,11 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 				return usagef(cmd, "%q is not JOB/WORKFLOW; 'deepwork jobs' lists them", args[0])
 			case strings.TrimSpace(f.goal) == "":
 				return usagef(cmd, "--goal is missing; say what the run is to accomplish")
-			case changed("max-time") && f.maxTime <= 0:
-				return usagef(cmd, "--max-time is %v; expected a time such as 90m", f.maxTime)
 			case f.worktree && f.inPlace:
 				return usagef(cmd, "--worktree and --in-place exclude each other; give one")
+			}
+			if err := f.checkBudgets(cmd); err != nil {
+				return err
 			}
 			given := attempt.RunWorkflowArgs{JobName: job, WorkflowName: workflow, Goal: f.goal}
 			if changed("executor") {
@@ -134,8 +151,8 @@ counts what the run has cost before, too.`,
 		Args: takes(1, 1, "the id of a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			changed := cmd.Flags().Changed
-			if changed("max-time") && f.maxTime <= 0 {
-				return usagef(cmd, "--max-time is %v; expected a time such as 90m", f.maxTime)
+			if err := f.checkBudgets(cmd); err != nil {
+				return err
 			}
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
 				id, err := oneRun(ctx, board, args[0])
@@ -153,6 +170,10 @@ counts what the run has cost before, too.`,
 						r.MaxTime = f.maxTime
 					}
 				})
+				if session.CodeOf(err) == "run_complete" {
+					fmt.Fprintln(a.err, "deepwork: nothing was resumed: the run is complete already")
+					r, err = board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+				}
 				if err != nil {
 					return runRefused(cmd, "resuming the run "+id, err)
 				}
@@ -162,67 +183,6 @@ counts what the run has cost before, too.`,
 	}))
 	f.budgets(cmd)
 	return cmd
-}
-
-func (a *app) runStatusCommand() *cobra.Command {
-	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
-		Use:   "status ID",
-		Short: "Show a run; " + runHelp,
-		Long:  "Show a run: where it is, and its agents with how long they ran, what they cost and the last line of their output.",
-		Args:  takes(1, 1, "the id of a run"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
-				id, err := oneRun(ctx, board, args[0])
-				if err != nil {
-					return err
-				}
-				r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
-				if err != nil {
-					return err
-				}
-				if a.json {
-					return a.printJSON(r)
-				}
-				a.printRun(r, newRunOutput(board).read(ctx, r))
-				return nil
-			})
-		},
-	}))
-}
-
-func (a *app) runStopCommand() *cobra.Command {
-	return a.onBoardStore(a.onProject("", &cobra.Command{
-		Use:   "stop ID",
-		Short: "Stop a run and its agents; " + runHelp,
-		Long:  "Stop a run and its agents. 'deepwork run resume' lets it go on.",
-		Args:  takes(1, 1, "the id of a run"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				id, err := oneRun(ctx, board, args[0])
-				if err != nil {
-					return err
-				}
-				before, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
-				if err != nil {
-					return err
-				}
-				if !isOpen(before.State) {
-					fmt.Fprintf(a.out, "%s %s\n", before.State, id)
-					fmt.Fprintln(a.err, "deepwork: nothing was stopped: the run had ended already")
-					return nil
-				}
-				if _, err := board.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}}); err != nil {
-					return err
-				}
-				r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(a.out, "%s %s\n", r.State, id)
-				return nil
-			})
-		},
-	}))
 }
 
 // runLeaderCommand returns the process that leads a run in the background.
@@ -279,29 +239,6 @@ func (a *app) inBackground(ctx context.Context, id string) error {
 		return err
 	}
 	return life.Close()
-}
-
-// oneRun returns the run that an argument names.
-func oneRun(ctx context.Context, board *attempt.Engine, given string) (string, error) {
-	prefix := given
-	if given == latest {
-		prefix = ""
-	}
-	all, err := board.FindAttempts(ctx, atTerminal, prefix)
-	if err != nil {
-		return "", err
-	}
-	var runs []candidate
-	for _, at := range all {
-		if at.Run != nil {
-			runs = append(runs, candidate{at.ID, at.Branch, at.CreatedAt})
-		}
-	}
-	i, err := choose("run", "deepwork board", given, runs)
-	if err != nil {
-		return "", err
-	}
-	return runs[i].id, nil
 }
 
 // runExit returns the result of the command for a run that has ended.

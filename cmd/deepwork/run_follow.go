@@ -61,7 +61,13 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 	for _, x := range r.Steps { // of before it was resumed
 		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
 	}
-	v.begin(r)
+	if a.json || isOpen(r.State) {
+		v.begin(r)
+	}
+	if !isOpen(r.State) { // it was complete already
+		v.end(r)
+		return runExit(r)
+	}
 	if detach {
 		if err := a.inBackground(ctx, r.RunID); err != nil {
 			return fmt.Errorf("leading the run %s in the background: %w; 'deepwork run resume %[1]s' leads it here", r.RunID, err)
@@ -139,12 +145,12 @@ func (v *runView) show(ctx context.Context, r *attempt.RunReply) {
 		v.waiting[key] = true
 		v.event(runEvent{Event: "step_waiting", RunID: r.RunID, State: "waiting", SessionID: &w.SessionID, StepID: &w.StepID, Reason: new(w.Text()), Command: w.Command, Until: w.Until})
 	}
-	waits := optional(r.Reason)
-	held := isOpen(r.State) && waits != "" && slices.ContainsFunc(r.Steps, func(x attempt.RunStep) bool { return x.State == "waiting" })
-	if waits != v.waits && (r.State == "waiting" || held) {
-		if v.waits = waits; !v.app.json && len(r.Waits) > 0 {
-			return // said of each step
-		}
+	waits := ""
+	if r.State == "waiting" || isOpen(r.State) && slices.ContainsFunc(r.Steps, func(x attempt.RunStep) bool { return x.State == "waiting" }) {
+		waits = optional(r.Reason)
+	}
+	said := waits == v.waits || !v.app.json && len(r.Waits) > 0 // of each step
+	if v.waits = waits; waits != "" && !said {
 		v.event(runEvent{Event: "run_waiting", RunID: r.RunID, State: "waiting", Reason: r.Reason})
 	}
 }

@@ -26,9 +26,12 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 	text := inCommands(refused.Message)
 	for argument, flag := range runFlagOf {
 		if rest, begins := strings.CutPrefix(text, argument+" "); begins {
-			text = flag + " " + rest
+			text, doing = flag+" "+rest, ""
 		}
 	}
 	text = strings.NewReplacer("pass in_place: true", "pass --in-place", "leave 'variant' out", "leave :VARIANT out").Replace(text)
-	return usagef(cmd, "%s: %s", doing, strings.TrimSuffix(text, "."))
+	if text = strings.TrimSuffix(text, "."); doing != "" {
+		text = doing + ": " + text
+	}
+	return usagef(cmd, "%s", text)
 }

@@ -145,12 +145,10 @@ func (r *runs) command(ctx context.Context, id *string, plan fault.Plan, args ..
 		}
 	}
 	err = cmd.Wait()
-	// A server that leads it on may have completed it before it was resumed.
-	complete := err == nil || strings.Contains(said.String(), "is complete")
-	if exit, is := errors.AsType[*exec.ExitError](err); is && exit.Exited() && !complete {
+	if exit, is := errors.AsType[*exec.ExitError](err); is && exit.Exited() {
 		r.history.fault("a run that ends", "%v: %v %s", args, err, &said)
 	}
-	return complete
+	return err == nil
 }
 
 // killAll kills processes until ctx ends: leaders, shims and agents, also those that are just starting, and

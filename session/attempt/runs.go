@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/store"
 )
@@ -36,28 +37,11 @@ const (
 	ContextResume = "resume" // one conversation goes through the steps that follow one another
 )
 
-// MaxParallel is the maximum of RunWorkflowArgs.Parallel.
-const MaxParallel = 1000
-
-// RunReply answers get_run.
-type RunReply struct {
-	RunID     string     `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
-	TaskID    string     `json:"task_id" jsonschema:"UUID of its task"`
-	State     string     `json:"state" jsonschema:"stopped: at a step, or by a person; paused: by a budget"`
-	Step      *string    `json:"step" jsonschema:"step at which it stopped, or null"`
-	Reason    *string    `json:"reason" jsonschema:"why it ended or waits, or null"`
-	Workflow  string     `json:"workflow" jsonschema:"name, as job/workflow"`
-	Goal      string     `json:"goal" jsonschema:"goal"`
-	SessionID *string    `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session, or null before it began"`
-	Branch    *string    `json:"branch" jsonschema:"git branch with the work, or null in place"`
-	Workspace string     `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
-	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait"`
-	Steps     []RunStep  `json:"steps" jsonschema:"executions of its agents, the oldest first"`
-	Cost      *Cost      `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
-	CreatedAt string     `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
-
-	Kept Run `json:"-"` // on the board
-}
+// The maxima of RunWorkflowArgs.
+const (
+	MaxParallel   = 1000
+	MaxRunSeconds = 1e8
+)
 
 // RunMade answers run_workflow.
 type RunMade struct {
@@ -66,23 +50,6 @@ type RunMade struct {
 	State     string  `json:"state" jsonschema:"as in get_run"`
 	Branch    *string `json:"branch" jsonschema:"git branch with the work, or null in place"`
 	Workspace string  `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
-}
-
-// RunStep is one process of an agent of a run.
-type RunStep struct {
-	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
-	SessionID    string         `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session: that of the run or of a workflow nested in it"`
-	StepID       string         `json:"step_id" jsonschema:"id of the step"`
-	Executor     string         `json:"executor" jsonschema:"name, or NAME:VARIANT"`
-	State        string         `json:"state" jsonschema:"state of the process; the step is done when its session says so"`
-	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC, or null"`
-	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
-	LimitedUntil *string        `json:"limited_until" jsonschema:"when a limit of the provider that ended it is over, or null"`
-	FinalMessage *string        `json:"final_message" jsonschema:"what the agent said last, or null"`
-	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
-	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
-
-	AgentID string `json:"-"` // names its log
 }
 
 // RunWorkflow starts a run of a workflow on the project of the server: a task with an attempt that a
@@ -175,8 +142,8 @@ func runOf(a *RunWorkflowArgs) (*Run, error) {
 		return nil, session.Wrong("invalid_argument", "context is %q: expected %s or %s.", clip(*a.Context), ContextStep, ContextResume).With("argument", "context").With("value", clip(*a.Context))
 	}
 	if a.MaxSeconds != nil {
-		if !(*a.MaxSeconds > 0 && *a.MaxSeconds <= 1e8) {
-			return nil, session.Wrong("out_of_range", "max_seconds is %v: expected a positive number of seconds.", *a.MaxSeconds).With("argument", "max_seconds").With("value", fmt.Sprint(*a.MaxSeconds))
+		if !(*a.MaxSeconds > 0 && *a.MaxSeconds <= MaxRunSeconds) {
+			return nil, session.Wrong("out_of_range", "max_seconds is %v: expected a number of seconds above 0, at most %.0f.", *a.MaxSeconds, MaxRunSeconds).With("argument", "max_seconds").With("value", fmt.Sprint(*a.MaxSeconds))
 		}
 		r.MaxTime = time.Duration(*a.MaxSeconds * float64(time.Second))
 	}
@@ -200,7 +167,7 @@ func (e *Engine) runExecutor(cfg *config.Config, named *string) (*recipe, error)
 		executor = *named
 	}
 	if strings.TrimSpace(executor) == "" {
-		return nil, session.Wrong("missing_executor", "executor is missing, and run.executor is not set in .deepwork/config.yml. Name the executor of the agents, NAME or NAME:VARIANT; list_executors lists the available ones.").With("argument", "executor")
+		return nil, session.Wrong("missing_executor", "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", some(runner.Names(runner.Merge(cfg.Executors)), "none")).With("argument", "executor")
 	}
 	name, variant, has := strings.Cut(executor, ":")
 	var of *string
@@ -255,91 +222,6 @@ func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *tas
 	first.Prompt = run.Goal
 	a.Run, err = json.Marshal(run)
 	return a, first, err
-}
-
-// runOnBoard reads an attempt that is a run.
-func (e *Engine) runOnBoard(ctx context.Context, b store.View, id string) (*task.Attempt, *Run, error) {
-	at, err := b.Attempt(ctx, id)
-	if err == nil && at.Run == nil {
-		err = task.Missing("run", id)
-	}
-	if err != nil {
-		return nil, nil, found("reading the run", err, "run", "run_id", id, remedyAttempt)
-	}
-	run := new(Run)
-	if err := json.Unmarshal(at.Run, run); err != nil {
-		return nil, nil, fmt.Errorf("reading the run %s: %w", id, err)
-	}
-	return at, run, nil
-}
-
-// RunArgs are the arguments of get_run.
-type RunArgs struct {
-	RunID string `json:"run_id"`
-}
-
-// GetRun returns a run with the executions of its agents.
-func (e *Engine) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*RunReply, error) {
-	b, id, err := e.open(ctx, who, "run_id", a.RunID)
-	if err != nil {
-		return nil, err
-	}
-	return e.runReply(ctx, b, id)
-}
-
-func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, error) {
-	at, run, err := e.runOnBoard(ctx, b.View, id)
-	if err != nil {
-		return nil, err
-	}
-	r := &RunReply{RunID: id, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal,
-		SessionID: orNull(run.SessionID), Branch: orNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, CreatedAt: stamp(at.CreatedAt), Kept: *run}
-	if end := run.End; end != nil && !at.State.Open() {
-		r.State, r.Step, r.Reason = string(end.State), orNull(end.Step), orNull(end.Reason)
-	} else if !at.State.Open() {
-		r.State = string(RunStopped) // it never began, or its end could not be recorded
-	}
-	if at.State == task.Starting || at.State == task.Running {
-		x, err := b.LatestExecution(ctx, id)
-		if err != nil {
-			return nil, fault("reading the run", err)
-		}
-		if x.State.Open() && x.Owner != e.member.ID() && !x.Elsewhere(e.here) && !e.member.Alive(x.Owner) {
-			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
-		}
-	}
-	r.Waits = waitsOf(run, at.State.Open())
-	var each map[string]*ExecutionCost
-	if r.Cost, each, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
-		return nil, fault("reading the cost of the run", err)
-	}
-	steps, err := b.Steps(ctx, id)
-	if err != nil {
-		return nil, fault("reading the agents of the run", err)
-	}
-	busy, waits := false, at.State == task.Waiting
-	for i := len(steps) - 1; i >= 0; i-- {
-		x := steps[i]
-		busy, waits = busy || x.State.Open(), waits || x.State == task.Waiting
-		executor := x.Executor
-		if x.Variant != nil {
-			executor += ":" + *x.Variant
-		}
-		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.SessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
-			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
-			Cost: each[x.ID], AgentID: x.AgentID})
-	}
-	if waits && at.State.Open() && r.Reason == nil {
-		if cfg, err := e.config(ctx); err == nil { // else nothing starts, and the leader says why
-			if r.Reason, err = e.heldBack(ctx, b.who, cfg); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if at.State == task.Running && !busy && r.Reason == nil {
-		r.onlyWaits()
-	}
-	return r, nil
 }
 
 // Interrupt ends a run that this process leads, and its agents, so that it can be resumed. It reports

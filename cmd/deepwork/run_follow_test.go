@@ -1,0 +1,27 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"deepwork/session/attempt"
+	"deepwork/session/show"
+)
+
+// Why a run waits is printed each time it begins to wait, and not each time it is looked at.
+func TestRunWaitsTwiceForTheSame(t *testing.T) {
+	for _, json := range []bool{true, false} {
+		var out bytes.Buffer
+		v := &runView{app: &app{json: json, out: show.NewScreen(&out, os.Getenv)}, started: map[string]bool{}, ended: map[string]bool{}}
+		budget := &attempt.RunReply{RunID: "r", State: "waiting", Reason: new("a budget is reached")}
+		working := &attempt.RunReply{RunID: "r", State: "running"}
+		for _, r := range []*attempt.RunReply{working, budget, budget, working, budget, budget} {
+			v.show(t.Context(), r)
+		}
+		if n := strings.Count(out.String(), "a budget is reached\n") + strings.Count(out.String(), `"run_waiting"`); n != 2 {
+			t.Errorf("it was printed %d times; expected 2:\n%s", n, out.String())
+		}
+	}
+}

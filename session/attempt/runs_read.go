@@ -1,0 +1,172 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// RunReply answers get_run.
+type RunReply struct {
+	RunID     string     `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
+	TaskID    string     `json:"task_id" jsonschema:"UUID of its task"`
+	State     string     `json:"state" jsonschema:"stopped: at a step, or by a person; paused: by a budget"`
+	Step      *string    `json:"step" jsonschema:"step at which it stopped, or null"`
+	Reason    *string    `json:"reason" jsonschema:"why it ended or waits, or null"`
+	Workflow  string     `json:"workflow" jsonschema:"name, as job/workflow"`
+	Goal      string     `json:"goal" jsonschema:"goal"`
+	SessionID *string    `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session, or null before it began"`
+	Branch    *string    `json:"branch" jsonschema:"git branch with the work, or null in place"`
+	Workspace string     `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
+	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait"`
+	Steps     []RunStep  `json:"steps" jsonschema:"executions of its agents, the oldest first"`
+	Cost      *Cost      `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
+	CreatedAt string     `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+
+	Kept Run `json:"-"` // on the board
+}
+
+// RunStep is one process of an agent of a run.
+type RunStep struct {
+	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
+	SessionID    string         `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session: that of the run or of a workflow nested in it"`
+	StepID       string         `json:"step_id" jsonschema:"id of the step"`
+	Executor     string         `json:"executor" jsonschema:"name, or NAME:VARIANT"`
+	State        string         `json:"state" jsonschema:"state of the process; the step is done when its session says so"`
+	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC, or null"`
+	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
+	LimitedUntil *string        `json:"limited_until" jsonschema:"when a limit of the provider that ended it is over, or null"`
+	FinalMessage *string        `json:"final_message" jsonschema:"what the agent said last, or null"`
+	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
+	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
+
+	AgentID string `json:"-"` // names its log
+}
+
+// runOnBoard reads an attempt that is a run.
+func (e *Engine) runOnBoard(ctx context.Context, b store.View, id string) (*task.Attempt, *Run, error) {
+	at, err := b.Attempt(ctx, id)
+	if err == nil && at.Run == nil {
+		err = task.Missing("run", id)
+	}
+	if err != nil {
+		return nil, nil, found("reading the run", err, "run", "run_id", id, remedyAttempt)
+	}
+	run, err := runIn(at)
+	return at, run, err
+}
+
+func runIn(at *task.Attempt) (*Run, error) {
+	run := new(Run)
+	if err := json.Unmarshal(at.Run, run); err != nil {
+		return nil, fmt.Errorf("reading the run %s: %w", at.ID, err)
+	}
+	return run, nil
+}
+
+// Runs returns the runs that the caller sees, the newest first. Those that have ended have no agents and no cost.
+func (e *Engine) Runs(ctx context.Context, who session.Caller) ([]*RunReply, error) {
+	attempts, err := e.FindAttempts(ctx, who, "")
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(attempts, func(a, b task.Attempt) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	all := []*RunReply{}
+	for _, at := range attempts {
+		if at.Run == nil {
+			continue
+		}
+		run, err := runIn(&at)
+		if err != nil {
+			return nil, err
+		}
+		r := newRunReply(&at, run)
+		if at.State.Open() {
+			if r, err = e.GetRun(ctx, who, RunArgs{at.ID}); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// RunArgs are the arguments of get_run.
+type RunArgs struct {
+	RunID string `json:"run_id"`
+}
+
+// GetRun returns a run with the executions of its agents.
+func (e *Engine) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*RunReply, error) {
+	b, id, err := e.open(ctx, who, "run_id", a.RunID)
+	if err != nil {
+		return nil, err
+	}
+	return e.runReply(ctx, b, id)
+}
+
+// newRunReply returns what a run says about itself, without its agents and their cost.
+func newRunReply(at *task.Attempt, run *Run) *RunReply {
+	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal,
+		SessionID: orNull(run.SessionID), Branch: orNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, CreatedAt: stamp(at.CreatedAt), Kept: *run}
+	if end := run.End; end != nil && !at.State.Open() {
+		r.State, r.Step, r.Reason = string(end.State), orNull(end.Step), orNull(end.Reason)
+	} else if !at.State.Open() {
+		r.State = string(RunStopped) // it never began, or its end could not be recorded
+	}
+	r.Waits = waitsOf(run, at.State.Open())
+	return r
+}
+
+func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, error) {
+	at, run, err := e.runOnBoard(ctx, b.View, id)
+	if err != nil {
+		return nil, err
+	}
+	r := newRunReply(at, run)
+	if at.State == task.Starting || at.State == task.Running {
+		x, err := b.LatestExecution(ctx, id)
+		if err != nil {
+			return nil, fault("reading the run", err)
+		}
+		if x.State.Open() && x.Owner != e.member.ID() && !x.Elsewhere(e.here) && !e.member.Alive(x.Owner) {
+			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
+		}
+	}
+	var each map[string]*ExecutionCost
+	if r.Cost, each, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
+		return nil, fault("reading the cost of the run", err)
+	}
+	steps, err := b.Steps(ctx, id)
+	if err != nil {
+		return nil, fault("reading the agents of the run", err)
+	}
+	busy, waits := false, at.State == task.Waiting
+	for i := len(steps) - 1; i >= 0; i-- {
+		x := steps[i]
+		busy, waits = busy || x.State.Open(), waits || x.State == task.Waiting
+		executor := x.Executor
+		if x.Variant != nil {
+			executor += ":" + *x.Variant
+		}
+		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.SessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
+			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
+			Cost: each[x.ID], AgentID: x.AgentID})
+	}
+	if waits && at.State.Open() && r.Reason == nil {
+		if cfg, err := e.config(ctx); err == nil { // else nothing starts, and the leader says why
+			if r.Reason, err = e.heldBack(ctx, b.who, cfg); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if at.State == task.Running && !busy && r.Reason == nil {
+		r.onlyWaits()
+	}
+	return r, nil
+}
