@@ -5,6 +5,8 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -37,6 +39,14 @@ func (r *release) image() error {
 	path, err := layout.Write(filepath.Join(r.to, "image"), empty.Index)
 	if err == nil {
 		err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version}))
+	}
+	if err == nil {
+		err = filepath.WalkDir(string(path), func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			return os.Chmod(name, 0o644) // the library makes some private, and others programs
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("writing the image: %w", err)

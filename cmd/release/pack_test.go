@@ -5,9 +5,11 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -78,4 +80,22 @@ func TestDoesNotOverwrite(t *testing.T) {
 	if err := writeZip(filepath.Join(r.to, "a.zip"), nil, r.time); !errors.Is(err, os.ErrExist) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// Everybody may read the files of the image, and none is a program: those are in its layers.
+func TestImageIsReadable(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no such permissions")
+	}
+	check(t, filepath.WalkDir(filepath.Join(packed(t, time.Now()), "image"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		check(t, err)
+		if info.Mode().Perm() != 0o644 {
+			t.Errorf("%s has the permissions %v", path, info.Mode())
+		}
+		return nil
+	}))
 }
