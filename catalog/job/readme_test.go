@@ -1,0 +1,47 @@
+package job
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The page has a table for each object of the schema, with a row for each key that says whether it is required.
+func TestReadmeDescribesEveryKey(t *testing.T) {
+	type object struct {
+		Properties map[string]any
+		Required   []string
+	}
+	var schema struct {
+		object
+		Defs map[string]object `json:"$defs"`
+	}
+	if err := json.Unmarshal(Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema.Defs["job"] = schema.object
+	for name, o := range schema.Defs {
+		title := strings.ToUpper(name[:1]) + name[1:]
+		_, section, _ := strings.Cut(string(page), "\n### "+title+"\n")
+		section, _, _ = strings.Cut(section, "\n### ")
+		for key := range o.Properties {
+			required := "no"
+			if slices.Contains(o.Required, key) {
+				required = "yes"
+			}
+			described := func(line string) bool {
+				cells := strings.Split(line, " | ")
+				return len(cells) == 3 && strings.Contains(cells[0], "`"+key+"`") && cells[1] == required
+			}
+			if !slices.ContainsFunc(strings.Split(section, "\n"), described) {
+				t.Errorf("README.md has no row for %s under the heading %s that says required: %s", key, title, required)
+			}
+		}
+	}
+}
