@@ -96,15 +96,31 @@ func (r *release) write() error {
 	return r.checksums()
 }
 
+// readme returns the README for an archive. It begins with what is different without the source.
+func (r *release) readme(p platform, path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	return append(fmt.Appendf(nil, `> This is release %s for %s/%s, built from the commit %s. Copy `+"`%s`"+` to a folder in PATH; you need
+> neither Go nor `+"`go install`"+`, and `+"`deepwork demo`"+` is the demo. The files and pictures that are linked below are in
+> the source: %s
+
+`, r.version, p.os, p.arch, r.commit, p.program(), r.owner.Homepage), text...), err
+}
+
 // archive writes the archive of a platform and, next to it, its list of components.
 func (r *release) archive(p platform) error {
 	top := r.name(p)
 	files := []file{{name: top + "/" + p.program(), path: r.binary(p), mode: 0o755}}
 	common := filepath.Join(r.from, "common")
 	err := filepath.WalkDir(common, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			files = append(files, file{name: top + "/" + d.Name(), path: path, mode: 0o644})
+		if err != nil || d.IsDir() {
+			return err
 		}
+		f := file{name: top + "/" + d.Name(), path: path, mode: 0o644}
+		if d.Name() == "README.md" {
+			f.path = ""
+			f.data, err = r.readme(p, path)
+		}
+		files = append(files, f)
 		return err
 	})
 	if err != nil {

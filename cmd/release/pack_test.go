@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -70,6 +71,25 @@ func TestEntriesAreFixed(t *testing.T) {
 	top := "deepwork_1.2.3_linux_amd64/"
 	if want := map[string]int64{top + "deepwork": 0o755, top + "README.md": 0o644, top + "THIRD_PARTY_LICENSES": 0o644}; !maps.Equal(modes, want) {
 		t.Errorf("got %v, want %v", modes, want)
+	}
+}
+
+// The README of an archive says first where the files are that it links to.
+func TestArchiveReadme(t *testing.T) {
+	dir := packed(t, time.Now())
+	for _, p := range platforms {
+		r := release{version: "1.2.3"}
+		text, err := os.ReadFile(filepath.Join(unpacked(t, dir, r.name(p)), "README.md"))
+		check(t, err)
+		note, rest, _ := strings.Cut(string(text), "\n\n")
+		for _, want := range []string{"1.2.3 for " + p.os + "/" + p.arch, "commit c0ffee", "`" + p.program() + "`", "https://"} {
+			if !strings.Contains(note, want) {
+				t.Errorf("%s: the README begins without %q:\n%s", r.name(p), want, note)
+			}
+		}
+		if want := "content of " + filepath.Join("common", "README.md"); rest != want {
+			t.Errorf("%s: the README goes on with %q, not %q", r.name(p), rest, want)
+		}
 	}
 }
 
