@@ -112,7 +112,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		return err
 	}
 	if !yes {
-		return errors.New("nothing was approved")
+		return errors.New("the answer is not \"yes\": nothing was approved")
 	}
 	if err := ledger.Grant(ctx, set, time.Now()); err != nil {
 		return err
