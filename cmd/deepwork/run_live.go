@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"deepwork/session/attempt"
+	"deepwork/session/show"
 )
 
 // drawEvery spaces the drawings of a liveView.
@@ -61,7 +62,7 @@ func (v *liveView) back(columns int) string {
 	for _, line := range v.drawn {
 		n++
 		if columns > 0 {
-			n += max(0, columnsOf(line)-1) / columns
+			n += max(0, show.Columns(line)-1) / columns
 		}
 	}
 	if n == 0 {
@@ -98,7 +99,7 @@ func liveLines(r *attempt.RunReply, steps []runStep, last map[string]string, not
 	if note != "" && isOpen(r.State) {
 		head = append(head, note)
 	}
-	lines := []string{clipColumns(strings.Join(head, "  "), columns)}
+	lines := []string{show.Snip(strings.Join(head, "  "), columns)}
 	rows, later := runRows(r, steps, last, now)
 	table := rowLines(rows, columns)
 	total := 0

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"deepwork/session/show"
 )
 
 // At a terminal the steps are drawn in place, no line is wider than the terminal, and at the end each step is
@@ -58,8 +60,8 @@ func TestRunAtATerminal(t *testing.T) {
 			if i := strings.LastIndex(drawn, "\r"); i >= 0 {
 				drawn = drawn[i+1:]
 			}
-			if columnsOf(drawn) >= columns {
-				t.Errorf("a line of %d columns: %q", columnsOf(drawn), drawn)
+			if show.Columns(drawn) >= columns {
+				t.Errorf("a line of %d columns: %q", show.Columns(drawn), drawn)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deepwork/session/attempt"
+	"deepwork/session/show"
 )
 
 // A run of six steps, of which two are done, three are members of a group and one is to come.
@@ -40,7 +41,7 @@ func TestRunLinesFitTheTerminal(t *testing.T) {
 	last := map[string]string{"x-evil": "\x1b[31m\r\x08\x9b2J \u202eevil 日本語のテキスト 👩‍👧 e\u0301 ❤️ " + strings.Repeat("界", 100)}
 	for columns := 25; columns < 140; columns++ {
 		for _, line := range liveLines(r, steps, last, "", now, columns, 20) {
-			if n := columnsOf(line); n > columns {
+			if n := show.Columns(line); n > columns {
 				t.Errorf("%d columns of %d: %q", n, columns, line)
 			}
 			if i := strings.IndexAny(line, "\x1b\r\n\b\u009b\u202e\u200d"); i >= 0 {

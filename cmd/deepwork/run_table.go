@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/text/width"
-	"unicode"
+	"deepwork/session/show"
 )
 
 // The columns of a table of steps.
@@ -27,11 +26,11 @@ func (r *runRow) cells() (cells [columnsOfRow]string) {
 	if r.tries > 1 {
 		step += fmt.Sprintf(" (%d)", r.tries)
 	}
-	if step = clipColumns(step, widestName); r.group != 0 {
+	if step = show.Snip(step, widestName); r.group != 0 {
 		step = string(r.group) + " " + step
 	}
 	step = strings.Repeat("  ", r.depth) + step
-	cells[stepColumn], cells[executorColumn], cells[stateColumn] = step, clipColumns(inline(r.executor), widestName), r.state
+	cells[stepColumn], cells[executorColumn], cells[stateColumn] = step, show.Snip(inline(r.executor), widestName), r.state
 	if r.took > 0 {
 		cells[tookColumn] = r.took.Round(time.Second).String()
 	}
@@ -50,7 +49,7 @@ func rowLines(rows []*runRow, columns int) [][]string {
 	for i, r := range rows {
 		all[i] = r.cells()
 		for c, text := range all[i] {
-			widths[c] = max(widths[c], columnsOf(text))
+			widths[c] = max(widths[c], show.Columns(text))
 		}
 	}
 	for _, w := range widths {
@@ -62,7 +61,7 @@ func rowLines(rows []*runRow, columns int) [][]string {
 	for i, r := range rows {
 		var line strings.Builder
 		for c, text := range all[i] {
-			gap := strings.Repeat(" ", widths[c]-columnsOf(text))
+			gap := strings.Repeat(" ", widths[c]-show.Columns(text))
 			switch {
 			case widths[c] == 0:
 			case c == tookColumn || c == costColumn:
@@ -79,48 +78,9 @@ func rowLines(rows []*runRow, columns int) [][]string {
 			lines = append(lines, "    "+last)
 		}
 		for i, text := range lines {
-			if text = strings.TrimRight(text, " "); columns > 0 {
-				text = clipColumns(text, columns)
-			}
-			lines[i] = text
+			lines[i] = show.Snip(strings.TrimRight(text, " "), columns)
 		}
 		table = append(table, lines)
 	}
 	return table
-}
-
-// columnsOf is how many columns of a terminal a line takes.
-func columnsOf(line string) (n int) {
-	for _, c := range line {
-		n += columnsOfRune(c)
-	}
-	return n
-}
-
-func columnsOfRune(c rune) int {
-	if c == '\ufe0f' { // it makes a character before it an emoji, which is wide
-		return 1
-	}
-	if unicode.In(c, unicode.Mn, unicode.Me) {
-		return 0
-	}
-	switch width.LookupRune(c).Kind() {
-	case width.EastAsianWide, width.EastAsianFullwidth:
-		return 2
-	}
-	return 1
-}
-
-// clipColumns cuts a line to a width of a terminal.
-func clipColumns(line string, most int) string {
-	if columnsOf(line) <= most {
-		return line
-	}
-	used := 0
-	for i, c := range line {
-		if used += columnsOfRune(c); used > most-1 {
-			return line[:i] + "…"
-		}
-	}
-	return line
 }
