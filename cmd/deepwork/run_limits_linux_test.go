@@ -103,7 +103,11 @@ func TestRunBudgets(t *testing.T) {
 		p.plan("* finish", result, "b:1 await never")
 		r := p.begin()
 		p.awaits("b", 1)
-		p.resume("--max-cost", "0.3").exits(1) // it goes on with the budgets that it has
+		refused := p.resume("--max-cost", "0.3")
+		refused.exits(1) // it goes on with the budgets that it has
+		if !strings.Contains(refused.err.String(), "Stop it with 'deepwork run stop'") {
+			t.Error(refused.err.String())
+		}
 		must(t, r.cmd.Process.Kill())
 		_ = r.cmd.Wait()
 		paused(p.resume("--max-cost", "0.3"), "0.3 USD")

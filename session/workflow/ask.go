@@ -19,10 +19,10 @@ type question struct {
 	Text     string
 }
 
-// questionText is what a person reads in a client.
-func questionText(s *machine.State, stepID string, q *machine.Question, reviews []job.Review) string {
+// questionText is what a person reads in a client. root is where the files are.
+func questionText(root string, s *machine.State, stepID string, q *machine.Question, reviews []job.Review) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first:\n", s.SessionID, s.Goal, stepID)
+	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first, in %s:\n", s.SessionID, s.Goal, stepID, root)
 	for _, f := range q.Files {
 		fmt.Fprintf(&b, "- %s\n", f.Path)
 	}
@@ -120,7 +120,7 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, root, id, ste
 	}
 	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
 	defer cancel()
-	answer := client(within, questionText(s, stepID, q, step.ReviewsBy(true)))
+	answer := client(within, questionText(root, s, stepID, q, step.ReviewsBy(true)))
 	if answer == nil {
 		if within.Err() == nil {
 			e.declined.Store(key, true)
