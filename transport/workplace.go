@@ -265,13 +265,8 @@ func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Qu
 }
 
 // Executor implements run.Workplace.
-func (w *workplace) Executor(ctx context.Context, s *machine.State, stepID string) string {
-	if j := w.base.jobs(ctx).Job(s.JobName); j != nil {
-		if step := j.Step(stepID); step != nil {
-			return step.Executor
-		}
-	}
-	return ""
+func (w *workplace) Executor(ctx context.Context, s *machine.State, stepID string) (string, error) {
+	return w.base.executor(ctx, s, stepID)
 }
 
 // Moved implements run.Workplace.
@@ -295,6 +290,9 @@ type stepCaller struct {
 
 // own checks the session and the step of a call; those that it leaves out are those of the agent.
 func (c *stepCaller) own(sessionID, stepID **string) error {
+	if c.grant.Session == "" { // its token was withdrawn after the request was let in
+		return session.NotNow("other_session", "Your token was withdrawn, because the agent of its step has ended. Nothing was done.")
+	}
 	if *sessionID == nil {
 		*sessionID = &c.grant.Session
 	}
@@ -346,10 +344,7 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 		}
 	}
 	if err == nil && *a.SessionID == c.grant.Session && r.Status != machine.NeedsWork {
-		reply := *r // the next step is for another agent
-		reply.BeginStep, reply.ConcurrentSteps, reply.ConcurrentGroup = nil, nil, nil
-		reply.Feedback = new("Your step is finished, and so is your work: end now.")
-		r = &reply
+		r = r.Alone("Your step is finished, and so is your work: end now.")
 	}
 	return r, err
 }

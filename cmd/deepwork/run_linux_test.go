@@ -31,6 +31,11 @@ func TestRunGroupOfEight(t *testing.T) {
 	if got := p.steps(); !strings.HasPrefix(got, "first ") || !strings.HasSuffix(got, " last") || len(strings.Fields(got)) != 10 {
 		t.Errorf("the steps were begun as %s", got)
 	}
+	for _, said := range p.recorded("finished_step", "") {
+		if strings.Contains(said.Text, "concurrent") {
+			t.Errorf("the agent of the step %s was told of steps of others: %s", said.Step, said.Text)
+		}
+	}
 	if last := events[len(events)-1]; last.Event != "run_ended" || last.State != "complete" || events[0].Event != "run_started" || events[0].Branch == nil {
 		t.Errorf("%+v", events)
 	}
@@ -190,6 +195,18 @@ func TestRunNestedTwice(t *testing.T) {
 	p.begin().exits(0)
 	if got := p.steps(); got != "a x m x y a" || p.most() != 1 {
 		t.Error(got, p.most())
+	}
+	p.clean()
+}
+
+// The executor of a step is that of the job with which its session goes on, if the job is gone.
+func TestRunExecutorsOfALostJob(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b executor: OTHER"))
+	p.plan("a run rm -r .deepwork/jobs/job0", "* finish")
+	p.begin().exits(0)
+	if b := p.recorded("begin", "b"); len(b) != 1 || fmt.Sprint(b[0].Args) != "[other]" {
+		t.Errorf("%+v", b)
 	}
 	p.clean()
 }

@@ -17,7 +17,11 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	r, at := &d.lead.Run, d.lead.Attempt
 	a := &attempt.Agent{Execution: task.StepExecution{ID: uuid.NewString(), AgentID: uuid.NewString(), SessionID: j.session, StepID: j.step, Executor: at.Executor, Variant: at.Variant}}
 	x := &a.Execution
-	if named := d.at.Executor(ctx, j.state, j.step); named != "" {
+	named, err := d.at.Executor(ctx, j.state, j.step)
+	if err != nil {
+		return nil, err
+	}
+	if named != "" {
 		name, variant, has := strings.Cut(named, ":")
 		if x.Executor, x.Variant = name, nil; has {
 			x.Variant = &variant

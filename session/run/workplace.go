@@ -22,8 +22,8 @@ type Workplace interface {
 	State(ctx context.Context, sessionID string) (*machine.State, error)
 	// Step returns what get_step does for a step of the current entry, or for all if that is nil.
 	Step(ctx context.Context, sessionID string, stepID *string) (*machine.StepReply, error)
-	// Executor returns the executor that the job names for a step, NAME or NAME:VARIANT, or "".
-	Executor(ctx context.Context, s *machine.State, stepID string) string
+	// Executor returns the executor that a session's job names for a step, NAME or NAME:VARIANT, or "".
+	Executor(ctx context.Context, s *machine.State, stepID string) (string, error)
 	// Changed says how the files of a question to a person are no longer as they were handed in, or "".
 	Changed(ctx context.Context, q *machine.Question) string
 	// Finish finishes a step with the outputs that a person has passed. Its error is session.Error if they

@@ -37,6 +37,19 @@ func (e *Engine) Session(_ context.Context, identity, sessionID string) (*machin
 	return s, nil
 }
 
+// Executor returns the executor that the definition of a session names for a step, "" if it names none:
+// that of the job or, if the job no longer has the session's workflow, the one that was kept.
+func (e *Engine) Executor(ctx context.Context, s *machine.State, stepID string) (string, error) {
+	def, err := e.definitions.Current(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	if step := def.Job.Step(stepID); step != nil {
+		return step.Executor, nil
+	}
+	return "", nil
+}
+
 // Execution returns the progress of a session of this identity, whichever connection or server owns
 // it, also after it ended. Errors: a ToolError, bad_session_id, for an invalid session_id; a
 // StateError, unknown_session, for one that does not exist or is another identity's; the file's

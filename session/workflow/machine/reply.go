@@ -174,7 +174,7 @@ type FinishReply struct {
 	Notice                 *string           `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 
-	outdated bool
+	outdated, alone bool
 }
 
 // Outdated marks a reply that is repeated although other steps of its group are open by now: who
@@ -182,6 +182,14 @@ type FinishReply struct {
 func (r *FinishReply) Outdated() {
 	r.outdated = true
 	r.Notice = new("This repeats an earlier reply. Other steps are open by now: get_step says which.")
+}
+
+// Alone returns the reply for a caller who does the step alone: other agents do the next ones, and those
+// of its group, so there is nothing for which it has to wait.
+func (r FinishReply) Alone(feedback string) *FinishReply {
+	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup, r.PendingConcurrentSteps = nil, nil, nil, nil
+	r.Feedback, r.alone = &feedback, true
+	return &r
 }
 
 func (r *FinishReply) membersPending() bool { return r.Status == NextStep && r.BeginStep == nil }
@@ -192,7 +200,7 @@ const PersonAwaited = "person_awaited"
 // Waiting returns why the caller can only wait or call again, or nil.
 func (r *FinishReply) Waiting() *session.Waiting {
 	switch {
-	case r.membersPending() && r.outdated:
+	case r.membersPending() && (r.outdated || r.alone):
 		return nil
 	case r.membersPending():
 		return &session.Waiting{Code: "members_pending", RetryAfterMS: 10_000}
