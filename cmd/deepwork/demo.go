@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/process"
-	"deepwork/session/state"
+	"deepwork/session/show"
 )
 
-// demoFiles are the jobs of the example project, and newsletter as it is edited
-// in the course of the demo.
+// demoFiles are the jobs of the example projects, and newsletter as it is edited in the course of the
+// demo.
 //
 //go:embed demo
 var demoFiles embed.FS
@@ -33,19 +32,21 @@ func (a *app) demoCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show the server at work on an example project",
-		Long: `Lay out an example project in a fresh temporary directory, start the server on
-it as a subprocess and walk an MCP client through it; then have 'deepwork run' lead
-three writers, which are this program, through a workflow. What is said about each
-exchange is checked; where it is not so, demo fails. It removes what it made.`,
+		Short: "Show everything at work on example projects",
+		Long: `Lay out example projects in a temporary directory, with scripted agents, and use
+everything once: an MCP client goes through a workflow on a real server, an agent does a
+task of the board in a git worktree, and 'deepwork run' leads agents through a workflow.
+Each claim is checked, and demo fails if one does not hold. It ends with what to try next.
+It changes nothing outside of that directory, and removes it.`,
 		Args: takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
+			defer surviveBrokenPipes()() // it stops and cleans up
 			ctx, stop := interruptible(context.Background(), 0)
 			defer stop()
 			return a.demo(ctx, keep)
 		},
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep the example project and print where it is")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the example projects and print where they are")
 	cmd.AddCommand(a.demoAgents()...)
 	return cmd
 }
@@ -55,25 +56,23 @@ func (a *app) demo(ctx context.Context, keep bool) (err error) {
 	if err != nil {
 		return fmt.Errorf("making a directory for the demo: %w", err)
 	}
-	defer func() {
-		if keep {
-			fmt.Fprintf(a.out, "The project is kept in %s\n", dir)
-			return
-		}
-		err = errors.Join(err, state.Of(dir).Remove(), os.RemoveAll(dir))
-	}()
-	if err := copyTree(demoFiles, "demo/jobs", filepath.Join(dir, ".deepwork", "jobs")); err != nil {
-		return fmt.Errorf("laying out the project of the demo: %w", err)
-	}
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("finding this program, which is the server: %w", err)
+		return errors.Join(fmt.Errorf("finding this program, which is the server: %w", err), os.Remove(dir))
+	}
+	if keep {
+		a.out.Prose("The example projects are kept in " + dir)
+	} else {
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, demoTimeout)
 	defer cancel()
 	d := &demo{out: a.out, dir: dir, self: self}
-	if err := d.run(limited); err != nil {
+	if err = d.prepare(); err == nil {
+		err = d.run(limited)
+	}
+	if err != nil {
 		switch {
 		case ctx.Err() != nil:
 			return errors.New("demo: interrupted")
@@ -82,31 +81,36 @@ func (a *app) demo(ctx context.Context, keep bool) (err error) {
 		}
 		return fmt.Errorf("demo: %w%s", err, d.serverLog())
 	}
-	fmt.Fprintf(a.out, "\n%s hold. It took %v.\n", count(d.claims, "claim"), time.Since(began).Round(time.Millisecond))
+	a.out.Prose(fmt.Sprintf("\n%s were checked, and all hold. It took %.1fs.", count(d.claims, "claim"), time.Since(began).Seconds()))
+	a.demoNext()
 	return nil
 }
 
-// A demo is one walk through the example project.
+// A demo is one walk through the example projects.
 type demo struct {
-	out    io.Writer
-	dir    string // the project's root
+	out    *show.Screen
+	dir    string // has the projects, and own: a user's config and state
 	self   string // this program
 	server *demoServer
 	claims int // claims that held
 
-	session string // the newsletter's
+	session string          // the newsletter's
+	reply   json.RawMessage // the last one
 }
 
 // run plays every act in turn and stops at the first claim that does not hold.
 func (d *demo) run(ctx context.Context) (err error) {
+	d.out.Prose(`deepwork runs here on example projects in a temporary folder. Scripts play the AI agents; everything else is real, and each claim is checked.
+"->" is what an agent sends, "<-" is part of the answer, and "$" is a command that a person types.`)
 	if err := d.startServer(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.server.stop()) }()
 	for i, act := range acts {
-		fmt.Fprintf(d.out, "\n== %d. %s ==\n", i+1, act.title)
+		fmt.Fprintln(d.out)
+		d.out.Heading("", fmt.Sprintf("%d. %s", i+1, act.title), "")
 		for _, s := range act.scenes {
-			if err := d.play(ctx, s); err != nil {
+			if err := errors.Join(d.play(ctx, s), d.out.Err()); err != nil {
 				return fmt.Errorf("%q: %w", act.title, err)
 			}
 		}
@@ -118,11 +122,11 @@ func (d *demo) run(ctx context.Context) (err error) {
 func (d *demo) play(ctx context.Context, s scene) error {
 	d.say(s.say)
 	for _, f := range s.files {
-		file := filepath.Join(d.dir, filepath.FromSlash(f.path))
+		file := filepath.Join(d.newsletter(), filepath.FromSlash(f.path))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err
 		}
-		fmt.Fprintf(d.out, "   (the agent writes %s)\n", f.path)
+		d.out.Text("", fmt.Sprintf("   (the agent writes %s)", f.path))
 		if err := os.WriteFile(file, []byte(f.text), 0o644); err != nil {
 			return err
 		}
@@ -135,8 +139,8 @@ func (d *demo) play(ctx context.Context, s scene) error {
 	if s.tool == "" {
 		return nil
 	}
-	text, reply, err := d.exchange(ctx, s)
-	fmt.Fprint(d.out, text)
+	lines, reply, err := d.exchange(ctx, s)
+	d.out.Text("", lines)
 	if err != nil {
 		return err
 	}
@@ -148,19 +152,20 @@ func (d *demo) play(ctx context.Context, s scene) error {
 			return err
 		}
 	}
+	d.reply = reply
 	return nil
 }
 
 // say prints a sentence about what follows.
 func (d *demo) say(sentence string) {
 	if sentence != "" {
-		fmt.Fprintf(d.out, "\n%s\n", sentence)
+		d.out.Prose("\n" + sentence)
 	}
 }
 
 // check checks a claim about a reply.
 func (d *demo) check(reply json.RawMessage, c claim) error {
-	got, want := string(lookup(reply, c.path)), strings.ReplaceAll(c.want, "$session", d.session)
+	got, want := string(lookup(reply, c.path)), strings.NewReplacer("$session", d.session, "$reply", string(d.reply)).Replace(c.want)
 	part, contains := strings.CutPrefix(want, "~")
 	if contains && !strings.Contains(got, part) || !contains && got != want {
 		return fmt.Errorf("this does not hold: %s: %s is %s", c.what, cmp.Or(c.path, "the reply"), got)
@@ -177,7 +182,7 @@ func (d *demo) editJob(context.Context) error {
 		if err != nil {
 			return err
 		}
-		file := filepath.Join(d.dir, ".deepwork", "jobs", "newsletter", filepath.FromSlash(name))
+		file := filepath.Join(d.newsletter(), ".deepwork", "jobs", "newsletter", filepath.FromSlash(name))
 		if err := replaceWith(file, data, 0o644); err != nil {
 			return err
 		}
@@ -185,7 +190,9 @@ func (d *demo) editJob(context.Context) error {
 	return nil
 }
 
-func (d *demo) logFile() string { return filepath.Join(d.dir, ".deepwork", "server.log") }
+func (d *demo) newsletter() string { return filepath.Join(d.dir, "newsletter") }
+
+func (d *demo) logFile() string { return filepath.Join(d.newsletter(), ".deepwork", "server.log") }
 
 // serverLog returns the server's last log lines, to show a person why it failed.
 func (d *demo) serverLog() string {

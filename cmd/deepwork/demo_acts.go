@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // An act is one part of the demo.
@@ -17,8 +16,8 @@ type act struct {
 }
 
 // A scene is a text to print, an action of a person or the agent, and one exchange with the server,
-// after which the claims must hold. The text $session is replaced by the id of the newsletter's
-// session.
+// after which the claims must hold. The text $session stands for the id of the newsletter's session,
+// $reply for the previous reply.
 type scene struct {
 	say     string
 	do      func(d *demo, ctx context.Context) error // nil means nothing
@@ -41,10 +40,10 @@ type object = map[string]any
 
 // acts is the whole demo.
 var acts = []act{
-	{"Discovery", []scene{{
-		say:  "An agent asks which workflows there are.",
+	{"An agent looks for a workflow", []scene{{
+		say:  "It asks for the project's jobs, which have one or more workflows each.",
 		tool: "get_workflows",
-		show: []string{"jobs.*.name", "jobs.*.workflows.*.name", "errors", "stack"},
+		show: []string{"jobs.*.name", "jobs.*.workflows.*.name"},
 		claims: []claim{
 			{"no job is broken", "errors", "[]"},
 			{"both jobs of the project are listed", "jobs.*.name", `~"newsletter"`},
@@ -52,53 +51,54 @@ var acts = []act{
 			{"nothing is in progress", "stack", "[]"},
 		},
 	}}},
-	{"A workflow begins", []scene{{
-		say:  "It starts one and is told everything it needs for the first step.",
+	{"It starts one", []scene{{
+		say:  "The answer has everything it needs for the first step.",
 		tool: "start_workflow",
-		args: object{"goal": "The November issue", "job_name": "newsletter", "workflow_name": "issue", "instance_id": "november"},
-		show: []string{"begin_step.session_id", "begin_step.branch_name", "begin_step.step_id", "begin_step.step_expected_outputs.*.name", "begin_step.step_instructions", "stack.*.workflow"},
+		args: object{"goal": "The November issue", "job_name": "newsletter", "workflow_name": "issue"},
+		show: []string{"begin_step.session_id", "begin_step.step_id", "begin_step.step_expected_outputs.*.name", "begin_step.step_instructions"},
 		claims: []claim{
 			{"the first step is gather", "begin_step.step_id", `"gather"`},
 			{"its instructions are those of its file", "begin_step.step_instructions", "~drafts/notes.md"},
 			{"the session is on the stack", "stack.*.session_id", `["$session"]`},
 		},
 	}}},
-	{"A refused output", []scene{{
-		say:     "It says that it is done, but the file is not there: the call is refused, and says why.",
+	{"Missing work is refused", []scene{{
+		say:     "The agent says that the step is done, but its file does not exist.",
 		tool:    "finished_step",
 		args:    object{"outputs": object{"notes": "drafts/notes.md"}},
 		refused: true,
 		claims:  []claim{{"the refusal names the file", "", "~file not found at 'drafts/notes.md'"}},
 	}, {
-		say:  "Nothing has moved.",
+		say:  "The workflow is still at that step.",
 		tool: "get_step",
-		show: []string{"begin_step.step_id", "completed_steps.*.step_id"},
+		show: []string{"begin_step.step_id"},
 		claims: []claim{
 			{"the session is still at gather", "begin_step.step_id", `"gather"`},
 			{"the session is still at gather", "completed_steps.*.step_id", "[]"},
 		},
 	}}},
-	{"A nested workflow", []scene{{
-		say:    "The step asks for another workflow in between: it goes on top of the stack.",
+	{"A workflow inside another", []scene{{
+		say:    "The step asks for the numbers to be checked, for which there is another workflow.",
 		tool:   "start_workflow",
 		args:   object{"goal": "Check the numbers of drafts/notes.md", "job_name": "fact_check", "workflow_name": "check"},
 		show:   []string{"begin_step.step_id", "stack.*.workflow"},
 		claims: []claim{{"the nested workflow is on top", "stack.*.workflow", `["newsletter/issue", "fact_check/check"]`}},
 	}, {
-		say:   "It is finished, and the reply says what goes on below it.",
+		say:   "When that is complete, the agent is told to go on with the first one.",
 		files: []file{{"drafts/facts.md", "- 12 new users: the sign-up table\n"}},
 		tool:  "finished_step",
 		args:  object{"outputs": object{"report": "drafts/facts.md"}},
-		show:  []string{"status", "all_outputs", "resumed_workflow", "resumed_step", "stack.*.workflow"},
+		show:  []string{"status", "resumed_workflow", "resumed_step"},
 		claims: []claim{
 			{"the nested workflow is complete", "status", `"workflow_complete"`},
+			{"its output is in the reply", "all_outputs", `{"report":"drafts/facts.md"}`},
 			{"the newsletter is resumed at gather", "resumed_workflow", `"newsletter/issue"`},
 			{"the newsletter is resumed at gather", "resumed_step", `"gather"`},
 			{"the stack has one session again", "stack.*.session_id", `["$session"]`},
 		},
 	}}},
-	{"A concurrent group, finished in parallel", []scene{{
-		say:   "The next entry of the workflow is a group: both steps are handed out at once, for two subagents.",
+	{"Two steps at the same time", []scene{{
+		say:   "The next two steps do not depend on each other. The agent gets both, for two subagents.",
 		files: []file{{"drafts/notes.md", "12 new users\n"}},
 		tool:  "finished_step",
 		args:  object{"outputs": object{"notes": "drafts/notes.md"}},
@@ -109,69 +109,78 @@ var acts = []act{
 			{"the instructions describe the group", "begin_step.step_instructions", "~**CONCURRENT STEPS**"},
 		},
 	}, {
-		say:   "Both report at the same time, each by its step_id. The first is told to wait, the last gets the next step.",
+		say:   "Both report at the same time. One is told what is still missing; the other gets the next step.",
 		files: []file{{"drafts/news.md", "Twelve people joined.\n"}, {"drafts/tip_1.md", "Say hello.\n"}, {"drafts/tip_2.md", "Say it twice.\n"}},
 		do:    (*demo).finishMembers,
 	}}},
-	{"An edit of job.yml on the fly", []scene{{
-		say:    "A person adds a step, proofread, to job.yml and saves it. The very next call sees it.",
+	{"A person edits the workflow while it runs", []scene{{
+		say:    "A person adds the step proofread to job.yml. Nothing is restarted: the agent finishes its step, and gets the new one.",
 		do:     (*demo).editJob,
-		tool:   "get_workflows",
-		show:   []string{"jobs.*.summary", "errors"},
-		claims: []claim{{"the new summary is listed", "jobs.*.summary", "~Write and proofread"}},
-	}, {
-		say:    "The session that runs follows the edit: after assemble comes the new step.",
 		files:  []file{{"issue.md", "# November\n\nTwelve people joinde.\n"}},
 		tool:   "finished_step",
 		args:   object{"outputs": object{"issue": "issue.md"}},
 		show:   []string{"status", "begin_step.step_id", "begin_step.step_instructions"},
 		claims: []claim{{"the next step is the new one", "begin_step.step_id", `"proofread"`}},
 	}}},
-	{"A server killed in the middle", []scene{{do: (*demo).kill}, {
-		say:     "A new server has no session of its own, and says which can be resumed.",
+	{"The server is killed", []scene{{do: (*demo).kill}, {
+		say:     "A new server cannot know which session the agent means, and lists those that can be resumed.",
 		do:      (*demo).startServer,
 		tool:    "get_step",
 		refused: true,
 		claims:  []claim{{"the session is offered", "", "~$session"}},
-	}}},
-	{"The session resumed and completed", []scene{{
-		say:  "The agent names its session and reads where it was.",
+	}, {
+		say:  "The agent names its session, and goes on where it was.",
 		tool: "get_step",
 		args: object{"session_id": "$session"},
-		show: []string{"begin_step.step_id", "goal", "completed_steps.*.step_id", "stack.*.workflow"},
+		show: []string{"begin_step.step_id", "completed_steps.*.step_id"},
 		claims: []claim{
 			{"the session is where it was", "begin_step.step_id", `"proofread"`},
 			{"the session has all it had done", "completed_steps.*.step_id", `["gather", "news", "tips", "assemble"]`},
+			{"the session has its goal", "goal", `"The November issue"`},
+		},
+	}}},
+	{"A review fails, then passes", []scene{{
+		say:  "The new step has a review. The reviewer is a program of your choice, here a script. It finds a mistake, so the step is not finished.",
+		tool: "finished_step",
+		args: object{"step_id": "proofread", "outputs": object{"proofread_issue": "issue.md"}},
+		show: []string{"status", "feedback"},
+		claims: []claim{
+			{"the review fails", "status", `"needs_work"`},
+			{"the feedback is the reviewer's", "feedback", `~joinde`},
 		},
 	}, {
-		say:   "It finishes the last step: the workflow is complete.",
+		say:   "The agent corrects the file, and the review passes. It was the last step.",
 		files: []file{{"issue.md", "# November\n\nTwelve people joined.\n"}},
 		tool:  "finished_step",
 		args:  object{"step_id": "proofread", "outputs": object{"proofread_issue": "issue.md"}},
-		show:  []string{"status", "summary", "all_outputs", "stack"},
+		show:  []string{"status", "all_outputs"},
 		claims: []claim{
 			{"the workflow is complete", "status", `"workflow_complete"`},
 			{"the outputs of all five steps are in all_outputs", "all_outputs", `{"notes":"drafts/notes.md","news":"drafts/news.md","tips":["drafts/tip_1.md","drafts/tip_2.md"],"issue":"issue.md","proofread_issue":"issue.md"}`},
 			{"nothing is left in progress", "stack", "[]"},
 		},
 	}, {
-		say:    "Had the reply been lost, the same call would give it again, and nothing would move.",
+		say:    "If the answer is lost, the agent makes the same call again. It gets the same answer, and nothing is done twice.",
 		tool:   "finished_step",
 		args:   object{"step_id": "proofread", "outputs": object{"proofread_issue": "issue.md"}},
-		show:   []string{"status", "summary", "all_outputs", "stack"},
-		claims: []claim{{"the reply is the same", "status", `"workflow_complete"`}},
+		show:   []string{"status"},
+		claims: []claim{{"the reply is the same", "", "$reply"}},
+	}, {do: (*demo).checkReviews}}},
+	{"A task on the board is done in a git worktree", []scene{{
+		say: "You add a task to the board of a git repository and start a coding agent on it. It works in a worktree with a branch of its own; your files stay as they are.",
+		do:  (*demo).workOnTask,
 	}}},
-	{"A run, without anybody at the keyboard", []scene{{
-		say: "deepwork run starts an agent for each step. Three write at the same time, each in a process of its own;\nthe review of one page fails, and its agent corrects it; then another agent binds the pages.",
+	{"A workflow runs while you are away", []scene{{
+		say: "deepwork run starts an agent for each step. Three of them write a page each, at the same time. The review of one page fails, and its agent corrects it. Then a fourth puts the pages together.",
 		do:  (*demo).leadWriters,
 	}}},
 }
 
-// finishMembers reports both members of the group in parallel, and prints each exchange when its
-// reply arrives.
+// finishMembers reports both members of the group in parallel, and prints each exchange when its reply
+// arrives.
 func (d *demo) finishMembers(ctx context.Context) error {
 	type arrival struct {
-		text  string
+		lines string
 		reply json.RawMessage
 		err   error
 	}
@@ -181,15 +190,15 @@ func (d *demo) finishMembers(ctx context.Context) error {
 		{"step_id": "tips", "outputs": object{"tips": []string{"drafts/tip_1.md", "drafts/tip_2.md"}}},
 	} {
 		go func() {
-			text, reply, err := d.exchange(ctx, scene{tool: "finished_step", args: args,
-				show: []string{"status", "begin_step.step_id", "pending_concurrent_steps", "feedback"}})
-			arrivals <- arrival{text, reply, err}
+			lines, reply, err := d.exchange(ctx, scene{tool: "finished_step", args: args,
+				show: []string{"pending_concurrent_steps", "begin_step.step_id"}})
+			arrivals <- arrival{lines, reply, err}
 		}()
 	}
 	first := <-arrivals
-	fmt.Fprint(d.out, first.text)
+	d.out.Text("", first.lines)
 	last := <-arrivals
-	fmt.Fprint(d.out, last.text)
+	d.out.Text("", last.lines)
 	if err := errors.Join(first.err, last.err); err != nil {
 		return err
 	}
@@ -205,18 +214,34 @@ func (d *demo) finishMembers(ctx context.Context) error {
 
 // kill kills the server and checks the session's record.
 func (d *demo) kill(context.Context) error {
-	d.say(fmt.Sprintf("The server (process %d) is killed with SIGKILL. What it acknowledged is on disk.", d.server.command.Process.Pid))
+	pid := d.server.command.Process.Pid
 	if err := d.server.kill(); err != nil {
 		return err
 	}
-	record, err := os.ReadFile(filepath.Join(d.dir, ".deepwork", "tmp", "session_"+d.session+".json"))
+	record, err := d.record()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "   (session_%s.json: status %s, at step %s)\n", d.session,
-		strings.Trim(string(lookup(record, "status")), `"`), strings.Trim(string(lookup(record, "current_step_id")), `"`))
+	d.say(fmt.Sprintf("Process %d is killed, as in a crash. What it had answered is on disk, in session_%s.json.", pid, d.session))
+	for _, key := range []string{"status", "current_step_id"} {
+		d.out.Text("", fmt.Sprintf("   %s: %s", key, lookup(record, key)))
+	}
 	return errors.Join(
 		d.check(record, claim{"the record is active", "status", `"active"`}),
 		d.check(record, claim{"the record is at proofread", "current_step_id", `"proofread"`}),
 	)
+}
+
+// checkReviews checks in the session's record that there were two reviews, and no third.
+func (d *demo) checkReviews(context.Context) error {
+	record, err := d.record()
+	if err != nil {
+		return err
+	}
+	return d.check(record, claim{"one review failed, and the next passed", "step_progress.proofread.attempts.*.state", `["failed", "passed"]`})
+}
+
+// record returns the file of the newsletter's session.
+func (d *demo) record() (json.RawMessage, error) {
+	return os.ReadFile(filepath.Join(d.newsletter(), ".deepwork", "tmp", "session_"+d.session+".json"))
 }

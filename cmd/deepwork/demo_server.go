@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"deepwork/catalog/config"
 )
 
 // A demoServer is `deepwork serve` as a subprocess, with an MCP client on it.
@@ -22,7 +20,7 @@ type demoServer struct {
 	client  *mcp.ClientSession
 }
 
-// startServer starts this binary as a server on the example project.
+// startServer starts this binary as a server on the newsletter's project.
 func (d *demo) startServer(ctx context.Context) error {
 	log, err := os.OpenFile(d.logFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -31,9 +29,9 @@ func (d *demo) startServer(ctx context.Context) error {
 	defer log.Close()
 	s := &demoServer{}
 	// The context ends the process in any case.
-	s.command = exec.CommandContext(ctx, d.self, "serve", "--path", d.dir, "--log-level", "warn")
+	s.command = exec.CommandContext(ctx, d.self, "serve", "--path", d.newsletter(), "--log-level", "warn")
 	s.command.Stderr = log
-	s.command.Env = append(os.Environ(), config.JobsFoldersEnv+"=") // only this project's jobs
+	s.command.Env = d.environ()
 	client := mcp.NewClient(&mcp.Implementation{Name: "deepwork-demo", Version: readBuild().Version}, nil)
 	s.client, err = client.Connect(ctx, &mcp.CommandTransport{Command: s.command, TerminateDuration: 2 * time.Second}, nil)
 	if err != nil {
@@ -66,8 +64,8 @@ func (s *demoServer) kill() error {
 	return nil
 }
 
-// exchange makes the call of a scene. It returns the reply, and a printable text of the exchange.
-func (d *demo) exchange(ctx context.Context, s scene) (text string, reply json.RawMessage, err error) {
+// exchange makes the call of a scene. It returns the reply, and printable lines of the exchange.
+func (d *demo) exchange(ctx context.Context, s scene) (lines string, reply json.RawMessage, err error) {
 	args := s.args
 	if args == nil {
 		args = object{} // an empty object if there are none
@@ -77,27 +75,41 @@ func (d *demo) exchange(ctx context.Context, s scene) (text string, reply json.R
 		return "", nil, err
 	}
 	sent = bytes.ReplaceAll(sent, []byte("$session"), []byte(d.session))
-	text = fmt.Sprintf("-> %s %s\n", s.tool, sent)
+	lines = fmt.Sprintf("-> %s %s", s.tool, spaced(sent))
 	result, err := d.server.client.CallTool(ctx, &mcp.CallToolParams{Name: s.tool, Arguments: json.RawMessage(sent)})
 	if err != nil {
-		return text, nil, fmt.Errorf("calling %s: %w", s.tool, err)
+		return lines, nil, fmt.Errorf("calling %s: %w", s.tool, err)
 	}
 	said := resultText(result)
 	switch {
 	case result.IsError != s.refused && s.refused:
-		return text, nil, fmt.Errorf("this does not hold: %s is refused", s.tool)
+		return lines, nil, fmt.Errorf("this does not hold: %s is refused", s.tool)
 	case result.IsError != s.refused:
-		return text, nil, fmt.Errorf("%s was refused: %s", s.tool, said)
+		return lines, nil, fmt.Errorf("%s was refused: %s", s.tool, said)
 	case s.refused:
 		d.claims++
-		return fmt.Sprintf("%s<- isError: true\n<- %s\n", text, oneLine(said, 300)), json.RawMessage(said), nil
+		return lines + "\n<- " + oneLine(d.shortened(said), 300), json.RawMessage(said), nil
 	}
 	// The text is the structured content in the server's order of keys.
 	reply = json.RawMessage(said)
 	for _, path := range s.show {
-		text += fmt.Sprintf("<- %s: %s\n", path, oneLine(string(lookup(reply, path)), replyWidth))
+		if value := lookup(reply, path); string(value) != "null" {
+			lines += fmt.Sprintf("\n<- %s: %s", strings.ReplaceAll(path, ".*", "[]"), oneLine(spaced(value), replyWidth))
+		}
 	}
-	return text, reply, nil
+	return lines, reply, nil
+}
+
+// shortened names the demo's folder in a text by an ellipsis, so that lines can be wrapped.
+func (d *demo) shortened(text string) string { return strings.ReplaceAll(text, d.dir, "…") }
+
+// spaced returns JSON on one line that can be wrapped between values.
+func spaced(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", ""); err != nil {
+		return string(raw)
+	}
+	return strings.NewReplacer(",\n", ", ", "\n", "").Replace(b.String())
 }
 
 func resultText(r *mcp.CallToolResult) string {
@@ -110,7 +122,7 @@ func resultText(r *mcp.CallToolResult) string {
 	return strings.Join(texts, "\n")
 }
 
-// replyWidth is the printed length of one part of a reply.
+// replyWidth is the printed length of one part of a reply; it is wrapped where the terminal ends.
 const replyWidth = 160
 
 // lookup follows a path of keys into JSON and preserves the order of keys; "*" maps the rest of the

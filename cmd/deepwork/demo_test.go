@@ -3,22 +3,26 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"deepwork/session/show"
 )
 
-// newDemo lays out the demo's project in the test's directory.
-func newDemo(t *testing.T) *demo {
+// newDemo lays out the demo's project in the test's directory. The demo prints to out.
+func newDemo(t *testing.T, out io.Writer) *demo {
 	t.Helper()
 	self, err := exec.LookPath("deepwork")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &demo{out: t.Output(), dir: t.TempDir(), self: self}
-	if err := copyTree(demoFiles, "demo/jobs", filepath.Join(d.dir, ".deepwork", "jobs")); err != nil {
+	d := &demo{out: show.NewScreen(out, os.Getenv), dir: t.TempDir(), self: self}
+	if err := d.prepare(); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -26,8 +30,8 @@ func newDemo(t *testing.T) *demo {
 
 // TestDemoFails breaks what the demo is about to say: it must not go on.
 func TestDemoFails(t *testing.T) {
-	d := newDemo(t)
-	if err := os.WriteFile(filepath.Join(d.dir, ".deepwork", "jobs", "fact_check", "job.yml"), []byte("name: 1\n"), 0o644); err != nil {
+	d := newDemo(t, t.Output())
+	if err := os.WriteFile(filepath.Join(d.newsletter(), ".deepwork", "jobs", "fact_check", "job.yml"), []byte("name: 1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	err := d.run(t.Context())
@@ -41,20 +45,59 @@ func TestDemoFails(t *testing.T) {
 
 // TestDemoInterrupted interrupts the demo halfway: no server is left.
 func TestDemoInterrupted(t *testing.T) {
-	d := newDemo(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	d.out = writerFunc(func(p []byte) (int, error) {
-		if bytes.Contains(p, []byte("== 5.")) {
+	d := newDemo(t, writerFunc(func(p []byte) (int, error) {
+		if bytes.Contains(p, []byte("5. Two steps")) {
 			cancel()
 		}
 		return len(p), nil
-	})
+	}))
 	if err := d.run(ctx); err == nil {
 		t.Error("run succeeded though it was interrupted")
 	}
 	if d.server.command.ProcessState == nil {
 		t.Error("the server was left running")
+	}
+}
+
+// The demo ends if nobody reads its output any more, as after `deepwork demo | head`.
+func TestDemoUnread(t *testing.T) {
+	d := newDemo(t, writerFunc(func(p []byte) (int, error) {
+		if bytes.Contains(p, []byte("3. Missing work")) {
+			return 0, os.ErrClosed
+		}
+		return len(p), nil
+	}))
+	if err := d.run(t.Context()); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "Missing work") {
+		t.Errorf("run = %v, want that its output is closed", err)
+	}
+}
+
+// Without git the demo leaves the task out, and says so.
+func TestDemoWithoutGit(t *testing.T) {
+	var out bytes.Buffer
+	d := newDemo(t, &out)
+	t.Setenv("PATH", t.TempDir())
+	if err := d.workOnTask(t.Context()); err != nil || !strings.Contains(out.String(), "git is not installed here") {
+		t.Errorf("%v, and it printed %q", err, &out)
+	}
+}
+
+// What the demo says to try next are commands, and init lays out the workflow that they run.
+func TestDemoTries(t *testing.T) {
+	lines := []string{demoTryRun}
+	for _, try := range demoTries {
+		lines = append(lines, try[0])
+	}
+	for _, line := range lines {
+		if words := shellWords(strings.TrimSpace(line)); words[0] != "claude" {
+			checkCommand(t, "demo", words)
+		}
+	}
+	text, err := templates.ReadFile("template/jobs/release_notes/job.yml")
+	if err != nil || !strings.Contains(string(text), "- name: write\n") || !strings.Contains(demoTryRun, " release_notes/write ") {
+		t.Errorf("%s is not a workflow that init lays out: %v", demoTryRun, err)
 	}
 }
 

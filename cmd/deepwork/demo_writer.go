@@ -21,15 +21,17 @@ import (
 
 // demoAgents returns the agents of the demo, which are this program.
 func (a *app) demoAgents() []*cobra.Command {
-	return []*cobra.Command{
-		{Use: "writer", Short: "Do a step of the demo's run", Hidden: true, Args: takes(0, 0, ""), RunE: func(cmd *cobra.Command, _ []string) error {
+	agent := func(name, short string, run func(ctx context.Context) error) *cobra.Command {
+		return &cobra.Command{Use: name, Short: short, Hidden: true, Args: takes(0, 0, ""), RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := context.WithTimeout(cmd.Context(), demoTimeout)
 			defer stop()
-			return a.demoWriter(ctx)
-		}},
-		{Use: "reviewer", Short: "Review a page of the demo's run", Hidden: true, Args: takes(0, 0, ""), RunE: func(*cobra.Command, []string) error {
-			return a.demoReviewer(os.Stdin)
-		}},
+			return run(ctx)
+		}}
+	}
+	return []*cobra.Command{
+		agent("coder", "Do the task of the demo's board", func(ctx context.Context) error { return a.demoCoder(ctx, a.in) }),
+		agent("writer", "Do a step of the demo's run", a.demoWriter),
+		agent("reviewer", "Review a file of the demo", func(context.Context) error { return a.demoReviewer(a.in) }),
 	}
 }
 
@@ -109,17 +111,20 @@ func (a *app) demoFinish(ctx context.Context, session *mcp.ClientSession, output
 	return fmt.Errorf("the review of %s has failed twice", file)
 }
 
-// demoReviewer passes a page with a tip.
+// demoReviewer passes a page with a tip, and a newsletter without the mistake that the demo makes.
 func (a *app) demoReviewer(task io.Reader) error {
-	text, err := io.ReadAll(task)
+	told, err := io.ReadAll(task)
 	if err != nil {
 		return err
 	}
-	verdict := object{"passed": true, "feedback": ""}
-	if !strings.Contains(string(text), "Tip:") {
-		verdict = object{"passed": false, "feedback": "Add a tip at the end."}
+	feedback, text := "", string(told)
+	switch {
+	case strings.Contains(text, "joinde"):
+		feedback = "Correct the spelling of 'joinde'."
+	case strings.Contains(text, "end with a tip?") && !strings.Contains(text, "Tip:"):
+		feedback = "Add a tip at the end."
 	}
-	return json.NewEncoder(a.out).Encode(verdict)
+	return json.NewEncoder(a.out).Encode(object{"passed": feedback == "", "feedback": feedback})
 }
 
 // dialStep connects to the server of a run.

@@ -104,19 +104,18 @@ func TestReadmeVerdict(t *testing.T) {
 // What the README shows of the demo is what it prints, but for ids and times; a line that ends with … is shown in part.
 func TestReadmeTranscript(t *testing.T) {
 	var out bytes.Buffer
-	d := newDemo(t)
-	d.out = &out
+	d := newDemo(t, &out)
 	if err := d.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mask := func(text string) string {
-		return regexp.MustCompile(`"[0-9a-f]{8}"|[0-9]+m?s\b`).ReplaceAllString(text, "#")
+		return regexp.MustCompile(`"[0-9a-f]{8}"|-[0-9a-f]{4}\b|\b[0-9a-f]{12}\b|[0-9]+m?s\b`).ReplaceAllString(text, "#")
 	}
 	printed, checked := mask(out.String()), 0
 	for _, s := range snippets(t, "transcript") {
 		for line := range strings.Lines(s.text) {
 			want := mask(strings.TrimSuffix(line, "\n"))
-			if !strings.HasPrefix(want, "->") && !strings.HasPrefix(want, "<-") && !strings.HasPrefix(want, "   ") {
+			if !regexp.MustCompile(`^(->|<-|\$|   )`).MatchString(want) {
 				continue // the words in between
 			}
 			checked++

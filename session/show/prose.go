@@ -57,6 +57,9 @@ func (s *Screen) Text(indent, long string) {
 	s.styled(all.String())
 }
 
+// Prose prints a text whose lines are broken where the screen ends.
+func (s *Screen) Prose(long string) { s.styled(wrap(Plain(long), s.Width()) + "\n") }
+
 // Judge prints a line that ends with whether all is well, in a color for that.
 func (s *Screen) Judge(line string, well bool, verdict string) {
 	style := good
@@ -77,7 +80,7 @@ func (s *Screen) Fail(program, why string) {
 
 // Heading prints a title and what is said of it, which continues on lines of its own if the screen is narrow.
 func (s *Screen) Heading(indent, title, about string) {
-	line := indent + Inline(title) + " " + Inline(about)
+	line := strings.TrimRight(indent+Inline(title)+" "+Inline(about), " ")
 	line = indent + IndentRest(wrap(strings.TrimPrefix(line, indent), s.Width()-len(indent)-gap), indent+strings.Repeat(" ", gap))
 	if rest, ok := strings.CutPrefix(line, indent+Inline(title)); ok {
 		line = indent + s.paint(strong, Inline(title)) + rest
