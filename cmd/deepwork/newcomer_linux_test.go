@@ -1,0 +1,236 @@
+//go:build !race
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"deepwork/actor/testkit"
+)
+
+// claude stands in for Claude Code, which needs an account: for a step of a run it is the stepper in a
+// folder, else it does its task.
+const claude = `#!/bin/sh
+[ -z "$DEEPWORK_STEP_ID" ] || exec %q %q claude "$@"
+cat >/dev/null
+echo "It works on Mondays." >>login.md && git add login.md && git commit -q -m "Fix the login" && echo "I have fixed the login."
+`
+
+const claudePlan = `features write features.md - A login that works on Mondays
+features call finished_step {"outputs":{"features.md":"features.md"}}
+fixes write fixes.md - None
+fixes call finished_step {"outputs":{"fixes.md":"fixes.md"}}
+notes write RELEASE_NOTES.md # 2.0
+notes call finished_step {"outputs":{"RELEASE_NOTES.md":"RELEASE_NOTES.md"}}
+notes call finished_step {"outputs":{"RELEASE_NOTES.md":"RELEASE_NOTES.md"},"quality_review_override_reason":"A subagent says that every criterion is met."}
+`
+
+// A newcomer has this repository, a project, Go and git, and nothing else: no settings, and no agent until
+// README.md asks for one.
+type newcomer struct {
+	t         *testing.T
+	top       string   // the folder with everything of theirs
+	dir       string   // where they are
+	env       []string // NAME=VALUE
+	met       map[string]bool
+	hasClaude bool
+}
+
+func newNewcomer(t *testing.T) *newcomer {
+	t.Helper()
+	top := testkit.Dir(t)
+	checkout, err := filepath.Abs(filepath.Join("..", ".."))
+	must(t, err)
+	n := &newcomer{t: t, top: top, dir: checkout, met: map[string]bool{}}
+	bin, home, project := filepath.Join(top, "bin"), filepath.Join(top, "home"), n.project()
+	for _, dir := range []string{bin, home, project} {
+		must(t, os.MkdirAll(dir, 0o755))
+	}
+	for _, name := range []string{"go", "git", "sh", "env", "cat", "chmod"} {
+		path, err := exec.LookPath(name)
+		must(t, err)
+		must(t, os.Symlink(path, filepath.Join(bin, name)))
+	}
+	n.env = []string{"HOME=" + home, "PATH=" + bin + ":" + filepath.Join(home, "go", "bin"), "NO_COLOR=1"}
+	caches, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOCACHE").Output()
+	must(t, err)
+	for i, dir := range strings.Fields(string(caches)) {
+		n.env = append(n.env, []string{"GOMODCACHE=", "GOCACHE="}[i]+dir)
+	}
+	// With these a release is built as well, so that what this compiles is not compiled again there.
+	n.env = append(n.env, "GOFLAGS=-trimpath", "CGO_ENABLED=0")
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"config", "user.name", "Newcomer"}, {"config", "user.email", "newcomer@example.com"}, {"commit", "-q", "--allow-empty", "-m", "first"}} {
+		testkit.Git(t, project, args...)
+	}
+	return n
+}
+
+func (n *newcomer) project() string { return filepath.Join(n.top, "your", "project") }
+
+// walk runs a line of a block for the shell.
+func (n *newcomer) walk(at, line string) {
+	n.t.Helper()
+	line, _, _ = strings.Cut(line, " #")
+	line = strings.TrimSpace(line)
+	n.met[line] = true
+	if line == "" || unwalked[line] != "" {
+		return
+	}
+	switch line {
+	case "deepwork ui":
+		n.browse()
+		return
+	case "deepwork serve --path your/project --transport http":
+		n.serve()
+		return
+	case "deepwork init --path your/project --url http://127.0.0.1:8000/mcp":
+		must(n.t, os.Remove(filepath.Join(n.project(), ".mcp.json"))) // as the page says
+	}
+	if to, is := strings.CutPrefix(line, "cd "); is {
+		n.dir = filepath.Join(n.top, to)
+		return
+	}
+	if strings.Contains(line, "CLAUDE_CODE") && !n.hasClaude {
+		if said, err := n.run(line); err == nil || !strings.Contains(said, "not found: claude. Install it") {
+			n.t.Fatalf("%s: %s without Claude Code: %v\n%s", at, line, err, said)
+		}
+		n.installClaude()
+	}
+	said, err := n.run(line)
+	if err != nil {
+		n.t.Fatalf("%s: %s: %v\n%s", at, line, err, said)
+	}
+	if want := promised[line]; !regexp.MustCompile(want).MatchString(said) {
+		n.t.Errorf("%s: %s does not print %s:\n%s", at, line, want, said)
+	}
+}
+
+// run runs a command in the shell, and returns what it prints. Where it asks at the terminal, it hears yes.
+func (n *newcomer) run(line string) (said string, err error) {
+	n.t.Helper()
+	dir := n.dir
+	if strings.Contains(line, "your/project") {
+		dir = n.top
+	}
+	words := append(append([]string{"env", "-i"}, n.env...), "sh", "-c", `cd "$0" && `+line, dir)
+	if line == "deepwork trust" {
+		said, _, err = typing(n.t, "yes", words...)
+		return said, err
+	}
+	out, err := exec.CommandContext(n.t.Context(), words[0], words[1:]...).CombinedOutput()
+	return string(out), err
+}
+
+func (n *newcomer) installClaude() {
+	n.t.Helper()
+	stepper, err := exec.LookPath("stepper")
+	must(n.t, err)
+	dir := filepath.Join(n.top, "stepper")
+	testkit.Write(n.t, filepath.Join(dir, "plan"), claudePlan)
+	must(n.t, os.WriteFile(filepath.Join(n.top, "bin", "claude"), fmt.Appendf(nil, claude, stepper, dir), 0o755))
+	n.hasClaude = true
+}
+
+// program returns the program that the newcomer has installed, to be run in the project.
+func (n *newcomer) program(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(n.t.Context(), filepath.Join(n.top, "home", "go", "bin", "deepwork"), args...)
+	cmd.Dir, cmd.Env, cmd.Stderr = n.project(), n.env, n.t.Output()
+	return cmd
+}
+
+// connect checks that init has written what README.md shows, and asks for the workflows as a client would.
+func (n *newcomer) connect(at, shown string) {
+	n.t.Helper()
+	written, err := os.ReadFile(filepath.Join(n.project(), ".mcp.json"))
+	must(n.t, err)
+	type servers struct {
+		MCPServers map[string]struct {
+			Command string
+			Args    []string
+		}
+	}
+	var got, want servers
+	must(n.t, json.Unmarshal(written, &got))
+	must(n.t, json.Unmarshal([]byte(shown), &want))
+	if !reflect.DeepEqual(got, want) || want.MCPServers["deepwork"].Command != "deepwork" {
+		n.t.Fatalf("%s: deepwork init has written %s", at, written)
+	}
+	client, err := connect(n.t.Context(), n.program(want.MCPServers["deepwork"].Args...))
+	must(n.t, err)
+	if reply := callTool(n.t, client, "get_workflows", map[string]any{}); !strings.Contains(string(reply), `"release_notes"`) || !strings.Contains(string(reply), `"new_job"`) {
+		n.t.Errorf("%s: the client is offered %s", at, reply)
+	}
+	must(n.t, client.Close())
+}
+
+// write makes the job that README.md shows, with the instructions that it names.
+func (n *newcomer) write(text string) {
+	n.t.Helper()
+	dir := filepath.Join(n.project(), ".deepwork", "jobs", "guide")
+	testkit.Write(n.t, filepath.Join(dir, "job.yml"), text)
+	for _, m := range regexp.MustCompile(`instructions_file: (\S+)`).FindAllStringSubmatch(text, -1) {
+		testkit.Write(n.t, filepath.Join(dir, m[1]), "Do it.\n")
+	}
+}
+
+// browse opens the page that deepwork ui names, and ends it with Ctrl-C.
+func (n *newcomer) browse() {
+	n.t.Helper()
+	cmd := n.program("ui")
+	stdout, err := cmd.StdoutPipe()
+	must(n.t, err)
+	must(n.t, cmd.Start())
+	url, err := bufio.NewReader(stdout).ReadString('\n')
+	must(n.t, err)
+	jar, err := cookiejar.New(nil)
+	must(n.t, err)
+	res, err := (&http.Client{Jar: jar}).Get(strings.TrimSpace(url))
+	must(n.t, err)
+	must(n.t, res.Body.Close())
+	must(n.t, cmd.Process.Signal(syscall.SIGINT))
+	err = cmd.Wait()
+	if exit, is := errors.AsType[*exec.ExitError](err); res.StatusCode != http.StatusOK || is || err != nil {
+		n.t.Errorf("the page of deepwork ui: %s; its end: %v, %v", res.Status, err, exit)
+	}
+}
+
+// serve asks a server over HTTP whether it is ready, and ends it with Ctrl-C. Its port is another one than on the page,
+// which somebody may use.
+func (n *newcomer) serve() {
+	n.t.Helper()
+	cmd := n.program("serve", "--path", n.project(), "--transport", "http", "--port", "0")
+	cmd.Stderr = nil
+	stderr, err := cmd.StderrPipe()
+	must(n.t, err)
+	must(n.t, cmd.Start())
+	log := bufio.NewReader(stderr)
+	line, err := log.ReadString('\n')
+	must(n.t, err)
+	m := listening.FindStringSubmatch(line)
+	if m == nil {
+		n.t.Fatalf("the server began with %s", line)
+	}
+	res, err := http.Get(strings.Replace(m[1], "/mcp", "/healthz", 1))
+	must(n.t, err)
+	must(n.t, res.Body.Close())
+	must(n.t, cmd.Process.Signal(syscall.SIGINT))
+	_, err = io.Copy(n.t.Output(), log)
+	must(n.t, err)
+	if err := cmd.Wait(); err != nil || res.StatusCode != http.StatusOK {
+		n.t.Errorf("/healthz of the server: %s; its end: %v", res.Status, err)
+	}
+}
