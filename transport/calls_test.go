@@ -142,13 +142,13 @@ func TestPanicInAnyRequest(t *testing.T) {
 
 func TestUnknownToolIsAProtocolError(t *testing.T) {
 	logger, log := logged(slog.LevelInfo)
-	s, _ := fakeServer(t, nil)
+	s, _ := fakeServer(t, func(a *fakeAgent) { a.stack = []machine.StackEntry{{Workflow: "notes/write", SessionID: "0a1b2c3d"}} })
 	s.logger, s.tools.Logger = logger, logger
 	_, err := client(t, s).CallTool(context.Background(), &mcp.CallToolParams{Name: "finish"})
 	if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeInvalidParams || !strings.Contains(e.Message, `"finish"`) {
 		t.Errorf("got %v", err)
 	}
-	if l := log.lines(t, "call of an unknown tool"); len(l) != 1 || l[0]["tool"] != "finish" {
+	if l := log.lines(t, "call of an unknown tool"); len(l) != 1 || l[0]["tool"] != "finish" || l[0]["session"] != "0a1b2c3d" {
 		t.Errorf("log %v", l)
 	}
 }

@@ -106,8 +106,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	initial, err := settings.Current(ctx)
 	if err != nil {
-		logger.Error("the config is bad: calls are refused until it is corrected", "error", err)
-		initial = config.Default()
+		initial = config.Default() // the fault is logged where it was found
 	}
 	sets := o.Toolsets
 	if sets == nil {

@@ -48,7 +48,10 @@ func (e *Engine) notify() {
 	n := &notifier{engine: e}
 	for ctx := e.serving; ctx.Err() == nil; n.wait(ctx) {
 		cfg, err := e.config(ctx)
-		if err == nil && len(cfg.Notify) > 0 {
+		if err != nil {
+			continue // the config's faults are logged elsewhere
+		}
+		if len(cfg.Notify) > 0 {
 			err = n.look(ctx, cfg)
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != n.said {

@@ -13,6 +13,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -97,6 +98,9 @@ func (e *Engine) serve() {
 	recovered, said := false, error(nil)
 	for {
 		err := e.look(ctx, &recovered)
+		if session.CodeOf(err) == "config_invalid" {
+			err = nil // the config's faults are logged elsewhere
+		}
 		if err != nil && ctx.Err() == nil && (said == nil || err.Error() != said.Error()) { // once
 			e.log.Error("the task board cannot be served; trying again", "error", err)
 		}

@@ -17,8 +17,12 @@ import (
 // StackLogged is the maximum number of stack entries in a log line, from the top.
 const StackLogged = 20
 
+// slowCall is the time after which the log says that a call still runs, so that one that hangs, or
+// that the server does not survive, is in the log.
+const slowCall = 10 * time.Second
+
 // A CallLog writes the log line of a call when it ends, with the stack as it was when it began (seed
-// 000, 001.1.12). At the level debug there is also a line when it begins.
+// 000, 001.1.12), and once a line if it is slow. At the level debug there is also a line when it begins.
 type CallLog struct {
 	logger   *slog.Logger
 	metrics  *metrics
@@ -31,6 +35,7 @@ type CallLog struct {
 	stack    []machine.StackEntry // when it began, if it is logged
 	outcome  string
 	fault    []slog.Attr // what an error, or a panic, was
+	slow     *time.Timer // nil if it is not logged
 
 	outcomeOf func(reply any) string
 }
@@ -48,13 +53,20 @@ func (l *CallLog) begin(ctx context.Context, w WorkflowCaller) {
 		return
 	}
 	l.stack = w.StackOf(ctx, l.session)
+	attrs := l.attrs(nil)
+	l.slow = time.AfterFunc(slowCall-time.Since(l.began), func() {
+		l.logger.LogAttrs(ctx, slog.LevelInfo, "call still runs", append(attrs, session.TookMS(time.Since(l.began)))...)
+	})
 	if l.logger.Enabled(ctx, slog.LevelDebug) {
-		l.logger.LogAttrs(ctx, slog.LevelDebug, "call began", l.attrs(nil)...)
+		l.logger.LogAttrs(ctx, slog.LevelDebug, "call began", attrs...)
 	}
 }
 
 func (l *CallLog) end(ctx context.Context, reply any) {
 	took := time.Since(l.began)
+	if l.slow != nil {
+		l.slow.Stop()
+	}
 	l.metrics.ended(l.label(), l.outcome, took)
 	if !l.logger.Enabled(ctx, l.level) {
 		return

@@ -79,8 +79,8 @@ func (s *Set) Dispatch(ctx context.Context, c *Caller, req *mcp.CallToolRequest,
 		}
 		if do == nil {
 			// The other tools log their calls themselves.
-			s.Logger.LogAttrs(ctx, slog.LevelInfo, "call of an unknown tool",
-				slog.String("tool", jsontext.Clip(req.Params.Name, 200)), stackAttr(c.Workflows.Stack()))
+			unknown := CallLog{Tool: jsontext.Clip(req.Params.Name, 200), identity: c.Identity, stack: c.Workflows.Stack()}
+			s.Logger.LogAttrs(ctx, slog.LevelInfo, "call of an unknown tool", unknown.attrs(nil)...)
 			if near := jsontext.Nearest(req.Params.Name, s.Names()); near != "" {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q: did you mean %s? tools/list has all of them", req.Params.Name, near)}
 			}
