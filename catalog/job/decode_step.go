@@ -59,7 +59,7 @@ func (d *decoder) step(s *Step, spots *stepSpots) yamltree.Shape {
 			if name, ok := d.text(v, filled); ok && !executorName.MatchString(name) {
 				d.Fault(v.At(), "%q is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", name)
 			} else if ok {
-				s.Executor = name
+				s.Executor, s.executorAt = name, yamltree.At(v.Key)
 			}
 		}),
 	}}

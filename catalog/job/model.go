@@ -5,6 +5,7 @@
 package job
 
 import (
+	"fmt"
 	"slices"
 
 	"deepwork/catalog/internal/yamltree"
@@ -35,6 +36,12 @@ type Job struct {
 // NameFault returns a fault of the job's name, in its file.
 func (j *Job) NameFault(file, message string) Diagnostic {
 	return Diagnostic{File: file, Line: j.nameAt.Line, Column: j.nameAt.Column, Path: "name", Message: message}
+}
+
+// ExecutorWarning returns a warning about the executor of the i-th step, in the job's file.
+func (j *Job) ExecutorWarning(i int, file, message string) Diagnostic {
+	at := j.Steps[i].executorAt
+	return Diagnostic{File: file, Line: at.Line, Column: at.Column, Path: fmt.Sprintf("steps[%d].executor", i), Message: message, Warning: true}
 }
 
 // Step returns the step with this id, or nil.
@@ -70,6 +77,7 @@ type Step struct {
 	Executor         string // of the agent that does it in runs, NAME or NAME:VARIANT; "" means that of the run
 
 	instructionsAt yamltree.Position // of the key, for CheckFiles
+	executorAt     yamltree.Position // of the key, for ExecutorWarning
 }
 
 // Output returns the declared output with this name, or nil.

@@ -187,6 +187,9 @@ message is read from stdin.` + attemptsHelp,
 			text := strings.Join(args[1:], " ")
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
 				if text == "-" {
+					if isTerminal(a.in) {
+						fmt.Fprintln(a.err, "Type the message, and end it with Ctrl-D on a line of its own:")
+					}
 					all, err := io.ReadAll(a.in)
 					if err != nil {
 						return fmt.Errorf("reading the message from stdin: %w", err)

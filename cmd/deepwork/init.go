@@ -60,6 +60,9 @@ git ignores the file or there is no repository; only you can read it then.`,
 				}
 				server = httpServer(f.url, web.CanKnowPeers())
 			}
+			if len(f.clients) == 0 {
+				return usagef(cmd, "--client is empty; name one of %s", strings.Join(clientNames(), ", "))
+			}
 			var chosen []*client
 			for _, name := range f.clients {
 				c := clientNamed(name)
@@ -176,12 +179,13 @@ func (a *app) initClient(root string, server serverOf, c *client) (done, todo st
 // nextSteps prints what to do after init.
 func (a *app) nextSteps(root string, chosen []*client) {
 	fmt.Fprintln(a.out, "\nNext:")
+	step := func(format string, args ...any) { a.out.Text("  ", "- "+fmt.Sprintf(format, args...)) }
 	for _, c := range chosen {
-		fmt.Fprintf(a.out, "  - %s\n", c.start)
+		step("%s", c.start)
 	}
-	fmt.Fprintln(a.out, `  - ask it: "Which workflows are there?"`)
+	step(`ask it: "Which workflows are there?"`)
 	if _, err := os.Stat(filepath.Join(root, ".deepwork", "jobs", exampleJob)); err == nil {
-		fmt.Fprintf(a.out, "  - read the example in %s, and write a job of your own beside it\n", inline(a.display(root, filepath.Join(root, ".deepwork", "jobs", exampleJob))))
+		step("read the example in %s, and write a job of your own beside it", inline(a.display(root, filepath.Join(root, ".deepwork", "jobs", exampleJob))))
 	}
-	fmt.Fprintf(a.out, "  - deepwork jobs lists the jobs; deepwork demo shows everything at work\n")
+	step("deepwork jobs lists the jobs; deepwork demo shows everything at work")
 }

@@ -29,13 +29,14 @@ func (a *app) chooseProject() error {
 			inline(parent), why, inline(relative(here, parent)))
 		return nil
 	}
-	fmt.Fprintf(a.err, "This folder is inside %s, %s.\nPrepare that one, or the current folder? Type p for that one (the default), c for the current folder: ", inline(parent), why)
+	fmt.Fprintf(a.err, "This folder is inside %s, %s.\nPrepare that one, or the current folder?\nType p for that one (the default), c for the current one: ", inline(parent), why)
 	line, err := bufio.NewReader(a.in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
 	switch answer := strings.ToLower(strings.TrimSpace(line)); {
 	case errors.Is(err, io.EOF) && answer == "":
+		fmt.Fprintln(a.err)
 		return errors.New("nothing was chosen, and nothing done")
 	case answer == "" || answer == "p":
 		a.path = relative(here, parent)

@@ -20,7 +20,8 @@ func (a *app) sayWaiting(url string) {
 	if url != "" {
 		fmt.Fprintf(a.err, `
 Waiting for clients at %s.
-To connect one, run this in another terminal, and then start the client:
+To connect one, run this in another terminal, and then
+start the client:
 
   deepwork init%s --url %s [--client %s]
 
@@ -30,12 +31,14 @@ Ctrl-C ends the server.
 		return
 	}
 	fmt.Fprintf(a.err, `
-Waiting for an MCP client on stdin. There is nothing to type here: a client starts
-this command itself. To have one do that, end this with Ctrl-C, run
+Waiting for an MCP client on stdin. There is nothing to
+type here: a client starts this command itself. To have
+one do that, end this with Ctrl-C, run
 
   deepwork init%s [--client %s]
 
-and start the client. For a server that several clients share, with a web UI, run
+and start the client. For a server that several clients
+share, with a web UI, run
 
   deepwork ui%s
 

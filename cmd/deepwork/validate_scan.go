@@ -24,6 +24,7 @@ type check struct {
 	lastGood    *job.Job // if job is nil and it is watched, the last valid one
 	source      []byte   // of the file, if it could be read
 	diagnostics job.Diagnostics
+	config      *config.Config // of the config's file, nil if it has faults
 }
 
 // scan validates every target.
@@ -45,8 +46,9 @@ func (v *validator) scan() ([]*check, error) {
 // scanProject validates the project's config and its own jobs.
 func (v *validator) scanProject() ([]*check, error) {
 	var checks []*check
+	cfg := &config.Config{}
 	if c := checkConfig(v.root, v.app.display(v.root, filepath.Join(v.root, ".deepwork", "config.yml"))); c != nil {
-		checks = append(checks, c)
+		checks, cfg = append(checks, c), c.config
 	}
 	folder := filepath.Join(v.root, ".deepwork", "jobs")
 	jobs, err := scanFolder(v.app.display(v.root, folder))
@@ -55,6 +57,9 @@ func (v *validator) scanProject() ([]*check, error) {
 			return nil, fmt.Errorf("%w: %s does not exist; run 'deepwork init', or name a folder", errNoJobs, folder)
 		}
 		return nil, err
+	}
+	if cfg != nil {
+		missingAgents(v.root, cfg, jobs)
 	}
 	return append(checks, jobs...), nil
 }
@@ -70,9 +75,8 @@ func checkConfig(root, file string) *check {
 		c.diagnostics = job.Diagnostics{{File: file, Message: "cannot be read: " + reason(err)}}
 		return c
 	}
-	var cfg *config.Config
-	if cfg, c.diagnostics = config.Parse(file, source); cfg != nil {
-		c.diagnostics = missingPrograms(root, file, source, cfg)
+	if c.config, c.diagnostics = config.Parse(file, source); c.config != nil {
+		c.diagnostics = missingPrograms(root, file, source, c.config)
 	}
 	return c
 }

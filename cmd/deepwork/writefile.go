@@ -24,6 +24,9 @@ func createFile(path string, data []byte) (done string, err error) {
 
 // createFileAs is like createFile with a mode of the file.
 func createFileAs(path string, data []byte, mode fs.FileMode) (done string, err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("it is %s, not a file; move it away and try again", durable.Kind(info.Mode()))
+	}
 	if _, err := os.Lstat(path); err == nil {
 		return kept, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {

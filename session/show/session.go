@@ -1,6 +1,7 @@
 package show
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -32,7 +33,7 @@ func Session(w *Screen, s *machine.State) {
 	field("caller", s.Identity)
 	field("job_dir", s.Definition.JobDir)
 	if p := s.Pinned; p != nil {
-		field("reviewer", p.Reviewer)
+		field("reviewer", asTyped(p.Reviewer))
 		if p.Pin {
 			field("pinned", "yes: edits that weaken its reviews do not reach it")
 		}
@@ -94,6 +95,15 @@ func printQuestion(detail func(format string, args ...any), q *machine.Question)
 		detail("a person (%s, %s) answered %s: %s; the agent has not seen that yet", q.Answer.Identity, q.Answer.Channel, Ago(q.Answer.At), passed(q.Answer.Passed))
 	}
 	Hashes(detail, "  handed in", q.Files)
+}
+
+// asTyped returns a pinned reviewer as people write it: a command without its JSON.
+func asTyped(reviewer string) string {
+	var words []string
+	if json.Unmarshal([]byte(reviewer), &words) != nil {
+		return reviewer
+	}
+	return strings.Join(words, " ")
 }
 
 // Optional is a text that may be missing.
