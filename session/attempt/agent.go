@@ -91,7 +91,7 @@ func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExec
 		if ctx.Err() != nil {
 			return stopped, ""
 		}
-		if err != nil && !errors.Is(err, store.ErrUnavailable) {
+		if err != nil && !Passing(err) {
 			return failed("It could not be started: %v", err), ""
 		}
 		if claimed {
@@ -102,10 +102,8 @@ func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExec
 		}
 	}
 	// The agent whose slot this is may have used up the budget of the run since its leader looked.
-	if why, err := l.OverBudget(ctx); err != nil {
-		return failed("It could not be started: %v", err), ""
-	} else if why != "" {
-		return stopped, ""
+	if why, err := l.OverBudget(ctx); err != nil || why != "" {
+		return stopped, "" // its leader is told the same
 	}
 	bounded, cancel := context.WithTimeout(l.run.ctx, time.Minute) // not with ctx: it must be known whether the agent runs
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"deepwork/catalog/task"
@@ -62,6 +63,12 @@ func fault(doing string, err error) error {
 		return session.NotNow("board_busy", "The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have locked it. Check with get_task or get_attempt whether the call had an effect, and call again; if this continues, end that process.").Because(err).Wait(retryAfter)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// Passing reports whether an error of the stores may pass without a change of what was asked for: their
+// database does not answer, or the disk is full.
+func Passing(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || errors.Is(err, task.ErrFull) || errors.Is(err, syscall.ENOSPC)
 }
 
 // midway is an error of a call that may have changed something before: that the store does not answer

@@ -201,6 +201,13 @@ func (l *Lead) Continues(ctx context.Context, executor string, variant *string) 
 // Note writes a line to the output of the run.
 func (l *Lead) Note(format string, args ...any) { l.run.note(fmt.Sprintf(format, args...)) }
 
+// Warn logs what hinders the run, for whoever runs its server.
+func (l *Lead) Warn(what string, err error) {
+	if l.run != nil { // else it is a test
+		l.run.engine.log.Warn(what, "run", l.Attempt.ID, "error", err)
+	}
+}
+
 // OverBudget returns why the run is to pause, or "".
 func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 	if l.Run.MaxCostUSD == nil && l.Run.MaxUnknown == nil {

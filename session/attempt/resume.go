@@ -3,6 +3,7 @@ package attempt
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 
 	"deepwork/catalog/task"
@@ -42,12 +43,13 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 	if err := run.checkBudgets(); err != nil {
 		return nil, err
 	}
-	ended := !at.State.Open()
-	if ended || !reflect.DeepEqual(was, *run) {
+	goesOn := session.NotNow("attempt_running", "The run %s goes on, and its budgets cannot be changed meanwhile. Stop it with stop_attempt, and resume it with the new ones.", id).With("attempt_id", id)
+	changed := !reflect.DeepEqual(was, *run)
+	if changed {
 		if led, err := e.isLed(ctx, b.View, id); err != nil {
 			return nil, err
 		} else if led {
-			return nil, session.NotNow("attempt_running", "The run %s goes on, and its budgets cannot be changed meanwhile. Stop it with stop_attempt, and resume it with the new ones.", id).With("attempt_id", id)
+			return nil, goesOn
 		}
 		data, err := json.Marshal(run)
 		if err != nil {
@@ -57,8 +59,12 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 			return nil, fault("recording the run", err)
 		}
 	}
-	if ended {
-		if err := e.beginFollowUp(ctx, b.View, FollowUpArgs{Prompt: &advice}, *at.LatestSessionID, at); err != nil {
+	if !at.State.Open() {
+		err := e.beginFollowUp(ctx, b.View, FollowUpArgs{Prompt: &advice}, *at.LatestSessionID, at)
+		switch raced := errors.Is(err, task.ErrRunning); { // another call has just resumed it
+		case raced && (changed || advice != ""):
+			return nil, goesOn
+		case err != nil && !raced:
 			return nil, found("resuming the run", err, "run", "run_id", id, remedyAttempt)
 		}
 	}

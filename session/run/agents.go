@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session/attempt"
 )
 
 // endWithin is how long an agent may go on after its step is finished.
@@ -99,7 +100,10 @@ func (d *leader) end(x *agent) {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
-	if x.err != nil {
+	switch {
+	case attempt.Passing(x.err):
+		d.trouble = x.err
+	case x.err != nil:
 		d.failed[x.place] = reason(x.err)
 	}
 	d.silent[x.place] = !x.called

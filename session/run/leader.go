@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -33,6 +34,7 @@ type leader struct {
 	running sync.WaitGroup
 
 	progress task.WorkflowProgress // that the board has
+	trouble  error                 // why an agent could not run that may pass, or nil
 
 	mu sync.Mutex // guards lead.Run.Children
 }
@@ -41,7 +43,7 @@ type leader struct {
 // back at most retries times.
 func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) attempt.RunEnd {
 	d := &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, ended: make(chan *agent)}
-	end, err := d.run(ctx)
+	end, err := d.lasting(ctx)
 	for err == nil && end.State == attempt.RunComplete && len(d.agents) > 0 && ctx.Err() == nil {
 		for _, a := range d.agents {
 			a.finished()
@@ -53,6 +55,24 @@ func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) attem
 		end = attempt.RunEnd{State: attempt.RunStopped, Step: end.Step, Reason: reason(err)}
 	}
 	return end
+}
+
+// lasting is run, until its error is one that lasts: agents work for hours, and what they do is kept when a
+// database is restarted or a disk is full meanwhile.
+func (d *leader) lasting(ctx context.Context) (end attempt.RunEnd, err error) {
+	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}); ; {
+		begun := time.Now()
+		if end, err = d.run(ctx); !attempt.Passing(err) {
+			return end, err
+		}
+		if time.Since(begun) > time.Minute {
+			pause.Reset()
+		}
+		d.lead.Warn("the stores do not take what a run has to record; trying again until they do", err)
+		if pause.Wait(ctx) != nil {
+			return end, err
+		}
+	}
 }
 
 func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
@@ -114,6 +134,10 @@ func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
 			return d.stuck(s.CurrentStepID), nil
 		}
 		if err := d.wait(ctx, due.until); err != nil {
+			return end, err
+		}
+		if err := d.trouble; err != nil {
+			d.trouble = nil
 			return end, err
 		}
 	}

@@ -1,12 +1,17 @@
 package run
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -30,4 +35,34 @@ func TestWhatCountsAsATry(t *testing.T) {
 	if why := d.exhausted(job{state: new(machine.State), before: []task.StepExecution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}); !strings.Contains(why, "never connected to the MCP server deepwork-run") {
 		t.Error(why)
 	}
+}
+
+// An away is a Workplace whose database does not answer for a while, and then says something else.
+type away struct {
+	Workplace
+	asked int
+}
+
+func (a *away) State(context.Context, string) (*machine.State, error) {
+	if a.asked++; a.asked < 20 {
+		return nil, fmt.Errorf("reading: %w", store.ErrUnavailable)
+	}
+	return nil, errors.New("it is damaged")
+}
+
+// A leader waits for stores that do not answer, until it is stopped, and ends for other errors.
+func TestLeadWaitsForItsStores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := new(away)
+		l := &attempt.Lead{Attempt: new(task.Attempt), Run: attempt.Run{SessionID: "01234567"}}
+		if end := Lead(t.Context(), l, at, 2); end.State != attempt.RunStopped || end.Reason != "it is damaged" || at.asked != 20 {
+			t.Errorf("%+v after %d looks", end, at.asked)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		begun := time.Now()
+		if *at = (away{}); Lead(ctx, l, at, 2).State == attempt.RunComplete || at.asked < 2 || time.Since(begun) > 5*time.Second {
+			t.Errorf("%d looks in %v", at.asked, time.Since(begun))
+		}
+	})
 }
