@@ -209,7 +209,7 @@ func (a *app) runLeaderCommand() *cobra.Command {
 // untilEnded waits for the end of a run.
 func (a *app) untilEnded(ctx context.Context, board *attempt.Engine, id string) error {
 	for ctx.Err() == nil {
-		r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+		r, err := getRun(ctx, board, id, false)
 		if err != nil || !isOpen(r.State) {
 			return err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,4 +131,31 @@ func TestRunTakenOverByAServer(t *testing.T) {
 	if got := p.steps(); got != "a a b" {
 		t.Error(got)
 	}
+}
+
+// Nobody reads what a run prints, and then its terminal is closed: no agent goes on without a leader.
+func TestRunWithoutATerminal(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b"))
+	p.plan("a await go", "a finish", "b:1 await never")
+	read, write, err := os.Pipe()
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), "deepwork", "run", "job0/w", "--goal", "Do it", "--executor", "STEPPER", "--json", "--path", p.root)
+	cmd.Stdout = write
+	must(t, cmd.Start())
+	must(t, write.Close())
+	p.awaits("a", 1)
+	must(t, read.Close())
+	p.touch("go")
+	p.awaits("b", 1)
+	must(t, cmd.Process.Signal(syscall.SIGHUP))
+	if err := cmd.Wait(); err == nil {
+		t.Error("it ended well")
+	}
+	if s := p.status(); s.State != "interrupted" {
+		t.Errorf("%+v", s)
+	}
+	p.clean()
+	p.resume().exits(0)
+	p.clean()
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"deepwork/actor/wait"
@@ -77,10 +79,15 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 		}
 		return nil
 	}
+	// It leads agents: that nobody reads what it prints does not end it, and that its terminal was closed
+	// interrupts the run, so that no agent goes on without a leader.
+	defer surviveBrokenPipes()()
+	ctx, stop := untilHangup(ctx)
+	defer stop()
 	board.Serve()
 	looking, asked := ctx, false
 	for {
-		now, err := board.GetRun(looking, atTerminal, attempt.RunArgs{RunID: r.RunID})
+		now, err := getRun(looking, board, r.RunID, asked)
 		switch {
 		case ctx.Err() != nil && !asked:
 			asked = true
@@ -99,6 +106,30 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 			return runExit(now)
 		}
 		pause(looking, 200*time.Millisecond)
+	}
+}
+
+// untilHangup returns a context that also ends when the terminal is closed, unless nohup started the process.
+func untilHangup(parent context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.WithCancel(parent)
+	}
+	return signal.NotifyContext(parent, syscall.SIGHUP)
+}
+
+// getRun reads a run. While the board cannot be read it tries again, since the process that follows a run
+// also leads it; but only once, and for a while, if that is asked to end.
+func getRun(ctx context.Context, board *attempt.Engine, id string, once bool) (*attempt.RunReply, error) {
+	if once {
+		bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		return board.GetRun(bounded, atTerminal, attempt.RunArgs{RunID: id})
+	}
+	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}); ; {
+		r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+		if !attempt.Passing(err) || pause.Wait(ctx) != nil {
+			return r, err
+		}
 	}
 }
 
