@@ -31,6 +31,16 @@ func TestWhatCountsAsATry(t *testing.T) {
 	if why := d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}); why != "3 agents ended without finishing it. its error" {
 		t.Error(why)
 	}
+	loggedOut := x(task.Failed, 1)
+	loggedOut.FinalMessage = new("Please run\n/login")
+	before := []task.StepExecution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
+	if why := d.exhausted(job{state: new(machine.State), before: before}); why != `3 agents ended without finishing it. its error The last one said: "Please run /login".` {
+		t.Error(why)
+	}
+	before[0].Error = new("On stderr: Please run /login")
+	if why := d.exhausted(job{state: new(machine.State), before: before}); strings.Contains(why, "said") {
+		t.Error(why)
+	}
 	d.silent = map[place]bool{{}: true}
 	if why := d.exhausted(job{state: new(machine.State), before: []task.StepExecution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}); !strings.Contains(why, "never connected to the MCP server deepwork-run") {
 		t.Error(why)
