@@ -16,15 +16,15 @@ import (
 func (a *app) adoptCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "adopt",
-		Short: "Take over what earlier versions kept in the project",
+		Short: "Import what earlier versions kept in the project",
 		Long: `Show the task board, worktrees, logs and sessions that earlier versions of deepwork
 kept in the project's .deepwork, and ask at the terminal whether to take them over into
 the state folder (deepwork where). Until then nothing reads them: a repository that you
-cloned may have brought them along. Adopt what you know the origin of.
+cloned may contain them. Adopt only what you know the origin of.
 
-Attempts that ran or waited are then interrupted; queued follow-ups are dropped. What was
-read is kept in .deepwork/tmp/adopted-TIME. No server may run; a command that was killed
-is run again.`,
+Attempts that ran or waited are then interrupted; queued follow-ups are dropped. The
+originals are moved to .deepwork/tmp/adopted-TIME. Stop all servers first. If the
+command is interrupted, run it again.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withArchive(func(folder *state.Folder, archive *workflow.Archive) error {
@@ -64,7 +64,7 @@ func (a *app) adopt(ctx context.Context, folder *state.Folder, archive *workflow
 	if found == nil && len(can) == 0 {
 		return errors.New("nothing can be adopted")
 	}
-	yes, err := confirm(fmt.Sprintf("\nMay agents go on with all of this in %s? Type yes: ", inline(folder.Root)), "")
+	yes, err := confirm(fmt.Sprintf("\nAdopt all of this into %s, for agents to continue? Type yes: ", inline(folder.Root)), "")
 	if err != nil {
 		return err
 	}

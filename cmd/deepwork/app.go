@@ -49,18 +49,19 @@ type app struct {
 	rawOut io.Writer // stdout as it is, for the protocol
 	err    *show.Screen
 
-	path    string // --path
-	json    bool   // --json
-	raw     bool   // --raw
-	store   string // --store
-	project string // --project, of the store
+	path       string // --path
+	toldParent bool   // projectRoot has said that the folder is inside a project
+	json       bool   // --json
+	raw        bool   // --raw
+	store      string // --store
+	project    string // --project, of the store
 }
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "deepwork",
-		Short: "Lead AI agents through multi-step work",
-		Long: `deepwork is an MCP server that leads AI agents through multi-step work and
+		Short: "Guide AI agents through multi-step work",
+		Long: `deepwork is an MCP server that guides AI agents through multi-step work and
 keeps the state of that work safe. Jobs are folders under .deepwork/jobs.
 
 Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
@@ -69,12 +70,14 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              unknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:           readBuild().String(),
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			if !slices.Contains(silent, cmd.Name()) {
 				a.err.Progress(cmd.CommandPath())
 			}
 		},
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagFault)
 	root.AddCommand(
 		a.onStore(a.serveCommand()),
@@ -200,21 +203,24 @@ func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 		for _, sub := range cmd.Commands() {
 			names = append(names, sub.Name())
 		}
-		return usagef(cmd, "%s needs one of %s", cmd.CommandPath(), strings.Join(names, ", "))
+		return usagef(cmd, "%s needs one of %s", below(cmd), strings.Join(names, ", "))
 	}
 	return cmd
 }
+
+// below returns the name of a command without the program's, with which messages begin.
+func below(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "deepwork ") }
 
 // takes checks the number of arguments; names is how help names them.
 func takes(least, most int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return usagef(cmd, "%s needs %s", cmd.CommandPath(), names)
+			return usagef(cmd, "%s needs %s", below(cmd), names)
 		case most >= 0 && len(args) > most && most == 0:
-			return usagef(cmd, "%s takes no arguments, found %q", cmd.CommandPath(), args[0])
+			return usagef(cmd, "%s takes no arguments, found %q", below(cmd), args[0])
 		case most >= 0 && len(args) > most:
-			return usagef(cmd, "%s takes %s and no more, found %q", cmd.CommandPath(), names, args[most])
+			return usagef(cmd, "%s takes %s and no more, found %q", below(cmd), names, args[most])
 		}
 		return nil
 	}

@@ -39,11 +39,11 @@ func callerOf(getenv func(string) string) session.Caller {
 func (a *app) boardCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "board",
-		Short: "Have agents work on the tasks of a project's board, and list, show and change them",
-		Long: `Have agents work on the tasks of a project's board, and list, show and change them;
-without a command, print what waits for you, and what to run: attempts that failed or are
-to be reviewed, a config to approve, steps that go on only if a person overrides their
-review. No server is needed, and servers may run at the same time.`,
+		Short: "Manage a project's tasks, and have agents work on them",
+		Long: `Manage the tasks of a project's board, and have agents work on them. Without a command,
+print what waits for you, and the command for it: attempts that failed or need your
+review, a config to approve, steps that wait for a person. No server is needed, and
+servers may run at the same time.`,
 	},
 		a.onBoardStore(a.boardProjectsCommand()),
 		a.onBoardStore(a.boardTasksCommand()),

@@ -41,13 +41,12 @@ func (a *app) boardStartCommand() *cobra.Command {
 		Long: `Start an agent on a task: make an attempt with its own git worktrees, run the agent
 there, and print what it says and does until it ends. The exit code is 1 if it fails.
 
-No server is needed; if one runs, it may be the one that starts the agent. Ctrl-C ends
+No server is needed; if one runs, it may start the agent instead. Ctrl-C ends
 the command, not the agent: 'deepwork board tail -f' follows it again, and 'deepwork
 board stop' stops it.
 
-Without --executor it is the one that the config names, if that is one, or else the only
-one that is installed. Without --target the work is for the branches that are checked out
-now.`,
+Without --executor it is the only one that the config names, or else the only one that
+is installed. Without --target the work is for the branches that are checked out now.`,
 		Args: taskArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {

@@ -161,7 +161,7 @@ func (a *app) boardAddCommand() *cobra.Command {
 		Args:  takes(1, 1, "a title"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (job == "") != (workflow == "") {
-				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists those there are")
+				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists the workflows")
 			}
 			for _, id := range dependsOn {
 				if err := idArgument(cmd, "a task", tasksCommand, id, 36); err != nil {
@@ -198,7 +198,7 @@ func (a *app) boardAddCommand() *cobra.Command {
 			})
 		},
 	})
-	cmd.Flags().StringVar(&description, "description", "", "`what` is to be done, in full")
+	cmd.Flags().StringVar(&description, "description", "", "what to do, in full, as `TEXT`")
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
 	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task that must be done first, or its beginning, or latest; may be repeated")
 	cmd.Flags().StringVar(&job, "job", "", "`name` of the job whose workflow its attempts run, with --workflow")

@@ -38,10 +38,10 @@ executions, worktrees, what was left half-done, and rescue refs; the executions 
 other systems' workflows. Of a database: the rows of sessions, definitions, request ids
 and leases.
 
-It changes nothing and may run beside servers: what is only under way is no fault.
-A line that begins with "note:" is no fault either: it says what a killed server has
-left, which the next one cleans up. Exit 0: all is well. Exit 1: it is
-not, or could not be found out.`,
+It changes nothing and may run beside servers: work in progress is not reported.
+A line that begins with "note:" is not a problem either: it says what a killed server
+has left, which the next one cleans up. Exit 0: all is well. Exit 1: there are
+problems, or the check could not finish.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			root, err := a.projectRoot()

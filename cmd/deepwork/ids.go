@@ -21,8 +21,8 @@ const idsHelp = "ID may be the beginning of an id, or latest"
 // attemptsHelp is how the help of commands says what they take as the id of an attempt.
 const attemptsHelp = `
 
-ID is that of an attempt, or of a task, which stands for its latest attempt; or the
-beginning of one, or latest.`
+ID is the id of an attempt, or of a task for its latest attempt; the beginning of one
+is enough, and latest is the newest attempt.`
 
 // A candidate is something that an argument may name by its id.
 type candidate struct {
@@ -41,7 +41,7 @@ func choose(what, lister, given string, all []candidate) (int, error) {
 			}
 		}
 		if newest < 0 {
-			return 0, fmt.Errorf("there is no %s, so none is the latest", what)
+			return 0, fmt.Errorf("there is no %s yet, so latest names none", what)
 		}
 		return newest, nil
 	}

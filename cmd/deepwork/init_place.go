@@ -24,6 +24,7 @@ func (a *app) chooseProject() error {
 	if parent == "" {
 		return nil
 	}
+	a.toldParent = true
 	if !isTerminal(a.in) {
 		fmt.Fprintf(a.err, "deepwork: warning: this folder is inside %s, %s; the current folder is prepared all the same: for the other one, run deepwork init --path %s\n",
 			inline(parent), why, inline(relative(here, parent)))

@@ -15,7 +15,7 @@ import (
 func (a *app) jobsCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "jobs",
-		Short: "Print the jobs there are, with their workflows and steps",
+		Short: "List the jobs with their workflows and steps",
 		Long: `Print a tree of the jobs that a server of this project offers: their workflows,
 the steps of each in order, what each step delivers, and what is wrong with the
 jobs that cannot be loaded.`,

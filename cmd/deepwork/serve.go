@@ -72,13 +72,14 @@ func (a *app) serveCommand() *cobra.Command {
 With --transport stdio, the default, it speaks MCP with one client on stdin and
 stdout, and ends when stdin ends. With http (streamable HTTP, at /mcp) or sse (at
 /sse) many clients connect to --host and --port; the log says "listening" with the
-URL. With http the web UI of the project is at /; see also "deepwork ui". There are also /healthz, /readyz and /metrics. Callers from other machines, and
-other users of this one, need a bearer token: see "deepwork token new". So do you
-where the system does not tell whose a connection is: see "deepwork token show".
+URL. With http the web UI of the project is at /; see also "deepwork ui". Both have
+/healthz, /readyz and /metrics. Callers from other machines, and other users of this
+one, need a bearer token: see "deepwork token new". On macOS and Windows, which do not
+tell whose a connection is, you need one too: see "deepwork token show".
 
-A signal asks it to end: calls in flight are finished first (with http and sse
-within 5 s), and reviewers that run are ended; within 10 s all is over. A second signal ends it at once;
-with stdio only one that comes more than 3 s after the first.`,
+On SIGINT or SIGTERM it finishes the calls in flight (with http and sse within 5 s),
+stops its reviewers, and ends within 10 s. A second signal ends it at once; with stdio
+only one that comes more than 3 s after the first.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
@@ -92,7 +93,7 @@ with stdio only one that comes more than 3 s after the first.`,
 	f.network.register(cmd)
 	flags.StringVar(&f.qualityGate, "quality-gate", "", "`command` that reviews outputs (overrides the config)")
 	flags.BoolVar(&f.noQualityGate, "no-quality-gate", false, "finish steps without reviews (wins over every other setting)")
-	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: the agent itself)")
+	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: as configured, else a subagent that the agent asks)")
 	flags.StringVar(&f.override, "override", "", "who may override a review: "+strings.Join(config.Overrides, ", ")+" (default: as configured, else agent)")
 	flags.BoolVar(&f.pin, "pin", false, "sessions keep to the reviewer and the criteria that they began with")
 	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "sets of tools, of "+strings.Join(config.Toolsets, ",")+" (default: as configured, else "+strings.Join(config.DefaultToolsets, ",")+")")

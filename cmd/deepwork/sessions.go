@@ -113,7 +113,7 @@ type listedSession struct {
 	of sessions
 }
 
-// listOf lists the sessions, the one that moved last first.
+// listOf lists the sessions, the most recently active first.
 func listOf(ctx context.Context, all []sessions) (listed []listedSession, err error) {
 	for _, of := range all {
 		these, err := of.List(ctx)
@@ -131,12 +131,12 @@ func listOf(ctx context.Context, all []sessions) (listed []listedSession, err er
 func (a *app) sessionsListCommand() *cobra.Command {
 	return a.onProject("print them as JSON, with exact times", &cobra.Command{
 		Use:   "list",
-		Short: "List the sessions, the one that moved last first",
-		Long: `List the sessions, the one that moved last first. AGE is the time since a
-session was started, IDLE since it last moved; SERVER is the running server that owns
+		Short: "List the sessions, the most recently active first",
+		Long: `List the sessions, the most recently active first. AGE is the time since a
+session was started, IDLE since its last change; SERVER is the running server that owns
 an active session, or gone if that server has ended; ATTEMPT is the attempt of the task
-board in whose workspace a session is. A column that is empty is left out, and at a
-narrow terminal others are, too. A session that is "foreign" was not written by this
+board in whose workspace a session is. Empty columns are left out, and more are left
+out at a narrow terminal. A session that is "foreign" was not written by this
 installation for this project: nothing reads it until it is adopted.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -248,7 +248,7 @@ func (a *app) sessionsAbortCommand() *cobra.Command {
 			})
 		},
 	})
-	cmd.Flags().StringVar(&why, "reason", defaultAbortReason, "`why`, as the session records it")
+	cmd.Flags().StringVar(&why, "reason", defaultAbortReason, "`REASON`, as the session records it")
 	return cmd
 }
 
@@ -257,11 +257,11 @@ func (a *app) sessionsPruneCommand() *cobra.Command {
 	var dryRun bool
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "prune",
-		Short: "Remove sessions that ended long ago, and definitions that none needs",
+		Short: "Remove sessions that ended long ago, and unused job definitions",
 		Long: `Remove the files of sessions that were completed or aborted longer ago than
 --older-than, and print their ids. Active sessions are never removed. The stored
-definitions of jobs that no session needs any more are removed, too, except those of
-the last two hours. With sessions.keep_ended in the config, servers do the same once
+definitions of jobs that no session needs are removed as well, except those of the
+last two hours. With sessions.keep_ended in the config, servers do the same once
 an hour.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -274,7 +274,7 @@ an hour.`,
 			})
 		},
 	})
-	cmd.Flags().DurationVar(&olderThan, "older-than", 720*time.Hour, "how long ago they must have ended")
+	cmd.Flags().DurationVar(&olderThan, "older-than", 720*time.Hour, "how long ago they must have ended, such as 720h (30 days)")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed and remove nothing")
 	return cmd
 }

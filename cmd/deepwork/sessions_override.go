@@ -20,13 +20,13 @@ func (a *app) sessionsOverrideCommand() *cobra.Command {
 	var why string
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "override ID STEP",
-		Short: "Have a step go on without its review; " + idsHelp,
-		Long: `Show a step that waits for its review, and ask at the terminal whether it may go on
+		Short: "Let a step continue without its review; " + idsHelp,
+		Long: `Show a step that waits for its review, and ask at the terminal whether it may continue
 without. The agent can then finish that step, once; going back to an earlier step
-takes that back. The session records it as a person's decision.
+withdraws the decision. The session records it as a person's.
 
-Where quality_gate.override is human, only this closes a step without a reviewer's
-verdict. Where it is never, not even this does.`,
+If quality_gate.override is human, this is the only way to finish a step without a
+reviewer's verdict. If it is never, there is none.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := takes(2, 2, "a session id and a step")(cmd, args); err != nil {
 				return err
@@ -35,7 +35,7 @@ verdict. Where it is never, not even this does.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(why) == "" {
-				return usagef(cmd, "--reason is missing or blank; say why the step may go on")
+				return usagef(cmd, "--reason is missing or blank; say why the step may continue")
 			}
 			if err := byPerson(); err != nil {
 				return err
@@ -48,7 +48,7 @@ verdict. Where it is never, not even this does.`,
 			})
 		},
 	})
-	cmd.Flags().StringVar(&why, "reason", "", "`why`, as the session records it")
+	cmd.Flags().StringVar(&why, "reason", "", "`REASON`, as the session records it")
 	return cmd
 }
 
@@ -91,11 +91,11 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 	given, files := archive.GivenFor(s, stepID)
 	show.Hashes(line, "handed in", files)
 	if given == "" {
-		fmt.Fprintln(a.out, "It would go on with whatever the agent hands in next.")
+		fmt.Fprintln(a.out, "It would continue with whatever the agent hands in next.")
 	} else {
-		fmt.Fprintln(a.out, "It goes on only with these outputs as they were then; others are reviewed.")
+		fmt.Fprintln(a.out, "This covers only these outputs, as they were then; others are reviewed.")
 	}
-	yes, err := confirm(fmt.Sprintf("\nMay step %s go on without these reviews, as %s? Type yes: ", plain(stepID), plain(fmt.Sprintf("%q", why))), "")
+	yes, err := confirm(fmt.Sprintf("\nSkip these reviews of step %s, with the reason %s? Type yes: ", plain(stepID), plain(fmt.Sprintf("%q", why))), "")
 	if err != nil {
 		return err
 	}

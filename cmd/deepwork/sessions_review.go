@@ -21,10 +21,10 @@ func (a *app) sessionsReviewCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "review ID STEP",
 		Short: "Pass or fail the outputs of a step that waits for a person; " + idsHelp,
-		Long: `Show the outputs of a step with a review that is by: human, which waits for a
-person, and record after a confirmation at the terminal what you decide about
-them. When the agent hands in the same outputs again, it goes on, or gets your
-feedback; other outputs are shown to a person again.
+		Long: `Show the outputs of a step that waits for a person (a review with by: human), and
+record your decision once you confirm it at the terminal. When the agent hands in the
+same outputs again, it continues, or gets your feedback; other outputs wait for a
+person again.
 
 Look at the files before you answer: they must still be what the agent handed in.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -42,7 +42,7 @@ Look at the files before you answer: they must still be what the agent handed in
 			case pass == fail:
 				return usagef(cmd, "pass exactly one of --pass and --fail")
 			case fail && feedback == "":
-				return usagef(cmd, "--feedback is missing or blank; say what the agent is to change")
+				return usagef(cmd, "--feedback is missing or blank; say what the agent should change")
 			}
 			return a.withSession(cmd.Context(), args[0], func(of sessions, id string) error {
 				if err := a.review(cmd.Context(), of, id, args[1], machine.Answer{Passed: pass, Feedback: feedback}); err != nil {
@@ -52,7 +52,7 @@ Look at the files before you answer: they must still be what the agent handed in
 			})
 		},
 	})
-	cmd.Flags().BoolVar(&pass, "pass", false, "the step goes on")
+	cmd.Flags().BoolVar(&pass, "pass", false, "the step continues")
 	cmd.Flags().BoolVar(&fail, "fail", false, "the agent works on it again")
 	cmd.Flags().StringVar(&feedback, "feedback", "", "`what` the agent should know; with --fail, what to change")
 	return cmd
@@ -96,9 +96,9 @@ func (a *app) review(ctx context.Context, archive sessions, id, stepID string, a
 		line("notes of the agent: %s", show.IndentRest(notes, "  "))
 	}
 	show.Hashes(line, "handed in", q.Files)
-	decision, what := "pass", "It goes on"
+	decision, what := "pass", "The workflow continues"
 	if !answer.Passed {
-		decision, what = "fail", "It goes back to the agent"
+		decision, what = "fail", "The agent gets your feedback"
 	}
 	words := ""
 	if answer.Feedback != "" {

@@ -13,12 +13,12 @@ import (
 )
 
 // storeUsage is the help of --store.
-const storeUsage = "`URL` of the PostgreSQL database with the sessions and the board (default: $" + config.StoreEnv + ", else as in your own config, else files)"
+const storeUsage = "`URL` of a PostgreSQL database for the sessions and the board (default: $" + config.StoreEnv + ", else your user config, else local files)"
 
 func (a *app) storeCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "store",
-		Short: "Show, migrate and copy what keeps the sessions and the board",
+		Short: "Show, migrate and copy the store of sessions and the board",
 	},
 		a.onStore(a.storeStatusCommand()),
 		a.onStore(a.storeMigrateCommand()),
@@ -29,13 +29,13 @@ func (a *app) storeCommand() *cobra.Command {
 // onStore adds to a command on a project the flags that choose its store.
 func (a *app) onStore(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&a.store, "store", "", storeUsage)
-	cmd.Flags().StringVar(&a.project, "project", "", "`name` of the project in that database (default: $"+config.ProjectEnv+", else that of the git remote)")
+	cmd.Flags().StringVar(&a.project, "project", "", "`NAME` of the project in the PostgreSQL store (default: $"+config.ProjectEnv+", else that of the git remote)")
 	return cmd
 }
 
 // onBoardStore is onStore for the commands of the board, some of which have another --project.
 func (a *app) onBoardStore(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&a.store, "store", "", storeUsage+"; $"+config.ProjectEnv+" is the name of the project in it (default: that of the git remote)")
+	cmd.Flags().StringVar(&a.store, "store", "", storeUsage+"; $"+config.ProjectEnv+" names the project there")
 	return cmd
 }
 

@@ -25,9 +25,9 @@ func (a *app) tokenNewCommand() *cobra.Command {
 		Short: "Print a fresh token for a caller, once",
 		Long: `Print a fresh bearer token to stdout, for the caller, and the line
 NAME:SHA256[:GROUP[:RIGHTS]] to stderr, for the file of "serve --token-file". The token
-itself is kept nowhere. NAME is the caller's identity: workflow sessions that one
-identity has started are out of the reach of the others, and the name appears in logs
-and session files. To replace a token, add the line of a second one with the same
+itself is kept nowhere. NAME is the caller's identity: other identities cannot access
+the workflow sessions that it has started, and the name appears in logs and session
+files. To replace a token, add the line of a second one with the same
 NAME, give that one to the caller, and remove the first line.
 
 The rights are agents (start agents on the task board), merge (merge their work) and
@@ -69,10 +69,10 @@ func (a *app) tokenShowCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "show",
 		Short: "Print your own token for the project's network servers",
-		Long: `Print the bearer token of the user of the project's network servers. A server on
-loopback that is started without tokens makes it where the system does not tell which
-user a connection is of (Windows, macOS); elsewhere none is needed. It lets its bearer
-do everything that you may, so keep it to yourself.
+		Long: `Print your bearer token for the project's network servers. A server on loopback that
+is started without tokens creates it on Windows and macOS, where it cannot tell which
+user is connecting; on Linux you need none. It lets its bearer do everything that you
+may, so keep it secret.
 
   claude mcp add --transport http deepwork http://127.0.0.1:8000/mcp \
     --header "Authorization: Bearer $(deepwork token show)"`,

@@ -29,23 +29,27 @@ func (a *app) trustCommand() *cobra.Command {
 		Use:   "trust",
 		Short: "Approve what a project's config runs and connects to",
 		Long: `Show everything in a project's .deepwork/config.yml that runs a program, connects to
-something or reaches outside the project, and ask at the terminal whether that may be.
-Until it is approved, none of it happens. What was approved stays approved until it is
-revoked; if the config or a script that it names is changed, it is asked for again.
+something or reaches outside the project, and ask for your approval at the terminal.
+Nothing of it runs until you approve. An approval lasts until it is revoked; if the
+config or a script that it names changes, you are asked again.
 
 An approval does not cover what an approved program itself runs (make, npm), or the
 instructions in jobs. Removing a reviewer from the config needs no approval. To trust
 all projects in a folder, name it under trusted_folders in your own config (deepwork
 where prints its path).`,
 		Args: takes(0, 0, ""),
-		RunE: func(_ *cobra.Command, _ []string) error { return a.trust(context.Background(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.list && f.revoke || f.list && f.deny || f.revoke && f.deny {
+				return usagef(cmd, "--list, --revoke and --deny exclude each other; give one of them")
+			}
+			return a.trust(context.Background(), f)
+		},
 	}
 	a.onProject("", cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.list, "list", false, "show what was approved for this project, and ask nothing")
 	flags.BoolVar(&f.revoke, "revoke", false, "take back all approvals of this project")
-	flags.BoolVar(&f.deny, "deny", false, "refuse whatever this project asks for, now and later")
-	cmd.MarkFlagsMutuallyExclusive("list", "revoke", "deny")
+	flags.BoolVar(&f.deny, "deny", false, "refuse everything that this project asks for, now and later")
 	return cmd
 }
 
@@ -68,13 +72,16 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		if err := ledger.Revoke(ctx); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "Nothing is approved for %s any more. Servers that run end its use within a call.\n", inline(folder.Root))
+		fmt.Fprintf(a.out, "Nothing is approved for %s any more. Running servers stop using it by their next call.\n", inline(folder.Root))
+		if record.Denied {
+			fmt.Fprintln(a.out, "Everything it asks for is still denied. To approve it, run deepwork trust.")
+		}
 		return nil
 	case f.deny:
 		if err := ledger.Deny(ctx); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "What %s asks for is refused. To approve it later, run deepwork trust.\n", inline(folder.Root))
+		fmt.Fprintf(a.out, "Everything that %s asks for is denied. To approve it later, run deepwork trust.\n", inline(folder.Root))
 		return nil
 	case f.list:
 		a.listGrants(folder.Root, record)
@@ -117,7 +124,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if err := ledger.Grant(ctx, set, time.Now()); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.out, "Approved. Servers that run follow at their next call.")
+	fmt.Fprintln(a.out, "Approved. Running servers use it from their next call on.")
 	return nil
 }
 
@@ -188,7 +195,7 @@ func (a *app) showChanges(last trust.Grant, set trust.Set) {
 func (a *app) listGrants(root string, record *trust.Record) {
 	switch {
 	case record.Denied:
-		fmt.Fprintf(a.out, "What %s asks for is refused, whatever it is.\n", inline(root))
+		fmt.Fprintf(a.out, "Everything that %s asks for is denied.\n", inline(root))
 	case len(record.Grants) == 0:
 		fmt.Fprintf(a.out, "Nothing was approved for %s.\n", inline(root))
 	}

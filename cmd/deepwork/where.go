@@ -20,7 +20,7 @@ func (a *app) whereCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "where",
 		Short: "Print where the state of a project is",
-		Long: `Print the folder that has the state of a project: its board, worktrees, logs, locks.
+		Long: `Print the folder with the state of a project: its board, worktrees, logs, locks.
 It is outside of the project; DEEPWORK_STATE_DIR moves the state of all projects. To
 stderr it prints the file of your own config, and the store, if that is a database.
 
@@ -53,7 +53,7 @@ A project that was moved to another folder finds its state again after
 		},
 	}
 	a.onProject("", cmd)
-	cmd.Flags().StringVar(&adopt, "adopt", "", "take over the state of this project from where it was, `OLDPATH`")
+	cmd.Flags().StringVar(&adopt, "adopt", "", "use the state that belonged to the project at `OLDPATH`, from where it was moved")
 	return cmd
 }
 

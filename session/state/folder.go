@@ -260,18 +260,21 @@ func (f *Folder) ID() (string, error) {
 // project must be gone from old, and f must have no state. follow is called before that is so, with
 // f at the state's place; it must be repeatable.
 func (f *Folder) Adopt(old string, follow func() error) error {
-	if _, err := os.Lstat(old); err == nil {
-		return fmt.Errorf("%s is still there: move the project first, or remove what is there", old)
+	if filepath.Clean(old) == f.Root {
+		return fmt.Errorf("%s is where the project is now; name the folder that it was moved from", old)
 	}
-	if _, err := f.ID(); !errors.Is(err, ErrMissing) {
-		return fmt.Errorf("%s has its own state, in %s: remove that first if it is not needed", f.Root, f.Dir)
+	if _, err := os.Lstat(old); err == nil {
+		return fmt.Errorf("there still is something at %s; name the folder that the project was moved from, which must be gone", old)
 	}
 	was := &Folder{Root: filepath.Clean(old), Base: f.Base}
 	if err := was.locate(); err != nil {
 		return err
 	}
 	if was.id == "" {
-		return fmt.Errorf("there is no state of %q in %s", old, filepath.Join(f.Base, "projects"))
+		return fmt.Errorf("there is no state of a project at %q in %s", old, filepath.Join(f.Base, "projects"))
+	}
+	if _, err := f.ID(); !errors.Is(err, ErrMissing) {
+		return fmt.Errorf("%s has its own state already, in %s, with its own sessions and board; to use that of %s instead, move this folder away first", f.Root, f.Dir, old)
 	}
 	own := f.Dir
 	f.Dir, f.id = was.Dir, was.id

@@ -143,7 +143,7 @@ func TestRunNeedsAPerson(t *testing.T) {
 	p.order(t, "plan", "finish")
 	b.until(state("complete"))
 
-	path = b.startRun("write", "Two texts", chromedp.SendKeys(chromedp.CSS("#max_unknown"), "1"))
+	b.startRun("write", "Two texts", chromedp.SendKeys(chromedp.CSS("#max_unknown"), "1"))
 	p.order(t, "plan", "finish")
 	b.until(state("paused") + " && " + has("A budget has paused it"))
 	b.shoot("run-paused")
