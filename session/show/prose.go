@@ -8,11 +8,14 @@ import (
 )
 
 // Pairs prints texts and what belongs to each, beside each other; what does not fit continues on lines of its
-// own.
+// own. So does what belongs to a text that is wider than half of the screen.
 func (s *Screen) Pairs(pairs [][2]string) {
 	left := 0
 	for _, p := range pairs {
 		left = max(left, text.StringWidth(Plain(p[0])))
+	}
+	if width := s.Width(); width > 0 {
+		left = min(left, width/2)
 	}
 	for _, p := range pairs {
 		first := Plain(p[0])
@@ -22,18 +25,25 @@ func (s *Screen) Pairs(pairs [][2]string) {
 		}
 		right := Plain(p[1])
 		right = IndentRest(wrap(right, s.Width()-left-gap), strings.Repeat(" ", left+gap))
+		if text.StringWidth(first) > left {
+			first += "\n"
+			right = strings.Repeat(" ", left+gap) + right
+		}
 		s.styled(text.Pad(first, left+gap, ' ') + right + "\n")
 	}
 }
 
-// wrap breaks the lines of a text at a width, except for those with a word that does not fit: a path or a
-// command is to be copied.
+// wrap breaks the lines of a text at a width, between words: a path is to be copied.
 func wrap(long string, width int) string {
 	var lines []string
 	for line := range strings.SplitSeq(long, "\n") {
 		tooLong := func(word string) bool { return text.StringWidth(word) > width }
-		if text.StringWidth(line) <= width || width < leastWrap || slices.ContainsFunc(strings.Fields(line), tooLong) {
+		switch {
+		case text.StringWidth(line) <= width || width < leastWrap:
 			lines = append(lines, line)
+			continue
+		case slices.ContainsFunc(strings.Fields(line), tooLong):
+			lines = append(lines, broken(line, width)...)
 			continue
 		}
 		for part := range strings.SplitSeq(text.WrapSoft(line, width), "\n") {
@@ -41,6 +51,22 @@ func wrap(long string, width int) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// broken breaks a line with words that do not fit, which stay whole.
+func broken(line string, width int) (lines []string) {
+	now := line[:len(line)-len(strings.TrimLeft(line, " "))]
+	for i, word := range strings.Fields(line) {
+		switch {
+		case i == 0:
+			now += word
+		case text.StringWidth(now)+1+text.StringWidth(word) > width:
+			lines, now = append(lines, now), word
+		default:
+			now += " " + word
+		}
+	}
+	return append(lines, now)
 }
 
 // leastWrap is the width below which nothing is wrapped.
