@@ -39,8 +39,8 @@ notes call finished_step {"outputs":{"RELEASE_NOTES.md":"RELEASE_NOTES.md"}}
 notes call finished_step {"outputs":{"RELEASE_NOTES.md":"RELEASE_NOTES.md"},"quality_review_override_reason":"A subagent says that every criterion is met."}
 `
 
-// A newcomer has this repository, a project, Go and git, and nothing else: no settings, and no agent until
-// README.md asks for one.
+// A newcomer has this repository, a project, Go and git, and nothing else: no settings but their name in git, and no
+// agent until README.md asks for one.
 type newcomer struct {
 	t         *testing.T
 	top       string   // the folder with everything of theirs
@@ -71,9 +71,11 @@ func newNewcomer(t *testing.T) *newcomer {
 	for i, dir := range strings.Fields(string(caches)) {
 		n.env = append(n.env, []string{"GOMODCACHE=", "GOCACHE="}[i]+dir)
 	}
+	// A newcomer has made the checkout; here somebody else may own it.
+	testkit.Write(t, filepath.Join(home, ".gitconfig"), "[user]\n\tname = Newcomer\n\temail = newcomer@example.com\n[safe]\n\tdirectory = "+checkout+"\n")
 	// With these a release is built as well, so that what this compiles is not compiled again there.
 	n.env = append(n.env, "GOFLAGS=-trimpath", "CGO_ENABLED=0")
-	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"config", "user.name", "Newcomer"}, {"config", "user.email", "newcomer@example.com"}, {"commit", "-q", "--allow-empty", "-m", "first"}} {
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"commit", "-q", "--allow-empty", "-m", "first"}} {
 		testkit.Git(t, project, args...)
 	}
 	return n
