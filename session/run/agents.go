@@ -101,6 +101,8 @@ func (d *leader) end(x *agent) {
 		x.timer.Stop()
 	}
 	switch {
+	case x.err == nil && x.x.State == task.Interrupted:
+		d.cut[x.x.ID] = true
 	case attempt.Passing(x.err):
 		d.trouble = x.err
 	case x.err != nil:

@@ -29,6 +29,7 @@ type leader struct {
 	retries int
 	agents  map[place]*agent // that run
 	failed  map[place]string // why no agent is started for it any more
+	cut     map[string]bool  // executions that were cut short while this leader led; they are tries
 	silent  map[place]bool   // whether the last agent for it has not connected to the endpoint
 	ended   chan *agent      // unbuffered; received until all agents have ended
 	running sync.WaitGroup
@@ -42,7 +43,7 @@ type leader struct {
 // Lead is an attempt.Leader that works at a Workplace. An agent that ends without finishing its step is sent
 // back at most retries times.
 func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) attempt.RunEnd {
-	d := &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, ended: make(chan *agent)}
+	d := &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, cut: map[string]bool{}, ended: make(chan *agent)}
 	end, err := d.lasting(ctx)
 	for err == nil && end.State == attempt.RunComplete && len(d.agents) > 0 && ctx.Err() == nil {
 		for _, a := range d.agents {

@@ -41,6 +41,11 @@ func TestWhatCountsAsATry(t *testing.T) {
 	if why := d.exhausted(job{state: new(machine.State), before: before}); strings.Contains(why, "said") {
 		t.Error(why)
 	}
+	cut := x(task.Interrupted, 1)
+	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
+	if why := d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}); why != "3 agents ended without finishing it. its error" {
+		t.Error(why)
+	}
 	d.silent = map[place]bool{{}: true}
 	if why := d.exhausted(job{state: new(machine.State), before: []task.StepExecution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}); !strings.Contains(why, "never connected to the MCP server deepwork-run") {
 		t.Error(why)

@@ -15,7 +15,7 @@ func (d *leader) exhausted(j job) string {
 	tries, children := 0, len(j.ended)
 	why, said := "", ""
 	for _, x := range j.before {
-		if x.CreatedAt.Before(d.lead.Since) || x.LimitedUntil != nil || asked(x, j.state.Progress(j.step)) || x.State != task.Completed && x.State != task.Failed {
+		if x.CreatedAt.Before(d.lead.Since) || x.LimitedUntil != nil || asked(x, j.state.Progress(j.step)) || x.State != task.Completed && x.State != task.Failed && !d.cut[x.ID] {
 			continue
 		}
 		if tries++; tries == 1 { // the newest
