@@ -39,13 +39,15 @@ func TestRunLeaderKilled(t *testing.T) {
 func TestRunShimKilled(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "run: {retries: 1}\n", runJob("NAME", "a", "a"))
-	p.plan("a:1 await never")
+	p.plan("a:1 await never", "a:2 await never")
 	r := p.begin()
-	pid := p.awaits("a", 1)[0].PID
-	_, shim := processOf(pid)
-	must(t, syscall.Kill(shim, syscall.SIGKILL))
-	r.exits(0)
+	for n := range 2 {
+		_, shim := processOf(p.awaits("a", n+1)[n].PID)
+		must(t, syscall.Kill(shim, syscall.SIGKILL))
+	}
+	r.exits(1)
 	p.clean()
+	p.resume().exits(0)
 }
 
 func TestRunStoppedAndInterrupted(t *testing.T) {
@@ -81,8 +83,11 @@ func TestRunStoppedWithoutALeader(t *testing.T) {
 	must(t, r.cmd.Process.Kill())
 	_ = r.cmd.Wait()
 	p.start("stop", "latest").exits(0)
-	if now := p.status(); now.State != "stopped" || now.Steps[0].EndedAt == nil {
+	if now := p.status(); now.State != "stopped" || now.Reason == nil || *now.Reason != "It was stopped." || now.Steps[0].EndedAt == nil {
 		t.Errorf("%+v", now)
+	}
+	if out, err := exec.CommandContext(t.Context(), "deepwork", "board", "--path", p.root).CombinedOutput(); err != nil || strings.Contains(string(out), "attempt_to_review") {
+		t.Errorf("the person who stopped it is asked to look at it: %v\n%s", err, out)
 	}
 	p.clean()
 	p.resume().exits(0)

@@ -54,8 +54,8 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 		if end != nil && end.State != RunComplete {
 			kind, command = AttentionRun, "deepwork run resume "
 		}
-		if a.State == task.Stopped && end != nil && end.State == RunStopped {
-			continue // by a person
+		if a.State == task.Stopped && a.Run != "" && (end == nil || end.State == RunStopped) {
+			continue // by a person, perhaps without a leader
 		}
 		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(stamp(a.Since)), Command: command + a.AttemptID, End: end, at: a.Since})
 	}
