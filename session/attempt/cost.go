@@ -114,8 +114,9 @@ type ledger struct {
 
 // A thread is the uses of an attempt that must be read together.
 type thread struct {
-	runs []*transcript.Usage
-	cost transcript.Cost
+	runs      []*transcript.Usage
+	executors []string // of each: the agents of a run may have different ones
+	cost      transcript.Cost
 }
 
 // A budget is the state of the budgets after the use seq.
@@ -188,11 +189,11 @@ func (l *ledger) add(u task.Use) {
 		t = &thread{}
 		l.threads[u.AttemptID] = t
 	}
-	t.runs = append(t.runs, usage)
+	t.runs, t.executors = append(t.runs, usage), append(t.executors, u.Executor)
 	before := t.cost
 	t.cost = transcript.Cost{}
-	for _, own := range transcript.Own(t.runs) {
-		t.cost = t.cost.Plus(transcript.CostOf(own, l.of.Prices, u.Executor))
+	for i, own := range transcript.Own(t.runs) {
+		t.cost = t.cost.Plus(transcript.CostOf(own, l.of.Prices, t.executors[i]))
 	}
 	l.sum.USD += t.cost.USD - before.USD
 	l.sum.Unknown += t.cost.Unknown - before.Unknown
