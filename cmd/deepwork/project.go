@@ -50,7 +50,7 @@ func (a *app) projectRoot() (string, error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("the project root %s is not a directory; name one with --path", root)
 	}
-	if parent, _ := parentProject(root); a.path == "" && !a.toldParent && fileExists(filepath.Join(parent, ".deepwork")) {
+	if parent, _ := parentProject(root); parent != "" && a.path == "" && !a.toldParent && fileExists(filepath.Join(parent, ".deepwork")) {
 		a.toldParent = true
 		fmt.Fprintf(a.err, "deepwork: note: this folder is inside the project %s; --path %s works on that one\n", inline(parent), inline(relative(root, parent)))
 	}
