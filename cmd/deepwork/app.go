@@ -103,7 +103,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 	)
 	root.SetHelpCommand(helpCommand())
 	if width := a.width(); width > 0 {
-		root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
+		fitHelp(root, width)
 	}
 	a.offer(root)
 	return root

@@ -3,6 +3,7 @@ package show
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 )
@@ -24,7 +25,7 @@ func (s *Screen) Pairs(pairs [][2]string) {
 			continue
 		}
 		right := Plain(p[1])
-		right = IndentRest(wrap(right, s.Width()-left-gap), strings.Repeat(" ", left+gap))
+		right = IndentRest(Wrap(right, s.Width()-left-gap), strings.Repeat(" ", left+gap))
 		if text.StringWidth(first) > left {
 			first += "\n"
 			right = strings.Repeat(" ", left+gap) + right
@@ -33,11 +34,15 @@ func (s *Screen) Pairs(pairs [][2]string) {
 	}
 }
 
-// wrap breaks the lines of a text at a width, between words: a path is to be copied.
-func wrap(long string, width int) string {
+// Wrap breaks the lines of a text at a width between words, and in words of wide characters, which have no
+// blanks between them. A path stays whole: it is to be copied. Without a width, 0, the text stays as it is.
+func Wrap(long string, width int) string {
 	var lines []string
 	for line := range strings.SplitSeq(long, "\n") {
-		tooLong := func(word string) bool { return text.StringWidth(word) > width }
+		tooLong := func(word string) bool {
+			columns := text.StringWidth(word)
+			return columns > width && (columns == utf8.RuneCountInString(word) || strings.Contains(word, "/"))
+		}
 		switch {
 		case text.StringWidth(line) <= width || width < leastWrap:
 			lines = append(lines, line)
@@ -46,7 +51,11 @@ func wrap(long string, width int) string {
 			lines = append(lines, broken(line, width)...)
 			continue
 		}
-		for part := range strings.SplitSeq(text.WrapSoft(line, width), "\n") {
+		fits := width
+		if text.StringWidth(line) > utf8.RuneCountInString(line) {
+			fits-- // WrapSoft lets a wide character stick out
+		}
+		for part := range strings.SplitSeq(text.WrapSoft(line, fits), "\n") {
 			lines = append(lines, strings.TrimRight(part, " "))
 		}
 	}
@@ -77,14 +86,14 @@ func (s *Screen) Text(indent, long string) {
 	var all strings.Builder
 	for line := range strings.SplitSeq(Plain(long), "\n") {
 		lead := indent + line[:len(line)-len(strings.TrimLeft(line, " "))]
-		line = wrap(strings.TrimLeft(line, " "), s.Width()-len(lead)-gap)
+		line = Wrap(strings.TrimLeft(line, " "), s.Width()-len(lead)-gap)
 		all.WriteString(strings.TrimRight(lead+IndentRest(line, lead+strings.Repeat(" ", gap)), " ") + "\n")
 	}
 	s.styled(all.String())
 }
 
 // Prose prints a text whose lines are broken where the screen ends.
-func (s *Screen) Prose(long string) { s.styled(wrap(Plain(long), s.Width()) + "\n") }
+func (s *Screen) Prose(long string) { s.styled(Wrap(Plain(long), s.Width()) + "\n") }
 
 // Judge prints a line that ends with whether all is well, in a color for that.
 func (s *Screen) Judge(line string, well bool, verdict string) {
@@ -92,7 +101,7 @@ func (s *Screen) Judge(line string, well bool, verdict string) {
 	if !well {
 		style = bad
 	}
-	line = wrap(Plain(line+verdict), s.Width())
+	line = Wrap(Plain(line+verdict), s.Width())
 	if before, ok := strings.CutSuffix(line, Plain(verdict)); ok { // it was not wrapped
 		line = before + s.paint(style, Plain(verdict))
 	}
@@ -107,7 +116,7 @@ func (s *Screen) Fail(program, why string) {
 // Heading prints a title and what is said of it, which continues on lines of its own if the screen is narrow.
 func (s *Screen) Heading(indent, title, about string) {
 	line := strings.TrimRight(indent+Inline(title)+" "+Inline(about), " ")
-	line = indent + IndentRest(wrap(strings.TrimPrefix(line, indent), s.Width()-len(indent)-gap), indent+strings.Repeat(" ", gap))
+	line = indent + IndentRest(Wrap(strings.TrimPrefix(line, indent), s.Width()-len(indent)-gap), indent+strings.Repeat(" ", gap))
 	if rest, ok := strings.CutPrefix(line, indent+Inline(title)); ok {
 		line = indent + s.paint(strong, Inline(title)) + rest
 	}

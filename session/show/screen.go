@@ -170,7 +170,7 @@ func (s *Screen) Field(width int, name, value string) {
 		return
 	}
 	label := fmt.Sprintf("%-*s", width, name+":")
-	rest := IndentRest(wrap(value, s.Width()-width-1), strings.Repeat(" ", width+1))
+	rest := IndentRest(Wrap(value, s.Width()-width-1), strings.Repeat(" ", width+1))
 	if name == "status" || name == "state" {
 		rest = s.state(rest)
 	}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/session/show"
+)
+
+// widestHelp is the most columns that paragraphs of help fill: longer lines are hard to read.
+const widestHelp = 100
+
+func init() {
+	cobra.AddTemplateFunc("beside", func(width, padding int, short string) string {
+		left := padding + 3 // the name is indented by two
+		return strings.ReplaceAll(show.Wrap(short, width-left), "\n", "\n"+strings.Repeat(" ", left))
+	})
+}
+
+// fitHelp makes the help of all commands fit a width.
+func fitHelp(root *cobra.Command, width int) {
+	root.SetUsageTemplate(strings.NewReplacer(
+		".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width),
+		"{{rpad .Name .NamePadding }} {{.Short}}", fmt.Sprintf("{{rpad .Name .NamePadding }} {{beside %d .NamePadding .Short}}", width),
+	).Replace(root.UsageTemplate()))
+	var fit func(*cobra.Command)
+	fit = func(cmd *cobra.Command) {
+		cmd.Long = reflowed(cmp.Or(cmd.Long, cmd.Short), min(width, widestHelp))
+		for _, sub := range cmd.Commands() {
+			fit(sub)
+		}
+	}
+	fit(root)
+}
+
+// reflowed fills the paragraphs of a text to a width, except those with indented lines.
+func reflowed(long string, width int) string {
+	paragraphs := strings.Split(long, "\n\n")
+	for i, p := range paragraphs {
+		if !strings.HasPrefix(p, " ") && !strings.Contains(p, "\n ") {
+			paragraphs[i] = show.Wrap(strings.ReplaceAll(p, "\n", " "), width)
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
