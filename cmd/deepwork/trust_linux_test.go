@@ -116,7 +116,7 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	if out, _, _ = typing(t, "no", trust...); !strings.Contains(out, "new: projects.p") || !strings.Contains(out, "gone: git.branch") || !strings.Contains(out, "changed: quality_gate.agent_review_command, which was\n    \"./review.sh\" \"\\x1b[2J\"") {
 		t.Errorf("what changed is not shown: %s", out)
 	}
-	for _, c := range [][2]string{{"--revoke", "Nothing was approved"}, {"--deny", "is refused"}} { // a denial stays
+	for _, c := range [][2]string{{"--revoke", "Nothing was approved"}, {"--deny", "is denied"}} { // a denial stays
 		flag, want := c[0], c[1]
 		cmd := exec.CommandContext(t.Context(), self, "trust", "--path", root, flag)
 		if out, err := cmd.CombinedOutput(); err != nil {
