@@ -275,7 +275,7 @@ an hour.`,
 		},
 	})
 	cmd.Flags().DurationVar(&olderThan, "older-than", 720*time.Hour, "how long ago they must have ended, such as 720h (30 days)")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed and remove nothing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print which sessions would be removed, and remove nothing")
 	return cmd
 }
 

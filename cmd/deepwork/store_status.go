@@ -64,7 +64,7 @@ func (a *app) printStatus(s backend.Status) (err error) {
 }
 
 func (a *app) describeStatus(s backend.Status) {
-	fmt.Fprintln(a.out, s.Where)
+	a.out.Prose(s.Where)
 	if s.Project != "" {
 		bound := ""
 		if s.Repository != "" {
@@ -81,7 +81,7 @@ func (a *app) describeStatus(s backend.Status) {
 	if len(s.Counts) > 0 {
 		var all []string
 		for _, what := range []string{"active sessions", "ended sessions", "tasks", "attempts", "executions"} {
-			all = append(all, fmt.Sprintf("%d %s", s.Counts[what], what))
+			all = append(all, count(s.Counts[what], strings.TrimSuffix(what, "s")))
 		}
 		a.out.Field(9, "contents", strings.Join(all, ", "))
 	}
