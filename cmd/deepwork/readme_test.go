@@ -109,7 +109,7 @@ func TestReadmeTranscript(t *testing.T) {
 		t.Fatal(err)
 	}
 	mask := func(text string) string {
-		return regexp.MustCompile(`"[0-9a-f]{8}"|-[0-9a-f]{4}\b|\b[0-9a-f]{12}\b|[0-9]+m?s\b`).ReplaceAllString(text, "#")
+		return regexp.MustCompile(`"[0-9a-f]{8}"|-[0-9a-f]{4}\b|\b[0-9a-f]{12}\b|[0-9.]+m?s\b`).ReplaceAllString(text, "#")
 	}
 	printed, checked := mask(out.String()), 0
 	for _, s := range snippets(t, "transcript") {

@@ -129,7 +129,10 @@ func TestADiskThatHangsHoldsNoSession(t *testing.T) {
 		}
 		return do()
 	}
-	defer func() { durable.Intercept = nil }()
+	defer func() {
+		srv.stop() // it waits for what the disk has not answered, which reads Intercept
+		durable.Intercept = nil
+	}()
 	args := `{"outputs":{"report":"r.md"},"session_id":"` + id + `"}`
 	_, err := c.Finish(ctx, finishArgs(t, args))
 	refused(t, err, session.StateError, codeUncertain, "has not answered in time")
@@ -158,7 +161,10 @@ func TestAStartOnADiskThatHangs(t *testing.T) {
 		}
 		return do()
 	}
-	defer func() { durable.Intercept = nil }()
+	defer func() {
+		srv.stop() // it waits for what the disk has not answered, which reads Intercept
+		durable.Intercept = nil
+	}()
 	args := StartArgs{Goal: "again", JobName: "alpha", WorkflowName: "main", RequestID: new("r")}
 	_, err := c.Start(ctx, args)
 	refused(t, err, session.StateError, codeUncertain, "may have been started or not", "request_id")

@@ -92,7 +92,8 @@ func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, 
 			_ = wait.For(ctx, time.Second)
 			continue
 		}
-		if after != nil && r.NextIndex > *after {
+		// A page may have been made just before the first look, without what the agent had printed then.
+		if after == nil && r.NextIndex > 0 || after != nil && r.NextIndex > *after {
 			s.Touch(outputTopic + ":" + id)
 		}
 		after = &r.NextIndex
