@@ -1,13 +1,14 @@
 package yamltree
 
 import (
-	"deepwork/catalog/jsontext"
 	"errors"
 	"io"
 	"iter"
 	"slices"
 
 	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/jsontext"
 )
 
 // Documents reads the documents of a file: the first, and a second if there is
