@@ -28,12 +28,14 @@ func (p Place) Describe() string {
 	return fmt.Sprintf("%s (%s), in %s", p.MachineName, p.MachineID, p.Root)
 }
 
-// A Claim says what a server of a store that several machines share may run: follow-ups of the
-// attempts at its place, and attempts at no place yet whose executor and repositories it has.
+// A Claim says what a process may run: of a store that several machines share, follow-ups of the
+// attempts at its place, and attempts at no place yet whose executor and repositories it has; and of
+// runs, one alone.
 type Claim struct {
-	Place     Place
+	Place     Place // zero in a store of one machine
 	Executors []string
 	Repos     []string // ids
+	Run       string   // the attempt of the only run that it leads; "" means any
 }
 
 // Room bounds which tasks servers start without a call.

@@ -236,7 +236,7 @@ func (a *app) send(ctx context.Context, board *attempt.Engine, given string, f a
 // run makes the agent of an attempt run, unless a server does, and prints what is written after an
 // entry until the attempt has ended. With detach it returns when the agent runs.
 func (a *app) run(ctx context.Context, board *attempt.Engine, id string, after int64, detach bool) error {
-	board.Serve()
+	board.ServeOnly(id)
 	if detach {
 		return a.detach(ctx, board, id)
 	}

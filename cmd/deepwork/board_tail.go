@@ -48,7 +48,7 @@ func (a *app) tail(ctx context.Context, board *attempt.Engine, t attempt.Target,
 	}
 	if follow {
 		if isOpen(r.State) {
-			board.Serve()
+			board.ServeOnly(*t.AttemptID)
 		}
 		return a.follow(ctx, board, *t.AttemptID, r.NextIndex)
 	}

@@ -198,7 +198,7 @@ func (a *app) runLeaderCommand() *cobra.Command {
 				return err
 			}
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				board.Serve()
+				board.ServeOnly(args[0])
 				process.Answer("")
 				return a.untilEnded(ctx, board, args[0])
 			})

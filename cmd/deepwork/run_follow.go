@@ -84,7 +84,7 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 	defer surviveBrokenPipes()()
 	ctx, stop := untilHangup(ctx)
 	defer stop()
-	board.Serve()
+	board.ServeOnly(r.RunID)
 	looking, asked := ctx, false
 	for {
 		now, err := getRun(looking, board, r.RunID, asked)

@@ -61,3 +61,27 @@ func awaitRun(t testing.TB, client *mcp.ClientSession, id string) {
 		return ""
 	})
 }
+
+// A process leads its own run alone: another one whose leader was killed is not taken up by a process that
+// ends, with its agents, before that run does.
+func TestRunLeadsNoOtherRun(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a, c, d, e, f", "a", "c", "d", "e", "f"), runJob("NAME", "b", "b"))
+	p.plan("a await go", "a finish", "b:1 await never", "* finish")
+	r := p.begin()
+	p.awaits("a", 1)
+	other := p.start("job1/w", "--goal", "The other one", "--executor", "STEPPER", "--json")
+	p.awaits("b", 1)
+	must(t, other.cmd.Process.Kill())
+	_ = other.cmd.Wait()
+	p.touch("go")
+	r.exits(0)
+	if n := len(p.recorded("begin", "b")); n != 1 {
+		t.Errorf("%d agents of the other run have begun", n)
+	}
+	p.resume().exits(0)
+	if n := len(p.recorded("begin", "b")); n != 2 {
+		t.Errorf("%d agents of the other run have begun after it was resumed", n)
+	}
+	p.clean()
+}

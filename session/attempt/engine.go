@@ -115,6 +115,7 @@ type Engine struct {
 	kicks   wait.Signal    // a slot or a waiting execution may be available
 	readies wait.Signal    // a task may be ready to be started without a call
 
+	only            string    // the attempt of the only run that it leads, "" for any; set before it serves
 	able            able      // of serve
 	lookedElsewhere time.Time // likewise
 

@@ -24,13 +24,16 @@ import (
 
 // claim returns what this server may run; nil means everything.
 func (e *Engine) claim(b store.Board, cfg *config.Config) *task.Claim {
-	if e.shared == nil {
+	switch {
+	case e.shared == nil && e.only == "":
 		return nil
+	case e.shared == nil:
+		return &task.Claim{Run: e.only}
 	}
 	if e.able.of != cfg || time.Since(e.able.at) > ableFor {
 		e.able.of, e.able.at, e.able.executors = cfg, time.Now(), e.ableTo(cfg)
 	}
-	return &task.Claim{Place: e.here, Executors: e.able.executors, Repos: slices.Sorted(maps.Keys(b.Synced()))}
+	return &task.Claim{Place: e.here, Executors: e.able.executors, Repos: slices.Sorted(maps.Keys(b.Synced())), Run: e.only}
 }
 
 // ableFor is how long the list of executors is used: programs are installed rarely.

@@ -30,6 +30,13 @@ func (e *Engine) Serve() {
 	}
 }
 
+// ServeOnly is Serve for a process that ends with one attempt: it leads no run but that, since the agents of
+// a run end with the process that leads it. Agents of other attempts go on without it.
+func (e *Engine) ServeOnly(attempt string) {
+	e.only = attempt
+	e.Serve()
+}
+
 // Settle records the end of executions whose agents ended after their server did. Agents that run are
 // left alone, and nothing is started. It is for engines that do not serve, and blocks for the board.
 func (e *Engine) Settle(ctx context.Context) error {
@@ -175,6 +182,9 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	for _, x := range open {
 		if x.Elsewhere(e.here) {
 			continue // only its own machine can
+		}
+		if x.Lead && e.only != "" && x.AttemptID != e.only && x.Owner != e.member.ID() {
+			continue
 		}
 		if x.Owner != e.member.ID() {
 			if alive(x.Owner) {

@@ -128,7 +128,11 @@ func (t Tx) claimable(max int, c *task.Claim) (id string, err error) {
 	if full {
 		may = ` AND ` + leads
 	}
-	if c != nil {
+	if c != nil && c.Run != "" {
+		may += ` AND (e.attempt_id = ? OR NOT ` + leads + `)`
+		args = append(args, c.Run)
+	}
+	if c != nil && c.Place != (task.Place{}) {
 		args = append(args, c.Place.MachineID, c.Place.Root)
 		// An attempt without a place has no workspace: one with both was made by a store of one machine.
 		executors, repos := list(c.Executors, &args), list(c.Repos, &args)
@@ -143,7 +147,7 @@ func (t Tx) claimable(max int, c *task.Claim) (id string, err error) {
 // full reports whether all slots are in use: of the whole board, or, with a claim, those at its place.
 func (t Tx) full(max int, c *task.Claim) (bool, error) {
 	of, args := "", []any(nil)
-	if c != nil {
+	if c != nil && c.Place != (task.Place{}) {
 		of, args = ` AND a.machine_id = ?1 AND a.root = ?2`, []any{c.Place.MachineID, c.Place.Root}
 	}
 	busy, err := t.Count(openExecutions(of), args...)
@@ -180,7 +184,7 @@ func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Cla
 		if _, err := t.Exec(`UPDATE executions SET state = ?, owner = ? WHERE id = ?`, task.Starting, owner, id); err != nil {
 			return nil, err
 		}
-		if c != nil {
+		if c != nil && c.Place != (task.Place{}) {
 			at := []any{c.Place.MachineID, c.Place.MachineName, c.Place.Root, id}
 			if _, err := t.Exec(`UPDATE executions SET machine_id = ?, machine_name = ?, root = ? WHERE id = ?`, at...); err != nil {
 				return nil, err

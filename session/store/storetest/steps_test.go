@@ -108,6 +108,31 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	}
 }
 
+// Who leads one run alone claims no other, but any attempt with an agent of its own.
+func TestClaimsOfOneRun(t *testing.T) {
+	b, _, p := newBoard(t)
+	_, two := led(t, b, p, "one"), led(t, b, p, "two")
+	try(t, b, addTask(t, b, p, "alone"))
+	only := &task.Claim{Run: two.ID}
+	claim := func() *task.Execution {
+		t.Helper()
+		x, err := b.ClaimNext(t.Context(), "server", 9, only, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	if x := claim(); x == nil || x.AttemptID != two.ID {
+		t.Errorf("%+v", x)
+	}
+	if x := claim(); x == nil || x.Lead {
+		t.Errorf("%+v", x)
+	}
+	if x := claim(); x != nil {
+		t.Errorf("another run was claimed: %+v", x)
+	}
+}
+
 // The agents of runs and those of other attempts share the slots; a leader needs none.
 func TestStepsShareTheSlots(t *testing.T) {
 	b, _, p := newBoard(t)
