@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
@@ -234,8 +235,20 @@ func (a *app) send(ctx context.Context, board *attempt.Engine, given string, f a
 }
 
 // run makes the agent of an attempt run, unless a server does, and prints what is written after an
-// entry until the attempt has ended. With detach it returns when the agent runs.
+// entry until the attempt has ended. With detach it returns when the agent runs. A run needs a process that
+// leads it, as of deepwork run.
 func (a *app) run(ctx context.Context, board *attempt.Engine, id string, after int64, detach bool) error {
+	at, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}})
+	if err != nil {
+		return err
+	}
+	if at.Lead == task.ServerLeads {
+		r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+		if err != nil {
+			return err
+		}
+		return a.lead(ctx, board, r, detach)
+	}
 	board.ServeOnly(id)
 	if detach {
 		return a.detach(ctx, board, id)

@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
+	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/attempt"
 )
 
@@ -60,6 +63,34 @@ func TestRunFromTools(t *testing.T) {
 	complete(attemptOn(map[string]any{"lead": "server", "job_name": "job0", "workflow_name": "w"}))
 	if got := p.steps(); got != " a b a b" || p.most() != 1 {
 		t.Errorf("the steps were begun as %q, %d at once", got, p.most())
+	}
+	p.clean()
+}
+
+// A command that starts an attempt which is a run leads it, and with --detach leaves a process that does.
+func TestRunFromTheBoard(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b")).inGit()
+	b := &boardProject{t: t, root: p.root}
+	client, server := startClient(t, p.root)
+	b.client, b.server = client, server
+	b.find()
+	made := boardCall[attempt.Task](b, "create_task", map[string]any{"project_id": b.project, "title": "A task", "lead": "server", "job_name": "job0", "workflow_name": "w"})
+	must(t, client.Close())
+	for i, flag := range []string{"--detach", "--detach=false"} {
+		cmd := exec.CommandContext(t.Context(), "deepwork", "board", "start", made.TaskID, "--executor", "STEPPER", "--path", p.root, flag)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "job0/w") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		testkit.Eventually(t, func() string {
+			if now := p.status(); now.State != "complete" {
+				return now.State + " " + optional(now.Reason)
+			}
+			return ""
+		})
+		if got := p.steps(); got != strings.TrimSpace(strings.Repeat("a b ", i+1)) {
+			t.Errorf("the steps were begun as %q", got)
+		}
 	}
 	p.clean()
 }
