@@ -37,7 +37,8 @@ type leader struct {
 	progress task.WorkflowProgress // that the board has
 	trouble  error                 // why an agent could not run that may pass, or nil
 
-	mu sync.Mutex // guards lead.Run.Children
+	mu      sync.Mutex // guards unsaved, and lead.Run.Children
+	unsaved bool       // the board does not have lead.Run as it is
 }
 
 // Lead is an attempt.Leader that works at a Workplace. An agent that ends without finishing its step is sent
@@ -87,6 +88,9 @@ func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
 		}
 	}
 	for {
+		if err := d.saveAgain(ctx); err != nil {
+			return end, err
+		}
 		s, err := d.at.State(ctx, r.SessionID)
 		if err != nil {
 			return end, err
@@ -164,7 +168,20 @@ func outdated(err error) bool {
 func (d *leader) save(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.lead.Save(ctx)
+	err := d.lead.Save(ctx)
+	d.unsaved = err != nil
+	return err
+}
+
+// saveAgain saves what could not be saved before.
+func (d *leader) saveAgain(ctx context.Context) error {
+	d.mu.Lock()
+	unsaved := d.unsaved
+	d.mu.Unlock()
+	if !unsaved {
+		return nil
+	}
+	return d.save(ctx)
 }
 
 func reason(err error) string {
