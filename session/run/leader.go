@@ -62,15 +62,20 @@ func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) attem
 // lasting is run, until its error is one that lasts: agents work for hours, and what they do is kept when a
 // database is restarted or a disk is full meanwhile.
 func (d *leader) lasting(ctx context.Context) (end attempt.RunEnd, err error) {
+	said := ""
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}); ; {
 		begun := time.Now()
 		if end, err = d.run(ctx); !attempt.Passing(err) {
 			return end, err
 		}
 		if time.Since(begun) > time.Minute {
+			said = ""
 			pause.Reset()
 		}
-		d.lead.Warn("the stores do not take what a run has to record; trying again until they do", err)
+		if err.Error() != said { // once
+			said = err.Error()
+			d.lead.Warn("the stores do not take what a run has to record; trying again until they do", err)
+		}
 		if pause.Wait(ctx) != nil {
 			return end, err
 		}
