@@ -112,9 +112,9 @@ func toolsDocument(t *testing.T) []byte {
 
 	var d document
 	d.line("# Tools\n")
-	d.line("Every tool of the server with its arguments and its reply, made from the schemas that it lists. Do not edit it: `go test ./transport -run TestToolsDocument -update` renews it, and a test fails where it is stale.\n")
-	d.line("A refused call has `isError` and one text, at most %d characters, that begins with `ToolError:` or `StateError:`; the tables describe the other replies. Arguments that are not required may be left out or be `null`. A dot leads into an object, `[]` into each entry of a list, `.*` to the values of an object whose names are free. A text has at most %d characters, a name or an id %d. [Tools](README.md#tools) says how the tools work together.\n", tool.ErrorChars, tool.MaxText, tool.MaxName)
-	d.line("A reply may have in `_meta`: `%s`, the code and the details of a refusal; `%s`, `{code, retry_after_ms}`, if the caller can only wait or call again, and after how many milliseconds; `%s`, the name of the source whose workflow gave the result or the error in it: those words are the source's. A listed workflow of a source has `%s`, what the source says of it.\n", tool.ErrorMeta, tool.WaitingMeta, tool.SourceMeta, remotetools.WorkflowMeta)
+	d.line("Every tool of the server with its arguments and its reply, generated from the schemas in `tools/list`. Do not edit it: `go test ./transport -run TestToolsDocument -update` regenerates it, and a test fails if it is stale.\n")
+	d.line("A refused call has `isError` and one text, at most %d characters, that begins with `ToolError:` or `StateError:`; the tables describe the other replies. Arguments that are not required may be left out or be `null`. In the tables `a.b` is the field `b` of the object `a`, `a[]` each entry of a list, and `a.*` each value of an object with free names. A text has at most %d characters, a name or an id %d. [Tools](README.md#tools) says how the tools work together.\n", tool.ErrorChars, tool.MaxText, tool.MaxName)
+	d.line("A reply may have these keys in `_meta`:\n\n- `%s`: the code and the details of a refusal.\n- `%s`: `{code, retry_after_ms}`, if the caller can only wait or call again, and after how many milliseconds.\n- `%s`: the source whose workflow returned the result or error. The text was written by that source, not by deepwork.\n\nA listed workflow of a source has `%s`, what the source says about it.\n", tool.ErrorMeta, tool.WaitingMeta, tool.SourceMeta, remotetools.WorkflowMeta)
 	d.line("| tool | set | title | |\n|---|---|---|---|")
 	for _, set := range config.Toolsets {
 		for _, name := range sets[set] {
@@ -131,7 +131,7 @@ func toolsDocument(t *testing.T) []byte {
 		d.line("\n## A step\n\nWhat `begin_step` and each entry of `concurrent_steps` are, if not `null`.\n")
 		d.fields(d.step)
 	}
-	d.line("\n## Error codes\n\nThe codes in `%s` and `%s` of `_meta`, with what to do. A text that begins with `Waiting:` says that the caller can only wait or call again.\n", tool.ErrorMeta, tool.WaitingMeta)
+	d.line("\n## Error codes\n\nThe codes in `%s` and `%s` of `_meta`, and what to do about each. A text that begins with `Waiting:` says that the caller can only wait or call again.\n", tool.ErrorMeta, tool.WaitingMeta)
 	d.line("| code | what to do |\n|---|---|")
 	for _, row := range codeRows(t) {
 		d.line("| `%s` | %s |", row[0], cell(row[1]))
@@ -249,7 +249,7 @@ func (d *document) tool(t *testing.T, tool *listedTool) {
 		d.replies = map[string]string{}
 	}
 	if other, ok := d.replies[table.String()]; ok {
-		d.line("\nThe reply is that of [%s](#%s).", other, other)
+		d.line("\nThe reply is the same as that of [%s](#%s).", other, other)
 		return
 	}
 	d.replies[table.String()] = tool.Name

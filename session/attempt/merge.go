@@ -18,7 +18,7 @@ import (
 // MergeReply answers merge_attempt, rebase_attempt, push_attempt, abort_merge and change_target.
 type MergeReply struct {
 	AttemptID string       `json:"attempt_id" jsonschema:"UUID of the attempt"`
-	Repos     []MergedRepo `json:"repos" jsonschema:"its repositories, as far as the call came"`
+	Repos     []MergedRepo `json:"repos" jsonschema:"its repositories, up to the first one that failed"`
 	TaskDone  bool         `json:"task_done" jsonschema:"whether the call set the task done: see attempts.done_when_merged"`
 }
 
@@ -31,7 +31,7 @@ type MergedRepo struct {
 	Commit       *string  `json:"commit" jsonschema:"commit of the branch that was moved or pushed, or null"`
 	Conflicts    []string `json:"conflicts" jsonschema:"files with conflicts in the worktree"`
 	Untracked    []string `json:"untracked" jsonschema:"files and folders in the worktree that are in no commit; at most 1000"`
-	Rescue       *Rescue  `json:"rescue" jsonschema:"where abort_merge has kept the files of the merge, or null"`
+	Rescue       *Rescue  `json:"rescue" jsonschema:"where abort_merge kept the files of the merge, or null"`
 	Notice       *string  `json:"notice" jsonschema:"a hint, or null"`
 
 	attempt, path string

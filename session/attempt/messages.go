@@ -14,13 +14,13 @@ import (
 
 // A Message is one message of the output of an attempt's agents.
 type Message struct {
-	Index  int64     `json:"index" jsonschema:"number of its last line of output; several messages may be of one line"`
+	Index  int64     `json:"index" jsonschema:"number of its last line of output; several messages may come from one line"`
 	Time   time.Time `json:"time" jsonschema:"when it was written, RFC 3339"`
 	Kind   string    `json:"kind" jsonschema:"message (what the agent says), reasoning, tool_call, tool_result, error, output (any other line), stderr, or system for messages of deepwork"`
 	Text   string    `json:"text" jsonschema:"its text, or the arguments of a tool_call"`
-	Cut    bool      `json:"cut" jsonschema:"whether the end of the text was left out, which raw has"`
+	Cut    bool      `json:"cut" jsonschema:"whether the end of the text was left out; raw has all of it"`
 	Tool   string    `json:"tool" jsonschema:"name of the tool of a tool_call, or empty"`
-	CallID string    `json:"call" jsonschema:"the same text for a tool_call and its tool_result, or empty"`
+	CallID string    `json:"call" jsonschema:"id that a tool_call shares with its tool_result, or empty"`
 	Parent string    `json:"parent_call" jsonschema:"call of the tool_call whose subagent this is from, or empty"`
 	Failed bool      `json:"failed" jsonschema:"whether it is the tool_result of a call that failed"`
 }

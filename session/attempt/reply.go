@@ -13,8 +13,8 @@ import (
 // Project is one project of list_projects.
 type Project struct {
 	ProjectID string `json:"project_id" jsonschema:"UUID of the project, the same after a restart"`
-	Name      string `json:"name" jsonschema:"name of the project: of its folder, or as configured"`
-	IsRoot    bool   `json:"is_root" jsonschema:"whether it is the server's own folder"`
+	Name      string `json:"name" jsonschema:"name in the config, or of the folder"`
+	IsRoot    bool   `json:"is_root" jsonschema:"whether it is the server's own project"`
 	CreatedAt string `json:"created_at" jsonschema:"when it was added to the board, RFC 3339 in UTC"`
 	UpdatedAt string `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 }
@@ -75,8 +75,8 @@ type Task struct {
 	UpdatedAt             string   `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	LatestAttemptID       *string  `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt, or null"`
 	LatestWorkspaceBranch *string  `json:"latest_workspace_branch" jsonschema:"git branch of that attempt, or null"`
-	LatestSessionID       *string  `json:"latest_session_id" jsonschema:"UUID of that attempt's newest session, or null if its agent never ran"`
-	LatestSessionExecutor *string  `json:"latest_session_executor" jsonschema:"executor of that session, such as CLAUDE_CODE, or null"`
+	LatestSessionID       *string  `json:"latest_session_id" jsonschema:"UUID of that attempt's newest conversation, or null if its agent never ran"`
+	LatestSessionExecutor *string  `json:"latest_session_executor" jsonschema:"executor of that conversation, such as CLAUDE_CODE, or null"`
 	HasInProgressAttempt  bool     `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
 	LastAttemptFailed     bool     `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
 }
@@ -133,8 +133,8 @@ type AttemptSummary struct {
 	Variant               *string `json:"variant" jsonschema:"variant of the executor, or null"`
 	CreatedAt             string  `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt             string  `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
-	LatestSessionID       *string `json:"latest_session_id" jsonschema:"UUID of its newest session, or null if its agent never ran"`
-	LatestSessionExecutor *string `json:"latest_session_executor" jsonschema:"executor of that session, or null"`
+	LatestSessionID       *string `json:"latest_session_id" jsonschema:"UUID of its newest conversation, or null if its agent never ran"`
+	LatestSessionExecutor *string `json:"latest_session_executor" jsonschema:"executor of that conversation, or null"`
 }
 
 // AttemptFilters are the filters of list_task_attempts.
@@ -147,10 +147,10 @@ type AttemptFilters struct {
 type AttemptsReply struct {
 	Attempts        []AttemptSummary `json:"attempts" jsonschema:"the attempts, newest first"`
 	LatestAttemptID *string          `json:"latest_attempt_id" jsonschema:"UUID of the newest attempt, or null"`
-	LatestSessionID *string          `json:"latest_session_id" jsonschema:"UUID of that attempt's newest session, or null"`
+	LatestSessionID *string          `json:"latest_session_id" jsonschema:"UUID of that attempt's newest conversation, or null"`
 	Count           int              `json:"count" jsonschema:"number of entries in this reply"`
 	Total           int              `json:"total" jsonschema:"number of entries in total"`
-	Notice          *string          `json:"notice" jsonschema:"why those that wait do not start, if a budget is reached, or null"`
+	Notice          *string          `json:"notice" jsonschema:"why waiting attempts do not start, if a budget is reached, or null"`
 	Filters         AttemptFilters   `json:"applied_filters" jsonschema:"the filters of this list"`
 	NextCursor      *string          `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
 }
@@ -183,14 +183,14 @@ type AttemptReply struct {
 	EndedAt         *string         `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
 	FinalMessage    *string         `json:"final_message" jsonschema:"what the agent said last: its result, or its last line of output; or null"`
 	Error           *string         `json:"error" jsonschema:"why its last execution failed, with the agent's last lines on stderr, or null"`
-	PushError       *string         `json:"push_error" jsonschema:"why its branch was not pushed to attempts.push_to of the config, or null"`
+	PushError       *string         `json:"push_error" jsonschema:"why its branch was not pushed to the remote in attempts.push_to, or null"`
 	Cost            *Cost           `json:"cost" jsonschema:"what its executions cost, or null before one has ended"`
 	WorkspaceBranch string          `json:"workspace_branch" jsonschema:"git branch of the attempt, in every repository"`
 	Executor        string          `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
 	Variant         *string         `json:"variant" jsonschema:"variant of the executor, or null"`
-	LatestSessionID *string         `json:"latest_session_id" jsonschema:"UUID of its session, for follow_up, or null if its agent never ran"`
+	LatestSessionID *string         `json:"latest_session_id" jsonschema:"UUID of its conversation, for follow_up, or null if its agent never ran"`
 	QueuedFollowUp  *QueuedFollowUp `json:"queued_follow_up" jsonschema:"follow-up that starts when the agent ends, or null"`
-	WorkflowSession *string         `json:"workflow_session_id" jsonschema:"session of its agent's workflow, 8 hexadecimal characters, or null"`
+	WorkflowSession *string         `json:"workflow_session_id" jsonschema:"workflow session of its agent, 8 hexadecimal characters, or null"`
 	WorkflowStatus  *string         `json:"workflow_status" jsonschema:"active, completed or aborted, or null without a workflow"`
 	WorkflowStep    *string         `json:"workflow_step" jsonschema:"current step of the workflow, or null"`
 	Repos           []AttemptRepo   `json:"repos" jsonschema:"its worktrees, one per repository"`
@@ -202,7 +202,7 @@ type AttemptReply struct {
 // FullAttemptReply answers get_attempt.
 type FullAttemptReply struct {
 	AttemptReply
-	Executions []Execution `json:"executions" jsonschema:"the runs of its agent, newest first, at most 50"`
+	Executions []Execution `json:"executions" jsonschema:"its agent's executions, newest first, at most 50"`
 }
 
 // Execution is one run of an attempt's agent.
@@ -215,7 +215,7 @@ type Execution struct {
 	Error        *string        `json:"error" jsonschema:"beginning of why it failed, or null"`
 	StartedAt    *string        `json:"started_at" jsonschema:"when it started, RFC 3339 in UTC, or null if it never ran"`
 	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
-	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, null for what is not known; or null before its end, or if it never ran"`
+	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used; null before its end or if it never ran; unknown values are null"`
 }
 
 // QueuedFollowUp is a follow-up that waits for the end of the current run.
@@ -234,7 +234,7 @@ type AttemptRepo struct {
 	Exists       bool     `json:"exists" jsonschema:"whether the worktree exists; it is created when the attempt starts"`
 	Ahead        int      `json:"ahead" jsonschema:"commits that only the attempt has"`
 	Behind       int      `json:"behind" jsonschema:"commits that only the target branch has"`
-	ChangedFiles []string `json:"changed_files" jsonschema:"files that the attempt changed, also if merged, untracked ones included, relative to the worktree; at most 1000"`
+	ChangedFiles []string `json:"changed_files" jsonschema:"files that the attempt changed, even if merged, including untracked ones, relative to the worktree; at most 1000"`
 	ChangedCount int      `json:"changed_count" jsonschema:"number of all changed files"`
 
 	// Of the worktree, for people: whether a merge is in progress, its files that are not resolved, and
@@ -269,7 +269,7 @@ type TailReply struct {
 	Messages  []Message      `json:"messages" jsonschema:"what the agent said and did, oldest first; empty if raw"`
 	Entries   []runner.Entry `json:"entries" jsonschema:"if raw: what the agent printed, one entry per line, oldest first"`
 	NextIndex int64          `json:"next_index" jsonschema:"after_index for what follows these"`
-	State     string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted; after its end nothing follows until a follow-up"`
+	State     string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted; after the end nothing follows until a follow-up"`
 }
 
 // DiffReply answers get_attempt_diff.
@@ -284,7 +284,7 @@ type DiffReply struct {
 type RepoDiff struct {
 	RepoID    string `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName  string `json:"repo_name" jsonschema:"name of the repository"`
-	Diff      string `json:"diff" jsonschema:"git diff of the work of the attempt, also if merged, with uncommitted and untracked files"`
+	Diff      string `json:"diff" jsonschema:"git diff of the attempt's work, even if merged, with uncommitted and untracked files"`
 	Truncated bool   `json:"truncated" jsonschema:"whether this diff was cut off"`
 }
 

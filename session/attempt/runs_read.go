@@ -20,11 +20,11 @@ type RunReply struct {
 	Reason    *string    `json:"reason" jsonschema:"why it ended or waits, or null"`
 	Workflow  string     `json:"workflow" jsonschema:"name, as job/workflow"`
 	Goal      string     `json:"goal" jsonschema:"goal"`
-	SessionID *string    `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session, or null before it began"`
+	SessionID *string    `json:"session_id" jsonschema:"its workflow session, 8 hexadecimal characters, or null before it began"`
 	Branch    *string    `json:"branch" jsonschema:"git branch with the work, or null in place"`
 	Workspace string     `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
-	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait"`
-	Steps     []RunStep  `json:"steps" jsonschema:"executions of its agents, the oldest first"`
+	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait, and for what"`
+	Steps     []RunStep  `json:"steps" jsonschema:"its agents' executions, oldest first"`
 	Cost      *Cost      `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
 	CreatedAt string     `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 
@@ -34,13 +34,13 @@ type RunReply struct {
 // RunStep is one process of an agent of a run.
 type RunStep struct {
 	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
-	SessionID    string         `json:"session_id" jsonschema:"8 hexadecimal characters, of the workflow session: that of the run or of a workflow nested in it"`
+	SessionID    string         `json:"session_id" jsonschema:"workflow session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
 	StepID       string         `json:"step_id" jsonschema:"id of the step"`
 	Executor     string         `json:"executor" jsonschema:"name, or NAME:VARIANT"`
 	State        string         `json:"state" jsonschema:"state of the process; the step is done when its session says so"`
 	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC, or null"`
 	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
-	LimitedUntil *string        `json:"limited_until" jsonschema:"when a limit of the provider that ended it is over, or null"`
+	LimitedUntil *string        `json:"limited_until" jsonschema:"when the provider's limit that ended it is over, or null"`
 	FinalMessage *string        `json:"final_message" jsonschema:"what the agent said last, or null"`
 	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`

@@ -32,12 +32,12 @@ func (w RunWait) Equal(other RunWait) bool {
 
 // RunWaits is a step of a run that waits, for callers.
 type RunWaits struct {
-	For       string  `json:"for" jsonschema:"person: who must pass its outputs; limit: of the provider"`
-	SessionID string  `json:"session_id" jsonschema:"8 hexadecimal characters"`
+	For       string  `json:"for" jsonschema:"person: a person must pass its outputs; limit: a limit of the agent's provider must end"`
+	SessionID string  `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
 	StepID    string  `json:"step_id" jsonschema:"id of the step"`
-	Since     string  `json:"since" jsonschema:"RFC 3339 in UTC"`
-	Until     *string `json:"until" jsonschema:"end of the limit, or null"`
-	Command   *string `json:"command" jsonschema:"with which they pass them, or null"`
+	Since     string  `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC"`
+	Until     *string `json:"until" jsonschema:"when the limit ends, RFC 3339 in UTC, or null"`
+	Command   *string `json:"command" jsonschema:"command with which the person passes the outputs, or null"`
 }
 
 // Text says what the step waits for.

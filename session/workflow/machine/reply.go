@@ -119,7 +119,7 @@ type ReviewInfo struct {
 	RunEach  string             `json:"run_each" jsonschema:"step for all outputs together, or the name of the output to review, files one by one"`
 	Criteria OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
 	Guidance *string            `json:"additional_review_guidance,omitempty" jsonschema:"guidance for the reviewer"`
-	By       string             `json:"by,omitempty" jsonschema:"human: a person judges"`
+	By       string             `json:"by,omitempty" jsonschema:"human: a person reviews"`
 }
 
 // CriterionResult is the verdict on one criterion (seed 001).
@@ -168,7 +168,7 @@ type FinishReply struct {
 	ConcurrentGroup        *string           `json:"concurrent_group,omitempty" jsonschema:"how to hand out the steps of the group"`
 	PendingConcurrentSteps []string          `json:"pending_concurrent_steps,omitzero" jsonschema:"ids of the steps of the group that are not finished"`
 	Summary                *string           `json:"summary" jsonschema:"summary of the finished workflow, or null before workflow_complete"`
-	AllOutputs             *Outputs          `json:"all_outputs" jsonschema:"outputs of all steps, or null before workflow_complete; of equal names the later one"`
+	AllOutputs             *Outputs          `json:"all_outputs" jsonschema:"outputs of all steps, or null before workflow_complete; if two have the same name, the later one"`
 	ResumedWorkflow        *string           `json:"resumed_workflow,omitempty" jsonschema:"parent that is current again, as job/workflow"`
 	ResumedStep            *string           `json:"resumed_step,omitempty" jsonschema:"current step of the parent"`
 	Notice                 *string           `json:"notice,omitempty" jsonschema:"a hint"`
@@ -215,7 +215,7 @@ func (r *FinishReply) Waiting() *session.Waiting {
 // AbortReply is the reply of abort_workflow (seed 000, 001.6.7).
 type AbortReply struct {
 	AbortedWorkflow string       `json:"aborted_workflow" jsonschema:"the aborted workflow, as job/workflow"`
-	AbortedStep     string       `json:"aborted_step" jsonschema:"step it had reached"`
+	AbortedStep     string       `json:"aborted_step" jsonschema:"step that it had reached"`
 	Explanation     string       `json:"explanation" jsonschema:"the given explanation"`
 	ResumedWorkflow *string      `json:"resumed_workflow" jsonschema:"parent that is current again, as job/workflow, or null"`
 	ResumedStep     *string      `json:"resumed_step" jsonschema:"current step of the parent, or null"`

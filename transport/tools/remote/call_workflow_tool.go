@@ -28,7 +28,7 @@ func addCallWorkflowTool(s *tool.Set, r *Tools) {
 		),
 		Free: []string{"arguments"},
 		Output: &jsonschema.Schema{Type: "object",
-			Description: "the execution, as workflow_status returns it; for a workflow of this project, what start_workflow returns"},
+			Description: "The reply is that of workflow_status; for a workflow of this project, that of start_workflow."},
 		Recheck: tool.SeeExecution,
 	}, func(ctx context.Context, c *tool.Caller, args callArgs) (*any, error) {
 		do, err := r.target(ctx, args.Name)

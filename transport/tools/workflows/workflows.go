@@ -3,6 +3,7 @@
 package workflows
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"strings"
@@ -81,7 +82,7 @@ var words = tool.Words{
 func OutputSchema[R any]() *jsonschema.Schema {
 	s := tool.OutputSchema[R](words)
 	for _, p := range stepsIn(s) {
-		p.Description += "; its fields are in start_workflow's output schema"
+		p.Description = cmp.Or(p.Description, "a step") + "; its fields are in start_workflow's output schema"
 		p.Properties, p.PropertyOrder, p.Required = nil, nil, nil
 	}
 	return s
