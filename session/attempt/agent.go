@@ -3,6 +3,8 @@ package attempt
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"deepwork/actor/wait"
@@ -26,8 +28,14 @@ type Agent struct {
 // RunAgent runs one process of an agent, when a slot is free, until it ends, and returns how. When ctx
 // ends, it asks the agent to end first. The error is one of the board, of what cannot be run at all, or
 // ctx's if the agent never ran.
-func (l *Lead) RunAgent(ctx context.Context, a Agent) (*task.StepExecution, error) {
+func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution, err error) {
 	x, e := a.Execution, l.run.engine
+	defer func() {
+		if fault := recover(); fault != nil { // the run goes on without it, and ends its process last
+			e.log.Error("the agent of a step cannot be run", "run", x.AttemptID, "step", x.StepID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
+			err = fmt.Errorf("running its agent failed, which is an error in deepwork; the log says where: %v", fault)
+		}
+	}()
 	x.AttemptID = l.Attempt.ID
 	cfg, err := e.config(ctx)
 	if err != nil {

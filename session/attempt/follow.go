@@ -176,7 +176,7 @@ func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs
 		if err := e.unreachable(ctx, at); err != nil {
 			return err
 		}
-	} else if fi, err := os.Stat(at.Workspace); err != nil || !fi.IsDir() {
+	} else if fi, err := os.Stat(at.Workspace); (err != nil || !fi.IsDir()) && (at.Run == nil || at.Made()) { // the leader makes that of a run
 		return session.NotNow("workspace_gone", "The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
 	}
 	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant, a.comments...)

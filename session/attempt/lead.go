@@ -3,16 +3,11 @@ package attempt
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"sync"
 	"time"
 
 	"deepwork/actor/wait"
-	"deepwork/catalog/config"
 	"deepwork/catalog/task"
-	"deepwork/session"
 	"deepwork/session/store"
 )
 
@@ -68,105 +63,6 @@ type Lead struct {
 
 	run   *run
 	board store.Board
-}
-
-// leadRun leads a run.
-func (r *run) leadRun() *outcome {
-	e := r.engine
-	if e.o.Leader == nil {
-		return notYet() // another server can
-	}
-	cfg, err := e.config(r.making)
-	if err != nil {
-		return notYet()
-	}
-	b, err := e.board(r.making)
-	if err != nil {
-		return r.hindered("opening the board", err)
-	}
-	now, err := b.Execution(r.making, r.exec.ID)
-	if errors.Is(err, task.ErrNotFound) || err == nil && (now.State.Ended() || now.Owner != e.member.ID()) {
-		return &outcome{drop: true}
-	}
-	l := &Lead{run: r, board: b, Since: r.exec.CreatedAt}
-	if r.exec.FollowUp {
-		l.Advice = r.exec.Prompt
-	}
-	if err == nil {
-		l.Attempt, err = b.Attempt(r.making, r.exec.AttemptID)
-	}
-	if err == nil {
-		err = json.Unmarshal(l.Attempt.Run, &l.Run)
-	}
-	if err != nil {
-		return r.hindered("reading the run", err)
-	}
-	if err := session.Untrusted(e.o.Root, cfg.Approval, config.AgentsKey); err != nil {
-		return r.hindered("starting the run", err)
-	}
-	if err := e.o.State.Make(); err != nil {
-		return r.hindered("making the state folder of the project", err)
-	}
-	if !l.Run.InPlace {
-		if end := r.workspace(b, cfg, l.Attempt, e.environment(cfg, l.Attempt.ID, nil)); end != nil {
-			return end
-		}
-	}
-	if err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, time.Now()) }); err != nil {
-		return &outcome{drop: true}
-	}
-	if err := l.endEarlier(r.making); err != nil {
-		return r.hindered("ending the agents of an earlier leader", err)
-	}
-	l.Run.End = nil
-	if err := l.Save(r.making); err != nil {
-		return r.hindered("recording the run", err)
-	}
-	ctx, cancel := r.making, context.CancelFunc(func() {})
-	if l.Run.MaxTime > 0 {
-		ctx, cancel = context.WithTimeout(ctx, l.Run.MaxTime)
-	}
-	defer cancel()
-	end := e.o.Leader(ctx, l)
-	switch {
-	case end.State == RunComplete: // whatever ended its last agents
-	case r.interrupted.Load():
-		end = RunEnd{State: RunInterrupted, Step: end.Step, Reason: "It was interrupted."}
-	case r.stopped():
-		end = RunEnd{State: RunStopped, Step: end.Step, Reason: stoppedByPerson}
-	case r.making.Err() != nil:
-		return &outcome{drop: true} // the server is closing: the next one goes on
-	case ctx.Err() != nil:
-		end = RunEnd{State: RunPaused, Step: end.Step, Reason: fmt.Sprintf("Its time, %v, is over.", l.Run.MaxTime)}
-	}
-	o := end.outcome()
-	if end.Reason == stoppedByPerson {
-		o.State = task.Stopped
-	}
-	l.Run.End = &end
-	if err := r.record(func(ctx context.Context, _ store.Board) error { return l.Save(ctx) }); err != nil {
-		return &outcome{drop: true}
-	}
-	return o
-}
-
-// stoppedByPerson is the reason of a run that somebody stopped.
-const stoppedByPerson = "It was stopped."
-
-// outcome is that of the leader's execution.
-func (end *RunEnd) outcome() *outcome {
-	o := &outcome{Ending: task.Ending{Error: orNull(end.Reason)}}
-	switch end.State {
-	case RunComplete:
-		o.State, o.Error, o.FinalMessage = task.Completed, nil, orNull(end.Reason)
-	case RunPaused:
-		o.State = task.Stopped
-	case RunInterrupted:
-		o.State = task.Interrupted
-	default:
-		o.State = task.Failed
-	}
-	return o
 }
 
 // Save records the run.
@@ -230,49 +126,6 @@ func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 		return fmt.Sprintf("%d of its agents have ended whose cost is unknown, and at most %d may.", unknown, *l.Run.MaxUnknown), nil
 	}
 	return "", nil
-}
-
-// endEarlier ends the agents of a leader that is gone, all at once: they can no longer reach it.
-func (l *Lead) endEarlier(ctx context.Context) error {
-	steps, err := l.Steps(ctx)
-	if err != nil {
-		return err
-	}
-	var ending sync.WaitGroup
-	errs := make([]error, len(steps))
-	for i, x := range steps {
-		if !x.State.Ended() {
-			ending.Go(func() { errs[i] = l.endAgent(ctx, x) })
-		}
-	}
-	ending.Wait()
-	return errors.Join(append(errs, os.RemoveAll(l.run.engine.o.State.MCP(l.Attempt.ID)))...)
-}
-
-// endAgent ends an agent of a leader that is gone.
-func (l *Lead) endAgent(ctx context.Context, x task.StepExecution) error {
-	end := &outcome{Ending: task.Ending{State: task.Interrupted, Error: new("Its leader ended before it.")}}
-	conversation := ""
-	if x.State != task.Waiting {
-		p, err := l.run.engine.executor.Find(ctx, x.AgentID, x.ID)
-		if err == nil {
-			exit, err := p.Stop(ctx, l.run.engine.o.Grace)
-			if err != nil {
-				return err
-			}
-			usage := outcomeOf(exit)
-			usage.State, usage.Error = end.State, end.Error // it failed because it could not reach its leader
-			end, conversation = usage, exit.Conversation
-			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
-				if err := l.board.StartStep(ctx, x.AttemptID, x.ID, at); err != nil {
-					return err
-				}
-			}
-		} else if !errors.Is(err, errNoRun) {
-			return err
-		}
-	}
-	return l.board.EndStep(ctx, x.AttemptID, x.ID, task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)})
 }
 
 // waitTurn waits a moment for a slot.

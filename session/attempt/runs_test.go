@@ -2,8 +2,12 @@ package attempt
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -136,6 +140,99 @@ func TestResumeOfARunThatNeverBegan(t *testing.T) {
 	if _, err := s.ResumeRun(ctx, me, made.RunID, "", func(*Run) {}); session.CodeOf(err) != "no_session" {
 		t.Errorf("resuming it: %v", err)
 	}
+}
+
+// A run whose workspace could not be made, or that was interrupted while it was made, goes on when it is resumed:
+// its workspace is made then.
+func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
+	p := newProject(t)
+	up := filepath.Join(p.root, "..", "up")
+	setups := []struct {
+		state RunState
+		setup string
+	}{{RunStopped, "! say no compiler here\n! exit 4"}, {RunInterrupted, "! touch " + up + "\n! sleep 1h"}, {RunStopped, "! touch " + up + "\n! sleep 1h"}}
+	advised := make(chan string, 10)
+	s := p.open(func(o *Options) { o.Leader = leads(t, RunEnd{State: RunComplete}, advised, "! write new.txt text\n") })
+	var made *RunReply
+	for i, c := range setups {
+		must(t, os.RemoveAll(up))
+		p.configure(func(cfg *config.Config) { cfg.Attempts.Setup = []string{os.Args[0], "agent", "setup", c.setup} })
+		if i == 0 {
+			made = s.startRun(false)
+		} else {
+			_, err := s.ResumeRun(ctx, me, made.RunID, "", func(*Run) {})
+			must(t, err)
+			eventually(t, func() string {
+				if !exists(up) {
+					return "the setup command does not run"
+				}
+				return ""
+			})
+			if c.state == RunInterrupted {
+				if !s.Interrupt(made.RunID) {
+					t.Error("it is not led here")
+				}
+			} else {
+				s.stopAttempt(made.RunID)
+			}
+		}
+		s.ends(made.RunID)
+		run, err := s.GetRun(ctx, me, RunArgs{made.RunID})
+		must(t, err)
+		if run.State != string(c.state) || run.Reason == nil || i == 0 && !strings.Contains(*run.Reason, "no compiler here") {
+			t.Errorf("after %q it is %s: %s", c.setup, run.State, deref(run.Reason))
+		}
+		if len(advised) > 0 || run.Workspace != "" && exists(run.Workspace) {
+			t.Errorf("after %q it has a leader or a workspace", c.setup)
+		}
+	}
+	p.configure(func(*config.Config) {})
+	_, err := s.ResumeRun(ctx, me, made.RunID, "use short words", func(*Run) {})
+	must(t, err)
+	s.reaches(made.RunID, task.Completed)
+	run, err := s.GetRun(ctx, me, RunArgs{made.RunID})
+	must(t, err)
+	if got := <-advised; got != "use short words" || !exists(filepath.Join(run.Workspace, "new.txt")) {
+		t.Errorf("it was advised %q, and worked in %s", got, run.Workspace)
+	}
+	p.finds()
+}
+
+// A leader that panics stops its run, whose agents end, and which can be resumed.
+func TestLeaderPanics(t *testing.T) {
+	p := newProject(t)
+	up := filepath.Join(p.root, "..", "up")
+	var led atomic.Int32
+	s := p.open(func(o *Options) {
+		o.Leader = func(ctx context.Context, l *Lead) RunEnd {
+			if led.Add(1) > 1 {
+				return RunEnd{State: RunComplete}
+			}
+			x := task.StepExecution{ID: uuid.NewString(), AgentID: uuid.NewString(), SessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
+			var agents sync.WaitGroup
+			defer agents.Wait()
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			agents.Go(func() { _, _ = l.RunAgent(ctx, Agent{Execution: x, Prompt: "! touch " + up + "\n! sleep 1h"}) })
+			eventually(t, func() string {
+				if !exists(up) {
+					return "the agent does not run"
+				}
+				return ""
+			})
+			panic("no idea")
+		}
+	})
+	made := s.startRun(false)
+	s.reaches(made.RunID, task.Failed)
+	run, err := s.GetRun(ctx, me, RunArgs{made.RunID})
+	must(t, err)
+	if run.State != string(RunStopped) || run.Reason == nil || !strings.Contains(*run.Reason, "no idea") || len(run.Steps) != 1 || run.Steps[0].State != string(task.Stopped) {
+		t.Errorf("%+v: %s", run, deref(run.Reason))
+	}
+	_, err = s.ResumeRun(ctx, me, made.RunID, "", func(*Run) {})
+	must(t, err)
+	s.reaches(made.RunID, task.Completed)
 }
 
 // A run in place has no repositories: what needs one is refused and says so.
