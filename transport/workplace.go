@@ -36,13 +36,14 @@ func Leader(o Options, folder *state.Folder) attempt.Leader {
 		if err != nil {
 			return attempt.RunEnd{State: attempt.RunStopped, Step: deref(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
 		}
-		end := run.Lead(ctx, l, w, w.retries(ctx))
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		if err := w.close(bounded); err != nil {
-			w.logger.Warn("closing the sessions of a run", "run", l.Attempt.ID, "error", err)
-		}
-		return end
+		defer func() {
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			if err := w.close(bounded); err != nil {
+				w.logger.Warn("closing the sessions of a run", "run", l.Attempt.ID, "error", err)
+			}
+		}()
+		return run.Lead(ctx, l, w, w.retries(ctx))
 	}
 }
 

@@ -42,9 +42,17 @@ type leader struct {
 }
 
 // Lead is an attempt.Leader that works at a Workplace. An agent that ends without finishing its step is sent
-// back at most retries times.
+// back at most retries times. No agent runs after it, also if it panics.
 func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) attempt.RunEnd {
-	d := &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, cut: map[string]bool{}, ended: make(chan *agent)}
+	return newLeader(l, at, retries).run(ctx)
+}
+
+func newLeader(l *attempt.Lead, at Workplace, retries int) *leader {
+	return &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, cut: map[string]bool{}, ended: make(chan *agent)}
+}
+
+func (d *leader) run(ctx context.Context) attempt.RunEnd {
+	defer d.endAgents()
 	end, err := d.lasting(ctx)
 	for err == nil && end.State == attempt.RunComplete && len(d.agents) > 0 && ctx.Err() == nil {
 		for _, a := range d.agents {
@@ -52,20 +60,19 @@ func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) attem
 		}
 		_ = d.wait(ctx, time.Time{}) // the end of ctx is noticed by the loop
 	}
-	d.endAgents()
 	if err != nil && ctx.Err() == nil {
 		end = attempt.RunEnd{State: attempt.RunStopped, Step: end.Step, Reason: reason(err)}
 	}
 	return end
 }
 
-// lasting is run, until its error is one that lasts: agents work for hours, and what they do is kept when a
+// lasting is follow, until its error is one that lasts: agents work for hours, and what they do is kept when a
 // database is restarted or a disk is full meanwhile.
 func (d *leader) lasting(ctx context.Context) (end attempt.RunEnd, err error) {
 	said := ""
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}); ; {
 		begun := time.Now()
-		if end, err = d.run(ctx); !attempt.Passing(err) {
+		if end, err = d.follow(ctx); !attempt.Passing(err) {
 			return end, err
 		}
 		if time.Since(begun) > time.Minute {
@@ -82,7 +89,8 @@ func (d *leader) lasting(ctx context.Context) (end attempt.RunEnd, err error) {
 	}
 }
 
-func (d *leader) run(ctx context.Context) (end attempt.RunEnd, err error) {
+// follow does what is due until the workflow is complete or cannot go on.
+func (d *leader) follow(ctx context.Context) (end attempt.RunEnd, err error) {
 	r := &d.lead.Run
 	if r.SessionID == "" {
 		if r.SessionID, err = d.at.Start(ctx, r.JobName, r.WorkflowName, r.Goal, "run "+d.lead.Attempt.ID); err != nil {

@@ -81,3 +81,30 @@ func TestLeadWaitsForItsStores(t *testing.T) {
 		}
 	})
 }
+
+// A broken Workplace panics.
+type broken struct{ Workplace }
+
+func (broken) State(context.Context, string) (*machine.State, error) { panic("no idea") }
+
+// The agents of a leader that panics have ended when the panic arrives at its caller.
+func TestPanicEndsTheAgents(t *testing.T) {
+	d := newLeader(&attempt.Lead{Run: attempt.Run{SessionID: "12345678"}}, broken{}, 2)
+	for _, step := range []string{"a", "b"} {
+		x := &agent{place: place{"12345678", step}, x: new(task.StepExecution)}
+		var ctx context.Context
+		ctx, x.cancel = context.WithCancel(t.Context())
+		d.agents[x.place] = x
+		d.running.Go(func() {
+			<-ctx.Done()
+			d.ended <- x
+		})
+	}
+	defer func() {
+		if fault := recover(); fault != "no idea" || len(d.agents) > 0 {
+			t.Errorf("it panicked with %v, and the agents %v run", fault, d.agents)
+		}
+	}()
+	d.run(t.Context())
+	t.Error("it has not panicked")
+}
