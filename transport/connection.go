@@ -262,7 +262,7 @@ func (c *connections) Known(id string, who session.Caller) bool {
 	return conn.who == who
 }
 
-// End ends the connections of an identity, and waits until its calls are cancelled.
+// End ends the connections of an identity and cancels their calls; it does not wait for them.
 func (c *connections) End(identity string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,8 +29,8 @@ type Workplace interface {
 	// Finish finishes a step with the outputs that a person has passed. Its error is session.Error if they
 	// are refused.
 	Finish(ctx context.Context, sessionID, stepID string, q *machine.Question) (*machine.FinishReply, error)
-	// Admit lets an agent call the endpoint until end is called, which waits for its calls, and reports
-	// whether there were any.
+	// Admit lets an agent call the endpoint until end is called, which cancels the calls that run, without
+	// waiting for them, and reports whether the agent had connected.
 	Admit(g Grant) (c Connection, end func() (called bool), err error)
 	// Moved receives after a session has changed.
 	Moved() <-chan struct{}
