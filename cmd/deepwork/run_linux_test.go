@@ -141,11 +141,13 @@ func TestRunRetriesThenStopsAndResumes(t *testing.T) {
 
 func TestRunOneConversation(t *testing.T) {
 	t.Parallel()
-	p := newRunProject(t, "", runJob("NAME", "a, b, [c, d]", "a", "b", "c", "d"))
+	p := newRunProject(t, "", runJob("NAME", "a, b, [c, d], e, f", "a", "b", "c", "d", "e", "f"))
 	p.plan(`* say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "* finish")
 	p.begin("--context", "resume").exits(0)
-	if b, c := p.recorded("begin", "b")[0], p.recorded("begin", "c")[0]; fmt.Sprint(b.Args) != "[resumed talk-a]" || len(c.Args) > 0 || !strings.Contains(b.Prompt, `"step_id": "b"`) {
-		t.Errorf("%+v\n%+v", b, c)
+	for step, want := range map[string]string{"a": "[]", "b": "[resumed talk-a]", "c": "[]", "d": "[]", "e": "[]", "f": "[resumed talk-e]"} {
+		if x := p.recorded("begin", step)[0]; fmt.Sprint(x.Args) != want || !strings.Contains(x.Prompt, `"step_id": "`+step+`"`) {
+			t.Errorf("the step %s was begun with %v, want %s:\n%s", step, x.Args, want, x.Prompt)
+		}
 	}
 }
 
@@ -169,6 +171,16 @@ func TestRunNested(t *testing.T) {
 		}
 		p.clean()
 	})
+	t.Run("by the agent, which ends then", func(t *testing.T) { // the workflow is no excuse
+		t.Parallel()
+		p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a", "b"), inner)
+		p.plan("a"+start, "a child x", "a child y", "a child z")
+		events := p.begin().exits(1)
+		if end := events[len(events)-1]; end.Reason == nil || !strings.Contains(*end.Reason, "1 agent ended without finishing it.") || p.steps() != "a" {
+			t.Errorf("%s: %+v", p.steps(), end)
+		}
+		p.clean()
+	})
 	t.Run("by others", func(t *testing.T) {
 		t.Parallel()
 		p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "a, b", "a", "b"), inner)
@@ -182,6 +194,18 @@ func TestRunNested(t *testing.T) {
 		}
 		p.clean()
 	})
+}
+
+// An agent that leaves the same workflow to others again and again is not sent back for ever.
+func TestRunNestedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 1}\n", runJob("NAME", "a", "a"), runJob("NAME", "x", "x outputs: {}"))
+	p.plan(`a start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`)
+	events := p.begin().exits(1)
+	if end := events[len(events)-1]; end.Reason == nil || !strings.Contains(*end.Reason, "2 agents ended without finishing it.") || p.steps() != "a x a x a x" {
+		t.Errorf("%s: %+v", p.steps(), end)
+	}
+	p.clean()
 }
 
 // Workflows nest in one another, whoever does their steps: with one slot, none of those that wait holds it.

@@ -170,6 +170,38 @@ func TestRunOutputsForAPersonThatChange(t *testing.T) {
 	p.clean()
 }
 
+// What a person did not pass is not shown to them again: an agent that hands in the same is told so and sent back,
+// and a run that stops for it says why.
+func TestRunSameOutputsForAPersonAgain(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 1}\n", runJob("NAME", "a", "a"+byHuman))
+	p.plan("a:1 say nothing yet", "a:2 finish", "a:3 finish", "a:4 finish", "a:5 write a.md more", "a:5 finish")
+	r := p.begin()
+	now := p.waits("a", "")
+	p.review(now, "--fail", "--feedback", "Say more")
+	events := r.exits(1)
+	const why = "2 agents ended without finishing it. A person did not pass its outputs, and the same ones were handed in again: Say more"
+	if end := events[len(events)-1]; end.State != "stopped" || end.Reason == nil || *end.Reason != "Step a: "+why {
+		t.Errorf("%+v: %s", end, optional(end.Reason))
+	}
+	begun := p.recorded("begin", "a")
+	if len(begun) != 4 {
+		t.Fatalf("%d agents were started", len(begun))
+	}
+	for _, x := range begun[2:] {
+		if !strings.Contains(x.Prompt, "a person looked at its outputs, and does not pass them.") || !strings.Contains(x.Prompt, "Say more") {
+			t.Errorf("it was told:\n%s", x.Prompt)
+		}
+	}
+	r = p.resume()
+	p.review(p.waits("a", now.Waits[0].Since), "--pass")
+	r.exits(0)
+	if begun := p.recorded("begin", "a"); len(begun) != 5 || !strings.Contains(begun[4].Prompt, "Say more") {
+		t.Errorf("%+v", begun)
+	}
+	p.clean()
+}
+
 // A client that can ask its user does so when it gets a run that waits for a person. The agent of the run
 // cannot: nobody sits at it.
 func TestRunAsksTheUserOfAClient(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/workflow/machine"
@@ -69,24 +68,6 @@ func (a *agent) goesOn() {
 		a.timer.Stop()
 		a.timer = nil
 	}
-}
-
-// asked reports whether an agent has handed in outputs that a person was asked about: it has done its work.
-func asked(x task.StepExecution, p *machine.StepProgress) bool {
-	if p == nil || x.EndedAt == nil {
-		return false
-	}
-	during := func(at time.Time) bool { return !at.Before(x.CreatedAt) && !at.After(*x.EndedAt) }
-	return p.Question != nil && during(p.Question.AskedAt) || slices.ContainsFunc(p.Attempts, func(a *machine.Attempt) bool { return a.ByPerson() && during(a.OpenedAt) })
-}
-
-// failedSince reports whether a review did not pass, such as a person's, after an agent had ended.
-func failedSince(p *machine.StepProgress, before *task.StepExecution) bool {
-	if p == nil {
-		return false
-	}
-	last := p.LastCounted()
-	return last != nil && last.State == machine.AttemptFailed && before.EndedAt != nil && last.ClosedAt != nil && last.ClosedAt.After(*before.EndedAt)
 }
 
 // keepWaits records what the run waits for, if that has changed.

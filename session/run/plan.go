@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -41,13 +42,14 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 		x.AgentID = before.AgentID
 		if before.Executor == x.Executor && before.Conversation != nil && d.lead.Continues(ctx, x.Executor, x.Variant) {
 			x.Conversation = before.Conversation
+			left := leftBy(before, j.ended)
 			switch {
 			case j.told != "" || failedSince(j.state.Progress(j.step), before):
 				a.Prompt = againPrompt(step, j.state, j.told)
+			case len(left) > 0:
+				a.Prompt = childPrompt(step, left)
 			case before.LimitedUntil != nil:
 				a.Prompt = limitPrompt(step)
-			case len(j.ended) > 0:
-				a.Prompt = childPrompt(step, j.ended)
 			default:
 				a.Prompt = againPrompt(step, j.state, "")
 			}
@@ -74,16 +76,28 @@ func others(j job) (all []machine.StepInfo) {
 	return all
 }
 
-// previous returns the conversation of the step before, if the same executor did it and can go on.
+// previous returns the conversation of the step before, if the same executor did it and can go on. Of a group
+// there is none: its members had one each.
 func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 	all, err := d.lead.Steps(ctx)
 	if err != nil || len(j.reply.CompletedSteps) == 0 {
 		return nil
 	}
 	last := j.reply.CompletedSteps[len(j.reply.CompletedSteps)-1].StepID
+	if !alone(j.state, last) {
+		return nil
+	}
 	done := of(all, place{j.session, last})
 	if len(done) == 0 || done[0].Executor != executor || done[0].Conversation == nil || !d.lead.Continues(ctx, done[0].Executor, done[0].Variant) {
 		return nil
 	}
 	return done[0].Conversation
+}
+
+// alone reports whether a step that has begun is no member of a group: those begin at one time.
+func alone(s *machine.State, stepID string) bool {
+	began := s.Progress(stepID).StartedAt
+	return !slices.ContainsFunc(s.StepProgress, func(p machine.Pair[*machine.StepProgress]) bool {
+		return p.Key != stepID && p.Value.StartedAt.Equal(began)
+	})
 }

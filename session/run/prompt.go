@@ -64,7 +64,7 @@ func missing(step *machine.StepInfo, s *machine.State, told string) string {
 	}
 	text := "its last review did not pass."
 	if last.ByPerson() {
-		text = "a person looked at its outputs, and does not pass them."
+		text = "a person looked at its outputs, and does not pass them. The same outputs are not shown to them again: change them."
 	}
 	for _, v := range last.Failed() {
 		text += "\n\n" + strings.TrimSpace(v.Feedback)

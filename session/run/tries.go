@@ -7,15 +7,32 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/workflow/machine"
 )
 
 // exhausted returns why no agent is started again for a step, or "". A limit of the provider, the end of
-// a leader and outputs that a person was asked about do not count, nor what was before the run was resumed.
+// a leader, outputs that a person is asked about and a workflow that was left to others, the first time, do not
+// count, nor what was before the run was resumed or a person did not pass the outputs.
 func (d *leader) exhausted(j job) string {
-	tries, children := 0, len(j.ended)
-	why, said := "", ""
+	tries, why, said := 0, "", ""
+	p, since := j.state.Progress(j.step), d.lead.Since
+	if p != nil {
+		for _, a := range p.Attempts {
+			if a.ByPerson() && a.ClosedAt.After(since) {
+				since = *a.ClosedAt
+			}
+		}
+	}
+	left := map[string]bool{} // by workflow
 	for _, x := range j.before {
-		if x.CreatedAt.Before(d.lead.Since) || x.LimitedUntil != nil || asked(x, j.state.Progress(j.step)) || x.State != task.Completed && x.State != task.Failed && !d.cut[x.ID] {
+		if x.CreatedAt.Before(since) || x.LimitedUntil != nil || asked(&x, p) || x.State != task.Completed && x.State != task.Failed && !d.cut[x.ID] {
+			continue
+		}
+		before := len(left)
+		for _, s := range leftBy(&x, j.ended) {
+			left[s.JobName+"/"+s.WorkflowName] = true
+		}
+		if len(left) > before {
 			continue
 		}
 		if tries++; tries == 1 { // the newest
@@ -25,7 +42,7 @@ func (d *leader) exhausted(j job) string {
 			why = deref(x.Error)
 		}
 	}
-	if tries-children <= d.retries {
+	if tries <= d.retries {
 		return ""
 	}
 	agents := "1 agent"
@@ -36,11 +53,73 @@ func (d *leader) exhausted(j job) string {
 	if why != "" {
 		text += " " + why
 	}
-	if said != "" && !strings.Contains(why, said) {
+	saw := lastSaid(p, j.told)
+	if said != "" && saw == "" && !strings.Contains(why, said) {
 		text += fmt.Sprintf(" The last one said: %q.", jsontext.Clip(said, 300))
 	}
+	text += saw
 	if d.silent[j.place] {
 		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server ('Runs' in the README).", runner.MCPName)
 	}
 	return text
+}
+
+// asked reports whether an agent has handed in the outputs that a person is asked about: it has done its work.
+func asked(x *task.StepExecution, p *machine.StepProgress) bool {
+	return p != nil && p.Question != nil && x.EndedAt != nil && !p.Question.AskedAt.Before(x.CreatedAt) && !p.Question.AskedAt.After(*x.EndedAt)
+}
+
+// leftBy returns those of the workflows that an agent started and left to others: they ended after it.
+func leftBy(x *task.StepExecution, ended []*machine.State) (left []*machine.State) {
+	for _, s := range ended {
+		if x.EndedAt != nil && s.CompletedAt != nil && !s.StartedAt.Before(x.CreatedAt) && s.StartedAt.Before(*x.EndedAt) && s.CompletedAt.After(*x.EndedAt) {
+			left = append(left, s)
+		}
+	}
+	return left
+}
+
+// failedSince reports whether a review has not passed since an agent knew: it ended before or, if a person
+// reviewed, who tells it nothing while it runs, it had begun.
+func failedSince(p *machine.StepProgress, before *task.StepExecution) bool {
+	if p == nil || before.EndedAt == nil {
+		return false
+	}
+	last := p.LastCounted()
+	if last == nil || last.State != machine.AttemptFailed || last.ClosedAt == nil {
+		return false
+	}
+	knew := *before.EndedAt
+	if last.ByPerson() {
+		knew = before.CreatedAt
+	}
+	return last.ClosedAt.After(knew)
+}
+
+// maxSaid bounds what a person is shown of a review, in characters.
+const maxSaid = 500
+
+// lastSaid is, for people, why a step was not accepted the last time, or "". told is what is known already.
+func lastSaid(p *machine.StepProgress, told string) string {
+	if told != "" {
+		return " " + told
+	}
+	if p == nil {
+		return ""
+	}
+	last := p.LastCounted()
+	if last == nil || last.State != machine.AttemptFailed {
+		return ""
+	}
+	text := " Its last review did not pass:"
+	if last.ByPerson() {
+		text = " A person did not pass its outputs:"
+		if last.Collected {
+			text = " A person did not pass its outputs, and the same ones were handed in again:"
+		}
+	}
+	for _, v := range last.Failed() {
+		text += " " + strings.TrimSpace(v.Feedback)
+	}
+	return jsontext.Clip(text, maxSaid)
 }
