@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/catalog/task"
 	"deepwork/session/attempt"
 )
 
@@ -92,7 +93,11 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 		case ctx.Err() != nil && !asked:
 			asked = true
 			if looking = context.WithoutCancel(ctx); !board.Interrupt(r.RunID) {
-				fmt.Fprintf(a.err, "deepwork: interrupted; the run goes on, as another process leads it. 'deepwork run resume %s' follows it again, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
+				goesOn := "the run goes on, as another process leads it. 'deepwork run resume %s' follows it again"
+				if now, err = board.GetRun(looking, atTerminal, attempt.RunArgs{RunID: r.RunID}); err == nil && now.State == string(task.Waiting) && len(now.Waits) == 0 {
+					goesOn = "the run waits for a process that leads it: 'deepwork run resume %s', or a server of the project"
+				}
+				fmt.Fprintf(a.err, "deepwork: interrupted; "+goesOn+"; 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
 				return &exitError{exitInterrupted}
 			}
 			v.interrupted()

@@ -132,7 +132,7 @@ func TestRunBudgets(t *testing.T) {
 		p.awaits("a", 1)
 		testkit.Eventually(t, func() string {
 			if i := strings.Index(r.out.String(), `"event":"run_waiting"`); i < 0 || !strings.Contains(r.out.String()[i:], "attempts.max_unknown is 1") {
-				return r.out.String()
+				return "it printed " + r.out.String()
 			}
 			return ""
 		})
@@ -143,6 +143,17 @@ func TestRunBudgets(t *testing.T) {
 		r.exits(130)
 		if got := p.steps(); got != "a" {
 			t.Errorf("the steps were begun as %s", got)
+		}
+		r = p.resume() // nobody leads it before there is a budget
+		testkit.Eventually(t, func() string {
+			if !strings.Contains(r.out.String(), `"event":"run_waiting"`) {
+				return "it printed " + r.out.String()
+			}
+			return ""
+		})
+		must(t, r.cmd.Process.Signal(os.Interrupt))
+		if r.exits(130); !strings.Contains(r.err.String(), "waits for a process that leads it") {
+			t.Errorf("%s", &r.err)
 		}
 	})
 	t.Run("time", func(t *testing.T) {
