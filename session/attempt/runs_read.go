@@ -118,6 +118,9 @@ func newRunReply(at *task.Attempt, run *Run) *RunReply {
 		r.State, r.Step, r.Reason = string(end.State), orNull(end.Step), orNull(end.Reason)
 	} else if !at.State.Open() {
 		r.State = string(RunStopped) // it never began, or its end could not be recorded
+		if at.State == task.Interrupted {
+			r.State = string(RunInterrupted)
+		}
 		if at.State == task.Stopped && r.Reason == nil {
 			r.Reason = new(stoppedByPerson) // without a leader
 		}
