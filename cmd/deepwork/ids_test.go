@@ -40,7 +40,7 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s: %v, want %s", given, err, want)
 		}
 	}
-	if _, err := choose("task", "x", latest, nil); err == nil || err.Error() != "there is no task, so none is the latest" {
+	if _, err := choose("task", "x", latest, nil); err == nil || err.Error() != "there is no task yet, so latest names none" {
 		t.Error(err)
 	}
 	var many []candidate

@@ -14,8 +14,8 @@ import (
 // TestLaidOutJobs checks every job that this package lays out, with the files it
 // names, and newsletter also as the demo edits it.
 func TestLaidOutJobs(t *testing.T) {
-	root := t.TempDir()
-	jobs := filepath.Join(root, ".deepwork", "jobs")
+	d := &demo{dir: t.TempDir()}
+	jobs := filepath.Join(d.newsletter(), ".deepwork", "jobs")
 	for dir, fsys := range map[string]fs.FS{"template/jobs": templates, "demo/jobs": demoFiles} {
 		if err := copyTree(fsys, dir, jobs); err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestLaidOutJobs(t *testing.T) {
 	if check("newsletter").Step("proofread") != nil {
 		t.Error("newsletter has the step that the demo adds")
 	}
-	if err := (&demo{dir: root}).editJob(t.Context()); err != nil {
+	if err := d.editJob(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if check("newsletter").Step("proofread") == nil {

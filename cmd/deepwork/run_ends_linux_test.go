@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,7 +148,11 @@ func TestRunWithoutATerminal(t *testing.T) {
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), "deepwork", "run", "job0/w", "--goal", "Do it", "--executor", "STEPPER", "--json", "--path", p.root)
 	cmd.Stdout = write
-	must(t, cmd.Start())
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // also of a test that nohup has started, whose processes would ignore it
+	err = cmd.Start()
+	signal.Stop(hangup)
+	must(t, err)
 	must(t, write.Close())
 	p.awaits("a", 1)
 	must(t, read.Close())

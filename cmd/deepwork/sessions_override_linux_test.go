@@ -64,7 +64,7 @@ func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 			t.Errorf("it does not show %q: %v, %s", want, err, out)
 		}
 	}
-	if !strings.Contains(screen, `May step a go on`) {
+	if !strings.Contains(screen, `Skip these reviews of step a`) {
 		t.Errorf("at the terminal: %q", screen)
 	}
 	writeFiles(t, root, map[string]string{"out.txt": "other\n"})

@@ -96,9 +96,9 @@ func (a *app) review(ctx context.Context, archive sessions, id, stepID string, a
 		line("notes of the agent: %s", show.IndentRest(notes, "  "))
 	}
 	show.Hashes(line, "handed in", q.Files)
-	decision, what := "pass", "The workflow continues"
+	decision, what := "pass", "The workflow continues when the agent hands in"
 	if !answer.Passed {
-		decision, what = "fail", "The agent gets your feedback"
+		decision, what = "fail", "The agent gets your feedback when it hands in"
 	}
 	words := ""
 	if answer.Feedback != "" {
@@ -114,7 +114,7 @@ func (a *app) review(ctx context.Context, archive sessions, id, stepID string, a
 	answer.Identity, answer.Channel = session.LocalIdentity, session.ChannelTerminal
 	err = archive.Review(ctx, id, stepID, q.Digest, answer, archive.Requests())
 	if err == nil {
-		fmt.Fprintf(a.out, "Recorded. %s when the agent hands in the same outputs of %s again; in a run, at once.\n", what, plain(stepID))
+		fmt.Fprintf(a.out, "Recorded. %s the same outputs of %s again; in a run, at once.\n", what, plain(stepID))
 	}
 	return err
 }

@@ -82,7 +82,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 
 	// By the server that owns the session: first back to the agent, then on.
 	out, screen, err := typing(t, "yes", review("a", "--fail", "--feedback", "Say more")...)
-	for _, want := range []string{"Close it", "judge:    the review of out", "good: Is it good?", "Mind the end", "handed in sha256:d117fa006ba9 out.txt", "Recorded. It goes back to the agent"} {
+	for _, want := range []string{"Close it", "judge:    the review of out", "good: Is it good?", "Mind the end", "handed in sha256:d117fa006ba9 out.txt", "Recorded. The agent gets your feedback when it hands in the same outputs of a again"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("it does not show %q: %v, %s", want, err, out)
 		}
