@@ -17,6 +17,7 @@ import (
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/state"
+	"deepwork/session/store"
 	files "deepwork/session/store/local"
 	"deepwork/session/store/local/sqlite"
 )
@@ -364,4 +365,76 @@ func TestRunCrashes(t *testing.T) {
 	if r := s.ends(r.AttemptID); r.State != "completed" || f.calls.Load() <= 3 {
 		t.Errorf("%+v after %d calls", r, f.calls.Load())
 	}
+}
+
+// An execution that ended while the list of those that are open was on its way is not led again from it:
+// its second end would write over what a follow-up does.
+func TestWhatHasEndedIsNotLedAgain(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.root, "..", "hold")
+	slow := &slowStore{read: make(chan struct{}), pass: make(chan struct{})}
+	s := p.open(func(o *Options) {
+		stores := p.stores()
+		if stores == nil {
+			stores = files.Stores(state.Of(o.Root), false, o.Logger)
+		}
+		t.Cleanup(func() { must(t, stores.Close(ctx)) })
+		slow.Database = stores.Database
+		copied := *stores
+		copied.Database, o.Stores = slow, &copied
+	})
+	id := s.begin(s.newTask("! await " + hold)).AttemptID
+	s.reaches(id, task.Running)
+	slow.hold.Store(true)
+	<-slow.read
+	must(t, os.WriteFile(hold, nil, 0o644))
+	s.ends(id)
+	eventually(t, func() string {
+		if len(s.led()) > 0 {
+			return "it is led still"
+		}
+		return ""
+	})
+	close(slow.pass)
+	again := slow.lists.Load() + 2 // the second begins after what the first has returned is led
+	eventually(t, func() string {
+		if slow.lists.Load() < again || len(s.led()) > 0 {
+			return "the board was not looked at again"
+		}
+		return ""
+	})
+	if n := slow.ends.Load(); n != 1 {
+		t.Errorf("its end was recorded %d times", n)
+	}
+}
+
+// A slowStore keeps a list of the open executions back for once, after it has read it, and counts.
+type slowStore struct {
+	store.Database
+	hold        atomic.Bool   // the next list
+	read        chan struct{} // closed when it was read
+	pass        chan struct{} // closed by the test
+	lists, ends atomic.Int32
+}
+
+type slowBoard struct {
+	store.Board
+	of *slowStore
+}
+
+func (s *slowStore) Board() store.Board { return slowBoard{s.Database.Board(), s} }
+
+func (b slowBoard) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
+	b.of.lists.Add(1)
+	all, err := b.Board.OpenExecutions(ctx)
+	if len(all) > 0 && b.of.hold.CompareAndSwap(true, false) {
+		close(b.of.read)
+		<-b.of.pass
+	}
+	return all, err
+}
+
+func (b slowBoard) EndExecution(ctx context.Context, id string, e task.Ending) (*task.Execution, bool, error) {
+	b.of.ends.Add(1)
+	return b.Board.EndExecution(ctx, id, e)
 }

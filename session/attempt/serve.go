@@ -186,7 +186,11 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 		if x.Lead && e.only != "" && x.AttemptID != e.only && x.Owner != e.member.ID() {
 			continue
 		}
-		if x.Owner != e.member.ID() {
+		if x.Owner == e.member.ID() {
+			if slices.ContainsFunc(led, func(r *run) bool { return r.exec.ID == x.ID }) {
+				continue // it may have ended since the list was read, and must not be led again
+			}
+		} else {
 			if alive(x.Owner) {
 				continue
 			}
