@@ -9,9 +9,11 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// Many runs at once share the slots of the project, those of one server and of processes of their own.
+// Many runs at once share the slots of the project, those of one server and of processes of their own. The
+// first agents wait for each other, so that all slots are in use at once, on a machine of any speed.
 func TestRunManyOnFourSlots(t *testing.T) {
 	p := newRunProject(t, "attempts: {max_concurrent: 4}\n", runJob("NAME", "a", "a outputs: {}")).inGit()
+	p.plan("a:1 await all", "a:2 await all", "a:3 await all", "a:4 await all", "* finish")
 	const alone = 8
 	var all []*runProcess
 	for range alone {
@@ -22,14 +24,16 @@ func TestRunManyOnFourSlots(t *testing.T) {
 	for n := range manyAttempts - alone {
 		led = append(led, startRun(t, client, map[string]any{"job_name": "job0", "workflow_name": "w", "goal": fmt.Sprintf("The part %d", n), "executor": "STEPPER"}))
 	}
+	p.awaits("a", 4)
+	p.touch("all")
 	for _, r := range all {
 		r.exits(0)
 	}
 	for _, id := range led {
 		awaitRun(t, client, id)
 	}
-	if n := p.most(); n > 4 || n < 2 {
-		t.Errorf("%d agents at once", n)
+	if n := p.most(); n != 4 {
+		t.Errorf("%d agents at once, want 4", n)
 	}
 	if n := len(p.recorded("begin", "")); n != manyAttempts {
 		t.Errorf("%d agents for %d runs", n, manyAttempts)
