@@ -64,12 +64,8 @@ func (a *app) adopt(ctx context.Context, folder *state.Folder, archive *workflow
 	if found == nil && len(can) == 0 {
 		return errors.New("nothing can be adopted")
 	}
-	yes, err := confirm(fmt.Sprintf("\nAdopt all of this into %s, for agents to continue? Type yes: ", inline(folder.Root)), "")
-	if err != nil {
+	if err := confirm(fmt.Sprintf("\nAdopt all of this into %s, for agents to continue? Type yes: ", inline(folder.Root)), "nothing was adopted", ""); err != nil {
 		return err
-	}
-	if !yes {
-		return errors.New("nothing was adopted")
 	}
 	if found != nil {
 		aside, err := earlier.Import(ctx, time.Now())

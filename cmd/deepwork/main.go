@@ -1,6 +1,325 @@
 package main
 
-import "os"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"deepwork/session"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/show"
+)
+
+// The exit codes of every command.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// Main runs the command line args (without the program's name) on the given streams and returns the
+// exit code: 0, 1 if the command failed, 2 for a usage error. It blocks until the command has
+// ended.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{in: stdin, out: show.NewScreen(stdout, os.Getenv), rawOut: stdout, err: show.NewScreen(stderr, os.Getenv)}
+	log.SetOutput(a.err) // also of slog, in commands without a logger of their own
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := root.Execute()
+	show.EndProgress()
+	if failed := a.out.Err(); err == nil && failed != nil {
+		err = fmt.Errorf("writing to stdout: %w", failed)
+	}
+	return a.report(err)
+}
+
+// An app is one run of the program: its streams and the flags that commands share.
+type app struct {
+	in     io.Reader
+	out    *show.Screen
+	rawOut io.Writer // stdout as it is, for the protocol
+	err    *show.Screen
+
+	path       string // --path
+	toldParent bool   // projectRoot has said that the folder is inside a project
+	json       bool   // --json
+	raw        bool   // --raw
+	store      string // --store
+	project    string // --project, of the store
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "deepwork",
+		Short: "Guide AI agents through multi-step work",
+		Long: `deepwork is an MCP server that guides AI agents through multi-step work and
+keeps the state of that work safe. Jobs are folders under .deepwork/jobs.
+
+Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              unknownCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:           readBuild().String(),
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			if !slices.Contains(silent, cmd.Name()) {
+				a.err.Progress(cmd.CommandPath())
+			}
+		},
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(flagFault)
+	root.AddCommand(
+		a.onStore(a.serveCommand()),
+		a.onStore(a.uiCommand()),
+		a.workerCommand(),
+		a.initCommand(),
+		a.adoptCommand(),
+		a.validateCommand(),
+		a.jobsCommand(),
+		a.sessionsCommand(),
+		a.runCommand(),
+		a.boardCommand(),
+		a.storeCommand(),
+		a.onStore(a.checkCommand()),
+		a.schemaCommand(),
+		a.tokenCommand(),
+		a.trustCommand(),
+		a.onStore(a.whereCommand()),
+		a.demoCommand(),
+		a.versionCommand(),
+		a.completionCommand(),
+		attemptShimCommand(),
+	)
+	root.SetHelpCommand(helpCommand())
+	if width := a.width(); width > 0 {
+		fitHelp(root, width)
+	}
+	a.offer(root)
+	return root
+}
+
+// width is that of the screen, 0 without one.
+func (a *app) width() int {
+	if a.out == nil { // the tests read the commands
+		return 0
+	}
+	return a.out.Width()
+}
+
+// helpCommand is cobra's, except that an unknown topic is a usage error.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if err := unknownCommand(target, rest); err != nil {
+				return err
+			}
+			target.InitDefaultHelpFlag()
+			return target.Help()
+		},
+	}
+}
+
+// silent are the commands that show no progress: they wait for others as long as they run.
+var silent = []string{"serve", "ui", "worker", "lead", runner.ShimCommand}
+
+var unindented = regexp.MustCompile(`\n(\S)`)
+
+// report prints an error once and returns its exit code.
+func (a *app) report(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if _, ok := errors.AsType[*reportedError](err); ok {
+		return exitFailure
+	}
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.code
+	}
+	text := strings.TrimRight(forPeople(err).Error(), "\n") // what follows a newline in a name must not look like a separate message
+	a.err.Fail("deepwork", unindented.ReplaceAllString(plain(text), "\n  $1"))
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// A reportedError fails a command that has already printed why.
+type reportedError struct{}
+
+func (*reportedError) Error() string { return "failed" }
+
+// A usageError is an invalid command line: one line and where to look.
+type usageError struct {
+	command string // "deepwork serve"
+	message string
+}
+
+func (e *usageError) Error() string {
+	return fmt.Sprintf("%s (see '%s --help')", e.message, e.command)
+}
+
+// usagef returns a usageError of cmd, on one line.
+func usagef(cmd *cobra.Command, format string, args ...any) error {
+	message := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
+	return &usageError{command: cmd.CommandPath(), message: message}
+}
+
+// unknownCommand refuses arguments of a command that only has subcommands.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = ", did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usagef(cmd, "unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+}
+
+// group makes cmd a command that only has subcommands.
+func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(subs...)
+	cmd.Args = unknownCommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var names []string
+		for _, sub := range cmd.Commands() {
+			names = append(names, sub.Name())
+		}
+		return usagef(cmd, "%s needs one of %s", below(cmd), strings.Join(names, ", "))
+	}
+	return cmd
+}
+
+// below returns the name of a command without the program's, with which messages begin.
+func below(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "deepwork ") }
+
+// takes checks the number of arguments; names is how help names them.
+func takes(least, most int, names string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usagef(cmd, "%s needs %s", below(cmd), names)
+		case most >= 0 && len(args) > most && most == 0:
+			return usagef(cmd, "%s takes no arguments, found %q", below(cmd), args[0])
+		case most >= 0 && len(args) > most:
+			return usagef(cmd, "%s takes %s and no more, found %q", below(cmd), names, args[most])
+		}
+		return nil
+	}
+}
+
+// flagForms are the values that flags expect, by their type.
+var flagForms = map[string]string{
+	"bool": "true or false", "int": "a whole number", "float64": "a number such as 2.5", "duration": "a time such as 90s, 90m or 2h",
+}
+
+// flagFault returns the usage error of a flag that cannot be read.
+func flagFault(cmd *cobra.Command, err error) error {
+	if wrong, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		if form := flagForms[wrong.GetFlag().Value.Type()]; form != "" {
+			return usagef(cmd, "--%s is %q; expected %s", wrong.GetFlag().Name, wrong.GetValue(), form)
+		}
+	}
+	return usagef(cmd, "%v", err)
+}
+
+// forPeople removes from a refusal the word that names its kind for agents, and names commands in it
+// instead of tools.
+func forPeople(err error) error {
+	refused, ok := errors.AsType[*session.Error](err)
+	if !ok {
+		return err
+	}
+	return errors.New(strings.Replace(err.Error(), refused.Error(), inCommands(refused.Message), 1))
+}
+
+// commands are the commands that do what a tool does, "" if none does.
+var commands = map[string]string{
+	"create_task": "board add", "delete_task": "board rm", "get_task": "board show", "list_tasks": "board tasks",
+	"list_projects": "board projects", "list_repos": "board projects", "list_task_attempts": "board show", "get_attempt": "board show",
+	"start_task_attempt": "board start", "follow_up": "board send", "stop_attempt": "board stop", "tail_attempt": "board tail",
+	"get_attempt_diff": "board diff", "merge_attempt": "board merge", "rebase_attempt": "board rebase", "push_attempt": "board push",
+	"abort_merge": "board merge --abort", "update_task": "board done", "change_target": "board target", "needs_attention": "board",
+	"run_workflow": "run", "get_run": "run status", "abort_workflow": "sessions abort", "get_workflows": "jobs",
+	"start_workflow": "", "get_step": "", "finished_step": "", "go_to_step": "", "list_executors": "", "comment_attempt": "",
+	"call_workflow_tool": "", "list_workflow_tools": "", "refresh_workflow_tools": "", "workflow_status": "", "cancel_execution": "", "get_context": "",
+}
+
+var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
+
+// inCommands returns a message for agents as people read it: with commands in place of tools, and without the
+// sentences about tools that no command stands for.
+func inCommands(message string) string {
+	message = strings.NewReplacer("; list_executors describes them", "", "; list_executors lists the available ones", "",
+		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise", "Ask the user to run", "Run", "Tell the user; once that is corrected, they run", "Once that is corrected, run",
+		"The user has not approved", "You have not approved", "The user denied it. They can", "You can", "The user denied", "You denied", "or their own one", "or your own one", "since the user approved", "since you approved",
+		"The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(message)
+	var kept []string
+	for _, sentence := range strings.SplitAfter(message, ". ") {
+		agents := false
+		sentence = toolName.ReplaceAllStringFunc(sentence, func(name string) string {
+			command, is := commands[name]
+			if !is {
+				return name
+			}
+			agents = agents || command == ""
+			return "'deepwork " + command + "'"
+		})
+		if !agents {
+			kept = append(kept, sentence)
+		}
+	}
+	if kept == nil {
+		return message
+	}
+	return strings.TrimSpace(strings.Join(kept, ""))
+}
+
+// What is printed comes from others: names, goals and notes of agents.
+var (
+	plain   = show.Plain
+	inline  = show.Inline
+	oneLine = show.OneLine
+	indent  = show.Indent
+
+	indentRest = show.IndentRest
+	optional   = show.Optional
+
+	terminalSize = show.TerminalSize
+)
+
+// attemptShimCommand returns the parent process of an attempt's agent; servers start it and people
+// do not. Only RunShim may use its standard output.
+func attemptShimCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    runner.ShimCommand + " DIR",
+		Short:  "Run the agent of an attempt",
+		Long:   "Run the agent of an attempt as the folder DIR says, and record how it ends.\nServers start this command; it is of no use on its own.",
+		Hidden: true,
+		Args:   takes(1, 1, "DIR"),
+		RunE:   func(_ *cobra.Command, args []string) error { return runner.RunShim(args[0]) },
+	}
+}
 
 func main() {
 	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -55,12 +55,8 @@ func (a *app) adoptSessions(ctx context.Context, archive *workflow.Archive, ids 
 	case len(can) == 0:
 		return errors.New("nothing can be adopted")
 	}
-	yes, err := confirm(fmt.Sprintf("\nMay agents resume %s? Type yes: ", count(len(can), "session")), "")
-	if err != nil {
+	if err := confirm(fmt.Sprintf("\nMay agents resume %s? Type yes: ", count(len(can), "session")), "nothing was adopted", ""); err != nil {
 		return err
-	}
-	if !yes {
-		return errors.New("nothing was adopted")
 	}
 	return a.sealSessions(ctx, archive, can)
 }

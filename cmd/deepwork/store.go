@@ -1,15 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/backend"
+	"deepwork/session/workflow"
 )
 
 // storeUsage is the help of --store.
@@ -57,4 +65,189 @@ func (a *app) stores(ctx context.Context, folder *state.Folder, readOnly bool, l
 		return nil, err
 	}
 	return backend.Open(ctx, folder, c, readOnly, logger)
+}
+
+func (a *app) storeStatusCommand() *cobra.Command {
+	return a.onProject("print it as JSON", &cobra.Command{
+		Use:   "status",
+		Short: "Show which store the project is in, what it has, and who uses it",
+		Long: `Show the store of the project: files, or a database with its schema, the name of the
+project there and the repository to which it is bound; how many sessions, tasks,
+attempts and executions it has; and the servers that use it. It changes nothing.
+Exit 1 if the store cannot be used.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			folder, choice, err := a.chosen(cmd.Context())
+			if err != nil {
+				return err
+			}
+			s, err := backend.Look(cmd.Context(), folder, choice, workflow.RecordOptions(true, nil))
+			if err != nil {
+				return err
+			}
+			return a.printStatus(s)
+		},
+	})
+}
+
+// chosen returns the project's state and the store that was chosen for it.
+func (a *app) chosen(ctx context.Context) (*state.Folder, backend.Choice, error) {
+	root, err := a.projectRoot()
+	if err != nil {
+		return nil, backend.Choice{}, err
+	}
+	folder, err := state.Find(root)
+	if err != nil {
+		return nil, backend.Choice{}, err
+	}
+	choice, err := a.choice(ctx, root)
+	return folder, choice, err
+}
+
+func (a *app) printStatus(s backend.Status) (err error) {
+	if a.json {
+		err = a.printJSON(s)
+	} else {
+		a.describeStatus(s)
+	}
+	if err == nil && s.Problem != "" {
+		err = &reportedError{}
+	}
+	return err
+}
+
+func (a *app) describeStatus(s backend.Status) {
+	a.out.Prose(s.Where)
+	if s.Project != "" {
+		bound := ""
+		if s.Repository != "" {
+			bound = ", bound to " + s.Repository
+		}
+		a.out.Field(9, "project", oneLine(s.Project+bound, 700))
+		if s.Schema > 0 {
+			a.out.Field(9, "schema", fmt.Sprintf("version %d; this deepwork knows version %d", s.Schema, s.Knows))
+		}
+	}
+	if s.Problem != "" {
+		a.out.Field(9, "problem", oneLine(s.Problem, 2000))
+	}
+	if len(s.Counts) > 0 {
+		var all []string
+		for _, what := range []string{"active sessions", "ended sessions", "tasks", "attempts", "executions"} {
+			all = append(all, count(s.Counts[what], strings.TrimSuffix(what, "s")))
+		}
+		a.out.Field(9, "contents", strings.Join(all, ", "))
+	}
+	for _, m := range s.Servers {
+		text := m.Text
+		if m.Machine != "" {
+			text += fmt.Sprintf(" (machine %s), lease ends in %.1f s unless it is renewed", m.Machine, m.Lease)
+		}
+		if !m.Since.IsZero() {
+			text += ", connected for " + session.Ago(time.Since(m.Since))
+		}
+		a.out.Field(9, "server", oneLine(text, 1000))
+	}
+	if len(s.Servers) == 0 && s.Problem == "" {
+		a.out.Field(9, "server", "none")
+	}
+}
+
+func (a *app) storeMigrateCommand() *cobra.Command {
+	return a.onProject("", &cobra.Command{
+		Use:   "migrate",
+		Short: "Create or migrate the schema of the database",
+		Long: `Create the schema of the database, or migrate it to the version of this deepwork, in
+one transaction under a lock. Servers do the same when they start. From then on an
+older deepwork refuses the schema.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			folder, choice, err := a.chosen(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if choice.URL == "" {
+				return usagef(cmd, "the project is in files, which the first server migrates; choose a database with --store, DEEPWORK_STORE or store: in your own config")
+			}
+			where, from, to, err := backend.Migrate(cmd.Context(), folder, choice)
+			switch {
+			case err != nil:
+				return err
+			case from == to:
+				fmt.Fprintf(a.out, "%s has version %d already\n", where, to)
+			case from == 0:
+				fmt.Fprintf(a.out, "created %s, version %d\n", where, to)
+			default:
+				fmt.Fprintf(a.out, "migrated %s from version %d to %d\n", where, from, to)
+			}
+			return nil
+		},
+	})
+}
+
+func (a *app) storeCopyCommand() *cobra.Command {
+	var from, to string
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "copy",
+		Short: "Copy the project from one store to another",
+		Long: `Copy the project's sessions with their definitions and request ids, the board, the
+requests between servers and the executions to another store: all of it, or nothing,
+however the command ends. The target must have nothing of the project, and no server
+may run on either store; none can start meanwhile. Both are read again and compared
+at the end. The source is not changed.
+
+An agent that works is refused. What waits is copied, and what other systems execute
+is taken over by the next server.`,
+		Example: `  deepwork store copy --from files --to postgres://deepwork@db.example.com/deepwork?sslmode=verify-full
+  deepwork store copy --from postgres://deepwork@db.example.com/deepwork?sslmode=verify-full --to files`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			project := a.project // without a store, it is that of the URLs
+			a.project = ""
+			folder, here, err := a.chosen(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if here.Project = cmp.Or(project, here.Project); here.URL == "" {
+				project, here = here.Project, backend.Choice{}
+			} else {
+				project = here.Project
+			}
+			side := func(flag string) backend.Choice {
+				switch url := cmd.Flag(flag).Value.String(); url {
+				case "":
+					return here
+				case backend.FilesURL:
+					return backend.Choice{}
+				default:
+					return backend.Choice{URL: url, Project: project}
+				}
+			}
+			source, target := side("from"), side("to")
+			if source == target {
+				return usagef(cmd, "--from and --to name the same store; give --from or --to as files or as the URL of a database")
+			}
+			counts, err := backend.Copy(cmd.Context(), folder, source, target, workflow.RecordOptions(true, nil))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "copied and verified: %v\n", counts)
+			stores, err := backend.Open(cmd.Context(), folder, target, true, nil)
+			if err == nil {
+				err = errors.Join(attempt.Claim(cmd.Context(), folder, stores), stores.Close(cmd.Context()))
+			}
+			if err != nil {
+				fmt.Fprintf(a.err, "deepwork: worktrees on this machine still belong to the source, until a server is started on the copy: %v\n", err)
+			}
+			next := "servers find it with --store, DEEPWORK_STORE, or store: in your own config, and the same --project"
+			if target.URL == "" {
+				next = "servers find it without --store, DEEPWORK_STORE and store: in your own config"
+			}
+			fmt.Fprintf(a.out, "%s. The source is as it was: keep it until you trust the copy, start no server on it, and remove it then.\n", strings.ToUpper(next[:1])+next[1:])
+			return nil
+		},
+	})
+	cmd.Flags().StringVar(&from, "from", "", "`URL` of the database that has the project, or files (default: the project's store)")
+	cmd.Flags().StringVar(&to, "to", "", "`URL` of the database that it is copied to, or files (default: the project's store)")
+	return cmd
 }

@@ -113,13 +113,10 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if n := len(record.Grants); n > 0 {
 		a.showChanges(record.Grants[n-1], set)
 	}
-	yes, err := confirm(fmt.Sprintf("\n%s\nMay the project in %s do all of this? Type yes: ", summaryOf(set, record.Grants), inline(folder.Root)),
-		", or name the folder under trusted_folders in your own config, "+config.UserFile())
+	err = confirm(fmt.Sprintf("\n%s\nMay the project in %s do all of this? Type yes: ", summaryOf(set, record.Grants), inline(folder.Root)),
+		"the answer is not \"yes\": nothing was approved", ", or name the folder under trusted_folders in your own config, "+config.UserFile())
 	if err != nil {
 		return err
-	}
-	if !yes {
-		return errors.New("the answer is not \"yes\": nothing was approved")
 	}
 	if err := ledger.Grant(ctx, set, time.Now()); err != nil {
 		return err
@@ -209,24 +206,27 @@ func (a *app) listGrants(root string, record *trust.Record) {
 }
 
 // confirm asks at the controlling terminal, whatever stdin is; what was typed before does not count.
-// The error names the alternative, or none if it is "".
-func confirm(question, otherwise string) (yes bool, err error) {
+// Without an answer of yes the error is refusal; without a terminal it names the alternative, if any.
+func confirm(question, refusal, otherwise string) error {
 	in, out, err := terminal()
 	if err != nil {
-		return false, fmt.Errorf("there is no terminal to ask at: run this in one%s (%w)", otherwise, err)
+		return fmt.Errorf("there is no terminal to ask at: run this in one%s (%w)", otherwise, err)
 	}
 	defer in.Close()
 	defer out.Close()
 	if err := discard(in); err != nil {
-		return false, fmt.Errorf("discarding what was typed before the question: %w", err)
+		return fmt.Errorf("discarding what was typed before the question: %w", err)
 	}
 	show.EndProgress()
 	if _, err := fmt.Fprint(out, question); err != nil {
-		return false, fmt.Errorf("asking at the terminal: %w", err)
+		return fmt.Errorf("asking at the terminal: %w", err)
 	}
 	line, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("reading the answer: %w", err)
+		return fmt.Errorf("reading the answer: %w", err)
 	}
-	return strings.EqualFold(strings.TrimSpace(line), "yes"), nil
+	if !strings.EqualFold(strings.TrimSpace(line), "yes") {
+		return errors.New(refusal)
+	}
+	return nil
 }
