@@ -211,8 +211,7 @@ func oneTask(ctx context.Context, board *attempt.Engine, id string) (*attempt.Ta
 	}
 	var ids []candidate
 	for _, t := range all {
-		created, _ := time.Parse(time.RFC3339, t.CreatedAt) // this program has written it
-		ids = append(ids, candidate{t.TaskID, t.Title, created})
+		ids = append(ids, candidate{t.TaskID, t.Title, timeIn(t.CreatedAt)})
 	}
 	i, err := choose("task", tasksCommand, id, ids)
 	if err != nil {
@@ -236,14 +235,6 @@ func tasksOfAll(ctx context.Context, board *attempt.Engine) ([]attempt.Task, err
 		all = append(all, tasks...)
 	}
 	return all, nil
-}
-
-// taskArgument checks that the one argument can name a task.
-func taskArgument(cmd *cobra.Command, args []string) error {
-	if err := takes(1, 1, "a task's id")(cmd, args); err != nil {
-		return err
-	}
-	return idArgument(cmd, "a task", tasksCommand, args[0], 36)
 }
 
 // attention prints what waits for the user.

@@ -23,12 +23,7 @@ func (a *app) boardDiffCommand() *cobra.Command {
 		Short: "Print the changes of an attempt",
 		Long: `Print the changes of an attempt since the commit that it started from, with those that
 are not committed, as git diff does: of all files, or of these in its worktrees.` + attemptsHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := takes(1, -1, "the id of an attempt or a task")(cmd, args); err != nil {
-				return err
-			}
-			return attemptArgument(cmd, args[:1])
-		},
+		Args: attemptIDs.first(1, -1, "the id of an attempt or a task"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {
 				return a.diff(ctx, board, attempt.DiffArgs{Target: t, Paths: args[1:], MaxBytes: new(attempt.MaxDiff)}, stat)
@@ -313,12 +308,7 @@ func (a *app) boardTargetCommand() *cobra.Command {
 		Short: "Change the branch that an attempt is for",
 		Long: `Change the branch that an attempt is compared with and merged into. Its own branch does
 not change: see 'deepwork board rebase'.` + attemptsHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := takes(2, 2, "an id and a branch")(cmd, args); err != nil {
-				return err
-			}
-			return attemptArgument(cmd, args[:1])
-		},
+		Args: attemptIDs.first(2, 2, "an id and a branch"),
 	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, args []string) (*attempt.MergeReply, error) {
 		return board.ChangeTarget(ctx, atTerminal, attempt.TargetArgs{Target: t, RepoID: repo, TargetBranch: args[0]})
 	})

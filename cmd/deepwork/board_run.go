@@ -50,8 +50,8 @@ Without --executor it is the only one that the config names, or else the only on
 is installed. Without --target the work is for the branches that are checked out now.`,
 		Args: taskArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				return a.start(ctx, cmd, board, args[0], f)
+			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
+				return a.start(ctx, cmd, board, t, f)
 			})
 		},
 	}), &f.detach)
@@ -63,11 +63,7 @@ is installed. Without --target the work is for the branches that are checked out
 	return cmd
 }
 
-func (a *app) start(ctx context.Context, cmd *cobra.Command, board *attempt.Engine, given string, f startFlags) error {
-	t, err := oneTask(ctx, board, given)
-	if err != nil {
-		return err
-	}
+func (a *app) start(ctx context.Context, cmd *cobra.Command, board *attempt.Engine, t *attempt.Task, f startFlags) (err error) {
 	args := attempt.StartArgs{TaskID: t.TaskID}
 	if name, variant, named := strings.Cut(f.executor, ":"); named {
 		args.Executor, args.Variant = name, &variant
@@ -177,12 +173,7 @@ func (a *app) boardSendCommand() *cobra.Command {
 		Long: `Send the agent of an attempt another message, in the same worktrees and, if it can, the
 same conversation, and follow it as 'deepwork board start' does. With - as TEXT the
 message is read from stdin.` + attemptsHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := takes(2, -1, "an id and a message")(cmd, args); err != nil {
-				return err
-			}
-			return attemptArgument(cmd, args[:1])
-		},
+		Args: attemptIDs.first(2, -1, "an id and a message"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := strings.Join(args[1:], " ")
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
@@ -387,11 +378,7 @@ func (a *app) boardDoneCommand() *cobra.Command {
 'deepwork board rm' removes the task.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				t, err := oneTask(ctx, board, args[0])
-				if err != nil {
-					return err
-				}
+			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
 				if t.HasInProgressAttempt {
 					return fmt.Errorf("an attempt of task %s waits or runs; wait until it ends, or run 'deepwork board stop %[1]s' first", t.TaskID[:shortID])
 				}

@@ -21,13 +21,7 @@ func (a *app) boardShowCommand() *cobra.Command {
 		Short: "Print a task with its attempts; " + idsHelp,
 		Args:  taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
-				t, err := oneTask(ctx, board, args[0])
-				if err != nil {
-					return err
-				}
-				return a.showTask(ctx, board, t)
-			})
+			return a.onTask(true, args[0], a.showTask)
 		},
 	})
 }
@@ -166,7 +160,7 @@ func (a *app) boardAddCommand() *cobra.Command {
 				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists the workflows")
 			}
 			for _, id := range dependsOn {
-				if err := idArgument(cmd, "a task", tasksCommand, id, 36); err != nil {
+				if err := taskIDs.check(cmd, id); err != nil {
 					return err
 				}
 			}
@@ -217,11 +211,7 @@ attempt waits or runs. Work that was not committed is kept first, under the git 
 that are printed; branches with commits stay.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				t, err := oneTask(ctx, board, args[0])
-				if err != nil {
-					return err
-				}
+			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
 				r, err := board.DeleteTask(ctx, atTerminal, attempt.TaskArgs{TaskID: t.TaskID})
 				if refused, ok := errors.AsType[*session.Error](err); ok {
 					kept, _ := refused.Details["rescued"].([]attempt.Rescue)
@@ -382,18 +372,16 @@ func attemptWord(t attempt.Task) string {
 
 // agoText says when a time in a reply was, or is "" if there is none.
 func agoText(at string) string {
-	t, err := time.Parse(time.RFC3339, at)
-	if err != nil {
-		return ""
+	if t := timeIn(at); !t.IsZero() {
+		return show.Ago(t)
 	}
-	return show.Ago(t)
+	return ""
 }
 
 // sinceText returns how long ago a time in a reply was, or "" if there is none.
-func sinceText(at string) string {
-	t, err := time.Parse(time.RFC3339, at)
-	if err != nil {
-		return ""
-	}
-	return show.Since(t)
+func sinceText(at string) string { return show.Since(timeIn(at)) }
+
+func timeIn(reply string) time.Time {
+	t, _ := time.Parse(time.RFC3339, reply) // this program has written it
+	return t
 }

@@ -68,20 +68,52 @@ func choose(what, lister, given string, all []candidate) (int, error) {
 	return 0, fmt.Errorf("%d %ss have an id that begins with %q; give more of it: %s", len(found), what, given, strings.Join(names, ", "))
 }
 
-// idArgument checks that an argument can be an id of a length, the beginning of one, or latest.
-func idArgument(cmd *cobra.Command, what, lister, given string, length int) error {
-	if given == latest || given != "" && len(given) <= length && strings.Trim(strings.ToLower(given), "0123456789abcdef-") == "" {
-		return nil
-	}
-	return usagef(cmd, "%q is not the id of %s, nor the beginning of one, nor latest; '%s' prints them", given, what, lister)
+// An idKind is a kind of thing that arguments name by its id, the beginning of one, or latest.
+type idKind struct {
+	what, lister string // lister is the command that prints the ids
+	length       int
 }
 
-// attemptArgument checks that the one argument can name an attempt or a task.
-func attemptArgument(cmd *cobra.Command, args []string) error {
-	if err := takes(1, 1, "the id of an attempt or a task")(cmd, args); err != nil {
-		return err
+var (
+	attemptIDs = idKind{"an attempt or a task", tasksCommand, 36}
+	taskIDs    = idKind{"a task", tasksCommand, 36}
+	sessionIDs = idKind{"a session", sessionsCommandList, 8}
+)
+
+// check checks that an argument can name one.
+func (k idKind) check(cmd *cobra.Command, given string) error {
+	if given == latest || given != "" && len(given) <= k.length && strings.Trim(strings.ToLower(given), "0123456789abcdef-") == "" {
+		return nil
 	}
-	return idArgument(cmd, "an attempt or a task", tasksCommand, args[0], 36)
+	return usagef(cmd, "%q is not the id of %s, nor the beginning of one, nor latest; '%s' prints them", given, k.what, k.lister)
+}
+
+// first checks the number of arguments, as takes does, and that the first can name one.
+func (k idKind) first(least, most int, names string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := takes(least, most, names)(cmd, args); err != nil {
+			return err
+		}
+		return k.check(cmd, args[0])
+	}
+}
+
+// The arguments of commands that take one id and nothing else.
+var (
+	attemptArgument = attemptIDs.first(1, 1, "the id of an attempt or a task")
+	taskArgument    = taskIDs.first(1, 1, "a task's id")
+	sessionID       = sessionIDs.first(1, 1, "a session id")
+)
+
+// onTask calls use with the board and the task that an argument names.
+func (a *app) onTask(reads bool, given string, use func(context.Context, *attempt.Engine, *attempt.Task) error) error {
+	return a.withBoard(reads, func(ctx context.Context, board *attempt.Engine) error {
+		t, err := oneTask(ctx, board, given)
+		if err != nil {
+			return err
+		}
+		return use(ctx, board, t)
+	})
 }
 
 // onAttempt calls use with the board and the attempt that an argument names.

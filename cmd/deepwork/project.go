@@ -58,6 +58,15 @@ func (a *app) projectRoot() (string, error) {
 	return root, nil
 }
 
+// findFolder returns the state of the project, whose place it does not change.
+func (a *app) findFolder() (*state.Folder, error) {
+	root, err := a.projectRoot()
+	if err != nil {
+		return nil, err
+	}
+	return state.Find(root)
+}
+
 // display formats path for a person in the project: relative to the --path argument, with that in
 // front.
 func (a *app) display(root, path string) string {

@@ -40,14 +40,6 @@ func (a *app) sessionsCommand() *cobra.Command {
 // sessionsCommandList lists what withSession finds.
 const sessionsCommandList = "deepwork sessions list"
 
-// sessionID checks that the one argument can name a session.
-func sessionID(cmd *cobra.Command, args []string) error {
-	if err := takes(1, 1, "a session id")(cmd, args); err != nil {
-		return err
-	}
-	return idArgument(cmd, "a session", sessionsCommandList, args[0], 8)
-}
-
 // Sessions are those of the project, or of the workspace of an attempt.
 type sessions struct {
 	*workflow.Archive

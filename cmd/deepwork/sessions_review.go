@@ -29,12 +29,7 @@ same outputs again, it continues, or gets your feedback; other outputs wait for 
 person again.
 
 Look at the files before you answer: they must still be what the agent handed in.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := takes(2, 2, "a session id and a step")(cmd, args); err != nil {
-				return err
-			}
-			return sessionID(cmd, args[:1])
-		},
+		Args: sessionIDs.first(2, 2, "a session id and a step"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := byPerson(); err != nil {
 				return err
@@ -128,12 +123,7 @@ withdraws the decision. The session records it as a person's.
 
 If quality_gate.override is human, this is the only way to finish a step without a
 reviewer's verdict. If it is never, there is none.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := takes(2, 2, "a session id and a step")(cmd, args); err != nil {
-				return err
-			}
-			return sessionID(cmd, args[:1])
-		},
+		Args: sessionIDs.first(2, 2, "a session id and a step"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is missing or blank; say why the step may continue")

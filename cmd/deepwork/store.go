@@ -92,15 +92,11 @@ Exit 1 if the store cannot be used.`,
 
 // chosen returns the project's state and the store that was chosen for it.
 func (a *app) chosen(ctx context.Context) (*state.Folder, backend.Choice, error) {
-	root, err := a.projectRoot()
+	folder, err := a.findFolder()
 	if err != nil {
 		return nil, backend.Choice{}, err
 	}
-	folder, err := state.Find(root)
-	if err != nil {
-		return nil, backend.Choice{}, err
-	}
-	choice, err := a.choice(ctx, root)
+	choice, err := a.choice(ctx, folder.Root)
 	return folder, choice, err
 }
 

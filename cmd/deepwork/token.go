@@ -78,11 +78,7 @@ may, so keep it secret.
     --header "Authorization: Bearer $(deepwork token show)"`,
 		Args: takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			root, err := a.projectRoot()
-			if err != nil {
-				return err
-			}
-			folder, err := state.Find(root)
+			folder, err := a.findFolder()
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/session/show"
-	"deepwork/session/state"
 )
 
 // trustFlags select actions other than approving.
@@ -54,11 +53,7 @@ where prints its path).`,
 }
 
 func (a *app) trust(ctx context.Context, f trustFlags) error {
-	root, err := a.projectRoot()
-	if err != nil {
-		return err
-	}
-	folder, err := state.Find(root)
+	folder, err := a.findFolder()
 	if err != nil {
 		return err
 	}

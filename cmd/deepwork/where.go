@@ -28,11 +28,7 @@ A project that was moved to another folder finds its state again after
 "deepwork where --adopt OLDPATH" in the new one.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			root, err := a.projectRoot()
-			if err != nil {
-				return err
-			}
-			folder, err := state.Find(root)
+			folder, err := a.findFolder()
 			if err != nil {
 				return err
 			}
