@@ -3,10 +3,8 @@ package main
 import (
 	"database/sql"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
@@ -14,7 +12,6 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
-	"deepwork/session/workflow"
 )
 
 // asEarlier makes the state of a project what earlier versions had in the project: an attempt is
@@ -63,28 +60,11 @@ func TestStateOfAnEarlierVersionIsAdopted(t *testing.T) {
 	p := newBoardProject(t)
 	task := p.task("! write new.txt some work")
 	id := p.ends(p.start(task).AttemptID).AttemptID
-	started := callTool(t, p.client, "start_workflow", workflow.StartArgs{Goal: "Go on", JobName: "release", WorkflowName: "w"})
-	session := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	session := beginSession(t, p.client, "release", "Go on")
 	p.asEarlier(id)
 	board := filepath.Join(p.root, ".deepwork", "board.db")
-	self, err := exec.LookPath("deepwork")
-	must(t, err)
-	adopt := []string{self, "adopt", "--path", p.root}
-	run := func(args ...string) string {
-		t.Helper()
-		out, err := exec.CommandContext(t.Context(), self, append(args, "--path", p.root)...).CombinedOutput()
-		if err != nil {
-			t.Errorf("%v: %v, %s", args, err, out)
-		}
-		return string(out)
-	}
-
-	cmd := exec.CommandContext(t.Context(), adopt[0], adopt[1:]...)
-	cmd.Stdin = strings.NewReader("yes\n")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no terminal to ask at") {
-		t.Errorf("without a terminal: %v, %s", err, out)
-	}
+	adopt := []string{"deepwork", "adopt", "--path", p.root}
+	asksAtNoPipe(t, adopt...)
 	out, screen, err := typing(t, "no", adopt...)
 	for _, want := range []string{board, "1 task and 1 attempt, of which 1 wait or run", "worktrees of 1 attempt", "repository of attempts: " + p.root, session + "  ", "goal: Go on"} {
 		if !strings.Contains(out, want) {
@@ -110,23 +90,23 @@ func TestStateOfAnEarlierVersionIsAdopted(t *testing.T) {
 	if out, _, err := typing(t, "yes", adopt...); err == nil || !strings.Contains(out, stray+" has no journal") {
 		t.Errorf("with a stray folder: %v, %s", err, out)
 	}
-	if out := run("where"); !strings.Contains(out, board) {
+	if out := mustPrint(t, p.root, "where"); !strings.Contains(out, board) {
 		t.Errorf("where, when not all is adopted: %s", out)
 	}
 	must(t, os.Remove(stray))
 	if out, _, err := typing(t, "yes", adopt...); err != nil || !strings.Contains(out, "Adopted the task board.") || !strings.Contains(out, "Adopted 1 session.") {
 		t.Fatalf("an answer of yes: %v, %s", err, out)
 	}
-	if out := run("where"); strings.Contains(out, "earlier version") {
+	if out := mustPrint(t, p.root, "where"); strings.Contains(out, "earlier version") {
 		t.Errorf("where, when all is adopted: %s", out)
 	}
 	if kept, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "tmp", "adopted-*", "board.db")); len(kept) != 1 {
 		t.Errorf("the old board is in %v", kept)
 	}
-	if out := run("adopt"); !strings.Contains(out, "nothing of an earlier version") {
+	if out := mustPrint(t, p.root, "adopt"); !strings.Contains(out, "nothing of an earlier version") {
 		t.Errorf("once more: %s", out)
 	}
-	run("check")
+	mustPrint(t, p.root, "check")
 
 	p.client, _ = startClient(t, p.root)
 	a := p.get(id)

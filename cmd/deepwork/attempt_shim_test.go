@@ -14,9 +14,7 @@ import (
 // The command that servers start is the one that runs an agent.
 func TestAttemptShim(t *testing.T) {
 	self, err := exec.LookPath("deepwork")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
@@ -25,9 +23,7 @@ func TestAttemptShim(t *testing.T) {
 		Dir: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log"), Work: dir,
 		Command: []string{self, "version"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e, err := p.Wait(ctx)
 	if err != nil || e.Code != 0 || e.NotStarted != "" || !strings.HasPrefix(e.FinalMessage, "deepwork ") {
 		t.Errorf("%+v, %v", e, err)

@@ -109,9 +109,7 @@ func boardCall[R any](p *boardProject, tool string, args map[string]any) *R {
 	text := callTool(p.t, p.client, tool, args)
 	p.received = append(p.received, string(text))
 	r := new(R)
-	if err := json.Unmarshal(text, r); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, json.Unmarshal(text, r))
 	return r
 }
 
@@ -119,9 +117,7 @@ func boardCall[R any](p *boardProject, tool string, args map[string]any) *R {
 func (p *boardProject) refused(tool string, args map[string]any, kind string, mentions ...string) string {
 	p.t.Helper()
 	result, err := p.client.CallTool(p.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	text := resultText(result)
 	if !result.IsError || !strings.HasPrefix(text, kind+": ") {
 		p.t.Errorf("%s %v: want a %s, got: %s", tool, args, kind, text)

@@ -222,9 +222,7 @@ func TestReq004_ContextReturnsUnifiedAttemptData(t *testing.T) {
 func (p *boardProject) refusedOutside() {
 	p.t.Helper()
 	tools, err := p.client.ListTools(p.t.Context(), nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	for _, tool := range tools.Tools {
 		if tool.Name == "get_context" {
 			p.t.Error("get_context is offered outside of a workspace")

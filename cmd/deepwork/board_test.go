@@ -167,9 +167,7 @@ func TestBoardServerKilled(t *testing.T) {
 	v := p.task("! await "+gate, "! write late.txt precious")
 	id := p.start(v).AttemptID
 	p.reaches(id, "running")
-	if err := p.server.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.server.Process.Kill())
 	p.client.Close()
 	p.client, p.server = startClient(t, p.root)
 	if now := p.get(id); now.State != "running" {
@@ -303,9 +301,7 @@ func TestBoardIsToldByTheNextServer(t *testing.T) {
 		server.Env = append(append(os.Environ(), config.JobsFoldersEnv+"="+filepath.Join(p.root, ".deepwork", "jobs")),
 			config.AttemptEnv+"="+attempt, config.BoardEnv+"="+filepath.Join(state.Of(p.root).Dir, board))
 		client, err := connect(t.Context(), server)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { client.Close() })
 		return client
 	}
@@ -374,25 +370,17 @@ func TestBoardCommandLine(t *testing.T) {
 	p := newBoardProject(t)
 	v := p.task("! write loose.txt untracked")
 	x := p.ends(p.start(v).AttemptID)
-	run := func(args ...string) string {
-		t.Helper()
-		out, err := exec.CommandContext(t.Context(), "deepwork", append(args, "--path", p.root)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
-	if out := run("board", "tasks"); !strings.Contains(out, "inreview  ended    "+x.WorkspaceBranch) {
+	if out := mustPrint(t, p.root, "board", "tasks"); !strings.Contains(out, "inreview  ended    "+x.WorkspaceBranch) {
 		t.Errorf("tasks:\n%s", out)
 	}
-	shown := run("board", "show", v.TaskID[:8])
+	shown := mustPrint(t, p.root, "board", "show", v.TaskID[:8])
 	for _, want := range []string{"attempt:     " + x.AttemptID, "state:       completed (exit code 0)", "executor:    CODER", "branch:      " + x.WorkspaceBranch,
 		"said:        all done", x.Repos[0].WorktreePath, "0 ahead of main, 0 behind, 1 file changed"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("show lacks %q:\n%s", want, shown)
 		}
 	}
-	removed := run("board", "rm", v.TaskID[:8])
+	removed := mustPrint(t, p.root, "board", "rm", v.TaskID[:8])
 	ref := "refs/deepwork/rescue/" + x.AttemptID
 	if !strings.Contains(removed, "kept "+ref) {
 		t.Errorf("rm:\n%s", removed)

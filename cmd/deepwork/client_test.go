@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/state"
+	"deepwork/session/workflow"
 )
 
 // agent is the script command `agent ROOT CALLS [OPTION...]`: a real client starts
@@ -70,9 +72,7 @@ func connect(ctx context.Context, server *exec.Cmd) (*mcp.ClientSession, error) 
 func callTool(t *testing.T, client *mcp.ClientSession, tool string, args any) json.RawMessage {
 	t.Helper()
 	result, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if result.IsError {
 		t.Fatalf("%s was refused: %s", tool, resultText(result))
 	}
@@ -86,11 +86,48 @@ func startClient(t *testing.T, root string, flags ...string) (*mcp.ClientSession
 	server := exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
 	server.Stderr = t.Output()
 	client, err := connect(t.Context(), server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client, server
+}
+
+// beginSession starts the workflow w of a job and returns the id of its session.
+func beginSession(t *testing.T, client *mcp.ClientSession, job, goal string) string {
+	t.Helper()
+	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: goal, JobName: job, WorkflowName: "w"})
+	return strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+}
+
+// commandOn runs a command on a project and returns what it prints.
+func commandOn(t *testing.T, root string, args ...string) (string, error) {
+	out, err := exec.CommandContext(t.Context(), "deepwork", append(args, "--path", root)...).CombinedOutput()
+	return string(out), err
+}
+
+// mustPrint runs a command on a project that must succeed, and returns what it prints.
+func mustPrint(t *testing.T, root string, args ...string) string {
+	t.Helper()
+	out, err := commandOn(t, root, args...)
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// sessionFile is the file of a session in a project.
+func sessionFile(root, id string) string {
+	return filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
+}
+
+// ownUser makes what the test starts that of a user with this config and no state yet.
+func ownUser(t *testing.T, config string) {
+	dir := t.TempDir()
+	t.Setenv(state.Env, filepath.Join(dir, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	t.Setenv("APPDATA", filepath.Join(dir, "config"))
+	if config != "" {
+		writeFiles(t, dir, map[string]string{"config/deepwork/config.yml": config})
+	}
 }
 
 var writeFiles = testkit.WriteAll

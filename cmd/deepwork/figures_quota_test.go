@@ -32,15 +32,11 @@ type flooder struct {
 func (f *flooder) begin(b *testing.B) (end func()) {
 	b.Helper()
 	to, err := url.Parse(f.url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	var slow []net.Conn
 	for range config.Default().HTTP.Quotas.Requests {
 		conn, err := net.Dial("tcp", to.Host)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		slow = append(slow, conn)
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n", to.Path, to.Host, f.token)
 	}
@@ -93,14 +89,10 @@ func (f *flooder) await(b *testing.B, n int) {
 	client := &http.Client{Transport: withToken{f.token}}
 	testkit.Until(b, fmt.Sprintf("%d requests in flight", n), func() bool {
 		reply, err := client.Get(metrics)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		defer reply.Body.Close()
 		text, err := io.ReadAll(reply.Body)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		return strings.Contains(string(text), want)
 	})
 }
@@ -111,15 +103,11 @@ func newTokens(b *testing.B, names ...string) (file string, tokens []string) {
 	var lines []string
 	for _, name := range names {
 		token, line, err := web.NewToken(config.Token{Name: name})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		lines, tokens = append(lines, line), append(tokens, token)
 	}
 	file = filepath.Join(b.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600))
 	return file, tokens
 }
 
@@ -130,16 +118,12 @@ func compare(b *testing.B, other *program, begin func() (end func())) (quiet, di
 	var without, with []time.Duration
 	for b.Loop() {
 		id, err := other.start("long")
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		next := 0
 		round := func(times []time.Duration) []time.Duration {
 			for range 20 {
 				began := time.Now()
-				if err := other.finish(id, next); err != nil {
-					b.Fatal(err)
-				}
+				must(b, other.finish(id, next))
 				times, next = append(times, time.Since(began)), next+1
 			}
 			return times

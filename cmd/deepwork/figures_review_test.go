@@ -56,12 +56,8 @@ workflows:
 `,
 		filepath.Join(root, ".deepwork", "config.yml"): fmt.Sprintf("version: \"1.0\"\nquality_gate:\n  agent_review_command: mcp-reviewer\n  max_concurrent_reviews: %d\n", workers),
 	} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.MkdirAll(filepath.Dir(name), 0o755))
+		must(b, os.WriteFile(name, []byte(text), 0o644))
 	}
 	b.Setenv("REVIEWER_DIR", counts)
 	server := startProgram(b, "deepwork", "serve", "--path", root)

@@ -43,12 +43,8 @@ func quickProject(b testing.TB, n int, quick, config string) string {
 		".deepwork/config.yml": fmt.Sprintf("executors:\n  QUICK: {command: [%q]}\n%s", quick, config),
 	} {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(b, os.WriteFile(path, []byte(text), 0o644))
 	}
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
 		testkit.Git(b, root, args...)
@@ -72,14 +68,10 @@ func BenchmarkRunSteps(b *testing.B) {
 	each := func(one func(id string, i int) error) time.Duration {
 		b.Helper()
 		id, err := server.start("job0")
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		began := time.Now()
 		for i := range steps {
-			if err := one(id, i); err != nil {
-				b.Fatal(err)
-			}
+			must(b, one(id, i))
 		}
 		return time.Since(began)
 	}

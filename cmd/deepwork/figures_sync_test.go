@@ -86,9 +86,7 @@ func BenchmarkSyncCall(b *testing.B) {
 	for name, version := range map[string]string{"sessions": withSessions, "newest": newest} {
 		connect := func(b *testing.B, over mcp.Transport) *mcp.ClientSession {
 			cs, err := mcp.NewClient(&mcp.Implementation{Name: "figures", Version: "1"}, nil).Connect(b.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			b.Cleanup(func() { cs.Close() })
 			return cs
 		}
@@ -111,13 +109,9 @@ func BenchmarkSyncCall(b *testing.B) {
 // syncProject is a project with one source.
 func syncProject(b *testing.B, how string) string {
 	root := b.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, ".deepwork"), 0o755); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.MkdirAll(filepath.Join(root, ".deepwork"), 0o755))
 	text := "workflow_tools:\n  sources:\n    - name: bench\n      " + how + "\n"
-	if err := os.WriteFile(filepath.Join(root, ".deepwork", "config.yml"), []byte(text), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.WriteFile(filepath.Join(root, ".deepwork", "config.yml"), []byte(text), 0o644))
 	return root
 }
 
@@ -131,15 +125,11 @@ func startLine(b *testing.B, cmd *exec.Cmd, stderr bool) string {
 		pipe = cmd.StderrPipe
 	}
 	out, err := pipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	if _, err := cmd.StdinPipe(); err != nil {
 		b.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, cmd.Start())
 	b.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		cmd.Wait() // an error by design
@@ -191,9 +181,7 @@ func compareSync(b *testing.B, direct, through *mcp.ClientSession) {
 			took       *time.Duration
 		}{{direct, "workflows-execute-tool", `{"workflow_id":"w-echo","input":` + args + `}`, &there}, {through, "echo", args, &here}} {
 			took, err := one(call.cs, call.name, call.args)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			*call.took += took
 		}
 	}

@@ -49,9 +49,7 @@ func startProgram(b *testing.B, name string, args ...string) *program {
 	cmd := exec.Command(name, args...)
 	cs, err := mcp.NewClient(&mcp.Implementation{Name: "figures", Version: "1"}, nil).
 		Connect(b.Context(), &mcp.CommandTransport{Command: cmd}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { cs.Close() })
 	return &program{cs, cmd.Process.Pid}
 }
@@ -97,12 +95,8 @@ func figuresProject(b *testing.B, n int) string {
 	root := b.TempDir()
 	put := func(name, text string) {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(b, os.WriteFile(path, []byte(text), 0o644))
 	}
 	put("report.md", "# Report\n")
 	job := func(name string, steps int) {
@@ -135,9 +129,7 @@ type writer struct {
 func newWriter(b *testing.B) *writer {
 	b.Helper()
 	dir, err := os.Open(b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { dir.Close() })
 	return &writer{dir, slices.Repeat([]byte("0123456789abcdef"), 256)}
 }
@@ -217,9 +209,7 @@ func BenchmarkFinishedStepStdio(b *testing.B) {
 			var e, wr, f []time.Duration
 			for b.Loop() {
 				for c := range callers {
-					if err := restart(c); err != nil {
-						b.Fatal(err)
-					}
+					must(b, restart(c))
 				}
 				e = append(e, together(b, callers, 25, func(int, int) error { _, err := echo.do("echo", args); return err }))
 				wr = append(wr, together(b, callers, 25, func(c, _ int) error { return w.write(strconv.Itoa(c)) }))
@@ -248,9 +238,7 @@ func residentMB(b *testing.B, pid int) float64 {
 		return 0 // not on this system
 	}
 	pages, err := strconv.Atoi(strings.Fields(string(data))[1])
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return float64(pages*os.Getpagesize()) / 1e6
 }
 
@@ -261,14 +249,10 @@ func BenchmarkLateStep(b *testing.B) {
 	var early, late []time.Duration
 	for b.Loop() {
 		id, err := server.start("long")
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		for i := range 311 {
 			begin := time.Now()
-			if err := server.finish(id, i); err != nil {
-				b.Fatal(err)
-			}
+			must(b, server.finish(id, i))
 			switch took := time.Since(begin); {
 			case i >= 5 && i < 15:
 				early = append(early, took)
@@ -298,26 +282,18 @@ func BenchmarkProcessStart(b *testing.B) {
 	for b.Loop() {
 		cmd := exec.Command(built, "serve", "--path", root)
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		begin := time.Now()
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
+		must(b, cmd.Start())
 		io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"figures","version":"1"}}}`+"\n")
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			b.Fatal(err)
 		}
 		all = append(all, time.Since(begin))
 		in.Close()
-		if err := cmd.Wait(); err != nil {
-			b.Fatal(err)
-		}
+		must(b, cmd.Wait())
 	}
 	b.ReportMetric(median(all)/1e3, "ms(<50)")
 	b.ReportMetric(0, "ns/op")

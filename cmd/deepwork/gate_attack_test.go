@@ -3,15 +3,11 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"deepwork/session/state"
-	"deepwork/session/workflow"
 )
 
 // The four ways around a review for an agent that may edit files in the project, with the default
@@ -36,15 +32,12 @@ func TestFourWaysAroundAReview(t *testing.T) {
 			"session file": {"session", "", false, "session_foreign", "session_foreign", "", ""},
 		} {
 			t.Run(fmt.Sprintf("%s/strict=%t", way, strict), func(t *testing.T) {
-				root, dir := t.TempDir(), t.TempDir()
-				t.Setenv(state.Env, filepath.Join(dir, "state"))
-				t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
-				t.Setenv("APPDATA", filepath.Join(dir, "config"))
+				root := t.TempDir()
 				users := fmt.Sprintf("trusted_folders: [%q]\n", root)
 				if strict {
 					users += "quality_gate: {override: human, pin: true}\n"
 				}
-				writeFiles(t, dir, map[string]string{"config/deepwork/config.yml": users})
+				ownUser(t, users)
 				writeFiles(t, root, map[string]string{
 					".deepwork/config.yml":       "quality_gate: {agent_review_command: reviewer task.txt}\n",
 					".deepwork/jobs/one/job.yml": jobWith("[{run_each: step, quality_criteria: {good: \"Is it good?\"}}]"),
@@ -52,13 +45,12 @@ func TestFourWaysAroundAReview(t *testing.T) {
 					"bad.txt":                    "this one is bad\n",
 				})
 				client, _ := startClient(t, root)
-				started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Get around it", JobName: "one", WorkflowName: "w"})
-				id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+				id := beginSession(t, client, "one", "Get around it")
 				switch test.file {
 				case "":
 				case "session":
 					must(t, client.Close())
-					file := filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
+					file := sessionFile(root, id)
 					text, err := os.ReadFile(file)
 					must(t, err)
 					edited := strings.Replace(string(text), `"pin": `+fmt.Sprint(strict), `"pin": false`, 1)
@@ -91,9 +83,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 					}
 					return
 				}
-				shown, err := exec.CommandContext(t.Context(), "deepwork", "sessions", "show", id, "--path", root).CombinedOutput()
-				must(t, err)
-				if !strings.Contains(string(shown), test.evidence) || !strings.Contains(string(shown), test.edit) {
+				if shown := mustPrint(t, root, "sessions", "show", id); !strings.Contains(shown, test.evidence) || !strings.Contains(shown, test.edit) {
 					t.Errorf("it does not show %q and %q: %s", test.evidence, test.edit, shown)
 				}
 			})
@@ -103,18 +93,14 @@ func TestFourWaysAroundAReview(t *testing.T) {
 
 // The user's own flag wins over a pin, and the session says that it did.
 func TestNoQualityGateOverAPinIsRecorded(t *testing.T) {
-	root, dir := t.TempDir(), t.TempDir()
-	t.Setenv(state.Env, filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
-	t.Setenv("APPDATA", filepath.Join(dir, "config"))
-	writeFiles(t, dir, map[string]string{"config/deepwork/config.yml": "quality_gate: {agent_review_command: reviewer task.txt, override: never, pin: true}\n"})
+	root := t.TempDir()
+	ownUser(t, "quality_gate: {agent_review_command: reviewer task.txt, override: never, pin: true}\n")
 	writeFiles(t, root, map[string]string{
 		".deepwork/jobs/one/job.yml": strings.Replace(jobText("one", "a"), "reviews: []", "reviews: [{run_each: step, quality_criteria: {good: \"Is it good?\"}}]", 1),
 		".deepwork/jobs/one/a.md":    "Do it.\n",
 	})
 	client, _ := startClient(t, root)
-	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Pin it", JobName: "one", WorkflowName: "w"})
-	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	id := beginSession(t, client, "one", "Pin it")
 	must(t, client.Close())
 	client, _ = startClient(t, root, "--no-quality-gate")
 	r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})
@@ -122,14 +108,13 @@ func TestNoQualityGateOverAPinIsRecorded(t *testing.T) {
 		t.Errorf("the flag does not win: %s", r)
 	}
 	for _, flags := range [][]string{nil, {"--json"}} {
-		shown, err := exec.CommandContext(t.Context(), "deepwork", append([]string{"sessions", "show", id, "--path", root}, flags...)...).CombinedOutput()
-		must(t, err)
+		shown := mustPrint(t, root, append([]string{"sessions", "show", id}, flags...)...)
 		for _, want := range []string{"weakened", "and is off"} {
-			if !strings.Contains(string(shown), want) {
+			if !strings.Contains(shown, want) {
 				t.Errorf("%v: it does not show %q: %s", flags, want, shown)
 			}
 		}
-		if flags == nil && !strings.Contains(string(shown), "evidence: not reviewed, because the server ran without reviews") {
+		if flags == nil && !strings.Contains(shown, "evidence: not reviewed, because the server ran without reviews") {
 			t.Errorf("the evidence: %s", shown)
 		}
 	}

@@ -47,9 +47,7 @@ func forbidden(from, to string) string {
 func TestImportsRunDown(t *testing.T) {
 	root := filepath.Join("..", "..")
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	module, _, _ := strings.Cut(strings.TrimPrefix(string(mod), "module "), "\n")
 	files, crossed := 0, map[string]bool{}
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -89,9 +87,7 @@ func TestImportsRunDown(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if files < 100 || len(crossed) < 10 {
 		t.Errorf("only %d files with %d imports between rooms were read: is the house still at %s?", files, len(crossed), root)
 	}
@@ -130,9 +126,7 @@ func TestTopLevel(t *testing.T) {
 		want = append(want, side...)
 	}
 	entries, err := os.ReadDir(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(want, e.Name()) {
 			t.Errorf("%s is at the top level; expected only %v", e.Name(), want)

@@ -19,9 +19,7 @@ func TestShowIsWhatAgentsRead(t *testing.T) {
 		if dir == "demo/jobs" {
 			fsys = demoFiles
 		}
-		if err := copyTree(fsys, dir, root+"/.deepwork/jobs"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, copyTree(fsys, dir, root+"/.deepwork/jobs"))
 	}
 	writeFiles(t, root, map[string]string{"out": "made\n"})
 	client, _ := startClient(t, root)
@@ -33,9 +31,7 @@ func TestShowIsWhatAgentsRead(t *testing.T) {
 				BeginStep       *machine.StepInfo  `json:"begin_step"`
 				ConcurrentSteps []machine.StepInfo `json:"concurrent_steps"`
 			}
-			if err := json.Unmarshal(reply, &described); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(reply, &described))
 			if described.BeginStep == nil {
 				t.Fatalf("no begin_step in %s", reply)
 			}
@@ -58,13 +54,9 @@ func TestShowIsWhatAgentsRead(t *testing.T) {
 func compareShown(t *testing.T, root, jobName string, read machine.StepInfo) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "deepwork", "jobs", "show", jobName+"/"+read.StepID, "--json", "--path", root).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var shown machine.StepInfo
-	if err := json.Unmarshal(out, &shown); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(out, &shown))
 	read.SessionID, read.BranchName, read.BranchStatus = "", "", ""
 	for i := range read.Inputs {
 		read.Inputs[i].Paths = nil
@@ -76,9 +68,7 @@ func compareShown(t *testing.T, root, jobName string, read machine.StepInfo) {
 	}
 
 	text, err := exec.CommandContext(t.Context(), "deepwork", "jobs", "show", jobName+"/"+read.StepID, "--path", root).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, part := range []string{read.Instructions, *read.CommonJobInfo} {
 		if !strings.Contains(string(text), part) {
 			t.Errorf("jobs show does not print %q", part)
@@ -96,8 +86,6 @@ func outputsOf(t *testing.T, step *machine.StepInfo) json.RawMessage {
 		}
 	}
 	data, err := json.Marshal(outputs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }

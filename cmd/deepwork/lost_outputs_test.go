@@ -35,24 +35,18 @@ func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
 	// Another server cannot use the session: the caller can only wait.
 	other, _ := startClient(t, root)
 	res, err := other.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": began.BeginStep.SessionID}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	waiting, _ := res.Meta["deepwork/waiting"].(map[string]any)
 	if text := res.Content[0].(*mcp.TextContent).Text; waiting["code"] != "session_owned" || waiting["retry_after_ms"] == nil || !strings.HasPrefix(text, "StateError: Waiting: ") {
 		t.Errorf("a session of another server: %v, %s", res.Meta, text)
 	}
 
 	outside := filepath.Join(t.TempDir(), "away.md")
-	if err := os.Rename(filepath.Join(root, "away.md"), outside); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(filepath.Join(root, "away.md"), outside))
 	if err := os.Symlink(outside, filepath.Join(root, "away.md")); err != nil {
 		t.Skip(err)
 	}
-	if err := os.Remove(filepath.Join(root, "gone.md")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(root, "gone.md")))
 	last := finish("three", "kept.md")
 	if last.Status != machine.WorkflowComplete || last.Summary == nil {
 		t.Fatalf("the last step: %+v", last)

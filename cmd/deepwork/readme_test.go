@@ -105,9 +105,7 @@ func TestReadmeVerdict(t *testing.T) {
 func TestReadmeTranscript(t *testing.T) {
 	var out bytes.Buffer
 	d := newDemo(t, &out)
-	if err := d.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.run(t.Context()))
 	mask := func(text string) string {
 		return regexp.MustCompile(`"[0-9a-f]{8}"|-[0-9a-f]{4}\b|\b[0-9a-f]{12}\b|[0-9.]+m?s\b`).ReplaceAllString(text, "#")
 	}

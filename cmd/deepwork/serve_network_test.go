@@ -30,12 +30,8 @@ func serveNetwork(t testing.TB, root string, options ...string) (server *exec.Cm
 	t.Helper()
 	server = exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--port", "0"}, options...)...)
 	stderr, err := server.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, server.Start())
 	t.Cleanup(func() {
 		if server.ProcessState == nil {
 			_ = server.Process.Kill()
@@ -68,9 +64,7 @@ func connectNetwork(t testing.TB, url, token string) *mcp.ClientSession {
 		over = &mcp.SSEClientTransport{Endpoint: url, HTTPClient: client}
 	}
 	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { cs.Close() })
 	return cs
 }
@@ -98,12 +92,8 @@ func TestServeNetwork(t *testing.T) {
 			var line strings.Builder
 			made.Stderr = &line
 			token, err := made.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(line.String()), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, os.WriteFile(file, []byte(line.String()), 0o600))
 			server, url, log := serveNetwork(t, root, "--transport", over, "--host", "0.0.0.0", "--token-file", file)
 			url = strings.Replace(url, "0.0.0.0", "127.0.0.1", 1)
 			if !strings.HasSuffix(url, map[string]string{"http": "/mcp", "sse": "/sse"}[over]) {
@@ -120,13 +110,9 @@ func TestServeNetwork(t *testing.T) {
 			if runtime.GOOS == "windows" {
 				return // a process cannot be signalled there
 			}
-			if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must(t, server.Process.Signal(syscall.SIGTERM))
 			rest, err := io.ReadAll(log)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := server.Wait(); err != nil {
 				t.Errorf("it ended with %v", err)
 			}
@@ -173,14 +159,10 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 			t.Fatal("no review runs")
 		}
 	}
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Process.Signal(syscall.SIGTERM))
 	for { // until it has taken the signal
 		line, err := log.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.Contains(line, "asked to stop") {
 			break
 		}
@@ -188,9 +170,7 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 	health := strings.TrimSuffix(url, "/mcp") + "/readyz"
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		res, err := http.Get(health)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		res.Body.Close()
 		if res.StatusCode == http.StatusServiceUnavailable {
 			break

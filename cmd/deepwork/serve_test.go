@@ -23,13 +23,9 @@ func TestServeSignal(t *testing.T) {
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(sig.String(), func(t *testing.T) {
 			server, log := startServe(t)
-			if err := server.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
+			must(t, server.Process.Signal(sig))
 			rest, err := io.ReadAll(log)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := server.Wait(); err != nil {
 				t.Errorf("ended with %v, want exit 0; it logged\n%s", err, rest)
 			}
@@ -55,18 +51,12 @@ func TestInterruptibleSecondSignal(t *testing.T) {
 		time.Sleep(time.Hour) // a shutdown that hangs
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	child := exec.CommandContext(t.Context(), self, "-test.run=^TestInterruptibleSecondSignal$")
 	child.Env = append(os.Environ(), "DEEPWORK_TEST_HANG=1")
 	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, child.Start())
 	lines := bufio.NewScanner(out)
 	for _, want := range []string{"ready", "asked to stop"} {
 		if !lines.Scan() || lines.Text() != want {
@@ -74,9 +64,7 @@ func TestInterruptibleSecondSignal(t *testing.T) {
 		}
 		// The handler is taken away as the context ends, beside a call that waits
 		// for it: until then a signal is taken, and not the one that ends it.
-		if err := child.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, child.Process.Signal(syscall.SIGTERM))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }()
@@ -102,23 +90,15 @@ func TestServeOutlivesItsClient(t *testing.T) {
 	}
 	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer w.Close()
 	stdin, err := server.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stdin.Close()
 	var log strings.Builder
 	server.Stdout, server.Stderr = w, &log
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Start())
+	must(t, r.Close())
 	if _, err := io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -148,31 +128,21 @@ func TestInterruptiblePatience(t *testing.T) {
 		os.Exit(0)
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	child := exec.CommandContext(t.Context(), self, "-test.run=^TestInterruptiblePatience$")
 	child.Env = append(os.Environ(), "DEEPWORK_TEST_PATIENCE=1")
 	in, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, child.Start())
 	lines := bufio.NewScanner(out)
 	for _, want := range []string{"ready", "asked to stop"} {
 		if !lines.Scan() || lines.Text() != want {
 			t.Fatalf("read %q, want %q", lines.Text(), want)
 		}
 		for range 3 {
-			if err := child.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must(t, child.Process.Signal(syscall.SIGTERM))
 		}
 	}
 	in.Close()
@@ -190,17 +160,11 @@ func startServe(t *testing.T) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
 	stdin, err := server.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { stdin.Close() })
 	stderr, err := server.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, server.Start())
 	log := bufio.NewReader(stderr)
 	for {
 		line, err := log.ReadString('\n')

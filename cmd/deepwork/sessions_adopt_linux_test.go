@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session/state"
-	"deepwork/session/workflow"
 )
 
 // A project that was copied with its sessions: another installation shows them, without
@@ -22,28 +20,21 @@ func TestSessionsOfAnotherInstallationAreAdopted(t *testing.T) {
 		".deepwork/jobs/one/a.md":    "Do it.\n",
 	})
 	client, _ := startClient(t, root)
-	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "red \x1b[31m text\nand more", JobName: "one", WorkflowName: "w"})
-	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	id := beginSession(t, client, "one", "red \x1b[31m text\nand more")
 	must(t, client.Close())
 	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state"))
-	file := filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
+	file := sessionFile(root, id)
 	before, err := os.ReadFile(file)
 	must(t, err)
 
-	self, err := exec.LookPath("deepwork")
-	must(t, err)
-	list := func() string {
-		out, err := exec.CommandContext(t.Context(), self, "sessions", "list", "--path", root).CombinedOutput()
-		must(t, err)
-		return string(out)
-	}
+	list := func() string { return mustPrint(t, root, "sessions", "list") }
 	if out := list(); !strings.Contains(out, id+"  foreign") || strings.Contains(out, "red") {
 		t.Errorf("listed as %s", out)
 	}
 	if made, _ := os.ReadDir(os.Getenv(state.Env)); len(made) > 0 {
 		t.Errorf("listing made %v", made)
 	}
-	out, screen, err := typing(t, "no", self, "sessions", "adopt", id, "--path", root)
+	out, screen, err := typing(t, "no", "deepwork", "sessions", "adopt", id, "--path", root)
 	for _, want := range []string{id + "  ", " bytes: it was sealed with the key ", "active one/w, at step a, of ", `goal: red \u001b[31m text` + "\n    and more\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not show %q: %q", want, out)
@@ -55,7 +46,7 @@ func TestSessionsOfAnotherInstallationAreAdopted(t *testing.T) {
 	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
 		t.Errorf("after an answer of no: %s, %v", after, err)
 	}
-	if out, _, err = typing(t, "yes", self, "sessions", "adopt", "--all", "--path", root); err != nil || !strings.Contains(out, "Adopted 1 session.") {
+	if out, _, err = typing(t, "yes", "deepwork", "sessions", "adopt", "--all", "--path", root); err != nil || !strings.Contains(out, "Adopted 1 session.") {
 		t.Errorf("an answer of yes: %v, %s", err, out)
 	}
 	if out := list(); !strings.Contains(out, id+"  active") {
@@ -70,17 +61,15 @@ func TestSessionsOfAnotherInstallationAreAdopted(t *testing.T) {
 // An agent that edits files in the project puts back an earlier version of a session's file, sealed
 // as it is: it is refused, by the running server too, until the user takes it over.
 func TestAnOlderVersionOfASessionIsRefused(t *testing.T) {
-	root, dir := t.TempDir(), t.TempDir()
-	t.Setenv(state.Env, filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	root := t.TempDir()
+	ownUser(t, "")
 	writeFiles(t, root, map[string]string{
 		".deepwork/jobs/one/job.yml": jobText("one", "a"),
 		".deepwork/jobs/one/a.md":    "Do it.\n",
 	})
 	client, _ := startClient(t, root)
-	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Go back in time", JobName: "one", WorkflowName: "w"})
-	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
-	file := filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
+	id := beginSession(t, client, "one", "Go back in time")
+	file := sessionFile(root, id)
 	older, err := os.ReadFile(file)
 	must(t, err)
 	callTool(t, client, "abort_workflow", map[string]any{"session_id": id, "explanation": "No"})
@@ -98,21 +87,17 @@ func TestAnOlderVersionOfASessionIsRefused(t *testing.T) {
 		must(t, client.Close())
 		client, _ = startClient(t, root)
 	}
-	self, err := exec.LookPath("deepwork")
-	must(t, err)
 	for _, command := range [][]string{{"sessions", "list"}, {"sessions", "show", id}, {"check"}} {
-		out, err := exec.CommandContext(t.Context(), self, append(command, "--path", root)...).CombinedOutput()
-		if !strings.Contains(string(out), "an older version of it was put back") || err == nil && len(command) == 3 {
+		out, err := commandOn(t, root, command...)
+		if !strings.Contains(out, "an older version of it was put back") || err == nil && len(command) == 3 {
 			t.Errorf("%v: %v, %s", command, err, out)
 		}
 	}
 	// The newest one is good.
 	must(t, os.WriteFile(file, newest, 0o600))
-	if out, err := exec.CommandContext(t.Context(), self, "sessions", "show", id, "--path", root).CombinedOutput(); err != nil {
-		t.Errorf("the newest version: %v, %s", err, out)
-	}
+	mustPrint(t, root, "sessions", "show", id)
 	must(t, os.WriteFile(file, older, 0o600))
-	out, _, err := typing(t, "yes", self, "sessions", "adopt", id, "--path", root)
+	out, _, err := typing(t, "yes", "deepwork", "sessions", "adopt", id, "--path", root)
 	if err != nil || !strings.Contains(out, "an older version of it was put back") || !strings.Contains(out, "Adopted 1 session.") {
 		t.Errorf("adopting it: %v, %s", err, out)
 	}
@@ -120,20 +105,19 @@ func TestAnOlderVersionOfASessionIsRefused(t *testing.T) {
 		t.Errorf("once it is adopted: %s", r)
 	}
 	must(t, os.WriteFile(file, older, 0o600))
-	if out, err := exec.CommandContext(t.Context(), self, "sessions", "show", id, "--path", root).CombinedOutput(); err == nil {
+	if out, err := commandOn(t, root, "sessions", "show", id); err == nil {
 		t.Errorf("the same version again: %s", out)
 	}
 
 	// After a prune nothing is left of a session to compare with.
-	started = callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Come back", JobName: "one", WorkflowName: "w"})
-	id = strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
-	file = filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
+	id = beginSession(t, client, "one", "Come back")
+	file = sessionFile(root, id)
 	older, err = os.ReadFile(file)
 	must(t, err)
 	callTool(t, client, "abort_workflow", map[string]any{"session_id": id, "explanation": "No"})
-	other := strings.Trim(string(lookup(callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Stay", JobName: "one", WorkflowName: "w"}), "begin_step.session_id")), `"`)
-	if printed, err := exec.CommandContext(t.Context(), self, "sessions", "prune", "--older-than", "0s", "--path", root).CombinedOutput(); err != nil || !strings.Contains(string(printed), id) {
-		t.Fatalf("prune: %v, %s", err, printed)
+	other := beginSession(t, client, "one", "Stay")
+	if printed := mustPrint(t, root, "sessions", "prune", "--older-than", "0s"); !strings.Contains(printed, id) {
+		t.Fatalf("prune: %s", printed)
 	}
 	must(t, os.WriteFile(file, older, 0o600))
 	must(t, client.Close())

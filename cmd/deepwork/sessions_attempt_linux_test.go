@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -18,15 +17,7 @@ func TestSessionsOfAttempts(t *testing.T) {
 		p := newBoardProject(t, "quality_gate: {override: human}\n")
 		writeFiles(t, p.root, map[string]string{".deepwork/jobs/release/job.yml": "name: release\nversion: 1.0.0\nsummary: R\ncommon_job_info_provided_to_all_steps_at_runtime: I\nworkflows:\n  - {name: w, summary: W, steps: [a]}\nsteps:\n" +
 			"  - {id: a, name: A, description: A, instructions_file: a.md, outputs: {out: {type: file, description: Out}}, reviews: [{run_each: step, quality_criteria: {good: \"Is it good?\"}}]}\n"})
-		run := func(args ...string) string {
-			t.Helper()
-			out, err := exec.CommandContext(t.Context(), "deepwork", append(args, "--path", p.root)...).CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v: %v\n%s", args, err, out)
-			}
-			return string(out)
-		}
-		if out := run("sessions", "list"); out != "There are no sessions.\n" {
+		if out := mustPrint(t, p.root, "sessions", "list"); out != "There are no sessions.\n" {
 			t.Errorf("at first: %s", out)
 		}
 		gate, open := p.gate("go")
@@ -45,15 +36,15 @@ func TestSessionsOfAttempts(t *testing.T) {
 			t.Errorf("%+v of %+v", item, now)
 		}
 		var printed []attempt.Attention
-		if err := json.Unmarshal([]byte(run("board", "--json")), &printed); err != nil || !slices.ContainsFunc(printed, func(i attempt.Attention) bool { return i.ID == item.ID && i.Command == item.Command }) {
+		if err := json.Unmarshal([]byte(mustPrint(t, p.root, "board", "--json")), &printed); err != nil || !slices.ContainsFunc(printed, func(i attempt.Attention) bool { return i.ID == item.ID && i.Command == item.Command }) {
 			t.Errorf("deepwork board: %+v, %v", printed, err)
 		}
 		for _, id := range []string{item.ID, item.ID[:5], "latest"} {
-			if out := run("sessions", "show", id); !strings.Contains(out, "session:  "+item.ID) || !strings.Contains(out, "attempt:  "+x.AttemptID) {
+			if out := mustPrint(t, p.root, "sessions", "show", id); !strings.Contains(out, "session:  "+item.ID) || !strings.Contains(out, "attempt:  "+x.AttemptID) {
 				t.Errorf("show %s: %s", id, out)
 			}
 		}
-		if out := run("sessions", "list"); !strings.Contains(out, "ATTEMPT") || !strings.Contains(out, item.ID+"  active") || !strings.Contains(out, x.AttemptID[:8]) {
+		if out := mustPrint(t, p.root, "sessions", "list"); !strings.Contains(out, "ATTEMPT") || !strings.Contains(out, item.ID+"  active") || !strings.Contains(out, x.AttemptID[:8]) {
 			t.Errorf("list: %s", out)
 		}
 		words := strings.Fields(strings.Replace(item.Command, "TEXT", "seen", 1))
@@ -69,7 +60,7 @@ func TestSessionsOfAttempts(t *testing.T) {
 		if now := p.ends(x.AttemptID); deref(now.WorkflowStatus) != "completed" {
 			t.Errorf("%+v\n%s", now, p.output(x.AttemptID))
 		}
-		if out := run("sessions", "show", item.ID); !strings.Contains(out, "status:   completed") || !strings.Contains(out, "overridden by a person") {
+		if out := mustPrint(t, p.root, "sessions", "show", item.ID); !strings.Contains(out, "status:   completed") || !strings.Contains(out, "overridden by a person") {
 			t.Errorf("at the end: %s", out)
 		}
 	})

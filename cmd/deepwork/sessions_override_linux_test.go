@@ -1,24 +1,15 @@
 package main
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-
-	"deepwork/session/state"
-	"deepwork/session/workflow"
 )
 
 // A person overrides a review at the terminal, with a server that runs and without one; the agent's
 // next call goes on, once. The evidence distinguishes a person from an agent.
 func TestAPersonOverridesAtTheTerminal(t *testing.T) {
-	root, dir := t.TempDir(), t.TempDir()
-	t.Setenv(state.Env, filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
-	self, err := exec.LookPath("deepwork")
-	must(t, err)
+	root := t.TempDir()
+	ownUser(t, "")
 	reviewed := func(id string) string {
 		return "  - {id: " + id + ", name: A, description: A, instructions_file: a.md, outputs: {out: {type: file, description: Out}}, reviews: [{run_each: step, quality_criteria: {good: \"Is it good?\"}}]}\n"
 	}
@@ -30,26 +21,20 @@ func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 		"out.txt":                 "done\n",
 	})
 	client, _ := startClient(t, root)
-	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Close it", JobName: "one", WorkflowName: "w"})
-	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	id := beginSession(t, client, "one", "Close it")
 	status := func(step string) string {
 		r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{"out": "out.txt"}, "step_id": step, "session_id": id})
 		return strings.Trim(string(lookup(r, "status")), `"`)
 	}
 	override := func(step string) []string {
-		return []string{self, "sessions", "override", id, step, "--reason", "I looked at it", "--path", root}
+		return []string{"deepwork", "sessions", "override", id, step, "--reason", "I looked at it", "--path", root}
 	}
 	if got := status("a"); got != "needs_work" {
 		t.Fatalf("the agent alone: %s", got)
 	}
 
 	// Not by stdin, not without a yes.
-	cmd := exec.CommandContext(t.Context(), self, override("a")[1:]...)
-	cmd.Stdin = strings.NewReader("yes\n")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no terminal to ask at") {
-		t.Errorf("without a terminal: %v, %s", err, out)
-	}
+	asksAtNoPipe(t, override("a")...)
 	if out, _, err := typing(t, "no", override("a")...); err == nil || !strings.Contains(out, "nothing was overridden") {
 		t.Errorf("an answer of no: %v, %s", err, out)
 	}
@@ -88,9 +73,7 @@ func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 		t.Fatalf("without a server: %v, %s", err, out)
 	}
 	show := func(flags ...string) string {
-		out, err := exec.CommandContext(t.Context(), self, append([]string{"sessions", "show", id, "--path", root}, flags...)...).CombinedOutput()
-		must(t, err)
-		return string(out)
+		return mustPrint(t, root, append([]string{"sessions", "show", id}, flags...)...)
 	}
 	if got := show(); !strings.Contains(got, "a person (local, terminal) overrode its reviews") {
 		t.Errorf("before it is used: %s", got)

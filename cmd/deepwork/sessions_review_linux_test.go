@@ -1,24 +1,15 @@
 package main
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-
-	"deepwork/session/state"
-	"deepwork/session/workflow"
 )
 
 // A person passes or fails a step at the terminal, with a server that runs and without one; the agent's
 // next call collects that. Nobody without a terminal can.
 func TestAPersonReviewsAtTheTerminal(t *testing.T) {
-	root, dir := t.TempDir(), t.TempDir()
-	t.Setenv(state.Env, filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
-	self, err := exec.LookPath("deepwork")
-	must(t, err)
+	root := t.TempDir()
+	ownUser(t, "")
 	reviewed := func(id string) string {
 		return "  - {id: " + id + ", name: A, description: A, instructions_file: a.md, outputs: {out: {type: file, description: Out}}, reviews: [{run_each: out, by: human, quality_criteria: {good: \"Is it good?\"}}]}\n"
 	}
@@ -29,8 +20,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 		"out.txt":                 "done\n",
 	})
 	client, _ := startClient(t, root)
-	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Close it", JobName: "one", WorkflowName: "w"})
-	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	id := beginSession(t, client, "one", "Close it")
 	feedback := ""
 	status := func(step string) string {
 		r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{"out": "out.txt"}, "step_id": step, "session_id": id, "notes": "Mind the end"})
@@ -38,12 +28,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 		return strings.Trim(string(lookup(r, "status")), `"`)
 	}
 	review := func(step string, flags ...string) []string {
-		return append([]string{self, "sessions", "review", id, step, "--path", root}, flags...)
-	}
-	run := func(args ...string) string {
-		out, err := exec.CommandContext(t.Context(), self, append(args, "--path", root)...).CombinedOutput()
-		must(t, err)
-		return string(out)
+		return append([]string{"deepwork", "sessions", "review", id, step, "--path", root}, flags...)
 	}
 	if out, _, err := typing(t, "yes", review("a", "--pass")...); err == nil || !strings.Contains(out, "does not wait for a person") {
 		t.Errorf("before anything was handed in: %v, %s", err, out)
@@ -51,20 +36,15 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	if got := status("a"); got != "needs_work" || !strings.Contains(feedback, "Waiting: ") {
 		t.Fatalf("the agent alone: %s, %s", got, feedback)
 	}
-	if got := run("board"); !strings.Contains(got, "step_waits") || !strings.Contains(got, "deepwork sessions review "+id+" a --pass") {
+	if got := mustPrint(t, root, "board"); !strings.Contains(got, "step_waits") || !strings.Contains(got, "deepwork sessions review "+id+" a --pass") {
 		t.Errorf("what needs a person: %s", got)
 	}
-	if got := run("sessions", "show", id); !strings.Contains(got, "waits for a person, asked ") {
+	if got := mustPrint(t, root, "sessions", "show", id); !strings.Contains(got, "waits for a person, asked ") {
 		t.Errorf("sessions show: %s", got)
 	}
 
 	// Not by stdin, not without a yes, not without words for the agent.
-	cmd := exec.CommandContext(t.Context(), self, review("a", "--pass")[1:]...)
-	cmd.Stdin = strings.NewReader("yes\n")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no terminal to ask at") {
-		t.Errorf("without a terminal: %v, %s", err, out)
-	}
+	asksAtNoPipe(t, review("a", "--pass")...)
 	if out, _, err := typing(t, "no", review("a", "--pass")...); err == nil || !strings.Contains(out, "nothing was recorded") {
 		t.Errorf("an answer of no: %v, %s", err, out)
 	}
@@ -124,7 +104,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	if got := status("b"); got != "workflow_complete" {
 		t.Errorf("after a pass: %s, %s", got, feedback)
 	}
-	if got := run("sessions", "show", id); strings.Count(got, "evidence: passed by a person, who reviewed these outputs, ") != 2 || !strings.Contains(got, "reason: Well done") {
+	if got := mustPrint(t, root, "sessions", "show", id); strings.Count(got, "evidence: passed by a person, who reviewed these outputs, ") != 2 || !strings.Contains(got, "reason: Well done") {
 		t.Errorf("evidence: %s", got)
 	}
 }

@@ -19,24 +19,19 @@ func TestAbortWhileOwned(t *testing.T) {
 		".deepwork/jobs/one/a.md":    "Do it.\n",
 	})
 	client, server := startClient(t, root)
-	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Keep it", JobName: "one", WorkflowName: "w"})
-	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
-	sessions := func(args ...string) (string, error) {
-		out, err := exec.CommandContext(t.Context(), "deepwork", append([]string{"sessions"}, append(args, "--path", root)...)...).CombinedOutput()
-		return string(out), err
-	}
+	id := beginSession(t, client, "one", "Keep it")
 
 	pid := fmt.Sprintf("pid %d ", server.Process.Pid)
-	if out, err := sessions("list"); err != nil || !strings.Contains(out, pid) || !strings.Contains(out, "active") {
+	if out, err := commandOn(t, root, "sessions", "list"); err != nil || !strings.Contains(out, pid) || !strings.Contains(out, "active") {
 		t.Errorf("list: %v, %s; want an active session of %q", err, out, pid)
 	}
-	if out, err := sessions("abort", id, "--reason", "Not needed"); err != nil || out != "aborted "+id+"\n" {
+	if out, err := commandOn(t, root, "sessions", "abort", id, "--reason", "Not needed"); err != nil || out != "aborted "+id+"\n" {
 		t.Errorf("abort beside a living server: %v, %s", err, out)
 	}
-	if out, err := sessions("show", id); err != nil || !strings.Contains(out, "Not needed") {
+	if out, err := commandOn(t, root, "sessions", "show", id); err != nil || !strings.Contains(out, "Not needed") {
 		t.Errorf("show after the abort: %v, %s", err, out)
 	}
-	if out, err := sessions("abort", id); err == nil || !strings.Contains(out, "was aborted") {
+	if out, err := commandOn(t, root, "sessions", "abort", id); err == nil || !strings.Contains(out, "was aborted") {
 		t.Errorf("aborted again: %v, %s", err, out)
 	}
 	listed := callTool(t, client, "get_workflows", map[string]any{}) // the server knows
@@ -59,9 +54,7 @@ func TestShowEscapes(t *testing.T) {
 		command := exec.CommandContext(t.Context(), "deepwork", append(append([]string{"sessions"}, args...), "--path", root)...)
 		command.Stderr = os.Stderr
 		out, err := command.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.ContainsAny(string(out), "\x1b\u202e") || !strings.Contains(string(out), `\u001b[31m\u202e text`) {
 			t.Errorf("sessions %v prints %q", args, out)
 		}

@@ -44,9 +44,7 @@ func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
 			}
 		}
 		var decoded any
-		if err := json.Unmarshal(reply, &decoded); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(reply, &decoded))
 		walk(decoded)
 		frame := len(reply) - values
 		t.Logf("%s: %d characters, %d of them frame, %d inputs and outputs", name, len(reply), frame, parts)

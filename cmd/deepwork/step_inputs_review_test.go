@@ -17,9 +17,7 @@ func TestASelfReviewHasTheInputs(t *testing.T) {
 	outputs := map[string]any{"notes": "docs/notes.md"}
 	callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "draft", "outputs": outputs})
 	data, err := os.ReadFile(filepath.Join(root, ".deepwork", "tmp", "quality_review_"+id+"_draft.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := string(data)
 	_, inputs, ok := strings.Cut(text, "## Inputs (for reference; judge only the outputs)\n")
 	inputs, judged, both := strings.Cut(inputs, "## Outputs\n")

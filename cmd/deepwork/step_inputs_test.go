@@ -105,9 +105,7 @@ func TestGetStepShowsInstructionsAsTheyAreNow(t *testing.T) {
 		t.Errorf("step_instructions is %s", got)
 	}
 	for tool, err := range client.Tools(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if tool.Name == "get_step" && !strings.Contains(tool.Description, "as they are now") {
 			t.Errorf("get_step says: %s", tool.Description)
 		}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"deepwork/session/state"
 )
 
 // typing runs a command with a controlling terminal of its own, at which answer is
@@ -56,37 +54,37 @@ func typingAhead(t *testing.T, ahead, answer string, command ...string) (stdout,
 	return out.String(), <-shown, err
 }
 
-// The user approves at the terminal, and nowhere else.
-func TestTrustAsksAtTheTerminal(t *testing.T) {
-	root := t.TempDir()
-	dir := t.TempDir()
-	t.Setenv(state.Env, filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
-	write := func(text string) {
-		t.Helper()
-		must(t, os.MkdirAll(filepath.Join(root, ".deepwork"), 0o755))
-		must(t, os.WriteFile(filepath.Join(root, ".deepwork", "config.yml"), []byte(text), 0o644))
-		must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("#!/bin/sh\n"), 0o755))
-	}
-	self, err := exec.LookPath("deepwork")
-	must(t, err)
-	trust := []string{self, "trust", "--path", root}
-	list := func(want string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), self, "trust", "--path", root, "--list")
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%v: %s\nis to contain %q", err, out, want)
-		}
-	}
-	write("git: {branch: checkout}\nquality_gate:\n  agent_review_command: [./review.sh, \"\\e[2J\"]\n")
-
-	// Not by stdin.
-	cmd := exec.CommandContext(t.Context(), trust[0], trust[1:]...)
+// asksAtNoPipe runs a command without a terminal and with a yes on its stdin, which does not count.
+func asksAtNoPipe(t *testing.T, command ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	cmd.Stdin = strings.NewReader("yes\n")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no terminal to ask at") {
 		t.Errorf("without a terminal: %v, %s", err, out)
 	}
+}
+
+// The user approves at the terminal, and nowhere else.
+func TestTrustAsksAtTheTerminal(t *testing.T) {
+	root := t.TempDir()
+	ownUser(t, "")
+	write := func(text string) {
+		t.Helper()
+		writeFiles(t, root, map[string]string{".deepwork/config.yml": text})
+		must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("#!/bin/sh\n"), 0o755))
+	}
+	trust := []string{"deepwork", "trust", "--path", root}
+	list := func(want string) {
+		t.Helper()
+		if out := mustPrint(t, root, "trust", "--list"); !strings.Contains(out, want) {
+			t.Errorf("%s\nis to contain %q", out, want)
+		}
+	}
+	write("git: {branch: checkout}\nquality_gate:\n  agent_review_command: [./review.sh, \"\\e[2J\"]\n")
+
+	// Not by stdin.
+	asksAtNoPipe(t, trust...)
 	list("Nothing was approved")
 
 	out, screen, err := typing(t, "no", trust...)
@@ -117,21 +115,16 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 		t.Errorf("what changed is not shown: %s", out)
 	}
 	for _, c := range [][2]string{{"--revoke", "Nothing was approved"}, {"--deny", "is denied"}} { // a denial stays
-		flag, want := c[0], c[1]
-		cmd := exec.CommandContext(t.Context(), self, "trust", "--path", root, flag)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v, %s", flag, err, out)
-		}
-		list(want)
+		mustPrint(t, root, "trust", c[0])
+		list(c[1])
 	}
 }
 
 // The question says how much is asked for, and whose content is checked; nothing is hidden by
 // blanks or by characters that are not seen.
 func TestTrustHidesNothing(t *testing.T) {
-	root, dir := t.TempDir(), t.TempDir()
-	t.Setenv(state.Env, filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	root := t.TempDir()
+	ownUser(t, "")
 	text := `projects: [{name: "\u0430bc", repos: [{name: o, path: ../other, setup: [./x.sh]}]}]
 executors:
   ENV: {command: [env, A=b, sh, x.sh]}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,20 +27,11 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			p.root = filepath.Join(filepath.Dir(old), "moved", "shop")
 			must(t, os.Mkdir(filepath.Dir(p.root), 0o755))
 			must(t, os.Rename(old, p.root))
-			where := func() (string, error) {
-				out, err := exec.CommandContext(t.Context(), "deepwork", "where", "--adopt", old, "--path", p.root).CombinedOutput()
-				return string(out), err
-			}
-
 			// The command was killed before its last step, and is given again.
 			before := &state.Folder{Root: p.root, Base: state.Of(p.root).Base, Dir: filepath.Join(state.Of(p.root).Base, "projects", state.Name(old))}
 			must(t, attempt.Relocate(t.Context(), before, old))
-			if out, err := where(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			if out, err := exec.CommandContext(t.Context(), "deepwork", "check", "--path", p.root).CombinedOutput(); err != nil {
-				t.Errorf("check: %v, %s", err, out)
-			}
+			mustPrint(t, p.root, "where", "--adopt", old)
+			mustPrint(t, p.root, "check")
 
 			p.client, _ = startClient(t, p.root)
 			now := p.get(a.AttemptID)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 const module = "../.."
@@ -136,9 +138,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 		}
 		for _, file := range files {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			code.Write(data)
 		}
 		names := pattern.FindAllStringSubmatch(f.command, -1)
@@ -168,9 +168,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 // The document has a row for every figure, as it is now, and no other.
 func TestDocumentIsOfTheseFigures(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(module, figuresFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	rest := strings.ReplaceAll(string(data), "\r\n", "\n")
 	if n := strings.Count(rest, "\n| "); n != len(figures)+1 {
 		t.Errorf("%s has %d rows, and there are %d figures", figuresFile, n-1, len(figures))
@@ -188,9 +186,7 @@ func TestDocumentIsOfTheseFigures(t *testing.T) {
 // A table replaces the one of the last run, and nothing above it.
 func TestKeepTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.md")
-	if err := errors.Join(os.WriteFile(path, []byte("# Figures\n\n2026-11-20 then\n| old |\n"), 0o644), keepTable(path, "2026-12-01 now\n| new |\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.WriteFile(path, []byte("# Figures\n\n2026-11-20 then\n| old |\n"), 0o644), keepTable(path, "2026-12-01 now\n| new |\n")))
 	if text, err := os.ReadFile(path); string(text) != "# Figures\n\n2026-12-01 now\n| new |\n" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
+
 	"github.com/anishathalye/porcupine"
 )
 
@@ -20,9 +22,7 @@ import (
 func loaded(t *testing.T, args ...string) *load {
 	t.Helper()
 	l := newLoad(io.Discard)
-	if err := l.flags().Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.flags().Parse(args))
 	l.dir = t.TempDir()
 	if err := l.run(t.Context()); err != nil {
 		t.Fatal(err, l.history.faults)
@@ -89,22 +89,14 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 	} {
 		path := sessionFile(l.root, id)
 		kept, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var s object
-		if err := json.Unmarshal(kept, &s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(kept, &s))
 		c.falsify(s)
 		text, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, data := range [][]byte{text, kept} {
-			if err := os.WriteFile(path, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, data, 0o600))
 			if found := judged(t, l); slices.Contains(found, c.want) != bytes.Equal(data, text) {
 				t.Errorf("%s: it found %v", what, found)
 			}
@@ -128,27 +120,19 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 		"an older definition than a step began with": {func(string) error { l.history.sessions[id].save += 1000; return nil },
 			func(string) error { l.history.sessions[id].save -= 1000; return nil }, wrongDefinition},
 	} {
-		if err := c.falsify(sessionFile(l.root, id)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.falsify(sessionFile(l.root, id)))
 		if found := judged(t, l); !slices.Contains(found, c.want) {
 			t.Errorf("%s: it found %v", what, found)
 		}
-		if err := c.undo(sessionFile(l.root, id)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.undo(sessionFile(l.root, id)))
 	}
 	// What a file holds that does not fit its checksum, deepwork check finds.
 	data, err := os.ReadFile(sessionFile(l.root, id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	altered := bytes.Replace(data, []byte("load_outputs/"), []byte("load_output_/"), 1)
 	for what, data := range map[string][]byte{"altered": altered, "cut off": altered[:len(data)-1]} {
 		l.history.faults = map[string][]string{}
-		if err := os.WriteFile(sessionFile(l.root, id), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(sessionFile(l.root, id), data, 0o600))
 		if l.verify(t.Context(), "after a file was "+what); len(l.history.faults) == 0 {
 			t.Errorf("a file that was %s is not found", what)
 		}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"deepwork/actor/testkit"
+
 	"github.com/anishathalye/porcupine"
 )
 
@@ -159,9 +161,7 @@ func TestLogs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	put := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	if _, err := readJournal(path); err != nil {
 		t.Errorf("no file: %v", err)

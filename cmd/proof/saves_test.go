@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
@@ -96,9 +97,7 @@ func edited(t *testing.T) *load {
 	t.Helper()
 	l := newLoad(io.Discard)
 	l.root = t.TempDir()
-	if err := l.writeProject(""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.writeProject(""))
 	return l
 }
 
@@ -107,9 +106,7 @@ func TestEveryWayOfSavingSaves(t *testing.T) {
 	l := edited(t)
 	for range 5 { // each after each other one
 		for _, w := range slices.Concat(roughWays, wholeWays) {
-			if err := l.save(0, w); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.save(0, w))
 			data, err := os.ReadFile(l.jobFile(0))
 			if err != nil {
 				t.Fatalf("%s: %v", w.name, err)
@@ -142,9 +139,7 @@ func TestWholeWaysNeverTakeAFileAway(t *testing.T) {
 			}
 		}()
 		for range 100 {
-			if err := l.save(0, w); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, l.save(0, w))
 		}
 		close(done)
 		if <-torn {
