@@ -292,6 +292,18 @@ func (c *clerk) register(ctx context.Context, task string, in taskInput) answer 
 	return t
 }
 
+// readTasks reads each task at the end. A removal that was interrupted by a kill is completed by the same call.
+func (c *clerk) readTasks(ctx context.Context) {
+	for _, id := range slices.Sorted(maps.Keys(c.sim.tasks)) {
+		for n := 0; n < tries && c.sim.tasks[id].removing; n++ {
+			if t := c.register(ctx, id, taskInput{Tool: "delete_task"}); t.kind == given || t.kind == gone {
+				break
+			}
+		}
+		c.register(ctx, id, taskInput{Tool: "get_task"})
+	}
+}
+
 // follow sends an agent a follow-up. The call has no request_id, so it is made once.
 func (c *clerk) follow(ctx context.Context, attempt string) {
 	action := []string{"send", "queue", "queue", "cancel"}[c.below(4)]

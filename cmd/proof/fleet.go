@@ -6,12 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,9 +115,7 @@ func (f *fleet) simulate(ctx context.Context) error {
 
 // close ends all processes.
 func (f *fleet) close() (err error) {
-	for _, p := range f.running() {
-		err = errors.Join(err, p.kill())
-	}
+	err = f.killRunning()
 	for _, m := range f.machines {
 		if m.proxy != nil {
 			m.proxy.Close()
@@ -147,22 +142,8 @@ func (f *fleet) layOut(ctx context.Context) (err error) {
 	if f.db, err = pgtest.Start(fmt.Sprintf("max_connections=%d", connections)); err != nil {
 		return err
 	}
-	if f.program == "" {
-		if f.program, err = build(ctx, f.dir, buildOptions...); err != nil {
-			return err
-		}
-	}
-	script := filepath.Join(f.dir, "agent.sh")
-	config := fmt.Sprintf("attempts: {max_concurrent: 3}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n", script, f.agentLog())
-	if err := errors.Join(f.writeProject(config), os.WriteFile(script, []byte(agentScript), 0o644)); err != nil {
-		return err
-	}
-	for _, args := range []string{"init -q -b main", "remote add origin https://git.example.com/sim.git", "add README load_outputs", "commit -q -m first"} {
-		if _, err := f.git(ctx, f.root, strings.Fields(args)...); err != nil {
-			return err
-		}
-	}
-	if err := os.WriteFile(filepath.Join(f.root, ".git", "info", "exclude"), []byte("/.deepwork/\n"), 0o644); err != nil {
+	config := "attempts: {max_concurrent: 3}\n" + f.executors()
+	if err := errors.Join(f.build(ctx), f.layRepo(ctx, config, "remote add origin https://git.example.com/sim.git")); err != nil {
 		return err
 	}
 	to := f.db.At("sim")
@@ -203,28 +184,8 @@ func (f *fleet) live(ctx context.Context) error {
 		return err
 	}
 	var all sync.WaitGroup
-	work := func(a *agent, act func(context.Context), rest int) {
-		all.Go(func() {
-			for working.Err() == nil {
-				act(working)
-				_ = wait.For(working, time.Duration(a.below(rest))*time.Millisecond)
-			}
-			_ = a.leave()
-		})
-	}
-	var open map[string]bool
-	for n := range f.clients {
-		if n%2 == 0 {
-			open = map[string]bool{}
-		}
-		a := &rover{agent: f.agent(n), open: open}
-		work(a.agent, a.act, 1)
-	}
-	for n := range (f.clients + 3) / 4 {
-		c := &clerk{agent: f.agent(f.clients + n), sim: f.simulation, plain: f.plain}
-		f.clerks = append(f.clerks, c)
-		work(c.agent, c.act, 60)
-	}
+	f.rove(working, &all, 1)
+	f.keepBoard(working, &all, f.plain)
 	errs := make([]error, f.count+1)
 	for n, m := range f.machines {
 		all.Go(func() { errs[n] = f.torment(working, m) })
@@ -275,16 +236,7 @@ func (f *fleet) end(ctx context.Context) error {
 			break
 		}
 	}
-	c := &clerk{agent: a, sim: f.simulation}
-	for _, id := range slices.Sorted(maps.Keys(f.tasks)) {
-		// A removal that was interrupted by a kill is completed by the same call.
-		for n := 0; n < tries && f.tasks[id].removing; n++ {
-			if t := c.register(ctx, id, taskInput{Tool: "delete_task"}); t.kind == given || t.kind == gone {
-				break
-			}
-		}
-		c.register(ctx, id, taskInput{Tool: "get_task"})
-	}
+	(&clerk{agent: a, sim: f.simulation}).readTasks(ctx)
 	for _, p := range f.running() {
 		f.stop(p)
 	}

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"deepwork/actor/testkit"
-
 	"github.com/anishathalye/porcupine"
+
+	"deepwork/actor/testkit"
 )
 
 const (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -174,16 +173,7 @@ func (s *simulation) end(ctx context.Context) error {
 		if err := s.settleBoard(ctx); err != nil {
 			return err
 		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(s.tasks)) {
-		c := s.clerks[0]
-		// A removal that was interrupted by a kill is completed by the same call.
-		for n := 0; n < tries && s.tasks[id].removing; n++ {
-			if t := c.register(ctx, id, taskInput{Tool: "delete_task"}); t.kind == given || t.kind == gone {
-				break
-			}
-		}
-		c.register(ctx, id, taskInput{Tool: "get_task"})
+		s.clerks[0].readTasks(ctx)
 	}
 	p, err := last.wait(ctx)
 	if err != nil {

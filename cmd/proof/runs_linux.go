@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -52,10 +51,8 @@ func newRuns(dir string, seed uint64, length time.Duration) *runs {
 
 // layOut creates the project. self is the program with the subcommand step.
 func (r *runs) layOut(ctx context.Context, self string) (err error) {
-	if r.program == "" {
-		if r.program, err = build(ctx, r.dir, buildOptions...); err != nil {
-			return err
-		}
+	if err := r.build(ctx); err != nil {
+		return err
 	}
 	job := runJob
 	for _, step := range runSteps {
@@ -67,13 +64,8 @@ func (r *runs) layOut(ctx context.Context, self string) (err error) {
 		os.WriteFile(filepath.Join(jobs, "a.md"), []byte("Do it.\n"), 0o644)); err != nil {
 		return err
 	}
-	for _, args := range []string{"init -q -b main", "config user.name Sim", "config user.email sim@example.com", "add .", "commit -q -m first"} {
-		if _, err := r.git(ctx, r.root, strings.Fields(args)...); err != nil {
-			return err
-		}
-	}
 	r.servers = []*server{{http: true}}
-	return nil
+	return r.gitAll(ctx, "init -q -b main", "config user.name Sim", "config user.email sim@example.com", "add .", "commit -q -m first")
 }
 
 // live has clients work, runs go on and processes be killed, lets the runs end, and judges.
@@ -84,16 +76,7 @@ func (r *runs) live(ctx context.Context) error {
 	working, done := context.WithTimeout(ctx, r.length)
 	defer done()
 	var all sync.WaitGroup
-	for n := range r.clients {
-		a := &rover{agent: r.agent(n), open: map[string]bool{}}
-		all.Go(func() {
-			for working.Err() == nil {
-				a.act(working)
-				_ = wait.For(working, 20*time.Millisecond)
-			}
-			_ = a.leave()
-		})
-	}
+	r.rove(working, &all, 40)
 	for n := range 3 {
 		all.Go(func() { r.lead(working, r.agent(100+n)) })
 	}

@@ -1,49 +1,10 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"io"
-	"os"
-	"slices"
-	"strings"
 	"testing"
-
-	"deepwork/actor/testkit"
-	"deepwork/catalog/job"
 )
 
-// What is saved is a job, and what its texts say of their save is found again.
-func TestTextsTellTheirSave(t *testing.T) {
-	j, faults := job.Parse("/j", job.FileName, []byte(jobText("load_2", 15)))
-	if j == nil || len(j.Workflows) != len(workflows) {
-		t.Fatal(faults)
-	}
-	if j.CommonInfo != infoText(15) || saveIn(j.CommonInfo) != 15 {
-		t.Errorf("the common info is %q", j.CommonInfo)
-	}
-	if got := j.Steps[0].Outputs[0].Description; got != outputText("s0", 15) {
-		t.Errorf("an output is %q", got)
-	}
-	whole := instructionsText("load_2", "s0")
-	if !isInstructions("load_2", "s0", whole+"\n\nMore.") {
-		t.Error("instructions are not found to be whole")
-	}
-	if isInstructions("load_2", "s0", whole[:len(whole)-5]) {
-		t.Error("half of the instructions are taken for whole")
-	}
-}
-
-// Half of what an editor writes is no job: else nobody could tell it from a save.
-func TestHalfASaveIsNoJob(t *testing.T) {
-	text := jobText("load_0", 3)
-	for n := 1; n <= strings.Index(text, infoKey); n += 3 {
-		if j, _ := job.Parse("/j", job.FileName, []byte(text[:n])); j != nil {
-			t.Fatalf("the first %d of %d bytes are a job:\n%s", n, len(text), text[:n])
-		}
-	}
-}
-
+// What a reply says of its definition is of one save, and of none that is too old.
 func TestSavesFindWhatIsMixed(t *testing.T) {
 	b := newWorld("", "", 0).saves
 	for range 3 {
@@ -89,61 +50,5 @@ func TestSavesFindWhatIsMixed(t *testing.T) {
 		t.Errorf("save %d has ended", b.last(0))
 	} else if n, err := b.step(0, 3, i); n != 4 || err != nil {
 		t.Errorf("one that goes on may be served: save %d, %v", n, err)
-	}
-}
-
-// edited is a project with its jobs.
-func edited(t *testing.T) *load {
-	t.Helper()
-	l := newLoad(io.Discard)
-	l.root = t.TempDir()
-	testkit.Must(t, l.writeProject(""))
-	return l
-}
-
-// However a file is saved, it then has what the saves have.
-func TestEveryWayOfSavingSaves(t *testing.T) {
-	l := edited(t)
-	for range 5 { // each after each other one
-		for _, w := range slices.Concat(roughWays, wholeWays) {
-			testkit.Must(t, l.save(0, w))
-			data, err := os.ReadFile(l.jobFile(0))
-			if err != nil {
-				t.Fatalf("%s: %v", w.name, err)
-			}
-			sum := sha256.Sum256(data)
-			if n := l.saves.of(hex.EncodeToString(sum[:])); n != l.saves.begun[0] {
-				t.Errorf("%s: the file has save %d of %d:\n%s", w.name, n, l.saves.begun[0], data)
-			}
-		}
-	}
-}
-
-// wholeWays never leave a reader without the whole of a save.
-func TestWholeWaysNeverTakeAFileAway(t *testing.T) {
-	l := edited(t)
-	path := l.jobFile(0)
-	for _, w := range wholeWays {
-		done, torn := make(chan struct{}), make(chan bool)
-		go func() {
-			seen := false
-			for {
-				data, err := os.ReadFile(path)
-				seen = seen || err != nil || !strings.Contains(string(data), infoKey)
-				select {
-				case <-done:
-					torn <- seen
-					return
-				default:
-				}
-			}
-		}()
-		for range 100 {
-			testkit.Must(t, l.save(0, w))
-		}
-		close(done)
-		if <-torn {
-			t.Errorf("%s took the file away", w.name)
-		}
 	}
 }

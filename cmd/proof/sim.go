@@ -84,9 +84,7 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 	if err == nil {
 		err = s.live(ctx)
 	}
-	for _, p := range s.running() { // some are left only after an error
-		err = errors.Join(err, p.kill())
-	}
+	err = errors.Join(err, s.killRunning()) // some are left only after an error
 	if s.source != nil {
 		err = errors.Join(err, s.source.kill())
 	}
@@ -106,23 +104,16 @@ func (s *simulation) String() string {
 // layOut creates the project, a repository with jobs, agents and a source of workflows, and defines
 // the servers.
 func (s *simulation) layOut(ctx context.Context) (err error) {
-	if s.program, err = build(ctx, s.dir, buildOptions...); err != nil {
+	if err := errors.Join(s.build(ctx), s.startSource(ctx)); err != nil {
 		return err
 	}
-	if err := s.startSource(ctx); err != nil {
-		return err
-	}
-	script := filepath.Join(s.dir, "agent.sh")
 	// Executions have no timeout, since clocks are wrong, and few slots, so that some wait.
-	s.config = fmt.Sprintf("attempts: {max_concurrent: 4}\nexecutors:\n  SIM: {command: [sh, %q, %q]}\n"+
+	s.config = fmt.Sprintf("attempts: {max_concurrent: 4}\n%s"+
 		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
-		script, s.agentLog(), s.source.url)
-	err = errors.Join(s.writeProject(s.config), s.layTrap(ctx), os.WriteFile(script, []byte(agentScript), 0o644), s.image.Reset())
-	for _, args := range []string{"init -q -b main", "config user.name Sim", "config user.email sim@example.com", "add README load_outputs", "commit -q -m first",
-		"clone -q --bare . " + s.mirror(), "remote add mirror " + s.mirror()} {
-		if err == nil {
-			_, err = s.git(ctx, s.root, strings.Fields(args)...)
-		}
+		s.executors(), s.source.url)
+	err = errors.Join(s.layRepo(ctx, s.config, "config user.name Sim", "config user.email sim@example.com"), s.layTrap(ctx), s.image.Reset())
+	if err == nil {
+		err = s.gitAll(ctx, "clone -q --bare . "+s.mirror(), "remote add mirror "+s.mirror())
 	}
 	if err != nil {
 		return err
@@ -131,11 +122,45 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	for n := range 1 + s.random.IntN(3) {
 		s.servers = append(s.servers, &server{number: n, http: n > 0 && s.random.IntN(3) > 0 || n == 0 && s.random.IntN(4) == 0})
 	}
-	if err := s.guard(); err != nil {
+	return s.guard()
+}
+
+// build builds the program, with faults, unless the caller has one.
+func (s *simulation) build(ctx context.Context) (err error) {
+	if s.program == "" {
+		s.program, err = build(ctx, s.dir, buildOptions...)
+	}
+	return err
+}
+
+func (s *simulation) agentFile() string { return filepath.Join(s.dir, "agent.sh") }
+
+// executors is the part of a config with the agent.
+func (s *simulation) executors() string {
+	return fmt.Sprintf("executors:\n  SIM: {command: [sh, %q, %q]}\n", s.agentFile(), s.agentLog())
+}
+
+// layRepo writes the project with a config, the agent, and a repository of the project without .deepwork, for
+// which these commands of git are run first.
+func (s *simulation) layRepo(ctx context.Context, config string, commands ...string) error {
+	err := errors.Join(s.writeProject(config), os.WriteFile(s.agentFile(), []byte(agentScript), 0o644))
+	if err == nil {
+		err = s.gitAll(ctx, slices.Concat([]string{"init -q -b main"}, commands, []string{"add README load_outputs", "commit -q -m first"})...)
+	}
+	if err != nil {
 		return err
 	}
-	// .deepwork is not part of the repository.
 	return os.WriteFile(filepath.Join(s.root, ".git", "info", "exclude"), []byte("/.deepwork/\n"), 0o644)
+}
+
+// gitAll runs commands of git in the project.
+func (s *simulation) gitAll(ctx context.Context, commands ...string) error {
+	for _, args := range commands {
+		if _, err := s.git(ctx, s.root, strings.Fields(args)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mirror is a repository that branches are pushed to.
@@ -167,41 +192,55 @@ func (s *simulation) live(ctx context.Context) error {
 			_ = wait.For(working, 50*time.Millisecond)
 		}
 	})
-	// Each client acts until the time is over, with pauses of up to so many milliseconds.
-	work := func(a *agent, act func(context.Context), rest int) {
-		clients.Go(func() {
-			for working.Err() == nil {
-				act(working)
-				_ = wait.For(working, time.Duration(a.below(rest))*time.Millisecond)
-			}
-			_ = a.leave() // their servers have ended, or will
-		})
-	}
-	var open map[string]bool
-	for n := range s.clients {
-		if n%2 == 0 {
-			open = map[string]bool{}
-		}
-		a := &rover{agent: s.agent(n), open: open}
-		work(a.agent, a.act, 1)
-	}
-	// Agents and sources cost more than sessions: a quarter as many clients each.
-	for n := range (s.clients + 3) / 4 {
-		clerk := &clerk{agent: s.agent(s.clients + 2*n), sim: s}
-		caller := &caller{agent: s.agent(s.clients + 2*n + 1)}
-		s.clerks, s.callers = append(s.clerks, clerk), append(s.callers, caller)
-		work(clerk.agent, clerk.act, 60)
-		work(caller.agent, caller.act, 120)
+	s.rove(working, &clients, 1)
+	s.keepBoard(working, &clients, false)
+	for n := range s.clerks {
+		c := &caller{agent: s.agent(s.clients + 2*n + 1)}
+		s.callers = append(s.callers, c)
+		work(working, &clients, c.agent, c.act, 120)
 	}
 	for n, edits := range [][]func(*hostile, context.Context) error{{(*hostile).alterSession, (*hostile).alterSession, (*hostile).alterSession, (*hostile).litter, (*hostile).hideSessions}, {(*hostile).editConfig}} {
 		clients.Go(func() { s.plot(working, n, edits) })
 	}
 	stranger := &stranger{agent: s.agent(2*s.clients + 1), sim: s}
 	stranger.home = s.guarded
-	work(stranger.agent, stranger.act, 100)
+	work(working, &clients, stranger.agent, stranger.act, 100)
 	clients.Go(func() { s.edit(working, time.Second, slices.Concat(wholeWays, roughWays)) })
 	err := s.rage(working)
 	done()
 	clients.Wait()
 	return errors.Join(err, s.end(ctx))
+}
+
+// work has a client act until ctx ends, with pauses of up to so many milliseconds.
+func work(ctx context.Context, all *sync.WaitGroup, a *agent, act func(context.Context), rest int) {
+	all.Go(func() {
+		for ctx.Err() == nil {
+			act(ctx)
+			_ = wait.For(ctx, time.Duration(a.below(rest))*time.Millisecond)
+		}
+		_ = a.leave() // their servers have ended, or will
+	})
+}
+
+// rove starts the clients of workflows, of which each two share their sessions.
+func (s *simulation) rove(ctx context.Context, all *sync.WaitGroup, rest int) {
+	var open map[string]bool
+	for n := range s.clients {
+		if n%2 == 0 {
+			open = map[string]bool{}
+		}
+		a := &rover{agent: s.agent(n), open: open}
+		work(ctx, all, a.agent, a.act, rest)
+	}
+}
+
+// keepBoard starts the clients of the board. Agents and sources cost more than sessions: there are a
+// quarter as many clients each.
+func (s *simulation) keepBoard(ctx context.Context, all *sync.WaitGroup, plain bool) {
+	for n := range (s.clients + 3) / 4 {
+		c := &clerk{agent: s.agent(s.clients + 2*n), sim: s, plain: plain}
+		s.clerks = append(s.clerks, c)
+		work(ctx, all, c.agent, c.act, 60)
+	}
 }

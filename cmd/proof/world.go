@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -92,6 +93,14 @@ func (w *world) running() (all []*process) {
 		}
 	}
 	return all
+}
+
+// killRunning ends the running processes.
+func (w *world) killRunning() (err error) {
+	for _, p := range w.running() {
+		err = errors.Join(err, p.kill())
+	}
+	return err
 }
 
 // run serves the project with a new deepwork process at a server. It is not an error if the process
