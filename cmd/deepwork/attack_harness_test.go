@@ -196,15 +196,11 @@ func differences(was, is map[string]string) (all []string) {
 // mustNotice waits until a program was run or something was sent.
 func (v *victim) mustNotice() {
 	v.t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	testkit.Until(v.t, "the canaries notice what the attack hopes for", func() bool {
 		v.mu.Lock()
-		arrived := v.arrived != nil
-		v.mu.Unlock()
-		if _, err := os.Stat(v.marks); arrived || err == nil {
-			return
-		}
-	}
-	v.t.Error("the canaries notice nothing of what the attack hopes for")
+		defer v.mu.Unlock()
+		return v.arrived != nil || fileExists(v.marks)
+	})
 }
 
 // intact checks the canaries.
@@ -338,9 +334,7 @@ func (s *attackedServer) call(tool string, args map[string]any) (text, code stri
 		return err.Error(), ""
 	}
 	text = resultText(r)
-	if e, is := r.Meta["deepwork/error"].(map[string]any); is {
-		code, _ = e["code"].(string)
-	}
+	code = codeOf(r)
 	if code == "untrusted" && !strings.Contains(text, "deepwork trust --path "+s.v.root) {
 		s.v.t.Errorf("%s does not say how to approve: %s", tool, text)
 	}

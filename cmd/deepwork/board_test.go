@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -226,48 +225,6 @@ func TestBoardTwoServers(t *testing.T) {
 	}
 	if out := q.output(id); strings.Count(out, "once") != 1 || strings.Count(out, "again") != 1 {
 		t.Errorf("output:\n%s", out)
-	}
-}
-
-// Fifty attempts at once with four slots all end, never more
-// than four at a time, and leave a sound repository.
-func TestBoardFiftyAttempts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes seconds")
-	}
-	p := newBoardProject(t)
-	v := p.task("! write a.txt one", "! commit one")
-	ids := make([]string, manyAttempts)
-	most := 0
-	var wg sync.WaitGroup
-	for i := range ids {
-		wg.Go(func() {
-			q := *p
-			q.received = nil // a list of its own
-			ids[i] = q.start(v).AttemptID
-		})
-	}
-	wg.Wait()
-	p.eventually(func() string {
-		r := boardCall[attempt.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID, "limit": 500})
-		states := map[string]int{}
-		for _, a := range r.Attempts {
-			states[a.State]++
-		}
-		most = max(most, states["starting"]+states["running"])
-		if states["completed"] != len(ids) {
-			return fmt.Sprint(states)
-		}
-		return ""
-	})
-	if most > 4 {
-		t.Errorf("%d ran at once", most)
-	}
-	if fsck := p.git(p.root, "fsck", "--no-dangling"); strings.TrimSpace(fsck) != "" {
-		t.Errorf("git fsck: %s", fsck)
-	}
-	if list := p.git(p.root, "worktree", "list", "--porcelain"); strings.Contains(list, "\nlocked") || strings.Count(list, "worktree ") != len(ids)+1 {
-		t.Errorf("worktrees:\n%s", list)
 	}
 }
 

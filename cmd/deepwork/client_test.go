@@ -19,6 +19,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
+	"deepwork/transport/tool"
 )
 
 // agent is the script command `agent ROOT CALLS [OPTION...]`: a real client starts
@@ -77,6 +78,13 @@ func callTool(t *testing.T, client *mcp.ClientSession, tool string, args any) js
 		t.Fatalf("%s was refused: %s", tool, resultText(result))
 	}
 	return json.RawMessage(resultText(result))
+}
+
+// codeOf returns the code of a refused call, or "".
+func codeOf(r *mcp.CallToolResult) string {
+	e, _ := r.Meta[tool.ErrorMeta].(map[string]any)
+	code, _ := e["code"].(string)
+	return code
 }
 
 // startClient starts a server on the project and connects a client to it. Both

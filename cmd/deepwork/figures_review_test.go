@@ -33,12 +33,11 @@ func quickReviewer() {
 func BenchmarkReviews(b *testing.B) {
 	const sessions, workers = 200, 4
 	root := b.TempDir()
-	dir := filepath.Join(root, ".deepwork", "jobs", "reviewed")
 	counts := b.TempDir()
-	for name, text := range map[string]string{
-		filepath.Join(root, "report.md"): "# Report\n",
-		filepath.Join(dir, "one.md"):     "Do it.\n",
-		filepath.Join(dir, "job.yml"): `name: reviewed
+	writeFiles(b, root, map[string]string{
+		"report.md":                      "# Report\n",
+		".deepwork/jobs/reviewed/one.md": "Do it.\n",
+		".deepwork/jobs/reviewed/job.yml": `name: reviewed
 version: "1.0.0"
 summary: A reviewed step
 common_job_info_provided_to_all_steps_at_runtime: Nothing.
@@ -54,11 +53,8 @@ steps:
 workflows:
   - {name: main, summary: All of it, steps: [s0]}
 `,
-		filepath.Join(root, ".deepwork", "config.yml"): fmt.Sprintf("version: \"1.0\"\nquality_gate:\n  agent_review_command: mcp-reviewer\n  max_concurrent_reviews: %d\n", workers),
-	} {
-		must(b, os.MkdirAll(filepath.Dir(name), 0o755))
-		must(b, os.WriteFile(name, []byte(text), 0o644))
-	}
+		".deepwork/config.yml": fmt.Sprintf("version: \"1.0\"\nquality_gate:\n  agent_review_command: mcp-reviewer\n  max_concurrent_reviews: %d\n", workers),
+	})
 	b.Setenv("REVIEWER_DIR", counts)
 	server := startProgram(b, "deepwork", "serve", "--path", root)
 	list := func() time.Duration {

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -98,9 +98,9 @@ func BenchmarkSyncCall(b *testing.B) {
 			compareSync(b, connect(b, command("mcp-source")), connect(b, command("deepwork", "serve", "--path", root, "--log-level", "warn")))
 		})
 		b.Run("http/"+name, func(b *testing.B) {
-			source := startLine(b, exec.Command("mcp-source", "http"), false)
-			root := syncProject(b, "url: "+source)
-			served := startLine(b, exec.Command("deepwork", "serve", "--path", root, "--transport", "http", "--port", "0"), true)
+			source := startSource(b)
+			_, served, log := serveNetwork(b, syncProject(b, "url: "+source), "--transport", "http")
+			go io.Copy(io.Discard, log) // one that nobody reads would stop it
 			compareSync(b, connect(b, &mcp.StreamableClientTransport{Endpoint: source}), connect(b, &mcp.StreamableClientTransport{Endpoint: served}))
 		})
 	}
@@ -109,48 +109,26 @@ func BenchmarkSyncCall(b *testing.B) {
 // syncProject is a project with one source.
 func syncProject(b *testing.B, how string) string {
 	root := b.TempDir()
-	must(b, os.MkdirAll(filepath.Join(root, ".deepwork"), 0o755))
-	text := "workflow_tools:\n  sources:\n    - name: bench\n      " + how + "\n"
-	must(b, os.WriteFile(filepath.Join(root, ".deepwork", "config.yml"), []byte(text), 0o644))
+	writeFiles(b, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  sources:\n    - name: bench\n      " + how + "\n"})
 	return root
 }
 
-// startLine starts a server that runs until the benchmark ends and returns the URL
-// that it writes: to its standard error, as that where it listens, or alone to its
-// output. Other lines of a log may have other URLs.
-func startLine(b *testing.B, cmd *exec.Cmd, stderr bool) string {
+// startSource starts the source over HTTP, which ends with its stdin, and returns its URL.
+func startSource(b *testing.B) string {
 	b.Helper()
-	pipe := cmd.StdoutPipe
-	if stderr {
-		pipe = cmd.StderrPipe
-	}
-	out, err := pipe()
+	cmd := exec.Command("mcp-source", "http")
+	out, err := cmd.StdoutPipe()
 	must(b, err)
-	if _, err := cmd.StdinPipe(); err != nil {
-		b.Fatal(err)
-	}
+	in, err := cmd.StdinPipe()
+	must(b, err)
 	must(b, cmd.Start())
 	b.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		cmd.Wait() // an error by design
+		in.Close()
+		_ = cmd.Wait()
 	})
-	lines, before := bufio.NewScanner(out), ""
-	if stderr {
-		before = "url="
-	}
-	for lines.Scan() {
-		at := strings.Index(lines.Text(), before+"http://")
-		if listens := strings.Contains(lines.Text(), "listening"); at >= 0 && listens == stderr {
-			go func() {
-				for lines.Scan() { // a log that nobody reads would stop it
-				}
-			}()
-			url, _, _ := strings.Cut(lines.Text()[at+len(before):], " ")
-			return strings.Trim(url, `"`)
-		}
-	}
-	b.Fatalf("%v told no URL", cmd.Args)
-	return ""
+	url, err := bufio.NewReader(out).ReadString('\n')
+	must(b, err)
+	return strings.TrimSpace(url)
 }
 
 func compareSync(b *testing.B, direct, through *mcp.ClientSession) {

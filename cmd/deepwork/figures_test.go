@@ -18,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/workflow/machine"
 )
 
@@ -93,11 +94,7 @@ func (p *program) finish(session string, step int) error {
 func figuresProject(b *testing.B, n int) string {
 	b.Helper()
 	root := b.TempDir()
-	put := func(name, text string) {
-		path := filepath.Join(root, name)
-		must(b, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(b, os.WriteFile(path, []byte(text), 0o644))
-	}
+	put := func(name, text string) { testkit.Write(b, filepath.Join(root, name), text) }
 	put("report.md", "# Report\n")
 	job := func(name string, steps int) {
 		dir := ".deepwork/jobs/" + name + "/"

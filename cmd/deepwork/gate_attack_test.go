@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -66,10 +67,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 				}
 				r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: args})
 				must(t, err)
-				got := strings.Trim(string(lookup([]byte(resultText(r)), "status")), `"`)
-				if e, refused := r.Meta["deepwork/error"].(map[string]any); refused {
-					got, _ = e["code"].(string)
-				}
+				got := cmp.Or(codeOf(r), strings.Trim(string(lookup([]byte(resultText(r)), "status")), `"`))
 				want := test.open
 				if strict {
 					want = test.closed

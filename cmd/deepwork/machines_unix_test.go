@@ -72,9 +72,7 @@ func (m *testMachine) call(name string, args map[string]any) (reply machineReply
 			must(m.t, json.Unmarshal([]byte(resultText(r)), &reply))
 			return reply, ""
 		}
-		meta, _ := r.Meta[tool.ErrorMeta].(map[string]any)
-		code, _ = meta["code"].(string)
-		if code != "store_unavailable" {
+		if code = codeOf(r); code != "store_unavailable" {
 			return reply, code
 		}
 		if r.Meta[tool.WaitingMeta] == nil {
@@ -215,9 +213,7 @@ func TestTwoMachinesAndAReview(t *testing.T) {
 					first <- err.Error()
 					return
 				}
-				meta, _ := r.Meta[tool.ErrorMeta].(map[string]any)
-				code, _ := meta["code"].(string)
-				first <- code
+				first <- codeOf(r)
 			}()
 			testkit.Until(t, "the first review has begun", exists("began"))
 			signal := map[string]syscall.Signal{"killed": syscall.SIGKILL, "suspended": syscall.SIGSTOP}[how]

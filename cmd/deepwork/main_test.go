@@ -45,21 +45,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
 		RequireUniqueNames: true,
-		Setup: func(e *testscript.Env) error {
-			newBrowser(e)
-			e.Setenv("GORACE", gorace)
-			e.Setenv(config.JobsFoldersEnv, "")
-			dir, err := os.MkdirTemp("", "state")
-			if err != nil {
-				return err
-			}
-			e.Defer(func() { os.RemoveAll(dir) })
-			env, err := statetest.Write(dir, e.WorkDir)
-			for name, value := range env {
-				e.Setenv(name, value)
-			}
-			return err
-		},
+		Setup:              setUpScript,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"agent":   agent,
 			"exits":   exits,
@@ -71,6 +57,23 @@ func TestScripts(t *testing.T) {
 			"visit":   visit,
 		},
 	})
+}
+
+// setUpScript gives a script a browser, and a state and a config of its own.
+func setUpScript(e *testscript.Env) error {
+	newBrowser(e)
+	e.Setenv("GORACE", gorace)
+	e.Setenv(config.JobsFoldersEnv, "")
+	dir, err := os.MkdirTemp("", "state")
+	if err != nil {
+		return err
+	}
+	e.Defer(func() { os.RemoveAll(dir) })
+	env, err := statetest.Write(dir, e.WorkDir)
+	for name, value := range env {
+		e.Setenv(name, value)
+	}
+	return err
 }
 
 // exits runs a command and checks its exit code: `exits 2 deepwork bogus`.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/show"
 )
 
@@ -29,6 +30,17 @@ var listening = regexp.MustCompile(`msg=listening url=(\S+)`)
 func serveNetwork(t testing.TB, root string, options ...string) (server *exec.Cmd, url string, log *bufio.Reader) {
 	t.Helper()
 	server = exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--port", "0"}, options...)...)
+	url, log = startServer(t, server)
+	if url == "" {
+		t.Fatal("it does not listen")
+	}
+	return server, url, log
+}
+
+// startServer starts a server, which ends with the test, and returns the URL that it listens at, if any, and
+// the rest of its log.
+func startServer(t testing.TB, server *exec.Cmd) (url string, log *bufio.Reader) {
+	t.Helper()
 	stderr, err := server.StderrPipe()
 	must(t, err)
 	must(t, server.Start())
@@ -39,18 +51,16 @@ func serveNetwork(t testing.TB, root string, options ...string) (server *exec.Cm
 		}
 	})
 	log = bufio.NewReader(stderr)
-	var before strings.Builder
-	for {
+	for before := ""; ; {
 		line, err := log.ReadString('\n')
-		if err != nil {
-			t.Fatalf("the server ended: %v\n%s", err, before.String())
+		if before += line; err != nil {
+			t.Fatalf("the server ended: %v\n%s", err, before)
 		}
-		before.WriteString(line)
 		if m := listening.FindStringSubmatch(line); m != nil {
 			url = m[1]
 		}
-		if strings.Contains(line, "server started") && url != "" {
-			return server, url, log
+		if strings.Contains(line, "server started") {
+			return url, log
 		}
 	}
 }
@@ -151,14 +161,7 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 		defer close(called)
 		_, _ = cs.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"o": "o.txt"}}})
 	}()
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(root, "reviewing")); err == nil {
-			break
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatal("no review runs")
-		}
-	}
+	testkit.Until(t, "a review runs", func() bool { return fileExists(filepath.Join(root, "reviewing")) })
 	must(t, server.Process.Signal(syscall.SIGTERM))
 	for { // until it has taken the signal
 		line, err := log.ReadString('\n')
@@ -168,17 +171,12 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 		}
 	}
 	health := strings.TrimSuffix(url, "/mcp") + "/readyz"
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+	testkit.Until(t, "it says that it is not ready", func() bool {
 		res, err := http.Get(health)
 		must(t, err)
 		res.Body.Close()
-		if res.StatusCode == http.StatusServiceUnavailable {
-			break
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatal("it says that it is ready")
-		}
-	}
+		return res.StatusCode == http.StatusServiceUnavailable
+	})
 	ended := make(chan error, 1)
 	go func() { io.Copy(io.Discard, log); ended <- server.Wait() }()
 	for again := true; again; {

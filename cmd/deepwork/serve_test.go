@@ -36,52 +36,6 @@ func TestServeSignal(t *testing.T) {
 	}
 }
 
-// TestInterruptibleSecondSignal runs a process whose shutdown hangs: the first
-// signal asks it to stop, a later one ends it.
-func TestInterruptibleSecondSignal(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a process cannot be signalled there")
-	}
-	if os.Getenv("DEEPWORK_TEST_HANG") != "" {
-		ctx, stop := interruptible(context.Background(), 0)
-		defer stop()
-		os.Stdout.WriteString("ready\n")
-		<-ctx.Done()
-		os.Stdout.WriteString("asked to stop\n")
-		time.Sleep(time.Hour) // a shutdown that hangs
-	}
-	self, err := os.Executable()
-	must(t, err)
-	child := exec.CommandContext(t.Context(), self, "-test.run=^TestInterruptibleSecondSignal$")
-	child.Env = append(os.Environ(), "DEEPWORK_TEST_HANG=1")
-	out, err := child.StdoutPipe()
-	must(t, err)
-	must(t, child.Start())
-	lines := bufio.NewScanner(out)
-	for _, want := range []string{"ready", "asked to stop"} {
-		if !lines.Scan() || lines.Text() != want {
-			t.Fatalf("read %q, want %q", lines.Text(), want)
-		}
-		// The handler is taken away as the context ends, beside a call that waits
-		// for it: until then a signal is taken, and not the one that ends it.
-		must(t, child.Process.Signal(syscall.SIGTERM))
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- child.Wait() }()
-	for {
-		select {
-		case err := <-ended:
-			exit, ok := errors.AsType[*exec.ExitError](err)
-			if !ok || exit.Success() {
-				t.Fatalf("ended with %v, want a signal", err)
-			}
-			return
-		case <-time.After(10 * time.Millisecond):
-			_ = child.Process.Signal(syscall.SIGTERM)
-		}
-	}
-}
-
 // TestServeOutlivesItsClient writes to a client that is gone: that ends the
 // server, but not at once, as the signal for it would.
 func TestServeOutlivesItsClient(t *testing.T) {
@@ -162,17 +116,6 @@ func startServe(t *testing.T) (*exec.Cmd, io.Reader) {
 	stdin, err := server.StdinPipe()
 	must(t, err)
 	t.Cleanup(func() { stdin.Close() })
-	stderr, err := server.StderrPipe()
-	must(t, err)
-	must(t, server.Start())
-	log := bufio.NewReader(stderr)
-	for {
-		line, err := log.ReadString('\n')
-		if err != nil {
-			t.Fatalf("the server ended: %v", err)
-		}
-		if strings.Contains(line, "server started") {
-			return server, log
-		}
-	}
+	_, log := startServer(t, server)
+	return server, log
 }

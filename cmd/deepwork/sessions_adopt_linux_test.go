@@ -81,8 +81,8 @@ func TestAnOlderVersionOfASessionIsRefused(t *testing.T) {
 	for _, server := range []string{"the same server", "another server"} {
 		r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: finish})
 		must(t, err)
-		if e, _ := r.Meta["deepwork/error"].(map[string]any); e["code"] != "session_foreign" || !strings.Contains(resultText(r), "an older version of it was put back") {
-			t.Errorf("%s: %v, %s", server, e, resultText(r))
+		if codeOf(r) != "session_foreign" || !strings.Contains(resultText(r), "an older version of it was put back") {
+			t.Errorf("%s: %v, %s", server, codeOf(r), resultText(r))
 		}
 		must(t, client.Close())
 		client, _ = startClient(t, root)
@@ -124,8 +124,8 @@ func TestAnOlderVersionOfASessionIsRefused(t *testing.T) {
 	client, _ = startClient(t, root)
 	r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": id}})
 	must(t, err)
-	if e, _ := r.Meta["deepwork/error"].(map[string]any); e["code"] != "session_foreign" || !strings.Contains(resultText(r), "a session that was pruned was put back") {
-		t.Errorf("a pruned session that was put back: %v, %s", e, resultText(r))
+	if codeOf(r) != "session_foreign" || !strings.Contains(resultText(r), "a session that was pruned was put back") {
+		t.Errorf("a pruned session that was put back: %v, %s", codeOf(r), resultText(r))
 	}
 	callTool(t, client, "get_step", map[string]any{"session_id": other})
 }

@@ -3,15 +3,12 @@ package main
 import (
 	"database/sql"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
-	"deepwork/session/state/statetest"
 	"deepwork/session/store/postgres/pgtest"
 )
 
@@ -27,22 +24,10 @@ func TestPostgresScripts(t *testing.T) {
 			db := server.URL()
 			u, err := url.Parse(db)
 			testkit.Must(t, err)
-			newBrowser(e)
 			e.Setenv("DB", db)
 			e.Setenv("SCHEMA", u.Query().Get("schema"))
-			e.Setenv("GORACE", gorace)
-			e.Setenv(config.JobsFoldersEnv, "")
 			e.Setenv("HOME", e.WorkDir)
-			dir, err := os.MkdirTemp("", "state")
-			if err != nil {
-				return err
-			}
-			e.Defer(func() { os.RemoveAll(dir) })
-			env, err := statetest.Write(dir, e.WorkDir)
-			for name, value := range env {
-				e.Setenv(name, value)
-			}
-			return err
+			return setUpScript(e)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"agent":   agent,
