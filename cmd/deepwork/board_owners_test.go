@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -79,13 +78,9 @@ func TestBoardHasOwners(t *testing.T) {
 	token := map[string]string{}
 	var lines strings.Builder
 	for name, options := range map[string][]string{"ann": {"--group", "team", "--rights", "agents"}, "bob": {"--group", "team", "--rights", "merge"}, "eve": {"--rights", "agents,merge"}, "solo": nil} {
-		made := exec.CommandContext(t.Context(), "deepwork", append([]string{"token", "new", name}, options...)...)
-		var line strings.Builder
-		made.Stderr = &line
-		text, err := made.Output()
-		must(t, err)
-		token[name] = strings.TrimSpace(string(text))
-		lines.WriteString(line.String())
+		var line string
+		token[name], line = newToken(t, name, options...)
+		lines.WriteString(line)
 	}
 	must(t, os.WriteFile(file, []byte(lines.String()), 0o600))
 	_, url, _ := serveNetwork(t, p.root, "--transport", "http", "--toolsets", "board", "--token-file", file)

@@ -79,40 +79,29 @@ func reseal(ts *testscript.TestScript, file string, text []byte) []byte {
 func TestCheckConfirms(t *testing.T) {
 	defer func(was []time.Duration) { checkPauses = was }(checkPauses)
 	checkPauses = []time.Duration{0, 0}
-	looks := 0
-	look := func(context.Context) (r session.Report, err error) {
-		looks++
-		r.Live = true
-		r.Fault("a", "stays", "")
-		if looks < 3 {
-			r.Fault("b", "is gone in the end", "")
+	for name, c := range map[string]struct {
+		live, note   bool
+		looks, found int // expected
+	}{"while a server runs": {true, false, 3, 1}, "a note": {true, true, 1, 1}, "without a server": {false, false, 1, 2}} {
+		looks := 0
+		r, err := confirmed(t.Context(), func(context.Context) (r session.Report, err error) {
+			looks++
+			r.Live = c.live
+			if c.note {
+				r.Note("a", "stays", "")
+				return r, nil
+			}
+			r.Fault("a", "stays", "")
+			if looks < 3 {
+				r.Fault("b", "is gone in the end", "")
+			}
+			if looks > 1 {
+				r.Fault("c", "came later", "")
+			}
+			return r, nil
+		})
+		if err != nil || len(r.Findings) != c.found || r.Findings[0].Where != "a" || looks != c.looks {
+			t.Errorf("%s, after %d looks: %+v, %v", name, looks, r.Findings, err)
 		}
-		if looks > 1 {
-			r.Fault("c", "came later", "")
-		}
-		return r, nil
-	}
-	r, err := confirmed(t.Context(), look)
-	if err != nil || len(r.Findings) != 1 || r.Findings[0].Where != "a" || looks != 3 {
-		t.Errorf("after %d looks: %+v, %v", looks, r.Findings, err)
-	}
-	looks = 0
-	r, err = confirmed(t.Context(), func(context.Context) (r session.Report, err error) {
-		looks++
-		r.Live = true
-		r.Note("a", "stays", "")
-		return r, nil
-	})
-	if err != nil || len(r.Findings) != 1 || looks != 1 {
-		t.Errorf("a note was looked at %d times: %+v, %v", looks, r.Findings, err)
-	}
-	looks = 0
-	r, err = confirmed(t.Context(), func(context.Context) (r session.Report, err error) {
-		looks++
-		r.Fault("a", "stays", "")
-		return r, nil
-	})
-	if err != nil || len(r.Findings) != 1 || looks != 1 {
-		t.Errorf("without a server it was looked %d times: %+v, %v", looks, r.Findings, err)
 	}
 }

@@ -38,14 +38,10 @@ func quickProject(b testing.TB, n int, quick, config string) string {
 		workflow += fmt.Sprintf("s%d, ", i)
 	}
 	root := filepath.Join(b.TempDir(), "shop")
-	for name, text := range map[string]string{
+	writeFiles(b, root, map[string]string{
 		"README": "hello\n", ".deepwork/jobs/job0/job.yml": strings.Replace(runJob("job0", workflow, ids...), "name: w,", "name: main,", 1), ".deepwork/jobs/job0/a.md": "Do it.",
 		".deepwork/config.yml": fmt.Sprintf("executors:\n  QUICK: {command: [%q]}\n%s", quick, config),
-	} {
-		path := filepath.Join(root, name)
-		must(b, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(b, os.WriteFile(path, []byte(text), 0o644))
-	}
+	})
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
 		testkit.Git(b, root, args...)
 	}

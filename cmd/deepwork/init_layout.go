@@ -10,13 +10,14 @@ import (
 	"strings"
 
 	"deepwork/actor/durable"
+	"deepwork/catalog/job"
 	"deepwork/session"
 )
 
 // layOutSchema keeps an existing schema, and reports whether it differs from this binary's: a
 // person may have changed it.
 func layOutSchema(file string) (string, error) {
-	schema := schemaFile()
+	schema := job.Schema()
 	done, err := createFile(file, schema)
 	if err != nil || done != kept {
 		return done, err

@@ -17,7 +17,7 @@ keeps it as .deepwork/job.schema.json. "deepwork schema run" prints that of the 
 that "deepwork run --json" prints, one per line.`,
 		Args: takes(0, 1, "nothing, or run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			schema := schemaFile()
+			schema := job.Schema()
 			if len(args) > 0 {
 				if schema = runEventSchema; args[0] != "run" {
 					return usagef(cmd, "there is no schema %q; give nothing, or run", args[0])
@@ -31,12 +31,3 @@ that "deepwork run --json" prints, one per line.`,
 
 //go:embed run_event.schema.json
 var runEventSchema []byte
-
-// schemaFile is the schema as a text file: it ends with a newline.
-func schemaFile() []byte {
-	schema := job.Schema()
-	if len(schema) > 0 && schema[len(schema)-1] != '\n' {
-		schema = append(schema[:len(schema):len(schema)], '\n')
-	}
-	return schema
-}

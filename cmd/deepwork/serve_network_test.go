@@ -79,6 +79,17 @@ func connectNetwork(t testing.TB, url, token string) *mcp.ClientSession {
 	return cs
 }
 
+// newToken makes a token on the command line, and returns it and its line of the file of tokens.
+func newToken(t *testing.T, name string, options ...string) (token, line string) {
+	t.Helper()
+	made := exec.CommandContext(t.Context(), "deepwork", append([]string{"token", "new", name}, options...)...)
+	var said strings.Builder
+	made.Stderr = &said
+	text, err := made.Output()
+	must(t, err)
+	return strings.TrimSpace(string(text)), said.String()
+}
+
 // keepingAlive keeps the connection of each of many callers.
 var keepingAlive = &http.Transport{MaxIdleConnsPerHost: 256}
 
@@ -98,19 +109,15 @@ func TestServeNetwork(t *testing.T) {
 			root := t.TempDir()
 			writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": jobText("j", "a"), ".deepwork/jobs/j/a.md": "Do it."})
 			file := filepath.Join(t.TempDir(), "tokens")
-			made := exec.CommandContext(t.Context(), "deepwork", "token", "new", "ann")
-			var line strings.Builder
-			made.Stderr = &line
-			token, err := made.Output()
-			must(t, err)
-			must(t, os.WriteFile(file, []byte(line.String()), 0o600))
+			token, line := newToken(t, "ann")
+			must(t, os.WriteFile(file, []byte(line), 0o600))
 			server, url, log := serveNetwork(t, root, "--transport", over, "--host", "0.0.0.0", "--token-file", file)
 			url = strings.Replace(url, "0.0.0.0", "127.0.0.1", 1)
 			if !strings.HasSuffix(url, map[string]string{"http": "/mcp", "sse": "/sse"}[over]) {
 				t.Errorf("it listens at %s", url)
 			}
 			for range 2 {
-				cs := connectNetwork(t, url, strings.TrimSpace(string(token)))
+				cs := connectNetwork(t, url, token)
 				callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
 				callTool(t, cs, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": "a"})
 			}
@@ -126,7 +133,7 @@ func TestServeNetwork(t *testing.T) {
 			if err := server.Wait(); err != nil {
 				t.Errorf("it ended with %v", err)
 			}
-			if got := string(rest); !strings.Contains(got, "caller=ann") || !strings.Contains(got, "server stopped") || strings.Contains(got, strings.TrimSpace(string(token))) {
+			if got := string(rest); !strings.Contains(got, "caller=ann") || !strings.Contains(got, "server stopped") || strings.Contains(got, token) {
 				t.Errorf("it logged\n%s", got)
 			}
 		})
@@ -146,9 +153,7 @@ func TestServeOnATakenPort(t *testing.T) {
 
 // A first signal lets a call in flight go on, a second one ends the server at once.
 func TestServeNetworkSecondSignal(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a process cannot be signalled there")
-	}
+	needSignals(t)
 	root := t.TempDir()
 	text := strings.Replace(jobText("j", "a"), "outputs: {}, reviews: []",
 		"outputs: {o: {type: file, description: O, required: true}}, reviews: [{run_each: step, quality_criteria: {c: C}}]", 1)

@@ -12,14 +12,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"deepwork/transport/web"
 )
+
+func needSignals(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be signalled there")
+	}
+}
 
 // TestServeSignal asks a server to end while its client is still connected:
 // it ends by itself, with exit code 0.
 func TestServeSignal(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a process cannot be signalled there")
-	}
+	needSignals(t)
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(sig.String(), func(t *testing.T) {
 			server, log := startServe(t)
@@ -39,9 +46,7 @@ func TestServeSignal(t *testing.T) {
 // TestServeOutlivesItsClient writes to a client that is gone: that ends the
 // server, but not at once, as the signal for it would.
 func TestServeOutlivesItsClient(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("there is no such signal there")
-	}
+	needSignals(t)
 	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
 	r, w, err := os.Pipe()
 	must(t, err)
@@ -68,9 +73,7 @@ func TestServeOutlivesItsClient(t *testing.T) {
 // TestInterruptiblePatience runs a process that is told to stop several times at
 // once, as by a terminal and a wrapper: it is left the time to stop.
 func TestInterruptiblePatience(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a process cannot be signalled there")
-	}
+	needSignals(t)
 	if os.Getenv("DEEPWORK_TEST_PATIENCE") != "" {
 		ctx, stop := interruptible(context.Background(), time.Hour)
 		defer stop()
@@ -118,4 +121,12 @@ func startServe(t *testing.T) (*exec.Cmd, io.Reader) {
 	t.Cleanup(func() { stdin.Close() })
 	_, log := startServer(t, server)
 	return server, log
+}
+
+// However much hangs, a server that a signal asked to end is gone before a client that
+// sent it loses patience: containers are killed after 10 s.
+func TestReq005_AStopIsOverInTime(t *testing.T) {
+	if worst := web.StopTime + stopTimeout; worst >= 10*time.Second {
+		t.Errorf("an HTTP server takes up to %v to stop", worst)
+	}
 }

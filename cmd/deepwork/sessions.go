@@ -218,9 +218,6 @@ func (a *app) sessionTable(rows []sessionRow) {
 		{Title: "AGE"}, {Title: "IDLE", Optional: true}, {Title: "SERVER", Least: 8, Optional: true}, {Title: "ATTEMPT", Optional: true}, {Title: "GOAL", Least: 20}}, cells)
 }
 
-// defaultAbortReason is recorded if the person gives no reason.
-const defaultAbortReason = "aborted from the command line"
-
 func (a *app) sessionsAbortCommand() *cobra.Command {
 	var why string
 	cmd := a.onProject("", &cobra.Command{
@@ -240,7 +237,7 @@ func (a *app) sessionsAbortCommand() *cobra.Command {
 			})
 		},
 	})
-	cmd.Flags().StringVar(&why, "reason", defaultAbortReason, "`REASON`, as the session records it")
+	cmd.Flags().StringVar(&why, "reason", "aborted from the command line", "`REASON`, as the session records it")
 	return cmd
 }
 

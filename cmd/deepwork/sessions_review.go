@@ -86,13 +86,10 @@ func (a *app) review(ctx context.Context, archive sessions, id, stepID string, a
 	for _, r := range st.ReviewsBy(true) {
 		a.criteria("judge", r)
 	}
-	line := func(format string, args ...any) {
-		a.out.Text("  ", fmt.Sprintf(format, args...))
-	}
 	if notes := show.Optional(q.Notes); notes != "" {
-		line("notes of the agent: %s", show.IndentRest(notes, "  "))
+		a.line("notes of the agent: %s", show.IndentRest(notes, "  "))
 	}
-	show.Hashes(line, "handed in", q.Files)
+	show.Hashes(a.line, "handed in", q.Files)
 	decision, what := "pass", "The workflow continues when the agent hands in"
 	if !answer.Passed {
 		decision, what = "fail", "The agent gets your feedback when it hands in"
@@ -169,18 +166,15 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 	for _, r := range st.Reviews {
 		a.criteria("skipped", r)
 	}
-	line := func(format string, args ...any) {
-		a.out.Text("  ", fmt.Sprintf(format, args...))
-	}
 	if last := s.Progress(stepID).Newest(); last != nil {
-		show.Attempts(line, []*machine.Attempt{last})
+		show.Attempts(a.line, []*machine.Attempt{last})
 	} else if review := filepath.Join(archive.tmp, "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
 		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(archive.folder.Root, review)))
 	} else {
 		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
 	}
 	given, files := archive.GivenFor(s, stepID)
-	show.Hashes(line, "handed in", files)
+	show.Hashes(a.line, "handed in", files)
 	if given == "" {
 		fmt.Fprintln(a.out, "It would continue with whatever the agent hands in next.")
 	} else {
@@ -195,6 +189,9 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 	}
 	return err
 }
+
+// line prints a line about the step.
+func (a *app) line(format string, args ...any) { a.out.Text("  ", fmt.Sprintf(format, args...)) }
 
 // describe prints which step a person is to decide about.
 func (a *app) describe(s *machine.State, stepID string) {

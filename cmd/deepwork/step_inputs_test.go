@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -108,6 +110,87 @@ func TestGetStepShowsInstructionsAsTheyAreNow(t *testing.T) {
 		must(t, err)
 		if tool.Name == "get_step" && !strings.Contains(tool.Description, "as they are now") {
 			t.Errorf("get_step says: %s", tool.Description)
+		}
+	}
+}
+
+// The file of a self-review names the inputs of the step apart from its outputs, so
+// that a criterion which compares them can be judged; it still closes the step for
+// exactly these outputs, whatever becomes of an input.
+func TestASelfReviewHasTheInputs(t *testing.T) {
+	root := notesProject(t)
+	client, _ := startClient(t, root)
+	id, _ := toDraft(t, client)
+	outputs := map[string]any{"notes": "docs/notes.md"}
+	callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "draft", "outputs": outputs})
+	data, err := os.ReadFile(filepath.Join(root, ".deepwork", "tmp", "quality_review_"+id+"_draft.md"))
+	must(t, err)
+	text := string(data)
+	_, inputs, ok := strings.Cut(text, "## Inputs (for reference; judge only the outputs)\n")
+	inputs, judged, both := strings.Cut(inputs, "## Outputs\n")
+	if !ok || !both {
+		t.Fatalf("no inputs before the outputs in\n%s", text)
+	}
+	for _, want := range []string{"- `changes`, from step `collect`: One row per change\n  - `docs/changes.md`\n", "  - `src/a.md`\n  - `src/b.md`\n", "- `extra`, from step `collect`: More\n  - (no file was submitted)\n"} {
+		if !strings.Contains(inputs, want) {
+			t.Errorf("the inputs lack %q:\n%s", want, inputs)
+		}
+	}
+	if strings.Contains(inputs, "notes.md") || strings.Contains(inputs, "tone") || strings.Contains(judged, "docs/changes.md") {
+		t.Errorf("inputs and outputs are mixed:\n%s", text)
+	}
+	writeFiles(t, root, map[string]string{"docs/changes.md": "| 2 | slower |\n"})
+	callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "draft", "outputs": outputs, "quality_review_override_reason": "passed"})
+	record, err := os.ReadFile(sessionFile(root, id))
+	if err != nil || !strings.Contains(string(record), `"kind": "self"`) {
+		t.Errorf("the evidence is not that of a self-review: %v\n%s", err, record)
+	}
+}
+
+// Field names, nulls and punctuation of a step's reply have at most 600 characters,
+// and 100 more per output or input; of two steps with the same text only the
+// requirements' step_quality_criteria repeat one.
+func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
+	client, _ := startClient(t, notesProject(t))
+	started := callTool(t, client, "start_workflow", map[string]any{"goal": "Notes", "job_name": "notes", "workflow_name": "write", "instance_id": "x"})
+	callTool(t, client, "abort_workflow", map[string]any{"explanation": "again"})
+	id, next := toDraft(t, client)
+	for name, reply := range map[string]json.RawMessage{
+		"start_workflow": started, "finished_step": next, "get_step": callTool(t, client, "get_step", map[string]any{"session_id": id}),
+	} {
+		values, texts, parts := 0, map[string]int{}, 0
+		var walk func(v any)
+		walk = func(v any) {
+			switch v := v.(type) {
+			case string:
+				encoded, _ := json.Marshal(v)
+				values += len(encoded) - 2
+				if texts[v]++; strings.Contains(v, " ") && texts[v] == 2 && !strings.HasSuffix(v, "?") {
+					t.Errorf("%s repeats %q", name, v)
+				}
+			case []any:
+				for _, e := range v {
+					walk(e)
+				}
+			case map[string]any:
+				for key, e := range v {
+					if list, ok := e.([]any); ok && (key == "step_inputs" || key == "step_expected_outputs") {
+						parts += len(list)
+					}
+					if files, ok := e.(map[string]any); ok && key == "outputs" {
+						parts += len(files)
+					}
+					walk(e)
+				}
+			}
+		}
+		var decoded any
+		must(t, json.Unmarshal(reply, &decoded))
+		walk(decoded)
+		frame := len(reply) - values
+		t.Logf("%s: %d characters, %d of them frame, %d inputs and outputs", name, len(reply), frame, parts)
+		if most := 600 + 100*parts; frame > most {
+			t.Errorf("%s: the frame has %d characters, and may have %d:\n%s", name, frame, most, reply)
 		}
 	}
 }

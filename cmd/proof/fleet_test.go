@@ -55,11 +55,9 @@ func TestBreaksAreNoticed(t *testing.T) {
 		check  string // see faults.go of package postgres
 		strike func(*fleet, context.Context) error
 	}{{"lease", (*fleet).takeLate}, {"term", (*fleet).takeLate}, {"version", (*fleet).writeLate}, {"reread", (*fleet).loseReply}}
-	program, err := build(t.Context(), t.TempDir(), buildOptions...)
-	testkit.Must(t, err)
 	struck := func(t *testing.T, broken string, strikes ...func(*fleet, context.Context) error) string {
 		f := newFleet(t.TempDir(), *simSeed, 0, 0)
-		f.program, f.count, f.broken, f.lose, f.strict = program, 2, broken, 0, true
+		f.count, f.broken, f.lose, f.strict = 2, broken, 0, true
 		defer func() { testkit.Must(t, f.close()) }()
 		pgtest.Need(t, f.layOut(t.Context()))
 		for _, strike := range strikes {

@@ -15,7 +15,14 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "echo" || os.Args[1] == "source" || os.Args[1] == "step") {
 		main()
 	}
-	os.Exit(statetest.Main(m))
+	dir, err := os.MkdirTemp("", "proof-")
+	if err != nil {
+		panic(err)
+	}
+	buildIn = dir
+	code := statetest.Main(m)
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // What the subcommand load prints and how it ends: with two servers on one project, an

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 
 	"deepwork/session/state/statetest"
@@ -96,13 +98,14 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() er
 	return nil
 }
 
-// buildOptions are the options of go build for a program with faults.
-var buildOptions = []string{"-tags", "faults"}
+// buildIn is the folder that programs are built into. Tests set it, since go build has nothing to do
+// where the program is already; "" means the folder of each world.
+var buildIn string
 
 // build builds deepwork from the module of the working directory into a folder, and returns its
 // path.
 func build(ctx context.Context, dir string, options ...string) (string, error) {
-	program := filepath.Join(dir, "deepwork")
+	program := filepath.Join(cmp.Or(buildIn, dir), strings.Join(options, ""), "deepwork")
 	if runtime.GOOS == "windows" {
 		program += ".exe"
 	}

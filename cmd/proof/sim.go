@@ -125,11 +125,9 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	return s.guard()
 }
 
-// build builds the program, with faults, unless the caller has one.
+// build builds the program, with faults.
 func (s *simulation) build(ctx context.Context) (err error) {
-	if s.program == "" {
-		s.program, err = build(ctx, s.dir, buildOptions...)
-	}
+	s.program, err = build(ctx, s.dir, "-tags", "faults")
 	return err
 }
 
