@@ -194,39 +194,3 @@ func TestCancelExecutionElsewhere(t *testing.T) {
 		t.Errorf("at its source it is %s", got)
 	}
 }
-
-// More than a hundred at one source are refused, until one is cancelled.
-func TestHundredExecutionsElsewhere(t *testing.T) {
-	e := newElsewhere(t)
-	client, _ := startClient(t, e.root)
-	first, _ := e.start(client)
-	var mu sync.Mutex
-	started, refused := 0, 0
-	var calls sync.WaitGroup
-	for range 10 {
-		calls.Go(func() {
-			for range 15 {
-				res, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "j-w", Arguments: map[string]any{"goal": "g"}})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				if text := resultText(res); !res.IsError {
-					started++
-				} else if refused++; !strings.Contains(text, "100 executions") {
-					t.Error(text)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	calls.Wait()
-	if started != 99 || refused != 51 {
-		t.Fatalf("%d were started, %d refused", started, refused)
-	}
-	if x := e.call(client, "cancel_execution", first); x.State != execution.Cancelled {
-		t.Errorf("got %+v", x)
-	}
-	e.start(client)
-}
