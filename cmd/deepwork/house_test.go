@@ -5,7 +5,6 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,13 +49,8 @@ func TestImportsRunDown(t *testing.T) {
 	must(t, err)
 	module, _, _ := strings.Cut(strings.TrimPrefix(string(mod), "module "), "\n")
 	files, crossed := 0, map[string]bool{}
-	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && name != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules"):
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go"):
+	err = walkSources(root, func(name string) error {
+		if !strings.HasSuffix(name, ".go") {
 			return nil
 		}
 		rel, err := filepath.Rel(root, filepath.Dir(name))
@@ -79,7 +73,7 @@ func TestImportsRunDown(t *testing.T) {
 				continue
 			}
 			if why := forbidden(from, to); why != "" {
-				t.Errorf("%s imports %s: %s", path.Join(from, d.Name()), to, why)
+				t.Errorf("%s imports %s: %s", name, to, why)
 			}
 			if floor(from) != floor(to) {
 				crossed[from+" -> "+to] = true
@@ -91,6 +85,21 @@ func TestImportsRunDown(t *testing.T) {
 	if files < 100 || len(crossed) < 10 {
 		t.Errorf("only %d files with %d imports between rooms were read: is the house still at %s?", files, len(crossed), root)
 	}
+}
+
+// walkSources calls visit with each file of the project, but for those of tests' data and of other projects.
+func walkSources(root string, visit func(name string) error) error {
+	return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case !d.IsDir():
+			return visit(name)
+		case name != root && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"testdata", "node_modules", "dist"}, d.Name())):
+			return fs.SkipDir
+		}
+		return nil
+	})
 }
 
 // TestForbidden makes sure that the rule above can say no.

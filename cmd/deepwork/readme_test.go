@@ -16,8 +16,7 @@ var option = regexp.MustCompile(`(?m)^ +--[a-z-]+`)
 
 // The README documents every command with every option it has.
 func TestReadmeTellsOfEveryOption(t *testing.T) {
-	data := readme(t)
-	text := strings.ReplaceAll(data, `\|`, "|")
+	text := strings.ReplaceAll(readme(t), `\|`, "|")
 	var check func(c *cobra.Command)
 	check = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {
@@ -50,12 +49,7 @@ func TestReadmeTellsOfEveryOption(t *testing.T) {
 
 // What the README says of http are the defaults, and every key of it.
 func TestReadmeHTTP(t *testing.T) {
-	data := readme(t)
-	_, rest, found := strings.Cut(data, "```yaml config\n")
-	block, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatal("no page shows a config")
-	}
+	block := snippets(t, "yaml config")[0].text
 	c, faults := config.Parse("config.yml", []byte(block))
 	if faults != nil {
 		t.Fatal(faults)
@@ -67,9 +61,7 @@ func TestReadmeHTTP(t *testing.T) {
 	}
 	_, fault := config.Parse("config.yml", []byte("http: 7\n"))
 	_, keys, _ := strings.Cut(fault.Error(), "with the keys ")
-	_, rest, _ = strings.Cut(data, "```yaml user\n")
-	users, _, _ := strings.Cut(rest, "```")
-	block += users
+	block += snippets(t, "yaml user")[0].text
 	for key := range strings.SplitSeq(keys, ", ") {
 		if !strings.Contains(block, "  "+key+":") && !strings.Contains(block, "  # "+key+": ") {
 			t.Errorf("no page documents http.%s", key)
@@ -79,12 +71,7 @@ func TestReadmeHTTP(t *testing.T) {
 
 // The README's example of a verdict is one.
 func TestReadmeVerdict(t *testing.T) {
-	data := readme(t)
-	_, rest, found := strings.Cut(data, "```json verdict\n")
-	block, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatal("no page shows a verdict")
-	}
+	block := snippets(t, "json verdict")[0].text
 	var v struct {
 		Passed   *bool   `json:"passed"`
 		Feedback *string `json:"feedback"`

@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -48,16 +47,10 @@ var unplainWords = func() *regexp.Regexp {
 // The texts that people and agents read have none of the words above: pages, the document of tools, templates, jobs, and
 // what the program's Go files have between quotes (help, errors, descriptions of tools).
 func TestTextsAreInPlainWords(t *testing.T) {
-	root, texts, literals := filepath.Join("..", ".."), 0, 0
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "dist") {
-			return filepath.SkipDir
-		}
-		switch name := d.Name(); {
-		case d.IsDir() || strings.HasSuffix(name, "_test.go"):
+	texts, literals := 0, 0
+	err := walkSources(filepath.Join("..", ".."), func(path string) error {
+		switch name := filepath.Base(path); {
+		case strings.HasSuffix(name, "_test.go"):
 		case strings.HasSuffix(name, ".go"):
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 			if err != nil {
