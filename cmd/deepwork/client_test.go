@@ -152,4 +152,12 @@ func jobText(name string, steps ...string) string {
 	return b.String()
 }
 
+// reviewedJob is jobText with an output of each step, out, and this list of reviews.
+func reviewedJob(name, reviews string, steps ...string) string {
+	return strings.ReplaceAll(jobText(name, steps...), "outputs: {}, reviews: []", "outputs: {out: {type: file, description: Out}}, reviews: "+reviews)
+}
+
+// isItGood is a list of one review of a step.
+const isItGood = `[{run_each: step, quality_criteria: {good: "Is it good?"}}]`
+
 var must = testkit.Must

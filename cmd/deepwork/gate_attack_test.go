@@ -16,9 +16,6 @@ import (
 // and of the session's file.
 func TestFourWaysAroundAReview(t *testing.T) {
 	const sentence = "quality_review_override_reason"
-	jobWith := func(reviews string) string {
-		return strings.Replace(jobText("one", "a"), "outputs: {}, reviews: []", "outputs: {out: {type: file, description: Out}}, reviews: "+reviews, 1)
-	}
 	for _, strict := range []bool{false, true} {
 		for way, test := range map[string]struct {
 			file, text     string // the edit
@@ -29,7 +26,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 			"one sentence": {"", "", true, "workflow_complete", "override_needs_person", "overridden by the agent, without a review", ""},
 			"config":       {".deepwork/config.yml", "quality_gate: {override: agent}\n", true, "workflow_complete", "override_needs_person", "overridden by the agent, without a review", `the reviewer was ["reviewer","task.txt"], and is self`},
 			"reviewer":     {".deepwork/config.yml", "quality_gate: {agent_review_command: reviewer other.txt}\n", false, "needs_work", "needs_work", "", ""},
-			"job":          {".deepwork/jobs/one/job.yml", jobWith("[]"), false, "workflow_complete", "needs_work", "", "review of step: it is gone"},
+			"job":          {".deepwork/jobs/one/job.yml", reviewedJob("one", "[]", "a"), false, "workflow_complete", "needs_work", "", "review of step: it is gone"},
 			"session file": {"session", "", false, "session_foreign", "session_foreign", "", ""},
 		} {
 			t.Run(fmt.Sprintf("%s/strict=%t", way, strict), func(t *testing.T) {
@@ -41,7 +38,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 				ownUser(t, users)
 				writeFiles(t, root, map[string]string{
 					".deepwork/config.yml":       "quality_gate: {agent_review_command: reviewer task.txt}\n",
-					".deepwork/jobs/one/job.yml": jobWith("[{run_each: step, quality_criteria: {good: \"Is it good?\"}}]"),
+					".deepwork/jobs/one/job.yml": reviewedJob("one", isItGood, "a"),
 					".deepwork/jobs/one/a.md":    "Do it.\n",
 					"bad.txt":                    "this one is bad\n",
 				})
@@ -94,7 +91,7 @@ func TestNoQualityGateOverAPinIsRecorded(t *testing.T) {
 	root := t.TempDir()
 	ownUser(t, "quality_gate: {agent_review_command: reviewer task.txt, override: never, pin: true}\n")
 	writeFiles(t, root, map[string]string{
-		".deepwork/jobs/one/job.yml": strings.Replace(jobText("one", "a"), "reviews: []", "reviews: [{run_each: step, quality_criteria: {good: \"Is it good?\"}}]", 1),
+		".deepwork/jobs/one/job.yml": strings.Replace(jobText("one", "a"), "reviews: []", "reviews: "+isItGood, 1),
 		".deepwork/jobs/one/a.md":    "Do it.\n",
 	})
 	client, _ := startClient(t, root)

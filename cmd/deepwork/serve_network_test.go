@@ -155,16 +155,14 @@ func TestServeOnATakenPort(t *testing.T) {
 func TestServeNetworkSecondSignal(t *testing.T) {
 	needSignals(t)
 	root := t.TempDir()
-	text := strings.Replace(jobText("j", "a"), "outputs: {}, reviews: []",
-		"outputs: {o: {type: file, description: O, required: true}}, reviews: [{run_each: step, quality_criteria: {c: C}}]", 1)
-	writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": text, ".deepwork/jobs/j/a.md": "Do it.", "o.txt": "o", "hang.sh": "touch reviewing\nexec sleep 100\n"})
+	writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": reviewedJob("j", isItGood, "a"), ".deepwork/jobs/j/a.md": "Do it.", "o.txt": "o", "hang.sh": "touch reviewing\nexec sleep 100\n"})
 	server, url, log := serveNetwork(t, root, "--transport", "http", "--quality-gate", "sh hang.sh")
 	cs := connectNetwork(t, url, "")
 	callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
 	called := make(chan struct{})
 	go func() {
 		defer close(called)
-		_, _ = cs.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"o": "o.txt"}}})
+		_, _ = cs.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"out": "o.txt"}}})
 	}()
 	testkit.Until(t, "a review runs", func() bool { return fileExists(filepath.Join(root, "reviewing")) })
 	must(t, server.Process.Signal(syscall.SIGTERM))

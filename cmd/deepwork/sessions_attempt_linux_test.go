@@ -15,8 +15,7 @@ import (
 func TestSessionsOfAttempts(t *testing.T) {
 	onBothStores(t, func(t *testing.T) {
 		p := newBoardProject(t, "quality_gate: {override: human}\n")
-		writeFiles(t, p.root, map[string]string{".deepwork/jobs/release/job.yml": "name: release\nversion: 1.0.0\nsummary: R\ncommon_job_info_provided_to_all_steps_at_runtime: I\nworkflows:\n  - {name: w, summary: W, steps: [a]}\nsteps:\n" +
-			"  - {id: a, name: A, description: A, instructions_file: a.md, outputs: {out: {type: file, description: Out}}, reviews: [{run_each: step, quality_criteria: {good: \"Is it good?\"}}]}\n"})
+		writeFiles(t, p.root, map[string]string{".deepwork/jobs/release/job.yml": reviewedJob("release", isItGood, "a")})
 		if out := mustPrint(t, p.root, "sessions", "list"); out != "There are no sessions.\n" {
 			t.Errorf("at first: %s", out)
 		}

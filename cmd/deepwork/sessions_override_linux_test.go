@@ -10,15 +10,11 @@ import (
 func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 	root := t.TempDir()
 	ownUser(t, "")
-	reviewed := func(id string) string {
-		return "  - {id: " + id + ", name: A, description: A, instructions_file: a.md, outputs: {out: {type: file, description: Out}}, reviews: [{run_each: step, quality_criteria: {good: \"Is it good?\"}}]}\n"
-	}
 	writeFiles(t, root, map[string]string{
-		".deepwork/config.yml": "quality_gate: {override: human}\n",
-		".deepwork/jobs/one/job.yml": "name: one\nversion: 1.0.0\nsummary: One\ncommon_job_info_provided_to_all_steps_at_runtime: I\nworkflows:\n  - {name: w, summary: W, steps: [a, b, c]}\nsteps:\n" +
-			reviewed("a") + reviewed("b") + reviewed("c"),
-		".deepwork/jobs/one/a.md": "Do it.\n",
-		"out.txt":                 "done\n",
+		".deepwork/config.yml":       "quality_gate: {override: human}\n",
+		".deepwork/jobs/one/job.yml": reviewedJob("one", isItGood, "a", "b", "c"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+		"out.txt":                    "done\n",
 	})
 	client, _ := startClient(t, root)
 	id := beginSession(t, client, "one", "Close it")

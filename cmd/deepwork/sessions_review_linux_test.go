@@ -10,14 +10,10 @@ import (
 func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	root := t.TempDir()
 	ownUser(t, "")
-	reviewed := func(id string) string {
-		return "  - {id: " + id + ", name: A, description: A, instructions_file: a.md, outputs: {out: {type: file, description: Out}}, reviews: [{run_each: out, by: human, quality_criteria: {good: \"Is it good?\"}}]}\n"
-	}
 	writeFiles(t, root, map[string]string{
-		".deepwork/jobs/one/job.yml": "name: one\nversion: 1.0.0\nsummary: One\ncommon_job_info_provided_to_all_steps_at_runtime: I\nworkflows:\n  - {name: w, summary: W, steps: [a, b]}\nsteps:\n" +
-			reviewed("a") + reviewed("b"),
-		".deepwork/jobs/one/a.md": "Do it.\n",
-		"out.txt":                 "done\n",
+		".deepwork/jobs/one/job.yml": reviewedJob("one", `[{run_each: out, by: human, quality_criteria: {good: "Is it good?"}}]`, "a", "b"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+		"out.txt":                    "done\n",
 	})
 	client, _ := startClient(t, root)
 	id := beginSession(t, client, "one", "Close it")
