@@ -25,6 +25,10 @@ const (
 	exitUsage   = 2
 )
 
+func main() {
+	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
 // Main runs the command line args (without the program's name) on the given streams and returns the
 // exit code: 0, 1 if the command failed, 2 for a usage error. It blocks until the command has
 // ended.
@@ -319,8 +323,4 @@ func attemptShimCommand() *cobra.Command {
 		Args:   takes(1, 1, "DIR"),
 		RunE:   func(_ *cobra.Command, args []string) error { return runner.RunShim(args[0]) },
 	}
-}
-
-func main() {
-	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
