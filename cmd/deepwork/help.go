@@ -23,6 +23,7 @@ func init() {
 // fitHelp makes the help of all commands fit a width.
 func fitHelp(root *cobra.Command, width int) {
 	root.SetUsageTemplate(strings.NewReplacer(
+		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `"{{.CommandPath}} [command] --help" says more about a command.`,
 		".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width),
 		"{{rpad .Name .NamePadding }} {{.Short}}", fmt.Sprintf("{{rpad .Name .NamePadding }} {{beside %d .NamePadding .Short}}", width),
 	).Replace(root.UsageTemplate()))

@@ -122,6 +122,9 @@ func (a *app) init(server serverOf, chosen ...*client) error {
 			fmt.Fprintf(a.err, "deepwork: laying out %s: %s\n", inline(s.path), inline(err.Error()))
 		}
 		fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, s.path)))
+		if done == keptOld {
+			fmt.Fprintf(a.err, "deepwork: %s is not that of this version, or was changed; to renew it, remove it and run init again\n", inline(a.display(root, s.path)))
+		}
 	}
 	var todo []string
 	for _, c := range chosen {

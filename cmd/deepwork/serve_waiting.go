@@ -37,8 +37,7 @@ one do that, end this with Ctrl-C, run
 
   deepwork init%s [--client %s]
 
-and start the client. For a server that several clients
-share, with a web UI, run
+and start the client. To see the project in a browser, run
 
   deepwork ui%s
 
