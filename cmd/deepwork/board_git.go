@@ -246,7 +246,7 @@ func (a *app) boardMergeCommand() *cobra.Command {
 		Use:   "merge ID",
 		Short: "Merge the commits of an attempt into its target branches",
 		Long: `Merge the commits of an attempt into its target branches: with a merge commit, or with
---squash as one commit, or with --rebase each again. Where a target is checked out, its
+--squash as one commit, or with --rebase one by one. Where a target is checked out, its
 files must be unchanged. After conflicts nothing is merged: the target is merged into the
 attempt's branch instead, and its worktree has the files to resolve.` + attemptsHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -260,7 +260,7 @@ attempt's branch instead, and its worktree has the files to resolve.` + attempts
 		},
 	}
 	cmd.Flags().BoolVar(&squash, "squash", false, "merge as one commit")
-	cmd.Flags().BoolVar(&rebase, "rebase", false, "repeat each commit on the target")
+	cmd.Flags().BoolVar(&rebase, "rebase", false, "rebase the commits onto the target, without a merge commit")
 	cmd.Flags().BoolVar(&abort, "abort", false, "undo a merge that has left conflicts in the worktree")
 	cmd.Flags().StringVar(&message, "message", "", "`text` of the new commit")
 	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
@@ -283,8 +283,8 @@ attempt's branch instead, and its worktree has the files to resolve.` + attempts
 func (a *app) boardRebaseCommand() *cobra.Command {
 	return a.onBranches(&cobra.Command{
 		Use:   "rebase ID",
-		Short: "Repeat the commits of an attempt on its target branches as they are now",
-		Long: `Repeat the commits of an attempt on its target branches as they are now. If they have
+		Short: "Rebase the commits of an attempt onto its target branches",
+		Long: `Rebase the commits of an attempt onto its current target branches. If they have
 conflicts, the target is merged into the attempt's branch instead.` + attemptsHelp,
 	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
 		return board.RebaseAttempt(ctx, atTerminal, attempt.MergeArgs{Target: t, RepoID: repo})
@@ -310,7 +310,7 @@ credentials.` + attemptsHelp,
 func (a *app) boardTargetCommand() *cobra.Command {
 	return a.onBranches(&cobra.Command{
 		Use:   "target ID BRANCH",
-		Short: "Change the branch that an attempt is for",
+		Short: "Change the target branch of an attempt",
 		Long: `Change the branch that an attempt is compared with and merged into. Its own branch does
 not change: see 'deepwork board rebase'.` + attemptsHelp,
 		Args: func(cmd *cobra.Command, args []string) error {

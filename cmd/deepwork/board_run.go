@@ -207,7 +207,7 @@ message is read from stdin.` + attemptsHelp,
 			})
 		},
 	}), &detach)
-	cmd.Flags().BoolVar(&queue, "queue", false, "if the agent runs, send it when it ends")
+	cmd.Flags().BoolVar(&queue, "queue", false, "if the agent is running, send it when the agent ends")
 	cmd.Flags().StringVar(&variant, "variant", "", "`name` of a variant of the executor (default: as before)")
 	return cmd
 }

@@ -35,7 +35,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Short: "Show everything at work on example projects",
 		Long: `Lay out example projects in a temporary directory, with scripted agents, and use
 everything once: an MCP client goes through a workflow on a real server, an agent does a
-task of the board in a git worktree, and 'deepwork run' leads agents through a workflow.
+task of the board in a git worktree, and 'deepwork run' runs agents through a workflow.
 Each claim is checked, and demo fails if one does not hold. It ends with what to try next.
 It changes nothing outside of that directory, and removes it.`,
 		Args: takes(0, 0, ""),
