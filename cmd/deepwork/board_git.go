@@ -169,7 +169,7 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board 
 				if r != nil && r.TaskDone {
 					fmt.Fprintln(a.out, "the task is done")
 				} else if err == nil && t.Status != "done" {
-					fmt.Fprintf(a.out, "'deepwork board done %s' sets the task done\n", now.TaskID[:shortID])
+					a.out.Prose(fmt.Sprintf("'deepwork board done %s' sets the task done", now.TaskID[:shortID]))
 				}
 			}
 			return failed
@@ -192,11 +192,11 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 		}
 		switch m.Status {
 		case attempt.Merged:
-			fmt.Fprintf(a.out, "merged %s into %s, which is at %s now\n", branch, target, commit)
+			a.out.Text("", fmt.Sprintf("merged %s into %s, which is at %s now", branch, target, commit))
 		case attempt.Rebased:
-			fmt.Fprintf(a.out, "rebased %s onto %s; it is at %s now\n", branch, target, commit)
+			a.out.Text("", fmt.Sprintf("rebased %s onto %s; it is at %s now", branch, target, commit))
 		case attempt.Pushed:
-			fmt.Fprintf(a.out, "pushed %s, which is at %s\n", branch, commit)
+			a.out.Text("", fmt.Sprintf("pushed %s, which is at %s", branch, commit))
 		case attempt.Aborted:
 			fmt.Fprintf(a.out, "undid the merge in %s\n", path)
 		case attempt.Retargeted:

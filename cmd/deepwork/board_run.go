@@ -345,7 +345,7 @@ func (a *app) ended(r *attempt.AttemptReply) error {
 		next = fmt.Sprintf("deepwork board diff %s, to see its changes\n", id) + next
 	}
 	if failed != nil {
-		next = fmt.Sprintf("deepwork board send %s TEXT, to go on in its worktree\ndeepwork board start %s, to begin again", id, r.TaskID[:shortID])
+		next = fmt.Sprintf("deepwork board send %s TEXT, to continue in its worktree\ndeepwork board start %s, to begin again", id, r.TaskID[:shortID])
 	}
 	a.field("next", next)
 	return failed

@@ -23,11 +23,12 @@ Waiting for clients at %s.
 To connect one, run this in another terminal, and then
 start the client:
 
-  deepwork init%s --url %s [--client %s]
+  deepwork init%s --url %s
 
+With --client, for another one than Claude Code: %s.
 Ctrl-C ends the server.
 
-`, url, project, url, strings.Join(clientNames(), "|"))
+`, url, project, url, strings.Join(clientNames()[1:], ", "))
 		return
 	}
 	fmt.Fprintf(a.err, `

@@ -82,7 +82,7 @@ func (a *app) ui(f uiFlags) (err error) {
 	}
 	url := strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + secret
 	fmt.Fprintln(a.out, url)
-	fmt.Fprintln(a.err, "Open this URL in a browser on this machine: it logs in one browser, once, and stops working when this command ends (Ctrl-C).")
+	a.err.Prose("Open this URL in a browser on this machine: it logs in one browser, once, and stops working when this command ends (Ctrl-C).")
 	if _, _, person := terminalSize(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
 		if err := openInBrowser(url); err != nil {
 			fmt.Fprintf(a.err, "deepwork: could not open a browser (%v): open the URL yourself\n", err)
