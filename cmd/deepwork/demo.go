@@ -101,7 +101,7 @@ type demo struct {
 // run plays every act in turn and stops at the first claim that does not hold.
 func (d *demo) run(ctx context.Context) (err error) {
 	d.out.Prose(`deepwork runs here on example projects in a temporary folder. Scripts play the AI agents; everything else is real, and each claim is checked.
-"->" is what an agent sends, "<-" is part of the answer, and "$" is a command that a person types.`)
+"->" is what an agent sends, "<-" is part of the reply, and "$" is a command that a person types.`)
 	if err := d.startServer(ctx); err != nil {
 		return err
 	}
