@@ -55,9 +55,14 @@ var dialect = yamltree.Dialect{
 		slices.Sort(keys)
 		return "a mapping with the keys " + strings.Join(keys, ", ")
 	},
-	UnknownKey: func(_ string, _ []string, hint string) string { return "unknown key" + didYouMean(hint) },
-	Kind:       kindName,
-	Lenient:    true,
+	UnknownKey: func(_ string, keys []string, hint string) string {
+		if hint == "" {
+			return "unknown key; the keys here are " + strings.Join(slices.Sorted(slices.Values(keys)), ", ")
+		}
+		return "unknown key" + didYouMean(hint)
+	},
+	Kind:    kindName,
+	Lenient: true,
 }
 
 // didYouMean ends a message about a name that was probably misspelled.

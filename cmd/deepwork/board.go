@@ -247,7 +247,7 @@ func (a *app) attention(ctx context.Context, board *attempt.Engine) error {
 		return a.printJSON(r.Items)
 	}
 	if len(r.Items) == 0 {
-		fmt.Fprintln(a.out, "Nothing waits for you. 'deepwork board tasks' lists the tasks.")
+		a.out.Prose("Nothing waits for you. 'deepwork board tasks' lists the tasks.")
 		return nil
 	}
 	var rows [][]string

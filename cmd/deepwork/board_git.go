@@ -164,7 +164,7 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board 
 				if r != nil && r.TaskDone {
 					fmt.Fprintln(a.out, "the task is done")
 				} else if err == nil && t.Status != "done" {
-					fmt.Fprintf(a.out, "'deepwork board done %s' sets the task done\n", now.TaskID[:shortID])
+					a.out.Prose(fmt.Sprintf("'deepwork board done %s' sets the task done", now.TaskID[:shortID]))
 				}
 			}
 			return failed
@@ -187,11 +187,11 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 		}
 		switch m.Status {
 		case attempt.Merged:
-			fmt.Fprintf(a.out, "merged %s into %s, which is at %s now\n", branch, target, commit)
+			a.out.Text("", fmt.Sprintf("merged %s into %s, which is at %s now", branch, target, commit))
 		case attempt.Rebased:
-			fmt.Fprintf(a.out, "rebased %s onto %s; it is at %s now\n", branch, target, commit)
+			a.out.Text("", fmt.Sprintf("rebased %s onto %s; it is at %s now", branch, target, commit))
 		case attempt.Pushed:
-			fmt.Fprintf(a.out, "pushed %s, which is at %s\n", branch, commit)
+			a.out.Text("", fmt.Sprintf("pushed %s, which is at %s", branch, commit))
 		case attempt.Aborted:
 			fmt.Fprintf(a.out, "undid the merge in %s\n", path)
 		case attempt.Retargeted:
@@ -241,7 +241,7 @@ func (a *app) boardMergeCommand() *cobra.Command {
 		Use:   "merge ID",
 		Short: "Merge the commits of an attempt into its target branches",
 		Long: `Merge the commits of an attempt into its target branches: with a merge commit, or with
---squash as one commit, or with --rebase each again. Where a target is checked out, its
+--squash as one commit, or with --rebase one by one. Where a target is checked out, its
 files must be unchanged. After conflicts nothing is merged: the target is merged into the
 attempt's branch instead, and its worktree has the files to resolve.` + attemptsHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -255,7 +255,7 @@ attempt's branch instead, and its worktree has the files to resolve.` + attempts
 		},
 	}
 	cmd.Flags().BoolVar(&squash, "squash", false, "merge as one commit")
-	cmd.Flags().BoolVar(&rebase, "rebase", false, "repeat each commit on the target")
+	cmd.Flags().BoolVar(&rebase, "rebase", false, "rebase the commits onto the target, without a merge commit")
 	cmd.Flags().BoolVar(&abort, "abort", false, "undo a merge that has left conflicts in the worktree")
 	cmd.Flags().StringVar(&message, "message", "", "`text` of the new commit")
 	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
@@ -278,8 +278,8 @@ attempt's branch instead, and its worktree has the files to resolve.` + attempts
 func (a *app) boardRebaseCommand() *cobra.Command {
 	return a.onBranches(&cobra.Command{
 		Use:   "rebase ID",
-		Short: "Repeat the commits of an attempt on its target branches as they are now",
-		Long: `Repeat the commits of an attempt on its target branches as they are now. If they have
+		Short: "Rebase the commits of an attempt onto its target branches",
+		Long: `Rebase the commits of an attempt onto its current target branches. If they have
 conflicts, the target is merged into the attempt's branch instead.` + attemptsHelp,
 	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
 		return board.RebaseAttempt(ctx, atTerminal, attempt.MergeArgs{Target: t, RepoID: repo})
@@ -305,7 +305,7 @@ credentials.` + attemptsHelp,
 func (a *app) boardTargetCommand() *cobra.Command {
 	return a.onBranches(&cobra.Command{
 		Use:   "target ID BRANCH",
-		Short: "Change the branch that an attempt is for",
+		Short: "Change the target branch of an attempt",
 		Long: `Change the branch that an attempt is compared with and merged into. Its own branch does
 not change: see 'deepwork board rebase'.` + attemptsHelp,
 		Args: attemptIDs.first(2, 2, "an id and a branch"),

@@ -198,7 +198,7 @@ message is read from stdin.` + attemptsHelp,
 			})
 		},
 	}), &detach)
-	cmd.Flags().BoolVar(&queue, "queue", false, "if the agent runs, send it when it ends")
+	cmd.Flags().BoolVar(&queue, "queue", false, "if the agent is running, send it when the agent ends")
 	cmd.Flags().StringVar(&variant, "variant", "", "`name` of a variant of the executor (default: as before)")
 	return cmd
 }
@@ -336,7 +336,7 @@ func (a *app) ended(r *attempt.AttemptReply) error {
 		next = fmt.Sprintf("deepwork board diff %s, to see its changes\n", id) + next
 	}
 	if failed != nil {
-		next = fmt.Sprintf("deepwork board send %s TEXT, to go on in its worktree\ndeepwork board start %s, to begin again", id, r.TaskID[:shortID])
+		next = fmt.Sprintf("deepwork board send %s TEXT, to continue in its worktree\ndeepwork board start %s, to begin again", id, r.TaskID[:shortID])
 	}
 	a.field("next", next)
 	return failed

@@ -30,7 +30,7 @@ var checkPauses = []time.Duration{100 * time.Millisecond, time.Second}
 func (a *app) checkCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "check",
-		Short: "Verify everything that a project has on disk, and in its database",
+		Short: "Verify what a project has on disk and in its database",
 		Long: `Read every state file and the task board of a project and print what is wrong,
 where, and what can be done: checksums, references between sessions, definitions
 and replies, nested sessions, what was set aside; the board's pages and rows, open

@@ -14,7 +14,7 @@ import (
 // A source lists what an argument or flag can be, with a description of each.
 type source func(context.Context) ([]cobra.Completion, error)
 
-// offer makes the commands below root complete ids, jobs and projects.
+// offer makes the commands below root complete ids, jobs, projects and executors.
 func (a *app) offer(root *cobra.Command) {
 	for _, c := range []struct {
 		of       source
@@ -40,8 +40,8 @@ func (a *app) offer(root *cobra.Command) {
 			}
 		}
 	}
-	for flag, of := range map[string]source{"project": a.offerProjects, "job": a.offerJobs, "depends-on": a.offerTasks} {
-		for _, path := range []string{"board add", "board tasks"} {
+	for flag, of := range map[string]source{"project": a.offerProjects, "job": a.offerJobs, "depends-on": a.offerTasks, "executor": a.offerExecutors} {
+		for _, path := range []string{"board add", "board tasks", "board start", "run"} {
 			if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.Flags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 					return offered(cmd, of)
@@ -121,6 +121,24 @@ func (a *app) offerProjects(context.Context) (offers []cobra.Completion, err err
 			offers = append(offers, offering(p.Name, p.ProjectID))
 		}
 		return err
+	})
+	return offers, err
+}
+
+func (a *app) offerExecutors(context.Context) (offers []cobra.Completion, err error) {
+	err = a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
+		all, err := board.ListExecutors(ctx, atTerminal)
+		if err != nil {
+			return err
+		}
+		for _, e := range all.Executors {
+			about := e.Program
+			if !e.Available {
+				about += ", which is not installed"
+			}
+			offers = append(offers, offering(e.Name, about))
+		}
+		return nil
 	})
 	return offers, err
 }

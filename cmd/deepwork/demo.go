@@ -35,7 +35,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Short: "Show everything at work on example projects",
 		Long: `Lay out example projects in a temporary directory, with scripted agents, and use
 everything once: an MCP client goes through a workflow on a real server, an agent does a
-task of the board in a git worktree, and 'deepwork run' leads agents through a workflow.
+task of the board in a git worktree, and 'deepwork run' runs agents through a workflow.
 Each claim is checked, and demo fails if one does not hold. It ends with what to try next.
 It changes nothing outside of that directory, and removes it.`,
 		Args: takes(0, 0, ""),
@@ -101,7 +101,7 @@ type demo struct {
 // run plays every act in turn and stops at the first claim that does not hold.
 func (d *demo) run(ctx context.Context) (err error) {
 	d.out.Prose(`deepwork runs here on example projects in a temporary folder. Scripts play the AI agents; everything else is real, and each claim is checked.
-"->" is what an agent sends, "<-" is part of the answer, and "$" is a command that a person types.`)
+"->" is what an agent sends, "<-" is part of the reply, and "$" is a command that a person types.`)
 	if err := d.startServer(ctx); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ var acts = []act{
 		},
 	}}},
 	{"It starts one", []scene{{
-		say:  "The answer has everything it needs for the first step.",
+		say:  "The reply has everything it needs for the first step.",
 		tool: "start_workflow",
 		args: object{"goal": "The November issue", "job_name": "newsletter", "workflow_name": "issue"},
 		show: []string{"begin_step.session_id", "begin_step.step_id", "begin_step.step_expected_outputs.*.name", "begin_step.step_instructions"},
@@ -84,7 +84,7 @@ var acts = []act{
 		show:   []string{"begin_step.step_id", "stack.*.workflow"},
 		claims: []claim{{"the nested workflow is on top", "stack.*.workflow", `["newsletter/issue", "fact_check/check"]`}},
 	}, {
-		say:   "When that is complete, the agent is told to go on with the first one.",
+		say:   "When that is complete, the agent is told to continue with the first one.",
 		files: []file{{"drafts/facts.md", "- 12 new users: the sign-up table\n"}},
 		tool:  "finished_step",
 		args:  object{"outputs": object{"report": "drafts/facts.md"}},
@@ -129,7 +129,7 @@ var acts = []act{
 		refused: true,
 		claims:  []claim{{"the session is offered", "", "~$session"}},
 	}, {
-		say:  "The agent names its session, and goes on where it was.",
+		say:  "The agent names its session, and continues where it was.",
 		tool: "get_step",
 		args: object{"session_id": "$session"},
 		show: []string{"begin_step.step_id", "completed_steps.*.step_id"},
@@ -160,7 +160,7 @@ var acts = []act{
 			{"nothing is left in progress", "stack", "[]"},
 		},
 	}, {
-		say:    "If the answer is lost, the agent makes the same call again. It gets the same answer, and nothing is done twice.",
+		say:    "If the reply is lost, the agent makes the same call again. It gets the same reply, and nothing is done twice.",
 		tool:   "finished_step",
 		args:   object{"step_id": "proofread", "outputs": object{"proofread_issue": "issue.md"}},
 		show:   []string{"status"},

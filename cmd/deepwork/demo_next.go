@@ -1,6 +1,11 @@
 package main
 
-import "os/exec"
+import (
+	"os/exec"
+	"strings"
+
+	"deepwork/session/show"
+)
 
 // demoTries are commands for a newcomer's own project, and what they are for.
 var demoTries = [][2]string{
@@ -17,8 +22,18 @@ const demoTryRun = `  deepwork run release_notes/write --goal 1.0 --executor CLA
 func (a *app) demoNext() {
 	a.out.Prose("\nWhat to try next, in one of your git repositories:")
 	a.out.Pairs(demoTries)
-	a.out.Text("", demoTryRun)
+	typed(a.out, demoTryRun)
 	if _, err := exec.LookPath("deepwork"); err != nil {
 		a.out.Prose("deepwork is not in your PATH yet; the README says how to install it.")
 	}
+}
+
+// typed prints a command that can be copied: if the screen is too narrow, options are on lines of their own,
+// after a backslash.
+func typed(to *show.Screen, command string) {
+	if width := to.Width(); width > 0 && show.Columns(command) > width {
+		blanks := command[:len(command)-len(strings.TrimLeft(command, " "))]
+		command = strings.ReplaceAll(command, " --", " \\\n"+blanks+"    --")
+	}
+	to.Text("", command)
 }

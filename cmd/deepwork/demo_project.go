@@ -90,14 +90,14 @@ func (d *demo) deepwork(ctx context.Context, project string, args ...string) *ex
 
 // command runs a command of this program as a person does, and prints it with those of its lines that show matches.
 func (d *demo) command(ctx context.Context, project string, show *regexp.Regexp, args ...string) error {
-	typed := "$ deepwork"
+	line := "$ deepwork"
 	for _, arg := range args {
 		if strings.Contains(arg, " ") {
 			arg = strconv.Quote(arg)
 		}
-		typed += " " + arg
+		line += " " + arg
 	}
-	d.out.Text("", typed)
+	typed(d.out, line)
 	var said strings.Builder
 	run := d.deepwork(ctx, project, args...)
 	run.Stderr = &said

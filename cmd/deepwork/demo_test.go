@@ -101,6 +101,20 @@ func TestDemoTries(t *testing.T) {
 	}
 }
 
+// A command that the screen is too narrow for can be copied all the same.
+func TestACommandOnANarrowScreen(t *testing.T) {
+	for columns, want := range map[string]string{
+		"80": demoTryRun + "\n",
+		"60": "  deepwork run release_notes/write \\\n      --goal 1.0 \\\n      --executor CLAUDE_CODE\n",
+	} {
+		var out bytes.Buffer
+		typed(show.NewScreen(&out, func(name string) string { return map[string]string{"COLUMNS": columns}[name] }), demoTryRun)
+		if out.String() != want {
+			t.Errorf("in %s columns it is %q, not %q", columns, &out, want)
+		}
+	}
+}
+
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

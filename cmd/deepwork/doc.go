@@ -1,12 +1,12 @@
-// Command deepwork is an MCP server that leads AI agents through multi-step work, with tools for
-// the people who use it. Each subcommand has a file; scripts in testdata drive the built binary.
+// Command deepwork is an MCP server that guides AI agents through multi-step work, with commands
+// for the people who use it. Each subcommand has a file; scripts in testdata drive the built binary.
 //
 // # The code
 //
 // Imports lead upwards in this list only:
 //
 //   - actor: mailboxes, supervision, passivation, child processes (actor/process), durable files
-//     (actor/durable), and which servers live (actor/presence). It does not know the rest.
+//     (actor/durable), and which servers are running (actor/presence). It does not know the rest.
 //   - catalog: definitions. Jobs and their format (catalog/job), hot reload, bundled jobs
 //     (catalog/standard), the config (catalog/config), and workflows of other systems (catalog/remote).
 //   - gate: what a reviewer reads, the pool of reviewers, and their verdicts.

@@ -20,9 +20,33 @@ func init() {
 	})
 }
 
+// helpGroups are the commands that the help lists first, in this order of groups.
+var helpGroups = []struct {
+	title    string
+	commands []string
+}{
+	{"To begin:", []string{"demo", "init", "jobs", "validate", "serve", "ui"}},
+	{"To have work done:", []string{"board", "run", "sessions", "trust"}},
+}
+
+// groupHelp lists the commands that most people need before the others.
+func groupHelp(root *cobra.Command) {
+	for _, g := range helpGroups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, name := range g.commands {
+			cmd, _, err := root.Find([]string{name})
+			if err != nil {
+				panic("no command " + name) // every run of the program would report it
+			}
+			cmd.GroupID = g.title
+		}
+	}
+}
+
 // fitHelp makes the help of all commands fit a width.
 func fitHelp(root *cobra.Command, width int) {
 	root.SetUsageTemplate(strings.NewReplacer(
+		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `"{{.CommandPath}} [command] --help" says more about a command.`,
 		".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width),
 		"{{rpad .Name .NamePadding }} {{.Short}}", fmt.Sprintf("{{rpad .Name .NamePadding }} {{beside %d .NamePadding .Short}}", width),
 	).Replace(root.UsageTemplate()))

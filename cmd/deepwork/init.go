@@ -38,19 +38,19 @@ func (a *app) initCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "init",
 		Short: "Prepare a project: .deepwork and the config of a client",
-		Long: `Prepare a project: .deepwork/ with a config.yml that has every key at its default, a
-small example job, the JSON Schema of job.yml and a .gitignore; and the server's entry
-in the config of a client, by default .mcp.json, which Claude Code reads. What is
-there already is kept, so init can be repeated. The exit code is 1 if something could
-not be done.
+		Long: `Prepare a project: create .deepwork/ with a config.yml that explains every key, an
+example job, the JSON Schema of job.yml and a .gitignore; and add the server to the
+project's config for a client, by default .mcp.json, which Claude Code reads. Existing
+files and entries are kept, so init can be repeated. The exit code is 1 if something
+could not be done.
 
 Without --path the project is the current folder. If that is inside another project,
-init asks which of them is meant; without a terminal it takes the current folder.
+init asks which of them to prepare; without a terminal it takes the current folder.
 
-With --url the entry is that of a server that runs already, over HTTP. If callers of
-it need a token, the entry names the variable DEEPWORK_TOKEN, and init says how to set
-it. Your own token, for a server of this machine, is written into the file itself if
-git ignores the file or there is no repository; only you can read it then.`,
+With --url the client connects to a server that is already running, over HTTP. If it
+needs a token, the entry refers to the variable DEEPWORK_TOKEN, and init says how to
+set it. Your own token, for a server on this machine, is written into the file itself
+if git ignores the file or there is no repository; then only you can read the file.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server := stdioServer
@@ -82,8 +82,8 @@ git ignores the file or there is no repository; only you can read it then.`,
 			return a.init(server, chosen...)
 		},
 	})
-	cmd.Flags().StringVar(&f.url, "url", "", "write the entry of the server at this `URL`, such as http://127.0.0.1:8000/mcp")
-	cmd.Flags().StringSliceVar(&f.clients, "client", []string{clients[0].name}, "the client whose config of the project gets the entry: "+strings.Join(clientNames(), ", "))
+	cmd.Flags().StringVar(&f.url, "url", "", "connect to the server at this `URL`, such as http://127.0.0.1:8000/mcp")
+	cmd.Flags().StringSliceVar(&f.clients, "client", []string{clients[0].name}, "`NAME` of the client to configure, one of "+strings.Join(clientNames(), ", ")+"; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(clientNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -122,6 +122,9 @@ func (a *app) init(server serverOf, chosen ...*client) error {
 			fmt.Fprintf(a.err, "deepwork: laying out %s: %s\n", inline(s.path), inline(err.Error()))
 		}
 		fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, s.path)))
+		if done == keptOld {
+			fmt.Fprintf(a.err, "deepwork: %s is not that of this version, or was changed; to renew it, remove it and run init again\n", inline(a.display(root, s.path)))
+		}
 	}
 	var todo []string
 	for _, c := range chosen {

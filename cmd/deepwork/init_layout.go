@@ -23,7 +23,7 @@ func layOutSchema(file string) (string, error) {
 		return done, err
 	}
 	if there, err := os.ReadFile(file); err == nil && !bytes.Equal(there, schema) {
-		return "kept*", nil
+		return keptOld, nil
 	}
 	return kept, nil
 }

@@ -46,7 +46,7 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 	blank := ""
 	for _, j := range snapshot.Jobs {
 		if filepath.Dir(j.Dir) == state.Of(root).StandardJobs() && snapshot.Err(j.Name) == nil {
-			bundled = append(bundled, fmt.Sprintf("%s (bundled): %s; 'deepwork jobs show %[1]s' prints it", j.Name, j.Summary))
+			bundled = append(bundled, fmt.Sprintf("%s (bundled; 'deepwork jobs show %[1]s' prints it): %s", j.Name, j.Summary))
 			continue
 		}
 		fmt.Fprint(a.out, blank)

@@ -25,7 +25,7 @@ var (
 
 func (f *logFlags) register(cmd *cobra.Command, level string) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.level, "log-level", level, "what is logged at least: "+strings.Join(logLevels, ", "))
+	flags.StringVar(&f.level, "log-level", level, "lowest level that is logged: "+strings.Join(logLevels, ", "))
 	flags.StringVar(&f.format, "log-format", "text", "text or json")
 	flags.StringVar(&f.file, "log-file", "", "append the log to this `file` instead of writing it to stderr")
 	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(logLevels, cobra.ShellCompDirectiveNoFileComp))

@@ -108,6 +108,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		attemptShimCommand(),
 	)
 	root.SetHelpCommand(helpCommand())
+	groupHelp(root)
 	if width := a.width(); width > 0 {
 		fitHelp(root, width)
 	}

@@ -114,7 +114,7 @@ func insertServer(text []byte, entry mcpEntry) ([]byte, error) {
 	}
 	if m, n := object.find(serverName); n > 0 {
 		if entry.required && !sameJSON("{"+string(text[m.keyStart:m.valueEnd])+"}", "{"+entry.text+"}") {
-			return nil, leftAlone("it has another entry of the name %q, which this would replace", serverName)
+			return nil, leftAlone("it has another entry of the name %q, which must be removed first", serverName)
 		}
 		return text, nil
 	}

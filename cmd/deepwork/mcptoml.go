@@ -31,7 +31,7 @@ func appendTable(text []byte, entry mcpEntry) ([]byte, error) {
 	}
 	if there, ok := servers[serverName]; ok {
 		if entry.required && !reflect.DeepEqual(there, want) {
-			return nil, leftAlone("it has another entry of the name %q, which this would replace", serverName)
+			return nil, leftAlone("it has another entry of the name %q, which must be removed first", serverName)
 		}
 		return text, nil
 	}

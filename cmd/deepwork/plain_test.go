@@ -24,9 +24,15 @@ func TestPlainShowsWhatIsNotSeen(t *testing.T) {
 			t.Errorf("%U is %q in JSON: %v", r, back, err)
 		}
 	}
-	for _, text := range []string{"Größe 漢字 ключ العربية", "a\nb\tc", "\u00a0\u3000", "❤️ 👍🏽 ✓ → e\u0301"} {
+	for _, text := range []string{"Größe 漢字 ключ العربية", "a\nb\tc", "\u00a0\u3000", "❤️ 👍🏽 ✓ → e\u0301",
+		"👩\u200d💻 🏳️\u200d🌈 👩🏽\u200d⚕️ می\u200cخواهم क्\u200dष"} {
 		if got := plain(text); got != text {
 			t.Errorf("%q is shown as %q", text, got)
+		}
+	}
+	for _, text := range []string{"\u200d", "👩\u200d", "\u200d💻", "👩\u200dx", "👩\u200c💻", "1\u200d+", "a\u200dم", "\xff\u200d"} {
+		if got := plain(text); strings.ContainsAny(got, "\u200c\u200d") {
+			t.Errorf("%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
 		}
 	}
 	if got := inline("a\r\nb\tc\rd"); got != `a\nb\tc\u000dd` {

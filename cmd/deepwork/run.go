@@ -59,16 +59,16 @@ func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := a.onBoardStore(a.onProject("print one event per line, as JSON", &cobra.Command{
 		Use:   "run JOB/WORKFLOW --goal TEXT",
-		Short: "Lead agents through a workflow, one for each step",
-		Long: `Lead agents through a workflow: start one for each step, several at once for the
-members of a concurrent group, and go on when the step is accepted, until the workflow
-is complete. In a git repository they work in a worktree with a branch of its own.
+		Short: "Run agents through a workflow, one per step",
+		Long: `Run agents through a workflow until it is complete: start one for each step, several at
+once for the members of a concurrent group, and move on when the step is accepted. In a
+git repository they work in a worktree with a branch of its own.
 
-An agent that ends without finishing its step is sent back (run.retries in the config);
-then the run stops, and 'deepwork run resume' lets it go on. Ctrl-C ends the agents; the
-run can be resumed. With --detach it goes on in the background.
+An agent that ends without finishing its step is sent back (run.retries in the config).
+If that does not help, the run stops, and 'deepwork run resume' continues it. Ctrl-C ends
+the agents; the run can be resumed. With --detach it continues in the background.
 
-At a terminal its steps are shown as they go on. --json prints one event per line;
+At a terminal its steps are shown with their progress. --json prints one event per line;
 'deepwork schema run' prints their JSON Schema.
 
 The exit code is 0 if the workflow is complete, 1 if the run stopped at a step, 2 for a
@@ -142,10 +142,10 @@ func (a *app) runResumeCommand() *cobra.Command {
 	var f runFlags
 	cmd := a.onBoardStore(a.onProject("print one event per line, as JSON", &cobra.Command{
 		Use:   "resume ID",
-		Short: "Let a run go on that stopped, was paused or interrupted; " + runHelp,
-		Long: `Let a run go on that stopped, was paused or interrupted, or whose process is gone. No
-finished step is done again. Budgets that are given replace those of the run; --max-cost
-counts what the run has cost before, too.`,
+		Short: "Continue a run that stopped, was paused or interrupted; " + runHelp,
+		Long: `Continue a run that stopped, was paused or interrupted, or whose process is gone. No
+finished step is done again. The budgets that you give replace those of the run;
+--max-cost includes what the run has cost before.`,
 		Example: `  deepwork run resume latest
   deepwork run resume 3f2a --max-cost 10 --detach`,
 		Args: takes(1, 1, "the id of a run"),

@@ -309,7 +309,7 @@ func (a *app) printOutcome(r *attempt.RunReply) {
 			a.field("next", fmt.Sprintf("deepwork board diff %s, to see its changes\ndeepwork board merge %[1]s, to merge them", id))
 		}
 	case attempt.RunStopped, attempt.RunPaused, attempt.RunInterrupted:
-		a.field("next", fmt.Sprintf("deepwork run resume %s, to go on", id))
+		a.field("next", fmt.Sprintf("deepwork run resume %s, to continue it", id))
 	}
 }
 

@@ -47,7 +47,7 @@ func (a *app) runStopCommand() *cobra.Command {
 	return a.onBoardStore(a.onProject("", &cobra.Command{
 		Use:   "stop ID",
 		Short: "Stop a run and its agents; " + runHelp,
-		Long:  "Stop a run and its agents. 'deepwork run resume' lets it go on.",
+		Long:  "Stop a run and its agents. 'deepwork run resume' continues it.",
 		Args:  takes(1, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {

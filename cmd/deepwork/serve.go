@@ -76,7 +76,7 @@ stdout, and ends when stdin ends. With http (streamable HTTP, at /mcp) or sse (a
 URL. With http the web UI of the project is at /; see also "deepwork ui". Both have
 /healthz, /readyz and /metrics. Callers from other machines, and other users of this
 one, need a bearer token: see "deepwork token new". On macOS and Windows, which do not
-tell whose a connection is, you need one too: see "deepwork token show".
+report who owns a connection, you need one too: see "deepwork token show".
 
 On SIGINT or SIGTERM it finishes the calls in flight (with http and sse within 5 s),
 stops its reviewers, and ends within 10 s. A second signal ends it at once; with stdio
@@ -97,7 +97,7 @@ only one that comes more than 3 s after the first.`,
 	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: as configured, else a subagent that the agent asks)")
 	flags.StringVar(&f.override, "override", "", "who may override a review: "+strings.Join(config.Overrides, ", ")+" (default: as configured, else agent)")
 	flags.BoolVar(&f.pin, "pin", false, "sessions keep to the reviewer and the criteria that they began with")
-	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "sets of tools, of "+strings.Join(config.Toolsets, ",")+" (default: as configured, else "+strings.Join(config.DefaultToolsets, ",")+")")
+	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "toolsets to offer, from "+strings.Join(config.Toolsets, ",")+" (default: as configured, else "+strings.Join(config.DefaultToolsets, ",")+")")
 	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions(transport.ExternalRunners, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("override", cobra.FixedCompletions(config.Overrides, cobra.ShellCompDirectiveNoFileComp))
@@ -298,11 +298,12 @@ Waiting for clients at %s.
 To connect one, run this in another terminal, and then
 start the client:
 
-  deepwork init%s --url %s [--client %s]
+  deepwork init%s --url %s
 
+With --client, for another one than Claude Code: %s.
 Ctrl-C ends the server.
 
-`, url, project, url, strings.Join(clientNames(), "|"))
+`, url, project, url, strings.Join(clientNames()[1:], ", "))
 		return
 	}
 	fmt.Fprintf(a.err, `
@@ -312,8 +313,7 @@ one do that, end this with Ctrl-C, run
 
   deepwork init%s [--client %s]
 
-and start the client. For a server that several clients
-share, with a web UI, run
+and start the client. To see the project in a browser, run
 
   deepwork ui%s
 

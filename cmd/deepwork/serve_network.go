@@ -26,14 +26,14 @@ var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", 
 
 func (f *networkFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.host, "host", web.DefaultHost, "address to listen on; off loopback callers need a token")
+	flags.StringVar(&f.host, "host", web.DefaultHost, "address to listen on; if it is not loopback, callers need a token")
 	flags.IntVar(&f.port, "port", 8000, "port to listen on; 0 picks a free one")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` of lines name:sha256[:group[:rights]], each a token of a caller; read again when it changes")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM `file` of the certificate chain, for https")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM `file` of its key")
-	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`name` that requests may have as Host, beside the address that is listened on")
-	flags.StringSliceVar(&f.origins, "allowed-origin", nil, "web `pages` that may call, as https://app.example.com or http://localhost:3000")
-	flags.BoolVar(&f.readOnly, "read-only", false, "the pages at / change nothing (http); what agents call is not affected")
+	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`name` to accept as Host, in addition to the address of the server")
+	flags.StringSliceVar(&f.origins, "allowed-origin", nil, "`origin` of web pages that may call the server, such as https://app.example.com")
+	flags.BoolVar(&f.readOnly, "read-only", false, "the pages at / cannot change anything (http); agents are not affected")
 }
 
 // check refuses flags that cannot be combined.

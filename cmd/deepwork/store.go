@@ -192,8 +192,8 @@ however the command ends. The target must have nothing of the project, and no se
 may run on either store; none can start meanwhile. Both are read again and compared
 at the end. The source is not changed.
 
-An agent that works is refused. What waits is copied, and what other systems execute
-is taken over by the next server.`,
+It refuses to start while an agent is working. Waiting attempts are copied, and the next
+server continues with executions at other systems.`,
 		Example: `  deepwork store copy --from files --to postgres://deepwork@db.example.com/deepwork?sslmode=verify-full
   deepwork store copy --from postgres://deepwork@db.example.com/deepwork?sslmode=verify-full --to files`,
 		Args: takes(0, 0, ""),

@@ -14,7 +14,7 @@ import (
 func (a *app) tokenCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "token",
-		Short: "Make tokens for callers of a network server, and show your own",
+		Short: "Create tokens for callers of a network server, and show your own",
 	}, a.tokenNewCommand(), a.tokenShowCommand())
 }
 
@@ -22,10 +22,10 @@ func (a *app) tokenNewCommand() *cobra.Command {
 	var of, rights string
 	cmd := &cobra.Command{
 		Use:   "new NAME",
-		Short: "Print a fresh token for a caller, once",
-		Long: `Print a fresh bearer token to stdout, for the caller, and the line
+		Short: "Print a new token for a caller, once",
+		Long: `Print a new bearer token to stdout, for the caller, and the line
 NAME:SHA256[:GROUP[:RIGHTS]] to stderr, for the file of "serve --token-file". The token
-itself is kept nowhere. NAME is the caller's identity: other identities cannot access
+itself is not stored. NAME is the caller's identity: other identities cannot access
 the workflow sessions that it has started, and the name appears in logs and session
 files. To replace a token, add the line of a second one with the same
 NAME, give that one to the caller, and remove the first line.

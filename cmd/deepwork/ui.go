@@ -29,10 +29,10 @@ func (a *app) uiCommand() *cobra.Command {
 	var f uiFlags
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "ui",
-		Short: "Open a project in the browser: what runs, its sessions and its board",
-		Long: `Serve the pages of a project on this machine and print their URL: what runs and what
-waits for you, sessions, the task board, jobs, sources. At a terminal with a screen the
-URL is opened, too. Other servers of the project may run at the same time, here or, with
+		Short: "Open a project in the browser: what is running, sessions, the board",
+		Long: `Serve the pages of a project on this machine, and print their URL: what is running and what
+needs you, sessions, the task board, jobs, sources. In a graphical session the URL is
+opened in your browser. Other servers of the project may run at the same time, here or, with
 a shared store, elsewhere. The URL logs in one browser, once, as the person at this
 terminal, and stops working when the command ends. To look from another machine, forward the port under
 the same number: ssh -L 8765:127.0.0.1:8765 HOST deepwork ui --port 8765 --path DIR
@@ -82,7 +82,7 @@ func (a *app) ui(f uiFlags) (err error) {
 	}
 	url := strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + secret
 	fmt.Fprintln(a.out, url)
-	fmt.Fprintln(a.err, "Open this URL in a browser on this machine: it logs in one browser, once, and stops working when this command ends (Ctrl-C).")
+	a.err.Prose("Open this URL in a browser on this machine: it logs in one browser, once, and stops working when this command ends (Ctrl-C).")
 	if _, _, person := terminalSize(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
 		if err := openInBrowser(url); err != nil {
 			fmt.Fprintf(a.err, "deepwork: could not open a browser (%v): open the URL yourself\n", err)

@@ -38,7 +38,7 @@ store, with the folder of each on this machine. An attempt is taken if its
 repositories and the program of its executor are here and, where the project names
 it, approved here (deepwork trust). The log goes to stderr.
 
-A signal asks it to end; agents go on, and the next worker or server on this machine
+A signal asks it to end; its agents continue, and the next worker or server on this machine
 takes them over.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {

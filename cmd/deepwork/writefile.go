@@ -14,6 +14,7 @@ import (
 const (
 	created = "created"
 	kept    = "kept"
+	keptOld = "kept*" // it is not as this version would write it
 	failed  = "failed"
 )
 

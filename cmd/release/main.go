@@ -16,7 +16,7 @@ import (
 )
 
 // description says in at most 100 characters, the limit of the MCP registry, what deepwork is for.
-const description = "Leads AI agents through multi-step work: workflows, reviews, a task board and runs"
+const description = "Guides AI agents through multi-step work: workflows, reviews, a task board and runs"
 
 // A platform is an operating system and a processor, by their names in Go.
 type platform struct{ os, arch string }

@@ -46,11 +46,11 @@ const (
 // and slices hold never changes and must not be modified.
 type Execution struct {
 	ExecutionID       string           `json:"execution_id" jsonschema:"UUID of the execution"`
-	SourceExecutionID *string          `json:"source_execution_id" jsonschema:"the source's own id of it, or null"`
+	SourceExecutionID *string          `json:"source_execution_id" jsonschema:"the source's own id for it, or null"`
 	WorkflowID        string           `json:"workflow_id" jsonschema:"id of the workflow at its source"`
 	WorkflowName      string           `json:"workflow_name" jsonschema:"name of the workflow at its source"`
 	Source            string           `json:"source" jsonschema:"name of the source"`
-	State             State            `json:"state" jsonschema:"state of the execution; unknown: the source cannot be asked any more"`
+	State             State            `json:"state" jsonschema:"state of the execution; unknown: the source can no longer be asked"`
 	Progress          *remote.Progress `json:"progress" jsonschema:"progress at the source, or null"`
 	Result            json.RawMessage  `json:"result" jsonschema:"result, any JSON; null until completed"`
 	Error             *string          `json:"error" jsonschema:"what went wrong, or null"`

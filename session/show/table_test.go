@@ -50,6 +50,11 @@ func TestATableFitsTheScreen(t *testing.T) {
 	if got := printed(0, func(s *Screen) { s.Table(columns, rows) }); !strings.Contains(got, `everybody who \u001b[31mwaits for it`) {
 		t.Errorf("without a limit: %q", got)
 	}
+	for _, emoji := range []string{"👩\u200d💻 x", "👍🏽 x", "🏳️\u200d🌈 x"} {
+		if got := printed(0, func(s *Screen) { s.Table(columns[4:5], [][]string{{emoji}}) }); !strings.Contains(got, emoji) {
+			t.Errorf("%s is cut without a limit: %q", emoji, got)
+		}
+	}
 }
 
 // Prose continues below itself; what is to be copied is not broken.

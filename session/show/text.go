@@ -16,9 +16,10 @@ import (
 // escapes as in JSON. Newlines and tabs remain.
 func Plain(text string) string {
 	var b strings.Builder
-	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
+	runes := []rune(strings.ReplaceAll(text, "\r\n", "\n"))
+	for i, r := range runes {
 		switch {
-		case r == '\n' || r == '\t':
+		case r == '\n' || r == '\t' || i > 0 && i+1 < len(runes) && joins(runes[i-1], r, runes[i+1]):
 			b.WriteRune(r)
 		case unseen(r):
 			for _, unit := range utf16.AppendRune(nil, r) {
@@ -29,6 +30,23 @@ func Plain(text string) string {
 		}
 	}
 	return b.String()
+}
+
+// joined are scripts whose letters take another shape beside a joiner, or none that joins.
+var joined = []*unicode.RangeTable{unicode.Arabic, unicode.Syriac, unicode.Mongolian, unicode.Devanagari, unicode.Bengali, unicode.Gurmukhi,
+	unicode.Gujarati, unicode.Oriya, unicode.Tamil, unicode.Telugu, unicode.Kannada, unicode.Malayalam, unicode.Sinhala}
+
+// joins reports whether a character is a joiner that changes how its neighbors look: it makes one emoji of
+// two, or is part of a word of some scripts. Between other characters it would not be seen.
+func joins(before, r, after rune) bool {
+	emoji := func(r rune) bool { return r >= '\u2190' && unicode.IsSymbol(r) }
+	switch r {
+	case '\u200d':
+		return (before == '\ufe0f' || emoji(before)) && emoji(after) || unicode.In(before, joined...) && unicode.In(after, joined...)
+	case '\u200c':
+		return unicode.In(before, joined...) && unicode.In(after, joined...)
+	}
+	return false
 }
 
 // unseen reports whether a character shows as nothing, or moves the text around it: control and

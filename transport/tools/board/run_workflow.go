@@ -20,7 +20,7 @@ func addRunWorkflow(s *tool.Set, e Engine) {
 		return &attempt.RunMade{RunID: r.RunID, TaskID: r.TaskID, State: r.State, Branch: r.Branch, Workspace: r.Workspace}, nil
 	}, tool.Tool{
 		Name: "run_workflow", Title: "Run a workflow",
-		Description: "Leads agents through a workflow, one per step, in a new worktree. Returns at once; see get_run. Its run_id is also an attempt_id.",
+		Description: "Runs agents through a workflow, one per step, in a new worktree. Returns at once; see get_run. Its run_id is also an attempt_id.",
 		Hints:       tool.Hints{Open: true},
 		Input: tool.InputSchema(
 			tool.Required("job_name", tool.MaxName, "From get_workflows"),

@@ -19,7 +19,7 @@ type callArgs struct {
 func addCallWorkflowTool(s *tool.Set, r *Tools) {
 	tool.Add(s, tool.Tool{
 		Name: "call_workflow_tool", Title: "Call a workflow tool",
-		Description: "Calls a workflow tool that is missing in your list of tools.",
+		Description: "Calls a workflow tool that is missing from your list of tools.",
 		Hints:       tool.Hints{Destructive: true, Open: true},
 		Input: tool.InputSchema(
 			tool.Required("name", tool.MaxName, "Name from list_workflow_tools"),

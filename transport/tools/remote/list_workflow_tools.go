@@ -28,7 +28,7 @@ type listArgs struct {
 // A ListReply is the reply of list_workflow_tools.
 type ListReply struct {
 	Tools      []toolInfo    `json:"tools" jsonschema:"the workflow tools, by name"`
-	Skipped    []SkippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that are away"`
+	Skipped    []SkippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that cannot be reached"`
 	NextCursor *string       `json:"next_cursor" jsonschema:"cursor of the next page; null: this is the last"`
 }
 

@@ -38,7 +38,7 @@ func listOf(s *jsonschema.Schema, name, item string) {
 	s.Properties[name].Items = &jsonschema.Schema{Type: "object", Description: item}
 }
 
-const skippedItem = "{source, workflow, reason}; workflow is empty for a whole source, both are for config.yml"
+const skippedItem = "{source, workflow, reason}; workflow is empty if a whole source is meant, and both if it is config.yml"
 
 // addRefreshWorkflowTools registers refresh_workflow_tools (seed 003, 4.3).
 func addRefreshWorkflowTools(s *tool.Set, r *Tools) {

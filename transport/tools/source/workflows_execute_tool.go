@@ -31,7 +31,7 @@ func addExecute(s *tool.Set, o Options) {
 		Name: "workflows-execute-tool", Title: "Run a workflow as a source",
 		Description: "For other servers; agents call start_workflow. Starts a workflow and returns at once. Its session_id is the execution_id: finished_step with it finishes the steps, from any connection.",
 		Input: tool.InputSchema(workflowID(),
-			tool.Property{Name: "input", Required: true, Schema: &jsonschema.Schema{Type: "object", Description: "Arguments by its inputSchema: {goal, instance_id?}"}}),
+			tool.Property{Name: "input", Required: true, Schema: &jsonschema.Schema{Type: "object", Description: "Arguments for its inputSchema: {goal, instance_id?}"}}),
 		Free:    []string{"input"},
 		Outcome: func(r any) string { return string(r.(*StartedReply).Status) },
 		Recheck: "call get_step: if no workflow is in progress on this connection, it lists those that were started",

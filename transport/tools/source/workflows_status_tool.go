@@ -21,7 +21,7 @@ type executionArgs struct {
 type executionReply struct {
 	ExecutionID string           `json:"execution_id" jsonschema:"the session's session_id"`
 	Status      execution.State  `json:"status" jsonschema:"how it is now"`
-	Progress    ownProgress      `json:"progress" jsonschema:"{progress, total, message}: steps done, of so many, and where it is"`
+	Progress    ownProgress      `json:"progress" jsonschema:"{progress, total, message}: steps done, number of steps, and current step"`
 	Output      *machine.Outputs `json:"output" jsonschema:"all outputs, once completed, else null"`
 	Error       *string          `json:"error" jsonschema:"why it was cancelled, else null"`
 }
