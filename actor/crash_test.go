@@ -51,9 +51,7 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 				deferred := asking(t.Context(), ref, keepReply)
 				synctest.Wait()
 				begun, release := make(chan struct{}), make(chan struct{})
-				if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, ref.Tell(t.Context(), blockOn(begun, release)))
 				<-begun
 				crashed := asking(t.Context(), ref, c.crash)
 				synctest.Wait()
@@ -108,9 +106,7 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		ask(t, ref, add1, 1)
 
 		begun, release := make(chan struct{}), make(chan struct{})
-		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, ref.Tell(t.Context(), blockOn(begun, release)))
 		<-begun
 		last := asking(t.Context(), ref, panicking)
 		synctest.Wait()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
 // appendTo makes a task that notes its number, on the actor's goroutine.
@@ -24,15 +25,11 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 		s := newSystem(t, nil)
 		ref := actor.Spawn(s, actor.Options{Name: "narrow", Mailbox: 3}, (&disk{}).newProbe)
 		begun, release := make(chan struct{}), make(chan struct{})
-		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, ref.Tell(t.Context(), blockOn(begun, release)))
 		<-begun
 		var seen []int
 		for n := range 3 {
-			if err := ref.Tell(t.Context(), appendTo(&seen, n)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, ref.Tell(t.Context(), appendTo(&seen, n)))
 		}
 		if n := s.Stats().Waiting; n != 3 {
 			t.Errorf("%d wait", n)
@@ -84,14 +81,10 @@ func TestMailboxKeepsOrderAsItGrows(t *testing.T) {
 	next := 0
 	for range 3 { // the ring wraps differently each time
 		begun, release := make(chan struct{}), make(chan struct{})
-		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, ref.Tell(t.Context(), blockOn(begun, release)))
 		<-begun
 		for range size - 3 {
-			if err := ref.Tell(t.Context(), appendTo(&seen, next)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, ref.Tell(t.Context(), appendTo(&seen, next)))
 			next++
 		}
 		close(release)

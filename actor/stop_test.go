@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
 func TestStopHandlesWhatIsQueued(t *testing.T) {
@@ -18,9 +19,7 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 		ref := actor.Spawn(s, actor.Options{Mailbox: 2}, spawned.newProbe)
 		r, of := registry(s, actor.Options{Mailbox: 2})
 		ask(t, r.For("asleep"), add1, 1)
-		if err := r.Passivate(t.Context(), "asleep"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Passivate(t.Context(), "asleep"))
 
 		release := make(chan struct{})
 		var queued, waiting, kept []<-chan error
@@ -28,9 +27,7 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 			kept = append(kept, asking(t.Context(), to, keepReply))
 			synctest.Wait()
 			begun := make(chan struct{})
-			if err := to.Tell(t.Context(), blockOn(begun, release)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, to.Tell(t.Context(), blockOn(begun, release)))
 			<-begun
 			queued = append(queued, asking(t.Context(), to, add1), asking(t.Context(), to, panicking))
 			synctest.Wait()
@@ -84,9 +81,7 @@ func TestCrashWhileStoppingStillHandlesTheRest(t *testing.T) {
 		d := &disk{}
 		ref := actor.Spawn(s, actor.Options{}, d.newProbe)
 		begun, release := make(chan struct{}), make(chan struct{})
-		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, ref.Tell(t.Context(), blockOn(begun, release)))
 		<-begun
 		crashed := asking(t.Context(), ref, failing)
 		synctest.Wait()
@@ -142,9 +137,7 @@ func TestStuckActorsAreNamedAndCancelled(t *testing.T) {
 		actor.Spawn(s, actor.Options{Name: "fine"}, (&disk{}).newProbe)
 		ask(t, r.For("fine"), add1, 1)
 		for _, to := range []actor.Address[task]{ref, r.For("stuck")} {
-			if err := to.Tell(t.Context(), stuck("one")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, to.Tell(t.Context(), stuck("one")))
 		}
 		synctest.Wait()
 

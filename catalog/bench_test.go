@@ -15,20 +15,14 @@ func many(tb testing.TB, n int) string {
 	for i := range n {
 		name := fmt.Sprintf("job_%05d", i)
 		dir := filepath.Join(root, ".deepwork", "jobs", name)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			tb.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "job.yml"), []byte(source(name, "One of many.")), 0o644); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, os.MkdirAll(dir, 0o755))
+		must(tb, os.WriteFile(filepath.Join(dir, "job.yml"), []byte(source(name, "One of many.")), 0o644))
 	}
 	return root
 }
 
 func closing(tb testing.TB, c *Catalog) {
-	if err := c.Close(context.Background()); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, c.Close(context.Background()))
 }
 
 func benchmarkOpen(b *testing.B, n int) {
@@ -36,9 +30,7 @@ func benchmarkOpen(b *testing.B, n int) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c, err := Open(b.Context(), Options{Root: root})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if len(c.Snapshot().Jobs) != n {
 			b.Fatalf("%d jobs", len(c.Snapshot().Jobs))
 		}
@@ -54,9 +46,7 @@ func BenchmarkOpen10000(b *testing.B) { benchmarkOpen(b, 10_000) }
 func BenchmarkFresh1000(b *testing.B) {
 	root := many(b, 1000)
 	c, err := Open(b.Context(), Options{Root: root})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer closing(b, c)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -69,9 +59,7 @@ func BenchmarkFresh1000(b *testing.B) {
 func BenchmarkFreshJob(b *testing.B) {
 	root := many(b, 1000)
 	c, err := Open(b.Context(), Options{Root: root})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer closing(b, c)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -86,16 +74,12 @@ func BenchmarkFreshJob(b *testing.B) {
 func BenchmarkEdit1000(b *testing.B) {
 	root := many(b, 1000)
 	c, err := Open(b.Context(), Options{Root: root, NoWatch: true, Poll: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer closing(b, c)
 	file := filepath.Join(root, ".deepwork", "jobs", "job_00500", "job.yml")
 	for i := 0; b.Loop(); i++ {
 		want := fmt.Sprintf("Edit %d.", i)
-		if err := os.WriteFile(file, []byte(source("job_00500", want)), 0o644); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.WriteFile(file, []byte(source("job_00500", want)), 0o644))
 		s, err := c.Fresh(b.Context())
 		if err != nil || s.Job("job_00500").Summary != want {
 			b.Fatal(err, s.Job("job_00500").Summary)

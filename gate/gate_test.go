@@ -55,14 +55,10 @@ func TestSessionsTakeTurns(t *testing.T) {
 		n := note(session)
 		return func(v Verdict) { n(v); done <- v }
 	}
-	if err := g.Run(t.Context(), "A", many, tasks, both("A")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Run(t.Context(), "A", many, tasks, both("A")))
 	next := h.Next() // one of A's runs, 39 wait
 	one := p.submission("step")
-	if err := g.Run(t.Context(), "B", one, p.plan(one), both("B")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Run(t.Context(), "B", one, p.plan(one), both("B")))
 	if s := g.Stats(); s.Running != 1 || s.Queued != 40 || s.Capacity != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -300,9 +296,7 @@ func TestVerdictsComeOneAtATime(t *testing.T) {
 			panic("a caller that fails")
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	<-done
 }
 
@@ -313,9 +307,7 @@ func TestSlowCallerHoldsUpNobody(t *testing.T) {
 	s, tasks := p.files(5)
 	release := make(chan struct{})
 	slow := make(chan Verdict, 5)
-	if err := g.Run(t.Context(), "A", s, tasks, func(v Verdict) { <-release; slow <- v }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Run(t.Context(), "A", s, tasks, func(v Verdict) { <-release; slow <- v }))
 	quick := collect(t, t.Context(), g, "B", s, tasks)
 	for range tasks {
 		if v := <-quick; v.Err != nil {
@@ -333,9 +325,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 	g := Open(Options{Root: p.root, Settings: always(Settings{Command: command("pass")})})
 	s, tasks := p.files(1)
 	release, called := make(chan struct{}), make(chan struct{})
-	if err := g.Run(t.Context(), "0a1b2c3d", s, tasks, func(Verdict) { close(called); <-release }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Run(t.Context(), "0a1b2c3d", s, tasks, func(Verdict) { close(called); <-release }))
 	<-called
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

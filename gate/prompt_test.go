@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
@@ -17,12 +18,8 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".golden")
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll("testdata", 0o755))
+		testkit.Must(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
 	if err != nil {
@@ -42,9 +39,7 @@ func (p *project) prompted(s Submission, task, inline int, apart bool) prompt {
 	if err == nil {
 		err = b.check(p.t.Context())
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	return got
 }
 
@@ -119,9 +114,7 @@ func TestPromptOfFilesThatAreNotShown(t *testing.T) {
 	if err == nil {
 		err = b.check(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	got := string(pr.stdin)
 	for _, want := range []string{
 		"`.deepwork/notes.md` ====\n(not shown, as it is under .deepwork: read it; 6 bytes)\n",

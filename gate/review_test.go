@@ -144,9 +144,7 @@ func recorded(t *testing.T, claude bool, answer string) (received, Verdict, *pro
 		t.Fatalf("%v; the verdict is %v", err, v.Err)
 	}
 	var r received
-	if err := json.Unmarshal(data, &r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(data, &r))
 	if r.Dir != p.root {
 		t.Errorf("it runs in %s, want %s", r.Dir, p.root)
 	}

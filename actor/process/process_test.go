@@ -43,9 +43,7 @@ func TestStdinIsFedAndStdoutRead(t *testing.T) {
 		s := spec(t, "echo", nil)
 		s.Stdin, s.StdoutLimit = in, 4<<20
 		r, err := run(t, t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
 			t.Errorf("of %d bytes %d came back; exit code %d", size, len(r.Stdout), r.ExitCode)
 		}
@@ -83,9 +81,7 @@ func TestNoShellReadsTheArguments(t *testing.T) {
 		Dir  string
 		Env  string
 	}
-	if err := json.Unmarshal(r.Stdout, &told); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(r.Stdout, &told))
 	if fmt.Sprint(told.Args) != fmt.Sprint(args) || told.Dir != dir || told.Env != "last" {
 		t.Errorf("the child was given %+v", told)
 	}
@@ -285,9 +281,7 @@ func TestOverBeforeItBegan(t *testing.T) {
 func TestProgramsThatCannotBeStarted(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode fs.FileMode) string {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), mode))
 		return name
 	}
 	plain := write("plain", "text", 0o600)
@@ -331,9 +325,7 @@ func TestRelativeProgramsAreRelativeToDir(t *testing.T) {
 		t.Skip("the script is for a Unix shell")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "say"), []byte("#!/bin/sh\necho here\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "say"), []byte("#!/bin/sh\necho here\n"), 0o700))
 	r, err := run(t, t.Context(), process.Spec{Command: []string{"./say"}, Dir: dir})
 	if err != nil || string(r.Stdout) != "here\n" {
 		t.Errorf("got %q, %v", r.Stdout, err)

@@ -21,9 +21,7 @@ func TestSignalThatIsNotOurs(t *testing.T) {
 		done <- err
 	}()
 	v := h.Next()
-	if err := syscall.Kill(v.PID, syscall.SIGSEGV); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(v.PID, syscall.SIGSEGV))
 	err := <-done
 	if err == nil || err.ExitCode == 0 {
 		t.Fatalf("got %v", err)

@@ -180,9 +180,7 @@ func TestBoardAliases(t *testing.T) {
 // The README's example of a task board is valid, and shows every key.
 func TestBoardReadme(t *testing.T) {
 	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, found := strings.Cut(string(text), "```yaml board\n")
 	block, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {

@@ -266,13 +266,9 @@ func TestCallWhoseContextIsOverDoesNotWait(t *testing.T) {
 
 func BenchmarkCurrentUnchanged(b *testing.B) {
 	root := b.TempDir()
-	if err := os.Mkdir(filepath.Join(root, ".deepwork"), 0o755); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.Mkdir(filepath.Join(root, ".deepwork"), 0o755))
 	s := Open(root)
-	if err := os.WriteFile(s.Path(), []byte(create), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.WriteFile(s.Path(), []byte(create), 0o644))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := s.Current(b.Context()); err != nil {

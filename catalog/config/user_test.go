@@ -104,12 +104,8 @@ func TestWhatIsWithheld(t *testing.T) {
 	write := func(text string) {
 		t.Helper()
 		file := filepath.Join(root, ".deepwork", FileName)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	write("quality_gate: {agent_review_command: one, default_max_attempts: 7}\ngit: {branch: checkout}\nexecutors: {A: {command: a}}\nattempts: {auto_start: {executor: A, max_in_review: 1}}")
 	s := Open(root)
@@ -124,9 +120,7 @@ func TestWhatIsWithheld(t *testing.T) {
 	is := func(command string, executors, attempts int, branch GitBranch) {
 		t.Helper()
 		c, err := s.Current(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := strings.Join(c.QualityGate.AgentReviewCommand, ""); got != command || len(c.Executors) != executors || c.QualityGate.DefaultMaxAttempts != attempts || c.Git.Branch != branch || (c.Attempts.AutoStart != nil) != (executors > 0) {
 			t.Errorf("in force are %q, %v, %d, %s, %v", got, c.Executors, c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart)
 		}

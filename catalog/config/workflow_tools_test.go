@@ -128,9 +128,7 @@ func TestAPasswordInAURLIsNotTold(t *testing.T) {
 // The README shows the defaults, every key, and an example of sources.
 func TestReadmeWorkflowTools(t *testing.T) {
 	data, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	block := func(kind string) string {
 		_, rest, found := strings.Cut(string(data), "```yaml "+kind+"\n")
 		text, _, closed := strings.Cut(rest, "```")

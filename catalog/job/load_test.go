@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/internal/follow"
 )
 
@@ -19,12 +20,8 @@ import (
 func write(t testing.TB, content string, path ...string) string {
 	t.Helper()
 	name := filepath.Join(path...)
-	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Dir(name), 0o777))
+	testkit.Must(t, os.WriteFile(name, []byte(content), 0o666))
 	return name
 }
 
@@ -165,9 +162,7 @@ func TestInstructionsFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, j := baseJob(t)
 			file := filepath.Join(dir, "steps", "draft.md")
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Remove(file))
 			os.Remove(filepath.Join(dir, "steps", "gather.md"))
 			c.make(t, dir, file)
 			_, err := Instructions(j, j.Step("draft"))

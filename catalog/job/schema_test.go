@@ -12,19 +12,16 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/internal/yamltree"
 )
 
 func resolvedSchema(t *testing.T) *jsonschema.Resolved {
 	t.Helper()
 	var s jsonschema.Schema
-	if err := json.Unmarshal(Schema(), &s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(Schema(), &s))
 	r, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return r
 }
 
@@ -67,9 +64,7 @@ func TestSchemaAgrees(t *testing.T) {
 	judge := func(t *testing.T, source []byte) error {
 		t.Helper()
 		var n yaml.Node
-		if err := yaml.Unmarshal(source, &n); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, yaml.Unmarshal(source, &n))
 		return r.Validate(asJSON(&n))
 	}
 	for _, name := range validFiles(t) {
@@ -110,9 +105,7 @@ func TestSemanticMarksAreNeeded(t *testing.T) {
 func TestSchemaHasTheShapes(t *testing.T) {
 	parse := func(data json.RawMessage) (o object) {
 		t.Helper()
-		if err := json.Unmarshal(data, &o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(data, &o))
 		return o
 	}
 	root := parse(Schema())

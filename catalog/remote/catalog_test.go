@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 
@@ -75,9 +76,7 @@ func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
 	on := *c
 	on.WorkflowTools.Enabled = true
 	r.settings.Store(&on)
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Reconfigure(t.Context()))
 	r.tools(t, "one")
 	r.settings.Store(c)
 	r.tools(t) // noticed without being told
@@ -93,9 +92,7 @@ func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
 	wider := *c
 	wider.WorkflowTools.Include, wider.WorkflowTools.Prefix = []string{"data-*", "o?her"}, "x_"
 	r.settings.Store(&wider)
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Reconfigure(t.Context()))
 	if got := toolNames(r.Snapshot()); got != "x_data-a x_other" {
 		t.Errorf("Reconfigure made %q", got)
 	}
@@ -130,9 +127,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	changed := second
 	changed.Headers = map[string]string{"X-New": "1"}
 	r.settings.Store(settings(first, changed, third))
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Reconfigure(t.Context()))
 	// What the changed source offered stays listed while it is connected again.
 	if s := r.Snapshot(); s.Tool("two") == nil || s.Tool("two").Away == "" {
 		t.Errorf("meanwhile %s", show(s))
@@ -151,9 +146,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	withheld := *settings(third)
 	withheld.Approval = &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.SourcesKey + "a"}}}}
 	r.settings.Store(&withheld)
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Reconfigure(t.Context()))
 	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, remote.ErrAway) || errors.Is(err, remote.ErrUnknown) {
 		t.Errorf("a source that is not approved: %v", err)
 	}
@@ -168,14 +161,10 @@ func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 	r := open(t, settings(source))
 	r.tools(t, "one", "two")
 	was, err := os.ReadFile(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, c := range []*config.Config{settings(), settings(source)} {
 		r.settings.Store(c)
-		if err := r.Reconfigure(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Reconfigure(t.Context()))
 	}
 	r.until(t, "another process", func(*remote.Snapshot) bool {
 		now, err := os.ReadFile(pid)
@@ -221,9 +210,7 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 	longer := *c
 	longer.WorkflowTools.KeepToolsFor = time.Hour
 	r.settings.Store(&longer)
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Reconfigure(t.Context()))
 	tool := r.Snapshot().Tool("one")
 	kill(t, pid)
 	r.until(t, "the tool to be away", away)
@@ -237,18 +224,12 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 func kill(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var pid int
 	fmt.Sscan(string(data), &pid)
 	p, err := os.FindProcess(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, p.Kill())
 }
 
 // One bad source of each kind beside a good one: that is served, at once, and
@@ -302,13 +283,9 @@ func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
 	r := open(t, settings(source))
 	one := r.tools(t, "one", "two").Tool("two")
 	answer, err := r.Execute(t.Context(), &one.Workflow, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var out struct{ Dir, Env string }
-	if err := json.Unmarshal(answer.Output, &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(answer.Output, &out))
 	want, _ := filepath.EvalSymlinks(r.root)
 	if got, _ := filepath.EvalSymlinks(out.Dir); got != want || out.Env != "eu" {
 		t.Errorf("%+v, want %s", out, want)
@@ -448,9 +425,7 @@ func TestAnEditWhileConnectingPutsNoQueryOff(t *testing.T) {
 	edited := settings(sources...)
 	edited.WorkflowTools.RefreshInterval, edited.WorkflowTools.RetryAttempts = 0, 7
 	r.settings.Store(edited)
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Reconfigure(t.Context()))
 	release()
 	r.until(t, "the workflow of each source", func(s *remote.Snapshot) bool { return len(s.Tools) == n })
 }

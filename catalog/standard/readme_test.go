@@ -117,9 +117,7 @@ func TestReadmeLinksLeadSomewhere(t *testing.T) {
 func hasHeading(t *testing.T, path, anchor string) bool {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, m := range heading.FindAllStringSubmatch(string(data), -1) {
 		if strings.ReplaceAll(strings.ToLower(m[1]), " ", "-") == anchor {
 			return true
@@ -144,9 +142,7 @@ func TestReadmeIsShortAndLinksToEveryPage(t *testing.T) {
 // README.md says why each module is needed that go.mod requires directly, and names no other.
 func TestReadmeGivesTheReasonOfEveryDependency(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(repository, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text := testkit.Pages(t, repository)[0].Text
 	_, section, found := strings.Cut(text, "\n## Dependencies\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -178,9 +174,7 @@ func TestReadmeGivesTheReasonOfEveryDependency(t *testing.T) {
 func TestReadmeNamesEveryToolAndCommand(t *testing.T) {
 	text := readme(t)
 	document, err := os.ReadFile(filepath.Join(repository, "transport", "TOOLS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	rows := make(map[string]bool)
 	for _, m := range toolName.FindAllStringSubmatch(text, -1) {
 		rows[m[1]] = true
