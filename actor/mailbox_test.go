@@ -72,32 +72,3 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 		}
 	})
 }
-
-func TestMailboxKeepsOrderAsItGrows(t *testing.T) {
-	s := newSystem(t, nil)
-	const size = 1000
-	ref := actor.Spawn(s, actor.Options{Mailbox: size}, (&disk{}).newProbe)
-	var seen []int
-	next := 0
-	for range 3 { // the ring wraps differently each time
-		begun, release := make(chan struct{}), make(chan struct{})
-		testkit.Must(t, ref.Tell(t.Context(), blockOn(begun, release)))
-		<-begun
-		for range size - 3 {
-			testkit.Must(t, ref.Tell(t.Context(), appendTo(&seen, next)))
-			next++
-		}
-		close(release)
-	}
-	if _, err := actor.Ask(t.Context(), ref, add1); err != nil {
-		t.Fatal(err)
-	}
-	if len(seen) != next {
-		t.Fatalf("%d of %d handled", len(seen), next)
-	}
-	for i, n := range seen {
-		if i != n {
-			t.Fatalf("message %d came at place %d", n, i)
-		}
-	}
-}

@@ -38,22 +38,14 @@ func run(t *testing.T, ctx context.Context, s process.Spec) (process.Result, *pr
 }
 
 func TestStdinIsFedAndStdoutRead(t *testing.T) {
-	for _, size := range []int{0, 1, 100_000, 3 << 20} {
-		in := bytes.Repeat([]byte("z"), size)
+	for _, in := range [][]byte{nil, {}, []byte("z"), bytes.Repeat([]byte("z"), 100_000), bytes.Repeat([]byte("z"), 3<<20)} {
 		s := spec(t, "echo", nil)
 		s.Stdin, s.StdoutLimit = in, 4<<20
 		r, err := run(t, t.Context(), s)
 		testkit.Must(t, err)
 		if !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
-			t.Errorf("of %d bytes %d came back; exit code %d", size, len(r.Stdout), r.ExitCode)
+			t.Errorf("of %d bytes %d came back; exit code %d", len(in), len(r.Stdout), r.ExitCode)
 		}
-	}
-}
-
-func TestNilStdinIsEmpty(t *testing.T) {
-	r, err := run(t, t.Context(), spec(t, "echo", nil))
-	if err != nil || len(r.Stdout) != 0 {
-		t.Errorf("read %q, %v", r.Stdout, err)
 	}
 }
 
@@ -224,20 +216,6 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 	}
 }
 
-func TestWhoIgnoresSIGTERMIsKilledWithItsChildren(t *testing.T) {
-	h := testkit.NewHub(t)
-	ctx, all := cancelWhen(t, h, 2)
-	s := spec(t, "stubborn", h)
-	s.Grace = 100 * time.Millisecond
-	_, err := run(t, ctx, s)
-	if err == nil || err.Kind != process.Cancelled {
-		t.Errorf("got %v", err)
-	}
-	for _, v := range <-all {
-		v.Gone()
-	}
-}
-
 func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
 	h := testkit.NewHub(t)
 	began := time.Now()
@@ -332,6 +310,7 @@ func TestRelativeProgramsAreRelativeToDir(t *testing.T) {
 	}
 }
 
+// Children that ignore SIGTERM are killed with theirs, also many at once.
 func TestManyAtOnce(t *testing.T) {
 	const n = 50
 	h := testkit.NewHub(t)

@@ -41,14 +41,3 @@ func TestSignalThatIsNotOurs(t *testing.T) {
 		t.Errorf("got %+v", err)
 	}
 }
-
-func TestGroupIsItsOwn(t *testing.T) {
-	h := testkit.NewHub(t)
-	ctx, all := cancelWhen(t, h, 1)
-	_, _ = run(t, ctx, spec(t, "hang", h))
-	for _, v := range <-all {
-		if err := syscall.Kill(-v.PID, 0); err != syscall.ESRCH {
-			t.Errorf("group %d is still there: %v", v.PID, err)
-		}
-	}
-}

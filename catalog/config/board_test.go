@@ -1,7 +1,6 @@
 package config
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -174,29 +173,6 @@ func TestBoardAliases(t *testing.T) {
 	}
 	if !reflect.DeepEqual(c.Executors, want) {
 		t.Errorf("%+v", c.Executors)
-	}
-}
-
-// The README's example of a task board is valid, and shows every key.
-func TestBoardReadme(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	must(t, err)
-	_, rest, found := strings.Cut(string(text), "```yaml board\n")
-	block, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatal("README.md shows no config of a task board")
-	}
-	c, faults := Parse("README.md", []byte(block))
-	if faults != nil {
-		t.Fatal(faults)
-	}
-	for _, key := range []string{"projects", "repos", "name", "path", "copy", "setup", "executors", "command", "prompt", "resume", "env", "variants"} {
-		if !strings.Contains(block, key+":") {
-			t.Errorf("README.md does not show %s", key)
-		}
-	}
-	if len(c.Executors) == 0 || len(c.Executors[0].Variants) == 0 || len(c.Projects) == 0 {
-		t.Errorf("README.md shows %+v", c)
 	}
 }
 

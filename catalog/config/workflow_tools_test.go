@@ -125,8 +125,8 @@ func TestAPasswordInAURLIsNotTold(t *testing.T) {
 	}
 }
 
-// The README shows the defaults, every key, and an example of sources.
-func TestReadmeWorkflowTools(t *testing.T) {
+// The README shows the defaults, every key, and examples of sources and of a task board.
+func TestReadmeExamples(t *testing.T) {
 	data, err := os.ReadFile("README.md")
 	must(t, err)
 	block := func(kind string) string {
@@ -157,4 +157,11 @@ func TestReadmeWorkflowTools(t *testing.T) {
 		t.Errorf("README.md's sources: %+v %v", c, faults)
 	}
 	told(example, "workflow_tools: {sources: [7]}\n")
+	board := block("board")
+	if c, faults = Parse("config.yml", []byte(board)); faults != nil || len(c.Executors) == 0 || len(c.Executors[0].Variants) == 0 || len(c.Projects) == 0 {
+		t.Errorf("README.md's board: %+v %v", c, faults)
+	}
+	told(board, "executors: {A: 7}\n")
+	told(board, "projects: [7]\n")
+	told(board, "projects: [{name: a, repos: [7]}]\n")
 }

@@ -20,8 +20,7 @@ import (
 func write(t testing.TB, content string, path ...string) string {
 	t.Helper()
 	name := filepath.Join(path...)
-	testkit.Must(t, os.MkdirAll(filepath.Dir(name), 0o777))
-	testkit.Must(t, os.WriteFile(name, []byte(content), 0o666))
+	testkit.Write(t, name, content)
 	return name
 }
 
