@@ -42,9 +42,8 @@ func TestStdinIsFedAndStdoutRead(t *testing.T) {
 		s := spec(t, "echo", nil)
 		s.Stdin, s.StdoutLimit = in, 4<<20
 		r, err := run(t, t.Context(), s)
-		testkit.Must(t, err)
-		if !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
-			t.Errorf("of %d bytes %d came back; exit code %d", len(in), len(r.Stdout), r.ExitCode)
+		if err != nil || !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
+			t.Errorf("of %d bytes %d came back; exit code %d, %v", len(in), len(r.Stdout), r.ExitCode, err)
 		}
 	}
 }

@@ -159,6 +159,7 @@ func TestInstructionsFaults(t *testing.T) {
 		"job folder gone": {func(t *testing.T, dir, file string) { os.RemoveAll(dir) }, "cannot be read, since its job's folder DIR is gone: put it back", fs.ErrNotExist},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits for the end of a save
 			dir, j := baseJob(t)
 			file := filepath.Join(dir, "steps", "draft.md")
 			testkit.Must(t, os.Remove(file))
