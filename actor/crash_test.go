@@ -50,9 +50,7 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 
 				deferred := asking(t.Context(), ref, keepReply)
 				synctest.Wait()
-				begun, release := make(chan struct{}), make(chan struct{})
-				testkit.Must(t, ref.Tell(t.Context(), blockOn(begun, release)))
-				<-begun
+				release := block(t, ref)
 				crashed := asking(t.Context(), ref, c.crash)
 				synctest.Wait()
 				after := asking(t.Context(), ref, add1) // waits in the mailbox while it crashes
@@ -105,9 +103,7 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		time.Sleep(time.Minute - 1)
 		ask(t, ref, add1, 1)
 
-		begun, release := make(chan struct{}), make(chan struct{})
-		testkit.Must(t, ref.Tell(t.Context(), blockOn(begun, release)))
-		<-begun
+		release := block(t, ref)
 		last := asking(t.Context(), ref, panicking)
 		synctest.Wait()
 		queued := asking(t.Context(), ref, add1)

@@ -24,9 +24,7 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem(t, nil)
 		ref := actor.Spawn(s, actor.Options{Name: "narrow", Mailbox: 3}, (&disk{}).newProbe)
-		begun, release := make(chan struct{}), make(chan struct{})
-		testkit.Must(t, ref.Tell(t.Context(), blockOn(begun, release)))
-		<-begun
+		release := block(t, ref)
 		var seen []int
 		for n := range 3 {
 			testkit.Must(t, ref.Tell(t.Context(), appendTo(&seen, n)))

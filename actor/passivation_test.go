@@ -170,11 +170,7 @@ func TestPassivateLetsTheMailboxEmptyFirst(t *testing.T) {
 		if err := r.Passivate(t.Context(), "never woken"); err != nil {
 			t.Error(err)
 		}
-		begun, release := make(chan struct{}), make(chan struct{})
-		if err := r.For("a").Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
-		<-begun
+		release := block(t, r.For("a"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := r.Passivate(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "key/a") {

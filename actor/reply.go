@@ -1,9 +1,12 @@
 package actor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
+
+	"deepwork/actor/wait"
 )
 
 // A Reply receives the answer to one ask. It is a value: a Behavior may answer at once, store it
@@ -26,37 +29,23 @@ func (r Reply[R]) Send(v R) {
 // Fail answers with an error, which Ask returns unchanged. It never blocks and
 // may be called from any goroutine.
 func (r Reply[R]) Fail(err error) {
-	if r.slot == nil {
-		return
+	if r.slot != nil {
+		r.slot.fail(cmp.Or(err, errNoReason))
 	}
-	if err == nil {
-		err = errNoReason
-	}
-	var none R
-	r.slot.settle(none, err)
 }
 
 // Ask sends the message that build returns for a Reply and waits for the answer until ctx ends; its
 // error then wraps ctx.Err(). An accepted message is handled even if its asker no longer waits.
 func Ask[M, R any](ctx context.Context, to Address[M], build func(Reply[R]) M) (R, error) {
+	var none R
 	s := &slot[R]{done: make(chan struct{}, 1)}
 	if err := to.deliver(ctx, envelope[M]{message: build(Reply[R]{s}), ask: s}); err != nil {
-		var none R
 		return none, err
 	}
-	select {
-	case <-s.done:
-		return s.value, s.err
-	case <-ctx.Done():
-	}
-	// Both may have been ready: prefer the answer.
-	select {
-	case <-s.done:
-		return s.value, s.err
-	default:
-		var none R
+	if wait.Done(ctx, s.done) != nil {
 		return none, fmt.Errorf("waiting for actor %s to answer: %w", to.name(), ctx.Err())
 	}
+	return s.value, s.err
 }
 
 // A request is one ask as its actor sees it, regardless of the type of its answer.
@@ -91,20 +80,14 @@ type slot[R any] struct {
 }
 
 func (s *slot[R]) settle(v R, err error) {
-	for {
-		was := s.state.Load()
-		if was == slotAnswered {
-			return
-		}
-		if !s.state.CompareAndSwap(was, slotAnswered) {
-			continue
-		}
-		s.value, s.err = v, err
-		s.done <- struct{}{}
-		if was == slotTracked {
-			s.keeper.settled(s)
-		}
+	was := s.state.Swap(slotAnswered)
+	if was == slotAnswered {
 		return
+	}
+	s.value, s.err = v, err
+	s.done <- struct{}{}
+	if was == slotTracked {
+		s.keeper.settled(s)
 	}
 }
 

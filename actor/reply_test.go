@@ -16,11 +16,7 @@ func TestAskEndsWithItsContextAndTheMessageIsHandled(t *testing.T) {
 		s := newSystem(t, nil)
 		d := &disk{}
 		ref := actor.Spawn(s, actor.Options{Name: "slow"}, d.newProbe)
-		begun, release := make(chan struct{}), make(chan struct{})
-		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
-		<-begun
+		release := block(t, ref)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

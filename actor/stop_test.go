@@ -80,9 +80,7 @@ func TestCrashWhileStoppingStillHandlesTheRest(t *testing.T) {
 		s := newSystem(t, nil)
 		d := &disk{}
 		ref := actor.Spawn(s, actor.Options{}, d.newProbe)
-		begun, release := make(chan struct{}), make(chan struct{})
-		testkit.Must(t, ref.Tell(t.Context(), blockOn(begun, release)))
-		<-begun
+		release := block(t, ref)
 		crashed := asking(t.Context(), ref, failing)
 		synctest.Wait()
 		rest := asking(t.Context(), ref, add1)

@@ -3,6 +3,8 @@ package config
 import (
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,8 +141,15 @@ func TestReadmeExamples(t *testing.T) {
 	}
 	shown := block("config")
 	c, faults := Parse("config.yml", []byte(shown))
-	if faults != nil || !reflect.DeepEqual(c.WorkflowTools, defaultWorkflowTools()) {
-		t.Errorf("README.md shows %+v, %v", c, faults)
+	if faults != nil || !slices.Equal(c.Toolsets, DefaultToolsets) {
+		t.Fatalf("README.md shows %+v, %v", c, faults)
+	}
+	if c.Toolsets, c.Platforms = nil, nil; !reflect.DeepEqual(c, Default()) {
+		t.Errorf("README.md shows\n%+v\nthe defaults are\n%+v", c, Default())
+	}
+	all := regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`).ReplaceAllString(shown, "$1$2")
+	if c, faults = Parse("config.yml", []byte(all)); faults != nil || len(c.QualityGate.AgentReviewCommand) != 2 {
+		t.Errorf("with every setting that is commented out it is %+v, %v", c, faults)
 	}
 	told := func(text, fault string) {
 		_, faults := Parse("config.yml", []byte(fault))

@@ -56,11 +56,6 @@ type link struct {
 	progress map[string]chan Progress // of the calls that report progress, by token
 }
 
-// refusesHandshake reports whether the source answered initialize with an error.
-func refusesHandshake(err error) bool {
-	return errorOf(err) != nil
-}
-
 // ClientName is the name of this program as a client of its sources.
 const ClientName = "deepwork"
 
