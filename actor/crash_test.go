@@ -120,9 +120,7 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		if err := ref.Tell(t.Context(), add1(actor.Reply[int]{})); !errors.Is(err, actor.ErrTooManyRestarts) || !strings.Contains(err.Error(), "frail") {
 			t.Errorf("after: %v", err)
 		}
-		if err := ref.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, ref.Stop(t.Context()))
 		ask(t, other, add1, 1)
 	})
 }
@@ -240,9 +238,7 @@ func TestSpawnedActorTriesAnewAfterAFailedStart(t *testing.T) {
 		if log.Count("actor did not start") != 1 || log.Count("torn") != 1 {
 			t.Errorf("log: %s", log.String())
 		}
-		if err := ref.Tell(t.Context(), add1(actor.Reply[int]{})); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, ref.Tell(t.Context(), add1(actor.Reply[int]{})))
 		synctest.Wait()
 		if log.Count("messages_lost=1") != 1 {
 			t.Errorf("log: %s", log.String())
@@ -276,9 +272,7 @@ func TestPanicInStopEndsTheIncarnation(t *testing.T) {
 	d := &disk{onStop: func() { panic("boom") }}
 	ref := actor.Spawn(s, actor.Options{}, d.newProbe)
 	ask(t, ref, add1, 1)
-	if err := ref.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, ref.Stop(t.Context()))
 	if _, _, over := d.lives(); over != 1 || log.Count("level=ERROR") != 1 {
 		t.Errorf("stopped %d times, log: %s", over, log.String())
 	}

@@ -55,9 +55,7 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 
 		close(release)
 		for range 2 {
-			if err := <-told; err != nil {
-				t.Error(err)
-			}
+			testkit.Must(t, <-told)
 		}
 		ask(t, ref, add1, 1) // not 2: the ask that timed out was never accepted
 		if got := len(seen); got != 5 {

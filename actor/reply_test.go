@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
 func TestAskEndsWithItsContextAndTheMessageIsHandled(t *testing.T) {
@@ -105,9 +106,7 @@ func TestKeptReplyIsAnsweredLater(t *testing.T) {
 		if err := ref.Tell(t.Context(), answerKept); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-later; err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, <-later)
 
 		// The same from another goroutine, while the asker may have left.
 		for _, wait := range []time.Duration{time.Minute, time.Second} {

@@ -92,12 +92,8 @@ func TestCrashWhileStoppingStillHandlesTheRest(t *testing.T) {
 		if err := <-crashed; !errors.Is(err, errTorn) {
 			t.Error(err)
 		}
-		if err := <-rest; err != nil {
-			t.Error(err)
-		}
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, <-rest)
+		testkit.Must(t, <-stopped)
 		if made, _, over := d.lives(); made != 2 || over != 1 {
 			t.Errorf("made %d, stopped %d", made, over)
 		}
@@ -110,9 +106,7 @@ func TestOpenAskIsFailedWhenItsActorStops(t *testing.T) {
 		ref := actor.Spawn(s, actor.Options{}, (&disk{}).newProbe)
 		kept := asking(t.Context(), ref, keepReply)
 		synctest.Wait()
-		if err := ref.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, ref.Stop(t.Context()))
 		if err := <-kept; !errors.Is(err, actor.ErrStopped) {
 			t.Error(err)
 		}

@@ -14,9 +14,7 @@ func many(tb testing.TB, n int) string {
 	root := tb.TempDir()
 	for i := range n {
 		name := fmt.Sprintf("job_%05d", i)
-		dir := filepath.Join(root, ".deepwork", "jobs", name)
-		must(tb, os.MkdirAll(dir, 0o755))
-		must(tb, os.WriteFile(filepath.Join(dir, "job.yml"), []byte(source(name, "One of many.")), 0o644))
+		write(tb, filepath.Join(root, ".deepwork", "jobs", name, "job.yml"), source(name, "One of many."))
 	}
 	return root
 }
@@ -25,7 +23,8 @@ func closing(tb testing.TB, c *Catalog) {
 	must(tb, c.Close(context.Background()))
 }
 
-func benchmarkOpen(b *testing.B, n int) {
+func BenchmarkOpen10000(b *testing.B) {
+	const n = 10_000
 	root := many(b, n)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -37,35 +36,6 @@ func benchmarkOpen(b *testing.B, n int) {
 		b.StopTimer()
 		closing(b, c)
 		b.StartTimer()
-	}
-}
-
-func BenchmarkOpen100(b *testing.B)   { benchmarkOpen(b, 100) }
-func BenchmarkOpen10000(b *testing.B) { benchmarkOpen(b, 10_000) }
-
-func BenchmarkFresh1000(b *testing.B) {
-	root := many(b, 1000)
-	c, err := Open(b.Context(), Options{Root: root})
-	must(b, err)
-	defer closing(b, c)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := c.Fresh(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkFreshJob(b *testing.B) {
-	root := many(b, 1000)
-	c, err := Open(b.Context(), Options{Root: root})
-	must(b, err)
-	defer closing(b, c)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := c.FreshJob(b.Context(), "job_00500"); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

@@ -258,9 +258,7 @@ func TestQueueLimit(t *testing.T) {
 	if err := g.Run(t.Context(), "C", s, tasks[:1], nil); !errors.Is(err, ErrBusy) {
 		t.Errorf("one that waits too many: %v", err)
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, g.Close(t.Context()))
 	for range queueLimit + 1 {
 		fault(t, <-second, Cancelled, "the server is stopping")
 	}
@@ -272,9 +270,7 @@ func TestQueueLimit(t *testing.T) {
 func TestNoTaskIsNoCall(t *testing.T) {
 	p := newProject(t)
 	g := p.gate(func() Settings { t.Error("the settings were read"); return Settings{} })
-	if err := g.Run(t.Context(), "A", p.submission("step"), nil, func(Verdict) { t.Error("called") }); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, g.Run(t.Context(), "A", p.submission("step"), nil, func(Verdict) { t.Error("called") }))
 }
 
 func TestVerdictsComeOneAtATime(t *testing.T) {
@@ -334,9 +330,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	close(release)
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, g.Close(t.Context()))
 }
 
 func TestSettingsThatTakeTheirTimeDoNotBlockRun(t *testing.T) {

@@ -264,19 +264,6 @@ func TestCallWhoseContextIsOverDoesNotWait(t *testing.T) {
 	}
 }
 
-func BenchmarkCurrentUnchanged(b *testing.B) {
-	root := b.TempDir()
-	must(b, os.Mkdir(filepath.Join(root, ".deepwork"), 0o755))
-	s := Open(root)
-	must(b, os.WriteFile(s.Path(), []byte(create), 0o644))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Current(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func TestReq003_4_4_ARefusedEditIsTold(t *testing.T) {
 	s, _ := open(t)
 	put(t, s, "version: \"1.0\"\n")

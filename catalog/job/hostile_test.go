@@ -244,14 +244,3 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
-
-func BenchmarkParseHostile(b *testing.B) {
-	for _, name := range []string{"flow map", "comments in flow", "unknown keys", "chain and workflows", "dense dependencies"} {
-		b.Run(strings.ReplaceAll(name, " ", "_"), func(b *testing.B) {
-			source := hostile[name]()
-			for b.Loop() {
-				Parse("/d", FileName, source)
-			}
-		})
-	}
-}

@@ -281,21 +281,3 @@ func TestCheckFiles(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
-
-func BenchmarkLoad(b *testing.B) {
-	dir, _ := baseJob(b)
-	for b.Loop() {
-		if _, ds := Load(dir); ds != nil {
-			b.Fatal(ds)
-		}
-	}
-}
-
-func BenchmarkInstructions(b *testing.B) {
-	_, j := baseJob(b)
-	for b.Loop() {
-		if _, err := Instructions(j, &j.Steps[0]); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -254,14 +254,3 @@ func TestEdges(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkParse(b *testing.B) {
-	source := readFile(b, "testdata/valid/report.yml")
-	b.SetBytes(int64(len(source)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, ds := Parse("/jobs/report", FileName, source); ds != nil {
-			b.Fatal(ds)
-		}
-	}
-}
