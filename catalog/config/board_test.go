@@ -10,7 +10,7 @@ import (
 // TestBoardExample is the example of the issue, "Executors", with every key that
 // there is.
 func TestBoardExample(t *testing.T) {
-	c, faults := Parse("config.yml", []byte(`
+	c := parsed(t, `
 executors:
   SCRIPTED:
     command: [./agent.sh, --work]
@@ -38,10 +38,7 @@ attempts:
   worktrees: ../trees
   copy: [.env]
   setup: make deps
-`))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+`)
 	wantExecutors := []Executor{
 		{
 			Name: "SCRIPTED", Command: []string{"./agent.sh", "--work"}, Prompt: PromptStdin,
@@ -161,10 +158,7 @@ func TestBoardFaults(t *testing.T) {
 
 // Aliases mean what they name, here as elsewhere.
 func TestBoardAliases(t *testing.T) {
-	c, faults := Parse("config.yml", []byte("executors:\n  A: &a {command: [x], env: &e {K: v}}\n  B: *a\n  C: {command: y, env: *e, variants: {V: *a}}\n"))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+	c := parsed(t, "executors:\n  A: &a {command: [x], env: &e {K: v}}\n  B: *a\n  C: {command: y, env: *e, variants: {V: *a}}\n")
 	env := map[string]string{"K": "v"}
 	want := []Executor{
 		{Name: "A", Command: []string{"x"}, Env: env},
@@ -179,18 +173,12 @@ func TestBoardAliases(t *testing.T) {
 // The limits of attempts say in which file they are set, so that people know where to raise them.
 func TestLimitsAndAutoStart(t *testing.T) {
 	source := "attempts: {max_cost_usd: 12.5, max_unknown: 0, auto_start: {executor: 'CODEX:PLAN', max_in_review: 3}}"
-	c, faults := Parse("config.yml", []byte(source))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+	c := parsed(t, source)
 	start := &AutoStart{"CODEX", "PLAN", 3}
 	if a := c.Attempts; *a.MaxCostUSD != (Limit{12.5, ".deepwork/config.yml"}) || *a.MaxUnknown != (Limit{0, ".deepwork/config.yml"}) || *a.AutoStart != *start {
 		t.Errorf("%+v", a)
 	}
-	u, faults := ParseUser("config.yml", []byte("attempts: {max_cost_usd: 20, max_unknown: , auto_start: false}"))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+	u := parsedUser(t, "attempts: {max_cost_usd: 20, max_unknown: , auto_start: false}")
 	if a := u.Over(c).Attempts; *a.MaxCostUSD != (Limit{20, UserFile()}) || *a.MaxUnknown != (Limit{0, ".deepwork/config.yml"}) || a.AutoStart != nil {
 		t.Errorf("%+v", a)
 	}

@@ -12,7 +12,7 @@ import (
 
 // The issue's example, every key of it.
 func TestReq003_4_1_WorkflowTools(t *testing.T) {
-	c, faults := Parse("config.yml", []byte(`
+	c := parsed(t, `
 workflow_tools:
   enabled: false
   include: ["data-*", "report-*"]
@@ -39,10 +39,7 @@ workflow_tools:
       status_tool: s
       cancel_tool: c
     - {name: line, command: node 'a b.js', execution_timeout: 0}
-`))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+`)
 	hour, none := time.Hour, time.Duration(0)
 	want := WorkflowTools{
 		Include: []string{"data-*", "report-*"}, Exclude: []string{"*-internal"}, Prefix: "x_",

@@ -39,9 +39,7 @@ func baseJob(t testing.TB) (dir string, j *Job) {
 	write(t, "Gather.\n", dir, "steps", "gather.md")
 	write(t, "Draft.\n", dir, "steps", "draft.md")
 	j, ds := Load(dir)
-	if ds != nil {
-		t.Fatal(ds)
-	}
+	testkit.Must(t, ds.Err())
 	return dir, j
 }
 
@@ -125,9 +123,7 @@ func TestReq001_3_10_Instructions(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	symlink(t, dir, link)
 	linked, ds := Load(link)
-	if ds != nil {
-		t.Fatal(ds)
-	}
+	testkit.Must(t, ds.Err())
 	if got, err := Instructions(linked, linked.Step("draft")); err != nil || got != "Linked." {
 		t.Errorf("through a link: %q, %v", got, err)
 	}
@@ -268,9 +264,7 @@ func TestCheckFiles(t *testing.T) {
 	os.Remove(filepath.Join(dir, "steps", "draft.md"))
 	write(t, "", dir, "hooks", "tone.md", "x")
 	j, ds := Load(dir)
-	if ds != nil {
-		t.Fatal(ds)
-	}
+	testkit.Must(t, ds.Err())
 	want := strings.ReplaceAll(strings.Join([]string{
 		`job.yml:40:5: steps[1].instructions_file: "steps/draft.md" does not exist in DIR: write the file, or correct the path in job.yml`,
 		`job.yml:57:11: steps[1].hooks.before_prompt[0].prompt_file: "hooks/tone.md" is a folder, not a regular file: put a text file in its place`,
