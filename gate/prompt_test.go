@@ -13,21 +13,9 @@ import (
 
 const testNonce = "0123456789abcdef"
 
-// golden compares a text with a file, or writes it again.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", name+".golden")
-	if *update {
-		testkit.Must(t, os.MkdirAll("testdata", 0o755))
-		testkit.Must(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
-	}
-	if w := strings.ReplaceAll(string(want), "\r\n", "\n"); got != w {
-		t.Errorf("not as in %s (go test -update rewrites it):\n%s", file, got)
-	}
+	testkit.Golden(t, "testdata/"+name+".golden", got, *update)
 }
 
 // prompted builds the prompt of one task of a submission.
