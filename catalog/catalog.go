@@ -8,6 +8,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,18 +46,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Debounce <= 0 {
-		o.Debounce = 50 * time.Millisecond
-	}
-	if o.Grace <= 0 {
-		o.Grace = 500 * time.Millisecond
-	}
-	if o.Poll <= 0 {
-		o.Poll = time.Second
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Debounce = cmp.Or(max(o.Debounce, 0), 50*time.Millisecond)
+	o.Grace = cmp.Or(max(o.Grace, 0), 500*time.Millisecond)
+	o.Poll = cmp.Or(max(o.Poll, 0), time.Second)
 	if o.MakeState == nil {
 		o.MakeState = func() error { return os.MkdirAll(filepath.Dir(o.StandardDir), 0o700) }
 	}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,11 +94,7 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 	}
 	w.begun()
 	l.wg.Go(func() {
-		err := l.session.Wait()
-		if err == nil {
-			err = errEnded
-		}
-		l.cancel(w.reason(err))
+		l.cancel(w.reason(cmp.Or(l.session.Wait(), errEnded)))
 	})
 	return l, nil
 }
