@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-
-	"deepwork/actor/wait"
 )
 
 // A Reply receives the answer to one ask. It is a value: a Behavior may answer at once, store it
@@ -42,10 +40,18 @@ func Ask[M, R any](ctx context.Context, to Address[M], build func(Reply[R]) M) (
 	if err := to.deliver(ctx, envelope[M]{message: build(Reply[R]{s}), ask: s}); err != nil {
 		return none, err
 	}
-	if wait.Done(ctx, s.done) != nil {
+	select {
+	case <-s.done:
+		return s.value, s.err
+	case <-ctx.Done():
+	}
+	// Both may have been ready: prefer the answer.
+	select {
+	case <-s.done:
+		return s.value, s.err
+	default:
 		return none, fmt.Errorf("waiting for actor %s to answer: %w", to.name(), ctx.Err())
 	}
-	return s.value, s.err
 }
 
 // A request is one ask as its actor sees it, regardless of the type of its answer.

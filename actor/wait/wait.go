@@ -34,18 +34,18 @@ func Until(ctx context.Context, d time.Duration, early <-chan struct{}) error {
 	}
 }
 
-// Done waits until a channel is closed or has a value and returns nil, even if ctx has ended by then;
-// or until ctx ends, and returns context.Cause(ctx).
+// Done waits until a channel is closed and returns nil, even if ctx has ended by then; or until ctx
+// ends, and returns context.Cause(ctx).
 func Done(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
 		return nil
-	case <-ctx.Done():
+	default:
 	}
 	select {
-	case <-done: // both were ready
+	case <-done:
 		return nil
-	default:
+	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
