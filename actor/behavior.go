@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -56,30 +57,12 @@ type Options struct {
 	Idle time.Duration
 }
 
-// The defaults of Options.
-const (
-	defaultName     = "actor"
-	defaultMailbox  = 64
-	defaultRestarts = 5
-	defaultWithin   = time.Minute
-)
-
 // withDefaults returns a copy with the defaults filled in.
 func (o Options) withDefaults(logger *slog.Logger) Options {
-	if o.Name == "" {
-		o.Name = defaultName
-	}
-	if o.Mailbox <= 0 {
-		o.Mailbox = defaultMailbox
-	}
-	if o.Logger == nil {
-		o.Logger = logger
-	}
-	if o.Restarts == 0 {
-		o.Restarts = defaultRestarts
-	}
-	if o.Within <= 0 {
-		o.Within = defaultWithin
-	}
+	o.Name = cmp.Or(o.Name, "actor")
+	o.Mailbox = cmp.Or(max(o.Mailbox, 0), 64)
+	o.Logger = cmp.Or(o.Logger, logger)
+	o.Restarts = cmp.Or(o.Restarts, 5)
+	o.Within = cmp.Or(max(o.Within, 0), time.Minute)
 	return o
 }

@@ -1,6 +1,9 @@
 package actor
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A budget records when an actor crashed. The zero value means that it never did.
 type budget struct {
@@ -10,18 +13,9 @@ type budget struct {
 
 // spend counts a crash and reports whether a restart is allowed.
 func (b *budget) spend(now time.Time, restarts int, within time.Duration) bool {
-	kept := b.crashes[:0]
-	for _, t := range b.crashes {
-		if now.Sub(t) < within {
-			kept = append(kept, t)
-		}
-	}
-	b.crashes = append(kept, now)
+	b.crashes = append(slices.DeleteFunc(b.crashes, func(t time.Time) bool { return now.Sub(t) >= within }), now)
 	return len(b.crashes) <= max(restarts, 0)
 }
-
-// blank reports whether no crash is recorded.
-func (b *budget) blank() bool { return len(b.crashes) == 0 }
 
 // over reports whether all crashes have left the window: the actor starts afresh.
 func (b *budget) over(now time.Time, within time.Duration) bool {

@@ -80,7 +80,8 @@ func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
 		c.mu.Unlock()
 		return nil
 	}
-	s := c.box.wait(e)
+	s := &sender[M]{envelope: e, done: make(chan error, 1)}
+	c.box.waiting = append(c.box.waiting, s)
 	c.mu.Unlock()
 
 	select {
@@ -94,7 +95,7 @@ func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
 	if !left {
 		return <-s.done // decided already, so this does not wait
 	}
-	return fullError(ctx, c.title(), c.options.Mailbox)
+	return fmt.Errorf("actor %s: its mailbox was full (%d messages), message not delivered: %w", c.title(), c.options.Mailbox, ctx.Err())
 }
 
 // rouse makes sure that a goroutine will check the cell. The caller holds the lock.

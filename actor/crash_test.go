@@ -50,11 +50,7 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 
 				deferred := asking(t.Context(), ref, keepReply)
 				synctest.Wait()
-				begun, release := make(chan struct{}), make(chan struct{})
-				if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-					t.Fatal(err)
-				}
-				<-begun
+				release := block(t, ref)
 				crashed := asking(t.Context(), ref, c.crash)
 				synctest.Wait()
 				after := asking(t.Context(), ref, add1) // waits in the mailbox while it crashes
@@ -107,11 +103,7 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		time.Sleep(time.Minute - 1)
 		ask(t, ref, add1, 1)
 
-		begun, release := make(chan struct{}), make(chan struct{})
-		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
-		<-begun
+		release := block(t, ref)
 		last := asking(t.Context(), ref, panicking)
 		synctest.Wait()
 		queued := asking(t.Context(), ref, add1)
@@ -128,9 +120,7 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		if err := ref.Tell(t.Context(), add1(actor.Reply[int]{})); !errors.Is(err, actor.ErrTooManyRestarts) || !strings.Contains(err.Error(), "frail") {
 			t.Errorf("after: %v", err)
 		}
-		if err := ref.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, ref.Stop(t.Context()))
 		ask(t, other, add1, 1)
 	})
 }
@@ -248,9 +238,7 @@ func TestSpawnedActorTriesAnewAfterAFailedStart(t *testing.T) {
 		if log.Count("actor did not start") != 1 || log.Count("torn") != 1 {
 			t.Errorf("log: %s", log.String())
 		}
-		if err := ref.Tell(t.Context(), add1(actor.Reply[int]{})); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, ref.Tell(t.Context(), add1(actor.Reply[int]{})))
 		synctest.Wait()
 		if log.Count("messages_lost=1") != 1 {
 			t.Errorf("log: %s", log.String())
@@ -284,9 +272,7 @@ func TestPanicInStopEndsTheIncarnation(t *testing.T) {
 	d := &disk{onStop: func() { panic("boom") }}
 	ref := actor.Spawn(s, actor.Options{}, d.newProbe)
 	ask(t, ref, add1, 1)
-	if err := ref.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, ref.Stop(t.Context()))
 	if _, _, over := d.lives(); over != 1 || log.Count("level=ERROR") != 1 {
 		t.Errorf("stopped %d times, log: %s", over, log.String())
 	}

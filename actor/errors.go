@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // The reasons why a message is not answered; test for them with [errors.Is].
@@ -53,29 +52,7 @@ func stoppedError(name string) error {
 	return fmt.Errorf("actor %s: %w", name, ErrStopped)
 }
 
-// crashError wraps an error of Receive for the open asks.
-func crashError(name string, err error) error {
-	return fmt.Errorf("actor %s failed and lost its state in memory: %w", name, err)
-}
-
-// restartsError is ErrTooManyRestarts with the actor's name and its last crash.
-func restartsError(name string, restarts int, within time.Duration, last error) error {
-	return fmt.Errorf("actor %s: %w: more than %d within %v; the last crash: %w",
-		name, ErrTooManyRestarts, max(restarts, 0), within, last)
-}
-
-// busyError is ErrBusy with the actor's name and the number of open asks.
-func busyError(name string, open int) error {
-	return fmt.Errorf("actor %s: not passivated, %d %w", name, open, ErrBusy)
-}
-
 // overError reports that the context had ended before anything was tried.
 func overError(ctx context.Context, name string) error {
 	return fmt.Errorf("actor %s: message not delivered: %w", name, ctx.Err())
-}
-
-// fullError reports that the context ended while the mailbox was full.
-func fullError(ctx context.Context, name string, size int) error {
-	return fmt.Errorf("actor %s: its mailbox was full (%d messages), message not delivered: %w",
-		name, size, ctx.Err())
 }

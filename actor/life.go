@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -73,7 +74,7 @@ func (c *cell[M]) live(b Behavior[M]) error {
 		if panicked, err := c.guard(func() error { return b.Receive(c.ctx, e.message) }); err != nil {
 			if !panicked {
 				c.options.Logger.Error("actor failed", slog.String("actor", c.title()), slog.Any("error", err))
-				err = crashError(c.title(), err)
+				err = fmt.Errorf("actor %s failed and lost its state in memory: %w", c.title(), err)
 			}
 			if e.ask != nil {
 				e.ask.fail(err)
@@ -102,7 +103,7 @@ func (c *cell[M]) next() (e envelope[M], ok bool) {
 			if len(c.open) == 0 {
 				break
 			}
-			c.answerPassivation(busyError(c.title(), len(c.open)))
+			c.answerPassivation(fmt.Errorf("actor %s: not passivated, %d %w", c.title(), len(c.open), ErrBusy))
 		}
 		if c.options.Idle > 0 && len(c.open) == 0 && c.rested() {
 			break
@@ -193,7 +194,8 @@ func (c *cell[M]) spend(crash error) error {
 	if c.budget.spend(now, c.options.Restarts, c.options.Within) {
 		return nil
 	}
-	verdict := restartsError(c.title(), c.options.Restarts, c.options.Within, crash)
+	verdict := fmt.Errorf("actor %s: %w: more than %d within %v; the last crash: %w", c.title(), ErrTooManyRestarts,
+		max(c.options.Restarts, 0), c.options.Within, crash)
 	c.budget.verdict, c.cause = verdict, verdict
 	return verdict
 }
@@ -201,7 +203,8 @@ func (c *cell[M]) spend(crash error) error {
 // abandon fails all waiting messages; the goroutine must end.
 func (c *cell[M]) abandon(err error) {
 	c.mu.Lock()
-	queued := c.box.drain()
+	queued := c.box.queue
+	c.box.queue = nil
 	told := c.box.refuse(err)
 	stopped, dies := c.cause != nil, c.quit()
 	c.mu.Unlock()

@@ -47,13 +47,6 @@ func (b *mailbox[M]) take() (e envelope[M], ok bool) {
 	return e, true
 }
 
-// wait queues a sender because the mailbox is full.
-func (b *mailbox[M]) wait(e envelope[M]) *sender[M] {
-	s := &sender[M]{envelope: e, done: make(chan error, 1)}
-	b.waiting = append(b.waiting, s)
-	return s
-}
-
 // leave removes a sender from the queue. It returns false if the sender is no longer in it; done
 // then holds the result.
 func (b *mailbox[M]) leave(s *sender[M]) bool {
@@ -72,11 +65,4 @@ func (b *mailbox[M]) refuse(err error) (refused int) {
 	}
 	b.waiting = nil
 	return refused
-}
-
-// drain removes all accepted messages.
-func (b *mailbox[M]) drain() []envelope[M] {
-	out := b.queue
-	b.queue = nil
-	return out
 }

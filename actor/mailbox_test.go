@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
 // appendTo makes a task that notes its number, on the actor's goroutine.
@@ -23,16 +24,10 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem(t, nil)
 		ref := actor.Spawn(s, actor.Options{Name: "narrow", Mailbox: 3}, (&disk{}).newProbe)
-		begun, release := make(chan struct{}), make(chan struct{})
-		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
-		<-begun
+		release := block(t, ref)
 		var seen []int
 		for n := range 3 {
-			if err := ref.Tell(t.Context(), appendTo(&seen, n)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, ref.Tell(t.Context(), appendTo(&seen, n)))
 		}
 		if n := s.Stats().Waiting; n != 3 {
 			t.Errorf("%d wait", n)
@@ -60,9 +55,7 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 
 		close(release)
 		for range 2 {
-			if err := <-told; err != nil {
-				t.Error(err)
-			}
+			testkit.Must(t, <-told)
 		}
 		ask(t, ref, add1, 1) // not 2: the ask that timed out was never accepted
 		if got := len(seen); got != 5 {
@@ -74,37 +67,4 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestMailboxKeepsOrderAsItGrows(t *testing.T) {
-	s := newSystem(t, nil)
-	const size = 1000
-	ref := actor.Spawn(s, actor.Options{Mailbox: size}, (&disk{}).newProbe)
-	var seen []int
-	next := 0
-	for range 3 { // the ring wraps differently each time
-		begun, release := make(chan struct{}), make(chan struct{})
-		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
-		<-begun
-		for range size - 3 {
-			if err := ref.Tell(t.Context(), appendTo(&seen, next)); err != nil {
-				t.Fatal(err)
-			}
-			next++
-		}
-		close(release)
-	}
-	if _, err := actor.Ask(t.Context(), ref, add1); err != nil {
-		t.Fatal(err)
-	}
-	if len(seen) != next {
-		t.Fatalf("%d of %d handled", len(seen), next)
-	}
-	for i, n := range seen {
-		if i != n {
-			t.Fatalf("message %d came at place %d", n, i)
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
 func TestIdleActorIsPassivatedAndWoken(t *testing.T) {
@@ -58,9 +59,7 @@ func TestIdleSpawnedActorIsPassivatedAndWoken(t *testing.T) {
 			t.Error("passivated is not stopped")
 		default:
 		}
-		if err := ref.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, ref.Stop(t.Context()))
 		<-ref.Done()
 		if made, _, _ := d.lives(); made != 3 {
 			t.Error("woken to be stopped")
@@ -99,9 +98,7 @@ func TestOpenAskKeepsTheActorAwake(t *testing.T) {
 		if err := a.Tell(t.Context(), answerKept); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-kept; err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, <-kept)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if r.Len() != 1 { // its work goes on, though its asker has left
@@ -151,12 +148,8 @@ func TestMessageDuringStopWakesTheNextIncarnationAfterIt(t *testing.T) {
 		default:
 		}
 		close(release)
-		if err := <-passivated; err != nil {
-			t.Error(err)
-		}
-		if err := <-answer; err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, <-passivated)
+		testkit.Must(t, <-answer)
 		if made, _, over := d.lives(); made != 2 || over != 1 || d.value != 2 {
 			t.Errorf("made %d, stopped %d, value %d", made, over, d.value)
 		}
@@ -167,14 +160,8 @@ func TestPassivateLetsTheMailboxEmptyFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem(t, nil)
 		r, of := registry(s, actor.Options{Name: "key"})
-		if err := r.Passivate(t.Context(), "never woken"); err != nil {
-			t.Error(err)
-		}
-		begun, release := make(chan struct{}), make(chan struct{})
-		if err := r.For("a").Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
-		<-begun
+		testkit.Must(t, r.Passivate(t.Context(), "never woken"))
+		release := block(t, r.For("a"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := r.Passivate(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "key/a") {
@@ -185,12 +172,8 @@ func TestPassivateLetsTheMailboxEmptyFirst(t *testing.T) {
 		go func() { passivated <- r.Passivate(t.Context(), "a") }()
 		synctest.Wait()
 		close(release)
-		if err := <-queued; err != nil {
-			t.Error(err)
-		}
-		if err := <-passivated; err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, <-queued)
+		testkit.Must(t, <-passivated)
 		synctest.Wait()
 		if made, _, over := of("a").lives(); made != 1 || over != 1 || r.Len() != 0 {
 			t.Errorf("made %d, stopped %d, awake %d", made, over, r.Len())

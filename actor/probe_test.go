@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -121,6 +122,15 @@ func blockOn(begun chan<- struct{}, release <-chan struct{}) task {
 		<-release
 		return nil
 	}
+}
+
+// block keeps an actor busy until release is closed.
+func block(t *testing.T, to actor.Address[task]) (release chan struct{}) {
+	t.Helper()
+	begun, release := make(chan struct{}), make(chan struct{})
+	testkit.Must(t, to.Tell(t.Context(), blockOn(begun, release)))
+	<-begun
+	return release
 }
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

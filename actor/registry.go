@@ -126,7 +126,7 @@ func (r *Registry[K, M]) retire(key K, b budget) {
 	if delete(r.awake, key); len(r.awake) == 0 {
 		r.awake = make(map[K]*cell[M]) // the old map would keep its largest size
 	}
-	if !b.blank() {
+	if len(b.crashes) > 0 {
 		r.crashed[key] = b
 	}
 }

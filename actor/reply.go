@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -26,22 +27,17 @@ func (r Reply[R]) Send(v R) {
 // Fail answers with an error, which Ask returns unchanged. It never blocks and
 // may be called from any goroutine.
 func (r Reply[R]) Fail(err error) {
-	if r.slot == nil {
-		return
+	if r.slot != nil {
+		r.slot.fail(cmp.Or(err, errNoReason))
 	}
-	if err == nil {
-		err = errNoReason
-	}
-	var none R
-	r.slot.settle(none, err)
 }
 
 // Ask sends the message that build returns for a Reply and waits for the answer until ctx ends; its
 // error then wraps ctx.Err(). An accepted message is handled even if its asker no longer waits.
 func Ask[M, R any](ctx context.Context, to Address[M], build func(Reply[R]) M) (R, error) {
+	var none R
 	s := &slot[R]{done: make(chan struct{}, 1)}
 	if err := to.deliver(ctx, envelope[M]{message: build(Reply[R]{s}), ask: s}); err != nil {
-		var none R
 		return none, err
 	}
 	select {
@@ -54,7 +50,6 @@ func Ask[M, R any](ctx context.Context, to Address[M], build func(Reply[R]) M) (
 	case <-s.done:
 		return s.value, s.err
 	default:
-		var none R
 		return none, fmt.Errorf("waiting for actor %s to answer: %w", to.name(), ctx.Err())
 	}
 }
@@ -91,20 +86,14 @@ type slot[R any] struct {
 }
 
 func (s *slot[R]) settle(v R, err error) {
-	for {
-		was := s.state.Load()
-		if was == slotAnswered {
-			return
-		}
-		if !s.state.CompareAndSwap(was, slotAnswered) {
-			continue
-		}
-		s.value, s.err = v, err
-		s.done <- struct{}{}
-		if was == slotTracked {
-			s.keeper.settled(s)
-		}
+	was := s.state.Swap(slotAnswered)
+	if was == slotAnswered {
 		return
+	}
+	s.value, s.err = v, err
+	s.done <- struct{}{}
+	if was == slotTracked {
+		s.keeper.settled(s)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
 func TestAskEndsWithItsContextAndTheMessageIsHandled(t *testing.T) {
@@ -16,11 +17,7 @@ func TestAskEndsWithItsContextAndTheMessageIsHandled(t *testing.T) {
 		s := newSystem(t, nil)
 		d := &disk{}
 		ref := actor.Spawn(s, actor.Options{Name: "slow"}, d.newProbe)
-		begun, release := make(chan struct{}), make(chan struct{})
-		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
-		<-begun
+		release := block(t, ref)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -109,9 +106,7 @@ func TestKeptReplyIsAnsweredLater(t *testing.T) {
 		if err := ref.Tell(t.Context(), answerKept); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-later; err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, <-later)
 
 		// The same from another goroutine, while the asker may have left.
 		for _, wait := range []time.Duration{time.Minute, time.Second} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
 func TestStopHandlesWhatIsQueued(t *testing.T) {
@@ -18,9 +19,7 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 		ref := actor.Spawn(s, actor.Options{Mailbox: 2}, spawned.newProbe)
 		r, of := registry(s, actor.Options{Mailbox: 2})
 		ask(t, r.For("asleep"), add1, 1)
-		if err := r.Passivate(t.Context(), "asleep"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.Passivate(t.Context(), "asleep"))
 
 		release := make(chan struct{})
 		var queued, waiting, kept []<-chan error
@@ -28,9 +27,7 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 			kept = append(kept, asking(t.Context(), to, keepReply))
 			synctest.Wait()
 			begun := make(chan struct{})
-			if err := to.Tell(t.Context(), blockOn(begun, release)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, to.Tell(t.Context(), blockOn(begun, release)))
 			<-begun
 			queued = append(queued, asking(t.Context(), to, add1), asking(t.Context(), to, panicking))
 			synctest.Wait()
@@ -83,11 +80,7 @@ func TestCrashWhileStoppingStillHandlesTheRest(t *testing.T) {
 		s := newSystem(t, nil)
 		d := &disk{}
 		ref := actor.Spawn(s, actor.Options{}, d.newProbe)
-		begun, release := make(chan struct{}), make(chan struct{})
-		if err := ref.Tell(t.Context(), blockOn(begun, release)); err != nil {
-			t.Fatal(err)
-		}
-		<-begun
+		release := block(t, ref)
 		crashed := asking(t.Context(), ref, failing)
 		synctest.Wait()
 		rest := asking(t.Context(), ref, add1)
@@ -99,12 +92,8 @@ func TestCrashWhileStoppingStillHandlesTheRest(t *testing.T) {
 		if err := <-crashed; !errors.Is(err, errTorn) {
 			t.Error(err)
 		}
-		if err := <-rest; err != nil {
-			t.Error(err)
-		}
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, <-rest)
+		testkit.Must(t, <-stopped)
 		if made, _, over := d.lives(); made != 2 || over != 1 {
 			t.Errorf("made %d, stopped %d", made, over)
 		}
@@ -117,9 +106,7 @@ func TestOpenAskIsFailedWhenItsActorStops(t *testing.T) {
 		ref := actor.Spawn(s, actor.Options{}, (&disk{}).newProbe)
 		kept := asking(t.Context(), ref, keepReply)
 		synctest.Wait()
-		if err := ref.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, ref.Stop(t.Context()))
 		if err := <-kept; !errors.Is(err, actor.ErrStopped) {
 			t.Error(err)
 		}
@@ -142,9 +129,7 @@ func TestStuckActorsAreNamedAndCancelled(t *testing.T) {
 		actor.Spawn(s, actor.Options{Name: "fine"}, (&disk{}).newProbe)
 		ask(t, r.For("fine"), add1, 1)
 		for _, to := range []actor.Address[task]{ref, r.For("stuck")} {
-			if err := to.Tell(t.Context(), stuck("one")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, to.Tell(t.Context(), stuck("one")))
 		}
 		synctest.Wait()
 

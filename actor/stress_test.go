@@ -13,6 +13,15 @@ import (
 	"deepwork/actor"
 )
 
+type echo struct{ reply actor.Reply[int] }
+
+type echoer struct{}
+
+func (echoer) Receive(_ context.Context, m echo) error {
+	m.reply.Send(1)
+	return nil
+}
+
 // A tally is what one key of the stress test leaves behind.
 type tally struct {
 	alive   atomic.Int32 // incarnations between newBehavior and the end of Stop
@@ -143,7 +152,7 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 func TestPassivatedKeysCostNothing(t *testing.T) {
 	const keys = 20_000
 	s := newSystem(t, nil)
-	r := actor.NewRegistry(s, actor.Options{}, func(int) (actor.Behavior[echo], error) { return newEchoer() })
+	r := actor.NewRegistry(s, actor.Options{}, func(int) (actor.Behavior[echo], error) { return echoer{}, nil })
 
 	// The runtime keeps a descriptor of as many goroutines as there ever were at
 	// once (some 400 bytes each); those are not what is measured.
@@ -157,7 +166,7 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 
 	before := heap()
 	for k := range keys {
-		if _, err := actor.Ask(t.Context(), r.For(k), askEcho); err != nil {
+		if _, err := actor.Ask(t.Context(), r.For(k), func(r actor.Reply[int]) echo { return echo{r} }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -32,9 +33,7 @@ type member interface {
 // NewSystem returns an empty System. logger is the default of its actors; nil discards logs. It
 // starts no goroutine; Stop releases what its actors hold.
 func NewSystem(logger *slog.Logger) *System {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
+	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	return &System{logger: logger, ctx: ctx, cancel: cancel, members: make(map[member]struct{})}
 }

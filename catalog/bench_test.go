@@ -14,31 +14,22 @@ func many(tb testing.TB, n int) string {
 	root := tb.TempDir()
 	for i := range n {
 		name := fmt.Sprintf("job_%05d", i)
-		dir := filepath.Join(root, ".deepwork", "jobs", name)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			tb.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "job.yml"), []byte(source(name, "One of many.")), 0o644); err != nil {
-			tb.Fatal(err)
-		}
+		write(tb, filepath.Join(root, ".deepwork", "jobs", name, "job.yml"), source(name, "One of many."))
 	}
 	return root
 }
 
 func closing(tb testing.TB, c *Catalog) {
-	if err := c.Close(context.Background()); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, c.Close(context.Background()))
 }
 
-func benchmarkOpen(b *testing.B, n int) {
+func BenchmarkOpen10000(b *testing.B) {
+	const n = 10_000
 	root := many(b, n)
 	b.ReportAllocs()
 	for b.Loop() {
 		c, err := Open(b.Context(), Options{Root: root})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if len(c.Snapshot().Jobs) != n {
 			b.Fatalf("%d jobs", len(c.Snapshot().Jobs))
 		}
@@ -48,54 +39,17 @@ func benchmarkOpen(b *testing.B, n int) {
 	}
 }
 
-func BenchmarkOpen100(b *testing.B)   { benchmarkOpen(b, 100) }
-func BenchmarkOpen10000(b *testing.B) { benchmarkOpen(b, 10_000) }
-
-func BenchmarkFresh1000(b *testing.B) {
-	root := many(b, 1000)
-	c, err := Open(b.Context(), Options{Root: root})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer closing(b, c)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := c.Fresh(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkFreshJob(b *testing.B) {
-	root := many(b, 1000)
-	c, err := Open(b.Context(), Options{Root: root})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer closing(b, c)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := c.FreshJob(b.Context(), "job_00500"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // BenchmarkEdit1000 is an edit of one of 1,000 jobs until Fresh serves it, the
 // 10 ms that a file must have been left alone included.
 func BenchmarkEdit1000(b *testing.B) {
 	root := many(b, 1000)
 	c, err := Open(b.Context(), Options{Root: root, NoWatch: true, Poll: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer closing(b, c)
 	file := filepath.Join(root, ".deepwork", "jobs", "job_00500", "job.yml")
 	for i := 0; b.Loop(); i++ {
 		want := fmt.Sprintf("Edit %d.", i)
-		if err := os.WriteFile(file, []byte(source("job_00500", want)), 0o644); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.WriteFile(file, []byte(source("job_00500", want)), 0o644))
 		s, err := c.Fresh(b.Context())
 		if err != nil || s.Job("job_00500").Summary != want {
 			b.Fatal(err, s.Job("job_00500").Summary)

@@ -8,6 +8,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,18 +46,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Debounce <= 0 {
-		o.Debounce = 50 * time.Millisecond
-	}
-	if o.Grace <= 0 {
-		o.Grace = 500 * time.Millisecond
-	}
-	if o.Poll <= 0 {
-		o.Poll = time.Second
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Debounce = cmp.Or(max(o.Debounce, 0), 50*time.Millisecond)
+	o.Grace = cmp.Or(max(o.Grace, 0), 500*time.Millisecond)
+	o.Poll = cmp.Or(max(o.Poll, 0), time.Second)
 	if o.MakeState == nil {
 		o.MakeState = func() error { return os.MkdirAll(filepath.Dir(o.StandardDir), 0o700) }
 	}
@@ -82,7 +75,7 @@ type Catalog struct {
 	watcher     *watcher
 	listeners   sync.Map // wait.Signal of each call of Changes -> nil
 	cancel      context.CancelFunc
-	running     chan struct{} // closed when all goroutines except the owner's have ended
+	running     sync.WaitGroup // all goroutines except the owner's
 }
 
 // Open loads all job folders, publishes the first snapshot and starts watching. A missing folder or
@@ -94,7 +87,7 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 		return nil, fmt.Errorf("opening the catalog: the project root %q is not an absolute path", o.Root)
 	}
 	o.Root = filepath.Clean(o.Root)
-	c := &Catalog{options: o, changed: wait.NewSignal(), rescheduled: wait.NewSignal(), running: make(chan struct{})}
+	c := &Catalog{options: o, changed: wait.NewSignal(), rescheduled: wait.NewSignal()}
 	c.watcher = newWatcher(o, c.state.Load, c.changed)
 
 	paths := []string{filepath.Join(o.Root, filepath.FromSlash(JobsFolder))}
@@ -155,13 +148,8 @@ func (c *Catalog) start() {
 	c.owner = actor.Spawn(c.system, actor.Options{Name: "catalog"}, func() (actor.Behavior[lookAt], error) {
 		return owner{c}, nil
 	})
-	var wg sync.WaitGroup
-	wg.Go(func() { c.lookWhenNeeded(ctx) })
-	wg.Go(func() { c.watch(ctx) })
-	go func() {
-		wg.Wait()
-		close(c.running)
-	}()
+	c.running.Go(func() { c.lookWhenNeeded(ctx) })
+	c.running.Go(func() { c.watch(ctx) })
 }
 
 // watch follows events, or, if the system has none, polls.
@@ -236,9 +224,7 @@ func (c *Catalog) Close(ctx context.Context) error {
 	if stuck := c.system.Stop(ctx); len(stuck) > 0 {
 		errs = append(errs, fmt.Errorf("closing the catalog: still busy: %v: %w", stuck, ctx.Err()))
 	}
-	select {
-	case <-c.running:
-	case <-ctx.Done():
+	if wait.Group(ctx, &c.running) != nil {
 		errs = append(errs, fmt.Errorf("closing the catalog: waiting for its watches: %w", ctx.Err()))
 	}
 	return errors.Join(errs...)

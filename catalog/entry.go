@@ -63,12 +63,7 @@ func (e *entry) look(grace time.Duration) *entry {
 }
 
 // told returns what is said of faults in job.yml, as an error.
-func (e *entry) told(faults job.Diagnostics) error {
-	if len(faults) == 0 {
-		return nil
-	}
-	return job.Unquoted(e.dir, faults)
-}
+func (e *entry) told(faults job.Diagnostics) error { return job.Unquoted(e.dir, faults).Err() }
 
 // linkedDir returns the directory of a linked job.yml's target, or "": only that directory reports
 // writes to the file.

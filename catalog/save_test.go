@@ -174,25 +174,13 @@ func TestEverySaveIsSeenByThePoller(t *testing.T) {
 
 func TestReadYourOwnWritesWithoutEvents(t *testing.T) {
 	eachSave(t, func(t *testing.T, p *project, s save) {
-		c := p.open(silent())
+		all, one := p.open(silent()), p.open(silent())
 		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
-			if got := summary(fresh(t, c), "writing"); got != version {
-				t.Errorf("Fresh serves %q, not %q", got, version)
-			}
-		}
-	})
-}
-
-func TestReadYourOwnWritesOfOneJob(t *testing.T) {
-	eachSave(t, func(t *testing.T, p *project, s save) {
-		c := p.open(silent())
-		for _, version := range []string{"two", "three", "four"} {
-			s.save(p, source("writing", version))
-			got, err := c.FreshJob(t.Context(), "writing")
+			got, err := one.FreshJob(t.Context(), "writing")
 			must(t, err)
-			if got := summary(got, "writing"); got != version {
-				t.Errorf("FreshJob serves %q, not %q", got, version)
+			if a, b := summary(fresh(t, all), "writing"), summary(got, "writing"); a != version || b != version {
+				t.Errorf("Fresh serves %q, and FreshJob %q, not %q", a, b, version)
 			}
 		}
 	})

@@ -29,9 +29,7 @@ func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	verdicts := make(chan Verdict, n)
 	for i := range n {
 		s := p.submission("step")
-		if err := g.Run(ctx, fmt.Sprint(i), s, p.plan(s), func(v Verdict) { verdicts <- v }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, g.Run(ctx, fmt.Sprint(i), s, p.plan(s), func(v Verdict) { verdicts <- v }))
 	}
 	var all []*testkit.Visitor
 	for range 2 * n {
@@ -98,9 +96,7 @@ func BenchmarkPool(b *testing.B) {
 		verdicts := make(chan Verdict, sessions)
 		began := time.Now()
 		for i := range sessions {
-			if err := g.Run(b.Context(), fmt.Sprint(i), s, tasks, func(v Verdict) { verdicts <- v }); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, g.Run(b.Context(), fmt.Sprint(i), s, tasks, func(v Verdict) { verdicts <- v }))
 		}
 		for range sessions {
 			if v := <-verdicts; v.Err != nil {
@@ -153,9 +149,7 @@ func BenchmarkBuild(b *testing.B) {
 		middle := time.Now()
 		w := build()
 		end := time.Now()
-		if err := w.check(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, w.check(b.Context()))
 		reading += middle.Sub(began)
 		building += end.Sub(middle)
 		checking += time.Since(end)

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,9 +67,7 @@ const lookAgain = time.Second
 
 // Open starts a gate; Close ends it. It does not read the settings yet.
 func Open(o Options) *Gate {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	g := &Gate{
 		options: o,
 		wake:    wait.NewSignal(),

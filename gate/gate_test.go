@@ -55,14 +55,10 @@ func TestSessionsTakeTurns(t *testing.T) {
 		n := note(session)
 		return func(v Verdict) { n(v); done <- v }
 	}
-	if err := g.Run(t.Context(), "A", many, tasks, both("A")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Run(t.Context(), "A", many, tasks, both("A")))
 	next := h.Next() // one of A's runs, 39 wait
 	one := p.submission("step")
-	if err := g.Run(t.Context(), "B", one, p.plan(one), both("B")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Run(t.Context(), "B", one, p.plan(one), both("B")))
 	if s := g.Stats(); s.Running != 1 || s.Queued != 40 || s.Capacity != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -262,9 +258,7 @@ func TestQueueLimit(t *testing.T) {
 	if err := g.Run(t.Context(), "C", s, tasks[:1], nil); !errors.Is(err, ErrBusy) {
 		t.Errorf("one that waits too many: %v", err)
 	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, g.Close(t.Context()))
 	for range queueLimit + 1 {
 		fault(t, <-second, Cancelled, "the server is stopping")
 	}
@@ -276,9 +270,7 @@ func TestQueueLimit(t *testing.T) {
 func TestNoTaskIsNoCall(t *testing.T) {
 	p := newProject(t)
 	g := p.gate(func() Settings { t.Error("the settings were read"); return Settings{} })
-	if err := g.Run(t.Context(), "A", p.submission("step"), nil, func(Verdict) { t.Error("called") }); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, g.Run(t.Context(), "A", p.submission("step"), nil, func(Verdict) { t.Error("called") }))
 }
 
 func TestVerdictsComeOneAtATime(t *testing.T) {
@@ -300,9 +292,7 @@ func TestVerdictsComeOneAtATime(t *testing.T) {
 			panic("a caller that fails")
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	<-done
 }
 
@@ -313,9 +303,7 @@ func TestSlowCallerHoldsUpNobody(t *testing.T) {
 	s, tasks := p.files(5)
 	release := make(chan struct{})
 	slow := make(chan Verdict, 5)
-	if err := g.Run(t.Context(), "A", s, tasks, func(v Verdict) { <-release; slow <- v }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Run(t.Context(), "A", s, tasks, func(v Verdict) { <-release; slow <- v }))
 	quick := collect(t, t.Context(), g, "B", s, tasks)
 	for range tasks {
 		if v := <-quick; v.Err != nil {
@@ -333,9 +321,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 	g := Open(Options{Root: p.root, Settings: always(Settings{Command: command("pass")})})
 	s, tasks := p.files(1)
 	release, called := make(chan struct{}), make(chan struct{})
-	if err := g.Run(t.Context(), "0a1b2c3d", s, tasks, func(Verdict) { close(called); <-release }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Run(t.Context(), "0a1b2c3d", s, tasks, func(Verdict) { close(called); <-release }))
 	<-called
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -344,9 +330,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	close(release)
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(t, g.Close(t.Context()))
 }
 
 func TestSettingsThatTakeTheirTimeDoNotBlockRun(t *testing.T) {

@@ -58,9 +58,7 @@ func (p *project) plan(s Submission) []Task {
 		paths = append(paths, o.Paths...)
 	}
 	hashes, err := HashFiles(context.Background(), p.root, paths)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	return Plan(s, hashes)
 }
 
@@ -83,9 +81,7 @@ func always(s Settings) func() Settings { return func() Settings { return s } }
 func collect(t testing.TB, ctx context.Context, g *Gate, session string, s Submission, tasks []Task) <-chan Verdict {
 	t.Helper()
 	verdicts := make(chan Verdict, len(tasks)+1)
-	if err := g.Run(ctx, session, s, tasks, func(v Verdict) { verdicts <- v }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Run(ctx, session, s, tasks, func(v Verdict) { verdicts <- v }))
 	return verdicts
 }
 

@@ -7,30 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
 const testNonce = "0123456789abcdef"
 
-// golden compares a text with a file, or writes it again.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
-	}
-	if w := strings.ReplaceAll(string(want), "\r\n", "\n"); got != w {
-		t.Errorf("not as in %s (go test -update rewrites it):\n%s", file, got)
-	}
+	testkit.Golden(t, "testdata/"+name+".golden", got, *update)
 }
 
 // prompted builds the prompt of one task of a submission.
@@ -42,9 +27,7 @@ func (p *project) prompted(s Submission, task, inline int, apart bool) prompt {
 	if err == nil {
 		err = b.check(p.t.Context())
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	return got
 }
 
@@ -119,9 +102,7 @@ func TestPromptOfFilesThatAreNotShown(t *testing.T) {
 	if err == nil {
 		err = b.check(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	got := string(pr.stdin)
 	for _, want := range []string{
 		"`.deepwork/notes.md` ====\n(not shown, as it is under .deepwork: read it; 6 bytes)\n",

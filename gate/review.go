@@ -67,6 +67,10 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 			return nil, fail(NotStarted, err.Error(), err)
 		}
 	}
+	stdin := p.stdin
+	if s.Argument {
+		stdin = nil
+	}
 	if n := len(p.stdin); s.Argument && n > maxArgument {
 		return nil, fail(NotStarted, fmt.Sprintf("the reviewer `%s` takes its task as an argument, and this one has %d bytes; at most %d are possible. Set quality_gate.max_inline_files to 0, so that it gets paths alone, or have the executor read its prompt from stdin", s.Reviewer(), n, maxArgument), nil)
 	}
@@ -74,7 +78,7 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 		Command:     s.argv(p, t),
 		Dir:         g.options.Root,
 		Env:         process.With(environment(g.options.Root, s.Secrets), s.Env...),
-		Stdin:       s.input(p),
+		Stdin:       stdin,
 		StdoutLimit: stdoutLimit,
 		StderrLimit: stderrLimit,
 		Grace:       grace,
@@ -131,14 +135,6 @@ func (s Settings) argv(p prompt, t *Task) []string {
 
 // maxArgument is the longest task, in bytes, that is passed as an argument: Linux allows 128 KiB.
 const maxArgument = 120_000
-
-// input returns what a reviewer reads from its standard input.
-func (s Settings) input(p prompt) []byte {
-	if s.Argument {
-		return nil
-	}
-	return p.stdin
-}
 
 // environment is the server's own without its secrets, and ReviewEnv. CLAUDECODE is left out: a
 // server started within Claude Code inherits it, and claude refuses to start with it.

@@ -96,8 +96,6 @@ func reviewer(mode string, args []string) int {
 		} else {
 			fmt.Println(passes)
 		}
-	case "noread":
-		fmt.Println(passes)
 	case "change": // FILE
 		io.Copy(io.Discard, os.Stdin)
 		if err := os.WriteFile(args[0], []byte("changed by the reviewer\n"), 0o600); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
 )
 
 func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
@@ -17,9 +18,7 @@ func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 		t.Fatalf("Locked of a missing file = %v, %v", locked, err)
 	}
 	first, err := durable.Lock(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if second, err := durable.TryLock(path); second != nil || err != nil {
 		t.Fatalf("TryLock of a locked file = %v, %v", second, err)
 	}
@@ -40,12 +39,8 @@ func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 		}
 		got <- err
 	}()
-	if err := first.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-got; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.Unlock())
+	testkit.Must(t, <-got)
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("the file after Remove: %v", err)
 	}
@@ -54,9 +49,7 @@ func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
 	l, err := durable.Lock(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Unlock()
 	if !l.InPlace() {
 		t.Error("a lock just taken is not in place")

@@ -49,9 +49,7 @@ func kindOf(path string, data []byte, s Sealer) string {
 func TestSealIsTheLastKey(t *testing.T) {
 	body := "{\n  \"a\": 1\n}"
 	sealed, sum, err := Seal(sealedName, []byte(body), testSealer("ours"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signature, _ := testSealer("ours").Sign("a.json", []byte("{\n  \"a\": 1"))
 	if want := "{\n  \"a\": 1,\n  \"checksum\": \"" + signature + "\"\n}"; string(sealed) != want {
 		t.Errorf("sealed is %q, want %q", sealed, want)
@@ -64,9 +62,7 @@ func TestSealIsTheLastKey(t *testing.T) {
 
 func TestKindsOfFilesAreToldApart(t *testing.T) {
 	sealed, _, err := Seal(sealedName, []byte("{\n  \"n\": 1\n}"), testSealer("ours"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct {
 		name, path, data, want string
 		sealer                 testSealer
@@ -98,9 +94,7 @@ func TestKindsOfFilesAreToldApart(t *testing.T) {
 
 func TestSealRefusesWhatIsNoRecord(t *testing.T) {
 	sealed, _, err := Seal(sealedName, []byte("{\n  \"n\": 1\n}"), testSealer("ours"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, body := range []string{"", "{}", "{\n}", "{\n\n}", "[\n  1\n]", "{\n  \"a\": 1 }", "{\n  \"a\": 1\n}\n",
 		"{\n  \"a\": 1,\n}", string(sealed)} {
 		if _, _, err := Seal(sealedName, []byte(body), testSealer("ours")); err == nil {
@@ -111,9 +105,7 @@ func TestSealRefusesWhatIsNoRecord(t *testing.T) {
 
 func TestNoAlteredRecordIsAccepted(t *testing.T) {
 	whole, _, err := Seal(sealedName, []byte("{\n  \"format_version\": 1,\n  \"goal\": \"ä b\",\n  \"outputs\": {}\n}"), testSealer("ours"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refused := func(what string, data []byte) {
 		t.Helper()
 		if body, _, err := Unseal(sealedName, data, testSealer("ours")); err == nil {

@@ -5,6 +5,7 @@
 package presence
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -55,9 +56,7 @@ type Member struct {
 // New returns a member with a new, unique id. It changes nothing in the folder, which need not
 // exist: a member that never enters can still check others.
 func New(o Options) *Member {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Prepare == nil {
 		o.Prepare = func() error { return durable.Disk{}.MakeFolder(o.Dir, 0o700) }
 	}

@@ -115,9 +115,7 @@ func child(mode string) int {
 func spec(t testing.TB, mode string, h *testkit.Hub) process.Spec {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s := process.Spec{Command: []string{self}, Env: append(os.Environ(), modeEnv+"="+mode)}
 	if h != nil {
 		s.Env = append(s.Env, h.Env())

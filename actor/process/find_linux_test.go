@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deepwork/actor/process"
+	"deepwork/actor/testkit"
 )
 
 // What bears a mark is found by it, in whatever session it is; what bears another
@@ -16,16 +17,12 @@ func TestEndMarked(t *testing.T) {
 		cmd := exec.Command("sleep", "1000")
 		cmd.Env = append(os.Environ(), "PROCESS_TEST_MARK="+mark)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Start())
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		return cmd
 	}
 	mine, other := begin("setup-1"), begin("setup-2")
-	if err := process.EndMarked(t.Context(), "PROCESS_TEST_MARK=setup-1"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, process.EndMarked(t.Context(), "PROCESS_TEST_MARK=setup-1"))
 	mine.Wait()
 	if s := mine.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGKILL {
 		t.Errorf("it ended by %v", mine.ProcessState)
@@ -33,7 +30,5 @@ func TestEndMarked(t *testing.T) {
 	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("another's is gone: %v", err)
 	}
-	if err := process.EndMarked(t.Context(), "PROCESS_TEST_MARK=setup-1"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, process.EndMarked(t.Context(), "PROCESS_TEST_MARK=setup-1"))
 }

@@ -60,8 +60,8 @@ func Bare(program string) bool {
 
 // Inside reports whether a path is a folder or in it, before or after links are resolved.
 func Inside(folder, path string) bool {
-	for _, p := range []string{path, resolved(path)} {
-		for _, f := range []string{folder, resolved(folder)} {
+	for _, p := range []string{path, Resolved(path)} {
+		for _, f := range []string{folder, Resolved(folder)} {
 			if rel, err := filepath.Rel(f, p); err == nil && filepath.IsLocal(rel) {
 				return true
 			}
@@ -70,7 +70,8 @@ func Inside(folder, path string) bool {
 	return false
 }
 
-func resolved(path string) string {
+// Resolved returns a path with its links resolved, or clean if it cannot be.
+func Resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
 	}

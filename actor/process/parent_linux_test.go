@@ -25,18 +25,14 @@ func endsWithParent(t *testing.T, mode string) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), modeEnv+"="+mode, "PID_FILE="+pidFile)
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, parent.Start())
 	pid := 0
 	testkit.Until(t, "started", func() bool {
 		text, _ := os.ReadFile(pidFile)
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 		return pid != 0
 	})
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, parent.Process.Kill())
 	parent.Wait()
 	for end := time.Now().Add(patience); !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH); time.Sleep(2 * time.Millisecond) {
 		if state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && strings.Contains(string(state), ") Z ") {

@@ -38,24 +38,13 @@ func run(t *testing.T, ctx context.Context, s process.Spec) (process.Result, *pr
 }
 
 func TestStdinIsFedAndStdoutRead(t *testing.T) {
-	for _, size := range []int{0, 1, 100_000, 3 << 20} {
-		in := bytes.Repeat([]byte("z"), size)
+	for _, in := range [][]byte{nil, {}, []byte("z"), bytes.Repeat([]byte("z"), 100_000), bytes.Repeat([]byte("z"), 3<<20)} {
 		s := spec(t, "echo", nil)
 		s.Stdin, s.StdoutLimit = in, 4<<20
 		r, err := run(t, t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
+			t.Errorf("of %d bytes %d came back; exit code %d, %v", len(in), len(r.Stdout), r.ExitCode, err)
 		}
-		if !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
-			t.Errorf("of %d bytes %d came back; exit code %d", size, len(r.Stdout), r.ExitCode)
-		}
-	}
-}
-
-func TestNilStdinIsEmpty(t *testing.T) {
-	r, err := run(t, t.Context(), spec(t, "echo", nil))
-	if err != nil || len(r.Stdout) != 0 {
-		t.Errorf("read %q, %v", r.Stdout, err)
 	}
 }
 
@@ -83,9 +72,7 @@ func TestNoShellReadsTheArguments(t *testing.T) {
 		Dir  string
 		Env  string
 	}
-	if err := json.Unmarshal(r.Stdout, &told); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(r.Stdout, &told))
 	if fmt.Sprint(told.Args) != fmt.Sprint(args) || told.Dir != dir || told.Env != "last" {
 		t.Errorf("the child was given %+v", told)
 	}
@@ -228,20 +215,6 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 	}
 }
 
-func TestWhoIgnoresSIGTERMIsKilledWithItsChildren(t *testing.T) {
-	h := testkit.NewHub(t)
-	ctx, all := cancelWhen(t, h, 2)
-	s := spec(t, "stubborn", h)
-	s.Grace = 100 * time.Millisecond
-	_, err := run(t, ctx, s)
-	if err == nil || err.Kind != process.Cancelled {
-		t.Errorf("got %v", err)
-	}
-	for _, v := range <-all {
-		v.Gone()
-	}
-}
-
 func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
 	h := testkit.NewHub(t)
 	began := time.Now()
@@ -285,9 +258,7 @@ func TestOverBeforeItBegan(t *testing.T) {
 func TestProgramsThatCannotBeStarted(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode fs.FileMode) string {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), mode))
 		return name
 	}
 	plain := write("plain", "text", 0o600)
@@ -331,15 +302,14 @@ func TestRelativeProgramsAreRelativeToDir(t *testing.T) {
 		t.Skip("the script is for a Unix shell")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "say"), []byte("#!/bin/sh\necho here\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "say"), []byte("#!/bin/sh\necho here\n"), 0o700))
 	r, err := run(t, t.Context(), process.Spec{Command: []string{"./say"}, Dir: dir})
 	if err != nil || string(r.Stdout) != "here\n" {
 		t.Errorf("got %q, %v", r.Stdout, err)
 	}
 }
 
+// Children that ignore SIGTERM are killed with theirs, also many at once.
 func TestManyAtOnce(t *testing.T) {
 	const n = 50
 	h := testkit.NewHub(t)

@@ -23,9 +23,7 @@ func serveChild(t *testing.T, mode string, h *testkit.Hub, listen func(string)) 
 	s := spec(t, mode, h)
 	s.Grace = 100 * time.Millisecond
 	service, err := process.Serve(s, listen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		stop(t, service)
 		service.Stdout.Close()
@@ -111,9 +109,7 @@ func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
 	sp := spec(t, "stubborn", h)
 	sp.Grace = time.Hour
 	s, err := process.Serve(sp, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Stdout.Close()
 	h.Next()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -168,9 +164,7 @@ func TestServiceLinesAreBounded(t *testing.T) {
 	var longest, lines int
 	s := spec(t, "longline", nil)
 	service, err := process.Serve(s, func(line string) { lines, longest = lines+1, max(longest, len(line)) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer service.Stdout.Close()
 	<-service.Done()
 	if lines != 2 || longest != 4000 {

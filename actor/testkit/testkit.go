@@ -69,6 +69,28 @@ func WriteAll(t testing.TB, root string, files map[string]string) {
 	}
 }
 
+// Golden compares a text with that of a file, which it writes first if update is set.
+func Golden(t testing.TB, file, got string, update bool) {
+	t.Helper()
+	if update {
+		Write(t, file, got)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	want := strings.ReplaceAll(string(data), "\r\n", "\n")
+	if got == want {
+		return
+	}
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	line := 0
+	for line < min(len(g), len(w))-1 && g[line] == w[line] {
+		line++
+	}
+	t.Fatalf("%s:%d (go test -update rewrites it):\n got  %s\n want %s", file, line+1, g[line], w[line])
+}
+
 // Git runs git in dir as TryGit does. It must succeed.
 func Git(t testing.TB, dir string, args ...string) string {
 	t.Helper()

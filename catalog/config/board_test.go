@@ -1,7 +1,6 @@
 package config
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,7 +10,7 @@ import (
 // TestBoardExample is the example of the issue, "Executors", with every key that
 // there is.
 func TestBoardExample(t *testing.T) {
-	c, faults := Parse("config.yml", []byte(`
+	c := parsed(t, `
 executors:
   SCRIPTED:
     command: [./agent.sh, --work]
@@ -39,10 +38,7 @@ attempts:
   worktrees: ../trees
   copy: [.env]
   setup: make deps
-`))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+`)
 	wantExecutors := []Executor{
 		{
 			Name: "SCRIPTED", Command: []string{"./agent.sh", "--work"}, Prompt: PromptStdin,
@@ -162,10 +158,7 @@ func TestBoardFaults(t *testing.T) {
 
 // Aliases mean what they name, here as elsewhere.
 func TestBoardAliases(t *testing.T) {
-	c, faults := Parse("config.yml", []byte("executors:\n  A: &a {command: [x], env: &e {K: v}}\n  B: *a\n  C: {command: y, env: *e, variants: {V: *a}}\n"))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+	c := parsed(t, "executors:\n  A: &a {command: [x], env: &e {K: v}}\n  B: *a\n  C: {command: y, env: *e, variants: {V: *a}}\n")
 	env := map[string]string{"K": "v"}
 	want := []Executor{
 		{Name: "A", Command: []string{"x"}, Env: env},
@@ -177,46 +170,15 @@ func TestBoardAliases(t *testing.T) {
 	}
 }
 
-// The README's example of a task board is valid, and shows every key.
-func TestBoardReadme(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(text), "```yaml board\n")
-	block, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatal("README.md shows no config of a task board")
-	}
-	c, faults := Parse("README.md", []byte(block))
-	if faults != nil {
-		t.Fatal(faults)
-	}
-	for _, key := range []string{"projects", "repos", "name", "path", "copy", "setup", "executors", "command", "prompt", "resume", "env", "variants"} {
-		if !strings.Contains(block, key+":") {
-			t.Errorf("README.md does not show %s", key)
-		}
-	}
-	if len(c.Executors) == 0 || len(c.Executors[0].Variants) == 0 || len(c.Projects) == 0 {
-		t.Errorf("README.md shows %+v", c)
-	}
-}
-
 // The limits of attempts say in which file they are set, so that people know where to raise them.
 func TestLimitsAndAutoStart(t *testing.T) {
 	source := "attempts: {max_cost_usd: 12.5, max_unknown: 0, auto_start: {executor: 'CODEX:PLAN', max_in_review: 3}}"
-	c, faults := Parse("config.yml", []byte(source))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+	c := parsed(t, source)
 	start := &AutoStart{"CODEX", "PLAN", 3}
 	if a := c.Attempts; *a.MaxCostUSD != (Limit{12.5, ".deepwork/config.yml"}) || *a.MaxUnknown != (Limit{0, ".deepwork/config.yml"}) || *a.AutoStart != *start {
 		t.Errorf("%+v", a)
 	}
-	u, faults := ParseUser("config.yml", []byte("attempts: {max_cost_usd: 20, max_unknown: , auto_start: false}"))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+	u := parsedUser(t, "attempts: {max_cost_usd: 20, max_unknown: , auto_start: false}")
 	if a := u.Over(c).Attempts; *a.MaxCostUSD != (Limit{20, UserFile()}) || *a.MaxUnknown != (Limit{0, ".deepwork/config.yml"}) || a.AutoStart != nil {
 		t.Errorf("%+v", a)
 	}

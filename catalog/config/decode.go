@@ -20,7 +20,7 @@ func (p *parser) mapping(v value, keys ...yamltree.Key) {
 var key = yamltree.Optional
 
 func (p *parser) config(v value, c *Config) {
-	keys := []yamltree.Key{
+	p.mapping(v,
 		key("version", p.version(&c.Version)),
 		key("platforms", p.texts(&c.Platforms)),
 		key("quality_gate", func(v value) { p.qualityGate(v, &c.QualityGate) }),
@@ -52,28 +52,21 @@ func (p *parser) config(v value, c *Config) {
 				p.user.Store = s
 			}
 		})),
-	}
-	p.mapping(v, keys...)
+	)
 }
 
 func (p *parser) qualityGate(v value, q *QualityGate) {
 	was := *q
 	p.mapping(v,
 		key("agent_review_command", p.command(&q.AgentReviewCommand)),
-		key("reviewer_executor", p.executorName(func(name, variant string) {
-			q.ReviewerExecutor = strings.TrimSuffix(name+":"+variant, ":")
-		})),
+		key("reviewer_executor", p.executorName(&q.ReviewerExecutor)),
 		key("default_timeout", p.duration(0, &q.DefaultTimeout)),
 		key("default_max_attempts", p.whole(1, maxCount, &q.DefaultMaxAttempts)),
 		key("max_concurrent_reviews", p.whole(1, maxCount, &q.MaxConcurrentReviews)),
 		key("reply_within", p.duration(time.Millisecond, &q.ReplyWithin)),
 		key("max_inline_files", p.whole(0, maxCount, &q.MaxInlineFiles)),
 		key("pin", p.boolean(&q.Pin)),
-		key("override", set(func(v value, _ *yaml.Node) {
-			if s, ok := p.oneOf(v, Overrides...); ok {
-				q.Override = Override(s)
-			}
-		})),
+		key("override", choice(p, &q.Override, Overrides...)),
 	)
 	switch {
 	case len(q.AgentReviewCommand) == 0 || q.ReviewerExecutor == "":

@@ -112,10 +112,7 @@ func (p *parser) executors(v value, to *[]Executor) {
 func (p *parser) invocation(command, resume *[]string, prompt *PromptMode, env *map[string]string) []yamltree.Key {
 	return []yamltree.Key{
 		key("command", p.program(command)),
-		key("prompt", set(func(v value, _ *yaml.Node) {
-			s, _ := p.oneOf(v, string(PromptStdin), string(PromptArgument))
-			*prompt = PromptMode(s)
-		})),
+		key("prompt", choice(p, prompt, string(PromptStdin), string(PromptArgument))),
 		key("resume", p.program(resume)),
 		key("env", func(v value) { p.env(v, env) }),
 	}
@@ -147,18 +144,18 @@ func (p *parser) attempts(v value, a *Attempts) {
 
 // limit reads a number of at least 0.
 func (p *parser) limit(to **Limit, whole bool) func(value) {
-	return set(func(v value, n *yaml.Node) {
-		l, tag := Limit{File: ".deepwork/" + FileName}, n.ShortTag()
+	return set(func(v value, _ *yaml.Node) {
+		l, faults := Limit{File: ".deepwork/" + FileName}, p.Faults()
 		if p.user != nil {
 			l.File = UserFile()
 		}
-		ok := n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float" && !whole) && n.Decode(&l.Max) == nil
-		if ok = ok && l.Max >= 0 && l.Max <= maxLimit; ok {
+		expected, tags := "an amount of USD from 0 to %d", []string{"!!int", "!!float"}
+		if whole {
+			expected, tags = "a whole number from 0 to %d", tags[:1]
+		}
+		scalar(p, fmt.Sprintf(expected, int(maxLimit)), func(x float64) bool { return x >= 0 && x <= maxLimit }, &l.Max, tags...)(v)
+		if p.Faults() == faults {
 			*to = &l
-		} else if whole {
-			p.wrong(v, fmt.Sprintf("a whole number from 0 to %d", int(maxLimit)))
-		} else {
-			p.wrong(v, fmt.Sprintf("an amount of USD from 0 to %d", int(maxLimit)))
 		}
 	})
 }
@@ -167,14 +164,13 @@ func (p *parser) limit(to **Limit, whole bool) func(value) {
 const maxLimit = 1e9
 
 // executorName reads the name of an executor, with that of a variant after a colon if it has one.
-func (p *parser) executorName(to func(name, variant string)) func(value) {
-	return set(func(v value, _ *yaml.Node) {
-		s, ok := p.text(v)
+func (p *parser) executorName(to *string) func(value) {
+	return p.checked(to, func(s string) string {
 		name, variant, has := strings.Cut(s, ":")
-		if ok && (!constant.MatchString(name) || has && !constant.MatchString(variant)) {
-			p.fault(v, "%q is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", clip(s))
+		if !constant.MatchString(name) || has && !constant.MatchString(variant) {
+			return fmt.Sprintf("%q is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", clip(s))
 		}
-		to(name, variant)
+		return ""
 	})
 }
 
@@ -185,10 +181,10 @@ func (p *parser) autoStart(to **AutoStart) func(value) {
 			*to = nil
 			return
 		}
+		var executor string
 		a, faults := AutoStart{MaxInReview: -1}, p.Faults()
-		p.mapping(v,
-			key("executor", p.executorName(func(name, variant string) { a.Executor, a.Variant = name, variant })),
-			key("max_in_review", p.whole(1, maxCount, &a.MaxInReview)))
+		p.mapping(v, key("executor", p.executorName(&executor)), key("max_in_review", p.whole(1, maxCount, &a.MaxInReview)))
+		a.Executor, a.Variant, _ = strings.Cut(executor, ":")
 		switch {
 		case p.Faults() > faults:
 		case a.Executor == "" || a.MaxInReview < 0:
@@ -202,7 +198,7 @@ func (p *parser) autoStart(to **AutoStart) func(value) {
 // run reads the key run.
 func (p *parser) run(v value, r *Run) {
 	p.mapping(v,
-		key("executor", p.executorName(func(name, variant string) { r.Executor = strings.TrimSuffix(name+":"+variant, ":") })),
+		key("executor", p.executorName(&r.Executor)),
 		key("retries", p.whole(0, 100, &r.Retries)),
 	)
 }

@@ -36,9 +36,7 @@ http:
   max_body_bytes: 1048576
   quotas: {sessions: 10, reviews: 1}
 `))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+	must(t, faults.Err())
 	want := HTTP{
 		Tokens:         []Token{{Name: "ci.build-1", SHA256: hash}, {Name: "Ann_2", SHA256: second}, {"Ann_2", third, "web", RightAgents | RightPerson}},
 		IdleTimeout:    90 * time.Minute,

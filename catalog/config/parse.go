@@ -37,14 +37,6 @@ func Parse(file string, source []byte) (*Config, job.Diagnostics) {
 	return c, nil
 }
 
-// faultsOf returns the faults as an error, or nil.
-func faultsOf(faults job.Diagnostics) error {
-	if len(faults) == 0 {
-		return nil
-	}
-	return faults
-}
-
 // dialect is the wording of the faults of a config.yml.
 var dialect = yamltree.Dialect{
 	WrongKind: "is %s; expected %s",

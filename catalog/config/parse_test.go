@@ -58,7 +58,7 @@ quality_gate:
 }
 
 func TestEveryKey(t *testing.T) {
-	c, faults := Parse("config.yml", []byte(`
+	c := parsed(t, `
 version: 2
 platforms: [claude, cursor]
 quality_gate:
@@ -72,10 +72,7 @@ quality_gate:
   pin: true
 git: {branch: checkout}
 toolsets: [workflows, board, workflows]
-`))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+`)
 	want := &Config{
 		Version: "2", Platforms: []string{"claude", "cursor"},
 		QualityGate: QualityGate{

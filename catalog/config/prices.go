@@ -1,10 +1,6 @@
 package config
 
-import (
-	"fmt"
-
-	"gopkg.in/yaml.v3"
-)
+import "fmt"
 
 // A Price is what a model costs, in USD per million tokens (key prices). It applies to what agents do
 // not report the cost of.
@@ -21,20 +17,19 @@ const maxPrice = 1e6
 // prices reads the prices of models by their names.
 func (p *parser) prices(v value, to *map[string]Price) {
 	p.Entries(v, "a mapping of the names of models to their prices", func(v value) {
-		price, missing := Price{Input: -1, CacheRead: -1, CacheWrite: -1, Output: -1}, ""
+		price := Price{Input: -1, CacheRead: -1, CacheWrite: -1, Output: -1}
 		before := p.Faults()
 		p.mapping(v,
 			key("input", p.price(&price.Input)), key("output", p.price(&price.Output)),
 			key("cache_read", p.price(&price.CacheRead)), key("cache_write", p.price(&price.CacheWrite)))
-		switch {
-		case p.Faults() > before:
+		if p.Faults() > before {
 			return
-		case price.Input < 0:
-			missing = "input"
-		case price.Output < 0:
-			missing = "output"
 		}
-		if missing != "" {
+		if price.Input < 0 || price.Output < 0 {
+			missing := "output"
+			if price.Input < 0 {
+				missing = "input"
+			}
 			p.fault(v, "has no %s: expected the USD per million tokens, as in {input: 3, output: 15}", missing)
 			return
 		}
@@ -51,12 +46,6 @@ func (p *parser) prices(v value, to *map[string]Price) {
 }
 
 func (p *parser) price(to *float64) func(value) {
-	return set(func(v value, n *yaml.Node) {
-		var usd float64
-		if tag := n.ShortTag(); n.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || n.Decode(&usd) != nil || !(usd >= 0 && usd <= maxPrice) {
-			p.wrong(v, fmt.Sprintf("the USD per million tokens, from 0 to %d", int(maxPrice)))
-			return
-		}
-		*to = usd
-	})
+	return scalar(p, fmt.Sprintf("the USD per million tokens, from 0 to %d", int(maxPrice)),
+		func(usd float64) bool { return usd >= 0 && usd <= maxPrice }, to, "!!int", "!!float")
 }

@@ -8,10 +8,7 @@ import (
 )
 
 func TestPrices(t *testing.T) {
-	u, faults := ParseUser("config.yml", []byte("prices: {CODEX: {input: 1.25, output: 10, cache_read: 0.125}, free: {input: 0, output: 0}}"))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+	u := parsedUser(t, "prices: {CODEX: {input: 1.25, output: 10, cache_read: 0.125}, free: {input: 0, output: 0}}")
 	want := map[string]Price{"CODEX": {1.25, 0.125, 1.25, 10}, "free": {}}
 	if got := u.Over(Default()).Prices; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)

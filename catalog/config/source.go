@@ -44,11 +44,11 @@ func Open(root string) *Source {
 	// A file elsewhere may hold secrets, which what is said of its faults would quote.
 	s.project.open(path, Default(), func() error { return durable.Inside(root, path) }, func(data []byte) (*Config, error) {
 		c, faults := Parse(FileName, data)
-		return c, faultsOf(faults)
+		return c, faults.Err()
 	})
 	s.user.open(UserFile(), &User{}, distrust, func(data []byte) (*User, error) {
 		u, faults := ParseUser(FileName, data)
-		return u, faultsOf(faults)
+		return u, faults.Err()
 	})
 	return s
 }

@@ -32,6 +32,21 @@ func open(t *testing.T) (*Source, *testkit.Log) {
 
 var must = testkit.Must
 
+// parsed returns the config of a file without faults, and parsedUser that of a user's own.
+func parsed(t *testing.T, text string) *Config {
+	t.Helper()
+	c, faults := Parse("config.yml", []byte(text))
+	must(t, faults.Err())
+	return c
+}
+
+func parsedUser(t *testing.T, text string) *User {
+	t.Helper()
+	u, faults := ParseUser("config.yml", []byte(text))
+	must(t, faults.Err())
+	return u
+}
+
 func put(t *testing.T, s *Source, text string) {
 	t.Helper()
 	must(t, os.WriteFile(s.Path(), []byte(text), 0o644))
@@ -261,23 +276,6 @@ func TestCallWhoseContextIsOverDoesNotWait(t *testing.T) {
 	}
 	if c := current(t, s); c.Git.Branch != BranchCreate {
 		t.Errorf("the next call: %+v", c)
-	}
-}
-
-func BenchmarkCurrentUnchanged(b *testing.B) {
-	root := b.TempDir()
-	if err := os.Mkdir(filepath.Join(root, ".deepwork"), 0o755); err != nil {
-		b.Fatal(err)
-	}
-	s := Open(root)
-	if err := os.WriteFile(s.Path(), []byte(create), 0o644); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Current(b.Context()); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

@@ -6,29 +6,25 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // The user's scalars win, and entries with names are merged.
 func TestTheUsersConfigWins(t *testing.T) {
-	project, faults := Parse("config.yml", []byte(`
+	project := parsed(t, `
 quality_gate: {agent_review_command: theirs, default_max_attempts: 7}
 toolsets: [board]
 executors: {CODEX: {command: theirs}, OTHER: {command: other}}
 workflow_tools: {sources: [{name: a, command: theirs}, {name: b, command: b}]}
 projects: [{name: p, repos: [{path: /theirs}]}]
-`))
-	if faults != nil {
-		t.Fatal(faults)
-	}
-	u, faults := ParseUser("config.yml", []byte(`
+`)
+	u := parsedUser(t, `
 trusted_folders: [/src/, /home/ann]
 quality_gate: {agent_review_command: mine}
 executors: {CODEX: {command: mine}}
 workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c, command: c}]}
-`))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+`)
 	c := u.Over(project)
 	var sources, executors []string
 	for _, s := range c.WorkflowTools.Sources {
@@ -103,13 +99,7 @@ func TestWhatIsWithheld(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	write := func(text string) {
 		t.Helper()
-		file := filepath.Join(root, ".deepwork", FileName)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, filepath.Join(root, ".deepwork", FileName), text)
 	}
 	write("quality_gate: {agent_review_command: one, default_max_attempts: 7}\ngit: {branch: checkout}\nexecutors: {A: {command: a}}\nattempts: {auto_start: {executor: A, max_in_review: 1}}")
 	s := Open(root)
@@ -124,9 +114,7 @@ func TestWhatIsWithheld(t *testing.T) {
 	is := func(command string, executors, attempts int, branch GitBranch) {
 		t.Helper()
 		c, err := s.Current(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := strings.Join(c.QualityGate.AgentReviewCommand, ""); got != command || len(c.Executors) != executors || c.QualityGate.DefaultMaxAttempts != attempts || c.Git.Branch != branch || (c.Attempts.AutoStart != nil) != (executors > 0) {
 			t.Errorf("in force are %q, %v, %d, %s, %v", got, c.Executors, c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart)
 		}

@@ -123,6 +123,15 @@ func (p *parser) textsThat(to *[]string, accept func(v value, s string) (string,
 	}
 }
 
+// choice reads one of several texts.
+func choice[T ~string](p *parser, to *T, all ...string) func(value) {
+	return set(func(v value, _ *yaml.Node) {
+		if s, ok := p.oneOf(v, all...); ok {
+			*to = T(s)
+		}
+	})
+}
+
 func (p *parser) oneOf(v value, all ...string) (string, bool) {
 	n := v.Target()
 	switch {
@@ -168,28 +177,26 @@ func (p *parser) command(to *[]string) func(value) {
 	})
 }
 
-// boolean reads true or false.
-func (p *parser) boolean(to *bool) func(value) {
+// scalar reads a value of one of the tags that accept accepts.
+func scalar[T any](p *parser, expected string, accept func(T) bool, to *T, tags ...string) func(value) {
 	return set(func(v value, n *yaml.Node) {
-		var b bool
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&b) != nil {
-			p.wrong(v, "true or false")
+		var x T
+		if n.Kind != yaml.ScalarNode || !slices.Contains(tags, n.ShortTag()) || n.Decode(&x) != nil || !accept(x) {
+			p.wrong(v, expected)
 			return
 		}
-		*to = b
+		*to = x
 	})
+}
+
+// boolean reads true or false.
+func (p *parser) boolean(to *bool) func(value) {
+	return scalar(p, "true or false", func(bool) bool { return true }, to, "!!bool")
 }
 
 // whole reads an integer from least to most.
 func (p *parser) whole(least, most int, to *int) func(value) {
-	return set(func(v value, n *yaml.Node) {
-		var i int
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&i) != nil || i < least || i > most {
-			p.wrong(v, fmt.Sprintf("a whole number from %d to %d", least, most))
-			return
-		}
-		*to = i
-	})
+	return scalar(p, fmt.Sprintf("a whole number from %d to %d", least, most), func(i int) bool { return i >= least && i <= most }, to, "!!int")
 }
 
 // optionalDuration reads a duration of at least 0.

@@ -3,6 +3,8 @@ package config
 import (
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +12,7 @@ import (
 
 // The issue's example, every key of it.
 func TestReq003_4_1_WorkflowTools(t *testing.T) {
-	c, faults := Parse("config.yml", []byte(`
+	c := parsed(t, `
 workflow_tools:
   enabled: false
   include: ["data-*", "report-*"]
@@ -37,10 +39,7 @@ workflow_tools:
       status_tool: s
       cancel_tool: c
     - {name: line, command: node 'a b.js', execution_timeout: 0}
-`))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+`)
 	hour, none := time.Hour, time.Duration(0)
 	want := WorkflowTools{
 		Include: []string{"data-*", "report-*"}, Exclude: []string{"*-internal"}, Prefix: "x_",
@@ -125,12 +124,10 @@ func TestAPasswordInAURLIsNotTold(t *testing.T) {
 	}
 }
 
-// The README shows the defaults, every key, and an example of sources.
-func TestReadmeWorkflowTools(t *testing.T) {
+// The README shows the defaults, every key, and examples of sources and of a task board.
+func TestReadmeExamples(t *testing.T) {
 	data, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	block := func(kind string) string {
 		_, rest, found := strings.Cut(string(data), "```yaml "+kind+"\n")
 		text, _, closed := strings.Cut(rest, "```")
@@ -141,8 +138,15 @@ func TestReadmeWorkflowTools(t *testing.T) {
 	}
 	shown := block("config")
 	c, faults := Parse("config.yml", []byte(shown))
-	if faults != nil || !reflect.DeepEqual(c.WorkflowTools, defaultWorkflowTools()) {
-		t.Errorf("README.md shows %+v, %v", c, faults)
+	if faults != nil || !slices.Equal(c.Toolsets, DefaultToolsets) {
+		t.Fatalf("README.md shows %+v, %v", c, faults)
+	}
+	if c.Toolsets, c.Platforms = nil, nil; !reflect.DeepEqual(c, Default()) {
+		t.Errorf("README.md shows\n%+v\nthe defaults are\n%+v", c, Default())
+	}
+	all := regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`).ReplaceAllString(shown, "$1$2")
+	if c, faults = Parse("config.yml", []byte(all)); faults != nil || len(c.QualityGate.AgentReviewCommand) != 2 {
+		t.Errorf("with every setting that is commented out it is %+v, %v", c, faults)
 	}
 	told := func(text, fault string) {
 		_, faults := Parse("config.yml", []byte(fault))
@@ -159,4 +163,11 @@ func TestReadmeWorkflowTools(t *testing.T) {
 		t.Errorf("README.md's sources: %+v %v", c, faults)
 	}
 	told(example, "workflow_tools: {sources: [7]}\n")
+	board := block("board")
+	if c, faults = Parse("config.yml", []byte(board)); faults != nil || len(c.Executors) == 0 || len(c.Executors[0].Variants) == 0 || len(c.Projects) == 0 {
+		t.Errorf("README.md's board: %+v %v", c, faults)
+	}
+	told(board, "executors: {A: 7}\n")
+	told(board, "projects: [7]\n")
+	told(board, "projects: [{name: a, repos: [7]}]\n")
 }

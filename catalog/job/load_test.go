@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/internal/follow"
 )
 
@@ -19,12 +20,7 @@ import (
 func write(t testing.TB, content string, path ...string) string {
 	t.Helper()
 	name := filepath.Join(path...)
-	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, name, content)
 	return name
 }
 
@@ -43,9 +39,7 @@ func baseJob(t testing.TB) (dir string, j *Job) {
 	write(t, "Gather.\n", dir, "steps", "gather.md")
 	write(t, "Draft.\n", dir, "steps", "draft.md")
 	j, ds := Load(dir)
-	if ds != nil {
-		t.Fatal(ds)
-	}
+	testkit.Must(t, ds.Err())
 	return dir, j
 }
 
@@ -129,9 +123,7 @@ func TestReq001_3_10_Instructions(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	symlink(t, dir, link)
 	linked, ds := Load(link)
-	if ds != nil {
-		t.Fatal(ds)
-	}
+	testkit.Must(t, ds.Err())
 	if got, err := Instructions(linked, linked.Step("draft")); err != nil || got != "Linked." {
 		t.Errorf("through a link: %q, %v", got, err)
 	}
@@ -163,11 +155,10 @@ func TestInstructionsFaults(t *testing.T) {
 		"job folder gone": {func(t *testing.T, dir, file string) { os.RemoveAll(dir) }, "cannot be read, since its job's folder DIR is gone: put it back", fs.ErrNotExist},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits for the end of a save
 			dir, j := baseJob(t)
 			file := filepath.Join(dir, "steps", "draft.md")
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Remove(file))
 			os.Remove(filepath.Join(dir, "steps", "gather.md"))
 			c.make(t, dir, file)
 			_, err := Instructions(j, j.Step("draft"))
@@ -273,9 +264,7 @@ func TestCheckFiles(t *testing.T) {
 	os.Remove(filepath.Join(dir, "steps", "draft.md"))
 	write(t, "", dir, "hooks", "tone.md", "x")
 	j, ds := Load(dir)
-	if ds != nil {
-		t.Fatal(ds)
-	}
+	testkit.Must(t, ds.Err())
 	want := strings.ReplaceAll(strings.Join([]string{
 		`job.yml:40:5: steps[1].instructions_file: "steps/draft.md" does not exist in DIR: write the file, or correct the path in job.yml`,
 		`job.yml:57:11: steps[1].hooks.before_prompt[0].prompt_file: "hooks/tone.md" is a folder, not a regular file: put a text file in its place`,
@@ -284,23 +273,5 @@ func TestCheckFiles(t *testing.T) {
 	}, "\n"), "DIR", dir)
 	if got := CheckFiles(j).Error(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
-func BenchmarkLoad(b *testing.B) {
-	dir, _ := baseJob(b)
-	for b.Loop() {
-		if _, ds := Load(dir); ds != nil {
-			b.Fatal(ds)
-		}
-	}
-}
-
-func BenchmarkInstructions(b *testing.B) {
-	_, j := baseJob(b)
-	for b.Loop() {
-		if _, err := Instructions(j, &j.Steps[0]); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

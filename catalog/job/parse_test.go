@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 var update = flag.Bool("update", false, "write golden files anew")
@@ -28,26 +30,6 @@ func validFiles(t testing.TB) []string {
 		t.Fatalf("no valid files: %v", err)
 	}
 	return names
-}
-
-func checkGolden(t *testing.T, name, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := strings.ReplaceAll(string(readFile(t, name)), "\r\n", "\n")
-	if got == want {
-		return
-	}
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range min(len(g), len(w)) {
-		if g[i] != w[i] {
-			t.Fatalf("%s:%d:\n got  %s\n want %s", name, i+1, g[i], w[i])
-		}
-	}
-	t.Fatalf("%s has %d lines, got %d", name, len(w), len(g))
 }
 
 // TestRules holds the exact text and position of every fault against
@@ -80,16 +62,14 @@ func TestRules(t *testing.T) {
 		}
 		all.WriteString(ds.Error() + "\n\n")
 	}
-	checkGolden(t, "testdata/rules.golden", all.String())
+	testkit.Golden(t, "testdata/rules.golden", all.String(), *update)
 }
 
 // TestParseModel compares the model of report.yml with what the file says.
 func TestParseModel(t *testing.T) {
 	source := readFile(t, "testdata/valid/report.yml")
 	j, ds := Parse("/jobs/report", FileName, source)
-	if ds != nil {
-		t.Fatal(ds)
-	}
+	testkit.Must(t, ds.Err())
 	check := func(what string, got, want any) {
 		t.Helper()
 		if !reflect.DeepEqual(got, want) {
@@ -252,16 +232,5 @@ func TestEdges(t *testing.T) {
 				t.Error(ds)
 			}
 		})
-	}
-}
-
-func BenchmarkParse(b *testing.B) {
-	source := readFile(b, "testdata/valid/report.yml")
-	b.SetBytes(int64(len(source)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, ds := Parse("/jobs/report", FileName, source); ds != nil {
-			b.Fatal(ds)
-		}
 	}
 }

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"math"
 	"strings"
@@ -56,9 +57,8 @@ func (r *reply) answer() *Answer {
 	if json.Unmarshal(value, &in) != nil {
 		return &Answer{Output: shallow(value)}
 	}
-	a := &Answer{ExecutionID: identifier(in.ExecutionID), Progress: progressOf(in.Progress, in.Total, in.Message)}
-	if a.ExecutionID == "" {
-		a.ExecutionID = identifier(in.ExecutionID2)
+	a := &Answer{
+		ExecutionID: cmp.Or(identifier(in.ExecutionID), identifier(in.ExecutionID2)), Progress: progressOf(in.Progress, in.Total, in.Message),
 	}
 	var status string
 	if textOf(in.Status, &status) == "" {

@@ -152,10 +152,7 @@ func (s *source) call(ctx context.Context, tool string, arguments json.RawMessag
 
 // away returns the error of a call that cannot be made or has no answer.
 func (s *source) away(lost error) error {
-	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" {
-		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost) // nothing was sent
-	}
-	if errors.Is(lost, errUndone) {
+	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" || errors.Is(lost, errUndone) { // nothing was sent
 		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost)
 	}
 	if lost != nil {

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -46,9 +47,7 @@ type Catalog struct {
 // of them (seed 003, 1.1). Invalid settings are an error of Reconfigure, not of
 // Open; sources are connected once they are valid. Close ends it.
 func Open(o Options) *Catalog {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Reserved == nil {
 		o.Reserved = func() []string { return nil }
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 
@@ -74,10 +75,7 @@ func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
 	}
 	on := *c
 	on.WorkflowTools.Enabled = true
-	r.settings.Store(&on)
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.configure(t, &on)
 	r.tools(t, "one")
 	r.settings.Store(c)
 	r.tools(t) // noticed without being told
@@ -92,10 +90,7 @@ func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
 	asked := f.asked()
 	wider := *c
 	wider.WorkflowTools.Include, wider.WorkflowTools.Prefix = []string{"data-*", "o?her"}, "x_"
-	r.settings.Store(&wider)
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.configure(t, &wider)
 	if got := toolNames(r.Snapshot()); got != "x_data-a x_other" {
 		t.Errorf("Reconfigure made %q", got)
 	}
@@ -129,10 +124,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	r.tools(t, "one", "two")
 	changed := second
 	changed.Headers = map[string]string{"X-New": "1"}
-	r.settings.Store(settings(first, changed, third))
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.configure(t, settings(first, changed, third))
 	// What the changed source offered stays listed while it is connected again.
 	if s := r.Snapshot(); s.Tool("two") == nil || s.Tool("two").Away == "" {
 		t.Errorf("meanwhile %s", show(s))
@@ -150,10 +142,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	}
 	withheld := *settings(third)
 	withheld.Approval = &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.SourcesKey + "a"}}}}
-	r.settings.Store(&withheld)
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.configure(t, &withheld)
 	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, remote.ErrAway) || errors.Is(err, remote.ErrUnknown) {
 		t.Errorf("a source that is not approved: %v", err)
 	}
@@ -168,14 +157,9 @@ func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 	r := open(t, settings(source))
 	r.tools(t, "one", "two")
 	was, err := os.ReadFile(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, c := range []*config.Config{settings(), settings(source)} {
-		r.settings.Store(c)
-		if err := r.Reconfigure(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		r.configure(t, c)
 	}
 	r.until(t, "another process", func(*remote.Snapshot) bool {
 		now, err := os.ReadFile(pid)
@@ -220,10 +204,7 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 
 	longer := *c
 	longer.WorkflowTools.KeepToolsFor = time.Hour
-	r.settings.Store(&longer)
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.configure(t, &longer)
 	tool := r.Snapshot().Tool("one")
 	kill(t, pid)
 	r.until(t, "the tool to be away", away)
@@ -237,18 +218,12 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 func kill(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var pid int
 	fmt.Sscan(string(data), &pid)
 	p, err := os.FindProcess(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, p.Kill())
 }
 
 // One bad source of each kind beside a good one: that is served, at once, and
@@ -302,13 +277,9 @@ func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
 	r := open(t, settings(source))
 	one := r.tools(t, "one", "two").Tool("two")
 	answer, err := r.Execute(t.Context(), &one.Workflow, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var out struct{ Dir, Env string }
-	if err := json.Unmarshal(answer.Output, &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(answer.Output, &out))
 	want, _ := filepath.EvalSymlinks(r.root)
 	if got, _ := filepath.EvalSymlinks(out.Dir); got != want || out.Env != "eu" {
 		t.Errorf("%+v, want %s", out, want)
@@ -336,9 +307,7 @@ func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	t.Setenv("DEEPWORK_TEST_TOKEN", "s3cret")
-	if _, err := r.Refresh(t.Context(), patience); err != nil {
-		t.Fatal(err)
-	}
+	r.refresh(t)
 	r.tools(t, "one")
 	if strings.Contains(r.log.String(), "s3cret") {
 		t.Error("the token is in the log")
@@ -363,9 +332,7 @@ func TestPagesAreFollowed(t *testing.T) {
 	f.set(func(string) *mcp.CallToolResult {
 		return structured(`{"workflows":[` + workflow("1", "one") + `],"nextCursor":"round"}`)
 	})
-	if _, err := r.Refresh(t.Context(), patience); err != nil {
-		t.Fatal(err)
-	}
+	r.refresh(t)
 	s = r.Snapshot()
 	if err := s.Sources[0].Err; err == nil || !strings.Contains(err.Error(), "its pages repeat") || toolNames(s) != "one two" {
 		t.Errorf("%s", show(s))
@@ -447,10 +414,7 @@ func TestAnEditWhileConnectingPutsNoQueryOff(t *testing.T) {
 	}
 	edited := settings(sources...)
 	edited.WorkflowTools.RefreshInterval, edited.WorkflowTools.RetryAttempts = 0, 7
-	r.settings.Store(edited)
-	if err := r.Reconfigure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.configure(t, edited)
 	release()
 	r.until(t, "the workflow of each source", func(s *remote.Snapshot) bool { return len(s.Tools) == n })
 }

@@ -32,9 +32,7 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	}
 
 	b.set(listOf(workflow("2", "send")))
-	if _, err := r.Refresh(t.Context(), patience); err != nil {
-		t.Fatal(err)
-	}
+	r.refresh(t)
 	s = r.tools(t, "own", "send_1", "send_2")
 	if got := s.Find("send"); got.Tool != nil || candidates(got) != "[send_1 send_2]" {
 		t.Errorf("a name that two share: %+v", got)
@@ -58,9 +56,7 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 
 	// Nor one that a name with an id was once another's.
 	b.set(listOf(workflow("2", "send"), workflow("1", "send")))
-	if _, err := r.Refresh(t.Context(), patience); err != nil {
-		t.Fatal(err)
-	}
+	r.refresh(t)
 	s = r.until(t, "two tools", func(s *remote.Snapshot) bool { return len(s.Tools) == 2 })
 	if s.Tool("send_1") != nil {
 		t.Errorf("the name send_1 was the other source's: %s", toolNames(s))
@@ -73,8 +69,6 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	b.set(listOf(workflow("2", "send")))
 	only := settings(c.WorkflowTools.Sources[1])
 	r.settings.Store(only)
-	if _, err := r.Refresh(t.Context(), patience); err != nil {
-		t.Fatal(err)
-	}
+	r.refresh(t)
 	r.tools(t, "send")
 }

@@ -102,6 +102,19 @@ func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 
 func clipped(s string) string { return s[max(0, len(s)-3000):] }
 
+// configure applies other settings.
+func (r *rig) configure(t testing.TB, c *config.Config) {
+	t.Helper()
+	r.settings.Store(c)
+	testkit.Must(t, r.Reconfigure(t.Context()))
+}
+
+func (r *rig) refresh(t testing.TB) {
+	t.Helper()
+	_, err := r.Refresh(t.Context(), patience)
+	testkit.Must(t, err)
+}
+
 // until waits for the snapshot to be as it should.
 func (r *rig) until(t testing.TB, what string, ok func(*remote.Snapshot) bool) *remote.Snapshot {
 	t.Helper()

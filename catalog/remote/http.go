@@ -80,10 +80,7 @@ func expand(value string, lookup func(string) (string, bool)) (string, error) {
 		}
 		return v
 	})
-	if err != nil {
-		return "", err
-	}
-	return out, nil
+	return out, err
 }
 
 func (w *urlWire) transport() mcp.Transport {

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,11 +57,6 @@ type link struct {
 	progress map[string]chan Progress // of the calls that report progress, by token
 }
 
-// refusesHandshake reports whether the source answered initialize with an error.
-func refusesHandshake(err error) bool {
-	return errorOf(err) != nil
-}
-
 // ClientName is the name of this program as a client of its sources.
 const ClientName = "deepwork"
 
@@ -98,11 +94,7 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 	}
 	w.begun()
 	l.wg.Go(func() {
-		err := l.session.Wait()
-		if err == nil {
-			err = errEnded
-		}
-		l.cancel(w.reason(err))
+		l.cancel(w.reason(cmp.Or(l.session.Wait(), errEnded)))
 	})
 	return l, nil
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"path"
@@ -55,21 +56,13 @@ func plainName(prefix string, w *Workflow) string {
 	if strings.HasPrefix(strings.ToLower(prefix+base), "mcp__") { // as clients name the tools of other servers
 		base = "source_" + base
 	}
-	if base == "" {
-		if base = legal(w.ID); base == "" {
-			base = "workflow"
-		}
-	}
+	base = cmp.Or(base, legal(w.ID), "workflow")
 	return shorten(prefix+base, prefix+w.Name, maxToolName)
 }
 
 // withID returns a name followed by the workflow's id (seed 003, 6.4).
 func withID(name string, w *Workflow) string {
-	id := legal(w.ID)
-	if id == "" {
-		id = digest(w.ID, 8)
-	}
-	id = shorten(id, w.ID, maxIDSuffix)
+	id := shorten(cmp.Or(legal(w.ID), digest(w.ID, 8)), w.ID, maxIDSuffix)
 	return shorten(name, name, maxToolName-1-len(id)) + "_" + id
 }
 
@@ -130,10 +123,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 	}
 	// A name that was chosen to look like such a digest goes to the first by source and id.
 	slices.SortFunc(third, func(a, b int) int {
-		if c := strings.Compare(all[a].Source, all[b].Source); c != 0 {
-			return c
-		}
-		return strings.Compare(all[a].ID, all[b].ID)
+		return cmp.Or(strings.Compare(all[a].Source, all[b].Source), strings.Compare(all[a].ID, all[b].ID))
 	})
 	for _, i := range third {
 		name := withDigest(names[i], &all[i].Workflow)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -58,10 +59,7 @@ func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ 
 	if n := utf8.RuneCountInString(w.Name); n > maxName {
 		faults = append(faults, fmt.Sprintf("name has %d characters, at most %d are allowed", n, maxName))
 	}
-	if label = w.ID; label == "" {
-		label = w.Name
-	}
-	if label = jsontext.Clip(label, 100); len(faults) > 0 {
+	if label = jsontext.Clip(cmp.Or(w.ID, w.Name), 100); len(faults) > 0 {
 		return nil, label, errors.New(strings.Join(faults, "; "))
 	}
 	if n := utf8.RuneCountInString(w.Description); n > maxDescription {

@@ -185,24 +185,3 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
-
-// The issue's figure: 10,000 workflows checked and named, of 2 s in all.
-func BenchmarkTenThousandWorkflows(b *testing.B) {
-	var text strings.Builder
-	for i := range maxWorkflows {
-		fmt.Fprintf(&text, `%c{"id":"team/%d","name":"report-%d","description":"makes report %d","inputSchema":{"type":"object","properties":{
-			"region%d":{"type":"string","enum":["eu","us"]},"days":{"type":"integer","minimum":1},"tags":{"type":"array","items":{"type":"string"}}},
-			"required":["region%d"]},"metadata":{"owner":"team"}}`, "[,"[min(i, 1)], i, i, i, i, i)
-	}
-	text.WriteString("]")
-	page := json.RawMessage(text.String())
-	for b.Loop() {
-		g := newListing("s", nil)
-		if _, err := g.add(page); err != nil || len(g.workflows) != maxWorkflows {
-			b.Fatal(err)
-		}
-		if names := nameAll(g.workflows, "", nil, nil); names[0] != "report-0" {
-			b.Fatal(names[0])
-		}
-	}
-}

@@ -605,23 +605,3 @@ func TestACallThatIsRefusedInALivingSessionIsNotRepeated(t *testing.T) {
 		}
 	}
 }
-
-// A source may send nothing, not even headers, on a stream that is resumed, for longer
-// than on the stream of its messages.
-func TestAStreamThatIsResumedMayBeQuiet(t *testing.T) {
-	t.Parallel()
-	s := newRawWeb(t)
-	var callID string
-	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-		callID = id
-		stream(w, id, "id: e-1\nretry: 1\ndata:\n\n")
-	}
-	s.resume = func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(6 * time.Second)
-		stream(w, callID, "data: "+rawAnswer+"\n\n")
-	}
-	r, w := s.open(t)
-	if got, err := r.Execute(t.Context(), w, nil, nil); err != nil || got.State != remote.Completed {
-		t.Error(got, err)
-	}
-}

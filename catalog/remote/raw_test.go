@@ -86,9 +86,7 @@ func beRaw() {
 func executeRaw(t *testing.T, r *rig, w *remote.Workflow, o order) (*remote.Answer, error) {
 	t.Helper()
 	input, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return r.Execute(t.Context(), w, input, nil)
 }
 
@@ -200,18 +198,14 @@ func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
 	}()
 	testkit.Until(t, "begun", func() bool { _, err := os.Stat(gate + ".began"); return err == nil })
 	input, err := json.Marshal(order{Filler: strings.Repeat("x", 1<<20)}) // more than a pipe holds
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
 	if _, err := r.Execute(ctx, w, input, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > writePatience {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(gate, nil, 0o600))
 	if err := <-done; err != nil {
 		t.Errorf("the other call: %v", err)
 	}

@@ -21,8 +21,8 @@ import (
 )
 
 // listenWithin is how long a source may take to open the stream of its messages; some only
-// respond when there is one.
-const listenWithin = 5 * time.Second
+// respond when there is one. A test shortens it.
+var listenWithin = 5 * time.Second
 
 // RoundTrip implements http.RoundTripper for the SDK. It adds the headers of the config, gives raw
 // methods their real names, bounds what is read, and lets a response that is an error, or does not
@@ -136,7 +136,7 @@ func (w *urlWire) examine(r *http.Request, sent wireMessage, resp *http.Response
 		resp.Body.Close()
 		return answerWith(resp, failure(sent.ID, unansweredCode, "it answered with the content type %q and the status %s", jsontext.Clip(kind, 100), resp.Status))
 	}
-	text, err := readAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if resp.StatusCode < 400 {
 		text = putAside(text, answered)

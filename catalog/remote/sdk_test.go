@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
@@ -77,9 +78,7 @@ func (w *memoryWire) reason(err error) error            { return err }
 func linkTo(t *testing.T, w wire) *link {
 	t.Helper()
 	l, err := connect(t.Context(), w, Options{Version: "test"}, handshake)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { l.close(context.Background()) })
 	return l
 }
@@ -95,9 +94,7 @@ func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 	web := httptest.NewServer(handler)
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 	overHTTP, err := openURL(&config.WorkflowSource{URL: web.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, w := range map[string]wire{"in memory": memory, "over HTTP": overHTTP} {
 		l := linkTo(t, w)
 		got, err := l.call(t.Context(), "t", []byte(`{}`), nil)
@@ -126,9 +123,7 @@ func TestSDKFailsACallAloneOverAnErrorInTheBody(t *testing.T) {
 	}))
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 	w, err := openURL(&config.WorkflowSource{URL: web.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	l := linkTo(t, w)
 	refuse.Store(true)
 	_, err = l.call(t.Context(), "t", []byte(`{}`), nil)

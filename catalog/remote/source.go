@@ -167,7 +167,7 @@ func (s *source) connection(ctx context.Context) (err error) {
 // that.
 func (s *source) dial(ctx context.Context) (*link, error) {
 	l, err := s.dialIn(ctx, s.version)
-	if err == nil || !refusesHandshake(err) || ctx.Err() != nil {
+	if err == nil || errorOf(err) == nil || ctx.Err() != nil {
 		return l, err
 	}
 	other := newestVersion

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
 )
 
 // repository is the root of the module, as seen from this package's tests.
@@ -18,7 +17,6 @@ const repository = "../.."
 var (
 	link     = regexp.MustCompile(`\]\(([^)]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	setting  = regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`)
 	toolName = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|.*$")
 )
 
@@ -58,41 +56,6 @@ func TestReadmeJSONParses(t *testing.T) {
 	}
 }
 
-// The config is valid as it is shown, gives the defaults it claims to be, and
-// is valid as well with every setting that is commented out.
-func TestReadmeConfigIsTheDefault(t *testing.T) {
-	found := blocks(readme(t), "yaml config")
-	if len(found) != 1 {
-		t.Fatalf("README.md shows %d configs, want 1", len(found))
-	}
-	got, want := current(t, found[0]), current(t, "")
-	if got.QualityGate.DefaultMaxAttempts != want.QualityGate.DefaultMaxAttempts ||
-		got.QualityGate.ReplyWithin != want.QualityGate.ReplyWithin ||
-		got.QualityGate.MaxInlineFiles != want.QualityGate.MaxInlineFiles ||
-		got.QualityGate.DefaultTimeout != want.QualityGate.DefaultTimeout ||
-		got.Git != want.Git {
-		t.Errorf("README.md shows\n%+v\nthe defaults are\n%+v", got, want)
-	}
-	all := setting.ReplaceAllString(found[0], "$1$2")
-	if all == found[0] {
-		t.Error("no setting is commented out; the test's pattern is stale")
-	}
-	if c := current(t, all); len(c.QualityGate.AgentReviewCommand) != 2 {
-		t.Errorf("agent_review_command is %q", c.QualityGate.AgentReviewCommand)
-	}
-}
-
-func current(t *testing.T, source string) *config.Config {
-	t.Helper()
-	root := t.TempDir()
-	testkit.Write(t, filepath.Join(root, ".deepwork", "config.yml"), source)
-	c, err := config.Open(root).Current(t.Context())
-	if err != nil {
-		t.Fatalf("the config is refused: %v\n%s", err, source)
-	}
-	return c
-}
-
 // Every link of a page leads to a file, and to a heading of it if it names one.
 func TestReadmeLinksLeadSomewhere(t *testing.T) {
 	for _, p := range testkit.Pages(t, repository) {
@@ -117,9 +80,7 @@ func TestReadmeLinksLeadSomewhere(t *testing.T) {
 func hasHeading(t *testing.T, path, anchor string) bool {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, m := range heading.FindAllStringSubmatch(string(data), -1) {
 		if strings.ReplaceAll(strings.ToLower(m[1]), " ", "-") == anchor {
 			return true
@@ -144,9 +105,7 @@ func TestReadmeIsShortAndLinksToEveryPage(t *testing.T) {
 // README.md says why each module is needed that go.mod requires directly, and names no other.
 func TestReadmeGivesTheReasonOfEveryDependency(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(repository, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	text := testkit.Pages(t, repository)[0].Text
 	_, section, found := strings.Cut(text, "\n## Dependencies\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -178,9 +137,7 @@ func TestReadmeGivesTheReasonOfEveryDependency(t *testing.T) {
 func TestReadmeNamesEveryToolAndCommand(t *testing.T) {
 	text := readme(t)
 	document, err := os.ReadFile(filepath.Join(repository, "transport", "TOOLS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	rows := make(map[string]bool)
 	for _, m := range toolName.FindAllStringSubmatch(text, -1) {
 		rows[m[1]] = true

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
 )
@@ -23,9 +24,7 @@ func load(t *testing.T) map[string]*job.Job {
 		t.Fatalf("laying out the bundled jobs: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	jobs := make(map[string]*job.Job)
 	for _, e := range entries {
 		j, ds := job.Load(filepath.Join(dir, e.Name()))
@@ -44,13 +43,9 @@ func load(t *testing.T) map[string]*job.Job {
 }
 
 func TestFSHoldsOnlyJobs(t *testing.T) {
-	if err := fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"))
 	entries, err := fs.ReadDir(standard.FS(), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, e := range entries {
 		if !e.IsDir() {
 			t.Errorf("%s is beside the jobs and is not a job", e.Name())
@@ -124,9 +119,7 @@ func TestInstructionsFilesAreNamedByJobYML(t *testing.T) {
 			named[s.InstructionsFile] = true
 		}
 		files, err := fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, f := range files {
 			if rel := strings.TrimPrefix(f, dir+"/"); !named[rel] {
 				t.Errorf("%s belongs to no step", f)
@@ -175,9 +168,7 @@ func texts(t *testing.T, root string) map[string]string {
 		out[p] = string(data)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(out) == 0 {
 		t.Fatalf("there are no files below %s", root)
 	}

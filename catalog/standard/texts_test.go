@@ -59,9 +59,7 @@ func prose(t *testing.T, j *job.Job) map[string]string {
 	out := map[string]string{"common info": j.CommonInfo}
 	for _, s := range j.Steps {
 		text, err := job.Instructions(j, &s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		out[s.InstructionsFile] = text
 	}
 	return out
@@ -96,9 +94,7 @@ func TestCommonInfoTeachesAValidJob(t *testing.T) {
 // does not mention would be refused by an agent's reading of it.
 func TestCommonInfoNamesEveryKey(t *testing.T) {
 	var schema any
-	if err := json.Unmarshal(job.Schema(), &schema); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(job.Schema(), &schema))
 	info := load(t)["deepwork_jobs"].CommonInfo
 	seen := 0
 	var walk func(v any)
@@ -131,13 +127,9 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 
 func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
 	source, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	step, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/step.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir := t.TempDir()
 	testkit.Write(t, filepath.Join(dir, job.FileName), string(source))
 	j, ds := job.Load(dir)
@@ -161,9 +153,7 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 	for _, j := range load(t) {
 		for _, s := range j.Steps {
 			text, err := job.Instructions(j, &s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			shown := false
 			for _, block := range blocks(text, "json") {
 				checkCall(t, s.InstructionsFile, block)

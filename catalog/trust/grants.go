@@ -138,12 +138,7 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 // InFolders reports whether a project is in one of the folders, by whole path elements, after links
 // are resolved.
 func InFolders(root string, folders []string) bool {
-	return slices.ContainsFunc(folders, func(f string) bool { return filepath.IsAbs(f) && process.Inside(canonical(f), canonical(root)) })
-}
-
-func canonical(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return filepath.Clean(path)
+	return slices.ContainsFunc(folders, func(f string) bool {
+		return filepath.IsAbs(f) && process.Inside(process.Resolved(f), process.Resolved(root))
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"deepwork/actor/process"
 	"deepwork/catalog/config"
 )
 
@@ -45,14 +46,25 @@ type Entry struct {
 func SetOf(root string, c *config.Config) (Set, error) {
 	b := builder{root: root}
 	b.add(config.AgentsKey, "may be started")
-	if command := c.QualityGate.AgentReviewCommand; command != nil {
-		b.add("quality_gate.agent_review_command", command, command)
-	}
-	if name := c.QualityGate.ReviewerExecutor; name != "" {
-		b.add("quality_gate.reviewer_executor", name)
-	}
-	if c.Git.Branch != config.BranchName {
-		b.add("git.branch", c.Git.Branch)
+	a, q := c.Attempts, c.QualityGate
+	for _, e := range []struct {
+		asked    bool
+		key      string
+		value    any
+		commands [][]string
+	}{
+		{q.AgentReviewCommand != nil, "quality_gate.agent_review_command", q.AgentReviewCommand, [][]string{q.AgentReviewCommand}},
+		{q.ReviewerExecutor != "", "quality_gate.reviewer_executor", q.ReviewerExecutor, nil},
+		{c.Git.Branch != config.BranchName, "git.branch", c.Git.Branch, nil},
+		{c.Run.Executor != "", "run.executor", c.Run.Executor, nil},
+		{a.Worktrees != "", "attempts.worktrees", a.Worktrees, nil},
+		{a.Copy != nil, "attempts.copy", a.Copy, nil},
+		{a.PushTo != "", "attempts.push_to", a.PushTo, nil},
+		{a.Setup != nil, "attempts.setup", a.Setup, [][]string{a.Setup}},
+	} {
+		if e.asked {
+			b.add(e.key, e.value, e.commands...)
+		}
 	}
 	for _, s := range c.WorkflowTools.Sources {
 		b.add("workflow_tools.sources."+s.Name, map[string]any{"command": s.Command, "env": s.Env, "pass_env": s.PassEnv, "url": s.URL, "headers": s.Headers}, s.Command)
@@ -79,31 +91,15 @@ func SetOf(root string, c *config.Config) (Set, error) {
 				if !filepath.IsAbs(path) {
 					path = filepath.Join(root, path)
 				}
-				if canonical(path) != canonical(root) {
+				if process.Resolved(path) != process.Resolved(root) {
 					e := &b.set[len(b.set)-1]
 					e.Unchecked = append(e.Unchecked, r.Path)
 				}
 			}
 		}
 	}
-	a := c.Attempts
-	if c.Run.Executor != "" {
-		b.add("run.executor", c.Run.Executor)
-	}
 	if s := a.AutoStart; s != nil {
 		b.add("attempts.auto_start", map[string]any{"executor": s.Executor, "variant": s.Variant, "max_in_review": s.MaxInReview})
-	}
-	if a.Worktrees != "" {
-		b.add("attempts.worktrees", a.Worktrees)
-	}
-	if a.Copy != nil {
-		b.add("attempts.copy", a.Copy)
-	}
-	if a.PushTo != "" {
-		b.add("attempts.push_to", a.PushTo)
-	}
-	if a.Setup != nil {
-		b.add("attempts.setup", a.Setup, a.Setup)
 	}
 	slices.SortFunc(b.set, func(x, y Entry) int { return cmp.Compare(x.Key, y.Key) })
 	return b.set, b.err

@@ -41,6 +41,14 @@ func (d Diagnostic) String() string {
 // Diagnostics are all faults of one file, ordered by position. As an error they print one per line.
 type Diagnostics []Diagnostic
 
+// Err returns the diagnostics as an error, or nil if there are none.
+func (ds Diagnostics) Err() error {
+	if len(ds) == 0 {
+		return nil
+	}
+	return ds
+}
+
 func (ds Diagnostics) Error() string {
 	lines := make([]string, len(ds))
 	for i, d := range ds {
