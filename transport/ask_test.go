@@ -68,9 +68,7 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 				over = &mcp.StreamableClientTransport{Endpoint: overHTTP(t, s, web.Options{}).URL(), HTTPClient: httpClient(t, "")}
 			}
 			cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: test.version})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { cs.Close() })
 			id := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"sign","workflow_name":"full"}`).BeginStep.SessionID
 			args := `{"outputs":{"text":"text.txt"},"session_id":"` + id + `","step_id":"text"}`

@@ -36,9 +36,7 @@ func TestReq004_ToolsAreDiscoverable(t *testing.T) {
 func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
 	for _, tool := range listTools(t) {
 		text, err := json.Marshal(tool)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.Contains(string(text), "workspace_id") {
 			t.Errorf("%s: %s", tool.Name, text)
 		}
@@ -218,9 +216,7 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	t.Setenv(config.BoardEnv, file)
 	workspace := workspaceOf(t, "3b241101-e2bb-4255-8caf-4136c566a962")
 	s, err := NewServer(Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -268,9 +264,7 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 		write(t, workspace, map[string]string{".deepwork/config.yml": "executors: {THEIRS: {command: [sh]}}\n" +
 			"workflow_tools: {sources: {evil: {command: [sh, -c, 'touch " + mark + "']}}}\n"})
 		s, err := NewServer(Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cs := client(t, s)
 		callTool(t, cs, "refresh_workflow_tools", `{}`)
 		names := " "

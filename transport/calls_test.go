@@ -28,9 +28,7 @@ func (l *logBuffer) lines(t *testing.T, msg string) (out []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(l.String()) {
 		var m map[string]any
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(line), &m))
 		if m["msg"] == msg {
 			out = append(out, m)
 		}
@@ -212,9 +210,7 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 func TestSDKIsQuiet(t *testing.T) {
 	logger, log := logged(slog.LevelInfo)
 	s, err := newServer(engines{connect: new(fakes).agent}, nil, "", logger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	callTool(t, client(t, s), "get_step", `{}`)
 	if n := strings.Count(log.String(), "\n"); n != 1 {
 		t.Errorf("%d lines, want 1:\n%s", n, log.String())
@@ -274,9 +270,7 @@ func TestCloseEndsConnections(t *testing.T) {
 	ran := make(chan error, 1)
 	go func() { ran <- s.mcp.Run(localCall(), here) }()
 	cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(context.Background(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer cs.Close()
 	called := make(chan error, 1)
 	go func() {

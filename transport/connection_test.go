@@ -52,9 +52,7 @@ func TestIdleTimeCounts(t *testing.T) {
 				ran := make(chan error, 1)
 				go func() { ran <- s.mcp.Run(fromNetwork("ann", version == ""), here) }()
 				cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: version})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer func() { cs.Close(); <-ran }()
 				call := func(tool, args string) {
 					if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)}); err != nil {
@@ -111,9 +109,7 @@ func TestCloseEndsSharedConnections(t *testing.T) {
 		}
 	}
 	conn, done, err := s.conns.acquire(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	if left := s.conns.Close(over); left != 1 || conn.ctx.Err() == nil {

@@ -146,9 +146,7 @@ func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*
 		m(&p)
 	}
 	s, err := newServer(p, config.Toolsets, "1.2.3", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s, f
 }
 
@@ -164,9 +162,7 @@ func client(t testing.TB, s *Server) *mcp.ClientSession {
 	go func() { done <- s.mcp.Run(localCall(), here) }()
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	cs, err := c.Connect(context.Background(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		cs.Close()
 		// A reply that nobody waits for may be on its way when the client leaves or the server closes.

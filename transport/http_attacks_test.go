@@ -123,9 +123,7 @@ func TestStopAnswersOverSSE(t *testing.T) {
 		}
 	}, withHTTP(nil))
 	h, err := s.Listen(context.Background(), web.Options{Transport: web.SSE})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, tell := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- h.Serve(ctx) }()
@@ -135,9 +133,7 @@ func TestStopAnswersOverSSE(t *testing.T) {
 		conn := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		conn.SetReadDeadline(time.Now().Add(patience))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stream := bufio.NewReader(res.Body)
 		until := func(begin, has string) string {
 			for {
@@ -188,9 +184,7 @@ func TestStopAnswersClientsOverSSE(t *testing.T) {
 		}
 	}, withHTTP(nil))
 	h, err := s.Listen(context.Background(), web.Options{Transport: web.SSE})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, tell := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- h.Serve(ctx) }()
@@ -265,9 +259,7 @@ func TestNewestStreamWins(t *testing.T) {
 		conn := raw(t, h, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+id+"\r\n\r\n")
 		conn.SetReadDeadline(time.Now().Add(patience))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if res.StatusCode != 200 {
 			t.Fatalf("%+v", res)
 		}

@@ -33,9 +33,7 @@ import (
 func stopping(t *testing.T, s *Server, grace time.Duration) (h *web.Server, tell func(), stopped chan error) {
 	t.Helper()
 	h, err := s.Listen(context.Background(), web.Options{Grace: grace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped = make(chan error, 1)
 	go func() { stopped <- h.Serve(ctx) }()
@@ -209,9 +207,7 @@ func TestReadyWithTheConfig(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "http: [\n"})
 	s, err := NewServer(Options{ProjectRoot: root})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close(context.Background())
 	if _, err := s.Listen(context.Background(), web.Options{Host: "0.0.0.0"}); err == nil {
 		t.Error("it listens to everybody")
@@ -272,25 +268,17 @@ func TestMetrics(t *testing.T) {
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	for name, data := range map[string][]byte{cert: chain, key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})} {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, data, 0o600))
 	}
 	pool = x509.NewCertPool()
 	pool.AppendCertsFromPEM(chain)
@@ -309,9 +297,7 @@ func TestTLS(t *testing.T) {
 	c := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil)
 	cs, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: &http.Client{Transport: over}},
 		&mcp.ClientSessionOptions{ProtocolVersion: stateful})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer cs.Close()
 	callTool(t, cs, "get_workflows", `{}`)
 	for range 30 { // half open, in the handshake

@@ -31,15 +31,11 @@ var network = []struct{ name, transport, version string }{
 func TestSameToolsOnEveryTransport(t *testing.T) {
 	list := func(t *testing.T, cs *mcp.ClientSession) []string {
 		res, err := cs.ListTools(context.Background(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var out []string
 		for _, tool := range res.Tools {
 			data, err := jsontext.Encode(tool)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			out = append(out, string(data))
 		}
 		slices.Sort(out)

@@ -31,9 +31,7 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 		toServer.Close()
 	}()
 	data, err := io.ReadAll(fromServer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := <-served; err != nil {
 		t.Error(err)
 	}

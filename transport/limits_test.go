@@ -26,7 +26,10 @@ import (
 // with other things too; it never waits that long for what does not.
 const patience = time.Minute
 
-var waitFor = testkit.Until
+var (
+	waitFor = testkit.Until
+	must    = testkit.Must
+)
 
 // scraped is a value of /metrics.
 func scraped(t testing.TB, h *web.Server, series string) string {
@@ -161,9 +164,7 @@ func TestLargeBody(t *testing.T) {
 				"without one":   io.LimitReader(&endless{}, 100<<20),
 			} {
 				req, err := http.NewRequest("POST", h.URL(), body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("Accept", "application/json, text/event-stream")
 				res, err := httpClient(t, "").Do(req)
@@ -199,9 +200,7 @@ func TestLargeHeader(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
 	conn, err := net.Dial("tcp", address(h))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	var wg sync.WaitGroup
 	wg.Go(func() { // it is cut off as it writes

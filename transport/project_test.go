@@ -84,9 +84,7 @@ func project(t testing.TB, change func(*Options)) (*Server, string) {
 		change(&o)
 	}
 	s, err := NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -104,9 +102,7 @@ func into[R any](t testing.TB, cs *mcp.ClientSession, name, args string) *R {
 		t.Fatalf("%s(%s): %s", name, args, text(res))
 	}
 	r := new(R)
-	if err := json.Unmarshal([]byte(text(res)), r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text(res)), r))
 	return r
 }
 
@@ -170,9 +166,7 @@ func TestReq001_2_GetWorkflows(t *testing.T) {
 	}
 	read := func() {
 		t.Helper()
-		if err := json.Unmarshal([]byte(text(callTool(t, cs, "get_workflows", `{}`))), &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text(callTool(t, cs, "get_workflows", `{}`))), &got))
 	}
 	read()
 	if len(got.Jobs) != 1 || got.Jobs[0].Name != "trip" || len(got.Jobs[0].Workflows) != 2 || got.Jobs[0].Workflows[0].Name != "plan" || got.Stack == nil {
@@ -299,9 +293,7 @@ func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv(config.JobsFoldersEnv, " "+more+" "+string(filepath.ListSeparator))
 	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close(context.Background())
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"extra"`) {
 		t.Error(got)
@@ -312,9 +304,7 @@ func TestConfigIsFollowed(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "version: [\n"})
 	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close(context.Background())
 	cs := client(t, s)
 	if got := refusedWith(t, cs, "get_workflows", `{}`, "StateError"); !strings.Contains(got, "config.yml") {
@@ -329,9 +319,7 @@ func TestConfigIsFollowed(t *testing.T) {
 // The standard jobs are there without being asked for, and not offered to other servers.
 func TestStandardJobs(t *testing.T) {
 	s, err := NewServer(Options{ProjectRoot: t.TempDir(), Toolsets: []string{"workflows", "source"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close(context.Background())
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"deepwork_jobs"`) || !strings.Contains(got, `"new_job"`) {
 		t.Error(jsontext.Clip(got, 2000))

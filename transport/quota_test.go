@@ -124,18 +124,12 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			})
 			cs := dialWith(t, h, stateful, rotating)
 			first, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			put := func(text string) {
 				t.Helper()
 				temp := file + ".new"
-				if err := os.WriteFile(temp, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Rename(temp, file); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(temp, []byte(text), 0o600))
+				must(t, os.Rename(temp, file))
 			}
 			calls := atomic.Int64{}
 			stop := make(chan struct{})
@@ -159,9 +153,7 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			for range 3 {
 				some()
 				token, next, err := web.NewToken(config.Token{Name: "ann"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				put(line + "\n" + next)
 				some()
 				current.Store(token)
@@ -183,9 +175,7 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			}
 			// Other rights make another session, which the client opens itself.
 			token, next, err := web.NewToken(config.Token{Name: "ann", Rights: config.RightAgents})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			put(next)
 			r := send(t, httpClient(t, token), "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, fmt.Sprintf("Mcp-Session-Id: %s", cs.ID()))
 			if r.status != 404 {

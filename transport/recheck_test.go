@@ -110,9 +110,7 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 			p.workspace = (*attempt.Context)(nil)
 		}
 		s, err := newServer(p, c.sets, "", slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := s.instructions(t.Context())
 		for _, text := range c.has {
 			if !strings.Contains(got, text) {

@@ -28,9 +28,7 @@ func onStdio(t *testing.T, s *Server) (cs *mcp.ClientSession, stop func(), serve
 	go func() { ended <- s.ServeStdio(ctx, in, out) }()
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	cs, err := c.Connect(t.Context(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { cs.Close(); stop() })
 	return cs, stop, ended
 }
@@ -80,9 +78,7 @@ func inBackgroundWith(t *testing.T, cs *mcp.ClientSession, name, arguments strin
 func only(t *testing.T, s *Server) *execution.Execution {
 	t.Helper()
 	got, err := s.remote.Executions.Status(t.Context(), session.LocalIdentity, "x-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got
 }
 

@@ -85,9 +85,7 @@ func TestOneChangeIsOneNotice(t *testing.T) {
 		return func(o *mcp.ClientOptions) *mcp.ClientSession {
 			cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(),
 				&mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, &mcp.ClientSessionOptions{ProtocolVersion: version})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { cs.Close() })
 			return cs
 		}
@@ -156,9 +154,7 @@ func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 	pages, names := 0, []string{}
 	for params := (&mcp.ListToolsParams{}); ; pages++ {
 		res, err := w.ListTools(t.Context(), params)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(res.Tools) > remotetools.PageTools {
 			t.Errorf("a page has %d tools", len(res.Tools))
 		}

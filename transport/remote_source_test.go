@@ -269,9 +269,7 @@ func (f *factory) overWeb(t testing.TB) string {
 func child(t testing.TB, name, kind string) string {
 	t.Helper()
 	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return fmt.Sprintf("    - {name: %s, command: [%q], env: {%s: %q}}\n", name, binary, sourceEnv, kind)
 }
 

@@ -41,9 +41,7 @@ func serverOn(t testing.TB, root string, change func(*Options)) *Server {
 		change(&o)
 	}
 	s, err := NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -61,9 +59,7 @@ func clientWith(t testing.TB, s *Server, o *mcp.ClientOptions) *mcp.ClientSessio
 	done := make(chan struct{})
 	go func() { defer close(done); s.mcp.Run(localCall(), here) }()
 	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { cs.Close(); <-done })
 	return cs
 }
@@ -73,9 +69,7 @@ func listed(t testing.TB, cs *mcp.ClientSession) map[string]*mcp.Tool {
 	t.Helper()
 	all := map[string]*mcp.Tool{}
 	for tool, err := range cs.Tools(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if all[tool.Name] != nil {
 			t.Errorf("%s is listed twice", tool.Name)
 		}
@@ -156,9 +150,7 @@ func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
 		t.Fatal(text(res))
 	}
 	var got execution.Execution
-	if err := json.Unmarshal([]byte(text(res)), &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text(res)), &got))
 	if got.State != execution.Completed || got.WorkflowID != "w-echo" || got.WorkflowName != "echo" || got.Source != "factory" || got.EndedAt == nil || len(got.ExecutionID) != 36 {
 		t.Errorf("got %+v", got)
 	}

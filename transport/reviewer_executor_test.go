@@ -69,9 +69,7 @@ func TestAnExecutorReviews(t *testing.T) {
 		}
 		read := func(file string) string {
 			data, err := os.ReadFile(filepath.Join(root, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return string(data)
 		}
 		mode := "plain 1"

@@ -27,13 +27,9 @@ func bareSDK(t *testing.T, o *mcp.ClientOptions, handler mcp.ToolHandler) (*mcp.
 	s.AddTool(bareTool("echo"), handler)
 	here, there := mcp.NewInMemoryTransports()
 	ss, err := s.Connect(context.WithValue(t.Context(), sdkKey{}, "connected"), here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: stateful})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { cs.Close(); ss.Wait() })
 	return s, ss, cs
 }
@@ -142,9 +138,7 @@ func rawSDK(t *testing.T, handler mcp.ToolHandler) (ss *mcp.ServerSession, to *i
 	in, to := io.Pipe()
 	out, w := io.Pipe()
 	ss, err := s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: w}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ss, to, json.NewDecoder(out)
 }
 
@@ -205,9 +199,7 @@ func TestSDKAnswersCancelledCallsAndDecodesLoosely(t *testing.T) {
 			ID    any             `json:"id"`
 			Error json.RawMessage `json:"error"`
 		}
-		if err := answers.Decode(&m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, answers.Decode(&m))
 		id, _ := json.Marshal(m.ID)
 		got = append(got, string(id)+map[bool]string{true: " error", false: ""}[m.Error != nil])
 	}

@@ -32,9 +32,7 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 			t.Fatalf("not JSON: %s", jsontext.Clip(l, 200))
 		}
 		id, err := json.Marshal(m["id"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out[string(id)] = m
 	}
 	return out

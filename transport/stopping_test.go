@@ -66,21 +66,15 @@ func TestTheEndWritesNoSession(t *testing.T) {
 	record := func(id string) string {
 		t.Helper()
 		data, err := os.ReadFile(filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(data)
 	}
 	freed := into[machine.StartReply](t, other, "start_workflow", start).BeginStep.SessionID
-	if err := other.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.Close())
 	waitFor(t, "the session of a closed connection is free", func() bool { return strings.Contains(record(freed), `"owner": ""`) })
 	id := into[machine.StartReply](t, cs, "start_workflow", start).BeginStep.SessionID
 	before := record(id)
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(t.Context()))
 	if after := record(id); after != before {
 		t.Errorf("the end wrote the session:\n%s\nwas\n%s", after, before)
 	}

@@ -27,9 +27,7 @@ func TestNewToken(t *testing.T) {
 		}
 		seen[token] = true
 		all, err := parseTokens([]byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got, ok := identify(all, hashOf(token)); !ok || got.Name != "ci.build-1" {
 			t.Errorf("its own token gives %+v %v", got, ok)
 		}
@@ -105,9 +103,7 @@ func TestFilesThatEverybodyMayWriteToAreRefused(t *testing.T) {
 func TestNewTokenWithRights(t *testing.T) {
 	for _, c := range []config.Token{{Name: "a", Group: "g"}, {Name: "a", Rights: config.RightMerge}, {Name: "a", Group: "g", Rights: config.AllRights}} {
 		token, line, err := NewToken(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all, err := parseTokens([]byte(line))
 		if got, ok := identify(all, hashOf(token)); err != nil || !ok || got.Group != c.Group || got.Rights != c.Rights {
 			t.Errorf("%s: %+v %v", line, got, err)
@@ -121,9 +117,7 @@ func TestTokenFileThatEverybodyReads(t *testing.T) {
 		t.Skip("Windows has no such modes")
 	}
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := errors.Join(os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)), 0o600), os.Chmod(file, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)), 0o600), os.Chmod(file, 0o644)))
 	if _, err := openTokenFile(file, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("got %v", err)
 	}
@@ -133,31 +127,17 @@ func TestTokenFileThatEverybodyReads(t *testing.T) {
 // noticed all the same.
 func TestTokenFileChangedInOneTick(t *testing.T) {
 	token, line, err := NewToken(config.Token{Name: "ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(line), 0o600))
 	f, err := openTokenFile(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, another, err := NewToken(config.Token{Name: "ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(another), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(file, info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(file, []byte(another), 0o600))
+	testkit.Must(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
 	deadline := time.Now().Add(time.Minute)
 	for {
 		if _, ok := identify(f.tokens(), hashOf(token)); !ok {
@@ -181,9 +161,7 @@ func TestFaultyTokenFile(t *testing.T) {
 	}
 	put("ann:" + ann + "::agents\nbob:" + bob + "\n")
 	f, err := openTokenFile(file, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check := func(what, want string, wantClosed bool) {
 		t.Helper()
 		var got []string
