@@ -47,19 +47,6 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A stateless request is its own token's.
-func TestIdentityOfStatelessRequests(t *testing.T) {
-	s, f := fakeServer(t, nil, withHTTP(nil))
-	file, token := tokens(t, "ann", "bob")
-	h := overHTTP(t, s, web.Options{TokenFile: file})
-	for i, name := range []string{"ann", "bob"} {
-		callTool(t, dial(t, h, "", token[i]), "get_workflows", `{}`)
-		if got := f.agents[i].identity; got != name {
-			t.Errorf("the caller is %q, want %q", got, name)
-		}
-	}
-}
-
 // Another caller's session is as unknown as one that never was.
 func TestSessionOfAnotherCaller(t *testing.T) {
 	s, f := fakeServer(t, nil, withHTTP(nil))

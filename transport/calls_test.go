@@ -217,27 +217,6 @@ func TestSDKIsQuiet(t *testing.T) {
 	}
 }
 
-// A client that cancels a call ends its handler.
-func TestCancelledCall(t *testing.T) {
-	began, ended := make(chan struct{}), make(chan error, 1)
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-ctx.Done()
-			ended <- ctx.Err()
-			return nil, ctx.Err()
-		}
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { <-began; cancel() }()
-	if _, err := client(t, s).CallTool(ctx, &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("handler: %v", err)
-	}
-}
-
 // Each MCP session has an agent of its own, closed when the session ends.
 func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
 	s, f := fakeServer(t, nil)
@@ -258,14 +237,8 @@ func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
 }
 
 func TestCloseEndsConnections(t *testing.T) {
-	began := make(chan struct{})
-	s, f := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-	})
+	b := newBlocked()
+	s, f := fakeServer(t, b.agent)
 	here, there := mcp.NewInMemoryTransports()
 	ran := make(chan error, 1)
 	go func() { ran <- s.mcp.Run(localCall(), here) }()
@@ -277,7 +250,7 @@ func TestCloseEndsConnections(t *testing.T) {
 		_, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
 		called <- err
 	}()
-	<-began
+	<-b.began
 	if err := s.Close(context.Background()); err != nil {
 		t.Errorf("Close: %v", err)
 	}
@@ -288,14 +261,9 @@ func TestCloseEndsConnections(t *testing.T) {
 
 // A connection that cannot be ended is named, not waited for without end.
 func TestCloseNamesWhatDidNotStop(t *testing.T) {
-	began, release := make(chan struct{}), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-release
-			return fullFinish(), nil
-		}
-	}, func(p *engines) {
+	b := newBlocked()
+	b.stubborn = true
+	s, _ := fakeServer(t, b.agent, func(p *engines) {
 		p.close = func(context.Context) error { return errors.New("sessions that did not stop: x") }
 	})
 	cs := client(t, s)
@@ -304,13 +272,13 @@ func TestCloseNamesWhatDidNotStop(t *testing.T) {
 		defer close(called)
 		cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
 	}()
-	<-began
+	<-b.began
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := s.Close(ctx)
 	if err == nil || !strings.Contains(err.Error(), "1 connections did not stop") || !strings.Contains(err.Error(), "did not stop: x") {
 		t.Errorf("got %v", err)
 	}
-	close(release)
+	close(b.free)
 	<-called
 }

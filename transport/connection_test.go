@@ -11,8 +11,6 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session"
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
@@ -41,13 +39,8 @@ func TestIdleTimeCounts(t *testing.T) {
 	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				proceed := make(chan struct{})
-				s, f := fakeServer(t, func(a *fakeAgent) {
-					a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-						<-proceed
-						return fullFinish(), nil
-					}
-				}, withHTTP(func(c *config.HTTP) { c.IdleTimeout = time.Hour }))
+				b := newBlocked()
+				s, f := fakeServer(t, b.agent, withHTTP(func(c *config.HTTP) { c.IdleTimeout = time.Hour }))
 				here, there := mcp.NewInMemoryTransports()
 				ran := make(chan error, 1)
 				go func() { ran <- s.mcp.Run(fromNetwork("ann", version == ""), here) }()
@@ -71,7 +64,7 @@ func TestIdleTimeCounts(t *testing.T) {
 				if isClosed(a) {
 					t.Fatal("closed during a call")
 				}
-				close(proceed)
+				close(b.free)
 				synctest.Wait()
 				time.Sleep(time.Hour - time.Second)
 				if synctest.Wait(); isClosed(a) {

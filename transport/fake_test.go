@@ -20,6 +20,7 @@ import (
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
+	"deepwork/transport/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -101,6 +102,39 @@ func fullFinish() *machine.FinishReply {
 		BeginStep:      fullStep("c"), ConcurrentSteps: []machine.StepInfo{*fullStep("d")}, ConcurrentGroup: new("g"), PendingConcurrentSteps: []string{"d"},
 		Summary: new("s"), AllOutputs: &outputs, ResumedWorkflow: new("j/w"), ResumedStep: new("a"), Notice: new("n"),
 		Stack: []machine.StackEntry{{Workflow: "j/w", Step: "a", SessionID: "0a1b2c3d"}},
+	}
+}
+
+// A blocked is the calls of finished_step of fake agents: each reports progress, and lasts until it is let
+// go or its context ends.
+type blocked struct {
+	began    chan struct{} // one value per call
+	ended    chan error    // of each call the cause of its end, or nil
+	free     chan struct{} // a value lets one call go, closing it all
+	stubborn bool          // calls last beyond the end of their contexts
+}
+
+func newBlocked() *blocked {
+	return &blocked{began: make(chan struct{}, 2*wire.MaxInFlight), ended: make(chan error, 2*wire.MaxInFlight), free: make(chan struct{})}
+}
+
+// agent sets up an agent whose calls are these.
+func (b *blocked) agent(a *fakeAgent) {
+	a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
+		tool.Progress(ctx, "it has begun")
+		b.began <- struct{}{}
+		over := ctx.Done()
+		if b.stubborn {
+			over = nil
+		}
+		select {
+		case <-b.free:
+			b.ended <- nil
+			return fullFinish(), nil
+		case <-over:
+			b.ended <- context.Cause(ctx)
+			return nil, ctx.Err()
+		}
 	}
 }
 

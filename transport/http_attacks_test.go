@@ -110,59 +110,27 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// What was carried out before the server stops is answered, over SSE too, where
-// the request that brought a call is over long before.
+// What was carried out before the server stops is answered, over SSE too, where the request that brought
+// a call is over long before, and clients drop what they have not looked at when the stream ends.
 func TestStopAnswersOverSSE(t *testing.T) {
 	const callers = 30
-	began, proceed := make(chan struct{}, callers), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			began <- struct{}{}
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(nil))
-	h, err := s.Listen(context.Background(), web.Options{Transport: web.SSE})
-	must(t, err)
-	ctx, tell := context.WithCancel(context.Background())
-	stopped := make(chan error, 1)
-	go func() { stopped <- h.Serve(ctx) }()
-	c := httpClient(t, "")
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(nil))
+	h, tell, stopped := stopping(t, s, web.Options{Transport: web.SSE})
 	var wg sync.WaitGroup
 	for range callers {
-		conn := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		conn.SetReadDeadline(time.Now().Add(patience))
-		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		must(t, err)
-		stream := bufio.NewReader(res.Body)
-		until := func(begin, has string) string {
-			for {
-				line, err := stream.ReadString('\n')
-				if data, ok := strings.CutPrefix(line, begin); ok && strings.Contains(data, has) {
-					return strings.TrimSpace(data)
-				}
-				if err != nil {
-					t.Errorf("no %s: %v", has, err)
-					return ""
-				}
+		cs := dial(t, h, "2024-11-05", "")
+		wg.Go(func() {
+			if res := callTool(t, cs, "finished_step", `{"outputs":{}}`); res.IsError {
+				t.Errorf("%s", text(res))
 			}
-		}
-		endpoint := "http://" + address(h) + until("data: ", "sessionid")
-		for _, body := range []string{initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, finishCall(1)} {
-			if r := send(t, c, "POST", endpoint, body); r.status != 202 {
-				t.Fatalf("%+v", r)
-			}
-		}
-		until("data: ", `"id":0`)
-		wg.Go(func() { until("data: ", `"id":1`) })
-		<-began
+		})
+		<-b.began
 	}
-	if n := h.Stats().Owed; n != callers {
-		t.Errorf("%d replies are owed", n)
-	}
+	waitFor(t, "the replies to be owed", func() bool { return h.Stats().Owed == callers })
 	tell()
 	waitFor(t, "it stops", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
-	close(proceed)
+	close(b.free)
 	wg.Wait()
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -172,48 +140,13 @@ func TestStopAnswersOverSSE(t *testing.T) {
 	}
 }
 
-// The SDK's own client gets those replies, too, though it drops what it has not
-// looked at when the stream ends.
-func TestStopAnswersClientsOverSSE(t *testing.T) {
-	began, proceed := make(chan struct{}), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			began <- struct{}{}
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(nil))
-	h, err := s.Listen(context.Background(), web.Options{Transport: web.SSE})
-	must(t, err)
-	ctx, tell := context.WithCancel(context.Background())
-	stopped := make(chan error, 1)
-	go func() { stopped <- h.Serve(ctx) }()
-	var wg sync.WaitGroup
-	for range 10 {
-		cs := dial(t, h, "2024-11-05", "")
-		wg.Go(func() {
-			if res := callTool(t, cs, "finished_step", `{"outputs":{}}`); res.IsError {
-				t.Errorf("%s", text(res))
-			}
-		})
-		<-began
-	}
-	tell()
-	waitFor(t, "it stops", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
-	close(proceed)
-	wg.Wait()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
-}
-
 // The engine is told of the end before connections are closed: none of their
 // sessions is to be written for it.
 func TestStopTellsTheEngine(t *testing.T) {
 	var open *fakeAgent
 	told := make(chan bool, 9)
 	s, f := fakeServer(t, nil, withHTTP(nil), func(p *engines) { p.stopping = func() { told <- !isClosed(open) } })
-	h, tell, stopped := stopping(t, s, 0)
+	h, tell, stopped := stopping(t, s, web.Options{})
 	dial(t, h, stateful, "")
 	open = f.first(t)
 	tell()
@@ -300,15 +233,8 @@ func TestNewestStreamWins(t *testing.T) {
 func TestCancelOverTheNetwork(t *testing.T) {
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
-			began, ended := make(chan struct{}), make(chan error, 1)
-			s, _ := fakeServer(t, func(a *fakeAgent) {
-				a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-					close(began)
-					<-ctx.Done()
-					ended <- ctx.Err()
-					return nil, ctx.Err()
-				}
-			}, withHTTP(nil))
+			b := newBlocked()
+			s, _ := fakeServer(t, b.agent, withHTTP(nil))
 			h := overHTTP(t, s, web.Options{Transport: over})
 			cs := dial(t, h, map[string]string{web.HTTP: stateful, web.SSE: "2024-11-05"}[over], "")
 			ctx, cancel := context.WithCancel(context.Background())
@@ -319,10 +245,10 @@ func TestCancelOverTheNetwork(t *testing.T) {
 					t.Error("a reply came")
 				}
 			})
-			<-began
+			<-b.began
 			cancel()
 			wg.Wait()
-			<-ended
+			<-b.ended
 			waitFor(t, "the end of its request", func() bool {
 				return h.Stats().Requests == 0 && h.Stats().Owed == 0 && s.tools.InFlight.Len() == 0
 			})

@@ -24,15 +24,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
-	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
 
 // stopping serves s until stop is called, whose result is that of Serve.
-func stopping(t *testing.T, s *Server, grace time.Duration) (h *web.Server, tell func(), stopped chan error) {
+func stopping(t *testing.T, s *Server, o web.Options) (h *web.Server, tell func(), stopped chan error) {
 	t.Helper()
-	h, err := s.Listen(context.Background(), web.Options{Grace: grace})
+	h, err := s.Listen(context.Background(), o)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped = make(chan error, 1)
@@ -46,15 +45,9 @@ func stopping(t *testing.T, s *Server, grace time.Duration) (h *web.Server, tell
 func TestStopFinishesCalls(t *testing.T) {
 	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
 		t.Run(name, func(t *testing.T) {
-			began, proceed := make(chan struct{}), make(chan struct{})
-			s, f := fakeServer(t, func(a *fakeAgent) {
-				a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-					close(began)
-					<-proceed
-					return fullFinish(), nil
-				}
-			}, withHTTP(nil))
-			h, tell, stopped := stopping(t, s, 0)
+			b := newBlocked()
+			s, f := fakeServer(t, b.agent, withHTTP(nil))
+			h, tell, stopped := stopping(t, s, web.Options{})
 			cs := dial(t, h, version, "")
 			c := httpClient(t, "")
 			id := open(t, c, h)
@@ -64,7 +57,7 @@ func TestStopFinishesCalls(t *testing.T) {
 					t.Errorf("in flight: %s", text(res))
 				}
 			})
-			<-began
+			<-b.began
 			if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 200 {
 				t.Errorf("before: %+v", r)
 			}
@@ -84,7 +77,7 @@ func TestStopFinishesCalls(t *testing.T) {
 				t.Fatalf("it did not wait for the call: %v", err)
 			default:
 			}
-			close(proceed)
+			close(b.free)
 			wg.Wait()
 			if err := <-stopped; err != nil {
 				t.Error(err)
@@ -101,18 +94,12 @@ func TestStopFinishesCalls(t *testing.T) {
 
 // A call that does not end in its time is cut off, told so, and named.
 func TestStopCutsCalls(t *testing.T) {
-	began := make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-ctx.Done()
-			return nil, context.Cause(ctx)
-		}
-	}, withHTTP(nil))
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(nil))
 	var log bytes.Buffer
 	s.logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s.tools.Logger = s.logger
-	h, tell, stopped := stopping(t, s, 20*time.Millisecond)
+	h, tell, stopped := stopping(t, s, web.Options{Grace: 20 * time.Millisecond})
 	cs := dial(t, h, stateful, "")
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -120,7 +107,7 @@ func TestStopCutsCalls(t *testing.T) {
 			t.Errorf("in flight: %s", text(res))
 		}
 	})
-	<-began
+	<-b.began
 	tell()
 	wg.Wait()
 	if err := <-stopped; err != nil {
@@ -133,15 +120,10 @@ func TestStopCutsCalls(t *testing.T) {
 
 // A call that cannot be cut off does not keep the server from stopping.
 func TestStopLeavesWhatHangs(t *testing.T) {
-	began, proceed := make(chan struct{}), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(nil))
-	h, tell, stopped := stopping(t, s, 20*time.Millisecond)
+	b := newBlocked()
+	b.stubborn = true
+	s, _ := fakeServer(t, b.agent, withHTTP(nil))
+	h, tell, stopped := stopping(t, s, web.Options{Grace: 20 * time.Millisecond})
 	c := httpClient(t, "")
 	id := open(t, c, h)
 	var wg sync.WaitGroup
@@ -156,7 +138,7 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 			res.Body.Close()
 		}
 	})
-	<-began
+	<-b.began
 	asked := time.Now()
 	tell()
 	if err := <-stopped; err != nil {
@@ -167,14 +149,14 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 		t.Errorf("it stopped after %v, and is to after %v", d, most)
 	}
 	wg.Wait()
-	close(proceed)
+	close(b.free)
 	s.conns.wg.Wait()
 }
 
 // Half-open connections and open streams do not hold up the end.
 func TestStopWithIdleConnections(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h, tell, stopped := stopping(t, s, time.Hour)
+	h, tell, stopped := stopping(t, s, web.Options{Grace: time.Hour})
 	raw(t, h, "")
 	raw(t, h, "POST /mcp HTTP")
 	dial(t, h, stateful, "")
@@ -193,7 +175,7 @@ func TestStopWithIdleConnections(t *testing.T) {
 // A listener that is closed ends the server with the reason.
 func TestServeSaysWhyItEnds(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h, _, stopped := stopping(t, s, 0)
+	h, _, stopped := stopping(t, s, web.Options{})
 	waitFor(t, "it serves", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/healthz"), "").status == 200 })
 	h.Close()
 	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) || !strings.Contains(err.Error(), "serving http://127.0.0.1:") {

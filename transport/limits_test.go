@@ -119,14 +119,8 @@ func TestBadRequestsOverSSE(t *testing.T) {
 
 // Two calls of one id at once: the second is refused, the first is answered.
 func TestDuplicateIDs(t *testing.T) {
-	began, proceed := make(chan struct{}), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(nil))
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	id := open(t, c, h)
@@ -136,11 +130,11 @@ func TestDuplicateIDs(t *testing.T) {
 			t.Errorf("the first: %+v", r)
 		}
 	})
-	<-began
+	<-b.began
 	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 400 || !strings.Contains(r.body, "duplicate") {
 		t.Errorf("the second: %+v", r)
 	}
-	close(proceed)
+	close(b.free)
 	wg.Wait()
 }
 
@@ -274,14 +268,8 @@ func TestClientThatNeverReads(t *testing.T) {
 
 // Requests beyond the limit are told to come later; streams take no one's place.
 func TestRequestLimit(t *testing.T) {
-	began, proceed := make(chan struct{}, 2), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			began <- struct{}{}
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 2 }))
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(func(c *config.HTTP) { c.MaxRequests = 2 }))
 	h := overHTTP(t, s, web.Options{})
 	for range 5 {
 		dial(t, h, stateful, "") // with a stream each
@@ -297,7 +285,7 @@ func TestRequestLimit(t *testing.T) {
 				t.Errorf("within the limit: %+v", r)
 			}
 		})
-		<-began
+		<-b.began
 	}
 	if r := send(t, c, "POST", h.URL(), finishCall(3), id); r.status != 429 || r.header.Get("Retry-After") != "1" || !strings.Contains(r.body, "http.max_requests") {
 		t.Errorf("beyond it: %+v", r)
@@ -307,38 +295,10 @@ func TestRequestLimit(t *testing.T) {
 			t.Errorf("%s: %+v", path, r)
 		}
 	}
-	close(proceed)
+	close(b.free)
 	wg.Wait()
 	if r := send(t, c, "POST", h.URL(), finishCall(4), id); r.status != 200 {
 		t.Errorf("later: %+v", r)
-	}
-}
-
-// A call whose client hangs up runs on, and is one of those that count.
-func TestAbandonedCallsCount(t *testing.T) {
-	began, proceed := make(chan struct{}), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 1 }))
-	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
-	body := finishCall(1)
-	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
-	<-began
-	conn.Close()
-	waitFor(t, "the end of its connection", func() bool { return h.Stats().Connections == 1 })
-	if r := send(t, c, "POST", h.URL(), finishCall(2), id); r.status != 429 {
-		t.Errorf("%+v", r)
-	}
-	close(proceed)
-	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 })
-	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":3,"method":"ping"}`, id); r.status != 200 {
-		t.Errorf("%+v", r)
 	}
 }
 

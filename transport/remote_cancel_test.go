@@ -228,14 +228,14 @@ func TestHangingUpCancelsAStatelessCall(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
 	h := overHTTP(t, s, web.Options{})
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang","arguments":{},"_meta":{` +
-		`"io.modelcontextprotocol/protocolVersion":"` + web.StatelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang","arguments":{},"_meta":{` + newestTriple + `}}}`
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
 		"Mcp-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: hang\r\nContent-Length: %d\r\n\r\n%s", web.StatelessSince, len(body), body))
 	f.until(t, "the start", func() bool { return f.looked("x-1") })
 	conn.Close()
 	f.until(t, "the cancel", func() bool { return len(f.cancelled) == 1 })
 	s.quiet(t)
+	waitFor(t, "the end of the request", func() bool { return h.Stats().Requests == 0 && h.Stats().Connections == 0 })
 	if got := only(t, s); got.State != execution.Cancelled {
 		t.Errorf("got %+v", got)
 	}

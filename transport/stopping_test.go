@@ -33,7 +33,7 @@ func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
 				defer ends.Close()
 				ctx, stop := context.WithCancel(t.Context())
 				served := make(chan error, 1)
-				go func() { served <- s.ServeStdio(ctx, in, nopCloser{io.Discard}) }()
+				go func() { served <- s.ServeStdio(ctx, in, discardCloser{io.Discard}) }()
 				if _, err := io.WriteString(ends, hello); err != nil {
 					t.Fatal(err)
 				}
@@ -52,10 +52,6 @@ func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
 		})
 	}
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
 
 // At the end of the server the record of a session is as its last transition left
 // it; when a connection alone ends, the session is anybody's.
