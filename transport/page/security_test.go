@@ -225,15 +225,10 @@ func TestOddTexts(t *testing.T) {
 		"an event stream": "\n\nevent: news\ndata: x\n\n",
 		"the longest":     strings.Repeat("<b>&é ", 12_000),
 	} {
-		var begun struct {
-			Step struct {
-				SessionID string `json:"session_id"`
-			} `json:"begin_step"`
-		}
-		call("start_workflow", map[string]any{"goal": text, "job_name": "trip", "workflow_name": "plan"}, &begun)
+		session := call.Plan(text)
 		testkit.Write(t, filepath.Join(root, "odd.txt"), text+"\n") // an agent's file
-		call("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"idea": "odd.txt"}, "notes": text}, nil)
-		for _, path := range []string{"/", "/sessions/" + begun.Step.SessionID, "/sessions/" + begun.Step.SessionID + "/output?path=odd.txt"} {
+		call("finished_step", map[string]any{"session_id": session, "outputs": map[string]any{"idea": "odd.txt"}, "notes": text}, nil)
+		for _, path := range []string{"/", "/sessions/" + session, "/sessions/" + session + "/output?path=odd.txt"} {
 			page := b.get(path)
 			if strings.Contains(page, "<hx-partial hx-target=\"#main") || strings.Contains(page, `href="javascript`) || strings.Contains(page, "<b>") || !strings.HasSuffix(strings.TrimSpace(page), "</html>") {
 				t.Errorf("%s on %s:\n%s", name, path, page[:min(len(page), 5000)])
@@ -242,7 +237,7 @@ func TestOddTexts(t *testing.T) {
 				t.Errorf("%s: the list has %d bytes", name, len(page))
 			}
 		}
-		call("abort_workflow", map[string]any{"session_id": begun.Step.SessionID, "explanation": "enough"}, nil)
+		call("abort_workflow", map[string]any{"session_id": session, "explanation": "enough"}, nil)
 	}
 }
 

@@ -146,30 +146,9 @@ type started struct{ session, task string }
 func (s *server) begin(t testing.TB, token string) started {
 	t.Helper()
 	call := pagetest.Connect(t, s.url, token)
-	var begun struct {
-		Step struct {
-			SessionID string `json:"session_id"`
-		} `json:"begin_step"`
-	}
-	call("start_workflow", map[string]any{"goal": pagetest.Hostile, "job_name": "trip", "workflow_name": "plan"}, &begun)
-	call("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"idea": "idea.txt"}, "notes": pagetest.Hostile}, nil)
-	return started{begun.Step.SessionID, s.task(t, call, pagetest.Hostile)}
-}
-
-// task adds a task.
-func (s *server) task(t testing.TB, call func(string, any, any), title string) string {
-	t.Helper()
-	var projects struct {
-		Projects []struct {
-			ID string `json:"project_id"`
-		}
-	}
-	call("list_projects", map[string]any{}, &projects)
-	var task struct {
-		ID string `json:"task_id"`
-	}
-	call("create_task", map[string]any{"project_id": projects.Projects[0].ID, "title": title, "description": title}, &task)
-	return task.ID
+	session := call.Plan(pagetest.Hostile)
+	call("finished_step", map[string]any{"session_id": session, "outputs": map[string]any{"idea": "idea.txt"}, "notes": pagetest.Hostile}, nil)
+	return started{session, call.Task(pagetest.Hostile, pagetest.Hostile)}
 }
 
 // paths are those of every page.
