@@ -67,9 +67,7 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 			} else {
 				over = &mcp.StreamableClientTransport{Endpoint: overHTTP(t, s, web.Options{}).URL(), HTTPClient: httpClient(t, "")}
 			}
-			cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: test.version})
-			must(t, err)
-			t.Cleanup(func() { cs.Close() })
+			cs := connect(t, over, test.version, o)
 			id := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"sign","workflow_name":"full"}`).BeginStep.SessionID
 			args := `{"outputs":{"text":"text.txt"},"session_id":"` + id + `","step_id":"text"}`
 			res := callTool(t, cs, "finished_step", args)

@@ -36,9 +36,9 @@ func (l *logBuffer) lines(t *testing.T, msg string) (out []map[string]any) {
 	return out
 }
 
-func logged(level slog.Level) (*slog.Logger, *logBuffer) {
+func logged() (*slog.Logger, *logBuffer) {
 	l := new(logBuffer)
-	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: level})), l
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelInfo})), l
 }
 
 func finishing(err error) func(*fakeAgent) {
@@ -77,7 +77,7 @@ func TestErrorTextIsBounded(t *testing.T) {
 }
 
 func TestBrokenCall(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, _ := fakeServer(t, finishing(errors.New("disk on fire")))
 	s.logger, s.tools.Logger = logger, logger
 	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
@@ -93,7 +93,7 @@ func TestBrokenCall(t *testing.T) {
 }
 
 func TestPanicIsOneFailedCall(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, _ := fakeServer(t, func(a *fakeAgent) {
 		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) { panic("boom") }
 	})
@@ -114,7 +114,7 @@ func TestPanicIsOneFailedCall(t *testing.T) {
 
 // Not only tools may panic.
 func TestPanicInAnyRequest(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, _ := fakeServer(t, nil)
 	s.logger, s.tools.Logger = logger, logger
 	cs := client(t, s)
@@ -139,7 +139,7 @@ func TestPanicInAnyRequest(t *testing.T) {
 }
 
 func TestUnknownToolIsAProtocolError(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, _ := fakeServer(t, func(a *fakeAgent) { a.stack = []machine.StackEntry{{Workflow: "notes/write", SessionID: "0a1b2c3d"}} })
 	s.logger, s.tools.Logger = logger, logger
 	_, err := client(t, s).CallTool(context.Background(), &mcp.CallToolParams{Name: "finish"})
@@ -177,7 +177,7 @@ func TestBadConfigRefusesCalls(t *testing.T) {
 
 // Every call is logged in one line with tool, session and the stack as it was when it began.
 func TestReq001_1_12_CallsAreLogged(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, f := fakeServer(t, func(a *fakeAgent) {
 		a.stack = []machine.StackEntry{{Workflow: "j/outer", SessionID: "0000000a"}, {Workflow: "j/inner", SessionID: "0000000b"}}
 	})
@@ -208,7 +208,7 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 }
 
 func TestSDKIsQuiet(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, err := newServer(engines{connect: new(fakes).agent}, nil, "", logger)
 	must(t, err)
 	callTool(t, client(t, s), "get_step", `{}`)
@@ -242,9 +242,7 @@ func TestCloseEndsConnections(t *testing.T) {
 	here, there := mcp.NewInMemoryTransports()
 	ran := make(chan error, 1)
 	go func() { ran <- s.mcp.Run(localCall(), here) }()
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(context.Background(), there, nil)
-	must(t, err)
-	defer cs.Close()
+	cs := connect(t, there, "", nil)
 	called := make(chan error, 1)
 	go func() {
 		_, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})

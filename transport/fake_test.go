@@ -194,9 +194,7 @@ func client(t testing.TB, s *Server) *mcp.ClientSession {
 	here, there := mcp.NewInMemoryTransports()
 	done := make(chan error, 1)
 	go func() { done <- s.mcp.Run(localCall(), here) }()
-	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	cs, err := c.Connect(context.Background(), there, nil)
-	must(t, err)
+	cs := connect(t, there, "", nil)
 	t.Cleanup(func() {
 		cs.Close()
 		// A reply that nobody waits for may be on its way when the client leaves or the server closes.
@@ -206,6 +204,15 @@ func client(t testing.TB, s *Server) *mcp.ClientSession {
 			t.Errorf("Run: %v", err)
 		}
 	})
+	return cs
+}
+
+// connect connects a client until the test ends, with a version of the protocol, "" for the newest.
+func connect(t testing.TB, over mcp.Transport, version string, o *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	must(t, err)
+	t.Cleanup(func() { cs.Close() })
 	return cs
 }
 

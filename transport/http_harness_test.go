@@ -100,11 +100,7 @@ func dialWith(t testing.TB, h *web.Server, version string, client *http.Client) 
 	if strings.HasSuffix(h.URL(), "/sse") {
 		over = &mcp.SSEClientTransport{Endpoint: h.URL(), HTTPClient: client}
 	}
-	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	cs, err := c.Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	must(t, err)
-	t.Cleanup(func() { cs.Close() })
-	return cs
+	return connect(t, over, version, nil)
 }
 
 // reply is what came of one request.

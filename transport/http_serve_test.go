@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"deepwork/catalog/config"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
@@ -275,12 +273,8 @@ func TestTLS(t *testing.T) {
 		t.Errorf("the URL is %s", h.URL())
 	}
 	over := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
-	defer over.CloseIdleConnections()
-	c := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil)
-	cs, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: &http.Client{Transport: over}},
-		&mcp.ClientSessionOptions{ProtocolVersion: stateful})
-	must(t, err)
-	defer cs.Close()
+	t.Cleanup(over.CloseIdleConnections)
+	cs := dialWith(t, h, stateful, &http.Client{Transport: over})
 	callTool(t, cs, "get_workflows", `{}`)
 	for range 30 { // half open, in the handshake
 		raw(t, h, "\x16\x03")

@@ -19,7 +19,7 @@ import (
 func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 	s, root := project(t, nil)
 	changed := make(chan string, 100)
-	cs := connectWith(t, s, &mcp.ClientOptions{
+	cs := clientWith(t, s, &mcp.ClientOptions{
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { changed <- "prompts" },
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed <- "resources" },
 	})
@@ -122,14 +122,4 @@ func read(t *testing.T, cs *mcp.ClientSession, uri string, wants ...string) {
 			t.Errorf("%s lacks %q:\n%s", uri, want, r.Contents[0].Text)
 		}
 	}
-}
-
-func connectWith(t *testing.T, s *Server, o *mcp.ClientOptions) *mcp.ClientSession {
-	t.Helper()
-	here, there := mcp.NewInMemoryTransports()
-	go s.mcp.Run(localCall(), here)
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(context.Background(), there, nil)
-	must(t, err)
-	t.Cleanup(func() { cs.Close() })
-	return cs
 }

@@ -122,11 +122,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 // dialURL connects a client to a server over HTTP.
 func dialURL(t *testing.T, url string) *mcp.ClientSession {
 	t.Helper()
-	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	cs, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: httpClient(t, "")}, &mcp.ClientSessionOptions{ProtocolVersion: stateful})
-	must(t, err)
-	t.Cleanup(func() { cs.Close() })
-	return cs
+	return connect(t, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: httpClient(t, "")}, stateful, nil)
 }
 
 // The tools by which this server is a source, as another one sees them.

@@ -58,8 +58,7 @@ func clientWith(t testing.TB, s *Server, o *mcp.ClientOptions) *mcp.ClientSessio
 	here, there := mcp.NewInMemoryTransports()
 	done := make(chan struct{})
 	go func() { defer close(done); s.mcp.Run(localCall(), here) }()
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), there, nil)
-	must(t, err)
+	cs := connect(t, there, "", o)
 	t.Cleanup(func() { cs.Close(); <-done })
 	return cs
 }
@@ -373,7 +372,7 @@ func TestReq003_7_2_ATimeoutIsToldAndCancelledAtTheSource(t *testing.T) {
 			t.Errorf("got %s", text(res))
 		}
 		f.mu.Lock()
-		begun := f.looked("x-1")
+		begun := f.looked()
 		f.mu.Unlock()
 		if begun || timeout > patience {
 			f.until(t, "the cancel", func() bool { return len(f.cancelled) == 1 })
@@ -526,7 +525,7 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 	if started.State != execution.Running {
 		t.Errorf("got %+v", started)
 	}
-	f.until(t, "the start", func() bool { return f.looked("x-1") })
+	f.until(t, "the start", func() bool { return f.looked() })
 	if err := first.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,7 +77,7 @@ func TestTheEndWritesNoSession(t *testing.T) {
 
 // The log line of a stateless call has the stack that the call is about.
 func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, _ := project(t, func(o *Options) { o.Logger = logger })
 	cs := dial(t, overHTTP(t, s, web.Options{}), "", "")
 	start := `{"goal":"g","job_name":"trip","workflow_name":"plan"%s}`

@@ -42,7 +42,8 @@ func (p started) writes(t *testing.T) (paths []string) {
 	return paths
 }
 
-// Each route that writes refuses what is not of a page of its own caller, whatever is added later.
+// Each route that writes refuses what is not of a page of its own caller, whatever is added later, and
+// nothing happens. Read-only pages offer nothing.
 func TestEveryWriteIsGuarded(t *testing.T) {
 	root := pagetest.Project(t)
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.AllRights}, config.Token{Name: "bob"})
@@ -52,11 +53,17 @@ func TestEveryWriteIsGuarded(t *testing.T) {
 	ann.login(tokens[0])
 	bob.login(tokens[1])
 	good, bobs := ann.csrf("/board"), bob.csrf("/board")
+	number := regexp.MustCompile(`at=[0-9]+`)
+	now := func() string {
+		return number.ReplaceAllString(ann.get("/sessions/"+p.session)+ann.get("/tasks/"+p.task), "")
+	}
+	before := now()
 	for _, path := range p.writes(t) {
 		cases := map[string]answer{
 			"from another site":       ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Sec-Fetch-Site: cross-site"),
 			"from a neighbor":         ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Sec-Fetch-Site: same-site"),
 			"from a foreign origin":   ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Origin: https://evil.example"),
+			"from another port":       ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Origin: http://127.0.0.1:1"),
 			"from an old browser":     ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Origin: null"),
 			"for another host":        ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Host: evil.example"),
 			"with a body of no form":  ann.do("POST", path, nil, "Content-Type: text/plain"),
@@ -79,10 +86,29 @@ func TestEveryWriteIsGuarded(t *testing.T) {
 			t.Errorf("GET %s: %s", path, a.Status)
 		}
 	}
+	for _, action := range p.actions() { // with forms that are complete
+		if a := ann.act(action, bobs); a.StatusCode != http.StatusForbidden {
+			t.Errorf("%s with another's token: %s\n%s", action, a.Status, a.text)
+		}
+	}
+	ann.login(tokens[0])
+	if after := now(); after != before {
+		t.Errorf("something has changed from\n%s\nto\n%s", before, after)
+	}
 	s.stop()
 	s = serve(t, root, web.Options{TokenFile: file, ReadOnly: true})
 	ann.at = s.url
 	ann.login(tokens[0])
+	for _, path := range p.paths() {
+		if path != "/trust" && strings.Contains(strings.Replace(ann.get(path), `method="post" action="/logout"`, "", 1), `method="post"`) {
+			t.Errorf("%s offers an action although the pages are read-only", path)
+		}
+	}
+	for _, action := range p.actions() {
+		if a := ann.act(action, "x", "HX-Request: true"); a.StatusCode != http.StatusForbidden || !strings.Contains(a.text, "read-only") {
+			t.Errorf("%s, read-only: %s\n%s", action, a.Status, a.text)
+		}
+	}
 	for _, path := range p.writes(t) {
 		if path == "/login" || path == "/logout" {
 			continue

@@ -3,7 +3,6 @@ package web
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,13 +10,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
 func TestNewToken(t *testing.T) {
+	// A token and its line say the same of group and rights.
+	for _, c := range []config.Token{{Name: "a", Group: "g"}, {Name: "a", Rights: config.RightMerge}, {Name: "a", Group: "g", Rights: config.AllRights}} {
+		token, line, err := NewToken(c)
+		testkit.Must(t, err)
+		all, err := parseTokens([]byte(line))
+		if got, ok := identify(all, hashOf(token)); err != nil || !ok || got.Group != c.Group || got.Rights != c.Rights {
+			t.Errorf("%s: %+v %v", line, got, err)
+		}
+	}
 	seen := map[string]bool{}
 	for range 100 {
 		token, line, err := NewToken(config.Token{Name: "ci.build-1"})
@@ -80,7 +87,8 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-func TestFilesThatEverybodyMayWriteToAreRefused(t *testing.T) {
+// A file of tokens that everybody can read, and a secret that everybody may write to, are refused.
+func TestFilesOfEverybodyAreRefused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("permissions are not looked at there")
 	}
@@ -89,6 +97,10 @@ func TestFilesThatEverybodyMayWriteToAreRefused(t *testing.T) {
 	if _, err := openTokenFile(file, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	}
+	testkit.Must(t, os.Chmod(file, 0o644))
+	if _, err := openTokenFile(file, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("got %v", err)
+	}
 	testkit.Must(t, os.Chmod(file, 0o602))
 	_, err := openTokenFile(file, slog.New(slog.DiscardHandler))
 	_, keyErr := Listen(t.Context(), Backend{}, Options{TLSCert: file, TLSKey: file})
@@ -96,30 +108,6 @@ func TestFilesThatEverybodyMayWriteToAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "everybody may write to it: run chmod o-w on it") || !strings.Contains(err.Error(), file) {
 			t.Error(err)
 		}
-	}
-}
-
-// A token and its line say the same of group and rights.
-func TestNewTokenWithRights(t *testing.T) {
-	for _, c := range []config.Token{{Name: "a", Group: "g"}, {Name: "a", Rights: config.RightMerge}, {Name: "a", Group: "g", Rights: config.AllRights}} {
-		token, line, err := NewToken(c)
-		testkit.Must(t, err)
-		all, err := parseTokens([]byte(line))
-		if got, ok := identify(all, hashOf(token)); err != nil || !ok || got.Group != c.Group || got.Rights != c.Rights {
-			t.Errorf("%s: %+v %v", line, got, err)
-		}
-	}
-}
-
-// A file of tokens that everybody can read is refused.
-func TestTokenFileThatEverybodyReads(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("Windows has no such modes")
-	}
-	file := filepath.Join(t.TempDir(), "tokens")
-	testkit.Must(t, errors.Join(os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)), 0o600), os.Chmod(file, 0o644)))
-	if _, err := openTokenFile(file, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -138,16 +126,10 @@ func TestTokenFileChangedInOneTick(t *testing.T) {
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(file, []byte(another), 0o600))
 	testkit.Must(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
-	deadline := time.Now().Add(time.Minute)
-	for {
-		if _, ok := identify(f.tokens(), hashOf(token)); !ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the change was not noticed")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Until(t, "the change to be noticed", func() bool {
+		_, ok := identify(f.tokens(), hashOf(token))
+		return !ok
+	})
 }
 
 // While the token file has a fault, those let in are of its last good content and still in the new one;
