@@ -14,7 +14,6 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
-	boardtools "deepwork/transport/tools/board"
 )
 
 // Seed 004, "Tools are discoverable".
@@ -282,6 +281,3 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 		}
 	}
 }
-
-var _ boardtools.Workspace = (*attempt.Context)(nil)
-var _ boardtools.Engine = (*attempt.Engine)(nil)

@@ -17,7 +17,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
-	boardtools "deepwork/transport/tools/board"
 	remotetools "deepwork/transport/tools/remote"
 )
 
@@ -92,7 +91,7 @@ func toolsDocument(t *testing.T) []byte {
 		if set == "source" {
 			chosen = append(chosen, "workflows") // which it needs
 		}
-		for _, workspace := range []boardtools.Workspace{nil, new(attempt.Context)} {
+		for _, workspace := range []*attempt.Context{nil, new(attempt.Context)} {
 			s, err := newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "", slog.New(slog.DiscardHandler))
 			must(t, err)
 			for name := range listed(t, client(t, s)) {

@@ -8,7 +8,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addCommentAttempt registers comment_attempt.
 func addCommentAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.CommentAttempt, tool.Tool{
 		Name: "comment_attempt", Title: "Comment on an attempt's changes",

@@ -7,7 +7,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addGetAttemptDiff registers get_attempt_diff.
 func addGetAttemptDiff(s *tool.Set, e Engine) {
 	add(s, e, Engine.GetAttemptDiff, tool.Tool{
 		Name: "get_attempt_diff", Title: "See an attempt's changes",

@@ -6,7 +6,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addPushAttempt registers push_attempt.
 func addPushAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.PushAttempt, tool.Tool{
 		Name: "push_attempt", Title: "Push an attempt",

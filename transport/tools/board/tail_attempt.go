@@ -7,7 +7,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addTailAttempt registers tail_attempt.
 func addTailAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.TailAttempt, tool.Tool{
 		Name: "tail_attempt", Title: "Read an attempt's output",

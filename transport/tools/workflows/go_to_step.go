@@ -6,7 +6,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addGoToStep registers go_to_step.
 func addGoToStep(s *tool.Set) {
 	add(s, tool.WorkflowCaller.GoTo, tool.Tool{
 		Name: "go_to_step", Title: "Go back to a step",
