@@ -214,14 +214,7 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	t.Setenv(config.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
 	t.Setenv(config.BoardEnv, file)
 	workspace := workspaceOf(t, "3b241101-e2bb-4255-8caf-4136c566a962")
-	s, err := NewServer(Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	inside := client(t, s)
+	inside := client(t, made(t, Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}}))
 	if listed(t, inside)["get_context"] == nil {
 		t.Error("get_context is not offered")
 	}

@@ -186,9 +186,7 @@ func TestServeSaysWhyItEnds(t *testing.T) {
 func TestReadyWithTheConfig(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "http: [\n"})
-	s, err := NewServer(Options{ProjectRoot: root})
-	must(t, err)
-	defer s.Close(context.Background())
+	s := made(t, Options{ProjectRoot: root})
 	if _, err := s.Listen(context.Background(), web.Options{Host: "0.0.0.0"}); err == nil {
 		t.Error("it listens to everybody")
 	}

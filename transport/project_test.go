@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -83,13 +82,7 @@ func project(t testing.TB, change func(*Options)) (*Server, string) {
 	if change != nil {
 		change(&o)
 	}
-	s, err := NewServer(o)
-	must(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	s := made(t, o)
 	conforms(t, s)
 	return s, root
 }
@@ -292,9 +285,7 @@ func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 	write(t, more, map[string]string{"extra/job.yml": strings.Replace(tripJob, "name: trip", "name: extra", 1)})
 	root := t.TempDir()
 	t.Setenv(config.JobsFoldersEnv, " "+more+" "+string(filepath.ListSeparator))
-	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
-	must(t, err)
-	defer s.Close(context.Background())
+	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"extra"`) {
 		t.Error(got)
 	}
@@ -303,9 +294,7 @@ func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 func TestConfigIsFollowed(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "version: [\n"})
-	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
-	must(t, err)
-	defer s.Close(context.Background())
+	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
 	cs := client(t, s)
 	if got := refusedWith(t, cs, "get_workflows", `{}`, "StateError"); !strings.Contains(got, "config.yml") {
 		t.Error(got)
@@ -318,9 +307,7 @@ func TestConfigIsFollowed(t *testing.T) {
 
 // The standard jobs are there without being asked for, and not offered to other servers.
 func TestStandardJobs(t *testing.T) {
-	s, err := NewServer(Options{ProjectRoot: t.TempDir(), Toolsets: []string{"workflows", "source"}})
-	must(t, err)
-	defer s.Close(context.Background())
+	s := made(t, Options{ProjectRoot: t.TempDir(), Toolsets: []string{"workflows", "source"}})
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"deepwork_jobs"`) || !strings.Contains(got, `"new_job"`) {
 		t.Error(jsontext.Clip(got, 2000))
 	}

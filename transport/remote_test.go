@@ -40,6 +40,12 @@ func serverOn(t testing.TB, root string, change func(*Options)) *Server {
 	if change != nil {
 		change(&o)
 	}
+	return made(t, o)
+}
+
+// made is a server that is closed when the test ends.
+func made(t testing.TB, o Options) *Server {
+	t.Helper()
 	s, err := NewServer(o)
 	must(t, err)
 	t.Cleanup(func() {

@@ -116,9 +116,7 @@ func TestALargeStepIsGivenWhole(t *testing.T) {
 	root := t.TempDir()
 	largest := strings.Repeat("\"\n", job.MaxInstructionsBytes/2)
 	write(t, root, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": largest})
-	s, err := NewServer(Options{ProjectRoot: root})
-	must(t, err)
-	t.Cleanup(func() { s.Close(context.Background()) })
+	s := made(t, Options{ProjectRoot: root})
 	cs := client(t, s)
 	start := `{"goal":"g","job_name":"trip","workflow_name":"dream"}`
 	res := callTool(t, cs, "start_workflow", start)

@@ -140,9 +140,15 @@ func integer(name string, least, most float64, description string) tool.Property
 	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "integer"}, Minimum: &least, Maximum: &most, Description: description}}
 }
 
+// texts returns a list of strings that may be absent or null.
+func texts(name string, most, limit int, description string) tool.Property {
+	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "array"}, MaxItems: &most,
+		Items: &jsonschema.Schema{Type: "string", MaxLength: &limit}, Description: description}}
+}
+
 // number returns a number of at least 0 that may be absent or null.
-func number(name, description string) tool.Property {
-	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: new(1e8), Description: description}}
+func number(name string, most float64, description string) tool.Property {
+	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: &most, Description: description}}
 }
 
 // oneOf sets the allowed values of a string.

@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"deepwork/transport/tool"
 )
 
@@ -13,7 +11,7 @@ func addGoToStep(s *tool.Set) {
 		Hints:       tool.Hints{Destructive: true},
 		Input: tool.InputSchema(
 			tool.Required("step_id", tool.MaxName, "The current step or an earlier one"),
-			tool.Property{Name: "all", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: "true: if step_id is in a concurrent group, restart the whole group; default: that member alone"}},
+			tool.Flag("all", "true: if step_id is in a concurrent group, restart the whole group; default: that member alone"),
 			tool.SessionID(),
 			tool.RequestID(),
 		),
