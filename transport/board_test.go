@@ -266,9 +266,7 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 		if strings.Contains(names, " THEIRS ") || strings.Contains(names, " MINE ") != (c.want != "") {
 			t.Errorf("%s: the executors are %s", c.board, names)
 		}
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		noError(t, s.Close(context.Background()))
 		if _, err := os.Stat(mark); err == nil {
 			t.Errorf("%s: a source of the branch ran", c.board)
 		}

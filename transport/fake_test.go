@@ -216,6 +216,14 @@ func connect(t testing.TB, over mcp.Transport, version string, o *mcp.ClientOpti
 	return cs
 }
 
+// noError fails the test if there is an error, and lets it go on.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // callTool calls a tool with arguments as JSON.
 func callTool(t testing.TB, cs *mcp.ClientSession, name, args string) *mcp.CallToolResult {
 	t.Helper()

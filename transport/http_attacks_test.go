@@ -75,8 +75,7 @@ func TestBatches(t *testing.T) {
 		}
 	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 5 }))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	batch := func(ids ...int) string {
 		calls := make([]string, len(ids))
 		for i, id := range ids {
@@ -132,9 +131,7 @@ func TestStopAnswersOverSSE(t *testing.T) {
 	waitFor(t, "it stops", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
 	close(b.free)
 	wg.Wait()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-stopped)
 	if n := h.Stats().Owed; n != 0 {
 		t.Errorf("%d replies are owed at the end", n)
 	}
@@ -150,9 +147,7 @@ func TestStopTellsTheEngine(t *testing.T) {
 	dial(t, h, stateful, "")
 	open = f.first(t)
 	tell()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-stopped)
 	if len(told) == 0 || !<-told || !isClosed(open) {
 		t.Error("it was not told, or too late")
 	}
@@ -163,8 +158,7 @@ func TestStopTellsTheEngine(t *testing.T) {
 func TestSessionThatEndsIdle(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	name := strings.TrimPrefix(id, "Mcp-Session-Id: ")
 	s.conns.mu.Lock()
 	conn := s.conns.byKey[name]
@@ -186,8 +180,7 @@ func TestSessionThatEndsIdle(t *testing.T) {
 func TestNewestStreamWins(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	stream := func() (net.Conn, *http.Response) {
 		conn := raw(t, h, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+id+"\r\n\r\n")
 		conn.SetReadDeadline(time.Now().Add(patience))

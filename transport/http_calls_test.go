@@ -144,8 +144,7 @@ func TestProgressOfACall(t *testing.T) {
 // A client that hangs up has its connection closed, and its call goes on and is one of those that count.
 func TestACallWhoseClientHangsUp(t *testing.T) {
 	s, h, b := blocking(t, func(c *config.HTTP) { c.MaxRequests = 1 })
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1)
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
 	<-b.began
@@ -174,8 +173,7 @@ func TestACallWhoseClientHangsUp(t *testing.T) {
 func TestACallKeepsItsSession(t *testing.T) {
 	const idle = 50 * time.Millisecond
 	s, h, b := blocking(t, func(c *config.HTTP) { c.IdleTimeout = idle })
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	time.AfterFunc(5*idle, func() { close(b.free) })
 	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, `"id":1,"result"`) {
 		t.Errorf("%+v", r)

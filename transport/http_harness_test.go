@@ -151,6 +151,13 @@ func open(t testing.TB, c *http.Client, h *web.Server) string {
 	return header
 }
 
+// opened is a client with a session that open has opened.
+func opened(t testing.TB, h *web.Server) (c *http.Client, id string) {
+	t.Helper()
+	c = httpClient(t, "")
+	return c, open(t, c, h)
+}
+
 // raw opens a network connection and writes to it.
 func raw(t testing.TB, h *web.Server, text string) net.Conn {
 	t.Helper()

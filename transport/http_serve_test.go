@@ -47,8 +47,7 @@ func TestStopFinishesCalls(t *testing.T) {
 			s, f := fakeServer(t, b.agent, withHTTP(nil))
 			h, tell, stopped := stopping(t, s, web.Options{})
 			cs := dial(t, h, version, "")
-			c := httpClient(t, "")
-			id := open(t, c, h)
+			c, id := opened(t, h)
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				if res := callTool(t, cs, "finished_step", `{"outputs":{}}`); res.IsError || !strings.Contains(text(res), "needs_work") {
@@ -77,9 +76,7 @@ func TestStopFinishesCalls(t *testing.T) {
 			}
 			close(b.free)
 			wg.Wait()
-			if err := <-stopped; err != nil {
-				t.Error(err)
-			}
+			noError(t, <-stopped)
 			for _, a := range f.agents {
 				<-a.closed
 			}
@@ -108,9 +105,7 @@ func TestStopCutsCalls(t *testing.T) {
 	<-b.began
 	tell()
 	wg.Wait()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-stopped)
 	if got := log.String(); !strings.Contains(got, "calls in flight are cut off") || !strings.Contains(got, "finished_step of local") {
 		t.Errorf("it logged %s", got)
 	}
@@ -122,8 +117,7 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 	b.stubborn = true
 	s, _ := fakeServer(t, b.agent, withHTTP(nil))
 	h, tell, stopped := stopping(t, s, web.Options{Grace: 20 * time.Millisecond})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		req, err := http.NewRequest("POST", h.URL(), strings.NewReader(finishCall(1)))
@@ -139,9 +133,7 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 	<-b.began
 	asked := time.Now()
 	tell()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-stopped)
 	// The calls' own time is another here; the rest of it is as it is.
 	if d, most := time.Since(asked), 20*time.Millisecond+web.StopTime-5*time.Second; d > most+time.Minute {
 		t.Errorf("it stopped after %v, and is to after %v", d, most)

@@ -174,8 +174,7 @@ func TestDeleteEndsASession(t *testing.T) {
 		}
 	}, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	var wg sync.WaitGroup
 	wg.Go(func() { send(t, c, "POST", h.URL(), finishCall(1), id) })
 	<-began

@@ -32,9 +32,7 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	}()
 	data, err := io.ReadAll(fromServer)
 	must(t, err)
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-served)
 	if took := time.Since(began); took > eofGrace/2 {
 		t.Errorf("it took %v", took)
 	}

@@ -47,8 +47,7 @@ func scraped(t testing.TB, h *web.Server, series string) string {
 func TestBadRequests(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`
 	for _, test := range []struct {
 		name, method, body string
@@ -122,8 +121,7 @@ func TestDuplicateIDs(t *testing.T) {
 	b := newBlocked()
 	s, _ := fakeServer(t, b.agent, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, "needs_work") {
@@ -249,8 +247,7 @@ func TestClientThatNeverReads(t *testing.T) {
 		}
 	}, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{WriteTimeout: 100 * time.Millisecond})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	body := finishCall(1)
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
 	<-began
@@ -276,8 +273,7 @@ func TestRequestLimit(t *testing.T) {
 		dial(t, h, "", "")
 	}
 	waitFor(t, "the streams", func() bool { return h.Stats().Streams >= 5 && h.Stats().Requests == 0 })
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	var wg sync.WaitGroup
 	for i := range 2 {
 		wg.Go(func() {
@@ -307,8 +303,7 @@ func TestRequestLimit(t *testing.T) {
 func TestHalfOpenConnections(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 20 }))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	for i := range 300 {
 		raw(t, h, []string{"", "P", "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "}[i%3])
 	}

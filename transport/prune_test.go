@@ -29,9 +29,7 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 	archive, err := workflow.OpenArchive(folder, stores, nil)
 	must(t, err)
 	defer func() {
-		if err := errors.Join(archive.Close(), stores.Close(context.Background())); err != nil {
-			t.Error(err)
-		}
+		noError(t, errors.Join(archive.Close(), stores.Close(context.Background())))
 	}()
 	p := &pruner{archive, config.Open(root).Current, slog.New(slog.DiscardHandler)}
 	for _, tt := range []struct {

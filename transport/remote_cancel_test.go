@@ -251,16 +251,12 @@ func TestAStoppedServersRunsGoOn(t *testing.T) {
 	if res == nil {
 		t.Fatal("the call was not answered")
 	}
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-served)
 	id, _ := errorMetaOf(t, res)["execution_id"].(string)
 	if !strings.Contains(text(res), "workflow_status") || len(id) != 36 {
 		t.Errorf("got %s %v", text(res), res.Meta)
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	noError(t, s.Close(t.Context()))
 	next := serverOn(t, root, nil)
 	next.connected(t)
 	if got := into[execution.Execution](t, client(t, next), "workflow_status", `{"execution_id":"`+id+`"}`); got.State != execution.Running {

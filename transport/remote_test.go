@@ -51,9 +51,7 @@ func made(t testing.TB, o Options) *Server {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		noError(t, s.Close(ctx))
 	})
 	return s
 }
@@ -532,9 +530,7 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 		t.Errorf("got %+v", started)
 	}
 	f.until(t, "the start", func() bool { return f.looked() })
-	if err := first.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	noError(t, first.Close(t.Context()))
 	s := serverOn(t, root, nil)
 	s.connected(t)
 	cs := client(t, s)

@@ -27,9 +27,7 @@ func talking(t *testing.T, s *Server) *talk {
 		to.Close()
 		for w.lines.Scan() {
 		}
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-served)
 	})
 	fmt.Fprint(to, hello)
 	w.next(t)

@@ -286,9 +286,7 @@ func TestStdioWritesWholeLines(t *testing.T) {
 		in.WriteString(finishCall(i) + "\ngarbage\n")
 	}
 	w := &lineWriter{t: t}
-	if err := s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in.String())), w); err != nil {
-		t.Error(err)
-	}
+	noError(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in.String())), w))
 	if w.n != 201 {
 		t.Errorf("%d writes, want 201", w.n)
 	}

@@ -24,9 +24,7 @@ func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
 			if how == "Close" {
 				client(t, s)
 				open = f.agents[0]
-				if err := s.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				noError(t, s.Close(t.Context()))
 			} else {
 				in, ends := io.Pipe()
 				defer ends.Close()
@@ -41,9 +39,7 @@ func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
 				open = f.agents[0]
 				f.mu.Unlock()
 				stop()
-				if err := <-served; err != nil {
-					t.Error(err)
-				}
+				noError(t, <-served)
 			}
 			if len(told) == 0 || !<-told {
 				t.Error("it was not told, or too late")
