@@ -47,19 +47,6 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A stateless request is its own token's.
-func TestIdentityOfStatelessRequests(t *testing.T) {
-	s, f := fakeServer(t, nil, withHTTP(nil))
-	file, token := tokens(t, "ann", "bob")
-	h := overHTTP(t, s, web.Options{TokenFile: file})
-	for i, name := range []string{"ann", "bob"} {
-		callTool(t, dial(t, h, "", token[i]), "get_workflows", `{}`)
-		if got := f.agents[i].identity; got != name {
-			t.Errorf("the caller is %q, want %q", got, name)
-		}
-	}
-}
-
 // Another caller's session is as unknown as one that never was.
 func TestSessionOfAnotherCaller(t *testing.T) {
 	s, f := fakeServer(t, nil, withHTTP(nil))
@@ -83,9 +70,7 @@ func TestSessionOfAnotherCaller(t *testing.T) {
 	n := 0
 	for !strings.Contains(string(data[:n]), "\n\n") {
 		m, err := stream.Read(data[n:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n += m
 	}
 	_, endpoint, _ := strings.Cut(string(data[:n]), "data: ")
@@ -106,9 +91,7 @@ func TestTokenFileIsFollowed(t *testing.T) {
 	file, token := tokens(t, "ann")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
 	second, line, err := web.NewToken(config.Token{Name: "bob"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	try := func(what string, ann, bob int) {
 		t.Helper()
 		for token, want := range map[string]int{token[0]: ann, second: bob} {
@@ -118,14 +101,10 @@ func TestTokenFileIsFollowed(t *testing.T) {
 		}
 	}
 	old, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	try("at first", 200, 401)
 	write(string(old) + line + "\n")
@@ -145,9 +124,7 @@ func TestTokenFileIsFollowed(t *testing.T) {
 	write(string(old) + line + "\n")
 	try("a good one", 200, 200)
 	ready(200)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	try("no file", 200, 200)
 	write(line)
 	try("one withdrawn", 401, 200)
@@ -164,9 +141,7 @@ func TestTokensOfTheConfig(t *testing.T) {
 	old := dial(t, h, stateful, "")
 	callTool(t, old, "get_workflows", `{}`)
 	token, line, err := web.NewToken(config.Token{Name: "ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hash := line[len("ann:"):]
 	write(t, os.Getenv("XDG_CONFIG_HOME"), map[string]string{"deepwork/config.yml": "http: {tokens: [{name: ann, sha256: " + hash + "}]}\n"})
 	if r := send(t, httpClient(t, ""), "POST", h.URL(), initialize); r.status != 401 {
@@ -213,13 +188,9 @@ func TestListenErrors(t *testing.T) {
 	taken := overHTTP(t, s, web.Options{})
 	port, _ := strconv.Atoi(address(taken)[strings.LastIndex(address(taken), ":")+1:])
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("# nobody\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(empty, []byte("# nobody\n"), 0o600))
 	bad := filepath.Join(t.TempDir(), "bad")
-	if err := os.WriteFile(bad, []byte("x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(bad, []byte("x\n"), 0o600))
 	for _, test := range []struct {
 		o    web.Options
 		says []string
@@ -245,9 +216,7 @@ func TestListenErrors(t *testing.T) {
 		}
 	}
 	h, err := s.Listen(context.Background(), web.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := h.Close(); err != nil {
 		t.Errorf("closing one that was not served: %v", err)
 	}

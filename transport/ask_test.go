@@ -12,22 +12,6 @@ import (
 	"deepwork/transport/web"
 )
 
-const signJob = `name: sign
-version: 1.0.0
-summary: Has a text signed
-common_job_info_provided_to_all_steps_at_runtime: Be brief.
-workflows:
-  - {name: full, summary: All of it, steps: [text, send]}
-steps:
-  - id: text
-    name: Text
-    description: Write it
-    instructions_file: text.md
-    outputs: {text: {type: file, description: The text}}
-    reviews: [{run_each: step, by: human, quality_criteria: {Sound: "Would you sign it?"}}]
-  - {id: send, name: Send, description: Send it, instructions_file: text.md, outputs: {}, reviews: []}
-`
-
 // A client that can ask its user does so during finished_step, over stdio and HTTP alike; one that
 // cannot, or must not be asked in the middle of a call, gets the reply that says who has to answer.
 func TestAClientIsAskedForItsUsersReview(t *testing.T) {
@@ -50,7 +34,7 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, root := project(t, nil)
-			write(t, root, map[string]string{".deepwork/jobs/sign/job.yml": signJob, ".deepwork/jobs/sign/text.md": "Write.", "text.txt": "Dear"})
+			write(t, root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
 			o := &mcp.ClientOptions{}
 			if test.answer != nil {
 				o.ElicitationHandler = func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -67,12 +51,8 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 			} else {
 				over = &mcp.StreamableClientTransport{Endpoint: overHTTP(t, s, web.Options{}).URL(), HTTPClient: httpClient(t, "")}
 			}
-			cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: test.version})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { cs.Close() })
-			id := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"sign","workflow_name":"full"}`).BeginStep.SessionID
+			cs := connect(t, over, test.version, o)
+			id := into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID
 			args := `{"outputs":{"text":"text.txt"},"session_id":"` + id + `","step_id":"text"}`
 			res := callTool(t, cs, "finished_step", args)
 			if !strings.Contains(text(res), test.says) || !strings.Contains(text(res), `"status":"`+string(test.want)+`"`) {

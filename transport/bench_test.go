@@ -25,9 +25,7 @@ func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *m
 	go func() { served <- serve(in, out) }()
 	cs, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).
 		Connect(b.Context(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() {
 		cs.Close()
 		<-served
@@ -100,15 +98,11 @@ func BenchmarkStart(b *testing.B) {
 	root := manyJobs(b, 100)
 	for b.Loop() {
 		s, err := NewServer(Options{ProjectRoot: root})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if lines := overStdio(b, s, hello); len(lines) != 1 {
 			b.Fatal(lines)
 		}
-		if err := s.Close(context.Background()); err != nil {
-			b.Fatal(err)
-		}
+		must(b, s.Close(context.Background()))
 	}
 }
 
@@ -116,9 +110,7 @@ func BenchmarkStart(b *testing.B) {
 // included, its decoding not.
 func BenchmarkGetWorkflows(b *testing.B) {
 	s, err := NewServer(Options{ProjectRoot: manyJobs(b, 1000)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	served := make(chan error, 1)
@@ -129,9 +121,7 @@ func BenchmarkGetWorkflows(b *testing.B) {
 	for b.Loop() {
 		io.WriteString(toServer, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`+"\n")
 		line, err := lines.ReadString('\n')
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		b.SetBytes(int64(len(line)))
 	}
 	toServer.Close()

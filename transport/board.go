@@ -18,6 +18,7 @@ import (
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
+	boardtools "deepwork/transport/tools/board"
 )
 
 // A board holds what a server needs for the task board: the engine behind the tools and, in the
@@ -60,45 +61,42 @@ func openBoard(ctx context.Context, root string, folder, around *state.Folder, s
 	return b, nil
 }
 
-// An askingBoard asks the user of a client that gets a run about what waits for a person in it.
-type askingBoard struct {
-	*attempt.Engine
-	ask func(ctx context.Context, who session.Caller, root, sessionID, stepID string) (bool, error)
-	log *slog.Logger
-}
-
-// GetRun returns a run, after the user's answers.
-func (b askingBoard) GetRun(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
-	r, err := b.Engine.GetRun(ctx, who, a)
-	if err != nil {
-		return nil, err
-	}
-	answered := false
-	for _, w := range r.Waits {
-		if w.For != attempt.WaitsForPerson {
-			continue
-		}
-		has, err := b.ask(ctx, who, r.Workspace, w.SessionID, w.StepID)
+// getRun returns what carries out get_run: it asks the user of the client about what waits for a person in the
+// run, and returns the run after the answers.
+func (b *board) getRun(ask askUser) boardtools.GetRun {
+	return func(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
+		r, err := b.engine.GetRun(ctx, who, a)
 		if err != nil {
-			b.log.Debug("the user of a client was not asked, or the answer not recorded", "run", r.RunID, "step", w.StepID, "error", err)
+			return nil, err
 		}
-		answered = answered || has && err == nil
+		answered := false
+		for _, w := range r.Waits {
+			if w.For != attempt.WaitsForPerson {
+				continue
+			}
+			has, err := ask(ctx, who, r.Workspace, w.SessionID, w.StepID)
+			if err != nil {
+				b.log.Debug("the user of a client was not asked, or the answer not recorded", "run", r.RunID, "step", w.StepID, "error", err)
+			}
+			answered = answered || has && err == nil
+		}
+		if !answered {
+			return r, nil
+		}
+		return b.engine.GetRun(ctx, who, a)
 	}
-	if !answered {
-		return r, nil
-	}
-	return b.Engine.GetRun(ctx, who, a)
 }
 
-// share adds the board to the engines of a server. ask is that of an askingBoard.
-func (b *board) share(e *engines, ask func(ctx context.Context, who session.Caller, root, sessionID, stepID string) (bool, error)) {
+// askUser asks the user of a client about a step that waits for a person, and reports whether they answered.
+type askUser func(ctx context.Context, who session.Caller, root, sessionID, stepID string) (bool, error)
+
+// share adds the board to the engines of a server.
+func (b *board) share(e *engines, ask askUser) {
 	if b.engine != nil {
-		e.board = askingBoard{b.engine, ask, b.log}
+		e.board, e.getRun = b.engine, b.getRun(ask)
 		e.metrics = append(e.metrics, attemptMetrics(b.engine.Stats)...)
 	}
-	if b.context != nil {
-		e.workspace = b.context
-	}
+	e.workspace = b.context
 	if b.reporter != nil {
 		e.settle = b.reporter.settle
 	}

@@ -14,7 +14,6 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
-	boardtools "deepwork/transport/tools/board"
 )
 
 // Seed 004, "Tools are discoverable".
@@ -36,9 +35,7 @@ func TestReq004_ToolsAreDiscoverable(t *testing.T) {
 func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
 	for _, tool := range listTools(t) {
 		text, err := json.Marshal(tool)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.Contains(string(text), "workspace_id") {
 			t.Errorf("%s: %s", tool.Name, text)
 		}
@@ -217,16 +214,7 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	t.Setenv(config.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
 	t.Setenv(config.BoardEnv, file)
 	workspace := workspaceOf(t, "3b241101-e2bb-4255-8caf-4136c566a962")
-	s, err := NewServer(Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	inside := client(t, s)
+	inside := client(t, made(t, Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}}))
 	if listed(t, inside)["get_context"] == nil {
 		t.Error("get_context is not offered")
 	}
@@ -268,9 +256,7 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 		write(t, workspace, map[string]string{".deepwork/config.yml": "executors: {THEIRS: {command: [sh]}}\n" +
 			"workflow_tools: {sources: {evil: {command: [sh, -c, 'touch " + mark + "']}}}\n"})
 		s, err := NewServer(Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cs := client(t, s)
 		callTool(t, cs, "refresh_workflow_tools", `{}`)
 		names := " "
@@ -280,14 +266,9 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 		if strings.Contains(names, " THEIRS ") || strings.Contains(names, " MINE ") != (c.want != "") {
 			t.Errorf("%s: the executors are %s", c.board, names)
 		}
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		noError(t, s.Close(context.Background()))
 		if _, err := os.Stat(mark); err == nil {
 			t.Errorf("%s: a source of the branch ran", c.board)
 		}
 	}
 }
-
-var _ boardtools.Workspace = (*attempt.Context)(nil)
-var _ boardtools.Engine = (*attempt.Engine)(nil)

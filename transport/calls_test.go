@@ -28,9 +28,7 @@ func (l *logBuffer) lines(t *testing.T, msg string) (out []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(l.String()) {
 		var m map[string]any
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(line), &m))
 		if m["msg"] == msg {
 			out = append(out, m)
 		}
@@ -38,9 +36,9 @@ func (l *logBuffer) lines(t *testing.T, msg string) (out []map[string]any) {
 	return out
 }
 
-func logged(level slog.Level) (*slog.Logger, *logBuffer) {
+func logged() (*slog.Logger, *logBuffer) {
 	l := new(logBuffer)
-	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: level})), l
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelInfo})), l
 }
 
 func finishing(err error) func(*fakeAgent) {
@@ -79,7 +77,7 @@ func TestErrorTextIsBounded(t *testing.T) {
 }
 
 func TestBrokenCall(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, _ := fakeServer(t, finishing(errors.New("disk on fire")))
 	s.logger, s.tools.Logger = logger, logger
 	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
@@ -95,7 +93,7 @@ func TestBrokenCall(t *testing.T) {
 }
 
 func TestPanicIsOneFailedCall(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, _ := fakeServer(t, func(a *fakeAgent) {
 		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) { panic("boom") }
 	})
@@ -116,7 +114,7 @@ func TestPanicIsOneFailedCall(t *testing.T) {
 
 // Not only tools may panic.
 func TestPanicInAnyRequest(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, _ := fakeServer(t, nil)
 	s.logger, s.tools.Logger = logger, logger
 	cs := client(t, s)
@@ -141,7 +139,7 @@ func TestPanicInAnyRequest(t *testing.T) {
 }
 
 func TestUnknownToolIsAProtocolError(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, _ := fakeServer(t, func(a *fakeAgent) { a.stack = []machine.StackEntry{{Workflow: "notes/write", SessionID: "0a1b2c3d"}} })
 	s.logger, s.tools.Logger = logger, logger
 	_, err := client(t, s).CallTool(context.Background(), &mcp.CallToolParams{Name: "finish"})
@@ -179,7 +177,7 @@ func TestBadConfigRefusesCalls(t *testing.T) {
 
 // Every call is logged in one line with tool, session and the stack as it was when it began.
 func TestReq001_1_12_CallsAreLogged(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, f := fakeServer(t, func(a *fakeAgent) {
 		a.stack = []machine.StackEntry{{Workflow: "j/outer", SessionID: "0000000a"}, {Workflow: "j/inner", SessionID: "0000000b"}}
 	})
@@ -210,35 +208,12 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 }
 
 func TestSDKIsQuiet(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, err := newServer(engines{connect: new(fakes).agent}, nil, "", logger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	callTool(t, client(t, s), "get_step", `{}`)
 	if n := strings.Count(log.String(), "\n"); n != 1 {
 		t.Errorf("%d lines, want 1:\n%s", n, log.String())
-	}
-}
-
-// A client that cancels a call ends its handler.
-func TestCancelledCall(t *testing.T) {
-	began, ended := make(chan struct{}), make(chan error, 1)
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-ctx.Done()
-			ended <- ctx.Err()
-			return nil, ctx.Err()
-		}
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { <-began; cancel() }()
-	if _, err := client(t, s).CallTool(ctx, &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("handler: %v", err)
 	}
 }
 
@@ -262,28 +237,18 @@ func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
 }
 
 func TestCloseEndsConnections(t *testing.T) {
-	began := make(chan struct{})
-	s, f := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-	})
+	b := newBlocked()
+	s, f := fakeServer(t, b.agent)
 	here, there := mcp.NewInMemoryTransports()
 	ran := make(chan error, 1)
 	go func() { ran <- s.mcp.Run(localCall(), here) }()
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(context.Background(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cs.Close()
+	cs := connect(t, there, "", nil)
 	called := make(chan error, 1)
 	go func() {
 		_, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
 		called <- err
 	}()
-	<-began
+	<-b.began
 	if err := s.Close(context.Background()); err != nil {
 		t.Errorf("Close: %v", err)
 	}
@@ -294,14 +259,9 @@ func TestCloseEndsConnections(t *testing.T) {
 
 // A connection that cannot be ended is named, not waited for without end.
 func TestCloseNamesWhatDidNotStop(t *testing.T) {
-	began, release := make(chan struct{}), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-release
-			return fullFinish(), nil
-		}
-	}, func(p *engines) {
+	b := newBlocked()
+	b.stubborn = true
+	s, _ := fakeServer(t, b.agent, func(p *engines) {
 		p.close = func(context.Context) error { return errors.New("sessions that did not stop: x") }
 	})
 	cs := client(t, s)
@@ -310,13 +270,13 @@ func TestCloseNamesWhatDidNotStop(t *testing.T) {
 		defer close(called)
 		cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
 	}()
-	<-began
+	<-b.began
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := s.Close(ctx)
 	if err == nil || !strings.Contains(err.Error(), "1 connections did not stop") || !strings.Contains(err.Error(), "did not stop: x") {
 		t.Errorf("got %v", err)
 	}
-	close(release)
+	close(b.free)
 	<-called
 }

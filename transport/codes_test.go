@@ -49,9 +49,7 @@ func TestEveryErrorCodeIsListed(t *testing.T) {
 func codeRows(t *testing.T) (rows [][2]string) {
 	t.Helper()
 	data, err := os.ReadFile(codesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(data)) {
 		code, what, ok := strings.Cut(strings.TrimSpace(line), "\t")
 		if !ok {
@@ -112,9 +110,7 @@ func codesOf(t *testing.T, root string) *codeFinder {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for dir, of := range files {
 		for _, f := range of {
 			ast.Inspect(f, func(n ast.Node) bool {

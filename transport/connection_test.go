@@ -11,8 +11,6 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session"
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
@@ -41,20 +39,13 @@ func TestIdleTimeCounts(t *testing.T) {
 	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				proceed := make(chan struct{})
-				s, f := fakeServer(t, func(a *fakeAgent) {
-					a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-						<-proceed
-						return fullFinish(), nil
-					}
-				}, withHTTP(func(c *config.HTTP) { c.IdleTimeout = time.Hour }))
+				b := newBlocked()
+				s, f := fakeServer(t, b.agent, withHTTP(func(c *config.HTTP) { c.IdleTimeout = time.Hour }))
 				here, there := mcp.NewInMemoryTransports()
 				ran := make(chan error, 1)
 				go func() { ran <- s.mcp.Run(fromNetwork("ann", version == ""), here) }()
 				cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: version})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer func() { cs.Close(); <-ran }()
 				call := func(tool, args string) {
 					if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)}); err != nil {
@@ -73,7 +64,7 @@ func TestIdleTimeCounts(t *testing.T) {
 				if isClosed(a) {
 					t.Fatal("closed during a call")
 				}
-				close(proceed)
+				close(b.free)
 				synctest.Wait()
 				time.Sleep(time.Hour - time.Second)
 				if synctest.Wait(); isClosed(a) {
@@ -111,9 +102,7 @@ func TestCloseEndsSharedConnections(t *testing.T) {
 		}
 	}
 	conn, done, err := s.conns.acquire(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	if left := s.conns.Close(over); left != 1 || conn.ctx.Err() == nil {

@@ -20,6 +20,7 @@ import (
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
+	"deepwork/transport/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -104,6 +105,39 @@ func fullFinish() *machine.FinishReply {
 	}
 }
 
+// A blocked is the calls of finished_step of fake agents: each reports progress, and lasts until it is let
+// go or its context ends.
+type blocked struct {
+	began    chan struct{} // one value per call
+	ended    chan error    // of each call the cause of its end, or nil
+	free     chan struct{} // a value lets one call go, closing it all
+	stubborn bool          // calls last beyond the end of their contexts
+}
+
+func newBlocked() *blocked {
+	return &blocked{began: make(chan struct{}, 2*wire.MaxInFlight), ended: make(chan error, 2*wire.MaxInFlight), free: make(chan struct{})}
+}
+
+// agent sets up an agent whose calls are these.
+func (b *blocked) agent(a *fakeAgent) {
+	a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
+		tool.Progress(ctx, "it has begun")
+		b.began <- struct{}{}
+		over := ctx.Done()
+		if b.stubborn {
+			over = nil
+		}
+		select {
+		case <-b.free:
+			b.ended <- nil
+			return fullFinish(), nil
+		case <-over:
+			b.ended <- context.Cause(ctx)
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // fakes makes the agents of a server under test, each set up by the test.
 type fakes struct {
 	setup  func(*fakeAgent)
@@ -146,9 +180,7 @@ func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*
 		m(&p)
 	}
 	s, err := newServer(p, config.Toolsets, "1.2.3", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s, f
 }
 
@@ -162,11 +194,7 @@ func client(t testing.TB, s *Server) *mcp.ClientSession {
 	here, there := mcp.NewInMemoryTransports()
 	done := make(chan error, 1)
 	go func() { done <- s.mcp.Run(localCall(), here) }()
-	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	cs, err := c.Connect(context.Background(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cs := connect(t, there, "", nil)
 	t.Cleanup(func() {
 		cs.Close()
 		// A reply that nobody waits for may be on its way when the client leaves or the server closes.
@@ -177,6 +205,23 @@ func client(t testing.TB, s *Server) *mcp.ClientSession {
 		}
 	})
 	return cs
+}
+
+// connect connects a client until the test ends, with a version of the protocol, "" for the newest.
+func connect(t testing.TB, over mcp.Transport, version string, o *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	must(t, err)
+	t.Cleanup(func() { cs.Close() })
+	return cs
+}
+
+// noError fails the test if there is an error, and lets it go on.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // callTool calls a tool with arguments as JSON.

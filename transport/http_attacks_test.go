@@ -75,8 +75,7 @@ func TestBatches(t *testing.T) {
 		}
 	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 5 }))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	batch := func(ids ...int) string {
 		calls := make([]string, len(ids))
 		for i, id := range ids {
@@ -110,106 +109,31 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// What was carried out before the server stops is answered, over SSE too, where
-// the request that brought a call is over long before.
+// What was carried out before the server stops is answered, over SSE too, where the request that brought
+// a call is over long before, and clients drop what they have not looked at when the stream ends.
 func TestStopAnswersOverSSE(t *testing.T) {
 	const callers = 30
-	began, proceed := make(chan struct{}, callers), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			began <- struct{}{}
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(nil))
-	h, err := s.Listen(context.Background(), web.Options{Transport: web.SSE})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, tell := context.WithCancel(context.Background())
-	stopped := make(chan error, 1)
-	go func() { stopped <- h.Serve(ctx) }()
-	c := httpClient(t, "")
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(nil))
+	h, tell, stopped := stopping(t, s, web.Options{Transport: web.SSE})
 	var wg sync.WaitGroup
 	for range callers {
-		conn := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		conn.SetReadDeadline(time.Now().Add(patience))
-		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stream := bufio.NewReader(res.Body)
-		until := func(begin, has string) string {
-			for {
-				line, err := stream.ReadString('\n')
-				if data, ok := strings.CutPrefix(line, begin); ok && strings.Contains(data, has) {
-					return strings.TrimSpace(data)
-				}
-				if err != nil {
-					t.Errorf("no %s: %v", has, err)
-					return ""
-				}
-			}
-		}
-		endpoint := "http://" + address(h) + until("data: ", "sessionid")
-		for _, body := range []string{initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, finishCall(1)} {
-			if r := send(t, c, "POST", endpoint, body); r.status != 202 {
-				t.Fatalf("%+v", r)
-			}
-		}
-		until("data: ", `"id":0`)
-		wg.Go(func() { until("data: ", `"id":1`) })
-		<-began
-	}
-	if n := h.Stats().Owed; n != callers {
-		t.Errorf("%d replies are owed", n)
-	}
-	tell()
-	waitFor(t, "it stops", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
-	close(proceed)
-	wg.Wait()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
-	if n := h.Stats().Owed; n != 0 {
-		t.Errorf("%d replies are owed at the end", n)
-	}
-}
-
-// The SDK's own client gets those replies, too, though it drops what it has not
-// looked at when the stream ends.
-func TestStopAnswersClientsOverSSE(t *testing.T) {
-	began, proceed := make(chan struct{}), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			began <- struct{}{}
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(nil))
-	h, err := s.Listen(context.Background(), web.Options{Transport: web.SSE})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, tell := context.WithCancel(context.Background())
-	stopped := make(chan error, 1)
-	go func() { stopped <- h.Serve(ctx) }()
-	var wg sync.WaitGroup
-	for range 10 {
 		cs := dial(t, h, "2024-11-05", "")
 		wg.Go(func() {
 			if res := callTool(t, cs, "finished_step", `{"outputs":{}}`); res.IsError {
 				t.Errorf("%s", text(res))
 			}
 		})
-		<-began
+		<-b.began
 	}
+	waitFor(t, "the replies to be owed", func() bool { return h.Stats().Owed == callers })
 	tell()
 	waitFor(t, "it stops", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
-	close(proceed)
+	close(b.free)
 	wg.Wait()
-	if err := <-stopped; err != nil {
-		t.Error(err)
+	noError(t, <-stopped)
+	if n := h.Stats().Owed; n != 0 {
+		t.Errorf("%d replies are owed at the end", n)
 	}
 }
 
@@ -219,13 +143,11 @@ func TestStopTellsTheEngine(t *testing.T) {
 	var open *fakeAgent
 	told := make(chan bool, 9)
 	s, f := fakeServer(t, nil, withHTTP(nil), func(p *engines) { p.stopping = func() { told <- !isClosed(open) } })
-	h, tell, stopped := stopping(t, s, 0)
+	h, tell, stopped := stopping(t, s, web.Options{})
 	dial(t, h, stateful, "")
 	open = f.first(t)
 	tell()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-stopped)
 	if len(told) == 0 || !<-told || !isClosed(open) {
 		t.Error("it was not told, or too late")
 	}
@@ -236,8 +158,7 @@ func TestStopTellsTheEngine(t *testing.T) {
 func TestSessionThatEndsIdle(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	name := strings.TrimPrefix(id, "Mcp-Session-Id: ")
 	s.conns.mu.Lock()
 	conn := s.conns.byKey[name]
@@ -259,15 +180,12 @@ func TestSessionThatEndsIdle(t *testing.T) {
 func TestNewestStreamWins(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	stream := func() (net.Conn, *http.Response) {
 		conn := raw(t, h, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+id+"\r\n\r\n")
 		conn.SetReadDeadline(time.Now().Add(patience))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if res.StatusCode != 200 {
 			t.Fatalf("%+v", res)
 		}
@@ -308,15 +226,8 @@ func TestNewestStreamWins(t *testing.T) {
 func TestCancelOverTheNetwork(t *testing.T) {
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
-			began, ended := make(chan struct{}), make(chan error, 1)
-			s, _ := fakeServer(t, func(a *fakeAgent) {
-				a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-					close(began)
-					<-ctx.Done()
-					ended <- ctx.Err()
-					return nil, ctx.Err()
-				}
-			}, withHTTP(nil))
+			b := newBlocked()
+			s, _ := fakeServer(t, b.agent, withHTTP(nil))
 			h := overHTTP(t, s, web.Options{Transport: over})
 			cs := dial(t, h, map[string]string{web.HTTP: stateful, web.SSE: "2024-11-05"}[over], "")
 			ctx, cancel := context.WithCancel(context.Background())
@@ -327,10 +238,10 @@ func TestCancelOverTheNetwork(t *testing.T) {
 					t.Error("a reply came")
 				}
 			})
-			<-began
+			<-b.began
 			cancel()
 			wg.Wait()
-			<-ended
+			<-b.ended
 			waitFor(t, "the end of its request", func() bool {
 				return h.Stats().Requests == 0 && h.Stats().Owed == 0 && s.tools.InFlight.Len() == 0
 			})

@@ -39,9 +39,7 @@ func connectTo(b *testing.B, url, version string, n int) []*mcp.ClientSession {
 		cs, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(context.Background(),
 			&mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: over}, DisableStandaloneSSE: true},
 			&mcp.ClientSessionOptions{ProtocolVersion: version})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		b.Cleanup(func() { cs.Close() })
 		all = append(all, cs)
 	}
@@ -110,9 +108,7 @@ func BenchmarkIdleConnection(b *testing.B) {
 	}
 	b.Run("deepwork", func(b *testing.B) {
 		s, err := NewServer(Options{ProjectRoot: b.TempDir(), Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		b.Cleanup(func() { s.Close(context.Background()) })
 		measure(b, overHTTP(b, s, web.Options{}).URL())
 	})

@@ -11,9 +11,6 @@ import (
 	"time"
 
 	"deepwork/catalog/config"
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
 
@@ -53,36 +50,17 @@ func TestResultsAreTypedInTheNewestProtocol(t *testing.T) {
 	}
 }
 
-// A blocked call lasts until it is let go, or its context ends.
-type blocked struct {
-	began chan string // the step it is about
-	ended chan error  // the cause, or nil
-	free  chan struct{}
-}
-
-func blocking(t *testing.T) (*Server, *web.Server, *blocked) {
-	b := &blocked{began: make(chan string, 100), ended: make(chan error, 100), free: make(chan struct{})}
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, args workflow.FinishArgs) (*machine.FinishReply, error) {
-			tool.Progress(ctx, "it has begun")
-			b.began <- "begun"
-			select {
-			case <-b.free:
-				b.ended <- nil
-				return fullFinish(), nil
-			case <-ctx.Done():
-				b.ended <- context.Cause(ctx)
-				return nil, ctx.Err()
-			}
-		}
-	}, withHTTP(nil))
+// blocking serves blocked calls over HTTP.
+func blocking(t *testing.T, set func(*config.HTTP)) (*Server, *web.Server, *blocked) {
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(set))
 	return s, overHTTP(t, s, web.Options{}), b
 }
 
 // A cancellation reaches the call that it names, of its own session, and no other,
 // alone or in a batch; the caller's request ends.
 func TestACancellationReachesItsCall(t *testing.T) {
-	_, h, b := blocking(t)
+	_, h, b := blocking(t, nil)
 	c := httpClient(t, "")
 	mine, other := open(t, c, h), open(t, c, h)
 	cancel := func(id string) string {
@@ -134,7 +112,7 @@ func TestACancellationReachesItsCall(t *testing.T) {
 
 // Progress comes on the stream that the answer comes on, at once and before it.
 func TestProgressOfACall(t *testing.T) {
-	_, h, b := blocking(t)
+	_, h, b := blocking(t, nil)
 	inSession := []string{open(t, httpClient(t, ""), h)}
 	for token, headers := range map[string][]string{`"t-1"`: inSession, `7`: inSession, `"n-1"`: newestHeaders(`{"name":"finished_step"}`)} {
 		meta := `"progressToken":` + token
@@ -144,9 +122,7 @@ func TestProgressOfACall(t *testing.T) {
 		body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{`+meta+`},`, 1)
 		conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", strings.Join(headers, "\r\n"), len(body), body))
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var events []string
 		lines := bufio.NewScanner(resp.Body)
 		for lines.Scan() {
@@ -165,11 +141,10 @@ func TestProgressOfACall(t *testing.T) {
 	}
 }
 
-// A client that hangs up has its connection closed, and its call goes on.
+// A client that hangs up has its connection closed, and its call goes on and is one of those that count.
 func TestACallWhoseClientHangsUp(t *testing.T) {
-	s, h, b := blocking(t)
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	s, h, b := blocking(t, func(c *config.HTTP) { c.MaxRequests = 1 })
+	c, id := opened(t, h)
 	body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1)
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
 	<-b.began
@@ -177,6 +152,9 @@ func TestACallWhoseClientHangsUp(t *testing.T) {
 	waitFor(t, "the connection to close", func() bool { return h.Stats().Connections == 1 }) // the other one is kept
 	if n := s.tools.InFlight.Len(); n != 1 {
 		t.Errorf("%d calls in flight", n)
+	}
+	if r := send(t, c, "POST", h.URL(), finishCall(2), id); r.status != 429 {
+		t.Errorf("another call: %+v", r)
 	}
 	b.free <- struct{}{}
 	if err := <-b.ended; err != nil {
@@ -191,35 +169,12 @@ func TestACallWhoseClientHangsUp(t *testing.T) {
 	})
 }
 
-// In the newest version of the protocol a client that hangs up has cancelled its call.
-func TestACallOfTheNewestProtocolWhoseClientHangsUp(t *testing.T) {
-	s, h, b := blocking(t)
-	body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{`+newestTriple+`},`, 1)
-	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", strings.Join(newestHeaders(`{"name":"finished_step"}`), "\r\n"), len(body), body))
-	<-b.began
-	conn.Close()
-	if err := <-b.ended; err != context.Canceled {
-		t.Errorf("the cause is %v", err)
-	}
-	waitFor(t, "the end of the call", func() bool {
-		return s.tools.InFlight.Len() == 0 && h.Stats().Requests == 0 && h.Stats().Connections == 0
-	})
-}
-
 // A session is not idle while a call goes on.
 func TestACallKeepsItsSession(t *testing.T) {
 	const idle = 50 * time.Millisecond
-	b := make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			<-b
-			return fullFinish(), nil
-		}
-	}, withHTTP(func(c *config.HTTP) { c.IdleTimeout = idle }))
-	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
-	time.AfterFunc(5*idle, func() { close(b) })
+	s, h, b := blocking(t, func(c *config.HTTP) { c.IdleTimeout = idle })
+	c, id := opened(t, h)
+	time.AfterFunc(5*idle, func() { close(b.free) })
 	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, `"id":1,"result"`) {
 		t.Errorf("%+v", r)
 	}

@@ -34,9 +34,7 @@ func withHTTP(set func(*config.HTTP)) func(*engines) {
 func overHTTP(t testing.TB, s *Server, o web.Options) *web.Server {
 	t.Helper()
 	h, err := s.Listen(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(ctx) }()
@@ -102,13 +100,7 @@ func dialWith(t testing.TB, h *web.Server, version string, client *http.Client) 
 	if strings.HasSuffix(h.URL(), "/sse") {
 		over = &mcp.SSEClientTransport{Endpoint: h.URL(), HTTPClient: client}
 	}
-	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	cs, err := c.Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cs.Close() })
-	return cs
+	return connect(t, over, version, nil)
 }
 
 // reply is what came of one request.
@@ -122,9 +114,7 @@ type reply struct {
 func send(t testing.TB, c *http.Client, method, url, body string, headers ...string) reply {
 	t.Helper()
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	for _, h := range headers {
@@ -137,14 +127,10 @@ func send(t testing.TB, c *http.Client, method, url, body string, headers ...str
 		}
 	}
 	res, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return reply{res.StatusCode, res.Header, string(data)}
 }
 
@@ -165,13 +151,18 @@ func open(t testing.TB, c *http.Client, h *web.Server) string {
 	return header
 }
 
+// opened is a client with a session that open has opened.
+func opened(t testing.TB, h *web.Server) (c *http.Client, id string) {
+	t.Helper()
+	c = httpClient(t, "")
+	return c, open(t, c, h)
+}
+
 // raw opens a network connection and writes to it.
 func raw(t testing.TB, h *web.Server, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address(h))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
@@ -183,9 +174,7 @@ func raw(t testing.TB, h *web.Server, text string) net.Conn {
 func answer(t testing.TB, conn net.Conn) reply {
 	t.Helper()
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	data, _ := io.ReadAll(res.Body)
 	return reply{res.StatusCode, res.Header, string(data)}
@@ -198,16 +187,12 @@ func tokens(t testing.TB, names ...string) (file string, out []string) {
 	fmt.Fprintf(&b, "# callers\n\n")
 	for _, name := range names {
 		token, line, err := web.NewToken(config.Token{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fmt.Fprintf(&b, "  %s\r\n", line)
 		out = append(out, token)
 	}
 	file = filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, b.Bytes(), 0o600))
 	return file, out
 }
 
@@ -227,9 +212,7 @@ func idleSession(t testing.TB, address, path string) (end func()) {
 	t.Helper()
 	connect := func() net.Conn {
 		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return conn
 	}
 	conn := connect()

@@ -21,21 +21,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"deepwork/catalog/config"
-	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
 
 // stopping serves s until stop is called, whose result is that of Serve.
-func stopping(t *testing.T, s *Server, grace time.Duration) (h *web.Server, tell func(), stopped chan error) {
+func stopping(t *testing.T, s *Server, o web.Options) (h *web.Server, tell func(), stopped chan error) {
 	t.Helper()
-	h, err := s.Listen(context.Background(), web.Options{Grace: grace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h, err := s.Listen(context.Background(), o)
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped = make(chan error, 1)
 	go func() { stopped <- h.Serve(ctx) }()
@@ -48,25 +43,18 @@ func stopping(t *testing.T, s *Server, grace time.Duration) (h *web.Server, tell
 func TestStopFinishesCalls(t *testing.T) {
 	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
 		t.Run(name, func(t *testing.T) {
-			began, proceed := make(chan struct{}), make(chan struct{})
-			s, f := fakeServer(t, func(a *fakeAgent) {
-				a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-					close(began)
-					<-proceed
-					return fullFinish(), nil
-				}
-			}, withHTTP(nil))
-			h, tell, stopped := stopping(t, s, 0)
+			b := newBlocked()
+			s, f := fakeServer(t, b.agent, withHTTP(nil))
+			h, tell, stopped := stopping(t, s, web.Options{})
 			cs := dial(t, h, version, "")
-			c := httpClient(t, "")
-			id := open(t, c, h)
+			c, id := opened(t, h)
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				if res := callTool(t, cs, "finished_step", `{"outputs":{}}`); res.IsError || !strings.Contains(text(res), "needs_work") {
 					t.Errorf("in flight: %s", text(res))
 				}
 			})
-			<-began
+			<-b.began
 			if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 200 {
 				t.Errorf("before: %+v", r)
 			}
@@ -86,11 +74,9 @@ func TestStopFinishesCalls(t *testing.T) {
 				t.Fatalf("it did not wait for the call: %v", err)
 			default:
 			}
-			close(proceed)
+			close(b.free)
 			wg.Wait()
-			if err := <-stopped; err != nil {
-				t.Error(err)
-			}
+			noError(t, <-stopped)
 			for _, a := range f.agents {
 				<-a.closed
 			}
@@ -103,18 +89,12 @@ func TestStopFinishesCalls(t *testing.T) {
 
 // A call that does not end in its time is cut off, told so, and named.
 func TestStopCutsCalls(t *testing.T) {
-	began := make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-ctx.Done()
-			return nil, context.Cause(ctx)
-		}
-	}, withHTTP(nil))
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(nil))
 	var log bytes.Buffer
 	s.logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s.tools.Logger = s.logger
-	h, tell, stopped := stopping(t, s, 20*time.Millisecond)
+	h, tell, stopped := stopping(t, s, web.Options{Grace: 20 * time.Millisecond})
 	cs := dial(t, h, stateful, "")
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -122,12 +102,10 @@ func TestStopCutsCalls(t *testing.T) {
 			t.Errorf("in flight: %s", text(res))
 		}
 	})
-	<-began
+	<-b.began
 	tell()
 	wg.Wait()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-stopped)
 	if got := log.String(); !strings.Contains(got, "calls in flight are cut off") || !strings.Contains(got, "finished_step of local") {
 		t.Errorf("it logged %s", got)
 	}
@@ -135,17 +113,11 @@ func TestStopCutsCalls(t *testing.T) {
 
 // A call that cannot be cut off does not keep the server from stopping.
 func TestStopLeavesWhatHangs(t *testing.T) {
-	began, proceed := make(chan struct{}), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(nil))
-	h, tell, stopped := stopping(t, s, 20*time.Millisecond)
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	b := newBlocked()
+	b.stubborn = true
+	s, _ := fakeServer(t, b.agent, withHTTP(nil))
+	h, tell, stopped := stopping(t, s, web.Options{Grace: 20 * time.Millisecond})
+	c, id := opened(t, h)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		req, err := http.NewRequest("POST", h.URL(), strings.NewReader(finishCall(1)))
@@ -158,25 +130,23 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 			res.Body.Close()
 		}
 	})
-	<-began
+	<-b.began
 	asked := time.Now()
 	tell()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-stopped)
 	// The calls' own time is another here; the rest of it is as it is.
 	if d, most := time.Since(asked), 20*time.Millisecond+web.StopTime-5*time.Second; d > most+time.Minute {
 		t.Errorf("it stopped after %v, and is to after %v", d, most)
 	}
 	wg.Wait()
-	close(proceed)
+	close(b.free)
 	s.conns.wg.Wait()
 }
 
 // Half-open connections and open streams do not hold up the end.
 func TestStopWithIdleConnections(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h, tell, stopped := stopping(t, s, time.Hour)
+	h, tell, stopped := stopping(t, s, web.Options{Grace: time.Hour})
 	raw(t, h, "")
 	raw(t, h, "POST /mcp HTTP")
 	dial(t, h, stateful, "")
@@ -195,7 +165,7 @@ func TestStopWithIdleConnections(t *testing.T) {
 // A listener that is closed ends the server with the reason.
 func TestServeSaysWhyItEnds(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h, _, stopped := stopping(t, s, 0)
+	h, _, stopped := stopping(t, s, web.Options{})
 	waitFor(t, "it serves", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/healthz"), "").status == 200 })
 	h.Close()
 	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) || !strings.Contains(err.Error(), "serving http://127.0.0.1:") {
@@ -208,11 +178,7 @@ func TestServeSaysWhyItEnds(t *testing.T) {
 func TestReadyWithTheConfig(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "http: [\n"})
-	s, err := NewServer(Options{ProjectRoot: root})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close(context.Background())
+	s := made(t, Options{ProjectRoot: root})
 	if _, err := s.Listen(context.Background(), web.Options{Host: "0.0.0.0"}); err == nil {
 		t.Error("it listens to everybody")
 	}
@@ -272,25 +238,17 @@ func TestMetrics(t *testing.T) {
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	for name, data := range map[string][]byte{cert: chain, key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})} {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, data, 0o600))
 	}
 	pool = x509.NewCertPool()
 	pool.AppendCertsFromPEM(chain)
@@ -305,14 +263,8 @@ func TestTLS(t *testing.T) {
 		t.Errorf("the URL is %s", h.URL())
 	}
 	over := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
-	defer over.CloseIdleConnections()
-	c := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil)
-	cs, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: &http.Client{Transport: over}},
-		&mcp.ClientSessionOptions{ProtocolVersion: stateful})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cs.Close()
+	t.Cleanup(over.CloseIdleConnections)
+	cs := dialWith(t, h, stateful, &http.Client{Transport: over})
 	callTool(t, cs, "get_workflows", `{}`)
 	for range 30 { // half open, in the handshake
 		raw(t, h, "\x16\x03")

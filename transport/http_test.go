@@ -31,15 +31,11 @@ var network = []struct{ name, transport, version string }{
 func TestSameToolsOnEveryTransport(t *testing.T) {
 	list := func(t *testing.T, cs *mcp.ClientSession) []string {
 		res, err := cs.ListTools(context.Background(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var out []string
 		for _, tool := range res.Tools {
 			data, err := jsontext.Encode(tool)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			out = append(out, string(data))
 		}
 		slices.Sort(out)
@@ -178,8 +174,7 @@ func TestDeleteEndsASession(t *testing.T) {
 		}
 	}, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	var wg sync.WaitGroup
 	wg.Go(func() { send(t, c, "POST", h.URL(), finishCall(1), id) })
 	<-began

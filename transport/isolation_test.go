@@ -33,12 +33,8 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	if got := into[machine.StepReply](t, second, "get_step", named); got.BeginStep.StepID != "idea" {
 		t.Errorf("on its caller's other connection: %+v", got)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Close())
+	must(t, second.Close())
 
 	stateless := dial(t, h, "", token[0])
 	if got := into[machine.StepReply](t, stateless, "get_step", `{}`); got.BeginStep.SessionID != id {

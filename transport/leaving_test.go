@@ -25,18 +25,14 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	go func() { served <- s.serveStdio(t.Context(), wire.NewStdio(in, out, s.logger), time.Millisecond) }()
 	go func() {
 		io.WriteString(toServer, hello+toolsCallOf("1", "hang", `{}`)+toolsCallOf("2", "call_workflow_tool", `{"name":"block"}`))
-		f.until(t, "both runs", func() bool { return f.looked("x-1") && contains(f.started, "w-block") })
+		f.until(t, "both runs", func() bool { return f.looked() && contains(f.started, "w-block") })
 		io.WriteString(toServer, toolsCallOf("3", "echo", `{"customer":"a"}`))
 		f.until(t, "the third", func() bool { return contains(f.started, "w-echo") })
 		toServer.Close()
 	}()
 	data, err := io.ReadAll(fromServer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	must(t, err)
+	noError(t, <-served)
 	if took := time.Since(began); took > eofGrace/2 {
 		t.Errorf("it took %v", took)
 	}

@@ -26,7 +26,10 @@ import (
 // with other things too; it never waits that long for what does not.
 const patience = time.Minute
 
-var waitFor = testkit.Until
+var (
+	waitFor = testkit.Until
+	must    = testkit.Must
+)
 
 // scraped is a value of /metrics.
 func scraped(t testing.TB, h *web.Server, series string) string {
@@ -44,8 +47,7 @@ func scraped(t testing.TB, h *web.Server, series string) string {
 func TestBadRequests(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`
 	for _, test := range []struct {
 		name, method, body string
@@ -116,28 +118,21 @@ func TestBadRequestsOverSSE(t *testing.T) {
 
 // Two calls of one id at once: the second is refused, the first is answered.
 func TestDuplicateIDs(t *testing.T) {
-	began, proceed := make(chan struct{}), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(nil))
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, "needs_work") {
 			t.Errorf("the first: %+v", r)
 		}
 	})
-	<-began
+	<-b.began
 	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 400 || !strings.Contains(r.body, "duplicate") {
 		t.Errorf("the second: %+v", r)
 	}
-	close(proceed)
+	close(b.free)
 	wg.Wait()
 }
 
@@ -161,9 +156,7 @@ func TestLargeBody(t *testing.T) {
 				"without one":   io.LimitReader(&endless{}, 100<<20),
 			} {
 				req, err := http.NewRequest("POST", h.URL(), body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("Accept", "application/json, text/event-stream")
 				res, err := httpClient(t, "").Do(req)
@@ -199,9 +192,7 @@ func TestLargeHeader(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
 	conn, err := net.Dial("tcp", address(h))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	var wg sync.WaitGroup
 	wg.Go(func() { // it is cut off as it writes
@@ -256,8 +247,7 @@ func TestClientThatNeverReads(t *testing.T) {
 		}
 	}, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{WriteTimeout: 100 * time.Millisecond})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	body := finishCall(1)
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
 	<-began
@@ -275,22 +265,15 @@ func TestClientThatNeverReads(t *testing.T) {
 
 // Requests beyond the limit are told to come later; streams take no one's place.
 func TestRequestLimit(t *testing.T) {
-	began, proceed := make(chan struct{}, 2), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			began <- struct{}{}
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 2 }))
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(func(c *config.HTTP) { c.MaxRequests = 2 }))
 	h := overHTTP(t, s, web.Options{})
 	for range 5 {
 		dial(t, h, stateful, "") // with a stream each
 		dial(t, h, "", "")
 	}
 	waitFor(t, "the streams", func() bool { return h.Stats().Streams >= 5 && h.Stats().Requests == 0 })
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	var wg sync.WaitGroup
 	for i := range 2 {
 		wg.Go(func() {
@@ -298,7 +281,7 @@ func TestRequestLimit(t *testing.T) {
 				t.Errorf("within the limit: %+v", r)
 			}
 		})
-		<-began
+		<-b.began
 	}
 	if r := send(t, c, "POST", h.URL(), finishCall(3), id); r.status != 429 || r.header.Get("Retry-After") != "1" || !strings.Contains(r.body, "http.max_requests") {
 		t.Errorf("beyond it: %+v", r)
@@ -308,38 +291,10 @@ func TestRequestLimit(t *testing.T) {
 			t.Errorf("%s: %+v", path, r)
 		}
 	}
-	close(proceed)
+	close(b.free)
 	wg.Wait()
 	if r := send(t, c, "POST", h.URL(), finishCall(4), id); r.status != 200 {
 		t.Errorf("later: %+v", r)
-	}
-}
-
-// A call whose client hangs up runs on, and is one of those that count.
-func TestAbandonedCallsCount(t *testing.T) {
-	began, proceed := make(chan struct{}), make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			<-proceed
-			return fullFinish(), nil
-		}
-	}, withHTTP(func(c *config.HTTP) { c.MaxRequests = 1 }))
-	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
-	body := finishCall(1)
-	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
-	<-began
-	conn.Close()
-	waitFor(t, "the end of its connection", func() bool { return h.Stats().Connections == 1 })
-	if r := send(t, c, "POST", h.URL(), finishCall(2), id); r.status != 429 {
-		t.Errorf("%+v", r)
-	}
-	close(proceed)
-	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 })
-	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":3,"method":"ping"}`, id); r.status != 200 {
-		t.Errorf("%+v", r)
 	}
 }
 
@@ -348,8 +303,7 @@ func TestAbandonedCallsCount(t *testing.T) {
 func TestHalfOpenConnections(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 20 }))
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	id := open(t, c, h)
+	c, id := opened(t, h)
 	for i := range 300 {
 		raw(t, h, []string{"", "P", "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "}[i%3])
 	}

@@ -22,9 +22,7 @@ func TestEndedSessionsUseNoMemory(t *testing.T) {
 		for range connections {
 			cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
 				Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: stateful})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for range 10 {
 				sessions++
 				into[machine.StartReply](t, cs, "start_workflow", fmt.Sprintf(`{"goal":"g","job_name":"trip","workflow_name":"dream","request_id":"start %d"}`, sessions))

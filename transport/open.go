@@ -55,6 +55,14 @@ func (c *closers) add(what string, stop func(context.Context) error) {
 	})
 }
 
+// follow runs a function until the server is closed.
+func (c *closers) follow(what string, do func(context.Context)) {
+	ctx, stop := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { do(ctx) })
+	c.add(what, func(ctx context.Context) error { stop(); return wait.Group(ctx, &ended) })
+}
+
 // close runs them in reverse order.
 func (c closers) close(ctx context.Context) error {
 	var errs []error
@@ -161,10 +169,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		}
 	}
 	if stores.Unavailable != nil {
-		entering, stop := context.WithCancel(ctx)
-		var entered sync.WaitGroup
-		entered.Go(func() { enter(entering, stores.Members) })
-		opened.add("entering the store", func(ctx context.Context) error { stop(); return wait.Group(ctx, &entered) })
+		opened.follow("entering the store", func(ctx context.Context) { enter(ctx, stores.Members) })
 	}
 	current := func(ctx context.Context) (*config.Config, error) {
 		c, err := settings.Current(ctx)
@@ -212,14 +217,8 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("opening the sessions of %s: %w", root, err)
 		}
-		pruner := &pruner{archive, settings.Current, logger}
-		pruning, stop := context.WithCancel(ctx)
-		var ended sync.WaitGroup
-		ended.Go(func() { pruner.follow(pruning) })
-		opened.add("removing old sessions", func(ctx context.Context) error {
-			stop()
-			return errors.Join(wait.Group(ctx, &ended), archive.Close())
-		})
+		opened.add("closing the sessions", func(context.Context) error { return archive.Close() })
+		opened.follow("removing old sessions", (&pruner{archive, settings.Current, logger}).follow)
 	}
 
 	e := engines{
@@ -267,10 +266,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		opened.add("closing the sources", s.remote.Close)
 	}
 	if s.library != nil {
-		following, stop := context.WithCancel(ctx)
-		ended := make(chan struct{})
-		go func() { defer close(ended); s.library.follow(following, jobs.Changes(following)) }()
-		opened.add("the list of prompts did not stop", func(context.Context) error { stop(); <-ended; return nil })
+		opened.follow("the list of prompts did not stop", func(ctx context.Context) { s.library.follow(ctx, jobs.Changes(ctx)) })
 	}
 	s.close = opened.close
 	return s, nil

@@ -16,9 +16,7 @@ import (
 func TestNewServerRefusesBadOptions(t *testing.T) {
 	root := t.TempDir()
 	file := filepath.Join(root, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	for name, c := range map[string]struct {
 		o    Options
 		says []string

@@ -18,10 +18,7 @@ func (s *Server) openPages(l *web.Login, readOnly bool) (http.Handler, error) {
 		return nil, err
 	}
 	l.Key = o.Key
-	o.Callers, o.ReadOnly = l, readOnly
-	if s.remote != nil {
-		o.Sources = s.remote
-	}
+	o.Callers, o.ReadOnly, o.Sources = l, readOnly, s.remote
 	site, err := page.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("making the pages: %w", err)

@@ -26,15 +26,11 @@ func stranger(t *testing.T, address, token string) {
 		{"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/metrics", ""}, {"POST", "/mcp", initialize}, {"GET", "/sse", ""},
 	} {
 		req, err := http.NewRequest(r.method, "http://"+address+r.path, strings.NewReader(r.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Accept", "application/json, text/event-stream")
 		res, err := c.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		line := []byte{}
 		if res.StatusCode != 200 { // a stream lasts
 			line, _ = io.ReadAll(res.Body)
@@ -55,19 +51,13 @@ func TestAnotherUserNeedsAToken(t *testing.T) {
 		t.Skip("only root can start a process of another user")
 	}
 	dir, err := os.MkdirTemp("", "transport-nobody-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer os.RemoveAll(dir)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	program := filepath.Join(dir, "test")
 	data, err := os.ReadFile(self)
-	if err := errors.Join(err, os.WriteFile(program, data, 0o755), os.Chmod(program, 0o755), os.Chmod(dir, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, os.WriteFile(program, data, 0o755), os.Chmod(program, 0o755), os.Chmod(dir, 0o755)))
 	visit := func(h *web.Server, token string) string {
 		cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$")
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), strangerEnv+"="+address(h)+" "+token)

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -83,15 +82,7 @@ func project(t testing.TB, change func(*Options)) (*Server, string) {
 	if change != nil {
 		change(&o)
 	}
-	s, err := NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	s := made(t, o)
 	conforms(t, s)
 	return s, root
 }
@@ -104,9 +95,7 @@ func into[R any](t testing.TB, cs *mcp.ClientSession, name, args string) *R {
 		t.Fatalf("%s(%s): %s", name, args, text(res))
 	}
 	r := new(R)
-	if err := json.Unmarshal([]byte(text(res)), r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text(res)), r))
 	return r
 }
 
@@ -170,9 +159,7 @@ func TestReq001_2_GetWorkflows(t *testing.T) {
 	}
 	read := func() {
 		t.Helper()
-		if err := json.Unmarshal([]byte(text(callTool(t, cs, "get_workflows", `{}`))), &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text(callTool(t, cs, "get_workflows", `{}`))), &got))
 	}
 	read()
 	if len(got.Jobs) != 1 || got.Jobs[0].Name != "trip" || len(got.Jobs[0].Workflows) != 2 || got.Jobs[0].Workflows[0].Name != "plan" || got.Stack == nil {
@@ -298,11 +285,7 @@ func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 	write(t, more, map[string]string{"extra/job.yml": strings.Replace(tripJob, "name: trip", "name: extra", 1)})
 	root := t.TempDir()
 	t.Setenv(config.JobsFoldersEnv, " "+more+" "+string(filepath.ListSeparator))
-	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close(context.Background())
+	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"extra"`) {
 		t.Error(got)
 	}
@@ -311,11 +294,7 @@ func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 func TestConfigIsFollowed(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "version: [\n"})
-	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close(context.Background())
+	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
 	cs := client(t, s)
 	if got := refusedWith(t, cs, "get_workflows", `{}`, "StateError"); !strings.Contains(got, "config.yml") {
 		t.Error(got)
@@ -328,11 +307,7 @@ func TestConfigIsFollowed(t *testing.T) {
 
 // The standard jobs are there without being asked for, and not offered to other servers.
 func TestStandardJobs(t *testing.T) {
-	s, err := NewServer(Options{ProjectRoot: t.TempDir(), Toolsets: []string{"workflows", "source"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close(context.Background())
+	s := made(t, Options{ProjectRoot: t.TempDir(), Toolsets: []string{"workflows", "source"}})
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"deepwork_jobs"`) || !strings.Contains(got, `"new_job"`) {
 		t.Error(jsontext.Clip(got, 2000))
 	}

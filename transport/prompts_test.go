@@ -19,7 +19,7 @@ import (
 func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 	s, root := project(t, nil)
 	changed := make(chan string, 100)
-	cs := connectWith(t, s, &mcp.ClientOptions{
+	cs := clientWith(t, s, &mcp.ClientOptions{
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { changed <- "prompts" },
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed <- "resources" },
 	})
@@ -31,18 +31,14 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 		t.Helper()
 		var got []string
 		for p, err := range cs.Prompts(ctx, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if len(p.Arguments) != 1 || p.Arguments[0].Name != "goal" || p.Description == "" {
 				t.Errorf("prompt %+v", p)
 			}
 			got = append(got, p.Name)
 		}
 		for r, err := range cs.Resources(ctx, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got = append(got, r.URI)
 		}
 		slices.Sort(got)
@@ -53,9 +49,7 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 	has("deepwork://jobs/trip", "deepwork:trip:dream", "deepwork:trip:plan")
 
 	p, err := cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "deepwork:trip:plan", Arguments: map[string]string{"goal": "A week by the sea"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{`job_name "trip"`, `workflow_name "plan"`, "A week by the sea", "finished_step"} {
 		if got := p.Messages[0].Content.(*mcp.TextContent).Text; !strings.Contains(got, want) {
 			t.Errorf("the prompt %q lacks %q", got, want)
@@ -76,9 +70,7 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 	if _, err := cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "deepwork:trip:dream"}); err == nil || !strings.Contains(err.Error(), "unknown prompt") {
 		t.Errorf("a prompt that is gone: %v", err)
 	}
-	if err := os.RemoveAll(filepath.Join(root, ".deepwork/jobs/walk")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(root, ".deepwork/jobs/walk")))
 	for told := map[string]bool{}; len(told) < 2; {
 		told[<-changed] = true
 	}
@@ -121,9 +113,7 @@ func TestASessionIsAResourceOfItsOwner(t *testing.T) {
 func read(t *testing.T, cs *mcp.ClientSession, uri string, wants ...string) {
 	t.Helper()
 	r, err := cs.ReadResource(context.Background(), &mcp.ReadResourceParams{URI: uri})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if r.CacheScope != "private" {
 		t.Errorf("%s may be cached as %q", uri, r.CacheScope)
 	}
@@ -132,16 +122,4 @@ func read(t *testing.T, cs *mcp.ClientSession, uri string, wants ...string) {
 			t.Errorf("%s lacks %q:\n%s", uri, want, r.Contents[0].Text)
 		}
 	}
-}
-
-func connectWith(t *testing.T, s *Server, o *mcp.ClientOptions) *mcp.ClientSession {
-	t.Helper()
-	here, there := mcp.NewInMemoryTransports()
-	go s.mcp.Run(localCall(), here)
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(context.Background(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cs.Close() })
-	return cs
 }

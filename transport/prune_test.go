@@ -24,18 +24,12 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 	active := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"active","job_name":"trip","workflow_name":"dream"}`).BeginStep.SessionID
 
 	folder, err := state.Find(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stores := local.Stores(folder, false, slog.New(slog.DiscardHandler))
 	archive, err := workflow.OpenArchive(folder, stores, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
-		if err := errors.Join(archive.Close(), stores.Close(context.Background())); err != nil {
-			t.Error(err)
-		}
+		noError(t, errors.Join(archive.Close(), stores.Close(context.Background())))
 	}()
 	p := &pruner{archive, config.Open(root).Current, slog.New(slog.DiscardHandler)}
 	for _, tt := range []struct {

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,23 +10,8 @@ import (
 	"testing"
 
 	"deepwork/catalog/config"
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
-
-// annBlocks makes agents; a call of finished_step by ann begins, and ends when it may.
-func annBlocks(began chan<- struct{}, proceed <-chan struct{}) func(*fakeAgent) {
-	return func(a *fakeAgent) {
-		if a.identity == "ann" {
-			a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-				began <- struct{}{}
-				<-proceed
-				return fullFinish(), nil
-			}
-		}
-	}
-}
 
 // One identity has no more requests in flight than its quota, over each transport; another notices
 // nothing, and neither does the user without tokens.
@@ -35,15 +19,19 @@ func TestRequestQuota(t *testing.T) {
 	const quota = 2
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
-			began, proceed := make(chan struct{}, quota), make(chan struct{})
-			s, _ := fakeServer(t, annBlocks(began, proceed), withHTTP(func(c *config.HTTP) { c.Quotas.Requests = quota }))
+			b := newBlocked()
+			s, _ := fakeServer(t, func(a *fakeAgent) {
+				if a.identity == "ann" {
+					b.agent(a)
+				}
+			}, withHTTP(func(c *config.HTTP) { c.Quotas.Requests = quota }))
 			file, token := tokens(t, "ann", "bob")
 			h := overHTTP(t, s, web.Options{Transport: over, TokenFile: file})
 			ann, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
 			var calls sync.WaitGroup
 			for range quota {
 				calls.Go(func() { callTool(t, ann, "finished_step", `{"outputs":{}}`) })
-				<-began
+				<-b.began
 			}
 			url := h.URL()
 			if over == web.SSE {
@@ -58,7 +46,7 @@ func TestRequestQuota(t *testing.T) {
 			if r := send(t, httpClient(t, token[1]), "GET", at(h, "/metrics"), ""); !strings.Contains(r.body, `deepwork_refused_total{reason="quota"} 1`) {
 				t.Errorf("it is not counted: %d", r.status)
 			}
-			close(proceed)
+			close(b.free)
 			calls.Wait()
 			callTool(t, ann, "get_workflows", `{}`)
 		})
@@ -124,18 +112,12 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			})
 			cs := dialWith(t, h, stateful, rotating)
 			first, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			put := func(text string) {
 				t.Helper()
 				temp := file + ".new"
-				if err := os.WriteFile(temp, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Rename(temp, file); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(temp, []byte(text), 0o600))
+				must(t, os.Rename(temp, file))
 			}
 			calls := atomic.Int64{}
 			stop := make(chan struct{})
@@ -159,9 +141,7 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			for range 3 {
 				some()
 				token, next, err := web.NewToken(config.Token{Name: "ann"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				put(line + "\n" + next)
 				some()
 				current.Store(token)
@@ -183,9 +163,7 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			}
 			// Other rights make another session, which the client opens itself.
 			token, next, err := web.NewToken(config.Token{Name: "ann", Rights: config.RightAgents})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			put(next)
 			r := send(t, httpClient(t, token), "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, fmt.Sprintf("Mcp-Session-Id: %s", cs.ID()))
 			if r.status != 404 {

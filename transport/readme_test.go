@@ -10,9 +10,7 @@ import (
 // and replies are in TOOLS.md, which it links to.
 func TestReadmeTellsOfEveryTool(t *testing.T) {
 	data, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(string(data), "]("+toolsDoc+")") {
 		t.Errorf("README.md does not link to %s", toolsDoc)
 	}

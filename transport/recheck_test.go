@@ -8,65 +8,32 @@ import (
 	"strings"
 	"testing"
 
-	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
-	boardtools "deepwork/transport/tools/board"
 )
 
-// A brokenBoard fails at two tools, or waits there until the call is cut short;
-// the others are never called.
-type brokenBoard struct {
-	boardtools.Engine
-	err error
-}
-
-func (b brokenBoard) fail(ctx context.Context) error {
-	if b.err != nil {
-		return b.err
-	}
-	<-ctx.Done()
-	return context.Cause(ctx)
-}
-
-func (b brokenBoard) CreateTask(ctx context.Context, _ session.Caller, _ attempt.CreateTaskArgs) (*attempt.Task, error) {
-	return nil, b.fail(ctx)
-}
-
-func (b brokenBoard) GetTask(ctx context.Context, _ session.Caller, _ attempt.TaskArgs) (*attempt.TaskReply, error) {
-	return nil, b.fail(ctx)
-}
-
-const createOne = `{"project_id":"3b241101-e2bb-4255-8caf-4136c566a962","title":"x"}`
-
-// A tool of the board that breaks says where on the board to look, and one that
-// only reads can be called again.
-func TestBrokenBoardCall(t *testing.T) {
-	s, _ := fakeServer(t, nil, func(p *engines) { p.board = brokenBoard{err: errors.New("disk on fire")} })
-	cs := client(t, s)
-	for tool, c := range map[string]struct{ args, says string }{
-		"create_task": {createOne, "before you call create_task again, call list_tasks"},
-		"get_task":    {`{"task_id":"3b241101-e2bb-4255-8caf-4136c566a962"}`, "it changes nothing, so call get_task again"},
-	} {
-		res := callTool(t, cs, tool, c.args)
-		if got := text(res); errorMetaOf(t, res)["code"] != "internal" || !strings.Contains(got, c.says) || strings.Contains(got, "get_step") {
-			t.Errorf("%s: %s", tool, got)
-		}
-	}
-}
-
-// So does one that is cut short by the end of the server.
-func TestBoardCallCutShort(t *testing.T) {
+// A tool of the board that breaks, or is cut short by the end of the server, says where on the board to
+// look, and one that only reads can be called again.
+func TestBoardCallThatFails(t *testing.T) {
 	s, _ := fakeServer(t, nil)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(tool.ErrStopping)
 	for name, says := range map[string]string{
-		"create_task": "Connect again; before you call create_task again, call list_tasks",
-		"get_task":    "Connect again; it changes nothing, so call get_task again",
+		"create_task": "before you call create_task again, call list_tasks",
+		"get_task":    "it changes nothing, so call get_task again",
 	} {
-		res, err := serve(ctx, s, name, func() (any, error) { return nil, brokenBoard{}.fail(ctx) })
-		if err != nil || errorMetaOf(t, res)["code"] != "stopping" || !strings.Contains(text(res), says) {
-			t.Errorf("%s: %v: %s", name, err, text(res))
+		for _, c := range []struct {
+			ctx        context.Context
+			err        error
+			code, says string
+		}{
+			{t.Context(), errors.New("disk on fire"), "internal", says},
+			{ctx, tool.ErrStopping, "stopping", "Connect again; " + says},
+		} {
+			res, err := serve(c.ctx, s, name, func() (any, error) { return nil, c.err })
+			if err != nil || errorMetaOf(t, res)["code"] != c.code || !strings.Contains(text(res), c.says) || strings.Contains(text(res), "get_step") {
+				t.Errorf("%s: %v: %s", name, err, text(res))
+			}
 		}
 	}
 }
@@ -107,12 +74,10 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 		server, _ := project(t, func(o *Options) { o.Toolsets = c.sets })
 		p := server.engines
 		if c.inside {
-			p.workspace = (*attempt.Context)(nil)
+			p.workspace = new(attempt.Context)
 		}
 		s, err := newServer(p, c.sets, "", slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := s.instructions(t.Context())
 		for _, text := range c.has {
 			if !strings.Contains(got, text) {

@@ -15,7 +15,7 @@ func BenchmarkTenThousandWorkflows(b *testing.B) {
 	f := newFactory()
 	s, _ := withSource(b, f, "")
 	flows := thousands(10_000)
-	w := watching(b, func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(b, s, o) })
+	w := watching(func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(b, s, o) })
 	w.ready(b, s)
 	told := int64(0)
 	for b.Loop() {

@@ -29,9 +29,7 @@ func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 			var list struct {
 				Result struct{ Tools []json.RawMessage }
 			}
-			if err := json.Unmarshal([]byte(line), &list); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(line), &list))
 			sum := 0
 			for _, sent := range list.Result.Tools {
 				var tool struct {
@@ -39,18 +37,14 @@ func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 					Description string          `json:"description"`
 					InputSchema json.RawMessage `json:"inputSchema"`
 				}
-				if err := json.Unmarshal(sent, &tool); err != nil {
-					t.Fatal(err)
-				}
+				must(t, json.Unmarshal(sent, &tool))
 				if len(tool.Description) >= 2048 { // clients cut there, silently
 					t.Errorf("%s: the description has %d bytes", tool.Name, len(tool.Description))
 				}
 				var shown strings.Builder
 				e := json.NewEncoder(&shown)
 				e.SetEscapeHTML(false)
-				if err := e.Encode(tool); err != nil {
-					t.Fatal(err)
-				}
+				must(t, e.Encode(tool))
 				n := utf8.RuneCountInString(strings.TrimSpace(shown.String()))
 				sum += n
 				t.Logf("%5d characters shown, %5d bytes sent: %s", n, len(sent), tool.Name)

@@ -26,13 +26,8 @@ func onStdio(t *testing.T, s *Server) (cs *mcp.ClientSession, stop func(), serve
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.ServeStdio(ctx, in, out) }()
-	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	cs, err := c.Connect(t.Context(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cs.Close(); stop() })
-	return cs, stop, ended
+	t.Cleanup(stop)
+	return connect(t, &mcp.IOTransport{Reader: fromServer, Writer: toServer}, "", nil), stop, ended
 }
 
 // A way is how a client reaches the server.
@@ -80,9 +75,7 @@ func inBackgroundWith(t *testing.T, cs *mcp.ClientSession, name, arguments strin
 func only(t *testing.T, s *Server) *execution.Execution {
 	t.Helper()
 	got, err := s.remote.Executions.Status(t.Context(), session.LocalIdentity, "x-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got
 }
 
@@ -96,7 +89,7 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 			cs := w.connect(t, s)
 			for _, name := range []string{"hang", "block"} {
 				cancel, _ := inBackground(t, cs, name)
-				f.until(t, "the start of "+name, func() bool { return contains(f.started, "w-"+name) && (name == "block" || f.looked("x-1")) })
+				f.until(t, "the start of "+name, func() bool { return contains(f.started, "w-"+name) && (name == "block" || f.looked()) })
 				cancel()
 				f.until(t, "the end of "+name, func() bool { return len(f.cancelled) == 1 && (name == "hang" || len(f.ended) == 1) })
 			}
@@ -108,8 +101,8 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 	}
 }
 
-// looked reports whether an execution's status was asked for. The lock is held.
-func (f *factory) looked(id string) bool { r := f.runs[id]; return r != nil && r.looks > 0 }
+// looked reports whether the first execution's status was asked for. The lock is held.
+func (f *factory) looked() bool { r := f.runs["x-1"]; return r != nil && r.looks > 0 }
 
 func contains(all []string, s string) bool {
 	return strings.Contains(" "+strings.Join(all, " ")+" ", " "+s+" ")
@@ -158,7 +151,7 @@ func (f *factory) goesOn(t *testing.T, s *Server) {
 // A caller that is gone, and did not cancel, leaves its run going.
 func TestAVanishedCallersRunGoesOn(t *testing.T) {
 	begun := func(t *testing.T, f *factory) {
-		f.until(t, "the start", func() bool { return f.looked("x-1") })
+		f.until(t, "the start", func() bool { return f.looked() })
 	}
 	t.Run("stdio", func(t *testing.T) {
 		f := newFactory(standardWorkflows...)
@@ -232,14 +225,14 @@ func TestHangingUpCancelsAStatelessCall(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
 	h := overHTTP(t, s, web.Options{})
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang","arguments":{},"_meta":{` +
-		`"io.modelcontextprotocol/protocolVersion":"` + web.StatelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang","arguments":{},"_meta":{` + newestTriple + `}}}`
 	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
 		"Mcp-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: hang\r\nContent-Length: %d\r\n\r\n%s", web.StatelessSince, len(body), body))
-	f.until(t, "the start", func() bool { return f.looked("x-1") })
+	f.until(t, "the start", func() bool { return f.looked() })
 	conn.Close()
 	f.until(t, "the cancel", func() bool { return len(f.cancelled) == 1 })
 	s.quiet(t)
+	waitFor(t, "the end of the request", func() bool { return h.Stats().Requests == 0 && h.Stats().Connections == 0 })
 	if got := only(t, s); got.State != execution.Cancelled {
 		t.Errorf("got %+v", got)
 	}
@@ -252,22 +245,18 @@ func TestAStoppedServersRunsGoOn(t *testing.T) {
 	s, root := withSource(t, f, "")
 	cs, stop, served := onStdio(t, s)
 	_, done := inBackground(t, cs, "hang")
-	f.until(t, "the start", func() bool { return f.looked("x-1") })
+	f.until(t, "the start", func() bool { return f.looked() })
 	stop()
 	res := <-done
 	if res == nil {
 		t.Fatal("the call was not answered")
 	}
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-served)
 	id, _ := errorMetaOf(t, res)["execution_id"].(string)
 	if !strings.Contains(text(res), "workflow_status") || len(id) != 36 {
 		t.Errorf("got %s %v", text(res), res.Meta)
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	noError(t, s.Close(t.Context()))
 	next := serverOn(t, root, nil)
 	next.connected(t)
 	if got := into[execution.Execution](t, client(t, next), "workflow_status", `{"execution_id":"`+id+`"}`); got.State != execution.Running {

@@ -24,7 +24,7 @@ type watcher struct {
 	news chan struct{} // capacity 1
 }
 
-func watching(t testing.TB, connect func(*mcp.ClientOptions) *mcp.ClientSession) *watcher {
+func watching(connect func(*mcp.ClientOptions) *mcp.ClientSession) *watcher {
 	w := &watcher{news: make(chan struct{}, 1)}
 	w.ClientSession = connect(&mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
 		w.told.Add(1)
@@ -83,19 +83,13 @@ func TestOneChangeIsOneNotice(t *testing.T) {
 	h := overHTTP(t, s, web.Options{})
 	over := func(version string) func(*mcp.ClientOptions) *mcp.ClientSession {
 		return func(o *mcp.ClientOptions) *mcp.ClientSession {
-			cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(),
-				&mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, &mcp.ClientSessionOptions{ProtocolVersion: version})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { cs.Close() })
-			return cs
+			return connect(t, &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, version, o)
 		}
 	}
 	all := []*watcher{
-		watching(t, func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) }),
-		watching(t, over(stateful)),
-		watching(t, over("")),
+		watching(func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) }),
+		watching(over(stateful)),
+		watching(over("")),
 	}
 	for _, w := range all {
 		listed(t, w.ClientSession)
@@ -148,7 +142,7 @@ func thousands(n int) []string {
 func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 	f := newFactory()
 	s, _ := withSource(t, f, "")
-	w := watching(t, func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) })
+	w := watching(func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) })
 	flows := thousands(plenty)
 	f.offer(flows...)
 	until(t, s, "all of them", func(l *remotetools.Listing) bool { return len(l.Tools) == len(flows) })
@@ -156,9 +150,7 @@ func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 	pages, names := 0, []string{}
 	for params := (&mcp.ListToolsParams{}); ; pages++ {
 		res, err := w.ListTools(t.Context(), params)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(res.Tools) > remotetools.PageTools {
 			t.Errorf("a page has %d tools", len(res.Tools))
 		}

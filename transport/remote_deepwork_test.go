@@ -41,15 +41,11 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			var agentOf func() *mcp.ClientSession
 			if over == "stdio" {
 				binary, err := os.Executable()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				source = fmt.Sprintf("{name: inner, command: [%q], env: {%s: \"1\", %s: %q}}", binary, sourceEnv, rootEnv, root)
 				agentOf = func() *mcp.ClientSession {
 					url, err := os.ReadFile(filepath.Join(root, "url"))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					return dialURL(t, string(url))
 				}
 			} else {
@@ -126,13 +122,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 // dialURL connects a client to a server over HTTP.
 func dialURL(t *testing.T, url string) *mcp.ClientSession {
 	t.Helper()
-	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	cs, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: httpClient(t, "")}, &mcp.ClientSessionOptions{ProtocolVersion: stateful})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cs.Close() })
-	return cs
+	return connect(t, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: httpClient(t, "")}, stateful, nil)
 }
 
 // The tools by which this server is a source, as another one sees them.

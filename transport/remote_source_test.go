@@ -269,9 +269,7 @@ func (f *factory) overWeb(t testing.TB) string {
 func child(t testing.TB, name, kind string) string {
 	t.Helper()
 	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return fmt.Sprintf("    - {name: %s, command: [%q], env: {%s: %q}}\n", name, binary, sourceEnv, kind)
 }
 
@@ -306,13 +304,13 @@ func (s *Server) connected(t testing.TB) {
 }
 
 // until waits until the listing is as it should be.
-func until(t testing.TB, s *Server, what string, ok func(*remotetools.Listing) bool) *remotetools.Listing {
+func until(t testing.TB, s *Server, what string, ok func(*remotetools.Listing) bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
 		l := s.remote.Listing(t.Context())
 		if ok(l) {
-			return l
+			return
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("waited for %s; there are %d tools, skipped %+v", what, len(l.Tools), l.From.Skipped)

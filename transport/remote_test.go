@@ -40,16 +40,18 @@ func serverOn(t testing.TB, root string, change func(*Options)) *Server {
 	if change != nil {
 		change(&o)
 	}
+	return made(t, o)
+}
+
+// made is a server that is closed when the test ends.
+func made(t testing.TB, o Options) *Server {
+	t.Helper()
 	s, err := NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		noError(t, s.Close(ctx))
 	})
 	return s
 }
@@ -60,10 +62,7 @@ func clientWith(t testing.TB, s *Server, o *mcp.ClientOptions) *mcp.ClientSessio
 	here, there := mcp.NewInMemoryTransports()
 	done := make(chan struct{})
 	go func() { defer close(done); s.mcp.Run(localCall(), here) }()
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cs := connect(t, there, "", o)
 	t.Cleanup(func() { cs.Close(); <-done })
 	return cs
 }
@@ -73,9 +72,7 @@ func listed(t testing.TB, cs *mcp.ClientSession) map[string]*mcp.Tool {
 	t.Helper()
 	all := map[string]*mcp.Tool{}
 	for tool, err := range cs.Tools(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if all[tool.Name] != nil {
 			t.Errorf("%s is listed twice", tool.Name)
 		}
@@ -156,9 +153,7 @@ func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
 		t.Fatal(text(res))
 	}
 	var got execution.Execution
-	if err := json.Unmarshal([]byte(text(res)), &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text(res)), &got))
 	if got.State != execution.Completed || got.WorkflowID != "w-echo" || got.WorkflowName != "echo" || got.Source != "factory" || got.EndedAt == nil || len(got.ExecutionID) != 36 {
 		t.Errorf("got %+v", got)
 	}
@@ -381,7 +376,7 @@ func TestReq003_7_2_ATimeoutIsToldAndCancelledAtTheSource(t *testing.T) {
 			t.Errorf("got %s", text(res))
 		}
 		f.mu.Lock()
-		begun := f.looked("x-1")
+		begun := f.looked()
 		f.mu.Unlock()
 		if begun || timeout > patience {
 			f.until(t, "the cancel", func() bool { return len(f.cancelled) == 1 })
@@ -534,10 +529,8 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 	if started.State != execution.Running {
 		t.Errorf("got %+v", started)
 	}
-	f.until(t, "the start", func() bool { return f.looked("x-1") })
-	if err := first.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	f.until(t, "the start", func() bool { return f.looked() })
+	noError(t, first.Close(t.Context()))
 	s := serverOn(t, root, nil)
 	s.connected(t)
 	cs := client(t, s)

@@ -19,16 +19,12 @@ import (
 // meanwhile, as while it is away. With the approval it is available again.
 func TestASourceThatLosesItsApproval(t *testing.T) {
 	env, err := statetest.Write(t.TempDir(), os.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, value := range env {
 		t.Setenv(name, value)
 	}
 	trusted, err := os.ReadFile(config.UserFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "  reply_within: 10ms\n")
 	cs := client(t, s)
@@ -37,9 +33,7 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 		t.Fatalf("got %+v", running)
 	}
 
-	if err := os.Remove(config.UserFile()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(config.UserFile()))
 	s.names(t)
 	for _, call := range [][2]string{
 		{"echo", `{"customer":"a"}`}, {"call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`}, {"refresh_workflow_tools", `{}`},
@@ -75,9 +69,7 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 	}
 	f.mu.Unlock()
 
-	if err := os.WriteFile(filepath.Clean(config.UserFile()), trusted, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Clean(config.UserFile()), trusted, 0o600))
 	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
 	if res := callTool(t, cs, "echo", `{"customer":"a"}`); res.IsError || res.Meta[tool.SourceMeta] != "factory" {
 		t.Error(text(res))

@@ -116,11 +116,7 @@ func TestALargeStepIsGivenWhole(t *testing.T) {
 	root := t.TempDir()
 	largest := strings.Repeat("\"\n", job.MaxInstructionsBytes/2)
 	write(t, root, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": largest})
-	s, err := NewServer(Options{ProjectRoot: root})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close(context.Background()) })
+	s := made(t, Options{ProjectRoot: root})
 	cs := client(t, s)
 	start := `{"goal":"g","job_name":"trip","workflow_name":"dream"}`
 	res := callTool(t, cs, "start_workflow", start)
@@ -128,9 +124,7 @@ func TestALargeStepIsGivenWhole(t *testing.T) {
 		t.Fatal(text(res))
 	}
 	var reply machine.StartReply
-	if err := json.Unmarshal([]byte(text(res)), &reply); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text(res)), &reply))
 	if !strings.Contains(reply.BeginStep.Instructions, largest[:len(largest)-1]) {
 		t.Errorf("of %d bytes of instructions %d came", len(largest), len(reply.BeginStep.Instructions))
 	}

@@ -89,9 +89,7 @@ func TestNewsIsSentBeforeTheReply(t *testing.T) {
 		if got := b.sent(); !slices.Equal(got, []string{"old/1", "a/1", "b/1", "a/2"}) {
 			t.Errorf("sent %v", got)
 		}
-		if err := closed(t, r); err != nil {
-			t.Error(err)
-		}
+		noError(t, closed(t, r))
 	})
 }
 
@@ -119,9 +117,7 @@ func TestNewsOfOneSessionIsOne(t *testing.T) {
 		if got := b.sent(); !slices.Equal(got, []string{"a/999", "b/999"}) {
 			t.Errorf("sent %v", got)
 		}
-		if err := closed(t, r); err != nil {
-			t.Error(err)
-		}
+		noError(t, closed(t, r))
 	})
 }
 
@@ -145,9 +141,7 @@ func TestNewsDoesNotHoldRepliesUp(t *testing.T) {
 			t.Errorf("it waited %v, and is to wait %v", took, settleFor)
 		}
 		close(release)
-		if err := closed(t, r); err != nil {
-			t.Error(err)
-		}
+		noError(t, closed(t, r))
 	})
 }
 
@@ -182,8 +176,6 @@ func TestNewsOfADeletedAttempt(t *testing.T) {
 		r := b.reporter()
 		b.move(r, "a", "1")
 		synctest.Wait()
-		if err := closed(t, r); err != nil {
-			t.Error(err)
-		}
+		noError(t, closed(t, r))
 	})
 }

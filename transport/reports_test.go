@@ -28,9 +28,7 @@ func TestOnlyTheOutermostRunIsNews(t *testing.T) {
 	start("plan", between)
 
 	past, err := workflowsOf(t.Context(), state.Of(root), "", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var found []string
 	for _, n := range past {
 		found = append(found, fmt.Sprint(n.SessionID, n.Nested))

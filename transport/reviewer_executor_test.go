@@ -6,11 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
 
-const checkedJob = `name: checked
+// textJob is the files of a project with a job whose first step has a text reviewed.
+func textJob(review, text string) map[string]string {
+	return map[string]string{"text.txt": text, ".deepwork/jobs/checked/text.md": "Write.", ".deepwork/jobs/checked/job.yml": `name: checked
 version: 1.0.0
 summary: Has a text checked
 common_job_info_provided_to_all_steps_at_runtime: Be brief.
@@ -22,9 +26,21 @@ steps:
     description: Write it
     instructions_file: text.md
     outputs: {text: {type: file, description: The text}}
-    reviews: [{run_each: step, quality_criteria: {Good: "Is it good?"}}]
+    reviews: [{run_each: step, ` + review + `}]
   - {id: send, name: Send, description: Send it, instructions_file: text.md, outputs: {}, reviews: []}
-`
+`}
+}
+
+const startText = `{"goal":"g","job_name":"checked","workflow_name":"full"}`
+
+// executors is a server on a project with that job, which an executor reviews.
+func executors(t *testing.T, text, config string) (cs *mcp.ClientSession, root string) {
+	t.Helper()
+	s, root := project(t, nil)
+	write(t, root, textJob(`quality_criteria: {Good: "Is it good?"}`, text))
+	write(t, root, map[string]string{"review.sh": reviewScript, ".deepwork/config.yml": config})
+	return client(t, s), root
+}
 
 // reviewScript is an agent that passes a text with "fine" in it. It prints the events of the client that
 // its first argument names; its prompt comes from standard input, or from its last argument.
@@ -54,11 +70,8 @@ executors:
 // the verdict.
 func TestAnExecutorReviews(t *testing.T) {
 	for _, name := range []string{"CLAUDE_LIKE", "CLAUDE_LIKE:ARGUMENT"} {
-		s, root := project(t, nil)
-		write(t, root, map[string]string{".deepwork/jobs/checked/job.yml": checkedJob, ".deepwork/jobs/checked/text.md": "Write.", "text.txt": "short", "review.sh": reviewScript,
-			".deepwork/config.yml": strings.Replace(executorsConfig, "%", "'"+name+"'", 1)})
-		cs := client(t, s)
-		id := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"checked","workflow_name":"full"}`).BeginStep.SessionID
+		cs, root := executors(t, "short", strings.Replace(executorsConfig, "%", "'"+name+"'", 1))
+		id := into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID
 		args := `{"outputs":{"text":"text.txt"},"session_id":"` + id + `","step_id":"text"}`
 		if r := into[machine.FinishReply](t, cs, "finished_step", args); r.Status != machine.NeedsWork || *r.Feedback != "Write more" {
 			t.Errorf("%s: %+v", name, r)
@@ -69,9 +82,7 @@ func TestAnExecutorReviews(t *testing.T) {
 		}
 		read := func(file string) string {
 			data, err := os.ReadFile(filepath.Join(root, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return string(data)
 		}
 		mode := "plain 1"
@@ -94,11 +105,8 @@ func TestAnExecutorThatCannotReview(t *testing.T) {
 		"CLAUDE_LYKE":           "There is no executor",
 		"'CLAUDE_LIKE:PLAN'":    "has no variant",
 	} {
-		s, root := project(t, nil)
-		write(t, root, map[string]string{".deepwork/jobs/checked/job.yml": checkedJob, ".deepwork/jobs/checked/text.md": "Write.", "text.txt": "this is fine", "review.sh": reviewScript,
-			".deepwork/config.yml": strings.Replace(executorsConfig, "%", name, 1)})
-		cs := client(t, s)
-		callTool(t, cs, "start_workflow", `{"goal":"g","job_name":"checked","workflow_name":"full"}`)
+		cs, _ := executors(t, "this is fine", strings.Replace(executorsConfig, "%", name, 1))
+		callTool(t, cs, "start_workflow", startText)
 		res := callTool(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`)
 		if !res.IsError || !strings.Contains(text(res), want) {
 			t.Errorf("%s: %s", name, text(res))
@@ -108,12 +116,9 @@ func TestAnExecutorThatCannotReview(t *testing.T) {
 
 // A session that is pinned to an executor goes on with it only while it runs the same command.
 func TestAPinnedExecutorThatIsChanged(t *testing.T) {
-	s, root := project(t, nil)
 	config := strings.Replace(executorsConfig, "%", "CLAUDE_LIKE, pin: true", 1)
-	write(t, root, map[string]string{".deepwork/jobs/checked/job.yml": checkedJob, ".deepwork/jobs/checked/text.md": "Write.", "text.txt": "this is fine", "review.sh": reviewScript,
-		".deepwork/config.yml": config})
-	cs := client(t, s)
-	callTool(t, cs, "start_workflow", `{"goal":"g","job_name":"checked","workflow_name":"full"}`)
+	cs, root := executors(t, "this is fine", config)
+	callTool(t, cs, "start_workflow", startText)
 	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(config, "[sh, review.sh, claude]", "[sh, other.sh]", 1)})
 	res := callTool(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`)
 	if !res.IsError || !strings.Contains(text(res), "the executor CLAUDE_LIKE has another command now") {

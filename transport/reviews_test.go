@@ -14,9 +14,7 @@ import (
 func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
 	root := t.TempDir()
 	script := filepath.Join(root, "review.sh")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700))
 	cfg, faults := config.Parse("config.yml", []byte("quality_gate: {agent_review_command: [./review.sh]}"))
 	set, err := trust.SetOf(root, cfg)
 	if faults != nil || err != nil {
@@ -28,9 +26,7 @@ func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
 	if err != nil || reviewer.Program != script || reviewer.Allowed() != nil {
 		t.Fatal(reviewer, err)
 	}
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho swapped\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(script, []byte("#!/bin/sh\necho swapped\n"), 0o700))
 	if err := reviewer.Allowed(); !errors.Is(err, trust.ErrChanged) {
 		t.Error(err)
 	}

@@ -21,21 +21,16 @@ import (
 type sdkKey struct{}
 
 // bareSDK is a server of the SDK with one tool, and a client of it.
-func bareSDK(t *testing.T, o *mcp.ClientOptions, handler mcp.ToolHandler) (*mcp.Server, *mcp.ServerSession, *mcp.ClientSession) {
+func bareSDK(t *testing.T, o *mcp.ClientOptions, handler mcp.ToolHandler) (*mcp.Server, *mcp.ClientSession) {
 	t.Helper()
 	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
 	s.AddTool(bareTool("echo"), handler)
 	here, there := mcp.NewInMemoryTransports()
 	ss, err := s.Connect(context.WithValue(t.Context(), sdkKey{}, "connected"), here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: stateful})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	cs := connect(t, there, stateful, o)
 	t.Cleanup(func() { cs.Close(); ss.Wait() })
-	return s, ss, cs
+	return s, cs
 }
 
 func bareTool(name string) *mcp.Tool {
@@ -48,7 +43,7 @@ func nothing(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error)
 
 func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
 	const exact = `{"z":9007199254740993,"a":[1.0,1e2],"b":""}`
-	s, _, cs := bareSDK(t, nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	s, cs := bareSDK(t, nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if req.Params.Name != "echo" || ctx.Value(sdkKey{}) != "middleware" || string(req.Params.Arguments) != exact {
 			t.Errorf("%s, %v, arguments %s", req.Params.Name, ctx.Value(sdkKey{}), req.Params.Arguments)
 		}
@@ -90,7 +85,7 @@ func TestSDKTakesAnEncodedResult(t *testing.T) {
 		if got, err := json.Marshal(encoded(res)); err != nil || string(got) != string(want) {
 			t.Errorf("%s: encoded gives %s (%v), the SDK %s", name, got, err, want)
 		}
-		s, _, cs := bareSDK(t, nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return res, nil })
+		s, cs := bareSDK(t, nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return res, nil })
 		s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 				res, err := next(ctx, method, req)
@@ -112,7 +107,7 @@ func TestSDKTakesAnEncodedResult(t *testing.T) {
 
 func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
 	told := make(chan struct{}, 1000)
-	s, _, cs := bareSDK(t, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { told <- struct{}{} }}, nothing)
+	s, cs := bareSDK(t, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { told <- struct{}{} }}, nothing)
 	s.AddTool(bareTool("echo"), nothing)
 	<-told
 	time.Sleep(100 * time.Millisecond)
@@ -142,9 +137,7 @@ func rawSDK(t *testing.T, handler mcp.ToolHandler) (ss *mcp.ServerSession, to *i
 	in, to := io.Pipe()
 	out, w := io.Pipe()
 	ss, err := s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: w}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ss, to, json.NewDecoder(out)
 }
 
@@ -205,9 +198,7 @@ func TestSDKAnswersCancelledCallsAndDecodesLoosely(t *testing.T) {
 			ID    any             `json:"id"`
 			Error json.RawMessage `json:"error"`
 		}
-		if err := answers.Decode(&m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, answers.Decode(&m))
 		id, _ := json.Marshal(m.ID)
 		got = append(got, string(id)+map[bool]string{true: " error", false: ""}[m.Error != nil])
 	}

@@ -18,6 +18,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -53,8 +54,9 @@ type engines struct {
 	session          func(ctx context.Context, identity, sessionID string) (*machine.State, error)
 	executor         func(ctx context.Context, s *machine.State, stepID string) (string, error) // that the job of a session names for a step
 
-	board     boardtools.Engine
-	workspace boardtools.Workspace // nil outside a workspace: then there is no get_context
+	board     *attempt.Engine
+	getRun    boardtools.GetRun
+	workspace *attempt.Context // nil outside a workspace: then there is no get_context
 
 	metrics []prometheus.Collector
 	pages   func() (page.Options, error) // of the web UI, without its callers; nil means that there is none
@@ -114,7 +116,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		}})
 	}
 	if slices.Contains(sets, "board") {
-		boardtools.Add(s.tools, e.board, e.workspace)
+		boardtools.Add(s.tools, e.board, e.getRun, e.workspace)
 	}
 	if len(s.tools.Names()) == 0 {
 		return nil, fmt.Errorf("the chosen toolsets (%s) have no tools: add workflows", strings.Join(sets, ", "))

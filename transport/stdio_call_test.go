@@ -7,10 +7,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
 )
 
 // A talk is a client that speaks over stdio a line at a time.
@@ -19,7 +15,7 @@ type talk struct {
 	lines *bufio.Scanner
 }
 
-func talking(t *testing.T, s *Server, begin bool) *talk {
+func talking(t *testing.T, s *Server) *talk {
 	t.Helper()
 	in, to := io.Pipe()
 	from, out := io.Pipe()
@@ -31,14 +27,10 @@ func talking(t *testing.T, s *Server, begin bool) *talk {
 		to.Close()
 		for w.lines.Scan() {
 		}
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-served)
 	})
-	if begin {
-		fmt.Fprint(to, hello)
-		w.next(t)
-	}
+	fmt.Fprint(to, hello)
+	w.next(t)
 	return w
 }
 
@@ -59,36 +51,24 @@ func (w *talk) ask(t *testing.T, line string) string {
 
 // Progress comes before the answer, and a call that is cancelled is not answered.
 func TestCallsOverStdioAreFollowedAndCancelled(t *testing.T) {
-	began, free, ended := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-			tool.Progress(ctx, "it has begun")
-			began <- struct{}{}
-			select {
-			case <-free:
-				return fullFinish(), nil
-			case <-ctx.Done():
-				ended <- context.Cause(ctx)
-				return nil, ctx.Err()
-			}
-		}
-	})
-	w := talking(t, s, true)
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent)
+	w := talking(t, s)
 	call := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{"progressToken":"t"},`, 1)
 	told := w.ask(t, call)
 	if !strings.Contains(told, `"method":"notifications/progress"`) || !strings.Contains(told, `"progressToken":"t"`) {
 		t.Errorf("%s", told)
 	}
-	<-began
+	<-b.began
 	fmt.Fprintln(w.to, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)
 	fmt.Fprintln(w.to, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-	if err := <-ended; err != context.Canceled {
+	if err := <-b.ended; err != context.Canceled {
 		t.Errorf("the cause is %v", err)
 	}
 	if got := w.ask(t, `{"jsonrpc":"2.0","id":2,"method":"ping"}`); !strings.Contains(got, `"id":2`) {
 		t.Errorf("%s", got)
 	}
-	go func() { <-began; free <- struct{}{} }()
+	go func() { <-b.began; b.free <- struct{}{} }()
 	if got := w.ask(t, finishCall(3)); !strings.Contains(got, `"id":3,"result"`) {
 		t.Errorf("%.300s", got)
 	}

@@ -23,9 +23,7 @@ func TestStdioSessionsThatEndAtOnce(t *testing.T) {
 	for range 50 {
 		clients.Go(func() {
 			for range 40 {
-				if err := s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in)), discardCloser{io.Discard}); err != nil {
-					t.Error(err)
-				}
+				noError(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in)), discardCloser{io.Discard}))
 			}
 		})
 	}

@@ -32,9 +32,7 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 			t.Fatalf("not JSON: %s", jsontext.Clip(l, 200))
 		}
 		id, err := json.Marshal(m["id"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out[string(id)] = m
 	}
 	return out
@@ -43,11 +41,7 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 // A client that writes a burst of calls and closes its end at once gets every reply.
 func TestStdioAnswersAllAfterEOF(t *testing.T) {
 	const n = 300
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			return fullFinish(), nil
-		}
-	})
+	s, _ := fakeServer(t, nil)
 	var in strings.Builder
 	in.WriteString(hello)
 	for i := range n {
@@ -133,37 +127,19 @@ func TestStdioSurvivesGarbage(t *testing.T) {
 }
 
 func TestStdioDuplicateID(t *testing.T) {
-	release := make(chan struct{})
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-			<-release
-			return fullFinish(), nil
-		}
-	})
-	in, inW := io.Pipe()
-	outR, out := io.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- s.ServeStdio(context.Background(), in, out) }()
-	lines := bufio.NewScanner(outR)
-	lines.Buffer(nil, 1<<20)
-	io.WriteString(inW, hello)
-	lines.Scan() // initialize
-	io.WriteString(inW, finishCall(1)+"\n"+finishCall(1)+"\n")
-	lines.Scan()
-	if got := lines.Text(); !strings.Contains(got, `"id":null`) || !strings.Contains(got, "still in flight") {
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent)
+	w := talking(t, s)
+	if got := w.ask(t, finishCall(1)+"\n"+finishCall(1)); !strings.Contains(got, `"id":null`) || !strings.Contains(got, "still in flight") {
 		t.Errorf("the second: %s", got)
 	}
-	close(release)
-	lines.Scan()
-	if got := lines.Text(); !strings.Contains(got, `"id":1,"result"`) {
+	close(b.free)
+	if got := w.next(t); !strings.Contains(got, `"id":1,"result"`) {
 		t.Errorf("the first: %s", got)
 	}
-	inW.Close()
-	if lines.Scan() {
-		t.Errorf("more: %s", lines.Text())
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
+	w.to.Close()
+	if w.lines.Scan() {
+		t.Errorf("more: %s", w.lines.Text())
 	}
 }
 
@@ -196,12 +172,7 @@ func TestStdioBatch(t *testing.T) {
 // A client that has cancelled a call gets no error for it, alone or in a batch.
 func TestStdioDoesNotAnswerCancelledCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := fakeServer(t, func(a *fakeAgent) {
-			a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-		})
+		s, _ := fakeServer(t, newBlocked().agent)
 		in, inW := io.Pipe()
 		outR, outW := io.Pipe()
 		served := make(chan error, 1)
@@ -315,9 +286,7 @@ func TestStdioWritesWholeLines(t *testing.T) {
 		in.WriteString(finishCall(i) + "\ngarbage\n")
 	}
 	w := &lineWriter{t: t}
-	if err := s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in.String())), w); err != nil {
-		t.Error(err)
-	}
+	noError(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in.String())), w))
 	if w.n != 201 {
 		t.Errorf("%d writes, want 201", w.n)
 	}
@@ -394,20 +363,10 @@ func TestStdioBlockedOutputAtStop(t *testing.T) {
 	})
 }
 
-// A client that is gone ends the server, and the calls in flight.
+// A client that is gone ends the server.
 func TestStdioClosedOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ended := make(chan struct{})
-		first := true
-		_, call, _, outR, served := serving(t, func(ctx context.Context) error {
-			if first {
-				first = false
-				return nil
-			}
-			<-ctx.Done()
-			close(ended)
-			return ctx.Err()
-		})
+		_, call, _, outR, served := serving(t, func(context.Context) error { return nil })
 		outR.Close()
 		call()
 		if err := <-served; !errors.Is(err, io.ErrClosedPipe) {
@@ -419,15 +378,8 @@ func TestStdioClosedOutput(t *testing.T) {
 // More calls than may be in flight wait to be read, and are all answered.
 func TestStdioBoundsCallsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		running := make(chan struct{}, 10*wire.MaxInFlight)
-		release := make(chan struct{})
-		s, _ := fakeServer(t, func(a *fakeAgent) {
-			a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
-				running <- struct{}{}
-				<-release
-				return &machine.FinishReply{Status: machine.NextStep}, nil
-			}
-		})
+		b := newBlocked()
+		s, _ := fakeServer(t, b.agent)
 		const n = wire.MaxInFlight + 50
 		var in strings.Builder
 		in.WriteString(hello)
@@ -436,10 +388,10 @@ func TestStdioBoundsCallsInFlight(t *testing.T) {
 		}
 		go func() {
 			synctest.Wait()
-			if got := len(running); got != wire.MaxInFlight {
+			if got := len(b.began); got != wire.MaxInFlight {
 				t.Errorf("%d calls in flight, want %d", got, wire.MaxInFlight)
 			}
-			close(release)
+			close(b.free)
 		}()
 		if got := len(replies(t, overStdio(t, s, in.String()))); got != n+1 {
 			t.Errorf("%d replies, want %d", got, n+1)

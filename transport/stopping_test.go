@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,15 +24,13 @@ func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
 			if how == "Close" {
 				client(t, s)
 				open = f.agents[0]
-				if err := s.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				noError(t, s.Close(t.Context()))
 			} else {
 				in, ends := io.Pipe()
 				defer ends.Close()
 				ctx, stop := context.WithCancel(t.Context())
 				served := make(chan error, 1)
-				go func() { served <- s.ServeStdio(ctx, in, nopCloser{io.Discard}) }()
+				go func() { served <- s.ServeStdio(ctx, in, discardCloser{io.Discard}) }()
 				if _, err := io.WriteString(ends, hello); err != nil {
 					t.Fatal(err)
 				}
@@ -42,9 +39,7 @@ func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
 				open = f.agents[0]
 				f.mu.Unlock()
 				stop()
-				if err := <-served; err != nil {
-					t.Error(err)
-				}
+				noError(t, <-served)
 			}
 			if len(told) == 0 || !<-told {
 				t.Error("it was not told, or too late")
@@ -52,10 +47,6 @@ func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
 		})
 	}
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
 
 // At the end of the server the record of a session is as its last transition left
 // it; when a connection alone ends, the session is anybody's.
@@ -66,21 +57,15 @@ func TestTheEndWritesNoSession(t *testing.T) {
 	record := func(id string) string {
 		t.Helper()
 		data, err := os.ReadFile(filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(data)
 	}
 	freed := into[machine.StartReply](t, other, "start_workflow", start).BeginStep.SessionID
-	if err := other.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.Close())
 	waitFor(t, "the session of a closed connection is free", func() bool { return strings.Contains(record(freed), `"owner": ""`) })
 	id := into[machine.StartReply](t, cs, "start_workflow", start).BeginStep.SessionID
 	before := record(id)
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(t.Context()))
 	if after := record(id); after != before {
 		t.Errorf("the end wrote the session:\n%s\nwas\n%s", after, before)
 	}
@@ -88,7 +73,7 @@ func TestTheEndWritesNoSession(t *testing.T) {
 
 // The log line of a stateless call has the stack that the call is about.
 func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
-	logger, log := logged(slog.LevelInfo)
+	logger, log := logged()
 	s, _ := project(t, func(o *Options) { o.Logger = logger })
 	cs := dial(t, overHTTP(t, s, web.Options{}), "", "")
 	start := `{"goal":"g","job_name":"trip","workflow_name":"plan"%s}`

@@ -17,7 +17,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
-	boardtools "deepwork/transport/tools/board"
 	remotetools "deepwork/transport/tools/remote"
 )
 
@@ -29,9 +28,7 @@ const toolsDoc = "TOOLS.md"
 func TestToolsDocument(t *testing.T) {
 	got := toolsDocument(t)
 	if *update {
-		if err := os.WriteFile(toolsDoc, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(toolsDoc, got, 0o644))
 	}
 	want, err := os.ReadFile(toolsDoc)
 	if err != nil {
@@ -94,11 +91,9 @@ func toolsDocument(t *testing.T) []byte {
 		if set == "source" {
 			chosen = append(chosen, "workflows") // which it needs
 		}
-		for _, workspace := range []boardtools.Workspace{nil, new(attempt.Context)} {
+		for _, workspace := range []*attempt.Context{nil, new(attempt.Context)} {
 			s, err := newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "", slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for name := range listed(t, client(t, s)) {
 				if !slices.Contains(sets[set], name) && (set == "workflows" || !slices.Contains(sets["workflows"], name)) {
 					sets[set] = append(sets[set], name)
@@ -154,9 +149,7 @@ func listedTools(t *testing.T) map[string]*listedTool {
 		s, _ := fakeServer(t, nil, options...)
 		lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
 		var list struct{ Result struct{ Tools []*listedTool } }
-		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &list); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &list))
 		for _, tool := range list.Result.Tools {
 			all[tool.Name] = tool
 		}
@@ -180,21 +173,15 @@ func ordered(t *testing.T, data json.RawMessage) *jsonschema.Schema {
 		if s == nil || len(data) == 0 || data[0] != '{' {
 			return
 		}
-		if err := json.Unmarshal(data, &raw); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(data, &raw))
 		if raw.Properties != nil {
 			d := json.NewDecoder(bytes.NewReader(raw.Properties))
 			d.Token() // {
 			for d.More() {
 				name, err := d.Token()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				var of json.RawMessage
-				if err := d.Decode(&of); err != nil {
-					t.Fatal(err)
-				}
+				must(t, d.Decode(&of))
 				s.PropertyOrder = append(s.PropertyOrder, name.(string))
 				walk(of, s.Properties[name.(string)])
 			}

@@ -44,22 +44,14 @@ func TestToolsListGolden(t *testing.T) {
 	s, _ := fakeServer(t, nil)
 	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
 	var list struct{ Result json.RawMessage }
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &list))
 	var got bytes.Buffer
-	if err := json.Indent(&got, list.Result, "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Indent(&got, list.Result, "", "  "))
 	got.WriteByte('\n')
 	golden := filepath.Join("testdata", "tools_list.json")
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll("testdata", 0o755))
+		must(t, os.WriteFile(golden, got.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil {
@@ -78,9 +70,7 @@ func listTools(t *testing.T) (all []*mcp.Tool) {
 	for _, options := range [][]func(*engines){nil, {inWorkspace}} {
 		s, _ := fakeServer(t, nil, options...)
 		res, err := client(t, s).ListTools(context.Background(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, res.Tools...)
 	}
 	slices.SortStableFunc(all, func(a, b *mcp.Tool) int { return strings.Compare(a.Name, b.Name) })
@@ -90,13 +80,9 @@ func listTools(t *testing.T) (all []*mcp.Tool) {
 func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
 	t.Helper()
 	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := new(jsonschema.Schema)
-	if err := json.Unmarshal(data, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(data, s))
 	return s
 }
 
@@ -109,9 +95,7 @@ func TestTools(t *testing.T) {
 		"board":     {"abort_merge", "change_target", "comment_attempt", "create_task", "delete_task", "follow_up", "get_attempt", "get_attempt_diff", "get_run", "get_task", "list_executors", "list_projects", "list_repos", "list_task_attempts", "list_tasks", "merge_attempt", "needs_attention", "push_attempt", "rebase_attempt", "run_workflow", "start_task_attempt", "stop_attempt", "tail_attempt", "update_task"},
 	} {
 		s, err := newServer(engines{connect: new(fakes).agent}, []string{set}, "", slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var names []string
 		for name := range listed(t, client(t, s)) {
 			names = append(names, name)
@@ -183,9 +167,7 @@ func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 		}
 		schema.Required = nil
 		resolved, err := schema.Resolve(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for reply, fits := range map[string]bool{
 			`{"begin_step":null}`:                  true,
 			`{"concurrent_steps":null}`:            false,
@@ -195,9 +177,7 @@ func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 			`{"concurrent_steps":[{"step_id":1}]}`: false,
 		} {
 			var value any
-			if err := json.Unmarshal([]byte(reply), &value); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(reply), &value))
 			if err := resolved.Validate(value); (err == nil) != fits {
 				t.Errorf("%s: %s: %v", tool.Name, reply, err)
 			}
@@ -273,15 +253,11 @@ func conforms(t testing.TB, s *Server) {
 	schemas := map[string]*jsonschema.Resolved{}
 	cs := client(t, s)
 	list, err := cs.ListTools(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, tool := range list.Tools {
 		data, _ := json.Marshal(tool.OutputSchema)
 		schema := new(jsonschema.Schema)
-		if err := json.Unmarshal(data, schema); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(data, schema))
 		if schemas[tool.Name], err = schema.Resolve(nil); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // An agent is a real coding agent that works for a scripted model.
@@ -83,9 +85,7 @@ tool_timeout_sec = %d
 				delete(entry, "httpUrl")
 				entry["command"], entry["args"] = s.command[0], s.command[1:]
 			}
-			if err := os.Mkdir(filepath.Join(home, ".gemini"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Mkdir(filepath.Join(home, ".gemini"), 0o755))
 			write(t, filepath.Join(home, ".gemini", "settings.json"), encoded(map[string]any{
 				"security":   map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}, "folderTrust": map[string]any{"enabled": false}},
 				"general":    map[string]any{"disableAutoUpdate": true, "disableUpdateNag": true},
@@ -125,9 +125,7 @@ func careProject(t *testing.T) project {
 	t.Helper()
 	p := project{root: t.TempDir()}
 	job := filepath.Join(p.root, ".deepwork", "jobs", "care")
-	if err := os.MkdirAll(job, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(job, 0o755))
 	write(t, filepath.Join(job, "job.yml"), care)
 	write(t, filepath.Join(job, "write.md"), "Write the report with the word zebra in it.\n")
 	write(t, filepath.Join(job, "judge.md"), "Judge the report as a giraffe would.\n")
@@ -201,9 +199,7 @@ func (m *model) saw(t *testing.T, n int, want string) {
 func (p project) work(t *testing.T, a agent, m *model, over, prompt string, args ...string) string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	reviewer := fmt.Sprintf("'%s' review-slowly %s", self, callLimit+2*time.Second)
 	args = append(args, "--quality-gate", reviewer)
 	var s server
@@ -242,9 +238,7 @@ func reviewSlowly(duration string) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // The command of a user becomes the prompt of a workflow, where an agent has commands without a

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
+
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -68,15 +70,11 @@ func waitForTool(t *testing.T, url, name string) {
 		},
 	})
 	cs, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer cs.Close()
 	for {
 		list, err := cs.ListTools(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if slices.ContainsFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == name }) {
 			return
 		}

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // A check is what the suite wrote of one of its checks.
@@ -72,9 +74,7 @@ func play(t *testing.T, url, version string) map[string][]check {
 	found := map[string][]check{}
 	for _, e := range entries {
 		data, err := os.ReadFile(filepath.Join(out, e.Name(), "checks.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var checks []check
 		if err := json.Unmarshal(data, &checks); err != nil {
 			t.Fatalf("%s: %v", e.Name(), err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/state/statetest"
 )
 
@@ -123,9 +124,7 @@ func installPython() (string, error) {
 func binary(t *testing.T) string {
 	t.Helper()
 	path, err := builtBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return path
 }
 
@@ -133,9 +132,7 @@ func binary(t *testing.T) string {
 func packages(t *testing.T) string {
 	t.Helper()
 	dir, err := nodePackages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return dir
 }
 
@@ -143,9 +140,7 @@ func packages(t *testing.T) string {
 func agentPackages(t *testing.T) string {
 	t.Helper()
 	dir, err := codingAgentsAt()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return dir
 }
 
@@ -176,8 +171,6 @@ func node(t *testing.T) string {
 func python(t *testing.T) string {
 	t.Helper()
 	path, err := pythonProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return path
 }

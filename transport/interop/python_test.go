@@ -6,15 +6,15 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // The client of the official Python SDK, in the version of requirements.txt: with
 // the handshake, and without a connection, as the newest protocol version has it.
 func TestClientOfThePythonSDK(t *testing.T) {
 	script, err := filepath.Abs("client.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, c := range []struct{ name, over, mode, protocol string }{
 		{"stdio", "stdio", "legacy", "2025-11-25"},
 		{"stdio in the newest version", "stdio", "auto", "2026-07-28"},

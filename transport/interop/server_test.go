@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/state"
 )
 
@@ -29,9 +30,7 @@ type project struct {
 func newProject(t *testing.T) project {
 	t.Helper()
 	p := project{root: t.TempDir(), told: filepath.Join(t.TempDir(), "told")}
-	if err := os.CopyFS(filepath.Join(p.root, ".deepwork", "jobs"), os.DirFS("testdata")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.CopyFS(filepath.Join(p.root, ".deepwork", "jobs"), os.DirFS("testdata")))
 	p.configure(t, "workflow_tools: {enabled: true}\n")
 	return p
 }
@@ -40,9 +39,7 @@ func (p project) config() string { return filepath.Join(p.root, ".deepwork", "co
 
 func (p project) configure(t *testing.T, text string) {
 	t.Helper()
-	if err := os.WriteFile(p.config(), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(p.config(), []byte(text), 0o644))
 }
 
 // sources is a config with the source that is written with the TypeScript SDK.
@@ -57,9 +54,7 @@ func sources(t *testing.T) string {
 func (p project) command(t *testing.T, args ...string) []string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	reviewer := fmt.Sprintf("'%s' review '%s'", self, p.told)
 	command := []string{"env"}
 	for _, name := range []string{state.Env, "XDG_CONFIG_HOME"} {
@@ -78,12 +73,8 @@ func (p project) serve(t *testing.T, transport string, args ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	url := make(chan string, 1) // one value; closed when the log ends
 	read := make(chan struct{})
 	go func() {
@@ -126,9 +117,7 @@ func newToken(t *testing.T) (token, file string) {
 		t.Fatalf("making a token: %v\n%s", err, &line)
 	}
 	file = filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, line.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, line.Bytes(), 0o600))
 	return strings.TrimSpace(string(out)), file
 }
 

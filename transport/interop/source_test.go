@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
+
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -46,9 +48,7 @@ func serveSource(t *testing.T) *session {
 		},
 	})
 	cs, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { cs.Close() })
 	s.ClientSession = cs
 	return s
@@ -62,9 +62,7 @@ func (s *session) until(t *testing.T, names ...string) map[string]*mcp.Tool {
 	for {
 		all := map[string]*mcp.Tool{}
 		for tool, err := range s.Tools(ctx, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			all[tool.Name] = tool
 		}
 		if !slices.ContainsFunc(names, func(name string) bool { return all[name] == nil }) {
@@ -84,9 +82,7 @@ func (s *session) call(t *testing.T, name, arguments string) string {
 	params := &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)}
 	params.SetProgressToken(name)
 	res, err := s.CallTool(t.Context(), params)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var got struct {
 		State  string          `json:"state"`
 		Result json.RawMessage `json:"result"`

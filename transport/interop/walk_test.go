@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // instructions are what a client is told, as the JSON of its one argument.
@@ -44,9 +46,7 @@ type sight struct {
 func walk(t *testing.T, told instructions, argv ...string) map[string]sight {
 	t.Helper()
 	argument, err := json.Marshal(told)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	out := runClient(t, append(argv, string(argument))...)
 	all := map[string]sight{}
 	for line := range bytes.Lines(out) {
@@ -213,8 +213,6 @@ func (s sight) value(t *testing.T, path string) string {
 		}
 	}
 	out, err := json.Marshal(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(out)
 }

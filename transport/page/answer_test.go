@@ -37,13 +37,7 @@ func TestAPersonPassesAStepOnAPage(t *testing.T) {
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightPerson}, config.Token{Name: "ann2", Group: "ann"})
 	s := serve(t, root, web.Options{TokenFile: file})
 	call := pagetest.Connect(t, s.url, tokens[0])
-	var begun struct {
-		Step struct {
-			SessionID string `json:"session_id"`
-		} `json:"begin_step"`
-	}
-	call("start_workflow", map[string]any{"goal": pagetest.Hostile, "job_name": "sign", "workflow_name": "full"}, &begun)
-	id := begun.Step.SessionID
+	id := call.Start(pagetest.Args{"goal": pagetest.Hostile, "job_name": "sign", "workflow_name": "full"})
 	type finished struct {
 		Status   string
 		Feedback *string

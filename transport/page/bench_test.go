@@ -17,12 +17,7 @@ import (
 // fill starts sessions and adds tasks, as four agents do. It returns their ids.
 func (s *server) fill(t testing.TB, sessions, tasks int) (allSessions, allTasks []string) {
 	const agents = 4
-	var projects struct {
-		Projects []struct {
-			ID string `json:"project_id"`
-		}
-	}
-	pagetest.Connect(t, s.url, "")("list_projects", map[string]any{}, &projects)
+	project := pagetest.Connect(t, s.url, "").Project()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	for agent := range agents {
@@ -30,21 +25,16 @@ func (s *server) fill(t testing.TB, sessions, tasks int) (allSessions, allTasks 
 			call := pagetest.Connect(t, s.url, "")
 			for i := range max(sessions, tasks) / agents {
 				if i < sessions/agents {
-					var begun struct {
-						Step struct {
-							SessionID string `json:"session_id"`
-						} `json:"begin_step"`
-					}
-					call("start_workflow", map[string]any{"goal": fmt.Sprint("Goal ", agents*i+agent), "job_name": "trip", "workflow_name": "plan"}, &begun)
+					session := call.Plan(fmt.Sprint("Goal ", agents*i+agent))
 					mu.Lock()
-					allSessions = append(allSessions, begun.Step.SessionID)
+					allSessions = append(allSessions, session)
 					mu.Unlock()
 				}
 				if i < tasks/agents {
 					var task struct {
 						ID string `json:"task_id"`
 					}
-					call("create_task", map[string]any{"project_id": projects.Projects[0].ID, "title": fmt.Sprint("Task ", agents*i+agent)}, &task)
+					call("create_task", map[string]any{"project_id": project, "title": fmt.Sprint("Task ", agents*i+agent)}, &task)
 					mu.Lock()
 					allTasks = append(allTasks, task.ID)
 					mu.Unlock()

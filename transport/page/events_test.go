@@ -87,16 +87,16 @@ func TestEvents(t *testing.T) {
 	s := serve(t, root, web.Options{})
 	call := pagetest.Connect(t, s.url, "")
 	b := s.browser(t)
-	s.task(t, call, "before")
+	call.Task("before", "before")
 	testkit.Until(t, "before", func() bool { return strings.Contains(b.get("/board"), "before") })
 	board := b.stream("/board")
 	ids, hangUp := b.listen(board, "")
-	s.task(t, call, "one")
+	call.Task("one", "one")
 	last := event(t, ids, "a task was added")
 	testkit.Until(t, "the task", func() bool { return strings.Contains(b.get("/board"), ">one</a>") })
 	hangUp()
 
-	s.task(t, call, "while nobody listened")
+	call.Task("while nobody listened", "while nobody listened")
 	ids, hangUp = b.listen(board, last)
 	next := event(t, ids, "a page that was cut off catches up")
 	hangUp()
@@ -166,26 +166,13 @@ func TestEditsAreShown(t *testing.T) {
 	}
 }
 
-// A workflow that begins in a session is news for the page of that session, rendered before.
-func TestChildrenOfASession(t *testing.T) {
-	s := serve(t, pagetest.Project(t), web.Options{})
-	p := s.begin(t, "")
-	b := s.browser(t)
-	stream := b.stream("/sessions/" + p.session)
-	call := pagetest.Connect(t, s.url, "")
-	call("start_workflow", map[string]any{"goal": "The child", "job_name": "trip", "workflow_name": "plan", "parent_session_id": p.session}, nil)
-	ids, hangUp := b.listen(stream, "")
-	event(t, ids, "a workflow began in the session")
-	hangUp()
-}
-
 // A caller that does not see an attempt does not keep its output from one that does.
 func TestOutputIsFollowedForEachCaller(t *testing.T) {
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob"})
 	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
 	call := pagetest.Connect(t, s.url, tokens[0])
 	more := filepath.Join(t.TempDir(), "more")
-	_, id := s.startAttempt(t, call, "talk", "! until [ -e "+more+" ]; do sleep 0.05; done; while [ -e "+more+" ]; do echo hello; sleep 0.1; done\n")
+	_, id := call.Script("talk", "! until [ -e "+more+" ]; do sleep 0.05; done; while [ -e "+more+" ]; do echo hello; sleep 0.1; done\n")
 	t.Cleanup(func() { _ = os.Remove(more) })
 	on := "/events?at=0&on=output:" + id
 	ann, bob := s.browser(t), s.browser(t)

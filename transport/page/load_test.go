@@ -132,14 +132,9 @@ func BenchmarkCallsWith200Pages(b *testing.B) {
 					return
 				default:
 				}
-				var begun struct {
-					Step struct {
-						SessionID string `json:"session_id"`
-					} `json:"begin_step"`
-				}
-				call("start_workflow", map[string]any{"goal": fmt.Sprint("Work ", agent, i), "job_name": "trip", "workflow_name": "plan"}, &begun)
-				call("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"idea": "idea.txt"}}, nil)
-				call("abort_workflow", map[string]any{"session_id": begun.Step.SessionID, "explanation": "enough"}, nil)
+				session := call.Plan(fmt.Sprint("Work ", agent, i))
+				call("finished_step", map[string]any{"session_id": session, "outputs": map[string]any{"idea": "idea.txt"}}, nil)
+				call("abort_workflow", map[string]any{"session_id": session, "explanation": "enough"}, nil)
 				call("update_task", map[string]any{"task_id": tasks[(4*i+agent)%len(tasks)], "description": fmt.Sprint("Now ", i)}, nil)
 				calls.Add(4)
 			}
@@ -197,7 +192,7 @@ func BenchmarkVisible(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				time.Sleep(time.Second) // changes come at this pace
 				title := fmt.Sprintf("Title %d %d", n, time.Now().UnixNano())
-				call("create_task", map[string]any{"project_id": s.project(call), "title": title}, nil)
+				call("create_task", map[string]any{"project_id": call.Project(), "title": title}, nil)
 				replied := time.Now()
 				for !strings.Contains(<-arrived, title) {
 				}
@@ -211,28 +206,15 @@ func BenchmarkVisible(b *testing.B) {
 	}
 }
 
-// project returns the id of the project.
-func (s *server) project(call func(string, any, any)) string {
-	var projects struct {
-		Projects []struct {
-			ID string `json:"project_id"`
-		}
-	}
-	call("list_projects", map[string]any{}, &projects)
-	return projects.Projects[0].ID
-}
-
 // A change is on each open page that shows it.
 func TestOpenPagesFollow(t *testing.T) {
 	s := serve(t, pagetest.Project(t), web.Options{})
 	sessions, tasks := s.fill(t, 4, 4)
 	call := pagetest.Connect(t, s.url, "")
 	for path, change := range map[string]func(text string){
-		"/board":             func(text string) { s.task(t, call, text) },
+		"/board":             func(text string) { call.Task(text, text) },
 		"/tasks/" + tasks[0]: func(text string) { call("update_task", map[string]any{"task_id": tasks[0], "title": text}, nil) },
-		"/": func(text string) {
-			call("start_workflow", map[string]any{"goal": text, "job_name": "trip", "workflow_name": "plan"}, nil)
-		},
+		"/":                  func(text string) { call.Plan(text) },
 		"/sessions/" + sessions[0]: func(text string) {
 			call("abort_workflow", map[string]any{"session_id": sessions[0], "explanation": text}, nil)
 		},
@@ -260,8 +242,8 @@ func TestPagesAreNeverOld(t *testing.T) {
 	b := s.browser(t)
 	for i := range 10 {
 		title := fmt.Sprintf("This is number %d.", i)
-		s.task(t, call, title)
-		call("start_workflow", map[string]any{"goal": title, "job_name": "trip", "workflow_name": "plan"}, nil)
+		call.Task(title, title)
+		call.Plan(title)
 		for _, path := range []string{"/", "/board"} {
 			if !strings.Contains(b.get(path), title) {
 				t.Errorf("%s has no %q", path, title)
@@ -274,16 +256,11 @@ func TestPagesAreNeverOld(t *testing.T) {
 func TestNestedWorkflowsAppear(t *testing.T) {
 	s := serve(t, pagetest.Project(t), web.Options{})
 	call := pagetest.Connect(t, s.url, "")
-	var begun struct {
-		Step struct {
-			SessionID string `json:"session_id"`
-		} `json:"begin_step"`
-	}
-	call("start_workflow", map[string]any{"goal": "outer", "job_name": "trip", "workflow_name": "plan"}, &begun)
+	session := call.Plan("outer")
 	b := s.browser(t)
-	path := "/sessions/" + begun.Step.SessionID
+	path := "/sessions/" + session
 	ids, hangUp := b.listen(b.stream(path), "")
-	call("start_workflow", map[string]any{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": begun.Step.SessionID}, nil)
+	call("start_workflow", map[string]any{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": session}, nil)
 	event(t, ids, "a nested workflow has begun")
 	hangUp()
 	testkit.Until(t, "the nested workflow", func() bool { return strings.Contains(b.get(path), "inner") })

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/store"
 )
@@ -19,9 +20,7 @@ func TestMemo(t *testing.T) {
 		p, err := m.get(k, f, false, func() (*rendered, error) {
 			return newRendered(fmt.Appendf(nil, "%d", made.Add(1)), at, []string{store.TaskChanged, "attempt:a"}), nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return string(p.body)
 	}
 	var many sync.WaitGroup

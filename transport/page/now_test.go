@@ -23,13 +23,8 @@ func TestStepsOfOthersNeedThePerson(t *testing.T) {
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann"}, config.Token{Name: "bob"})
 	s := serve(t, root, web.Options{TokenFile: file})
 	call := pagetest.Connect(t, s.url, tokens[0])
-	var begun struct {
-		Step struct {
-			SessionID string `json:"session_id"`
-		} `json:"begin_step"`
-	}
-	call("start_workflow", map[string]any{"goal": "write a memo", "job_name": "memo", "workflow_name": "w"}, &begun)
-	call("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"out": "idea.txt"}}, nil)
+	id := call.Start(pagetest.Args{"goal": "write a memo", "job_name": "memo", "workflow_name": "w"})
+	call("finished_step", map[string]any{"session_id": id, "outputs": map[string]any{"out": "idea.txt"}}, nil)
 	waits := "Step a: write a memo"
 	bob := s.browser(t)
 	bob.login(tokens[1])

@@ -21,6 +21,8 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
+	"deepwork/transport/tools/remote"
+	"deepwork/transport/web"
 )
 
 //go:embed static templates
@@ -37,28 +39,13 @@ type Options struct {
 	Jobs     func(context.Context) *catalog.Snapshot
 	Config   func(context.Context) (*config.Config, error)
 	Changes  store.Changes
-	Sources  Sources // nil if workflows of other systems are not served
-	ReadOnly bool    // no page changes anything
+	Sources  *remote.Tools // nil if workflows of other systems are not served
+	ReadOnly bool          // no page changes anything
 	// Callers authenticates requests.
-	Callers Callers
+	Callers *web.Login
 	// Key signs what pages send back with their forms. It is the same after a restart.
 	Key    []byte
 	Logger *slog.Logger
-}
-
-// Callers says who sent a request.
-type Callers interface {
-	// Caller returns the caller of a request, or an error that says why the sender must log in.
-	Caller(r *http.Request) (session.Caller, error)
-	// WithToken and WithSecret return the cookie of a caller that gave a token, or the one-time secret
-	// of deepwork ui, or an error that says what is wrong with it.
-	WithToken(r *http.Request, token string) (*http.Cookie, error)
-	WithSecret(r *http.Request, secret string) (*http.Cookie, error)
-	// LoggedIn reports whether a request has a cookie, and Logout returns the one that ends it.
-	LoggedIn(r *http.Request) bool
-	Logout(r *http.Request) *http.Cookie
-	// Admit counts a request until release is called, or refuses one that is too many and reports false.
-	Admit(w http.ResponseWriter, r *http.Request, stream bool) (release func(), ok bool)
 }
 
 // A Site serves the pages. Its methods may be called from any goroutine.
@@ -105,34 +92,17 @@ func (s *Site) pages() {
 	s.post("/sessions/{id}/override", s.overrideStep)
 	s.post("/sessions/{id}/review", s.answer)
 	s.page("GET /sessions/{id}/output", s.output)
-	s.boardPages()
 	s.page("GET /jobs", s.jobs)
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)
-	s.page("GET /sources", s.sources)
-	s.page("GET /sources/executions/{id}", s.execution)
-	s.post("/sources/refresh", s.refreshSources)
-	s.post("/sources/executions/{id}/cancel", s.cancelExecution)
-}
 
-// boardPages registers those of the task board.
-func (s *Site) boardPages() {
-	page := func(pattern string, make func(context.Context, session.Caller, *http.Request) (*shown, error)) {
-		s.page(pattern, func(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-			if s.Board == nil {
-				return nil, errNoBoard
-			}
-			return make(ctx, who, r)
-		})
-	}
-	post := func(pattern string, do action) {
-		s.post(pattern, func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-			if s.Board == nil {
-				return "", errNoBoard
-			}
-			return do(ctx, who, r)
-		})
-	}
+	page, post := s.part(s.Sources != nil, errNoSources)
+	page("GET /sources", s.sources)
+	page("GET /sources/executions/{id}", s.execution)
+	post("/sources/refresh", s.refreshSources)
+	post("/sources/executions/{id}/cancel", s.cancelExecution)
+
+	page, post = s.part(s.Board != nil, errNoBoard)
 	page("GET /board", s.board)
 	page("GET /tasks/{id}", s.task)
 	page("GET /attempts/{id}", s.attempt)
@@ -148,6 +118,19 @@ func (s *Site) boardPages() {
 	post("/attempts/{id}/comments/remove", s.removeComment)
 	post("/attempts/{id}/comments/send", s.sendComments)
 	post("/attempts/{id}/git/{what}", s.integrate)
+}
+
+// part returns what registers the pages and the actions of a part of the server. If that is not served,
+// they are refused.
+func (s *Site) part(served bool, missing error) (page func(string, maker), post func(string, action)) {
+	if served {
+		return s.page, s.post
+	}
+	return func(pattern string, _ maker) {
+			s.page(pattern, func(context.Context, session.Caller, *http.Request) (*shown, error) { return nil, missing })
+		}, func(pattern string, _ action) {
+			s.post(pattern, func(context.Context, session.Caller, *http.Request) (string, error) { return "", missing })
+		}
 }
 
 // Run follows the changes of the project until ctx ends.
@@ -220,12 +203,15 @@ type shown struct {
 	fresh bool     // it shows what no topic has, and is made for each request
 }
 
+// A maker makes what a page shows to a caller.
+type maker func(context.Context, session.Caller, *http.Request) (*shown, error)
+
 // newsHeader marks requests for a page that was told of changes.
 const newsHeader = "Deepwork-News"
 
 // page registers a page. The rendered page is kept for callers that see the same until there is a
 // change of its topics.
-func (s *Site) page(pattern string, make func(context.Context, session.Caller, *http.Request) (*shown, error)) {
+func (s *Site) page(pattern string, make maker) {
 	s.mux.HandleFunc(pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
 		who := session.CallerOf(r.Context())
 		told := r.Header.Get(newsHeader) != ""

@@ -101,18 +101,8 @@ type frame struct {
 
 // May reports whether the caller may do what needs rights, so that a page can offer it.
 func (f frame) May(right string) bool {
-	if f.ReadOnly {
-		return false
-	}
-	switch right {
-	case "agents":
-		return f.Caller.Has(session.RightAgents)
-	case "merge":
-		return f.Caller.Has(session.RightMerge)
-	case "person":
-		return f.Caller.Has(session.RightPerson)
-	}
-	return true
+	needed := map[string]session.Rights{"agents": session.RightAgents, "merge": session.RightMerge, "person": session.RightPerson}
+	return !f.ReadOnly && f.Caller.Has(needed[right])
 }
 
 func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) (*rendered, error) {

@@ -42,7 +42,8 @@ func (p started) writes(t *testing.T) (paths []string) {
 	return paths
 }
 
-// Each route that writes refuses what is not of a page of its own caller, whatever is added later.
+// Each route that writes refuses what is not of a page of its own caller, whatever is added later, and
+// nothing happens. Read-only pages offer nothing.
 func TestEveryWriteIsGuarded(t *testing.T) {
 	root := pagetest.Project(t)
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.AllRights}, config.Token{Name: "bob"})
@@ -52,11 +53,17 @@ func TestEveryWriteIsGuarded(t *testing.T) {
 	ann.login(tokens[0])
 	bob.login(tokens[1])
 	good, bobs := ann.csrf("/board"), bob.csrf("/board")
+	number := regexp.MustCompile(`at=[0-9]+`)
+	now := func() string {
+		return number.ReplaceAllString(ann.get("/sessions/"+p.session)+ann.get("/tasks/"+p.task), "")
+	}
+	before := now()
 	for _, path := range p.writes(t) {
 		cases := map[string]answer{
 			"from another site":       ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Sec-Fetch-Site: cross-site"),
 			"from a neighbor":         ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Sec-Fetch-Site: same-site"),
 			"from a foreign origin":   ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Origin: https://evil.example"),
+			"from another port":       ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Origin: http://127.0.0.1:1"),
 			"from an old browser":     ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Origin: null"),
 			"for another host":        ann.do("POST", path, url.Values{"csrf": {good}, "token": {tokens[0]}}, "Host: evil.example"),
 			"with a body of no form":  ann.do("POST", path, nil, "Content-Type: text/plain"),
@@ -79,10 +86,29 @@ func TestEveryWriteIsGuarded(t *testing.T) {
 			t.Errorf("GET %s: %s", path, a.Status)
 		}
 	}
+	for _, action := range p.actions() { // with forms that are complete
+		if a := ann.act(action, bobs); a.StatusCode != http.StatusForbidden {
+			t.Errorf("%s with another's token: %s\n%s", action, a.Status, a.text)
+		}
+	}
+	ann.login(tokens[0])
+	if after := now(); after != before {
+		t.Errorf("something has changed from\n%s\nto\n%s", before, after)
+	}
 	s.stop()
 	s = serve(t, root, web.Options{TokenFile: file, ReadOnly: true})
 	ann.at = s.url
 	ann.login(tokens[0])
+	for _, path := range p.paths() {
+		if path != "/trust" && strings.Contains(strings.Replace(ann.get(path), `method="post" action="/logout"`, "", 1), `method="post"`) {
+			t.Errorf("%s offers an action although the pages are read-only", path)
+		}
+	}
+	for _, action := range p.actions() {
+		if a := ann.act(action, "x", "HX-Request: true"); a.StatusCode != http.StatusForbidden || !strings.Contains(a.text, "read-only") {
+			t.Errorf("%s, read-only: %s\n%s", action, a.Status, a.text)
+		}
+	}
 	for _, path := range p.writes(t) {
 		if path == "/login" || path == "/logout" {
 			continue
@@ -225,15 +251,10 @@ func TestOddTexts(t *testing.T) {
 		"an event stream": "\n\nevent: news\ndata: x\n\n",
 		"the longest":     strings.Repeat("<b>&é ", 12_000),
 	} {
-		var begun struct {
-			Step struct {
-				SessionID string `json:"session_id"`
-			} `json:"begin_step"`
-		}
-		call("start_workflow", map[string]any{"goal": text, "job_name": "trip", "workflow_name": "plan"}, &begun)
+		session := call.Plan(text)
 		testkit.Write(t, filepath.Join(root, "odd.txt"), text+"\n") // an agent's file
-		call("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"idea": "odd.txt"}, "notes": text}, nil)
-		for _, path := range []string{"/", "/sessions/" + begun.Step.SessionID, "/sessions/" + begun.Step.SessionID + "/output?path=odd.txt"} {
+		call("finished_step", map[string]any{"session_id": session, "outputs": map[string]any{"idea": "odd.txt"}, "notes": text}, nil)
+		for _, path := range []string{"/", "/sessions/" + session, "/sessions/" + session + "/output?path=odd.txt"} {
 			page := b.get(path)
 			if strings.Contains(page, "<hx-partial hx-target=\"#main") || strings.Contains(page, `href="javascript`) || strings.Contains(page, "<b>") || !strings.HasSuffix(strings.TrimSpace(page), "</html>") {
 				t.Errorf("%s on %s:\n%s", name, path, page[:min(len(page), 5000)])
@@ -242,7 +263,7 @@ func TestOddTexts(t *testing.T) {
 				t.Errorf("%s: the list has %d bytes", name, len(page))
 			}
 		}
-		call("abort_workflow", map[string]any{"session_id": begun.Step.SessionID, "explanation": "enough"}, nil)
+		call("abort_workflow", map[string]any{"session_id": session, "explanation": "enough"}, nil)
 	}
 }
 

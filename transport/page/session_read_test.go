@@ -16,7 +16,8 @@ func TestSessionsInWorkspaces(t *testing.T) {
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob", Rights: config.RightAgents})
 	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
 	call := pagetest.Connect(t, s.url, tokens[0])
-	_, id := s.attempt(t, call, "plan it", "! echo from the workspace > idea.txt\n")
+	_, id := call.Script("plan it", "! echo from the workspace > idea.txt\n")
+	call.Await(t, id, "completed")
 	var attempt struct {
 		Repos []struct {
 			Path string `json:"worktree_path"`
@@ -24,15 +25,10 @@ func TestSessionsInWorkspaces(t *testing.T) {
 	}
 	call("get_attempt", map[string]any{"attempt_id": id}, &attempt)
 	inside := pagetest.Connect(t, serve(t, attempt.Repos[0].Path, web.Options{}).url, "")
-	var begun struct {
-		Step struct {
-			SessionID string `json:"session_id"`
-		} `json:"begin_step"`
-	}
-	inside("start_workflow", map[string]any{"goal": pagetest.Hostile, "job_name": "trip", "workflow_name": "plan"}, &begun)
-	inside("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"idea": "idea.txt"}}, nil)
+	session := inside.Plan(pagetest.Hostile)
+	inside("finished_step", map[string]any{"session_id": session, "outputs": map[string]any{"idea": "idea.txt"}}, nil)
 
-	b, bob, at := s.browser(t), s.browser(t), "/sessions/"+begun.Step.SessionID
+	b, bob, at := s.browser(t), s.browser(t), "/sessions/"+session
 	bob.login(tokens[1])
 	for _, page := range []string{at, at + "/output?path=idea.txt", "/attempts/" + id} {
 		if a := bob.do("GET", page, nil); a.StatusCode != http.StatusNotFound || strings.Contains(a.text, "from the workspace") {

@@ -38,65 +38,25 @@ func large(t testing.TB) (root string) {
 	return root
 }
 
-// attempt adds a task and starts an agent with a shell script on it. It returns when that has ended.
-func (s *server) attempt(t testing.TB, call func(string, any, any), title, script string) (task, attempt string) {
-	t.Helper()
-	task, attempt = s.startAttempt(t, call, title, script)
-	testkit.Until(t, "the agent has ended", func() bool {
-		var now struct{ State string }
-		call("get_attempt", map[string]any{"attempt_id": attempt}, &now)
-		return now.State == "completed" || now.State == "failed"
-	})
-	return task, attempt
-}
-
-// startAttempt does so without waiting for its end.
-func (s *server) startAttempt(t testing.TB, call func(string, any, any), title, script string) (task, attempt string) {
-	t.Helper()
-	var repos struct {
-		Repos []struct {
-			ID string `json:"repo_id"`
-		}
-	}
-	var projects struct {
-		Projects []struct {
-			ID string `json:"project_id"`
-		}
-	}
-	call("list_projects", map[string]any{}, &projects)
-	call("list_repos", map[string]any{"project_id": projects.Projects[0].ID}, &repos)
-	task = s.task(t, call, title)
-	call("update_task", map[string]any{"task_id": task, "description": script}, nil)
-	var begun struct {
-		ID string `json:"attempt_id"`
-	}
-	call("start_task_attempt", map[string]any{"task_id": task, "executor": "SCRIPT", "repos": []any{map[string]any{"repo_id": repos.Repos[0].ID, "target_branch": "main"}}}, &begun)
-	return task, begun.ID
-}
-
 // Every page has a limit, and leads to what it leaves out.
 func TestPagesStayUnder100KB(t *testing.T) {
 	s := serve(t, large(t), web.Options{})
 	call := pagetest.Connect(t, s.url, "")
 	sessions, tasks := s.fill(t, 120, 120)
-	var long struct {
-		Step struct {
-			SessionID string `json:"session_id"`
-		} `json:"begin_step"`
-	}
-	call("start_workflow", map[string]any{"goal": strings.Repeat("A long <goal>. ", 300), "job_name": "long", "workflow_name": "all"}, &long)
+	long := call.Start(pagetest.Args{"goal": strings.Repeat("A long <goal>. ", 300), "job_name": "long", "workflow_name": "all"})
 	for range 40 {
-		call("finished_step", map[string]any{"session_id": long.Step.SessionID, "outputs": map[string]any{}, "notes": strings.Repeat("A long <note>. ", 300)}, nil)
+		call("finished_step", map[string]any{"session_id": long, "outputs": map[string]any{}, "notes": strings.Repeat("A long <note>. ", 300)}, nil)
 	}
-	diff, talk := s.attempt(t, call, "A large diff", strings.Join([]string{"",
+	diff, talk := call.Script("A large diff", strings.Join([]string{"",
 		"i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo $i; done > numbers.txt",
 		"mkdir many; i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo $i > many/file$i; done",
 		"git add -A; git commit -qm work",
 		"cat numbers.txt; i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo '<warning>' " + strings.Repeat("long ", 300) + " >&2; echo $i; done", ""}, "\n! "))
+	call.Await(t, talk, "completed", "failed")
 	call("update_task", map[string]any{"task_id": tasks[0], "description": strings.Repeat("A long <text>. ", 6000)}, nil)
 	b := s.browser(t)
 	for _, path := range []string{"/", "/?q=Goal", "/?list=needs", "/attempts/" + talk + "?path=numbers.txt&from=300", "/attempts/" + talk + "?files=200", "/?list=working", "/?list=recent", "/?list=working&from=100", "/board", "/board?status=todo", "/tasks/" + tasks[0], "/tasks/" + diff, "/sessions/" + sessions[0],
-		"/sessions/" + long.Step.SessionID, "/attempts/" + talk, "/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt", "/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
+		"/sessions/" + long, "/attempts/" + talk, "/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt", "/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
 		text := b.get(path)
 		t.Logf("%6d %s", len(text), path)
 		if len(text) > maxPage {

@@ -16,21 +16,6 @@ import (
 	"deepwork/session/store"
 )
 
-// Sources are the other systems whose workflows the server offers, and what runs there.
-type Sources interface {
-	// Offer returns the sources with their workflows, and what the config has that is not connected.
-	Offer(context.Context) (*remote.Snapshot, []remote.Skipped)
-	// Refresh asks all for their workflows now, and returns the names of those that are new, gone and
-	// changed.
-	Refresh(context.Context) (added, removed, changed []string, err error)
-	// Newest returns a caller's newest executions, and how many it has.
-	Newest(ctx context.Context, who session.Caller, limit int) ([]execution.Execution, int, error)
-	Status(ctx context.Context, who session.Caller, id string) (*execution.Execution, error)
-	Cancel(ctx context.Context, who session.Caller, id string) (*execution.Execution, error)
-	// Going reports whether executions run whose progress may change.
-	Going() bool
-}
-
 const (
 	// sourcesTopic is the topic of what sources offer, and of the progress of executions.
 	sourcesTopic = "sources"
@@ -71,9 +56,6 @@ func (v sourceView) State() string {
 var errNoSources = session.NotNow("no_sources", "This server does not offer workflows of other systems: start it with the toolset remote.")
 
 func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request) (*shown, error) {
-	if s.Sources == nil {
-		return nil, errNoSources
-	}
 	now, unused := s.Sources.Offer(ctx)
 	p := &sourcesPage{Unused: unused}
 	for _, state := range now.Sources {
@@ -94,7 +76,7 @@ func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request)
 		}
 		p.Sources = append(p.Sources, v)
 	}
-	list, total, err := s.Sources.Newest(ctx, who, maxExecutions)
+	list, total, err := s.Sources.Executions.Newest(ctx, who.Identity, maxExecutions)
 	if err != nil {
 		return nil, err
 	}
@@ -109,10 +91,7 @@ type executionPage struct {
 }
 
 func (s *Site) execution(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	if s.Sources == nil {
-		return nil, errNoSources
-	}
-	x, err := s.Sources.Status(ctx, who, r.PathValue("id"))
+	x, err := s.Sources.Executions.Status(ctx, who.Identity, r.PathValue("id"))
 	if err != nil {
 		refused, is := errors.AsType[*session.Error](err)
 		if !is {
@@ -134,10 +113,7 @@ func (s *Site) execution(ctx context.Context, who session.Caller, r *http.Reques
 }
 
 func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.Request) (string, error) {
-	if s.Sources == nil {
-		return "", errNoSources
-	}
-	added, removed, changed, err := s.Sources.Refresh(ctx)
+	reply, err := s.Sources.Refresh(ctx)
 	s.Touch(sourcesTopic)
 	if err != nil {
 		return "", err
@@ -146,7 +122,7 @@ func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.R
 	for _, of := range []struct {
 		what  string
 		names []string
-	}{{"New", added}, {"Gone", removed}, {"Changed", changed}} {
+	}{{"New", reply.Added}, {"Gone", reply.Removed}, {"Changed", reply.Changed}} {
 		if n := len(of.names); n > 0 {
 			said = append(said, fmt.Sprintf("%s (%d): %s", of.what, n, strings.Join(of.names[:min(n, 20)], ", ")))
 		}
@@ -158,10 +134,7 @@ func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.R
 }
 
 func (s *Site) cancelExecution(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	if s.Sources == nil {
-		return "", errNoSources
-	}
-	x, err := s.Sources.Cancel(ctx, who, r.PathValue("id"))
+	x, err := s.Sources.Executions.Cancel(ctx, who.Identity, who.Channel, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}

@@ -67,6 +67,11 @@ func Optional(name string, limit int, description string) Property {
 	return Property{name, false, &jsonschema.Schema{Types: []string{"null", "string"}, MaxLength: &limit, Description: description}}
 }
 
+// Flag returns true or false, which may be absent or null.
+func Flag(name, description string) Property {
+	return Property{name, false, &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: description}}
+}
+
 func SessionID() Property {
 	return Optional("session_id", MaxName, "8 hex digits. Default: top of the stack")
 }

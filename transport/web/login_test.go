@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/transport/tool"
@@ -26,9 +27,7 @@ func logins(t *testing.T, o Options, settings *config.HTTP, local session.Caller
 			l.Key = []byte("key")
 			return http.NotFoundHandler(), nil
 		}}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { h.Close() })
 	return login
 }
@@ -44,13 +43,9 @@ func with(cookie *http.Cookie) *http.Request {
 
 func TestLoginWithToken(t *testing.T) {
 	token, line, err := NewToken(config.Token{Name: "ann", Group: "web", Rights: config.RightMerge})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	file := t.TempDir() + "/tokens"
-	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(line), 0o600))
 	l := logins(t, Options{TokenFile: file}, new(config.HTTP), session.LocalCaller(""))
 	for _, wrong := range []string{"", "x", token + "x", token[1:], token + ";", line} {
 		if c, err := l.WithToken(with(nil), wrong); err == nil || c != nil {
@@ -61,9 +56,7 @@ func TestLoginWithToken(t *testing.T) {
 		t.Error("a token is taken for the secret of a URL")
 	}
 	c, err := l.WithToken(with(nil), " "+token+"\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure || strings.Contains(c.Value, token) {
 		t.Errorf("the cookie is %+v", c)
 	}
@@ -84,9 +77,7 @@ func TestLoginWithToken(t *testing.T) {
 	if gone := l.Logout(with(c)); !l.LoggedIn(with(c)) || gone.Name != c.Name || gone.MaxAge >= 0 || gone.Value != "" || gone.Path != "/" || !gone.HttpOnly {
 		t.Errorf("the logout: %+v", gone)
 	}
-	if err := os.WriteFile(file, []byte("# withdrawn"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("# withdrawn"), 0o600))
 	if who, err := l.Caller(with(c)); err == nil || !strings.Contains(err.Error(), "withdrawn") {
 		t.Errorf("the token was withdrawn: %+v %v", who, err)
 	}

@@ -23,9 +23,7 @@ func pagesOf(t *testing.T, o Options, settings config.HTTP, pages func(*Login) h
 	h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.DiscardHandler), Sessions: noSessions{}, InFlight: new(tool.InFlight), Local: session.LocalCaller(""), Stopping: func() {},
 		LastSettings: func() config.HTTP { return settings }, Settings: func(context.Context) config.HTTP { return settings },
 		Pages: func(l *Login) (http.Handler, error) { return pages(l), nil }}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(ctx) }()
@@ -50,9 +48,7 @@ func (noSessions) Of(string) int             { return 0 }
 func ask(t *testing.T, method, url, body string, headers ...string) (status int, location, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
@@ -63,14 +59,10 @@ func ask(t *testing.T, method, url, body string, headers ...string) (status int,
 	over := &http.Transport{DisableKeepAlives: true}
 	defer over.CloseIdleConnections()
 	res, err := over.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer res.Body.Close()
 	all, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return res.StatusCode, res.Header.Get("Location"), string(all)
 }
 
@@ -95,9 +87,7 @@ func TestFormsOfPagesAreBounded(t *testing.T) {
 func TestSitesOfPages(t *testing.T) {
 	file := t.TempDir() + "/tokens"
 	_, line, err := NewToken(config.Token{Name: "ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(file, []byte(line), 0o600))
 	settings := config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000, AllowedHosts: []string{"deep.example.com"}, AllowedOrigins: []string{"https://app.example.com"}}
 	served := func(o Options) (base, port string) {

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"deepwork/actor/testkit"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -38,13 +40,9 @@ func connect(t *testing.T, l net.Listener, family, user int) (client int, server
 		}
 		made <- err
 	}()
-	if err := <-made; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, <-made)
 	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { server.Close() })
 	return client, server
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/transport/tool"
@@ -59,9 +60,7 @@ func TestConnectionsLeaveFiles(t *testing.T) {
 	settings := func() config.HTTP { return config.HTTP{MaxConnections: math.MaxInt32} }
 	h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.NewTextHandler(&log, nil)), Sessions: struct{ Sessions }{}, InFlight: new(tool.InFlight),
 		LastSettings: settings, Settings: func(context.Context) config.HTTP { return settings() }}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer h.Close()
 	most := openable()
 	if got := h.sockets.limit(); got != most {

@@ -3,7 +3,6 @@ package web
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,13 +10,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
 func TestNewToken(t *testing.T) {
+	// A token and its line say the same of group and rights.
+	for _, c := range []config.Token{{Name: "a", Group: "g"}, {Name: "a", Rights: config.RightMerge}, {Name: "a", Group: "g", Rights: config.AllRights}} {
+		token, line, err := NewToken(c)
+		testkit.Must(t, err)
+		all, err := parseTokens([]byte(line))
+		if got, ok := identify(all, hashOf(token)); err != nil || !ok || got.Group != c.Group || got.Rights != c.Rights {
+			t.Errorf("%s: %+v %v", line, got, err)
+		}
+	}
 	seen := map[string]bool{}
 	for range 100 {
 		token, line, err := NewToken(config.Token{Name: "ci.build-1"})
@@ -27,9 +34,7 @@ func TestNewToken(t *testing.T) {
 		}
 		seen[token] = true
 		all, err := parseTokens([]byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got, ok := identify(all, hashOf(token)); !ok || got.Name != "ci.build-1" {
 			t.Errorf("its own token gives %+v %v", got, ok)
 		}
@@ -82,7 +87,8 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-func TestFilesThatEverybodyMayWriteToAreRefused(t *testing.T) {
+// A file of tokens that everybody can read, and a secret that everybody may write to, are refused.
+func TestFilesOfEverybodyAreRefused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("permissions are not looked at there")
 	}
@@ -90,6 +96,10 @@ func TestFilesThatEverybodyMayWriteToAreRefused(t *testing.T) {
 	testkit.Must(t, os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)+"\n"), 0o600))
 	if _, err := openTokenFile(file, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
+	}
+	testkit.Must(t, os.Chmod(file, 0o644))
+	if _, err := openTokenFile(file, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("got %v", err)
 	}
 	testkit.Must(t, os.Chmod(file, 0o602))
 	_, err := openTokenFile(file, slog.New(slog.DiscardHandler))
@@ -101,73 +111,25 @@ func TestFilesThatEverybodyMayWriteToAreRefused(t *testing.T) {
 	}
 }
 
-// A token and its line say the same of group and rights.
-func TestNewTokenWithRights(t *testing.T) {
-	for _, c := range []config.Token{{Name: "a", Group: "g"}, {Name: "a", Rights: config.RightMerge}, {Name: "a", Group: "g", Rights: config.AllRights}} {
-		token, line, err := NewToken(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := parseTokens([]byte(line))
-		if got, ok := identify(all, hashOf(token)); err != nil || !ok || got.Group != c.Group || got.Rights != c.Rights {
-			t.Errorf("%s: %+v %v", line, got, err)
-		}
-	}
-}
-
-// A file of tokens that everybody can read is refused.
-func TestTokenFileThatEverybodyReads(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("Windows has no such modes")
-	}
-	file := filepath.Join(t.TempDir(), "tokens")
-	if err := errors.Join(os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)), 0o600), os.Chmod(file, 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openTokenFile(file, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // A file that was changed within the same tick of the clock, to the same size, is
 // noticed all the same.
 func TestTokenFileChangedInOneTick(t *testing.T) {
 	token, line, err := NewToken(config.Token{Name: "ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(line), 0o600))
 	f, err := openTokenFile(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, another, err := NewToken(config.Token{Name: "ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(another), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(file, info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Now().Add(time.Minute)
-	for {
-		if _, ok := identify(f.tokens(), hashOf(token)); !ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the change was not noticed")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(file, []byte(another), 0o600))
+	testkit.Must(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
+	testkit.Until(t, "the change to be noticed", func() bool {
+		_, ok := identify(f.tokens(), hashOf(token))
+		return !ok
+	})
 }
 
 // While the token file has a fault, those let in are of its last good content and still in the new one;
@@ -181,9 +143,7 @@ func TestFaultyTokenFile(t *testing.T) {
 	}
 	put("ann:" + ann + "::agents\nbob:" + bob + "\n")
 	f, err := openTokenFile(file, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	check := func(what, want string, wantClosed bool) {
 		t.Helper()
 		var got []string

@@ -16,7 +16,7 @@ func TestAPersonPassesAStep(t *testing.T) {
 	testkit.Write(t, root+"/.deepwork/jobs/report/job.yml", strings.Replace(report[".deepwork/jobs/report/job.yml"], "{run_each: out,", "{run_each: out, by: human,", 1))
 	s, ui := serve(t, root, overHTTP...), serve(t, root, "ui", "--no-open")
 	call := pagetest.Connect(t, s.url, "")
-	id := start(call, args{"goal": "Write about the sea", "job_name": "report", "workflow_name": "write"})
+	id := call.Start(args{"goal": "Write about the sea", "job_name": "report", "workflow_name": "write"})
 	finish := func(file string) string {
 		t.Helper()
 		var r struct {

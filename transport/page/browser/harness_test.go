@@ -139,45 +139,10 @@ func (w work) paths() map[string]string {
 }
 
 // begin starts a workflow, and an agent on a task that prints and commits hostile texts, and waits for it.
-func (s *server) begin(call func(tool string, args, reply any)) (w work) {
-	var begun struct {
-		Step struct {
-			SessionID string `json:"session_id"`
-		} `json:"begin_step"`
-	}
-	call("start_workflow", map[string]any{"goal": pagetest.Hostile, "job_name": "trip", "workflow_name": "plan"}, &begun)
-	call("finished_step", map[string]any{"session_id": begun.Step.SessionID, "outputs": map[string]any{"idea": "idea.txt"}, "notes": pagetest.Hostile}, nil)
-	task, attempt := s.attempt(call, pagetest.Hostile, "! cat idea.txt\n! cat idea.txt > '<b>new.txt'\n! printf 'first\\nsecond\\n' > idea.txt\n! git add -A\n! git commit -qm work\n")
-	testkit.Until(s.t, "the agent has ended", func() bool {
-		var now struct{ State string }
-		call("get_attempt", map[string]any{"attempt_id": attempt}, &now)
-		return now.State == "completed"
-	})
-	return work{begun.Step.SessionID, task, attempt}
-}
-
-// attempt adds a task and starts an agent on it.
-func (s *server) attempt(call func(tool string, args, reply any), title, script string) (task, attempt string) {
-	var projects struct {
-		Projects []struct {
-			ID string `json:"project_id"`
-		}
-	}
-	call("list_projects", map[string]any{}, &projects)
-	project := projects.Projects[0].ID
-	var repos struct {
-		Repos []struct {
-			ID string `json:"repo_id"`
-		}
-	}
-	call("list_repos", map[string]any{"project_id": project}, &repos)
-	var made struct {
-		ID string `json:"task_id"`
-	}
-	call("create_task", map[string]any{"project_id": project, "title": title, "description": script}, &made)
-	var begun struct {
-		ID string `json:"attempt_id"`
-	}
-	call("start_task_attempt", map[string]any{"task_id": made.ID, "executor": "SCRIPT", "repos": []any{map[string]any{"repo_id": repos.Repos[0].ID, "target_branch": "main"}}}, &begun)
-	return made.ID, begun.ID
+func (s *server) begin(call pagetest.Call) (w work) {
+	w.session = call.Plan(pagetest.Hostile)
+	call("finished_step", args{"session_id": w.session, "outputs": args{"idea": "idea.txt"}, "notes": pagetest.Hostile}, nil)
+	w.task, w.attempt = call.Script(pagetest.Hostile, "! cat idea.txt\n! cat idea.txt > '<b>new.txt'\n! printf 'first\\nsecond\\n' > idea.txt\n! git add -A\n! git commit -qm work\n")
+	call.Await(s.t, w.attempt, "completed")
+	return w
 }

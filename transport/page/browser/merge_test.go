@@ -19,14 +19,10 @@ const resolver = `executors:
 `
 
 // works starts an agent that runs a script, and waits for its end.
-func (s *server) works(call func(string, any, any), title, script string) (attempt string) {
+func (s *server) works(call pagetest.Call, title, script string) (attempt string) {
 	s.t.Helper()
-	_, attempt = s.attempt(call, title, "! "+strings.ReplaceAll(script, "; ", "\n! ")+"\n")
-	testkit.Until(s.t, "the agent has ended", func() bool {
-		var now struct{ State string }
-		call("get_attempt", map[string]any{"attempt_id": attempt}, &now)
-		return now.State == "completed" || now.State == "failed"
-	})
+	_, attempt = call.Script(title, "! "+strings.ReplaceAll(script, "; ", "\n! ")+"\n")
+	call.Await(s.t, attempt, "completed", "failed")
 	return attempt
 }
 

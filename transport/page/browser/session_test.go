@@ -43,18 +43,7 @@ steps:
 	"good.txt":                    "this one is good\n",
 }
 
-type args = map[string]any
-
-// start starts a workflow and returns its session.
-func start(call func(string, any, any), more args) string {
-	var begun struct {
-		Step struct {
-			SessionID string `json:"session_id"`
-		} `json:"begin_step"`
-	}
-	call("start_workflow", more, &begun)
-	return begun.Step.SessionID
-}
+type args = pagetest.Args
 
 // step is a selector of the part of the page that is about a step, by its name.
 func step(name string) string {
@@ -67,7 +56,7 @@ func TestSession(t *testing.T) {
 	testkit.WriteAll(t, root, report)
 	s, ui := serve(t, root, overHTTP...), serve(t, root, "ui", "--no-open")
 	call := pagetest.Connect(t, s.url, "")
-	id := start(call, args{"goal": "Write about the sea", "job_name": "report", "workflow_name": "write"})
+	id := call.Start(args{"goal": "Write about the sea", "job_name": "report", "workflow_name": "write"})
 	call("finished_step", args{"session_id": id, "step_id": "draft", "outputs": args{"out": "bad.txt"}}, nil)
 
 	// Who is not known as a person cannot override.
@@ -118,7 +107,7 @@ func TestSession(t *testing.T) {
 	b.until(at("/sessions/" + id))
 
 	// A nested workflow, which is aborted, and a step that is done again.
-	child := start(call, args{"goal": "How deep it is", "job_name": "report", "workflow_name": "look_up", "parent_session_id": id})
+	child := call.Start(args{"goal": "How deep it is", "job_name": "report", "workflow_name": "look_up", "parent_session_id": id})
 	b.click("How deep it is")
 	b.until(at("/sessions/"+child) + ` && document.querySelector('.crumb').innerText.includes('Write about the sea')`)
 	b.click("Abort the session")

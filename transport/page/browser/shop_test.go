@@ -18,7 +18,7 @@ import (
 // a source with an execution.
 type shop struct {
 	*server
-	call func(tool string, args, reply any)
+	call pagetest.Call
 
 	session, waiting                      string
 	task, attempt, live, failed, conflict string
@@ -56,17 +56,11 @@ func openShop(t *testing.T) *shop {
 
 // begin starts a workflow.
 func (s *shop) begin(goal, job, workflow string, more ...any) string {
-	var begun struct {
-		Step struct {
-			SessionID string `json:"session_id"`
-		} `json:"begin_step"`
-	}
-	args := map[string]any{"goal": goal, "job_name": job, "workflow_name": workflow}
+	args := pagetest.Args{"goal": goal, "job_name": job, "workflow_name": workflow}
 	for i := 0; i+1 < len(more); i += 2 {
 		args[more[i].(string)] = more[i+1]
 	}
-	s.call("start_workflow", args, &begun)
-	return begun.Step.SessionID
+	return s.call.Start(args)
 }
 
 // finish hands in the outputs of a step.
@@ -106,56 +100,29 @@ func (s *shop) release(t *testing.T) {
 // board has tasks in every column, with agents that are done, work, failed and left a conflict.
 func (s *shop) board(t *testing.T) {
 	type args = map[string]any
-	var projects struct {
-		Projects []struct {
-			ID string `json:"project_id"`
-		}
-	}
-	s.call("list_projects", args{}, &projects)
-	project := projects.Projects[0].ID
-	var repos struct {
-		Repos []struct {
-			ID string `json:"repo_id"`
-		}
-	}
-	s.call("list_repos", args{"project_id": project}, &repos)
-	add := func(title, description string) string {
-		var made struct {
-			ID string `json:"task_id"`
-		}
-		s.call("create_task", args{"project_id": project, "title": title, "description": description}, &made)
-		return made.ID
-	}
 	start := func(task, state string) string {
-		var begun struct {
-			ID string `json:"attempt_id"`
-		}
-		s.call("start_task_attempt", args{"task_id": task, "executor": "CLAUDE_CODE", "repos": []any{args{"repo_id": repos.Repos[0].ID, "target_branch": "main"}}}, &begun)
-		testkit.Until(t, "attempt "+state, func() bool {
-			var now struct{ State string }
-			s.call("get_attempt", args{"attempt_id": begun.ID}, &now)
-			return now.State == state
-		})
-		return begun.ID
+		attempt := s.call.Attempt(task, "CLAUDE_CODE")
+		s.call.Await(t, attempt, state)
+		return attempt
 	}
-	s.task = add("Coupons at checkout", "Customers enter a coupon on the last page of the checkout.\n\nA coupon is a percentage or a fixed amount. The receipt shows what was taken off.")
+	s.task = s.call.Task("Coupons at checkout", "Customers enter a coupon on the last page of the checkout.\n\nA coupon is a percentage or a fixed amount. The receipt shows what was taken off.")
 	s.attempt = start(s.task, "completed")
 	for line, text := range map[int]string{4: "Use the clock of the order, so that a coupon does not expire while somebody pays.", 6: "Say in the comment why it is never more than the sum."} {
 		s.call("comment_attempt", args{"attempt_id": s.attempt, "comments": []any{args{"file": "src/checkout/coupon.js", "line": line, "text": text}}}, nil)
 	}
-	s.live = start(add("Show the stock on the product page", "Below five pieces, say how many are left."), "running")
-	s.failed = start(add("Faster search", "Search takes two seconds with 40,000 products."), "failed")
-	s.conflict = start(add("Prices in euros", "All prices, also in mails."), "completed")
+	s.live = start(s.call.Task("Show the stock on the product page", "Below five pieces, say how many are left."), "running")
+	s.failed = start(s.call.Task("Faster search", "Search takes two seconds with 40,000 products."), "failed")
+	s.conflict = start(s.call.Task("Prices in euros", "All prices, also in mails."), "completed")
 	testkit.Write(t, filepath.Join(s.root, "src/price.js"), "export const price = (cents) => `EUR ${(cents / 100).toFixed(2)}`;\n")
 	testkit.Git(t, s.root, "commit", "-qam", "Show the currency")
 	s.call("rebase_attempt", args{"attempt_id": s.conflict}, nil)
-	merged := add("Link the guide from the README", "")
+	merged := s.call.Task("Link the guide from the README", "")
 	s.call("merge_attempt", args{"attempt_id": start(merged, "completed")}, nil)
 	s.call("update_task", args{"task_id": merged, "status": "done"}, nil)
-	s.call("update_task", args{"task_id": add("Support Internet Explorer 11", ""), "status": "cancelled"}, nil)
-	s.call("update_task", args{"task_id": add("Announce coupons in the newsletter", "Once they are live."), "depends_on": []string{s.task}}, nil)
-	add("Dark mode for the shop", "Follow the setting of the system.")
-	add("Donaudampfschifffahrtsgesellschaftskapitänsmützenproduktdetailseite has no translation", "")
+	s.call("update_task", args{"task_id": s.call.Task("Support Internet Explorer 11", ""), "status": "cancelled"}, nil)
+	s.call("update_task", args{"task_id": s.call.Task("Announce coupons in the newsletter", "Once they are live."), "depends_on": []string{s.task}}, nil)
+	s.call.Task("Dark mode for the shop", "Follow the setting of the system.")
+	s.call.Task("Donaudampfschifffahrtsgesellschaftskapitänsmützenproduktdetailseite has no translation", "")
 }
 
 // source has an execution at another deepwork server.

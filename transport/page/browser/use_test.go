@@ -50,7 +50,7 @@ func TestKeys(t *testing.T) {
 	b.until(`location.pathname === '/sessions/` + w.session + `' && document.readyState === 'complete' && typeof walk === 'function'`)
 	b.do(chromedp.Evaluate[chromedp.Void](`setTimeout(() => history.back())`))
 	b.until(at("/") + ` && location.search === '?q=active' && document.getElementById('q').value === 'active' && document.querySelectorAll('.entry').length === 1`)
-	start(call, args{"goal": "Another", "job_name": "trip", "workflow_name": "plan"})
+	call.Plan("Another")
 	b.until(has("Another") + ` && location.search === '?q=active'`) // it follows changes again
 	b.press("g", "n")
 	b.until(at("/") + ` && !location.search`)
@@ -115,7 +115,7 @@ func TestTimesAndEmptyPages(t *testing.T) {
 		b.open(path)
 		b.until(has(first))
 	}
-	s.attempt(pagetest.Connect(t, s.url, ""), "Timed", "! true\n")
+	pagetest.Connect(t, s.url, "").Script("Timed", "! true\n")
 	b.open("/board")
 	b.until(`(() => { const e = document.querySelector('.entry time'); return e && / ago$/.test(e.textContent) && e.title === new Date(e.dateTime).toLocaleString(); })()`)
 	testkit.Must(t, os.RemoveAll(filepath.Join(root, ".deepwork/jobs")))
@@ -141,7 +141,7 @@ func TestTwoBrowsers(t *testing.T) {
 
 	// What an agent prints appears while it works.
 	root := testkit.Dir(t)
-	_, attempt := s.attempt(call, "Slow", fmt.Sprintf("! echo hello; until test -e %s/go; do sleep 0.05; done; echo all done\n", root))
+	_, attempt := call.Script("Slow", fmt.Sprintf("! echo hello; until test -e %s/go; do sleep 0.05; done; echo all done\n", root))
 	bob.open("/attempts/" + attempt)
 	bob.until(has("hello"))
 	bob.do(chromedp.Evaluate[chromedp.Void](`window.same = true`))
@@ -161,7 +161,7 @@ func TestRestartUnderAPage(t *testing.T) {
 	_ = call // its connection is gone
 	s.restart()
 	call = pagetest.Connect(t, s.url, "")
-	s.attempt(call, "After the restart", "! true\n")
+	call.Script("After the restart", "! true\n")
 	b.until(has("After the restart") + " && document.getElementById('link').hidden && window.same")
 	// Its forms work at the new server.
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true`),
@@ -190,31 +190,13 @@ func TestRequestsThatFail(t *testing.T) {
 	b.do(chromedp.Navigate(front.URL + "/board"))
 	b.until(`document.readyState === 'complete' && typeof walk === 'function' && !document.getElementById('link').hidden`)
 	b.until(`!!document.body._htmx?.sse && document.getElementById('link').hidden`)
-	s.attempt(pagetest.Connect(t, s.url, ""), "Seen at the second attempt", "! true\n")
+	pagetest.Connect(t, s.url, "").Script("Seen at the second attempt", "! true\n")
 	b.until(has("Seen at the second attempt"))
 	if streams.Load() < 2 || pages.Load() < 2 {
 		t.Errorf("%d streams, %d pages", streams.Load(), pages.Load())
 	}
 	if got := eval[int](b, `htmx.config.sse.reconnectMaxDelay`); got != 5000 {
 		t.Errorf("a page may wait %d ms before it reconnects", got)
-	}
-}
-
-// Without the token of the page nothing is done, and the page says why.
-func TestFormOfAnotherPage(t *testing.T) {
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	b := browse(t, s)
-	b.open("/board")
-	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true; document.querySelectorAll('[name=csrf]').forEach(i => i.remove())`),
-		chromedp.SendKeys(chromedp.CSS("#title"), "Not wanted"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button.primary")))
-	b.until(`document.getElementById('alert').innerText.includes('reload the page')`)
-	b.shoot("refused")
-	if eval[string](b, `document.getElementById('title').value`) != "Not wanted" {
-		t.Error("what was written is lost")
-	}
-	b.open("/board")
-	if b.is(has("Not wanted")) {
-		t.Error("the task was added")
 	}
 }
 
@@ -328,7 +310,7 @@ func TestChangesAreSeenSoon(t *testing.T) {
 		b.open("/board")
 		b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`window.seen = 0; new MutationObserver(() => { if (!window.seen && document.body.innerText.includes(%q)) window.seen = Date.now(); }).observe(document.body, {childList: true, subtree: true, characterData: true})`, title)))
 		began := time.Now()
-		s.attempt(call, title, "! true\n")
+		call.Script(title, "! true\n")
 		b.until(`window.seen`)
 		took := time.UnixMilli(int64(eval[float64](b, `window.seen`))).Sub(began)
 		if best == 0 || took < best {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,8 +82,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Connect connects an agent to the server at a URL such as http://127.0.0.1:8000, with a token or "".
-// It returns what calls a tool and decodes its reply, and fails the test if the tool refuses.
-func Connect(t testing.TB, url, token string) (call func(tool string, args, reply any)) {
+func Connect(t testing.TB, url, token string) Call {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	over := &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: bearer{token}}}
@@ -101,4 +101,68 @@ func Connect(t testing.TB, url, token string) (call func(tool string, args, repl
 			testkit.Must(t, json.Unmarshal([]byte(text), reply))
 		}
 	}
+}
+
+// A Call calls a tool and decodes its reply, if that is not nil. It fails the test if the tool refuses.
+type Call func(tool string, args, reply any)
+
+// Args are the arguments of a tool.
+type Args = map[string]any
+
+// made has the ids in the replies of the tools that make or list something.
+type made struct {
+	Step struct {
+		SessionID string `json:"session_id"`
+	} `json:"begin_step"`
+	Projects []struct {
+		ID string `json:"project_id"`
+	}
+	Repos []struct {
+		ID string `json:"repo_id"`
+	}
+	TaskID    string `json:"task_id"`
+	AttemptID string `json:"attempt_id"`
+}
+
+func (c Call) make(tool string, args Args) (m made) {
+	c(tool, args, &m)
+	return m
+}
+
+// Start starts a workflow and returns its session.
+func (c Call) Start(args Args) string { return c.make("start_workflow", args).Step.SessionID }
+
+// Plan starts the workflow of the project's job.
+func (c Call) Plan(goal string) string {
+	return c.Start(Args{"goal": goal, "job_name": "trip", "workflow_name": "plan"})
+}
+
+// Project returns the first project of the board.
+func (c Call) Project() string { return c.make("list_projects", Args{}).Projects[0].ID }
+
+// Task adds a task.
+func (c Call) Task(title, description string) string {
+	return c.make("create_task", Args{"project_id": c.Project(), "title": title, "description": description}).TaskID
+}
+
+// Attempt starts an executor on a task.
+func (c Call) Attempt(task, executor string) string {
+	repo := c.make("list_repos", Args{"project_id": c.Project()}).Repos[0].ID
+	return c.make("start_task_attempt", Args{"task_id": task, "executor": executor, "repos": []any{Args{"repo_id": repo, "target_branch": "main"}}}).AttemptID
+}
+
+// Script adds a task and starts the project's executor on it, with a script as its description.
+func (c Call) Script(title, script string) (task, attempt string) {
+	task = c.Task(title, script)
+	return task, c.Attempt(task, "SCRIPT")
+}
+
+// Await waits until the agent of an attempt is in one of these states.
+func (c Call) Await(t testing.TB, attempt string, states ...string) {
+	t.Helper()
+	testkit.Until(t, "attempt "+strings.Join(states, " or "), func() bool {
+		var now struct{ State string }
+		c("get_attempt", Args{"attempt_id": attempt}, &now)
+		return slices.Contains(states, now.State)
+	})
 }

@@ -2,7 +2,6 @@ package board
 
 import "deepwork/transport/tool"
 
-// addAbortMerge registers abort_merge.
 func addAbortMerge(s *tool.Set, e Engine) {
 	add(s, e, Engine.AbortMerge, tool.Tool{
 		Name: "abort_merge", Title: "Abort a merge",

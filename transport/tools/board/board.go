@@ -13,42 +13,15 @@ import (
 	"deepwork/transport/tool"
 )
 
-// An Engine executes the calls of these tools. It is an *attempt.Engine; who is the caller.
-type Engine interface {
-	ListProjects(ctx context.Context, who session.Caller, a attempt.ListProjectsArgs) (*attempt.ProjectsReply, error)
-	ListRepos(ctx context.Context, who session.Caller, a attempt.ListReposArgs) (*attempt.ReposReply, error)
-	ListTasks(ctx context.Context, who session.Caller, a attempt.ListTasksArgs) (*attempt.TasksReply, error)
-	ListTaskAttempts(ctx context.Context, who session.Caller, a attempt.ListTaskAttemptsArgs) (*attempt.AttemptsReply, error)
-	GetTask(ctx context.Context, who session.Caller, a attempt.TaskArgs) (*attempt.TaskReply, error)
-	CreateTask(ctx context.Context, who session.Caller, a attempt.CreateTaskArgs) (*attempt.Task, error)
-	UpdateTask(ctx context.Context, who session.Caller, a attempt.UpdateTaskArgs) (*attempt.Task, error)
-	DeleteTask(ctx context.Context, who session.Caller, a attempt.TaskArgs) (*attempt.DeleteReply, error)
-	StartTaskAttempt(ctx context.Context, who session.Caller, a attempt.StartArgs) (*attempt.AttemptReply, error)
-	FollowUp(ctx context.Context, who session.Caller, a attempt.FollowUpArgs) (*attempt.FollowUpReply, error)
-	CommentAttempt(ctx context.Context, who session.Caller, a attempt.CommentArgs) (*attempt.CommentsReply, error)
-	GetAttempt(ctx context.Context, who session.Caller, a attempt.AttemptArgs) (*attempt.FullAttemptReply, error)
-	TailAttempt(ctx context.Context, who session.Caller, a attempt.TailArgs) (*attempt.TailReply, error)
-	GetAttemptDiff(ctx context.Context, who session.Caller, a attempt.DiffArgs) (*attempt.DiffReply, error)
-	StopAttempt(ctx context.Context, who session.Caller, a attempt.AttemptArgs) (*attempt.AttemptReply, error)
-	ListExecutors(ctx context.Context, who session.Caller) (*attempt.ExecutorsReply, error)
-	RunWorkflow(ctx context.Context, who session.Caller, a attempt.RunWorkflowArgs) (*attempt.RunReply, error)
-	GetRun(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error)
-	NeedsAttention(ctx context.Context, who session.Caller) (*attempt.AttentionReply, error)
-	MergeAttempt(ctx context.Context, who session.Caller, a attempt.MergeArgs) (*attempt.MergeReply, error)
-	RebaseAttempt(ctx context.Context, who session.Caller, a attempt.MergeArgs) (*attempt.MergeReply, error)
-	AbortMerge(ctx context.Context, who session.Caller, a attempt.AbortArgs) (*attempt.MergeReply, error)
-	PushAttempt(ctx context.Context, who session.Caller, a attempt.PushArgs) (*attempt.MergeReply, error)
-	ChangeTarget(ctx context.Context, who session.Caller, a attempt.TargetArgs) (*attempt.MergeReply, error)
-}
+// An Engine executes the calls of these tools.
+type Engine = *attempt.Engine
 
-// A Workspace is the workspace of an attempt. It is an *attempt.Context.
-type Workspace interface {
-	GetContext(ctx context.Context) (*attempt.ContextReply, error)
-}
+// GetRun returns a run, as attempt.Engine.GetRun does.
+type GetRun = func(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error)
 
 // Add registers the set: the tools of seed 004 and those that its users also need; if workspace is
-// set, get_context, and no tools that merge.
-func Add(s *tool.Set, engine Engine, workspace Workspace) {
+// set, get_context, and no tools that merge. getRun carries out get_run.
+func Add(s *tool.Set, engine Engine, getRun GetRun, workspace *attempt.Context) {
 	addListProjects(s, engine)
 	addListRepos(s, engine)
 	addListTasks(s, engine)
@@ -66,7 +39,7 @@ func Add(s *tool.Set, engine Engine, workspace Workspace) {
 	addCommentAttempt(s, engine)
 	addStopAttempt(s, engine)
 	addRunWorkflow(s, engine)
-	addGetRun(s, engine)
+	addGetRun(s, getRun)
 	addNeedsAttention(s, engine)
 	if workspace != nil {
 		addGetContext(s, workspace)
@@ -167,9 +140,15 @@ func integer(name string, least, most float64, description string) tool.Property
 	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "integer"}, Minimum: &least, Maximum: &most, Description: description}}
 }
 
+// texts returns a list of strings that may be absent or null.
+func texts(name string, most, limit int, description string) tool.Property {
+	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "array"}, MaxItems: &most,
+		Items: &jsonschema.Schema{Type: "string", MaxLength: &limit}, Description: description}}
+}
+
 // number returns a number of at least 0 that may be absent or null.
-func number(name, description string) tool.Property {
-	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: new(1e8), Description: description}}
+func number(name string, most float64, description string) tool.Property {
+	return tool.Property{Name: name, Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: &most, Description: description}}
 }
 
 // oneOf sets the allowed values of a string.

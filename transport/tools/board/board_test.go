@@ -3,6 +3,7 @@ package board
 import (
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/attempt"
 )
 
@@ -19,9 +20,7 @@ func TestKinds(t *testing.T) {
 func TestNullableEnums(t *testing.T) {
 	s := outputSchema[attempt.AttemptReply]()
 	resolved, err := s.Properties["workflow_status"].Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for value, fits := range map[any]bool{nil: true, "active": true, "other": false} {
 		if err := resolved.Validate(value); (err == nil) != fits {
 			t.Errorf("%v: %v", value, err)

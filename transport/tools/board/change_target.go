@@ -2,7 +2,6 @@ package board
 
 import "deepwork/transport/tool"
 
-// addChangeTarget registers change_target.
 func addChangeTarget(s *tool.Set, e Engine) {
 	add(s, e, Engine.ChangeTarget, tool.Tool{
 		Name: "change_target", Title: "Change an attempt's target",

@@ -8,7 +8,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addCommentAttempt registers comment_attempt.
 func addCommentAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.CommentAttempt, tool.Tool{
 		Name: "comment_attempt", Title: "Comment on an attempt's changes",
@@ -17,9 +16,8 @@ func addCommentAttempt(s *tool.Set, e Engine) {
 		Input: tool.InputSchema(attemptID(),
 			tool.Property{Name: "comments", Schema: &jsonschema.Schema{Types: []string{"null", "array"}, MaxItems: new(task.MaxComments), Items: commentSchema(),
 				Description: "To add"}},
-			tool.Property{Name: "remove", Schema: &jsonschema.Schema{Types: []string{"null", "array"}, MaxItems: new(task.MaxComments),
-				Items: &jsonschema.Schema{Type: "string", MaxLength: new(tool.MaxName)}, Description: "comment_ids, or all"}},
-			tool.Property{Name: "send", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: "Default: false"}},
+			texts("remove", task.MaxComments, tool.MaxName, "comment_ids, or all"),
+			tool.Flag("send", "Default: false"),
 			tool.RequestID()),
 		Outcome: func(r any) string {
 			if sent := r.(*attempt.CommentsReply).Sent; sent != nil {

@@ -1,8 +1,6 @@
 package board
 
 import (
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"deepwork/catalog/task"
 	"deepwork/transport/tool"
 )
@@ -33,8 +31,5 @@ const (
 )
 
 func dependsOn() tool.Property {
-	return tool.Property{Name: "depends_on", Schema: &jsonschema.Schema{Types: []string{"null", "array"}, MaxItems: new(task.MaxDependencies),
-		Items:       &jsonschema.Schema{Type: "string", MaxLength: new(tool.MaxName)},
-		Description: "Tasks to be done first",
-	}}
+	return texts("depends_on", task.MaxDependencies, tool.MaxName, "Tasks to be done first")
 }

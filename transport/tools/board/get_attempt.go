@@ -2,7 +2,6 @@ package board
 
 import "deepwork/transport/tool"
 
-// addGetAttempt registers get_attempt.
 func addGetAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.GetAttempt, tool.Tool{
 		Name: "get_attempt", Title: "Get an attempt",

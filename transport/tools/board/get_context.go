@@ -9,7 +9,7 @@ import (
 )
 
 // addGetContext registers get_context (seed 004, "Workspace context data").
-func addGetContext(s *tool.Set, w Workspace) {
+func addGetContext(s *tool.Set, w *attempt.Context) {
 	add(s, nil, func(_ Engine, ctx context.Context, _ session.Caller, _ tool.NoArgs) (*attempt.ContextReply, error) {
 		return w.GetContext(ctx)
 	}, tool.Tool{

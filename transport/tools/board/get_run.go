@@ -1,8 +1,11 @@
 package board
 
 import (
+	"context"
+
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
 )
@@ -14,9 +17,10 @@ func getRunSchema() *jsonschema.Schema {
 	return s
 }
 
-// addGetRun registers get_run.
-func addGetRun(s *tool.Set, e Engine) {
-	add(s, e, Engine.GetRun, tool.Tool{
+func addGetRun(s *tool.Set, get GetRun) {
+	add(s, nil, func(_ Engine, ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
+		return get(ctx, who, a)
+	}, tool.Tool{
 		Name: "get_run", Title: "Get a run",
 		Description: "Returns a run's state and its agents; tail_attempt has their output.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},

@@ -8,7 +8,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addListExecutors registers list_executors.
 func addListExecutors(s *tool.Set, e Engine) {
 	add(s, e, func(e Engine, ctx context.Context, who session.Caller, _ tool.NoArgs) (*attempt.ExecutorsReply, error) {
 		return e.ListExecutors(ctx, who)

@@ -9,7 +9,6 @@ import (
 
 var mergeWays = []any{"merge", "squash", "rebase"}
 
-// addMergeAttempt registers merge_attempt.
 func addMergeAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.MergeAttempt, tool.Tool{
 		Name: "merge_attempt", Title: "Merge an attempt",

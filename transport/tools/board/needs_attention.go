@@ -8,7 +8,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addNeedsAttention registers needs_attention.
 func addNeedsAttention(s *tool.Set, e Engine) {
 	add(s, e, func(e Engine, ctx context.Context, who session.Caller, _ tool.NoArgs) (*attempt.AttentionReply, error) {
 		return e.NeedsAttention(ctx, who)

@@ -1,12 +1,9 @@
 package board
 
 import (
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"deepwork/transport/tool"
 )
 
-// addPushAttempt registers push_attempt.
 func addPushAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.PushAttempt, tool.Tool{
 		Name: "push_attempt", Title: "Push an attempt",
@@ -14,8 +11,7 @@ func addPushAttempt(s *tool.Set, e Engine) {
 		Hints:       tool.Hints{Destructive: true, Idempotent: true, Open: true},
 		Input: tool.InputSchema(attemptID(), oneRepo(),
 			tool.Optional("remote", tool.MaxName, "Default: origin"),
-			tool.Property{Name: "force", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"},
-				Description: "Replace it unless others pushed. Default: false"}}),
+			tool.Flag("force", "Replace it unless others pushed. Default: false")),
 		Output:  mergeSchema(),
 		Outcome: mergeOutcome,
 		Recheck: "call get_attempt, and push again",

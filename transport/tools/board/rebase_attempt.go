@@ -2,7 +2,6 @@ package board
 
 import "deepwork/transport/tool"
 
-// addRebaseAttempt registers rebase_attempt.
 func addRebaseAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.RebaseAttempt, tool.Tool{
 		Name: "rebase_attempt", Title: "Rebase an attempt",

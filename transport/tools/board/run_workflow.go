@@ -27,15 +27,15 @@ func addRunWorkflow(s *tool.Set, e Engine) {
 			tool.Required("workflow_name", tool.MaxName, "Its workflow"),
 			tool.Required("goal", tool.MaxText, "What to accomplish"),
 			tool.Optional("executor", tool.MaxName, "NAME or NAME:VARIANT. Default: run.executor"),
-			number("max_cost_usd", "Pauses the run at this cost"),
+			number("max_cost_usd", 1e8, "Pauses the run at this cost"),
 			tool.RequestID()),
 		// Agents rarely need them, and a model is shown every listed one; the README lists them.
 		Unlisted: []tool.Property{
 			integer("parallel", 1, attempt.MaxParallel, "Agents at once. Default: as many as may run"),
-			{Name: "in_place", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: "Work in the project itself. Default: only without git"}},
+			tool.Flag("in_place", "Work in the project itself. Default: only without git"),
 			oneOf(tool.Optional("context", tool.MaxName, "resume: one conversation through sequential steps. Default: step"), []any{attempt.ContextStep, attempt.ContextResume}),
 			integer("max_unknown", 0, 1_000_000, "Pauses the run after so many agents with an unknown cost"),
-			number("max_seconds", "Pauses the run after this time"),
+			number("max_seconds", 1e8, "Pauses the run after this time"),
 		},
 		Output:  runSchema[attempt.RunMade](),
 		Outcome: func(r any) string { return r.(*attempt.RunMade).State },

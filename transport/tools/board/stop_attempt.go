@@ -5,7 +5,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addStopAttempt registers stop_attempt.
 func addStopAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.StopAttempt, tool.Tool{
 		Name: "stop_attempt", Title: "Stop an attempt",

@@ -1,13 +1,10 @@
 package board
 
 import (
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"deepwork/session/attempt"
 	"deepwork/transport/tool"
 )
 
-// addTailAttempt registers tail_attempt.
 func addTailAttempt(s *tool.Set, e Engine) {
 	add(s, e, Engine.TailAttempt, tool.Tool{
 		Name: "tail_attempt", Title: "Read an attempt's output",
@@ -17,9 +14,8 @@ func addTailAttempt(s *tool.Set, e Engine) {
 			tool.Optional("execution_id", tool.MaxName, "UUID from get_attempt or get_run. Default: all"),
 			integer("after_index", -1, 1<<53, "next_index; -1: the start. Default: the end"),
 			integer("limit", 1, attempt.MaxTail, "Default: 100"),
-			tool.Property{Name: "wait", Schema: &jsonschema.Schema{Types: []string{"null", "number"}, Minimum: new(0.0), Maximum: new(float64(attempt.MaxWait)),
-				Description: "Seconds, to 30. Default: 0"}},
-			tool.Property{Name: "raw", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: "The lines as printed"}}),
+			number("wait", attempt.MaxWait, "Seconds, to 30. Default: 0"),
+			tool.Flag("raw", "The lines as printed")),
 		Output: withKinds(outputSchema[attempt.TailReply](), "messages",
 			"message", "reasoning", "tool_call", "tool_result", "error", "output", "stderr", "system"),
 		Smaller: "give a smaller limit, and continue with after_index.",

@@ -7,7 +7,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addCancelExecution registers cancel_execution.
 func addCancelExecution(s *tool.Set, r *Tools) {
 	tool.Add(s, tool.Tool{
 		Name: "cancel_execution", Title: "Cancel an execution",

@@ -50,7 +50,6 @@ type toolInfo struct {
 const toolItem = "{name, description, source (null: this project), workflow_id, category, version, execution_type (sync or async), " +
 	"available (its source can be reached), description_changed (when the source last changed it, or null), input_schema (null unless name is given)}"
 
-// addListWorkflowTools registers list_workflow_tools.
 func addListWorkflowTools(s *tool.Set, r *Tools) {
 	output := tool.OutputSchema[ListReply](tool.Words{})
 	listOf(output, "tools", toolItem)

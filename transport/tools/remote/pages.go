@@ -4,8 +4,6 @@ import (
 	"context"
 
 	sources "deepwork/catalog/remote"
-	"deepwork/session"
-	"deepwork/session/execution"
 	"deepwork/transport/tool"
 )
 
@@ -21,30 +19,7 @@ func (r *Tools) Offer(ctx context.Context) (now *sources.Snapshot, unused []sour
 	return now, append(unused, r.withheld(ctx)...)
 }
 
-// Refresh asks all sources for their workflows now, and returns the names of tools that are new, gone
-// and changed.
-func (r *Tools) Refresh(ctx context.Context) (added, removed, changed []string, err error) {
-	reply, err := r.refresh(ctx, nil, tool.NoArgs{})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return reply.Added, reply.Removed, reply.Changed, nil
+// Refresh asks all sources for their workflows now.
+func (r *Tools) Refresh(ctx context.Context) (*RefreshReply, error) {
+	return r.refresh(ctx, nil, tool.NoArgs{})
 }
-
-// Newest returns a caller's newest executions, and how many it has.
-func (r *Tools) Newest(ctx context.Context, who session.Caller, limit int) ([]execution.Execution, int, error) {
-	return r.Executions.Newest(ctx, who.Identity, limit)
-}
-
-// Status returns an execution of a caller.
-func (r *Tools) Status(ctx context.Context, who session.Caller, id string) (*execution.Execution, error) {
-	return r.Executions.Status(ctx, who.Identity, id)
-}
-
-// Cancel cancels an execution of a caller.
-func (r *Tools) Cancel(ctx context.Context, who session.Caller, id string) (*execution.Execution, error) {
-	return r.Executions.Cancel(ctx, who.Identity, who.Channel, id)
-}
-
-// Going reports whether executions run that this process follows.
-func (r *Tools) Going() bool { return r.Executions.Going() }

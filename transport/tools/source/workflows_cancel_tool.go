@@ -8,7 +8,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// addCancel registers workflows-cancel-tool.
 func addCancel(s *tool.Set, o Options) {
 	add(s, o, tool.Tool{
 		Name: "workflows-cancel-tool", Title: "Cancel as a source",

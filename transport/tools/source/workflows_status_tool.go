@@ -55,7 +55,6 @@ func statusOf(reply any) string { return string(reply.(*executionReply).Status) 
 // maxWorkflowID is the maximum length of a workflow id, in characters.
 const maxWorkflowID = 1000
 
-// addStatus registers workflows-status-tool.
 func addStatus(s *tool.Set, o Options) {
 	add(s, o, tool.Tool{
 		Name: "workflows-status-tool", Title: "Status as a source",

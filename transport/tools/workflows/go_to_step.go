@@ -1,12 +1,9 @@
 package workflows
 
 import (
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"deepwork/transport/tool"
 )
 
-// addGoToStep registers go_to_step.
 func addGoToStep(s *tool.Set) {
 	add(s, tool.WorkflowCaller.GoTo, tool.Tool{
 		Name: "go_to_step", Title: "Go back to a step",
@@ -14,7 +11,7 @@ func addGoToStep(s *tool.Set) {
 		Hints:       tool.Hints{Destructive: true},
 		Input: tool.InputSchema(
 			tool.Required("step_id", tool.MaxName, "The current step or an earlier one"),
-			tool.Property{Name: "all", Schema: &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: "true: if step_id is in a concurrent group, restart the whole group; default: that member alone"}},
+			tool.Flag("all", "true: if step_id is in a concurrent group, restart the whole group; default: that member alone"),
 			tool.SessionID(),
 			tool.RequestID(),
 		),
