@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
@@ -257,15 +258,11 @@ func BenchmarkSyncCall(b *testing.B) {
 	b.Run("to the source", func(b *testing.B) {
 		client := mcp.NewClient(&mcp.Implementation{Name: "direct", Version: "1"}, nil)
 		cs, err := client.Connect(b.Context(), &mcp.StreamableClientTransport{Endpoint: sys.URL, DisableStandaloneSSE: true}, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		defer cs.Close()
 		for b.Loop() {
 			_, err := cs.CallTool(b.Context(), &mcp.CallToolParams{Name: "workflows-execute-tool", Arguments: json.RawMessage(`{"workflow_id":"w-add","input":{"a":1,"b":2}}`)})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -164,9 +165,7 @@ func loop(b testing.TB, n int) *machine.Definition {
 func memoryEngine(b testing.TB, def *machine.Definition, idle time.Duration) *Engine {
 	b.Helper()
 	e, err := Open(ctx, Options{Root: b.TempDir(), records: newMemory(), definitions: newFixed(def), IdleAfter: idle})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	b.Cleanup(func() { e.Close(ctx) })
 	return e
 }
@@ -182,9 +181,7 @@ func beginMany(b testing.TB, e *Engine, def *machine.Definition, n int) (*Conn, 
 			c = e.Connect("local")
 		}
 		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: e.records.Server(), At: at, Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		ids[i] = s.SessionID
 		if _, err := c.target(ctx, &ids[i]); err != nil {
 			b.Fatal(err)
@@ -202,9 +199,7 @@ func BenchmarkPassivatedSessions(b *testing.B) {
 	dir := b.TempDir()
 	e, err := Open(ctx, Options{Root: b.TempDir(), definitions: newFixed(def), IdleAfter: 50 * time.Millisecond,
 		records: noSync(b, dir)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	defer e.Close(ctx)
 	before := resident(b)
 	c, ids := beginMany(b, e, def, n)
@@ -254,9 +249,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 			runtime.GC()
 			empty := FinishArgs{Outputs: json.RawMessage("{}"), SessionID: &id}
 			who, err := c.caller(ctx, machine.ToolFinish, nil, empty)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			b.ReportAllocs()
 			n := 0
 			ctx, cancel := context.WithTimeout(ctx, 50*time.Second) // an ask has a deadline
@@ -282,9 +275,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 func noSync(b testing.TB, dir string) records {
 	b.Helper()
 	r, err := openRecords(state.Of(dir), withoutSync(state.Of(dir)), false, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	return r
 }
 
@@ -296,9 +287,7 @@ func resident(b testing.TB) int64 {
 		b.Skip("the resident set is read from /proc")
 	}
 	pages, err := strconv.ParseInt(strings.Fields(string(data))[1], 10, 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	return pages * int64(os.Getpagesize())
 }
 
@@ -313,9 +302,7 @@ func BenchmarkStackDepth(b *testing.B) {
 			var parent *string
 			for range depth {
 				s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: "this", Parent: parent, At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
 				if _, err := c.target(ctx, &s.SessionID); err != nil {
 					b.Fatal(err)
 				}
@@ -325,9 +312,7 @@ func BenchmarkStackDepth(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				r, err := c.Step(ctx, StepArgs{})
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
 				t := time.Now()
 				if _, err := json.Marshal(r.Stack); err != nil {
 					b.Fatal(err)
@@ -348,14 +333,10 @@ func BenchmarkEncode(b *testing.B) {
 			def := loop(b, 301)
 			at := time.Now().UTC()
 			s, _, err := machine.Begin(def, machine.NewSession{SessionID: "00000001", Goal: "g", Owner: "o", At: at, Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			step := func() *machine.State {
 				p, err := s.PlanFinish(def, nil, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
 				n, _ := s.Finish(def, p, machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: at, Texts: machine.Instructions{}})
 				return n
 			}
@@ -416,25 +397,17 @@ func BenchmarkResumable(b *testing.B) {
 			c.Close()
 			srv.stop()
 			files, err := openRecords(p.state(), withoutSync(p.state()), false, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			for n := range 20_000 {
 				next := *s
 				next.SessionID, next.Owner = fmt.Sprintf("%08x", n), ""
-				if err := files.Create(&next); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, files.Create(&next))
 				if ended && n >= keptListed {
 					next.Status, next.CompletedAt = machine.Completed, &s.StartedAt
-					if err := files.Save(&next); err != nil {
-						b.Fatal(err)
-					}
+					testkit.Must(b, files.Save(&next))
 				}
 			}
-			if err := files.Close(ctx); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, files.Close(ctx))
 			list := func(c *Conn) {
 				if r, err := c.GetWorkflows(ctx); err != nil || len(r.Resumable) != keptListed {
 					b.Fatalf("%s, %v", toJSON(b, r), err)

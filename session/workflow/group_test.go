@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -59,9 +60,7 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
 	for _, id := range []string{"a", "b", "c"} {
 		r, err := c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID, StepID: &id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if b := r.BeginStep; b.StepID != id || b.Instructions != "Do "+id+".\n" || r.ConcurrentSteps != nil || r.ConcurrentGroup != nil ||
 			b.SessionID != began.BeginStep.SessionID || b.JobDir != began.BeginStep.JobDir || *b.CommonJobInfo != *began.BeginStep.CommonJobInfo {
 			t.Errorf("%s: %s", id, toJSON(t, r))

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -87,9 +88,7 @@ func nested(t *testing.T, e *Engine, c *Conn, def *machine.Definition, n int) (i
 	var parent *string
 	for range n {
 		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := c.Step(ctx, StepArgs{SessionID: &s.SessionID}); err != nil {
 			t.Fatal(err)
 		}
@@ -105,9 +104,7 @@ func TestAStackIsGivenUpFromTheBottom(t *testing.T) {
 		def := loop(t, 2)
 		disk := &slowRelease{memory: newMemory()}
 		e, err := Open(ctx, Options{Root: t.TempDir(), records: disk, definitions: newFixed(def)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer e.Close(ctx)
 		c := e.Connect("local")
 		ids := nested(t, e, c, def, 4)
@@ -130,9 +127,7 @@ func TestASessionThatCouldNotBeGivenUpIsTriedAgain(t *testing.T) {
 		def := loop(t, 2)
 		disk := &slowRelease{memory: newMemory()}
 		e, err := Open(ctx, Options{Root: t.TempDir(), records: disk, definitions: newFixed(def)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer e.Close(ctx)
 		c := e.Connect("local")
 		ids := nested(t, e, c, def, 3)

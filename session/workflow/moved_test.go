@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -73,9 +74,7 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 func newRecordsOf(t *testing.T, p *project) *Archive {
 	t.Helper()
 	a, err := OpenArchive(p.state(), p.stores(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { a.Close() })
 	return a
 }

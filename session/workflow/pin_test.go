@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
@@ -195,9 +196,7 @@ func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
 		id := p.start(srv.Connect("local"), "alpha", "main").BeginStep.SessionID
 		srv.Close(ctx)
 		a, err := OpenArchive(p.state(), p.stores(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		err = a.Override(ctx, id, "one", "", "I looked at it", config.OverrideHuman, nil)
 		if pin {
 			refused(t, err, session.StateError, "override_needs_person", "not even a person")

@@ -27,9 +27,7 @@ func TestAClosedConnectionsSessionsGoToAnotherServerAtOnce(t *testing.T) {
 	outer := p.start(c1, "alpha", "main").BeginStep.SessionID
 	inner := p.start(c1, "alpha", "main").BeginStep.SessionID
 	p.finish(c1, `{"outputs":{"report":"r.md"}}`)
-	if err := first.sessions.Passivate(ctx, outer); err != nil { // one that is asleep is given up as well
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.sessions.Passivate(ctx, outer)) // one that is asleep is given up as well
 	before := p.record(inner)
 	c1.Close()
 	for _, id := range []string{outer, inner} {
@@ -274,9 +272,7 @@ func TestAnUnheldSessionIsGivenUpWhenItsActorIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		def := loop(t, 3)
 		e, err := Open(ctx, Options{Root: t.TempDir(), records: newMemory(), definitions: newFixed(def), IdleAfter: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer e.Close(ctx)
 		_, ids := beginMany(t, e, def, 2)
 		// A caller that asked for the session and left before it was on a stack.
@@ -401,9 +397,7 @@ func TestASessionThatAPersonMovesIsFreeForItsAgentAfterIt(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	c.Close()
-	if err := pages.GoToFor(ctx, id, "one"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, pages.GoToFor(ctx, id, "one"))
 	if s := p.record(id); s.Owner != "" || s.CurrentStepID != "one" {
 		t.Errorf("after the move it is at step %s and belongs to %q", s.CurrentStepID, s.Owner)
 	}

@@ -95,9 +95,7 @@ func (p *project) reopen(r *reviewer) *server {
 
 func (r *reviewer) set(name, text string) {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600))
 }
 
 func (r *reviewer) unset(name string) { os.Remove(filepath.Join(r.dir, name)) }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -110,9 +111,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	nest := func(parent string) string {
 		t.Helper()
 		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &parent})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return r.BeginStep.SessionID
 	}
 	ids := func(stack []machine.StackEntry) string {
@@ -224,17 +223,13 @@ func TestSessionsLeaveAStatelessConnectionWhenTheyEndOrAreIdle(t *testing.T) {
 		idleTime.Store(int64(time.Hour))
 		e, err := Open(ctx, Options{Root: t.TempDir(), records: newMemory(), definitions: newFixed(def),
 			StatelessIdle: func() time.Duration { return time.Duration(idleTime.Load()) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer e.Close(ctx)
 		c := e.ConnectStateless("local")
 		begin := func(parent *string) string {
 			t.Helper()
 			s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if _, err := c.Step(ctx, StepArgs{SessionID: &s.SessionID}); err != nil {
 				t.Fatal(err)
 			}
@@ -256,9 +251,7 @@ func TestSessionsLeaveAStatelessConnectionWhenTheyEndOrAreIdle(t *testing.T) {
 		synctest.Wait()
 		owner := func(id string) string {
 			s, err := e.records.Load(id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			return s.Owner
 		}
 		if owner(idle) != "" || owner(outer) != "this" || owner(inner) != "this" {

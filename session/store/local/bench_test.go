@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
 )
 
 // writers runs b.N calls of write, shared by n goroutines, each with a number
@@ -40,13 +41,9 @@ func BenchmarkWrite(b *testing.B) {
 	for _, n := range []int{1, 16} {
 		b.Run(fmt.Sprintf("store/%d", n), func(b *testing.B) {
 			s, err := Open(folder(newDir(b)), Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			defer s.Close(ctx)
-			if err := s.Create(ctx, "00000000", body); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, s.Create(ctx, "00000000", body))
 			writers(b, n, func(w, turn int) error {
 				return s.Write(ctx, fmt.Sprintf("%08x", w), body)
 			})
@@ -54,9 +51,7 @@ func BenchmarkWrite(b *testing.B) {
 		b.Run(fmt.Sprintf("bare/%d", n), func(b *testing.B) {
 			dir := b.TempDir()
 			sealed, _, err := durable.Seal("a", body, folder(newDir(b)))
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			writers(b, n, func(w, turn int) error {
 				temp := filepath.Join(dir, fmt.Sprintf("temp_%d_%d", w, turn))
 				f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -84,15 +79,11 @@ func BenchmarkWrite(b *testing.B) {
 // BenchmarkWriteNoSync is what a write costs that is not the disk's waiting.
 func BenchmarkWriteNoSync(b *testing.B) {
 	s, err := Open(folder(newDir(b)), Options{NoSync: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	defer s.Close(ctx)
 	body := sample(4096)
 	for b.Loop() {
-		if err := s.Write(ctx, "00000000", body); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, s.Write(ctx, "00000000", body))
 	}
 }
 
@@ -101,13 +92,9 @@ func BenchmarkRead(b *testing.B) {
 	for _, size := range []int{4 << 10, 256 << 10} {
 		b.Run(fmt.Sprintf("%dKB", size>>10), func(b *testing.B) {
 			s, err := Open(folder(newDir(b)), Options{NoSync: true})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			defer s.Close(ctx)
-			if err := s.Write(ctx, "00000000", sample(size)); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, s.Write(ctx, "00000000", sample(size)))
 			b.SetBytes(int64(size))
 			for b.Loop() {
 				if _, err := s.Read(ctx, "00000000"); err != nil {
@@ -121,26 +108,18 @@ func BenchmarkRead(b *testing.B) {
 // BenchmarkList walks a folder of 100,000 records.
 func BenchmarkList(b *testing.B) {
 	dir := newDir(b)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, os.MkdirAll(dir, 0o700))
 	const records = 100_000
 	for n := range records {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("session_%08x.json", n)), nil, 0o600); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, os.WriteFile(filepath.Join(dir, fmt.Sprintf("session_%08x.json", n)), nil, 0o600))
 	}
 	s, err := Open(folder(dir), Options{ReadOnly: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	b.Run("List", func(b *testing.B) {
 		for b.Loop() {
 			n := 0
 			for _, err := range s.List(ctx) {
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
 				n++
 			}
 			if n != records {
@@ -152,9 +131,7 @@ func BenchmarkList(b *testing.B) {
 		for b.Loop() {
 			n := 0
 			for _, err := range s.List(ctx) {
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
 				n++
 			}
 			if n != records {

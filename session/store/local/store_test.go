@@ -59,9 +59,7 @@ func open(t testing.TB, dir string, o Options) *Store {
 		o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
 	s, err := Open(folder(dir), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s.rest = 0 // so that each write after the first exchange takes a spare
 	stores.Store(s.server, s)
 	t.Cleanup(func() {
@@ -76,9 +74,7 @@ func open(t testing.TB, dir string, o Options) *Store {
 func mustRead(t testing.TB, s *Store, id string, want []byte) {
 	t.Helper()
 	got, err := s.Read(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Fatalf("read %q, want %q", got, want)
 	}
@@ -392,14 +388,10 @@ func TestListYieldsRecordsAlone(t *testing.T) {
 func TestWhatIsForgottenIsRememberedWhenItIsRead(t *testing.T) {
 	dir := newDir(t)
 	s, err := Open(folder(dir), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Close(ctx)
 	const id = "0000000a"
-	if err := s.Create(ctx, id, []byte("{\n  \"a\": 1\n}")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Create(ctx, id, []byte("{\n  \"a\": 1\n}")))
 	s.Forget(id)
 	if n := len(s.known); n != 0 {
 		t.Errorf("%d records are remembered", n)
@@ -407,9 +399,7 @@ func TestWhatIsForgottenIsRememberedWhenItIsRead(t *testing.T) {
 	if _, err := s.Read(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Write(ctx, id, []byte("{\n  \"a\": 2\n}")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Write(ctx, id, []byte("{\n  \"a\": 2\n}")))
 	if aside, err := s.Damaged(ctx); err != nil || aside != nil {
 		t.Errorf("set aside: %v, %v", aside, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 
 	"github.com/google/uuid"
@@ -47,18 +48,14 @@ func TestEndedBefore(t *testing.T) {
 func TestSetBranch(t *testing.T) {
 	b, _, p := newBoard(t)
 	a := try(t, b, addTask(t, b, p, "one"))
-	if err := b.SetBranch(t.Context(), a.ID, "deepwork/other-1111"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.SetBranch(t.Context(), a.ID, "deepwork/other-1111"))
 	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.Branch != "deepwork/other-1111" {
 		t.Errorf("%+v %v", got, err)
 	}
 	if err := b.SetBranch(t.Context(), "nobody", "x"); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
-	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{a.Repos[0].RepoID: "abc"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{a.Repos[0].RepoID: "abc"}))
 	if err := b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"); !errors.Is(err, task.ErrInvalid) {
 		t.Errorf("a branch with a worktree was renamed: %v", err)
 	}

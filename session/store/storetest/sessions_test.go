@@ -33,9 +33,7 @@ var sessionBackends = map[string]func(t *testing.T, dir string) sessionStores{
 	"files": func(t *testing.T, dir string) sessionStores {
 		member := session.NewMember(state.Of(dir), nil)
 		files, err := local.Open(state.Of(dir), local.Options{Member: member})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		changes := local.OpenChanges(state.Of(dir).Servers(), member, nil)
 		t.Cleanup(func() {
 			changes.Close()
@@ -130,14 +128,10 @@ func TestSessionsComeBackAsGiven(t *testing.T) {
 func TestTheNewestRecordIsKnown(t *testing.T) {
 	eachSessions(t, func(ctx context.Context, t *testing.T, a, b sessionStores) {
 		const id = "0123abcd"
-		if err := a.Create(ctx, id, []byte("{\n  \"n\": 1\n}")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.Create(ctx, id, []byte("{\n  \"n\": 1\n}")))
 		for _, number := range []int64{0, 12, 3, 1 << 53} {
 			if number > 0 {
-				if err := a.NoteNewest(ctx, id, number); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, a.NoteNewest(ctx, id, number))
 			}
 			if got := b.Newest(ctx, id); got != number {
 				t.Errorf("the newest is %d, want %d", got, number)
@@ -146,9 +140,7 @@ func TestTheNewestRecordIsKnown(t *testing.T) {
 		if err := a.NoteNewest(ctx, "../escape", 1); err == nil {
 			t.Error("a path is taken for an id")
 		}
-		if err := b.Remove(ctx, id); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.Remove(ctx, id))
 		if got := a.Newest(ctx, id); got != 0 {
 			t.Errorf("of a removed record the newest is %d", got)
 		}

@@ -27,9 +27,7 @@ func TestUsed(t *testing.T) {
 	end(t, b, second, task.Ending{State: task.Stopped})
 	try(t, b, s) // never runs
 	waiting, err := b.ClaimNext(t.Context(), "server", 1000, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	end(t, b, waiting, task.Ending{State: task.Failed})
 	try(t, b, s)
 	run(t, b) // and goes on

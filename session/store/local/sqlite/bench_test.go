@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/store/sqlstore"
 )
@@ -45,9 +46,7 @@ func fill(t testing.TB, b board, p task.Project) {
 		}
 		return nil
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // id is the UUID of a row of the filling; they are in no order.
@@ -86,9 +85,7 @@ func BenchmarkListTasks(b *testing.B) {
 	p := rootOf(b, board)
 	fill(b, board, p)
 	db, err := sql.Open("sqlite", source(path, "ro"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	defer db.Close()
 	var summary string
 	if _, err := spied(board, func(query string, _ []any) { summary = strings.TrimSuffix(query, "WHERE t.id = ?") }).Task(b.Context(), id(1, 1)); err != nil {
@@ -151,9 +148,7 @@ func BenchmarkUsedSince(b *testing.B) {
 			SELECT id, attempt_id, 'CLAUDE_CODE', '{"models":{"claude-opus-4":{"input":1200,"cache_read":90000,"cache_write":3000,"output":4100}},"usd":0.42,"turns":12}', ended_at FROM executions`)
 		return err
 	}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	for name, after := range map[string]int64{"all": 0, "new": 29_999} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 	"deepwork/session/store/sqlstore"
@@ -100,9 +101,7 @@ func (f *feed) Append(c store.Change) { f.all = append(f.all, c.Kind) }
 func TestChangesAreToldOnceTheyAreDurable(t *testing.T) {
 	f := &feed{}
 	b, err := openBoard(t.Context(), Options{Path: filepath.Join(t.TempDir(), "board.db"), Changes: f})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer b.Close()
 	p := rootOf(t, b)
 	check := func(want ...string) {
