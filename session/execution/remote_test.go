@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
@@ -231,38 +230,4 @@ func TestReq003_5_4_ASourceThatIsAway(t *testing.T) {
 	if code != "source_away" && code != "workflow_unknown" || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("err = %v", err)
 	}
-}
-
-// BenchmarkSyncCall sets a synchronous call through the engine beside the same
-// call made to the source directly (the issue's figure: 2.5 times, with the
-// transport).
-func BenchmarkSyncCall(b *testing.B) {
-	sys := newSystem(b)
-	s, c := sys.connect(b)
-	add := tool(b, c, "add")
-	input := json.RawMessage(`{"a":1,"b":2}`)
-	b.Run("through the engine", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := s.Call(b.Context(), "me", add, input, nil); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("through the catalog", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := c.Execute(b.Context(), &add.Workflow, input, nil); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("to the source", func(b *testing.B) {
-		client := mcp.NewClient(&mcp.Implementation{Name: "direct", Version: "1"}, nil)
-		cs, err := client.Connect(b.Context(), &mcp.StreamableClientTransport{Endpoint: sys.URL, DisableStandaloneSSE: true}, nil)
-		testkit.Must(b, err)
-		defer cs.Close()
-		for b.Loop() {
-			_, err := cs.CallTool(b.Context(), &mcp.CallToolParams{Name: "workflows-execute-tool", Arguments: json.RawMessage(`{"workflow_id":"w-add","input":{"a":1,"b":2}}`)})
-			testkit.Must(b, err)
-		}
-	})
 }

@@ -325,63 +325,6 @@ func BenchmarkStackDepth(b *testing.B) {
 	}
 }
 
-// BenchmarkEncode is what a transition writes, early and late in a workflow of
-// 300 steps.
-func BenchmarkEncode(b *testing.B) {
-	for _, done := range []int{10, 300} {
-		b.Run(fmt.Sprintf("step=%d", done), func(b *testing.B) {
-			def := loop(b, 301)
-			at := time.Now().UTC()
-			s, _, err := machine.Begin(def, machine.NewSession{SessionID: "00000001", Goal: "g", Owner: "o", At: at, Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-			testkit.Must(b, err)
-			step := func() *machine.State {
-				p, err := s.PlanFinish(def, nil, nil)
-				testkit.Must(b, err)
-				n, _ := s.Finish(def, p, machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: at, Texts: machine.Instructions{}})
-				return n
-			}
-			for range done - 1 {
-				s = step()
-				if _, err := s.Encode(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for b.Loop() {
-				if _, err := step().Encode(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkFinishDurable is a whole finished_step with its disk, without stdio.
-func BenchmarkFinishDurable(b *testing.B) {
-	p := newProject(b)
-	var steps []testStep
-	var ids []string
-	for i := range 25 {
-		ids = append(ids, fmt.Sprintf("s%d", i))
-		steps = append(steps, testStep{id: ids[i], outputs: oneFile})
-	}
-	p.job("alpha", steps, map[string]string{"main": "[" + strings.Join(ids, ", ") + "]"})
-	p.write("r.md", "x")
-	c := p.open().Connect("local")
-	id := ""
-	n := 0
-	for b.Loop() {
-		if n%25 == 0 {
-			b.StopTimer()
-			id = p.start(c, "alpha", "main").BeginStep.SessionID
-			b.StartTimer()
-		}
-		n++
-		if _, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // BenchmarkResumable is the first get_workflows of a server in a project with 20,000 session files, and
 // those that follow: of active sessions, and of ended ones that are all newer than the active ones.
 func BenchmarkResumable(b *testing.B) {

@@ -217,7 +217,7 @@ func TestIDsThatAreNone(t *testing.T) {
 			t.Errorf("Definition(%q): %v", hash, err)
 		}
 	}
-	if s.Alive("../../etc/passwd") || s.Alive("") {
+	if s.member.Alive("../../etc/passwd") || s.member.Alive("") {
 		t.Error("a server that cannot be is alive")
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -268,7 +268,7 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	if !ok || bad.Path != r.RecordPath("00000bad") || !strings.Contains(err.Error(), "it is at") {
 		t.Errorf("a damaged record: %v", err)
 	}
-	if !r.Alive(w.Server()) {
+	if !r.member.Alive(w.server) {
 		t.Error("a living server looks dead")
 	}
 	for what, err := range map[string]error{
@@ -307,7 +307,7 @@ func TestClose(t *testing.T) {
 	dir := newDir(t)
 	s, other := open(t, dir, Options{}), open(t, dir, Options{})
 	must(t, s.Create(ctx, "0123abcd", numbered(1)))
-	if !other.Alive(s.Server()) || !s.Alive(s.Server()) {
+	if !other.member.Alive(s.server) || !s.member.Alive(s.server) {
 		t.Fatal("a living server looks dead")
 	}
 	// Close waits for the write in progress.
@@ -336,13 +336,13 @@ func TestClose(t *testing.T) {
 		t.Error("Close did not wait for a write")
 	default:
 	}
-	if !other.Alive(s.Server()) {
+	if !other.member.Alive(s.server) {
 		t.Error("the server looks dead before its last write has ended")
 	}
 	close(out)
 	must(t, <-closed)
 	wg.Wait()
-	if other.Alive(s.Server()) || s.Alive(s.Server()) {
+	if other.member.Alive(s.server) || s.member.Alive(s.server) {
 		t.Error("a closed server looks alive")
 	}
 	if err := s.Write(ctx, "0123abcd", numbered(3)); !errors.Is(err, errClosed) {
@@ -350,7 +350,7 @@ func TestClose(t *testing.T) {
 	}
 	mustRead(t, other, "0123abcd", numbered(2))
 	must(t, s.Close(ctx))
-	if exists(s.member.Path(s.Server())) {
+	if exists(s.member.Path(s.server)) {
 		t.Error("the lock file was left behind")
 	}
 }

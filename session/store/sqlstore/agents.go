@@ -8,6 +8,8 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 const (
@@ -40,9 +42,7 @@ func (t Tx) latest(attemptID string) (*task.Execution, error) {
 // addExecution adds a waiting execution; its attempt then waits too.
 func (t Tx) addExecution(e task.Execution) (id string, err error) {
 	if e.ID == "" {
-		if e.ID, err = newID(); err != nil {
-			return "", err
-		}
+		e.ID = uuid.NewString()
 	}
 	if _, err := t.Exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, variant, state, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,

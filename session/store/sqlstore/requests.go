@@ -13,6 +13,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 // The pause between polls for an answer; Options.Poll is that for requests. A poll reads the
@@ -35,10 +37,7 @@ type answer struct {
 }
 
 func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, error) {
-	id, err := newID()
-	if err != nil {
-		return nil, err
-	}
+	id := uuid.NewString()
 	caller, err := json.Marshal(q.Caller)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 // summary reads a task with its latest attempt and that attempt's latest session. Each is the first
@@ -87,10 +89,7 @@ func (t Tx) createTask(n task.NewTask) (string, error) {
 	case !listed:
 		return "", fmt.Errorf("project %q is no longer in the config: %w: put it back under projects to add tasks to it", task.Clip(n.ProjectID), task.ErrNotFound)
 	}
-	id, err := newID()
-	if err != nil {
-		return "", err
-	}
+	id := uuid.NewString()
 	t.changed(store.TaskChanged, id)
 	identity, group := session.LocalIdentity, ""
 	if t.who != nil {
