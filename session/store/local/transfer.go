@@ -68,7 +68,7 @@ func (s *Files) Rows(ctx context.Context, f func(transfer.Row) error) error {
 		return asideRows(ctx, s.tx, f)
 	}
 	if db := s.database(true); db.Exists() {
-		err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error { return transfer.BoardRows(ctx, q, f) }, nil)
+		err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error { return transfer.BoardRows(ctx, q, f) })
 		if err = errors.Join(err, db.Close()); err != nil {
 			return err
 		}
@@ -321,7 +321,7 @@ func (s *Files) rows(ctx context.Context, aside *sql.DB) error {
 		}
 		to := transfer.Board{Querier: q}
 		return transfer.BoardRows(ctx, aside, func(r transfer.Row) error { return to.Put(ctx, r) })
-	}, nil)
+	})
 	return errors.Join(err, db.Close())
 }
 

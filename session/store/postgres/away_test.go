@@ -45,7 +45,7 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 				"changes":    func(ctx context.Context) error { return second(s.Since(ctx, "0")) },
 				"board":      func(ctx context.Context) error { return second(b.Board().Task(ctx, "x")) },
 				"change of the board": func(ctx context.Context) error {
-					return s.Transact(ctx, sqlstore.Writing, func(context.Context, sqlstore.Querier) error { return nil }, nil)
+					return s.Transact(ctx, sqlstore.Writing, func(context.Context, sqlstore.Querier) error { return nil })
 				},
 				"gone": func(ctx context.Context) error { return second(s.GoneFor(ctx, task.Place{})) },
 			}

@@ -247,7 +247,7 @@ func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, e
 	if to == "" {
 		return false, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
-	n, err := statement(ctx, b.Store, doing, Single, nil, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
+	n, err := statement(ctx, b.Store, doing, Single, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
 	return n > 0, err
 }
 

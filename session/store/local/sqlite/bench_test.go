@@ -45,7 +45,7 @@ func fill(t testing.TB, b board, p task.Project) {
 			}
 		}
 		return nil
-	}, nil)
+	})
 	testkit.Must(t, err)
 }
 

@@ -59,12 +59,11 @@ type DB struct {
 	writer *sql.DB       // one connection; nil if not open, or opened for reading only
 	turns  chan func()   // to the goroutine that uses the writer; unbuffered, closed with it
 	ended  chan struct{} // closed when that goroutine has ended
-	// For that goroutine alone: the statements compiled for the writer, by their texts, whether its
-	// changes are synced, and what is to be done when the caller has its result.
+	// For that goroutine alone: the statements compiled for the writer, by their texts, and whether its
+	// changes are synced.
 	statements map[string]*sql.Stmt
 	sync       bool
-	earlier    string // the views of an earlier version that is read as it is; "" if it lacks nothing
-	after      func()
+	earlier    string  // the views of an earlier version that is read as it is; "" if it lacks nothing
 	reader     *sql.DB // nil if not open
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.

@@ -81,7 +81,7 @@ func TestListsUseIndexes(t *testing.T) {
 			}
 		}
 		return nil
-	}, nil)
+	})
 	if err != nil {
 		t.Error(err)
 	}

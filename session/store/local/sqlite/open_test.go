@@ -367,7 +367,7 @@ func TestPanicUndoesAChange(t *testing.T) {
 				t.Error(err)
 			}
 			panic("a bug")
-		}, nil)
+		})
 	}()
 	if _, err := b.Project(t.Context(), p.ID); err != nil {
 		t.Error(err)
