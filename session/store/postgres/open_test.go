@@ -56,7 +56,7 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	if err := s.renew(); !errors.Is(err, task.ErrNewer) {
 		t.Errorf("renewed with %v", err)
 	}
-	if err := s.Ready(); !errors.Is(err, task.ErrNewer) {
+	if _, err := s.Term(); !errors.Is(err, task.ErrNewer) {
 		t.Errorf("ready with %v", err)
 	}
 }
@@ -203,7 +203,7 @@ func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
 	if err := read(t.Context()); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > callTime {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
-	for s.Ready() == nil {
+	for ready(s) {
 		time.Sleep(20 * time.Millisecond)
 		if time.Since(began) > time.Minute {
 			t.Fatal("it is ready without a database")
@@ -218,7 +218,7 @@ func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
 	must(t, server.Start())
 	testkit.Until(t, "calls succeed", func() bool { return read(t.Context()) == nil }) // a renewal that has just failed is not repeated at once
 	must(t, s.Enter(t.Context()))
-	if next, err := s.Term(); next != first+1 || err != nil || s.Ready() != nil {
+	if next, err := s.Term(); next != first+1 || err != nil {
 		t.Errorf("the term %d follows %d, %v", next, first, err)
 	}
 }

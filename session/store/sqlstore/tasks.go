@@ -35,9 +35,7 @@ func (b board) Tasks(ctx context.Context, projectID string, status task.Status, 
 		}
 		where, args = where+` AND t.status = ?`, append(args, status)
 	}
-	if limited(b.who) {
-		where, args = where+mine, append(args, b.who.Identity, b.who.Group)
-	}
+	where, args = b.seen(where, args...)
 	return listPage(ctx, b, p, []string{"tasks", projectID, string(status)}, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID },
 		func(t Tx) error { return t.exists("projects", "project", projectID) },
 		`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE `+where,

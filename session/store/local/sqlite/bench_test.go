@@ -84,7 +84,7 @@ func BenchmarkListTasks(b *testing.B) {
 	board := openAt(b, path, noon)
 	p := rootOf(b, board)
 	fill(b, board, p)
-	db, err := sql.Open("sqlite", source(path, "ro"))
+	db, err := sql.Open("sqlite", Source(path, "ro"))
 	testkit.Must(b, err)
 	defer db.Close()
 	var summary string

@@ -27,7 +27,7 @@ func dbPath(t testing.TB) string {
 // raw opens the file without the board.
 func raw(t testing.TB, path string, statements ...string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", source(path, "rwc"))
+	db, err := sql.Open("sqlite", Source(path, "rwc"))
 	testkit.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	for _, s := range statements {

@@ -57,7 +57,7 @@ func (d *DB) Import(ctx context.Context, file, why string, to func(path string) 
 		if _, err := t.Exec("PRAGMA trusted_schema = OFF"); err != nil {
 			return err
 		}
-		if _, err := t.Exec("ATTACH ? AS earlier", source(file, "ro")); err != nil {
+		if _, err := t.Exec("ATTACH ? AS earlier", Source(file, "ro")); err != nil {
 			return err
 		}
 		_, err := t.Exec("BEGIN IMMEDIATE")
