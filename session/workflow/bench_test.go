@@ -183,9 +183,7 @@ func beginMany(b testing.TB, e *Engine, def *machine.Definition, n int) (*Conn, 
 		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: e.records.Server(), At: at, Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
 		testkit.Must(b, err)
 		ids[i] = s.SessionID
-		if _, err := c.target(ctx, &ids[i]); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, errOf(c.target(ctx, &ids[i])))
 	}
 	return c, ids
 }
@@ -213,14 +211,10 @@ func BenchmarkPassivatedSessions(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		begun := time.Now()
-		if _, err := os.ReadFile(filepath.Join(dir, ".deepwork", "tmp", "session_"+ids[(i+n/2)%n]+".json")); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, errOf(os.ReadFile(filepath.Join(dir, ".deepwork", "tmp", "session_"+ids[(i+n/2)%n]+".json"))))
 		read += time.Since(begun)
 		b.StartTimer()
-		if _, err := c.Step(ctx, StepArgs{SessionID: &ids[i%n]}); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, errOf(c.Step(ctx, StepArgs{SessionID: &ids[i%n]})))
 		i += 7919
 	}
 	b.ReportMetric(float64(read.Nanoseconds())/float64(b.N), "read-ns")
@@ -240,9 +234,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 			_, ids := beginMany(b, e, def, sessions)
 			id := ids[len(ids)-1]
 			c := e.Connect("local") // with that session alone, whatever the others have
-			if _, err := c.target(ctx, &id); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, errOf(c.target(ctx, &id)))
 			for e.sessions.Len() > 0 { // until nobody but this one is awake
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -257,15 +249,11 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 			for b.Loop() {
 				// The last step is never finished: back to the first.
 				if n++; n%25 == 0 {
-					if _, err := c.GoTo(ctx, GoToArgs{StepID: "s0", SessionID: &id}); err != nil {
-						b.Fatal(err)
-					}
+					testkit.Must(b, errOf(c.GoTo(ctx, GoToArgs{StepID: "s0", SessionID: &id})))
 					e.records.(*memory).hot[id].History = nil
 					continue
 				}
-				if _, err := c.finish(ctx, who, empty, time.Now()); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, errOf(c.finish(ctx, who, empty, time.Now())))
 			}
 		})
 	}
@@ -303,9 +291,7 @@ func BenchmarkStackDepth(b *testing.B) {
 			for range depth {
 				s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: "this", Parent: parent, At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
 				testkit.Must(b, err)
-				if _, err := c.target(ctx, &s.SessionID); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, errOf(c.target(ctx, &s.SessionID)))
 				parent = &s.SessionID
 			}
 			var field time.Duration
@@ -314,9 +300,7 @@ func BenchmarkStackDepth(b *testing.B) {
 				r, err := c.Step(ctx, StepArgs{})
 				testkit.Must(b, err)
 				t := time.Now()
-				if _, err := json.Marshal(r.Stack); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, errOf(json.Marshal(r.Stack)))
 				field += time.Since(t)
 				n++
 			}

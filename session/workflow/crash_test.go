@@ -35,9 +35,7 @@ func TestCrashChild(t *testing.T) {
 		testkit.Must(t, err)
 		n, _ := strconv.Atoi(strings.TrimPrefix(step.BeginStep.StepID, "s"))
 		if n == 30 {
-			if _, err := c.GoTo(ctx, GoToArgs{StepID: "s1"}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "s1"})))
 			fmt.Printf("acknowledged %s\n", "s1")
 			continue
 		}

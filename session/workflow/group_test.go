@@ -110,9 +110,7 @@ func TestAnUnreportedMemberThatIsFinishedIsNotUnreported(t *testing.T) {
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if _, err := c.GoTo(ctx, GoToArgs{StepID: "c"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "c"})))
 	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}},
 		map[string]string{"main": "[[a, b], d]"})
 	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); r.Status != machine.NextStep || r.BeginStep.StepID != "d" {

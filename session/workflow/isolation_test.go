@@ -93,9 +93,7 @@ func TestWhatOneConnectionDoesIsInvisibleToTheOthersStacks(t *testing.T) {
 	p.finish(others, `{"outputs":{"report":"r.md"}}`)
 	same("a step")
 	p.start(others, "alpha", "main")
-	if _, err := others.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(others.Abort(ctx, AbortArgs{Explanation: "x"})))
 	same("an abort")
 	p.finish(others, `{"outputs":{"report":"r.md"},"session_id":"`+theirs+`"}`)
 	same("a completion")

@@ -89,9 +89,7 @@ func nested(t *testing.T, e *Engine, c *Conn, def *machine.Definition, n int) (i
 	for range n {
 		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
 		testkit.Must(t, err)
-		if _, err := c.Step(ctx, StepArgs{SessionID: &s.SessionID}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &s.SessionID})))
 		parent = &s.SessionID
 		ids = append(ids, s.SessionID)
 	}
@@ -145,9 +143,7 @@ func TestASessionThatCouldNotBeGivenUpIsTriedAgain(t *testing.T) {
 		disk.full.Store(false)
 		// One that is taken up meanwhile is its connection's.
 		held := e.Connect("local")
-		if _, err := held.Step(ctx, StepArgs{SessionID: &ids[0]}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(held.Step(ctx, StepArgs{SessionID: &ids[0]})))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		for i, want := range []string{"this", "", ""} {

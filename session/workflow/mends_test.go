@@ -32,9 +32,7 @@ func TestASessionThatWasLostAndCameBackLeavesTheStackWhenItEnds(t *testing.T) {
 	refused(t, err, session.StateError, "unknown_session")
 	testkit.Must(t, os.Rename(path+".x", path))
 	for _, args := range []StepArgs{{}, {SessionID: &id}} { // the first drops it from the stack, the second takes it up
-		if _, err := c.Step(ctx, args); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c.Step(ctx, args)))
 	}
 	if _, err = c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &id}); err != nil {
 		t.Fatal(err)
@@ -62,9 +60,7 @@ func TestARestoredSessionStaysWhenAnotherEnds(t *testing.T) {
 	c.Step(ctx, StepArgs{})
 	c.Step(ctx, StepArgs{SessionID: &id})
 	third := p.start(c, "alpha", "main").BeginStep.SessionID
-	if _, err := c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &third}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &third})))
 	s, err := c.Step(ctx, StepArgs{})
 	if err != nil || s.BeginStep.SessionID != id {
 		t.Errorf("the restored session is the top, not %v %v", s.BeginStep.SessionID, err)

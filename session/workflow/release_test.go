@@ -60,9 +60,7 @@ func TestASessionOnAnotherStackStaysWithItsServer(t *testing.T) {
 	c1, c2, c3 := first.Connect("local"), first.Connect("local"), second.Connect("local")
 	id := p.start(c1, "alpha", "main").BeginStep.SessionID
 	for range 2 { // a second look does not count twice
-		if _, err := c2.Step(ctx, StepArgs{SessionID: &id}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c2.Step(ctx, StepArgs{SessionID: &id})))
 	}
 	c1.Close()
 	if s := p.record(id); s.Owner != first.records.Server() {
@@ -195,9 +193,7 @@ func TestASessionThatMayHaveBeenGivenUpIsClaimedAnew(t *testing.T) {
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	c.Close()
-	if _, err := other.Connect("local").Step(ctx, StepArgs{SessionID: &id}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(other.Connect("local").Step(ctx, StepArgs{SessionID: &id})))
 	_, err := srv.Connect("local").Step(ctx, StepArgs{SessionID: &id})
 	refused(t, err, session.StateError, "session_owned")
 	_, err = srv.Connect("mallory").Step(ctx, StepArgs{SessionID: &id})
@@ -218,9 +214,7 @@ func TestAServerThatStopsWritesNothing(t *testing.T) {
 				ids = append(ids, p.start(c, "alpha", "main").BeginStep.SessionID)
 			}
 			stateless := srv.ConnectStateless("local")
-			if _, err := stateless.Step(ctx, StepArgs{SessionID: &ids[0]}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errOf(stateless.Step(ctx, StepArgs{SessionID: &ids[0]})))
 			server := srv.records.Server()
 			if how == "closes the engine first" {
 				srv.stop()

@@ -248,9 +248,7 @@ func TestResumableSessions(t *testing.T) {
 	if n := ended.Notice; n == nil || !strings.Contains(*n, "beta/main is already in progress in session '"+beta+"' (on the stack, at step 'one')") {
 		t.Errorf("a workflow started twice on a stack: %s", toJSON(t, ended))
 	}
-	if _, err := before.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(before.Abort(ctx, AbortArgs{Explanation: "x"})))
 	list := func(c *Conn) []machine.ResumableSession {
 		t.Helper()
 		r, err := c.GetWorkflows(ctx)

@@ -131,9 +131,7 @@ func TestRequestIDs(t *testing.T) {
 	// A server that dies and the next one, on a fresh connection.
 	srv.stop()
 	c = p.open().Connect("local")
-	if _, err := c.Step(ctx, StepArgs{SessionID: &outer}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &outer})))
 	r, err := c.Abort(ctx, abort)
 	if err != nil || r.AbortedWorkflow != aborted.AbortedWorkflow || len(r.Stack) != 1 {
 		t.Errorf("the repeated abort got %s, %v", toJSON(t, r), err)

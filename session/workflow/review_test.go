@@ -404,9 +404,7 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	}
 	go call()
 	rev.runs(1)
-	if _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	refused(t, <-got, session.StateError, "step_moved_on")
 	if h := p.record(id).History; h[0].Progress[0].Value.Newest().State != machine.AttemptVoid {
 		t.Errorf("history %s", toJSON(t, h))

@@ -65,9 +65,7 @@ func TestSessionsThatEndedDoNotStayInMemory(t *testing.T) {
 		if i == 0 {
 			first, a.RequestID = r.BeginStep.SessionID, &request
 		}
-		if _, err := c.Abort(ctx, a); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c.Abort(ctx, a)))
 	}
 	testkit.Until(t, "free of sessions that have ended", func() bool { return srv.Stats().Awake == 0 })
 	r, err := c.Abort(ctx, AbortArgs{Explanation: reason, RequestID: &request})

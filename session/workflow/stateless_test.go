@@ -230,18 +230,14 @@ func TestSessionsLeaveAStatelessConnectionWhenTheyEndOrAreIdle(t *testing.T) {
 			t.Helper()
 			s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
 			testkit.Must(t, err)
-			if _, err := c.Step(ctx, StepArgs{SessionID: &s.SessionID}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &s.SessionID})))
 			return s.SessionID
 		}
 		outer := begin(nil)
 		inner := begin(&outer)
 		idle := begin(nil)
 		ended := begin(nil)
-		if _, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ended}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ended})))
 		for range 12 { // two hours, in which only one of them is used
 			time.Sleep(10 * time.Minute)
 			if r, err := c.Step(ctx, StepArgs{SessionID: &inner}); err != nil || len(r.Stack) != 2 {

@@ -13,16 +13,6 @@ import (
 	"github.com/google/uuid"
 )
 
-func TestBranchTaken(t *testing.T) {
-	b, _, p := newBoard(t)
-	try(t, b, addTask(t, b, p, "one"))
-	for branch, want := range map[string]bool{"deepwork/x-0000": true, "deepwork/x-0001": false, "": false} {
-		if taken, err := b.BranchTaken(t.Context(), branch); err != nil || taken != want {
-			t.Errorf("%q is taken: %v, %v", branch, taken, err)
-		}
-	}
-}
-
 // An execution that ended while no server was there says when, and never before
 // it was made or after now.
 func TestEndedBefore(t *testing.T) {
@@ -68,9 +58,7 @@ func TestWorktreeFolders(t *testing.T) {
 	for _, folder := range append(want, want[0]) {
 		id := uuid.NewString()
 		repo := task.AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, id, "r")}
-		if _, err := b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{})))
 	}
 	got, err := b.WorktreeFolders(t.Context(), task.Place{})
 	slices.Sort(got)

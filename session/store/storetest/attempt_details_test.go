@@ -118,9 +118,7 @@ func TestAttemptContext(t *testing.T) {
 	if stopped, err := b.StopWaiting(t.Context(), e.ID); !stopped || err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.BeginDelete(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
 	if _, err := b.AttemptContext(t.Context(), a.ID); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
@@ -149,9 +147,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 			x, err := b.ClaimNext(t.Context(), "server", 1, nil, nil)
 			testkit.Must(t, err)
 			clock.forward(time.Minute - c.back)
-			if _, err := b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(c.since)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(c.since))))
 			clock.forward(time.Minute)
 			ending := task.Ending{State: task.Completed}
 			if c.ended != 0 {

@@ -156,9 +156,7 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	many := func(n int, name string) {
 		t.Helper()
 		for i := range n {
-			if _, err := create(task.Request{Identity: "me", Tool: "create_task", RequestID: fmt.Sprint(name, i), ArgsDigest: "d"}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, second(create(task.Request{Identity: "me", Tool: "create_task", RequestID: fmt.Sprint(name, i), ArgsDigest: "d"})))
 		}
 	}
 	many(task.NewestRequests-6, "later")

@@ -232,9 +232,7 @@ func TestEndExecutionKeepsADecision(t *testing.T) {
 		s := addTask(t, b, p, "one")
 		try(t, b, s)
 		e, session := run(t, b)
-		if _, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &decided}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &decided})))
 		end(t, b, e, task.Ending{State: task.Completed, Task: task.InReview})
 		if got := taskOf(t, b, s.ID); got.Status != decided {
 			t.Errorf("it is %s, and was set to %s", got.Status, decided)

@@ -135,9 +135,7 @@ func TestReq004_ListTasksByStatus(t *testing.T) {
 	for i, status := range []task.Status{task.Todo, task.Done, task.Todo, task.InReview, task.Done, task.Done} {
 		c.forward(time.Second)
 		s := addTask(t, b, p, fmt.Sprint(i))
-		if _, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
 	}
 	titles := func(status task.Status, p task.Project) (all []string) {
 		list, total, next, err := b.Tasks(t.Context(), p.ID, status, task.Page{Limit: 50})
@@ -172,9 +170,7 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	other := addTask(t, b, p, "other")
 	try(t, b, other)
 	attempt := func(id string) {
-		if _, err := b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Executor: "X", Branch: "deepwork/" + id[:4], Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Executor: "X", Branch: "deepwork/" + id[:4], Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})))
 	}
 	const a1, a2, a3 = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000", "33333333-0000-4000-8000-000000000000"
 	attempt(a3)

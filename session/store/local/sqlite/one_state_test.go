@@ -41,9 +41,7 @@ func TestListsUseIndexes(t *testing.T) {
 	b, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	if _, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"}, task.Request{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"}, task.Request{})))
 	seen := make(map[string][]any)
 	spy := spied(b, func(query string, args []any) { seen[query] = args })
 	page := task.Page{Limit: 50}

@@ -325,9 +325,7 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 	other, err := db.Conn(t.Context())
 	testkit.Must(t, err)
 	defer other.Close()
-	if _, err := other.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(other.ExecContext(t.Context(), "BEGIN IMMEDIATE")))
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
 	if _, err := b.CreateTask(ctx, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, context.DeadlineExceeded) {
@@ -341,9 +339,7 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 		_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})
 		done <- err
 	}()
-	if _, err := other.ExecContext(t.Context(), "COMMIT"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(other.ExecContext(t.Context(), "COMMIT")))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
