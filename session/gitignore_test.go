@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 func TestIgnore(t *testing.T) {
@@ -22,9 +24,7 @@ func TestIgnore(t *testing.T) {
 		"a longer one":        {"tmp/x\n", "tmp/x\ntmp/\nlogs/\n", true},
 	} {
 		path := filepath.Join(t.TempDir(), ".gitignore")
-		if err := os.WriteFile(path, []byte(c.there), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, []byte(c.there), 0o644))
 		added, err := Ignore(path, lines)
 		if added != c.added || err != nil {
 			t.Errorf("%s: %t, %v", name, added, err)

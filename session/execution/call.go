@@ -156,10 +156,6 @@ var errReply = errors.New("the time for a reply is over")
 
 // begin creates an execution, records it, and starts its driver.
 func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow, arguments json.RawMessage, limit time.Duration, slots int) (*entry, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("making an execution's id: %w", err)
-	}
 	performed := w.Performer != ""
 	t, ok := e.slots.enter(slots, w.Source, performed)
 	switch {
@@ -170,7 +166,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 		return nil, session.NotNow("too_many_runs", "Workflow '%s' was not started: %d executions already wait for one of the %d slots (workflow_tools.max_concurrent_executions). Call again when some have ended.", w.Name, maxWaiting, slots).Wait(10 * time.Second)
 	}
 	x := &store.Execution{
-		ID: id.String(), Owner: e.member.ID(), Identity: identity,
+		ID: uuid.Must(uuid.NewV7()).String(), Owner: e.member.ID(), Identity: identity,
 		Source: w.Source, WorkflowID: w.ID, WorkflowName: w.Name, Async: w.Async, Performed: performed,
 		State: store.ExecutionStarting, StatusSupported: true, StartedAt: e.time(), Timeout: limit,
 	}
@@ -179,7 +175,8 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	} else {
 		x.Deadline = e.deadline(limit)
 	}
-	if err = e.member.Enter(ctx); err == nil { // owners of executions must be seen alive
+	err := e.member.Enter(ctx)
+	if err == nil { // owners of executions must be seen alive
 		err = e.store.Save(ctx, x)
 	}
 	if err == nil {

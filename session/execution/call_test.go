@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
@@ -21,9 +22,7 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 		s := open(t, newRoot(t), p, nil)
 		c := s.start(workflow(t, "sum", false, script{lasts: time.Second, answer: remote.Answer{State: remote.Completed, Output: json.RawMessage(`{"sum":3}`)}}), `{"a":1,"b":2}`)
 		r, err := c.wait()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if string(r.Result) != `{"sum":3}` || r.State != Completed || r.Error != nil || r.WorkflowName != "sum" || r.Source != "plant" ||
 			r.ExecutionID != c.id() || r.SourceExecutionID != nil || r.EndedAt == nil || r.EndedAt.Sub(r.StartedAt) != time.Second || !r.StatusSupported {
 			t.Errorf("%+v", r)

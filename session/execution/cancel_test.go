@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
@@ -105,9 +106,7 @@ func TestCancelDuringAPoll(t *testing.T) {
 		h := &hanging{plant: newPlant(), hangs: 1}
 		s := open(t, newRoot(t), h, nil)
 		r, err := s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		h.with(func() { h.hangs = 1 })
 		time.Sleep(5 * time.Second) // the poll hangs, for up to 30 s
 		began := time.Now()
@@ -126,9 +125,7 @@ func TestCancelOnAFullDisk(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		s := open(t, root, p, nil)
 		r, err := s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		s.disk.full.Store(true)
 		for range 2 {
 			_, err = s.Cancel(t.Context(), "me", "http", r.ExecutionID)

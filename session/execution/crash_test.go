@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
@@ -116,9 +117,7 @@ func TestCrashChild(t *testing.T) {
 		Member:   session.NewMember(state.Of(os.Getenv("DEEPWORK_TEST_RUN_ROOT")), nil), Sources: &wire{url, &http.Client{}},
 		Settings: func(context.Context) (*config.Config, error) { return cfg, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var out sync.Mutex
 	say := func(r Execution) {
 		out.Lock()
@@ -165,12 +164,8 @@ func TestNoRunIsStartedTwiceOrForgottenThroughKills(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
 		cmd.Env = append(os.Environ(), crashChild+"="+srv.URL, "DEEPWORK_TEST_RUN_ROOT="+root, fmt.Sprintf("DEEPWORK_TEST_RUN_ROUND=%d", round))
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, cmd.Start())
 		told, accepted := map[string]State{}, map[string]string{}
 		var other []string
 		quota, heard := 20+rand.IntN(40), 0

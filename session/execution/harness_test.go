@@ -306,9 +306,7 @@ func leave(t testing.TB, root string, all ...*store.Execution) {
 	d, member, end := openStore(t, root)
 	defer end()
 	for _, x := range all {
-		if err := errors.Join(member.Enter(t.Context()), d.Executions().Save(t.Context(), x)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errors.Join(member.Enter(t.Context()), d.Executions().Save(t.Context(), x)))
 	}
 }
 
@@ -332,13 +330,9 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 		t.Skip("its clock is not the database's, which would end every lease")
 	}
 	url, err := oneURL()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	pg, err := postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return pg.Database(pg), pg, func() error { return pg.Close(context.Background()) }
 }
 
@@ -346,9 +340,7 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 func stored(t testing.TB, s *server, id string) *store.Execution {
 	t.Helper()
 	x, err := s.disk.Executions().Execution(context.Background(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return x
 }
 
@@ -386,9 +378,7 @@ func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)
 			return time.Now()
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	srv.Engine = e
 	t.Cleanup(srv.stop)
 	return srv

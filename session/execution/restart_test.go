@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
@@ -155,9 +156,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, ".deepwork")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("made in the project: %v", err)
 	}
-	if err := os.WriteFile(path, bytes.Repeat([]byte("no database "), 100), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, bytes.Repeat([]byte("no database "), 100), 0o600))
 	s = open(t, root, newPlant(), nil)
 	_, err = s.Status(t.Context(), "me", testID(1))
 	wantCode(t, err, session.StateError, "runs_unread", path)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // Many servers that need the user's token at once have the same one.
@@ -37,9 +39,7 @@ func TestTokenIsMadeOnce(t *testing.T) {
 		t.Errorf("%v %v", fi.Mode(), err)
 	}
 	if os.PathSeparator == '/' {
-		if err := os.Chmod(path, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(path, 0o644))
 		if token, err := find(t, root).Token(true); err == nil || token != "" {
 			t.Errorf("a token that others can read is used: %q", token)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -24,9 +25,7 @@ func (p *project) edit(id, from, to string) (now string) {
 	}
 	body, _, _ := strings.Cut(strings.Replace(string(data), from, to, 1), ",\n  \"checksum\"")
 	now = fmt.Sprintf("%s,\n  \"checksum\": \"sha256:%x\"\n}", body, sha256.Sum256([]byte(body)))
-	if err := os.WriteFile(path, []byte(now), 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, os.WriteFile(path, []byte(now), 0o600))
 	return now
 }
 
@@ -63,9 +62,7 @@ func TestAForeignSessionWaitsForTheUser(t *testing.T) {
 	}
 
 	a, err := OpenArchive(p.state(), p.stores(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	list, err := a.List(ctx)
 	if err != nil || len(list) != 2 || list[0].SessionID != id || list[0].Status != "foreign" || list[0].Goal != "" {
 		t.Errorf("listed %+v, %v", list, err)
@@ -84,9 +81,7 @@ func TestAForeignSessionWaitsForTheUser(t *testing.T) {
 	if found, err = a.Foreign(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Adopt(ctx, found); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Adopt(ctx, found))
 	if step, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || step.Goal != found[0].State.Goal || !strings.Contains(step.Goal, "trent") {
 		t.Errorf("once it was adopted: %+v, %v", step, err)
 	}
@@ -111,15 +106,11 @@ func TestWhatIsNoSessionIsNotAdopted(t *testing.T) {
 			p.simple("alpha")
 			srv := p.open()
 			r, err := srv.Connect("local").Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			srv.stop()
 			p.edit(r.BeginStep.SessionID, from, to)
 			a, err := OpenArchive(p.state(), p.stores(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			found, err := a.Foreign(ctx)
 			if err != nil || len(found) != 1 || found[0].Err == nil || found[0].State != nil {
 				t.Fatalf("found %+v, %v", found, err)
@@ -141,16 +132,10 @@ func TestASessionInUseIsNotAdoptedBehindItsServer(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	p.edit(id, `"goal": "`, `"goal": "Other. `)
 	a, err := OpenArchive(p.state(), p.stores(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	found, err := a.Foreign(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Adopt(ctx, found); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, a.Adopt(ctx, found))
 	_, err = p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id})
 	refused(t, err, session.StateError, "session_owned")
 	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
@@ -170,14 +155,10 @@ func TestNothingIsAdoptedBesideAnEarlierServer(t *testing.T) {
 	srv.stop()
 	p.edit(id, `"goal": "`, `"goal": "x`)
 	lock, err := durable.Lock(ctx, filepath.Join(p.state().Tmp(), "server_0123456789abcdef.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer lock.Unlock()
 	a, err := OpenArchive(p.state(), p.stores(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := a.Foreign(ctx); err == nil || !strings.Contains(err.Error(), "stop it first") {
 		t.Error(err)
 	}

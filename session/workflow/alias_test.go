@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -43,9 +44,7 @@ func TestTheEndOfAnotherServersSessionIsSettled(t *testing.T) {
 	first := p.open()
 	c := first.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	if _, err := c.Abort(ctx, AbortArgs{Explanation: "enough", SessionID: &id}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "enough", SessionID: &id})))
 	second := p.open()
 	settled := 0
 	durable.Intercept = func(op durable.Op, do func() error) error {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/store/postgres/pgtest"
@@ -25,9 +26,7 @@ func (silentOwner) Ask(context.Context, store.Request) (json.RawMessage, error) 
 func TestArchive(t *testing.T) {
 	p := newProject(t)
 	a, err := OpenArchive(p.state(), p.stores(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if list, err := a.List(ctx); err != nil || len(list) != 0 {
 		t.Errorf("an empty project has %v, %v", list, err)
 	}
@@ -64,9 +63,7 @@ func TestArchive(t *testing.T) {
 	refused(t, a.Abort(ctx, open, "r", silent), session.StateError, "session_owned", "pid", "not answered yet")
 	refused(t, a.Abort(ctx, done, "r", silent), session.StateError, "session_ended")
 	srv.stop()
-	if err := a.Abort(ctx, open, "by hand", silent); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, a.Abort(ctx, open, "by hand", silent))
 	if s := p.record(open); s.Status != machine.Aborted || *s.AbortReason != "by hand" {
 		t.Errorf("record %s", toJSON(t, s))
 	}
@@ -96,9 +93,7 @@ func pruneDefinitions(t *testing.T, p *project, a *Archive) {
 	}
 	for _, d := range kept {
 		old := time.Now().Add(-3 * time.Hour)
-		if err := os.Chtimes(filepath.Join(p.state().Definitions(), d.Name()), old, old); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chtimes(filepath.Join(p.state().Definitions(), d.Name()), old, old))
 	}
 	if ids, n, err := a.Prune(t.Context(), time.Now().Add(-720*time.Hour), false); err != nil || len(ids) != 0 || n != len(kept) {
 		t.Errorf("pruned %v, %d definitions of %d, %v", ids, n, len(kept), err)

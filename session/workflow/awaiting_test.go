@@ -96,9 +96,7 @@ func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T
 		if got := p.awaiting(srv, how); !slices.Equal(got, want) {
 			t.Errorf("%s: %v waits, want %v", mode, got, want)
 		}
-		if _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 		if got := p.awaiting(srv, how); got != nil {
 			t.Errorf("%s: %v waits after the step was begun again", mode, got)
 		}

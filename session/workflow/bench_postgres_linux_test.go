@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/store/postgres/pgtest"
 
 	"golang.org/x/sys/unix"
@@ -19,18 +20,14 @@ func apart(b *testing.B, server *pgtest.Server) bool {
 		b.Helper()
 		var set unix.CPUSet
 		set.Set(cpu)
-		if err := unix.SchedSetaffinity(pid, &set); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, unix.SchedSetaffinity(pid, &set))
 	}
 	if server.PID() == 0 || runtime.NumCPU() < 2 {
 		return false
 	}
 	pin(server.PID(), 0) // its processes inherit it
 	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	for _, thread := range threads {
 		id, _ := strconv.Atoi(thread.Name())
 		pin(id, 1)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/store/postgres/pgtest"
 
 	"github.com/jackc/pgx/v5"
@@ -56,9 +57,7 @@ func BenchmarkTransitionsOnPostgres(b *testing.B) {
 	}
 	check := func(err error) {
 		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 	}
 	config, err := pgx.ParseConfig(server.At(""))
 	check(err)

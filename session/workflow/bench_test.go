@@ -18,6 +18,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -164,9 +165,7 @@ func loop(b testing.TB, n int) *machine.Definition {
 func memoryEngine(b testing.TB, def *machine.Definition, idle time.Duration) *Engine {
 	b.Helper()
 	e, err := Open(ctx, Options{Root: b.TempDir(), records: newMemory(), definitions: newFixed(def), IdleAfter: idle})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	b.Cleanup(func() { e.Close(ctx) })
 	return e
 }
@@ -182,13 +181,9 @@ func beginMany(b testing.TB, e *Engine, def *machine.Definition, n int) (*Conn, 
 			c = e.Connect("local")
 		}
 		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: e.records.Server(), At: at, Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, err)
 		ids[i] = s.SessionID
-		if _, err := c.target(ctx, &ids[i]); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, errOf(c.target(ctx, &ids[i])))
 	}
 	return c, ids
 }
@@ -202,9 +197,7 @@ func BenchmarkPassivatedSessions(b *testing.B) {
 	dir := b.TempDir()
 	e, err := Open(ctx, Options{Root: b.TempDir(), definitions: newFixed(def), IdleAfter: 50 * time.Millisecond,
 		records: noSync(b, dir)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	defer e.Close(ctx)
 	before := resident(b)
 	c, ids := beginMany(b, e, def, n)
@@ -218,14 +211,10 @@ func BenchmarkPassivatedSessions(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		begun := time.Now()
-		if _, err := os.ReadFile(filepath.Join(dir, ".deepwork", "tmp", "session_"+ids[(i+n/2)%n]+".json")); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, errOf(os.ReadFile(filepath.Join(dir, ".deepwork", "tmp", "session_"+ids[(i+n/2)%n]+".json"))))
 		read += time.Since(begun)
 		b.StartTimer()
-		if _, err := c.Step(ctx, StepArgs{SessionID: &ids[i%n]}); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, errOf(c.Step(ctx, StepArgs{SessionID: &ids[i%n]})))
 		i += 7919
 	}
 	b.ReportMetric(float64(read.Nanoseconds())/float64(b.N), "read-ns")
@@ -245,18 +234,14 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 			_, ids := beginMany(b, e, def, sessions)
 			id := ids[len(ids)-1]
 			c := e.Connect("local") // with that session alone, whatever the others have
-			if _, err := c.target(ctx, &id); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, errOf(c.target(ctx, &id)))
 			for e.sessions.Len() > 0 { // until nobody but this one is awake
 				time.Sleep(10 * time.Millisecond)
 			}
 			runtime.GC()
 			empty := FinishArgs{Outputs: json.RawMessage("{}"), SessionID: &id}
 			who, err := c.caller(ctx, machine.ToolFinish, nil, empty)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			b.ReportAllocs()
 			n := 0
 			ctx, cancel := context.WithTimeout(ctx, 50*time.Second) // an ask has a deadline
@@ -264,15 +249,11 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 			for b.Loop() {
 				// The last step is never finished: back to the first.
 				if n++; n%25 == 0 {
-					if _, err := c.GoTo(ctx, GoToArgs{StepID: "s0", SessionID: &id}); err != nil {
-						b.Fatal(err)
-					}
+					testkit.Must(b, errOf(c.GoTo(ctx, GoToArgs{StepID: "s0", SessionID: &id})))
 					e.records.(*memory).hot[id].History = nil
 					continue
 				}
-				if _, err := c.finish(ctx, who, empty, time.Now()); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, errOf(c.finish(ctx, who, empty, time.Now())))
 			}
 		})
 	}
@@ -282,9 +263,7 @@ func BenchmarkTransitionInMemory(b *testing.B) {
 func noSync(b testing.TB, dir string) records {
 	b.Helper()
 	r, err := openRecords(state.Of(dir), withoutSync(state.Of(dir)), false, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	return r
 }
 
@@ -296,9 +275,7 @@ func resident(b testing.TB) int64 {
 		b.Skip("the resident set is read from /proc")
 	}
 	pages, err := strconv.ParseInt(strings.Fields(string(data))[1], 10, 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	return pages * int64(os.Getpagesize())
 }
 
@@ -313,91 +290,22 @@ func BenchmarkStackDepth(b *testing.B) {
 			var parent *string
 			for range depth {
 				s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Owner: "this", Parent: parent, At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, err := c.target(ctx, &s.SessionID); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
+				testkit.Must(b, errOf(c.target(ctx, &s.SessionID)))
 				parent = &s.SessionID
 			}
 			var field time.Duration
 			n := 0
 			for b.Loop() {
 				r, err := c.Step(ctx, StepArgs{})
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, err)
 				t := time.Now()
-				if _, err := json.Marshal(r.Stack); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, errOf(json.Marshal(r.Stack)))
 				field += time.Since(t)
 				n++
 			}
 			b.ReportMetric(float64(field.Nanoseconds())/float64(n), "ns-of-it-stack-field")
 		})
-	}
-}
-
-// BenchmarkEncode is what a transition writes, early and late in a workflow of
-// 300 steps.
-func BenchmarkEncode(b *testing.B) {
-	for _, done := range []int{10, 300} {
-		b.Run(fmt.Sprintf("step=%d", done), func(b *testing.B) {
-			def := loop(b, 301)
-			at := time.Now().UTC()
-			s, _, err := machine.Begin(def, machine.NewSession{SessionID: "00000001", Goal: "g", Owner: "o", At: at, Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			step := func() *machine.State {
-				p, err := s.PlanFinish(def, nil, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
-				n, _ := s.Finish(def, p, machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: at, Texts: machine.Instructions{}})
-				return n
-			}
-			for range done - 1 {
-				s = step()
-				if _, err := s.Encode(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for b.Loop() {
-				if _, err := step().Encode(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkFinishDurable is a whole finished_step with its disk, without stdio.
-func BenchmarkFinishDurable(b *testing.B) {
-	p := newProject(b)
-	var steps []testStep
-	var ids []string
-	for i := range 25 {
-		ids = append(ids, fmt.Sprintf("s%d", i))
-		steps = append(steps, testStep{id: ids[i], outputs: oneFile})
-	}
-	p.job("alpha", steps, map[string]string{"main": "[" + strings.Join(ids, ", ") + "]"})
-	p.write("r.md", "x")
-	c := p.open().Connect("local")
-	id := ""
-	n := 0
-	for b.Loop() {
-		if n%25 == 0 {
-			b.StopTimer()
-			id = p.start(c, "alpha", "main").BeginStep.SessionID
-			b.StartTimer()
-		}
-		n++
-		if _, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id}); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 
@@ -416,25 +324,17 @@ func BenchmarkResumable(b *testing.B) {
 			c.Close()
 			srv.stop()
 			files, err := openRecords(p.state(), withoutSync(p.state()), false, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, err)
 			for n := range 20_000 {
 				next := *s
 				next.SessionID, next.Owner = fmt.Sprintf("%08x", n), ""
-				if err := files.Create(&next); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, files.Create(&next))
 				if ended && n >= keptListed {
 					next.Status, next.CompletedAt = machine.Completed, &s.StartedAt
-					if err := files.Save(&next); err != nil {
-						b.Fatal(err)
-					}
+					testkit.Must(b, files.Save(&next))
 				}
 			}
-			if err := files.Close(ctx); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, files.Close(ctx))
 			list := func(c *Conn) {
 				if r, err := c.GetWorkflows(ctx); err != nil || len(r.Resumable) != keptListed {
 					b.Fatalf("%s, %v", toJSON(b, r), err)

@@ -121,9 +121,7 @@ func TestGitBranchModes(t *testing.T) {
 		t.Log("as root nothing is read-only: the rest is shown by TestAFullDiskRefusesAndMovesNothing")
 		return
 	}
-	if err := os.Chmod(filepath.Join(p.state().Tmp()), 0o500); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(filepath.Join(p.state().Tmp()), 0o500))
 	defer os.Chmod(p.state().Tmp(), 0o700)
 	if _, err = begin(); err == nil {
 		t.Fatal("recorded in a read-only folder")

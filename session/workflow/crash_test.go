@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // crashChild is the environment variable that makes the test binary the server
@@ -30,21 +32,15 @@ func TestCrashChild(t *testing.T) {
 	id := os.Getenv("DEEPWORK_TEST_CRASH_SESSION")
 	for {
 		step, err := c.Step(ctx, StepArgs{SessionID: &id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		n, _ := strconv.Atoi(strings.TrimPrefix(step.BeginStep.StepID, "s"))
 		if n == 30 {
-			if _, err := c.GoTo(ctx, GoToArgs{StepID: "s1"}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "s1"})))
 			fmt.Printf("acknowledged %s\n", "s1")
 			continue
 		}
 		r, err := c.Finish(ctx, FinishArgs{Outputs: json.RawMessage("{}"), StepID: &step.BeginStep.StepID})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		fmt.Printf("acknowledged %s\n", r.BeginStep.StepID)
 	}
 }
@@ -73,12 +69,8 @@ func TestAcknowledgedTransitionsSurviveKills(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
 		cmd.Env = append(os.Environ(), crashChild+"="+p.root, "DEEPWORK_TEST_CRASH_SESSION="+id)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, cmd.Start())
 		lines := bufio.NewScanner(out)
 		acknowledged := 0
 		quota := 1 + rand.IntN(40)

@@ -71,7 +71,7 @@ func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machin
 		}
 		return def, nil
 	}
-	def, err := d.load(s.Definition)
+	def, err := d.Kept(s.Definition)
 	if session.CodeOf(err) == store.CodeUnavailable {
 		return nil, err
 	} else if err != nil {
@@ -126,7 +126,7 @@ func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) 
 }
 
 func (d *jobDefinitions) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error) {
-	def, err := d.load(ref)
+	def, err := d.Kept(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (d *jobDefinitions) Keep(def *machine.Definition, texts machine.Instruction
 func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
 	known, ok := d.known.get(hash)
 	if !ok {
-		def, err := d.load(machine.DefinitionRef{Hash: hash})
+		def, err := d.Kept(machine.DefinitionRef{Hash: hash})
 		if err != nil {
 			return false
 		}
@@ -199,10 +199,6 @@ func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instruction
 }
 
 func (d *jobDefinitions) Kept(ref machine.DefinitionRef) (*machine.Definition, error) {
-	return d.load(ref)
-}
-
-func (d *jobDefinitions) load(ref machine.DefinitionRef) (*machine.Definition, error) {
 	data, err := d.records.Definition(ref.Hash)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errors.New("it is not on disk any more")

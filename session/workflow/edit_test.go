@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -33,9 +34,7 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 		"step gone":     func(p *project) { p.job("alpha", []testStep{{id: "other"}}, map[string]string{"main": "[other]"}) },
 		"workflow gone": func(p *project) { p.job("alpha", []testStep{{id: "one"}}, map[string]string{"else": "[one]"}) },
 		"job gone": func(p *project) {
-			if err := os.RemoveAll(filepath.Join(p.root, ".deepwork/jobs/alpha")); err != nil {
-				p.t.Fatal(err)
-			}
+			testkit.Must(p.t, os.RemoveAll(filepath.Join(p.root, ".deepwork/jobs/alpha")))
 		},
 		"job broken": func(p *project) { p.write(".deepwork/jobs/alpha/job.yml", "name: [") },
 	} {
@@ -91,9 +90,7 @@ func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 	p.write("r.md", "x")
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	if err := os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
 	before := toJSON(t, p.record(id))
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
 	refused(t, err, session.ToolError, "instructions_missing", "two.md", "nothing has moved")
@@ -105,9 +102,7 @@ func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 	// get_step has the text it began with, even where the file is gone since.
-	if err := os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
 	if step, err := c.Step(ctx, StepArgs{}); err != nil || step.BeginStep.Instructions != "Do two.\n" || step.Notice == nil {
 		t.Errorf("get_step %s, %v", toJSON(t, step), err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -64,9 +65,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 	}}, map[string]string{"main": "[one]"})
 	c := p.open().Connect("local")
 	r, err := c.Start(ctx, StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b := r.BeginStep
 	if !machine.IsSessionID(b.SessionID) {
 		t.Errorf("session_id %q", b.SessionID)
@@ -110,9 +109,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
 	p := newProject(t)
 	p.simple("alpha")
-	if err := os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/one.md")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/one.md")))
 	c := p.open().Connect("local")
 	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})
 	refused(t, err, session.ToolError, "instructions_missing", "one.md")
@@ -190,13 +187,9 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 	p.write("a.md", "x")
 	p.write("dir/b.md", "x")
 	outside := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(outside, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(outside, nil, 0o600))
 	link := func(name, to string) {
-		if err := os.Symlink(to, filepath.Join(p.root, name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Symlink(to, filepath.Join(p.root, name)))
 	}
 	link("out.md", outside)
 	link("abs.md", filepath.Join(p.root, "a.md"))
@@ -269,9 +262,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(p.root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, w := range []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "} {
 		if !strings.Contains(string(text), w) {
 			t.Errorf("the review does not say %q:\n%s", w, text)
@@ -322,9 +313,7 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 	g := p.start(c, "gamma", "main").BeginStep.SessionID
 
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b}) // in the middle
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if r.AbortedWorkflow != "beta/main" || r.AbortedStep != "one" || r.Explanation != "wrong turn" || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" || len(r.Stack) != 2 {
 		t.Errorf("reply %s", toJSON(t, r))
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -21,9 +22,7 @@ func TestExecution(t *testing.T) {
 	look := func(s *server, done int, status machine.SessionStatus) *Execution {
 		t.Helper()
 		x, err := s.Execution(ctx, "ann", id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if x.SessionID != id || x.JobName != "alpha" || x.WorkflowName != "main" || x.Status != status || x.Done != done || x.Total != 2 {
 			t.Errorf("got %s", toJSON(t, x))
 		}
@@ -42,9 +41,7 @@ func TestExecution(t *testing.T) {
 		t.Errorf("outputs %s", toJSON(t, x.Outputs))
 	}
 	// What was done is known when the job, and what was kept of it, are gone.
-	if err := os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")))
 	if x := look(p.open(), 2, machine.Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
 		t.Errorf("outputs %s", toJSON(t, x.Outputs))
 	}
@@ -65,9 +62,7 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 	c := p.open().Connect("ann")
 	first := p.start(c, "alpha", "main").BeginStep.SessionID
 	r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if s := p.record(r.BeginStep.SessionID); s.ParentSessionID != nil {
 		t.Errorf("its parent is %s", *s.ParentSessionID)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -87,9 +88,7 @@ func TestAVanishedFolderIsMadeAgain(t *testing.T) {
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if err := os.RemoveAll(p.state().Tmp()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
 	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
@@ -105,9 +104,7 @@ func TestAProjectThatVanishesIsNamed(t *testing.T) {
 	p.write("r.md", "x")
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
-	if err := os.RemoveAll(p.root); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.RemoveAll(p.root))
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
 	refused(t, err, session.StateError, "project_gone", p.root)
 }
@@ -170,9 +167,7 @@ func TestAStartOnADiskThatHangs(t *testing.T) {
 	refused(t, err, session.StateError, codeUncertain, "may have been started or not", "request_id")
 	close(answer)
 	r, err := c.Start(ctx, args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if s := p.record(r.BeginStep.SessionID); s.Goal != args.Goal {
 		t.Errorf("record %s", toJSON(t, s))
 	}

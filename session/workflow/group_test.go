@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -59,9 +60,7 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
 	for _, id := range []string{"a", "b", "c"} {
 		r, err := c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID, StepID: &id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if b := r.BeginStep; b.StepID != id || b.Instructions != "Do "+id+".\n" || r.ConcurrentSteps != nil || r.ConcurrentGroup != nil ||
 			b.SessionID != began.BeginStep.SessionID || b.JobDir != began.BeginStep.JobDir || *b.CommonJobInfo != *began.BeginStep.CommonJobInfo {
 			t.Errorf("%s: %s", id, toJSON(t, r))
@@ -111,9 +110,7 @@ func TestAnUnreportedMemberThatIsFinishedIsNotUnreported(t *testing.T) {
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if _, err := c.GoTo(ctx, GoToArgs{StepID: "c"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "c"})))
 	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}},
 		map[string]string{"main": "[[a, b], d]"})
 	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); r.Status != machine.NextStep || r.BeginStep.StepID != "d" {

@@ -87,9 +87,7 @@ func (p *project) newStores() *store.Stores {
 		return local.Stores(p.state(), false, nil)
 	}
 	pg, err := postgres.Open(postgres.Options{URL: p.url, Project: p.root, Repository: postgres.Repository{RootCommit: p.root}, Machine: "12345678", Root: p.root})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	return backend.Of(pg, nil, p.root)
 }
 
@@ -156,9 +154,7 @@ func (p *project) open(change ...func(*Options)) *server {
 	p.t.Helper()
 	ctx := context.Background()
 	c, err := catalog.Open(ctx, catalog.Options{Root: p.root, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	o := Options{Root: p.root, Catalog: c, Config: config.Open(p.root), Reviews: true}
 	for _, f := range change {
 		f(&o)
@@ -168,9 +164,7 @@ func (p *project) open(change ...func(*Options)) *server {
 		o.Stores = p.newStores()
 	}
 	e, err := Open(ctx, o)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	e.ownStores = own
 	s := &server{Engine: e, catalog: c}
 	p.t.Cleanup(s.stop)
@@ -220,9 +214,7 @@ func outputs(pairs ...string) json.RawMessage {
 func finishArgs(t testing.TB, text string) FinishArgs {
 	t.Helper()
 	var a FinishArgs
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(text), &a))
 	return a
 }
 
@@ -267,21 +259,18 @@ func (p *project) record(id string) *machine.State {
 		}
 		data, err = p.reader.Peek(context.Background(), id)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	s := new(machine.State)
-	if err := json.Unmarshal(data, s); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, json.Unmarshal(data, s))
 	return s
 }
 
 func toJSON(t testing.TB, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(b)
 }
+
+// errOf is the error of a call whose result a test does not look at.
+func errOf[T any](_ T, err error) error { return err }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -53,9 +54,7 @@ func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
 		if got := said(connect(srv), id); got != nothing {
 			t.Errorf("of a session that is awake:\n%s\nof none:\n%s", got, nothing)
 		}
-		if err := srv.sessions.Passivate(ctx, id); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, srv.sessions.Passivate(ctx, id))
 		if got := said(connect(srv), id); got != nothing {
 			t.Errorf("of a session that is asleep:\n%s", got)
 		}
@@ -94,9 +93,7 @@ func TestWhatOneConnectionDoesIsInvisibleToTheOthersStacks(t *testing.T) {
 	p.finish(others, `{"outputs":{"report":"r.md"}}`)
 	same("a step")
 	p.start(others, "alpha", "main")
-	if _, err := others.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(others.Abort(ctx, AbortArgs{Explanation: "x"})))
 	same("an abort")
 	p.finish(others, `{"outputs":{"report":"r.md"},"session_id":"`+theirs+`"}`)
 	same("a completion")

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -87,12 +88,8 @@ func nested(t *testing.T, e *Engine, c *Conn, def *machine.Definition, n int) (i
 	var parent *string
 	for range n {
 		s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Step(ctx, StepArgs{SessionID: &s.SessionID}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &s.SessionID})))
 		parent = &s.SessionID
 		ids = append(ids, s.SessionID)
 	}
@@ -105,9 +102,7 @@ func TestAStackIsGivenUpFromTheBottom(t *testing.T) {
 		def := loop(t, 2)
 		disk := &slowRelease{memory: newMemory()}
 		e, err := Open(ctx, Options{Root: t.TempDir(), records: disk, definitions: newFixed(def)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer e.Close(ctx)
 		c := e.Connect("local")
 		ids := nested(t, e, c, def, 4)
@@ -130,9 +125,7 @@ func TestASessionThatCouldNotBeGivenUpIsTriedAgain(t *testing.T) {
 		def := loop(t, 2)
 		disk := &slowRelease{memory: newMemory()}
 		e, err := Open(ctx, Options{Root: t.TempDir(), records: disk, definitions: newFixed(def)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer e.Close(ctx)
 		c := e.Connect("local")
 		ids := nested(t, e, c, def, 3)
@@ -150,9 +143,7 @@ func TestASessionThatCouldNotBeGivenUpIsTriedAgain(t *testing.T) {
 		disk.full.Store(false)
 		// One that is taken up meanwhile is its connection's.
 		held := e.Connect("local")
-		if _, err := held.Step(ctx, StepArgs{SessionID: &ids[0]}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(held.Step(ctx, StepArgs{SessionID: &ids[0]})))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		for i, want := range []string{"this", "", ""} {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -24,22 +25,14 @@ func TestASessionThatWasLostAndCameBackLeavesTheStackWhenItEnds(t *testing.T) {
 	c := srv.Connect("local")
 	parent := p.start(c, "alpha", "main").BeginStep.SessionID
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	if err := srv.sessions.Passivate(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, srv.sessions.Passivate(ctx, id))
 	path := filepath.Join(p.state().Tmp(), "session_"+id+".json")
-	if err := os.Rename(path, path+".x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(path, path+".x"))
 	_, err := c.Step(ctx, StepArgs{SessionID: &id})
 	refused(t, err, session.StateError, "unknown_session")
-	if err := os.Rename(path+".x", path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(path+".x", path))
 	for _, args := range []StepArgs{{}, {SessionID: &id}} { // the first drops it from the stack, the second takes it up
-		if _, err := c.Step(ctx, args); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c.Step(ctx, args)))
 	}
 	if _, err = c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &id}); err != nil {
 		t.Fatal(err)
@@ -67,9 +60,7 @@ func TestARestoredSessionStaysWhenAnotherEnds(t *testing.T) {
 	c.Step(ctx, StepArgs{})
 	c.Step(ctx, StepArgs{SessionID: &id})
 	third := p.start(c, "alpha", "main").BeginStep.SessionID
-	if _, err := c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &third}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &third})))
 	s, err := c.Step(ctx, StepArgs{})
 	if err != nil || s.BeginStep.SessionID != id {
 		t.Errorf("the restored session is the top, not %v %v", s.BeginStep.SessionID, err)

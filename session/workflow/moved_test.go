@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -41,25 +42,17 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 	p.start(c, "alpha", "main")
 	finish := func() {
 		t.Helper()
-		if _, err := c.Finish(ctx, FinishArgs{Outputs: []byte(`{"report":"r.md"}`)}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c.Finish(ctx, FinishArgs{Outputs: []byte(`{"report":"r.md"}`)})))
 	}
 	_, err := c.Finish(ctx, FinishArgs{Outputs: []byte(`{"report":"none.md"}`)})
 	refused(t, err, session.ToolError, session.CodeOf(err))
-	if _, err := c.Step(ctx, StepArgs{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.Step(ctx, StepArgs{})))
 	finish()
-	if _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	finish()
 	finish()
 	p.start(c, "alpha", "main")
-	if _, err := c.Abort(ctx, AbortArgs{Explanation: "e"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "e"})))
 	want := []string{"alpha/main active one", "alpha/main active two", "alpha/main active one", "alpha/main active two", "alpha/main completed two",
 		"alpha/main active one", "alpha/main aborted one"}
 	m.mu.Lock()
@@ -73,9 +66,7 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 func newRecordsOf(t *testing.T, p *project) *Archive {
 	t.Helper()
 	a, err := OpenArchive(p.state(), p.stores(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { a.Close() })
 	return a
 }

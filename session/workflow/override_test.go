@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -101,16 +102,12 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		}
 		srv.Close(ctx)
 		a, err := OpenArchive(p.state(), p.stores(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		given, files := a.GivenFor(p.record(id), "one")
 		if given == "" || len(files) != 1 || files[0].Path != "bad.md" {
 			t.Errorf("handed in: %q, %v", given, files)
 		}
-		if err := a.Override(ctx, id, "one", given, "I looked at it", config.OverrideAgent, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.Override(ctx, id, "one", given, "I looked at it", config.OverrideAgent, nil))
 		c = p.reopen(rev).Connect("local")
 		p.write("bad.md", "CONTENT OF bad.md, and worse")
 		call := `{"outputs":{"report":"bad.md"},"session_id":"` + id + `"}`

@@ -147,9 +147,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	}
 
 	// Going back takes the question along.
-	if _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	if got := p.awaiting(srv, *rev.how.Load()); got != nil {
 		t.Errorf("%v waits after the step was begun again", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
@@ -155,9 +156,7 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 		p.finish(c, `{"outputs":{"report":"good.md"}}`)
 		test.between(p, id)
 		by := session.WithCaller(context.Background(), session.Caller{Identity: "local", Channel: session.ChannelHTTP})
-		if _, err := c.Finish(by, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c.Finish(by, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`))))
 		e := p.record(id).Progress("one").Evidence
 		if e == nil || e.Kind != test.want || e.Channel != "http" || e.Reason != "All pass" || len(e.Files) != 1 || e.Files[0].SHA256 == "" || e.Digest == "" {
 			t.Errorf("%s: %s", name, toJSON(t, e))
@@ -177,9 +176,7 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 		refused(t, err, session.StateError, "override_needs_person")
 	}
 	person := session.WithCaller(ctx, session.Caller{Identity: "ann", Rights: session.RightPerson, Channel: "http"})
-	if _, err := c.Finish(person, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"I read it"}`)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.Finish(person, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"I read it"}`))))
 	if e := p.record(id).Progress("one").Evidence; e.Kind != machine.ByPerson || e.Identity != "ann" || e.Channel != "http" {
 		t.Errorf("evidence %s", toJSON(t, e))
 	}
@@ -195,9 +192,7 @@ func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
 		id := p.start(srv.Connect("local"), "alpha", "main").BeginStep.SessionID
 		srv.Close(ctx)
 		a, err := OpenArchive(p.state(), p.stores(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		err = a.Override(ctx, id, "one", "", "I looked at it", config.OverrideHuman, nil)
 		if pin {
 			refused(t, err, session.StateError, "override_needs_person", "not even a person")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
@@ -33,15 +34,11 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 		t.Fatalf("on its own machine: %+v, %v", r, err)
 	}
 	s1.stop()
-	if err := os.Remove(filepath.Join(p.root, "one.md")); err != nil { // the other machine does not have it
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(p.root, "one.md"))) // the other machine does not have it
 
 	c2 := p.open(at(second)).Connect("local")
 	r, err := c2.Step(ctx, StepArgs{SessionID: &id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if len(r.CompletedSteps) != 1 || r.CompletedSteps[0].Machine != "red (aaaaaaaa), in /home/red/p" {
 		t.Errorf("completed steps %+v", r.CompletedSteps)
 	}

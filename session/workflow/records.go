@@ -101,11 +101,9 @@ func (r *storedRecords) path(id string) string {
 	return "session " + id
 }
 
-// within calls f with a context that ends after a time.
-func within[R any](d time.Duration, f func(context.Context) (R, error)) (R, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	return f(ctx)
+// timed returns the context of a call to the stores.
+func (r *storedRecords) timed() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), r.timeout)
 }
 
 // activeKey returns the key of an identity's active sessions.

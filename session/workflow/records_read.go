@@ -18,23 +18,21 @@ func (r *storedRecords) Load(id string) (*machine.State, error) {
 	// An active session is written again by the server that resumes it. An ended one is returned:
 	// another server may have ended it just now.
 	if err == nil && s.Status != machine.Active && s.Owner != r.Server() {
-		return within(r.timeout, func(ctx context.Context) (*machine.State, error) {
-			if err := r.Settle(ctx); err != nil {
-				return nil, r.unreadable(id, err)
-			}
-			return s, nil
-		})
+		ctx, cancel := r.timed()
+		defer cancel()
+		if err := r.Settle(ctx); err != nil {
+			return nil, r.unreadable(id, err)
+		}
 	}
 	return s, err
 }
 
 // read reads a record by the store's Read or Peek.
 func (r *storedRecords) read(id string, do func(context.Context, string) ([]byte, error)) (*machine.State, error) {
-	var newest, cutoff int64
-	body, err := within(r.timeout, func(ctx context.Context) ([]byte, error) {
-		newest, cutoff = r.noted(ctx, id)
-		return do(ctx, id)
-	})
+	ctx, cancel := r.timed()
+	defer cancel()
+	newest, cutoff := r.noted(ctx, id)
+	body, err := do(ctx, id)
 	if err != nil {
 		return nil, r.unreadable(id, err)
 	}
@@ -49,35 +47,35 @@ func (r *storedRecords) read(id string, do func(context.Context, string) ([]byte
 }
 
 func (r *storedRecords) Update(id string, change func(*machine.State) (*machine.State, error)) (*machine.State, error) {
-	return within(2*r.timeout, func(ctx context.Context) (*machine.State, error) {
-		var now *machine.State
-		newest, cutoff := r.noted(ctx, id)
-		written := false
-		err := r.Records.Update(ctx, id, func(body []byte) ([]byte, error) {
-			s, err := r.decode(id, body)
-			if err != nil {
-				return nil, err
-			}
-			if err := r.current(s, newest, cutoff); err != nil {
-				return nil, err
-			}
-			now = s
-			next, err := change(s)
-			if err != nil || next == nil {
-				return nil, err
-			}
-			now, written = next, true
-			return next.Encode()
-		})
+	ctx, cancel := context.WithTimeout(context.Background(), 2*r.timeout)
+	defer cancel()
+	var now *machine.State
+	newest, cutoff := r.noted(ctx, id)
+	written := false
+	err := r.Records.Update(ctx, id, func(body []byte) ([]byte, error) {
+		s, err := r.decode(id, body)
 		if err != nil {
-			return nil, r.unreadable(id, err)
+			return nil, err
 		}
-		if written {
-			r.newest(ctx, now)
-			r.NoteActive(now)
+		if err := r.current(s, newest, cutoff); err != nil {
+			return nil, err
 		}
-		return now, nil
+		now = s
+		next, err := change(s)
+		if err != nil || next == nil {
+			return nil, err
+		}
+		now, written = next, true
+		return next.Encode()
 	})
+	if err != nil {
+		return nil, r.unreadable(id, err)
+	}
+	if written {
+		r.newest(ctx, now)
+		r.NoteActive(now)
+	}
+	return now, nil
 }
 
 // pruned is the id, of no session, under which the time of the last prune is noted as microseconds of
@@ -126,10 +124,14 @@ func (r *storedRecords) Active(ctx context.Context, identity string) iter.Seq2[s
 }
 
 func (r *storedRecords) FindRequest(k store.Key) ([]string, error) {
-	return within(r.timeout, func(ctx context.Context) ([]string, error) { return r.Records.FindRequest(ctx, k) })
+	ctx, cancel := r.timed()
+	defer cancel()
+	return r.Records.FindRequest(ctx, k)
 }
 
 func (r *storedRecords) Definition(hash string) ([]byte, error) {
-	data, err := within(r.timeout, func(ctx context.Context) ([]byte, error) { return r.Records.Definition(ctx, hash) })
+	ctx, cancel := r.timed()
+	defer cancel()
+	data, err := r.Records.Definition(ctx, hash)
 	return data, store.Refused(err)
 }

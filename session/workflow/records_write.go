@@ -16,16 +16,14 @@ func (r *storedRecords) write(s *machine.State, do func(ctx context.Context, id 
 	if err != nil {
 		return err
 	}
-	_, err = within(r.timeout, func(ctx context.Context) (struct{}, error) {
-		if err := r.note(ctx, s); err != nil {
-			return struct{}{}, err
-		}
-		if err := do(ctx, s.SessionID, body); err != nil {
-			return struct{}{}, err
-		}
+	ctx, cancel := r.timed()
+	defer cancel()
+	if err = r.note(ctx, s); err == nil {
+		err = do(ctx, s.SessionID, body)
+	}
+	if err == nil {
 		r.newest(ctx, s)
-		return struct{}{}, nil
-	})
+	}
 	return explain(s.SessionID, err)
 }
 
@@ -99,10 +97,9 @@ func (r *storedRecords) note(ctx context.Context, s *machine.State) error {
 }
 
 func (r *storedRecords) NoteActive(s *machine.State) {
-	_, err := within(r.timeout, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.Records.NoteActive(ctx, activeKey(s.Identity), s.SessionID, s.Status != machine.Active)
-	})
-	if err != nil {
+	ctx, cancel := r.timed()
+	defer cancel()
+	if err := r.Records.NoteActive(ctx, activeKey(s.Identity), s.SessionID, s.Status != machine.Active); err != nil {
 		r.log.Warn("the list of resumable sessions may be wrong", "session", s.SessionID, "error", err)
 	}
 }
@@ -115,8 +112,7 @@ func (r *storedRecords) newest(ctx context.Context, s *machine.State) {
 }
 
 func (r *storedRecords) PutDefinition(hash string, data []byte) error {
-	_, err := within(r.timeout, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.Records.PutDefinition(ctx, hash, data)
-	})
-	return store.Refused(err)
+	ctx, cancel := r.timed()
+	defer cancel()
+	return store.Refused(r.Records.PutDefinition(ctx, hash, data))
 }

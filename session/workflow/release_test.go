@@ -27,9 +27,7 @@ func TestAClosedConnectionsSessionsGoToAnotherServerAtOnce(t *testing.T) {
 	outer := p.start(c1, "alpha", "main").BeginStep.SessionID
 	inner := p.start(c1, "alpha", "main").BeginStep.SessionID
 	p.finish(c1, `{"outputs":{"report":"r.md"}}`)
-	if err := first.sessions.Passivate(ctx, outer); err != nil { // one that is asleep is given up as well
-		t.Fatal(err)
-	}
+	testkit.Must(t, first.sessions.Passivate(ctx, outer)) // one that is asleep is given up as well
 	before := p.record(inner)
 	c1.Close()
 	for _, id := range []string{outer, inner} {
@@ -62,9 +60,7 @@ func TestASessionOnAnotherStackStaysWithItsServer(t *testing.T) {
 	c1, c2, c3 := first.Connect("local"), first.Connect("local"), second.Connect("local")
 	id := p.start(c1, "alpha", "main").BeginStep.SessionID
 	for range 2 { // a second look does not count twice
-		if _, err := c2.Step(ctx, StepArgs{SessionID: &id}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c2.Step(ctx, StepArgs{SessionID: &id})))
 	}
 	c1.Close()
 	if s := p.record(id); s.Owner != first.records.Server() {
@@ -197,9 +193,7 @@ func TestASessionThatMayHaveBeenGivenUpIsClaimedAnew(t *testing.T) {
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	c.Close()
-	if _, err := other.Connect("local").Step(ctx, StepArgs{SessionID: &id}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(other.Connect("local").Step(ctx, StepArgs{SessionID: &id})))
 	_, err := srv.Connect("local").Step(ctx, StepArgs{SessionID: &id})
 	refused(t, err, session.StateError, "session_owned")
 	_, err = srv.Connect("mallory").Step(ctx, StepArgs{SessionID: &id})
@@ -220,9 +214,7 @@ func TestAServerThatStopsWritesNothing(t *testing.T) {
 				ids = append(ids, p.start(c, "alpha", "main").BeginStep.SessionID)
 			}
 			stateless := srv.ConnectStateless("local")
-			if _, err := stateless.Step(ctx, StepArgs{SessionID: &ids[0]}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errOf(stateless.Step(ctx, StepArgs{SessionID: &ids[0]})))
 			server := srv.records.Server()
 			if how == "closes the engine first" {
 				srv.stop()
@@ -274,9 +266,7 @@ func TestAnUnheldSessionIsGivenUpWhenItsActorIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		def := loop(t, 3)
 		e, err := Open(ctx, Options{Root: t.TempDir(), records: newMemory(), definitions: newFixed(def), IdleAfter: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer e.Close(ctx)
 		_, ids := beginMany(t, e, def, 2)
 		// A caller that asked for the session and left before it was on a stack.
@@ -401,9 +391,7 @@ func TestASessionThatAPersonMovesIsFreeForItsAgentAfterIt(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	c.Close()
-	if err := pages.GoToFor(ctx, id, "one"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, pages.GoToFor(ctx, id, "one"))
 	if s := p.record(id); s.Owner != "" || s.CurrentStepID != "one" {
 		t.Errorf("after the move it is at step %s and belongs to %q", s.CurrentStepID, s.Owner)
 	}

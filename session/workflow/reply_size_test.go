@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session"
@@ -46,9 +47,7 @@ func TestAGroupWithTooMuchTextByNowIsReadAsItBegan(t *testing.T) {
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	before, err := c.Step(ctx, StepArgs{SessionID: &id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, name := range []string{"a", "b", "c"} {
 		p.write(".deepwork/jobs/alpha/steps/"+name+".md", strings.Repeat("Read this.\n", MaxEntryBytes/3/11))
 	}
@@ -106,9 +105,7 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 		"too many jobs":     {manyJobs(20_000, 10), -1, []string{"descriptions", "of 20000 jobs are listed", "`deepwork jobs`"}},
 	} {
 		enc, err := encodeJobs(c.snapshot)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var jobs []machine.JobInfo
 		if err := json.Unmarshal(enc.Jobs, &jobs); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -142,13 +139,9 @@ func TestTheFaultsOfGetWorkflowsAreBounded(t *testing.T) {
 		snap.Errors = append(snap.Errors, catalog.LoadError{JobName: fmt.Sprint("bad_", i), JobDir: "/p", Diagnostics: fault(100 << 10)})
 	}
 	enc, err := encodeJobs(snap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var faults []machine.JobLoadError
-	if err := json.Unmarshal(enc.Errors, &faults); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(enc.Errors, &faults))
 	if n := len(faults); n < 50 || n == 500 || len(enc.Errors) > loadErrorsBytes || !strings.HasPrefix(faults[n-1].Error, "job.yml:1:1: é") || strings.Contains(faults[n-1].Error, "\ufffd") {
 		t.Errorf("%d faults in %d bytes", n, len(enc.Errors))
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -30,9 +31,7 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
 	refused(t, err, session.StateError, "no_active_session", "No active workflow session", inner, outer, "beta/main", "at step 'two'")
 	step, err := c.Step(ctx, StepArgs{SessionID: &inner})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if step.BeginStep.StepID != "two" || step.Goal != "a goal" || toJSON(t, step.CompletedSteps) != `[{"step_id":"one","outputs":{"report":"r.md"}}]` || len(step.Stack) != 2 || step.Stack[0].SessionID != outer {
 		t.Errorf("get_step %s", toJSON(t, step))
 	}
@@ -60,9 +59,7 @@ func TestASessionOfALivingServerIsNotTaken(t *testing.T) {
 		t.Errorf("a session in use is listed: %v", err)
 	}
 	a, err := OpenArchive(p.state(), p.stores(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer a.Close()
 	refused(t, a.Abort(ctx, id, "x", silentOwner{}), session.StateError, "session_owned")
 
@@ -137,9 +134,7 @@ func TestBranchesSideBySideNeedASessionID(t *testing.T) {
 	var kids []string
 	for range 2 {
 		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &root})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		kids = append(kids, r.BeginStep.SessionID)
 	}
 	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md")})
@@ -203,12 +198,8 @@ func TestADamagedRecordIsSetAsideAndOthersGoOn(t *testing.T) {
 	srv.stop()
 	path := filepath.Join(p.state().Tmp(), "session_"+bad+".json")
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data[:len(data)/2], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(path, data[:len(data)/2], 0o600))
 	c = p.open().Connect("local")
 	_, err = c.Step(ctx, StepArgs{SessionID: &bad})
 	refused(t, err, session.StateError, "session_damaged", bad, "damaged_session_"+bad)
@@ -225,9 +216,7 @@ func TestANewerFormatIsRefusedAndUntouched(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	s := p.record(id)
 	s.FormatVersion = machine.FormatVersion + 1
-	if err := srv.records.Save(s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, srv.records.Save(s))
 	srv.stop()
 	path := filepath.Join(p.state().Tmp(), "session_"+id+".json")
 	before, _ := os.ReadFile(path)
@@ -259,15 +248,11 @@ func TestResumableSessions(t *testing.T) {
 	if n := ended.Notice; n == nil || !strings.Contains(*n, "beta/main is already in progress in session '"+beta+"' (on the stack, at step 'one')") {
 		t.Errorf("a workflow started twice on a stack: %s", toJSON(t, ended))
 	}
-	if _, err := before.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(before.Abort(ctx, AbortArgs{Explanation: "x"})))
 	list := func(c *Conn) []machine.ResumableSession {
 		t.Helper()
 		r, err := c.GetWorkflows(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return r.Resumable
 	}
 	if got := list(before); len(got) != 0 {
@@ -300,12 +285,8 @@ func TestResumableSessions(t *testing.T) {
 	// A file that somebody else wrote is nobody's session.
 	path := func(id string) string { return filepath.Join(p.state().Tmp(), "session_"+id+".json") }
 	data, err := os.ReadFile(path(alpha))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path(alpha), bytes.Replace(data, []byte("long long"), []byte("do  evil!"), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(path(alpha), bytes.Replace(data, []byte("long long"), []byte("do  evil!"), 1), 0o600))
 	if got := list(c); len(got) != 1 || got[0].SessionID != beta {
 		t.Errorf("with a file that was changed: %s", toJSON(t, got))
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -117,26 +118,20 @@ func TestRequestIDs(t *testing.T) {
 		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, first), toJSON(t, again))
 	}
 	back, err := c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	again, err := c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})
 	if err != nil || toJSON(t, again) != toJSON(t, back) {
 		t.Errorf("the reply differs: %s %s %v", toJSON(t, back), toJSON(t, again), err)
 	}
 	abort := AbortArgs{Explanation: "e", RequestID: new("a1")}
 	aborted, err := c.Abort(ctx, abort)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	outer := p.start(c, "alpha", "main").BeginStep.SessionID // must survive the repetition of the abort
 
 	// A server that dies and the next one, on a fresh connection.
 	srv.stop()
 	c = p.open().Connect("local")
-	if _, err := c.Step(ctx, StepArgs{SessionID: &outer}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &outer})))
 	r, err := c.Abort(ctx, abort)
 	if err != nil || r.AbortedWorkflow != aborted.AbortedWorkflow || len(r.Stack) != 1 {
 		t.Errorf("the repeated abort got %s, %v", toJSON(t, r), err)
@@ -213,17 +208,13 @@ func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 		return c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("first")})
 	}
 	first, err := start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	goTo := func(request string) error {
 		_, err := c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &first.BeginStep.SessionID, RequestID: &request})
 		return err
 	}
 	for i := range machine.KeptRequests + 1 {
-		if err := goTo(fmt.Sprint("go ", i)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, goTo(fmt.Sprint("go ", i)))
 	}
 	refused(t, goTo("go 0"), session.StateError, "reply_forgotten", first.BeginStep.SessionID)
 	for range 2 { // also by another server

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/gate"
 	"deepwork/session/workflow/machine"
 )
@@ -22,9 +23,7 @@ func TestASubmissionHasTheInputsForReference(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"in.md"}}`)
 	s := p.record(id)
 	def, err := srv.definitions.Current(ctx, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	st := def.Job.Step("two")
 	a := &sessionActor{id: id, state: s, engine: srv.Engine}
 	sub := a.submission(&candidate{m: &finishCall{}, def: def, plan: &machine.Plan{Step: st}, outputs: machine.Outputs{{Key: "report", Value: machine.OutputValue{Paths: []string{"out.md"}}}}})

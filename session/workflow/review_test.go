@@ -95,9 +95,7 @@ func (p *project) reopen(r *reviewer) *server {
 
 func (r *reviewer) set(name, text string) {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	testkit.Must(r.t, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600))
 }
 
 func (r *reviewer) unset(name string) { os.Remove(filepath.Join(r.dir, name)) }
@@ -406,9 +404,7 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	}
 	go call()
 	rev.runs(1)
-	if _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	refused(t, <-got, session.StateError, "step_moved_on")
 	if h := p.record(id).History; h[0].Progress[0].Value.Newest().State != machine.AttemptVoid {
 		t.Errorf("history %s", toJSON(t, h))

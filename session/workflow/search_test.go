@@ -20,9 +20,7 @@ func TestARequestIsKnownToAnotherServer(t *testing.T) {
 	start := func(c *Conn, request string) string {
 		t.Helper()
 		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: &request})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return r.BeginStep.SessionID
 	}
 	start(c, "mine")
@@ -40,17 +38,13 @@ func TestARequestIsKnownToAnotherServer(t *testing.T) {
 	if got := start(c, "theirs 2"); got != second {
 		t.Errorf("repeated to another server than the one that is gone, it started %s beside %s", got, second)
 	}
-	if err := os.Remove(filepath.Join(p.state().Servers(), "requests.idx")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(p.state().Servers(), "requests.idx")))
 	if got := start(c, "theirs 3"); got != third {
 		t.Errorf("without the index, it started %s beside %s", got, third)
 	}
 	// What was only about to be done when its server died is done.
 	key := requestKey{"local", machine.ToolStart, "never"}.digest()
-	if err := c.engine.records.(*storedRecords).NoteRequest(ctx, key, "00000bad"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.engine.records.(*storedRecords).NoteRequest(ctx, key, "00000bad"))
 	if got := start(c, "never"); got == "00000bad" {
 		t.Error("it was taken for done")
 	}
@@ -71,9 +65,7 @@ func TestSessionsThatEndedDoNotStayInMemory(t *testing.T) {
 		if i == 0 {
 			first, a.RequestID = r.BeginStep.SessionID, &request
 		}
-		if _, err := c.Abort(ctx, a); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c.Abort(ctx, a)))
 	}
 	testkit.Until(t, "free of sessions that have ended", func() bool { return srv.Stats().Awake == 0 })
 	r, err := c.Abort(ctx, AbortArgs{Explanation: reason, RequestID: &request})
@@ -93,9 +85,7 @@ func TestARepetitionIsKnownThoughTheClockWasSet(t *testing.T) {
 	start := func(c *Conn, request string) string {
 		t.Helper()
 		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: &request})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return r.BeginStep.SessionID
 	}
 	first := p.open()
@@ -103,9 +93,7 @@ func TestARepetitionIsKnownThoughTheClockWasSet(t *testing.T) {
 	first.stop()
 	file := filepath.Join(p.root, ".deepwork", "tmp", "session_"+want+".json")
 	old := time.Now().Add(-40 * 24 * time.Hour)
-	if err := os.Chtimes(file, old, old); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chtimes(file, old, old))
 	var back atomic.Int64
 	clock := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
 	second := p.open(func(o *Options) { o.Now = clock })
@@ -122,9 +110,7 @@ func TestARepetitionIsKnownThoughTheClockWasSet(t *testing.T) {
 		t.Fatal(left)
 	}
 	file = filepath.Join(p.root, ".deepwork", "tmp", "session_"+want+".json")
-	if err := os.Chtimes(file, clock(), clock()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chtimes(file, clock(), clock()))
 	if got := start(c, "back"); got != want {
 		t.Errorf("after the clock was set back %s was begun beside %s", got, want)
 	}

@@ -111,11 +111,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 // create makes the session durable under a new id.
 func (e *Engine) create(def *machine.Definition, b machine.NewSession) (*machine.State, *machine.StartReply, error) {
 	for range 20 {
-		id, err := newSessionID()
-		if err != nil {
-			return nil, nil, err
-		}
-		b.SessionID = id
+		b.SessionID = newSessionID()
 		s, r, err := machine.Begin(def, b)
 		if err != nil {
 			return nil, nil, err
@@ -129,12 +125,10 @@ func (e *Engine) create(def *machine.Definition, b machine.NewSession) (*machine
 	return nil, nil, errors.New("no free session id was found in 20 tries")
 }
 
-func newSessionID() (string, error) {
+func newSessionID() string {
 	var b [4]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("making a session id: %w", err)
-	}
-	return hex.EncodeToString(b[:]), nil
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }
 
 // parent finds the parent of a new session: the named one, or the top. The top of a stateless

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -110,9 +111,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	nest := func(parent string) string {
 		t.Helper()
 		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &parent})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return r.BeginStep.SessionID
 	}
 	ids := func(stack []machine.StackEntry) string {
@@ -224,29 +223,21 @@ func TestSessionsLeaveAStatelessConnectionWhenTheyEndOrAreIdle(t *testing.T) {
 		idleTime.Store(int64(time.Hour))
 		e, err := Open(ctx, Options{Root: t.TempDir(), records: newMemory(), definitions: newFixed(def),
 			StatelessIdle: func() time.Duration { return time.Duration(idleTime.Load()) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer e.Close(ctx)
 		c := e.ConnectStateless("local")
 		begin := func(parent *string) string {
 			t.Helper()
 			s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.Step(ctx, StepArgs{SessionID: &s.SessionID}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
+			testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &s.SessionID})))
 			return s.SessionID
 		}
 		outer := begin(nil)
 		inner := begin(&outer)
 		idle := begin(nil)
 		ended := begin(nil)
-		if _, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ended}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ended})))
 		for range 12 { // two hours, in which only one of them is used
 			time.Sleep(10 * time.Minute)
 			if r, err := c.Step(ctx, StepArgs{SessionID: &inner}); err != nil || len(r.Stack) != 2 {
@@ -256,9 +247,7 @@ func TestSessionsLeaveAStatelessConnectionWhenTheyEndOrAreIdle(t *testing.T) {
 		synctest.Wait()
 		owner := func(id string) string {
 			s, err := e.records.Load(id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			return s.Owner
 		}
 		if owner(idle) != "" || owner(outer) != "this" || owner(inner) != "this" {

@@ -55,9 +55,9 @@ func (s *Store) indexes(dir string) {
 	s.requests = index{log: sharedLog{path: filepath.Join(dir, indexName)}, what: "request ids", lock: "requests.lock",
 		growth: indexGrowth, keys: s.o.Keys, known: map[store.Key][]uint32{}}
 	s.active = index{log: sharedLog{path: filepath.Join(dir, activeName)}, what: "active sessions", lock: "active.lock",
-		growth: activeGrowth, moves: true, keys: func(id string, body []byte) []store.Key {
-			if key, ok := s.o.Active(id, body); ok {
-				return []store.Key{activeKey(key, false)}
+		growth: activeGrowth, moves: true, keys: func(_ string, body []byte) []store.Key {
+			if h := s.o.Head(body); h.Active {
+				return []store.Key{activeKey(h.Caller, false)}
 			}
 			return nil
 		}}

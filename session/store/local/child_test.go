@@ -33,17 +33,17 @@ func child(role string) int {
 var roles = map[string]func(s *Store) error{
 	// hold owns a record and lives until it is told to end, or is killed.
 	"hold": func(s *Store) error {
-		if err := s.Create(ctx, "0123abcd", ownedBy(s.Server())); err != nil {
+		if err := s.Create(ctx, "0123abcd", ownedBy(s.server)); err != nil {
 			return err
 		}
-		fmt.Println(s.Server())
+		fmt.Println(s.server)
 		io.Copy(io.Discard, os.Stdin)
 		return s.Close(ctx)
 	},
 	// lock holds the claim lock.
 	"lock": func(s *Store) error {
 		return s.claimed(ctx, false, func() error {
-			fmt.Println(s.Server())
+			fmt.Println(s.server)
 			io.Copy(io.Discard, os.Stdin)
 			return nil
 		})
@@ -75,7 +75,7 @@ var roles = map[string]func(s *Store) error{
 				return err
 			}
 		}
-		fmt.Println(s.Server())
+		fmt.Println(s.server)
 		s.disk.Carry = after(point, func() error {
 			p, err := os.FindProcess(os.Getpid())
 			if err == nil {

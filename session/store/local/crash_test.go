@@ -35,7 +35,7 @@ func TestCrash(t *testing.T) {
 				}
 				after := point == durable.OpMove || point == durable.OpSyncDir
 				s := open(t, dir, Options{})
-				if s.Alive(p.first) {
+				if s.member.Alive(p.first) {
 					t.Error("a killed server looks alive")
 				}
 				read := func(id string) string {
@@ -82,7 +82,7 @@ func TestCrash(t *testing.T) {
 				mustRead(t, s, "0123abcd", numbered(3))
 				noTemps(t, dir)
 				locks, err := filepath.Glob(filepath.Join(folder(dir).Servers(), "server_*.lock"))
-				if err != nil || len(locks) != 1 || locks[0] != s.member.Path(s.Server()) {
+				if err != nil || len(locks) != 1 || locks[0] != s.member.Path(s.server) {
 					t.Errorf("the lock files are %v", locks)
 				}
 			})

@@ -152,7 +152,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	}
 	if os.Getuid() == 0 {
 		// The lock file is another user's: nobody can tell, so nothing is taken.
-		if !other.Alive(s.Server()) {
+		if !other.member.Alive(s.server) {
 			t.Error("a server of another user looks dead")
 		}
 		unix.SetfsuidRetUid(0)
@@ -179,7 +179,7 @@ func TestNamedPipes(t *testing.T) {
 	if got := asides(t, s, "damaged_session_0123abc"); len(got) != 2 {
 		t.Errorf("set aside %v", got)
 	}
-	if s.Alive(strings.Repeat("f", 16)) || s.Describe(strings.Repeat("f", 16)) != "" {
+	if s.member.Alive(strings.Repeat("f", 16)) || s.member.Describe(strings.Repeat("f", 16)) != "" {
 		t.Error("a named pipe is alive")
 	}
 	must(t, open(t, dir, Options{}).Write(ctx, "00000001", numbered(1)))

@@ -162,7 +162,9 @@ func TestRequestsOfManyServers(t *testing.T) {
 // written last is the newest.
 func TestTheIndexOfActiveSessionsIsMadeAgain(t *testing.T) {
 	dir, caller := newDir(t), store.Key{9}
-	o := Options{NoSync: true, Active: func(_ string, body []byte) (store.Key, bool) { return caller, !bytes.Contains(body, []byte(`"n": 2`)) }}
+	o := Options{NoSync: true, Head: func(body []byte) store.Head {
+		return store.Head{Caller: caller, Active: !bytes.Contains(body, []byte(`"n": 2`))}
+	}}
 	s := open(t, dir, o)
 	for n := range 4 {
 		must(t, s.Create(ctx, id(n), numbered(n)))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deepwork/actor/presence"
+	"deepwork/actor/testkit"
 )
 
 // Of a file's name it is told which server left it, or nothing: what is removed when
@@ -48,15 +49,11 @@ func FuzzListedNames(f *testing.F) {
 			t.Skip() // no name here
 		}
 		s, err := Open(folder(dir), Options{ReadOnly: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer s.Close(ctx)
 		for info, err := range s.List(ctx) {
 			id := info.ID
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if len(id) != 8 || !isHex(id, 8) || name != "session_"+id+".json" {
 				t.Errorf("%q is listed as the session %q", name, id)
 			}

@@ -56,9 +56,3 @@ func (s *Store) locked(ctx context.Context, name string, fn func() error) error 
 		return fn()
 	}
 }
-
-// Alive is presence.Member.Alive.
-func (s *Store) Alive(server string) bool { return s.member.Alive(server) }
-
-// Describe is presence.Member.Describe.
-func (s *Store) Describe(server string) string { return s.member.Describe(server) }

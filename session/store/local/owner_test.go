@@ -21,24 +21,24 @@ func TestAliveTellsWhoRuns(t *testing.T) {
 	dir := newDir(t)
 	p := start(t, dir, "hold", "")
 	s := open(t, dir, Options{})
-	if !s.Alive(p.first) {
+	if !s.member.Alive(p.first) {
 		t.Fatal("a running server looks dead")
 	}
-	if text, want := s.Describe(p.first), fmt.Sprintf("pid %d on ", p.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
+	if text, want := s.member.Describe(p.first), fmt.Sprintf("pid %d on ", p.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
 		t.Errorf("it is described as %q", text)
 	}
 	p.Crash()
-	if s.Alive(p.first) {
+	if s.member.Alive(p.first) {
 		t.Error("a killed server looks alive")
 	}
-	if s.Describe(p.first) == "" || s.Describe(strings.Repeat("0", 16)) != "" || s.Describe("../x") != "" {
+	if s.member.Describe(p.first) == "" || s.member.Describe(strings.Repeat("0", 16)) != "" || s.member.Describe("../x") != "" {
 		t.Error("Describe")
 	}
-	if s.Alive(strings.Repeat("0", 16)) {
+	if s.member.Alive(strings.Repeat("0", 16)) {
 		t.Error("a server that never was is alive")
 	}
 	must(t, os.Mkdir(s.member.Path(strings.Repeat("1", 16)), 0o700))
-	if s.Alive(strings.Repeat("1", 16)) {
+	if s.member.Alive(strings.Repeat("1", 16)) {
 		t.Error("a folder is alive")
 	}
 	must(t, s.Write(ctx, "00000001", numbered(1)))
@@ -55,7 +55,7 @@ func TestCleanEnd(t *testing.T) {
 		t.Fatalf("%v: %s", err, &p.Err)
 	}
 	s := open(t, dir, Options{})
-	if s.Alive(p.first) || exists(s.member.Path(p.first)) {
+	if s.member.Alive(p.first) || exists(s.member.Path(p.first)) {
 		t.Error("a server that has ended left its place")
 	}
 }
@@ -77,10 +77,10 @@ func TestTakeover(t *testing.T) {
 			s := servers[n%len(servers)]
 			wg.Go(func() {
 				err := s.Update(ctx, "0123abcd", func(body []byte) ([]byte, error) {
-					if s.Alive(owner(body)) {
+					if s.member.Alive(owner(body)) {
 						return nil, errOwned
 					}
-					return ownedBy(s.Server()), nil
+					return ownedBy(s.server), nil
 				})
 				if err == nil {
 					wins.Add(1)
@@ -101,7 +101,7 @@ func TestTakeover(t *testing.T) {
 	}
 	body, err := servers[0].Read(ctx, "0123abcd")
 	must(t, err)
-	if !servers[0].Alive(owner(body)) || owner(body) == p.first {
+	if !servers[0].member.Alive(owner(body)) || owner(body) == p.first {
 		t.Errorf("it is owned by %s", owner(body))
 	}
 }
@@ -166,7 +166,7 @@ func TestManyStoresClaimAtOnce(t *testing.T) {
 	wg.Wait()
 	for _, a := range stores {
 		for n, b := range stores {
-			if !a.Alive(b.Server()) {
+			if !a.member.Alive(b.server) {
 				t.Errorf("server %d looks dead", n)
 			}
 		}
@@ -257,15 +257,15 @@ func TestThingsVanish(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		mustRead(t, other, "0123abcd", numbered(n))
-		if !other.Alive(s.Server()) {
+		if !other.member.Alive(s.server) {
 			t.Errorf("%s: the server looks dead", what)
 		}
 		noTemps(t, dir)
 	}
-	must(t, os.Remove(s.member.Path(s.Server())))
+	must(t, os.Remove(s.member.Path(s.server)))
 	check("lock file removed")
-	must(t, os.WriteFile(s.member.Path(s.Server())+"x", nil, 0o600))
-	must(t, os.Rename(s.member.Path(s.Server())+"x", s.member.Path(s.Server())))
+	must(t, os.WriteFile(s.member.Path(s.server)+"x", nil, 0o600))
+	must(t, os.Rename(s.member.Path(s.server)+"x", s.member.Path(s.server)))
 	check("lock file replaced")
 	must(t, os.RemoveAll(dir))
 	check("folder removed")
@@ -328,23 +328,23 @@ func TestAskingDoesNotDisturb(t *testing.T) {
 					return
 				default:
 				}
-				if asker.Alive(dead) {
+				if asker.member.Alive(dead) {
 					t.Error("a dead server looks alive")
 					return
 				}
-				asker.Alive(s.Server())
+				asker.member.Alive(s.server)
 			}
 		})
 	}
 	for n := range 20 {
 		if os.PathSeparator == '/' {
-			must(t, os.Remove(s.member.Path(s.Server())))
+			must(t, os.Remove(s.member.Path(s.server)))
 		}
 		must(t, s.Write(ctx, "0123abcd", numbered(n)))
 	}
 	close(done)
 	wg.Wait()
-	probe := flock.New(s.member.Path(s.Server()))
+	probe := flock.New(s.member.Path(s.server))
 	if free, err := probe.TryRLock(); err != nil || free {
 		t.Errorf("the server's lock is free: %v", err)
 	}

@@ -69,8 +69,7 @@ type Options struct {
 	NoSync bool
 	// Keys returns the calls with a request_id whose replies a record has.
 	Keys func(id string, body []byte) []store.Key
-	// Active returns the key of a record's caller if its session is active.
-	Active func(id string, body []byte) (caller store.Key, ok bool)
+	Head func(body []byte) store.Head
 }
 
 // A Store is one server's access to the folders. Its methods may be called concurrently; writes of
@@ -140,8 +139,8 @@ func Open(f *state.Folder, o Options) (*Store, error) {
 		s.o.Keys = func(string, []byte) []store.Key { return nil }
 	}
 	s.server = s.member.ID()
-	if s.o.Active == nil {
-		s.o.Active = func(string, []byte) (key store.Key, ok bool) { return key, false }
+	if s.o.Head == nil {
+		s.o.Head = func([]byte) store.Head { return store.Head{} }
 	}
 	s.indexes(f.Servers())
 	s.changes = OpenChanges(f.Servers(), s.member, s.log)

@@ -21,10 +21,7 @@ func Stores(f *state.Folder, readOnly bool, logger *slog.Logger) *store.Stores {
 	return &store.Stores{
 		Members: member, Database: db, Changes: changes,
 		Records: func(o store.RecordOptions) (store.Records, error) {
-			return Open(f, Options{Logger: o.Logger, ReadOnly: readOnly || o.ReadOnly, Member: member, Keys: o.Keys, Active: func(_ string, body []byte) (store.Key, bool) {
-				h := o.Head(body)
-				return h.Caller, h.Active
-			}})
+			return Open(f, Options{Logger: o.Logger, ReadOnly: readOnly || o.ReadOnly, Member: member, Keys: o.Keys, Head: o.Head})
 		},
 		Others: func(context.Context) (bool, error) {
 			others, _ := member.Others()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,7 +67,7 @@ func (s *Files) Rows(ctx context.Context, f func(transfer.Row) error) error {
 		return asideRows(ctx, s.tx, f)
 	}
 	if db := s.database(true); db.Exists() {
-		err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error { return transfer.BoardRows(ctx, q, f) }, nil)
+		err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error { return transfer.BoardRows(ctx, q, f) })
 		if err = errors.Join(err, db.Close()); err != nil {
 			return err
 		}
@@ -160,12 +159,7 @@ func (s *Files) prepare(ctx context.Context) error {
 
 // openAside opens a database that consists of one file: without a write-ahead log it can be renamed.
 func openAside(ctx context.Context, path string) (*sql.DB, error) {
-	slashed := filepath.ToSlash(path)
-	if slashed[0] != '/' {
-		slashed = "/" + slashed // C:/x
-	}
-	u := url.URL{Scheme: "file", Path: slashed, RawQuery: "mode=rw&_pragma=synchronous(3)&_pragma=foreign_keys(1)"}
-	db, err := sql.Open("sqlite", u.String())
+	db, err := sql.Open("sqlite", sqlite.Source(path, "rw")+"&_pragma=synchronous(3)&_pragma=foreign_keys(1)")
 	if err == nil {
 		db.SetMaxOpenConns(1)
 		_, err = db.ExecContext(ctx, "PRAGMA journal_mode = DELETE")
@@ -321,7 +315,7 @@ func (s *Files) rows(ctx context.Context, aside *sql.DB) error {
 		}
 		to := transfer.Board{Querier: q}
 		return transfer.BoardRows(ctx, aside, func(r transfer.Row) error { return to.Put(ctx, r) })
-	}, nil)
+	})
 	return errors.Join(err, db.Close())
 }
 

@@ -194,5 +194,5 @@ func TestCopyKnowsAllTables(t *testing.T) {
 			t.Errorf("the board has the tables %v, and these are copied: %v", tables, want)
 		}
 		return err
-	}, nil))
+	}))
 }

@@ -32,7 +32,6 @@ func (d database) Executions() store.Executions { return d.stores.Executions() }
 func (d database) Requests() store.Requests     { return d.stores.Requests() }
 func (d database) Exists() bool                 { return true }
 func (d database) Close() error                 { return nil }
-func (d database) Expect(bool)                  {}
 
 // Version is the highest version of the requests, which grows with each change of any of them.
 // Transactions that change requests take turns, so no version becomes visible after a higher one.

@@ -78,7 +78,7 @@ func TestProjectsOfASchemaAreSeparate(t *testing.T) {
 	err := other.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 		_, err := q.ExecContext(ctx, `UPDATE tasks SET scope = scope - 1`)
 		return err
-	}, nil)
+	})
 	if err == nil || !strings.Contains(err.Error(), "check option") {
 		t.Errorf("moving a row to another project: %v", err)
 	}
@@ -194,8 +194,8 @@ type spy struct {
 	see func(query string, args []any)
 }
 
-func (s spy) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error, after func()) error {
-	return s.database.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, seen{q, s.see}) }, after)
+func (s spy) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
+	return s.database.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, seen{q, s.see}) })
 }
 
 type seen struct {
@@ -270,7 +270,7 @@ func TestListsUseIndexes(t *testing.T) {
 			}
 		}
 		return nil
-	}, nil)
+	})
 	must(t, err)
 }
 

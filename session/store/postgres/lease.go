@@ -42,12 +42,6 @@ type lease struct {
 
 func (l *lease) init() { l.kick = make(chan chan error) }
 
-func (l *lease) entered() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.begun
-}
-
 // lapse ends the trust in a term.
 func (l *lease) lapse(term int64) {
 	l.mu.Lock()

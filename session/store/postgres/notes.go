@@ -10,66 +10,22 @@ import (
 	"deepwork/session/store"
 )
 
-// NoteRequest implements store.RequestIDs.
-func (r *Records) NoteRequest(ctx context.Context, key store.Key, id string) error {
-	if r.o.Head != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.pending[id] = key
-		return nil
-	}
-	return r.note(ctx, id, `INSERT INTO @request_ids (scope, session, key) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, hex.EncodeToString(key[:]))
+// NoteRequest implements store.RequestIDs: the next write of the session's record stores it.
+func (r *Records) NoteRequest(_ context.Context, key store.Key, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending[id] = key
+	return nil
 }
 
-// NoteActive implements store.ActiveSessions.
-func (r *Records) NoteActive(ctx context.Context, caller store.Key, id string, over bool) error {
-	if r.o.Head != nil {
-		return nil
-	}
-	who := hex.EncodeToString(caller[:])
-	if over {
-		who = ""
-	}
-	return r.note(ctx, id, `INSERT INTO @session_records (scope, id, owner, term, version, transition, caller) VALUES ($1, $2, '', 0, 0, '', $3)
-		ON CONFLICT (scope, id) DO UPDATE SET caller = $3, updated_at = clock_timestamp()`, who)
-}
+// NoteActive implements store.ActiveSessions: each write stores whether the session is active.
+func (r *Records) NoteActive(context.Context, store.Key, string, bool) error { return nil }
 
-// NoteNewest implements store.Sessions.
-func (r *Records) NoteNewest(ctx context.Context, id string, number int64) error {
-	if r.o.Head != nil {
-		return nil
-	}
-	return r.note(ctx, id, `INSERT INTO @session_records (scope, id, owner, term, version, transition, newest) VALUES ($1, $2, '', 0, 0, '', $3)
-		ON CONFLICT (scope, id) DO UPDATE SET newest = $3`, number)
-}
-
-func (r *Records) note(ctx context.Context, id, query string, value any) error {
-	ctx, scope, cancel, err := r.call(ctx, id, false)
-	defer cancel()
-	if err == nil {
-		err = r.s.again(ctx, func() error {
-			_, err := r.s.exec(ctx, query, scope, id, value)
-			return err
-		})
-	}
-	return wrap("noting something of session", id, err)
-}
+// NoteNewest implements store.Sessions: nobody but the owner of a row can put back an older one.
+func (r *Records) NoteNewest(context.Context, string, int64) error { return nil }
 
 // Newest implements store.Sessions.
-func (r *Records) Newest(ctx context.Context, id string) (number int64) {
-	if r.o.Head != nil {
-		return 0
-	}
-	ctx, scope, cancel, err := r.call(ctx, id, true)
-	defer cancel()
-	if err == nil {
-		_, err = r.s.first(ctx, `SELECT coalesce(newest, 0) FROM @session_records WHERE scope = $1 AND id = $2`, []any{scope, id}, &number)
-	}
-	if err != nil {
-		r.s.o.Logger.Warn("reading the number of a session's newest record", "session", id, "error", err)
-	}
-	return number
-}
+func (r *Records) Newest(context.Context, string) int64 { return 0 }
 
 // FindRequest implements store.RequestIDs.
 func (r *Records) FindRequest(ctx context.Context, key store.Key) ([]string, error) {

@@ -56,7 +56,7 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	if err := s.renew(); !errors.Is(err, task.ErrNewer) {
 		t.Errorf("renewed with %v", err)
 	}
-	if err := s.Ready(); !errors.Is(err, task.ErrNewer) {
+	if _, err := s.Term(); !errors.Is(err, task.ErrNewer) {
 		t.Errorf("ready with %v", err)
 	}
 }
@@ -113,7 +113,7 @@ func TestTransactions(t *testing.T) {
 				err := s.Transact(ctx, sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 					_, err := q.ExecContext(ctx, `INSERT INTO definitions (scope, hash, data) VALUES (current_setting('deepwork.scope')::bigint, ?, ?)`, name+"?", []byte("x"))
 					return errors.Join(err, fail)
-				}, nil)
+				})
 				if !errors.Is(err, fail) {
 					t.Error(err)
 				}
@@ -122,21 +122,21 @@ func TestTransactions(t *testing.T) {
 			err := s.Transact(ctx, sqlstore.Unsynced, func(ctx context.Context, q sqlstore.Querier) error {
 				q.ExecContext(ctx, `SELECT 1/0`)
 				return nil
-			}, nil)
+			})
 			if err == nil {
 				t.Error("a failed transaction was committed")
 			}
 			var n int
 			must(t, s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 				return q.QueryRowContext(ctx, `SELECT count(*) FROM definitions WHERE hash = ?1`, name+"?").Scan(&n)
-			}, nil))
+			}))
 			if n != 1 {
 				t.Errorf("%d rows", n)
 			}
 			if err := s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 				_, err := q.ExecContext(ctx, `DELETE FROM definitions`)
 				return err
-			}, nil); err == nil {
+			}); err == nil {
 				t.Error("a reader has written")
 			}
 		})
@@ -154,7 +154,7 @@ func TestLostReplyToACommit(t *testing.T) {
 			count++
 			_, err := q.ExecContext(ctx, `INSERT INTO definitions (scope, hash, data) VALUES (current_setting('deepwork.scope')::bigint, ?, 'x')`, strings.Repeat("x", count))
 			return err
-		}, nil)
+		})
 	}
 	must(t, change())
 	for name, match := range map[string]func(m pgtest.Message) bool{
@@ -197,19 +197,19 @@ func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
 		return s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 			var n int
 			return q.QueryRowContext(ctx, `SELECT count(*) FROM sessions`).Scan(&n)
-		}, nil)
+		})
 	}
 	began := time.Now()
 	if err := read(t.Context()); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > callTime {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
-	for s.Ready() == nil {
+	for ready(s) {
 		time.Sleep(20 * time.Millisecond)
 		if time.Since(began) > time.Minute {
 			t.Fatal("it is ready without a database")
 		}
 	}
-	if err := s.Transact(t.Context(), sqlstore.Writing, nil, nil); !errors.Is(err, store.ErrUnavailable) {
+	if err := s.Transact(t.Context(), sqlstore.Writing, nil); !errors.Is(err, store.ErrUnavailable) {
 		t.Error(err)
 	}
 	for time.Since(began) < leaseTime+renewTime { // the lease expires
@@ -218,7 +218,7 @@ func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
 	must(t, server.Start())
 	testkit.Until(t, "calls succeed", func() bool { return read(t.Context()) == nil }) // a renewal that has just failed is not repeated at once
 	must(t, s.Enter(t.Context()))
-	if next, err := s.Term(); next != first+1 || err != nil || s.Ready() != nil {
+	if next, err := s.Term(); next != first+1 || err != nil {
 		t.Errorf("the term %d follows %d, %v", next, first, err)
 	}
 }

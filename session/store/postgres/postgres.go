@@ -124,15 +124,6 @@ func Open(o Options) (*Store, error) {
 // Where returns the host, database and schema, for messages.
 func (s *Store) Where() string { return s.where }
 
-// Ready returns nil if calls can be expected to succeed, else why not. It does not block. Before Enter
-// it is nil.
-func (s *Store) Ready() error {
-	if _, err := s.Term(); err != nil && s.lease.entered() {
-		return err
-	}
-	return nil
-}
-
 // Open connects now, creates or migrates the schema if necessary, and checks that the project's name
 // belongs to the repository. If the database is away, the process takes a lease as soon as it answers,
 // and until then calls fail at once.

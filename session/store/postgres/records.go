@@ -17,10 +17,8 @@ const maxRecord = 64 << 20
 
 var errReadOnly = errors.New("the store was opened read-only")
 
-// Records are the sessions of the project. With RecordOptions.Head, what is noted about a session is
-// stored by the next write of its record, in the same transaction, and NoteNewest stores nothing,
-// since nobody but the owner of a row can put back an older one. Without it, each note is stored at
-// once. RecordOptions.Keys is not used.
+// Records are the sessions of the project. What is noted about a session is stored by the next write
+// of its record, in the same transaction. RecordOptions.Keys is not used.
 type Records struct {
 	s *Store
 	o store.RecordOptions
@@ -42,7 +40,7 @@ type row struct {
 type attempt struct {
 	before     row
 	after      row
-	caller     *string
+	caller     string // of an active session; "" of another
 	transition string // of the row that the write makes
 	fence      string // of the row after the write can no longer be made
 }

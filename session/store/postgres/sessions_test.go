@@ -377,7 +377,7 @@ func TestNotesAreStoredWithTheRecord(t *testing.T) {
 	if err := b.Write(t.Context(), id, head{b.s.ID(), 4, true}.bytes()); !isOwned(err) {
 		t.Errorf("written by another process: %v", err)
 	}
-	must(t, b.s.Transact(t.Context(), sqlstore.Writing, func(context.Context, sqlstore.Querier) error { return nil }, nil))
+	must(t, b.s.Transact(t.Context(), sqlstore.Writing, func(context.Context, sqlstore.Querier) error { return nil }))
 }
 
 // A server without connections left is unavailable, and later it is not.

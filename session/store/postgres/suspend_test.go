@@ -22,8 +22,8 @@ type pausing struct {
 	pause func()
 }
 
-func (p pausing) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error, after func()) error {
-	return p.database.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, paused{q, p.pause}) }, after)
+func (p pausing) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
+	return p.database.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, paused{q, p.pause}) })
 }
 
 type paused struct {

@@ -47,11 +47,8 @@ var errLapsed = errors.New("the lease of this process has ended")
 // Transact implements sqlstore.Database. The tables of the project are in the search path. f runs
 // again also if the connection is lost before the end. If a commit is not confirmed, Transact asks
 // for its outcome; store.ErrPending means that it could not be learned.
-func (s *Store) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error, after func()) error {
+func (s *Store) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
 	err := s.transact(ctx, mode, f)
-	if err == nil && after != nil {
-		after()
-	}
 	if err == nil && mode != sqlstore.Reading {
 		s.hint()
 	}

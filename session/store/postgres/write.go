@@ -74,11 +74,11 @@ func (r *Records) Update(ctx context.Context, id string, change func(body []byte
 
 // What a write stores: $1 scope, $2 id, $3 owner, $4 its term, $5 transition, $6 caller, $7 body, and for
 // a new record $8 the request that creates it. An update names owner $8, term $9 and version $10 of the
-// row. Without RecordOptions.Head the caller is NULL, and stays as it was noted.
+// row.
 const (
 	insertText = `INSERT INTO @session_records AS s (scope, id, version, owner, term, transition, caller, body, request) VALUES ($1, $2, 1, $3, $4, $5, $6, $7, $8)
-		ON CONFLICT (scope, id) DO UPDATE SET version = 1, owner = $3, term = $4, transition = $5, caller = coalesce($6, s.caller), body = $7, request = $8, updated_at = clock_timestamp() WHERE s.version = 0`
-	updateText = `UPDATE @session_records SET version = version + 1, owner = $3, term = $4, transition = $5, caller = coalesce($6, caller), body = $7, updated_at = clock_timestamp()
+		ON CONFLICT (scope, id) DO UPDATE SET version = 1, owner = $3, term = $4, transition = $5, caller = $6, body = $7, request = $8, updated_at = clock_timestamp() WHERE s.version = 0`
+	updateText = `UPDATE @session_records SET version = version + 1, owner = $3, term = $4, transition = $5, caller = $6, body = $7, updated_at = clock_timestamp()
 		WHERE scope = $1 AND id = $2 AND owner = $8 AND term = $9 AND version = $10`
 	insertNoted = `WITH noted AS (INSERT INTO @request_ids (scope, key, session) VALUES ($1, $8, $2) ON CONFLICT DO NOTHING) ` + insertText
 	updateNoted = `WITH noted AS (INSERT INTO @request_ids (scope, key, session) VALUES ($1, $11, $2) ON CONFLICT DO NOTHING) ` + updateText
@@ -158,12 +158,9 @@ func (r *Records) write(ctx context.Context, scope int64, id string, body []byte
 func (r *Records) attempt(id string, term int64, body []byte) *attempt {
 	a := &attempt{before: r.recall(id), transition: randomHex()}
 	a.after.version = a.before.version + 1
-	if r.o.Head != nil {
-		h := r.o.Head(body)
-		a.after.owner, a.caller = h.Owner, new("")
-		if h.Active {
-			*a.caller = hex.EncodeToString(h.Caller[:])
-		}
+	h := r.o.Head(body)
+	if a.after.owner = h.Owner; h.Active {
+		a.caller = hex.EncodeToString(h.Caller[:])
 	}
 	if a.before.owner == r.s.id {
 		a.before.term = term // a new term has moved the row to it

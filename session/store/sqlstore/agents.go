@@ -8,6 +8,8 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 const (
@@ -40,9 +42,7 @@ func (t Tx) latest(attemptID string) (*task.Execution, error) {
 // addExecution adds a waiting execution; its attempt then waits too.
 func (t Tx) addExecution(e task.Execution) (id string, err error) {
 	if e.ID == "" {
-		if e.ID, err = newID(); err != nil {
-			return "", err
-		}
+		e.ID = uuid.NewString()
 	}
 	if _, err := t.Exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, variant, state, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -247,7 +247,7 @@ func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, e
 	if to == "" {
 		return false, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
-	n, err := statement(ctx, b.Store, doing, Single, nil, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
+	n, err := statement(ctx, b.Store, doing, Single, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
 	return n > 0, err
 }
 

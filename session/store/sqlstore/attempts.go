@@ -10,6 +10,8 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.state, a.error,
@@ -71,9 +73,7 @@ func (b board) CreateAttempt(ctx context.Context, a task.Attempt, first task.Exe
 
 func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string, err error) {
 	if a.ID == "" {
-		if a.ID, err = newID(); err != nil {
-			return "", err
-		}
+		a.ID = uuid.NewString()
 	}
 	if err := t.staying(a.TaskID); err != nil {
 		return "", err

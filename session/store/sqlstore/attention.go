@@ -7,10 +7,7 @@ import (
 )
 
 func (b board) Attention(ctx context.Context) (all []task.Attention, more bool, err error) {
-	where, args := "", []any{}
-	if limited(b.who) {
-		where, args = mine, append(args, b.who.Identity, b.who.Group)
-	}
+	where, args := b.seen("")
 	all, err = read(ctx, b, "listing the attempts that need a person", func(t Tx) ([]task.Attention, error) {
 		return List[task.Attention](t, `SELECT t.id AS task_id, t.title, a.id AS attempt_id, a.state, COALESCE(a.run, '') AS run, e.ended_at AS since
 			FROM tasks t
@@ -28,10 +25,7 @@ func (b board) Attention(ctx context.Context) (all []task.Attention, more bool, 
 }
 
 func (b board) Work(ctx context.Context) (open, ended []task.Work, err error) {
-	where, args := "", []any{}
-	if limited(b.who) {
-		where, args = mine, append(args, b.who.Identity, b.who.Group)
-	}
+	where, args := b.seen("")
 	args = append(args, task.MaxWork)
 	const rows = `SELECT t.id AS task_id, t.title, a.id AS attempt_id, a.executor, a.state, a.run IS NOT NULL AS run, COALESCE(a.workflow_step, '') AS step, COALESCE(e.ended_at, e.created_at) AS since
 		FROM executions e JOIN attempts a ON a.id = e.attempt_id JOIN tasks t ON t.id = a.task_id
@@ -49,10 +43,7 @@ func (b board) Work(ctx context.Context) (open, ended []task.Work, err error) {
 }
 
 func (b board) Workspaces(ctx context.Context, here task.Place) ([]task.Workspace, error) {
-	where, args := "", []any{here.MachineID, here.Root}
-	if limited(b.who) {
-		where, args = mine, append(args, b.who.Identity, b.who.Group)
-	}
+	where, args := b.seen("", here.MachineID, here.Root)
 	return read(ctx, b, "listing the workspaces of attempts", func(t Tx) ([]task.Workspace, error) {
 		return List[task.Workspace](t, `SELECT a.id AS attempt_id, w.path, t.status
 			FROM attempts a JOIN tasks t ON t.id = a.task_id

@@ -9,6 +9,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 const (
@@ -60,10 +62,7 @@ func (t Tx) changeComments(attemptID string, remove []string, add []task.Comment
 		identity = t.who.Identity
 	}
 	for _, c := range add {
-		id, err := newID()
-		if err != nil {
-			return nil, err
-		}
+		id := uuid.NewString()
 		if _, err := t.Exec(`INSERT INTO attempt_comments (id, attempt_id, repo_id, file, line, side, quote, text, identity, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			id, attemptID, c.RepoID, c.File, c.Line, c.Side, c.Quote, c.Text, identity, t.Now); err != nil {
 			return nil, err

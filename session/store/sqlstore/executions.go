@@ -62,27 +62,19 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	if x.Over() && !x.Async {
 		how = Unsynced
 	}
-	id, more := x.ID, x.Async || x.Over() // read here: the caller may change x before saved runs
-	n, err := statement(ctx, e.Store, doing, how, func(n int64) { e.saved(id, more, n) }, saveExecution,
+	n, err := statement(ctx, e.Store, doing, how, saveExecution,
 		x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.Performed, x.State, x.SourceExecutionID, x.StatusSupported,
 		x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result))
 	if err == nil && n == 0 {
 		err = wrap(doing, fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner))
+	} else if err == nil {
+		e.changed(store.Change{Kind: store.ExecutionChanged, ID: x.ID})
 	}
 	if err == nil && x.Over() && e.lapsed.Add(1+int64(len(x.Result))/forgetBytes) >= forgetEvery {
 		e.lapsed.Store(0)
-		_, err = statement(ctx, e.Store, doing, Unsynced, nil, forgetExecutions, e.oldest(), store.ExecutionsKept, store.ResultsKept)
+		_, err = statement(ctx, e.Store, doing, Unsynced, forgetExecutions, e.oldest(), store.ExecutionsKept, store.ResultsKept)
 	}
 	return err
-}
-
-// saved does what nobody needs to wait for, if the execution was saved; more tells whether the next
-// one is probably the end of this, or the beginning of another.
-func (e executions) saved(id string, more bool, n int64) {
-	if n > 0 {
-		e.changed(store.Change{Kind: store.ExecutionChanged, ID: id})
-		e.db.Expect(more)
-	}
 }
 
 func (e executions) Execution(ctx context.Context, id string) (*store.Execution, error) {

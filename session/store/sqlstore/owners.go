@@ -22,6 +22,14 @@ var ofTask = map[string]string{
 // limited reports whether the caller sees only a part of the board.
 func limited(who *session.Caller) bool { return who != nil && !who.Owner }
 
+// seen restricts a query for tasks t to those that the caller sees.
+func (b board) seen(where string, args ...any) (string, []any) {
+	if limited(b.who) {
+		return where + mine, append(args, b.who.Identity, b.who.Group)
+	}
+	return where, args
+}
+
 // own returns ErrNotFound for something, one of ofTask, that does not exist or that the caller does
 // not see.
 func (t Tx) own(what, id string) error {
@@ -37,10 +45,8 @@ func (t Tx) own(what, id string) error {
 
 func (b board) VisibleBranches(ctx context.Context) ([]string, error) {
 	return read(ctx, b, "listing the branches of attempts", func(t Tx) ([]string, error) {
-		if !limited(b.who) {
-			return List[string](t, `SELECT branch FROM attempts`)
-		}
-		return List[string](t, `SELECT a.branch FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE TRUE`+mine, b.who.Identity, b.who.Group)
+		query, args := b.seen(`SELECT a.branch FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE TRUE`)
+		return List[string](t, query, args...)
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 // A board is a Store as the task board, for one caller or, if who is nil, for everybody; store.Board
@@ -204,9 +206,8 @@ func (s *syncing) reconcile(table, query string, args []any, want []known, inser
 		switch {
 		case err != nil:
 		case at < 0:
-			if w.ID, err = newID(); err == nil {
-				err = insert(*w)
-			}
+			w.ID = uuid.NewString()
+			err = insert(*w)
 		default:
 			row := rows[at]
 			if path, known := s.last[row.ID]; s.shared && known {

@@ -13,6 +13,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 // The pause between polls for an answer; Options.Poll is that for requests. A poll reads the
@@ -35,10 +37,7 @@ type answer struct {
 }
 
 func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, error) {
-	id, err := newID()
-	if err != nil {
-		return nil, err
-	}
+	id := uuid.NewString()
 	caller, err := json.Marshal(q.Caller)
 	if err != nil {
 		return nil, err
@@ -164,7 +163,7 @@ func (r requests) Serve(ctx context.Context, kind string, owns func(id string) b
 
 // take claims a request, and carries it out on its own goroutine unless another process was faster.
 func (r requests) take(ctx context.Context, running *sync.WaitGroup, q store.Request, do func(context.Context, store.Request) (any, error)) error {
-	taken, err := statement(ctx, r.Store, "taking a request", Single, nil, `UPDATE owner_requests SET state = 'taken', taken_at = ? WHERE id = ? AND state = 'asked'`, r.stamp(), q.ID)
+	taken, err := statement(ctx, r.Store, "taking a request", Single, `UPDATE owner_requests SET state = 'taken', taken_at = ? WHERE id = ? AND state = 'asked'`, r.stamp(), q.ID)
 	if err != nil || taken == 0 {
 		return err
 	}
@@ -184,7 +183,7 @@ func (r requests) take(ctx context.Context, running *sync.WaitGroup, q store.Req
 			// Even while the server ends: requests carried out are answered.
 			patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.AnswerTime)
 			defer cancel()
-			_, err = statement(patience, r.Store, "answering", Single, nil, `UPDATE owner_requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ?`, string(text), r.stamp(), q.ID)
+			_, err = statement(patience, r.Store, "answering", Single, `UPDATE owner_requests SET state = 'answered', answer = ?, answered_at = ? WHERE id = ?`, string(text), r.stamp(), q.ID)
 		}
 		if err != nil {
 			r.o.Logger.Warn("a request of another process cannot be answered", "kind", q.Kind, "target", q.Target, "action", q.Action, "error", err)

@@ -8,6 +8,8 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 const sessionRows = `SELECT id, attempt_id, executor, variant, queued_prompt, queued_variant, queued_at,
@@ -50,10 +52,7 @@ func (t Tx) sessionOf(e *task.Execution, executor string) (*task.Session, error)
 	if !errors.Is(err, task.ErrNotFound) {
 		return s, err
 	}
-	id, err := newID()
-	if err != nil {
-		return nil, err
-	}
+	id := uuid.NewString()
 	if _, err := t.Exec(`INSERT INTO sessions (id, attempt_id, executor, variant, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
 		id, e.AttemptID, executor, e.Variant, t.Now, t.Now); err != nil {
 		return nil, err

@@ -31,11 +31,8 @@ const (
 type Database interface {
 	// Transact waits for its turn until ctx ends, and runs f in a transaction, which it rolls back
 	// if f fails or panics. A change that has begun is finished, so that its outcome is known: f
-	// has its own context. f may run again if another process was in the way. If it succeeds,
-	// after, which may be nil, is called, perhaps while the caller goes on.
-	Transact(ctx context.Context, mode Mode, f func(context.Context, Querier) error, after func()) error
-	// Expect says, within an after, whether the next change will be one that is synced.
-	Expect(synced bool)
+	// has its own context. f may run again if another process was in the way.
+	Transact(ctx context.Context, mode Mode, f func(context.Context, Querier) error) error
 	// Version changes whenever anybody else may have changed a request. It returns an error if the
 	// database cannot be asked until ctx ends.
 	Version(ctx context.Context) (int64, error)
@@ -116,12 +113,12 @@ func (s *Store) view() (*Store, *session.Caller) { return s, nil }
 
 // read runs f in a transaction on one state of the database.
 func read[T any](ctx context.Context, v viewer, doing string, f func(t Tx) (T, error)) (T, error) {
-	return transact(ctx, v, doing, Reading, nil, f)
+	return transact(ctx, v, doing, Reading, f)
 }
 
 // write runs f in the one transaction that may change the database now.
 func write[T any](ctx context.Context, v viewer, doing string, f func(t Tx) (T, error)) (T, error) {
-	return transact(ctx, v, doing, Writing, nil, f)
+	return transact(ctx, v, doing, Writing, f)
 }
 
 // change is write for a function without a result.
@@ -130,22 +127,13 @@ func change(ctx context.Context, v viewer, doing string, f func(t Tx) error) err
 	return err
 }
 
-// statement runs one changing statement, and returns the number of changed rows. If it succeeds,
-// after is called as by Transact, with that number.
-func statement(ctx context.Context, s *Store, doing string, mode Mode, after func(changed int64), query string, args ...any) (int64, error) {
-	var n int64
-	var then func()
-	if after != nil {
-		then = func() { after(n) }
-	}
-	return transact(ctx, s, doing, mode, then, func(t Tx) (_ int64, err error) {
-		n, err = t.Exec(query, args...)
-		return n, err
-	})
+// statement runs one changing statement, and returns the number of changed rows.
+func statement(ctx context.Context, s *Store, doing string, mode Mode, query string, args ...any) (int64, error) {
+	return transact(ctx, s, doing, mode, func(t Tx) (int64, error) { return t.Exec(query, args...) })
 }
 
 // transact is Transact of the database with a result; it reports the changes to the feed.
-func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, after func(), f func(t Tx) (T, error)) (result T, err error) {
+func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f func(t Tx) (T, error)) (result T, err error) {
 	s, who := v.view()
 	var changes []store.Change
 	err = s.db.Transact(ctx, mode, func(ctx context.Context, q Querier) (err error) {
@@ -157,7 +145,7 @@ func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, aft
 		}
 		result, err = f(t)
 		return err
-	}, after)
+	})
 	if err != nil {
 		var none T
 		if mode == Reading && ctx.Err() != nil {

@@ -10,6 +10,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 // summary reads a task with its latest attempt and that attempt's latest session. Each is the first
@@ -33,9 +35,7 @@ func (b board) Tasks(ctx context.Context, projectID string, status task.Status, 
 		}
 		where, args = where+` AND t.status = ?`, append(args, status)
 	}
-	if limited(b.who) {
-		where, args = where+mine, append(args, b.who.Identity, b.who.Group)
-	}
+	where, args = b.seen(where, args...)
 	return listPage(ctx, b, p, []string{"tasks", projectID, string(status)}, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID },
 		func(t Tx) error { return t.exists("projects", "project", projectID) },
 		`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE `+where,
@@ -87,10 +87,7 @@ func (t Tx) createTask(n task.NewTask) (string, error) {
 	case !listed:
 		return "", fmt.Errorf("project %q is no longer in the config: %w: put it back under projects to add tasks to it", task.Clip(n.ProjectID), task.ErrNotFound)
 	}
-	id, err := newID()
-	if err != nil {
-		return "", err
-	}
+	id := uuid.NewString()
 	t.changed(store.TaskChanged, id)
 	identity, group := session.LocalIdentity, ""
 	if t.who != nil {

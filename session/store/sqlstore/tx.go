@@ -13,8 +13,6 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
-
-	"github.com/google/uuid"
 )
 
 // A Tx is a transaction. It must not be used once f of Transact has returned.
@@ -155,14 +153,6 @@ func (t Tx) exists(table, what, id string) error {
 		err = task.Missing(what, id)
 	}
 	return err
-}
-
-func newID() (string, error) {
-	id, err := uuid.NewRandom()
-	if err != nil {
-		return "", fmt.Errorf("making an id: %w", err)
-	}
-	return id.String(), nil
 }
 
 // A scanTime scans a time, or nil.

@@ -7,20 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 
 	"github.com/google/uuid"
 )
-
-func TestBranchTaken(t *testing.T) {
-	b, _, p := newBoard(t)
-	try(t, b, addTask(t, b, p, "one"))
-	for branch, want := range map[string]bool{"deepwork/x-0000": true, "deepwork/x-0001": false, "": false} {
-		if taken, err := b.BranchTaken(t.Context(), branch); err != nil || taken != want {
-			t.Errorf("%q is taken: %v, %v", branch, taken, err)
-		}
-	}
-}
 
 // An execution that ended while no server was there says when, and never before
 // it was made or after now.
@@ -47,18 +38,14 @@ func TestEndedBefore(t *testing.T) {
 func TestSetBranch(t *testing.T) {
 	b, _, p := newBoard(t)
 	a := try(t, b, addTask(t, b, p, "one"))
-	if err := b.SetBranch(t.Context(), a.ID, "deepwork/other-1111"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.SetBranch(t.Context(), a.ID, "deepwork/other-1111"))
 	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.Branch != "deepwork/other-1111" {
 		t.Errorf("%+v %v", got, err)
 	}
 	if err := b.SetBranch(t.Context(), "nobody", "x"); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
-	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{a.Repos[0].RepoID: "abc"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{a.Repos[0].RepoID: "abc"}))
 	if err := b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"); !errors.Is(err, task.ErrInvalid) {
 		t.Errorf("a branch with a worktree was renamed: %v", err)
 	}
@@ -71,9 +58,7 @@ func TestWorktreeFolders(t *testing.T) {
 	for _, folder := range append(want, want[0]) {
 		id := uuid.NewString()
 		repo := task.AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, id, "r")}
-		if _, err := b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{})))
 	}
 	got, err := b.WorktreeFolders(t.Context(), task.Place{})
 	slices.Sort(got)

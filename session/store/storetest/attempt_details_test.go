@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
@@ -113,18 +114,12 @@ func TestAttemptContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, err := b.LatestExecution(t.Context(), a.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if stopped, err := b.StopWaiting(t.Context(), e.ID); !stopped || err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.BeginDelete(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
+	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
 	if _, err := b.AttemptContext(t.Context(), a.ID); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
@@ -150,13 +145,9 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 			b, clock, p := newBoard(t)
 			try(t, b, addTask(t, b, p, "one"))
 			x, err := b.ClaimNext(t.Context(), "server", 1, nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			clock.forward(time.Minute - c.back)
-			if _, err := b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(c.since)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(c.since))))
 			clock.forward(time.Minute)
 			ending := task.Ending{State: task.Completed}
 			if c.ended != 0 {
@@ -164,9 +155,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 			}
 			end(t, b, x, ending)
 			got, err := b.Execution(t.Context(), x.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if s, e := got.StartedAt.Sub(x.CreatedAt), got.EndedAt.Sub(x.CreatedAt); s != c.started || e != c.endedAt {
 				t.Errorf("it started after %v, and ended after %v", s, e)
 			}

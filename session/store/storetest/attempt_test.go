@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
@@ -21,9 +22,7 @@ func TestCreateAttempt(t *testing.T) {
 			{RepoID: "r1", RepoName: "api", RepoPath: abs("api"), TargetBranch: "next", Worktree: abs("w/api")},
 		}}
 	a, err := b.CreateAttempt(t.Context(), want, task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	want.State, want.CreatedAt, want.UpdatedAt = task.Waiting, a.CreatedAt, a.UpdatedAt
 	if !reflect.DeepEqual(*a, want) || !a.CreatedAt.Equal(c.at.Truncate(time.Microsecond)) {
 		t.Errorf("%+v, want %+v", a, want)
@@ -108,9 +107,7 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 		return b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, r)
 	}
 	first, err := create(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	again, err := create(r)
 	if err != nil || !reflect.DeepEqual(again, first) {
 		t.Errorf("%+v, want %+v; %v", again, first, err)
@@ -144,9 +141,7 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 		return b.CreateAttempt(t.Context(), task.Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, ar)
 	}
 	a, err := attempt()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	run(t, b)
 	if same, err := attempt(); err != nil || same.ID != a.ID || same.State != task.Running {
 		t.Errorf("%+v %v", same, err)
@@ -161,9 +156,7 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	many := func(n int, name string) {
 		t.Helper()
 		for i := range n {
-			if _, err := create(task.Request{Identity: "me", Tool: "create_task", RequestID: fmt.Sprint(name, i), ArgsDigest: "d"}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, second(create(task.Request{Identity: "me", Tool: "create_task", RequestID: fmt.Sprint(name, i), ArgsDigest: "d"})))
 		}
 	}
 	many(task.NewestRequests-6, "later")
@@ -183,12 +176,8 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 		t.Errorf("%+v %v", s, err)
 	}
 	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
 	if _, err := create(bad); !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), "was deleted since") {
 		t.Error(err)
 	}
@@ -209,14 +198,10 @@ func TestDeleteTask(t *testing.T) {
 	}
 	refused("waiting")
 	e, err := b.ClaimNext(t.Context(), "server", 1, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	refused("starting")
 	session, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	refused("running")
 	end(t, b, e, task.Ending{State: task.Completed})
 	for range 2 {
@@ -237,9 +222,7 @@ func TestDeleteTask(t *testing.T) {
 		t.Error(err)
 	}
 	e, err = b.AddExecution(t.Context(), session.ID, "p", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	refused("follow-up waiting")
 	end(t, b, e, task.Ending{State: task.Stopped})
 	if err := b.DeleteTask(t.Context(), s.ID); err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
@@ -53,26 +54,18 @@ func TestComments(t *testing.T) {
 		t.Error("a comment that is not there is queued:", err)
 	}
 	waits("after a refusal", false, one...)
-	if err := queue(words); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, queue(words))
 	if err := queue(words, one...); !errors.Is(err, task.ErrQueued) {
 		t.Error("another follow-up is replaced:", err)
 	}
-	if err := errors.Join(queue(nil), queue(words, one...)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(queue(nil), queue(words, one...)))
 	waits("queued", true, one...)
 	if _, err := b.ChangeComments(t.Context(), a.ID, one[:1], nil, task.Request{}); !errors.Is(err, task.ErrSent) {
 		t.Error("a queued one is removed:", err)
 	}
-	if err := errors.Join(queue(words, one...), queue(nil)); err != nil { // their own is replaced
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(queue(words, one...), queue(nil))) // their own is replaced
 	waits("dropped", false, one...)
-	if err := queue(words, one...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, queue(words, one...))
 	more := add("three")
 	next := end(t, b, e, task.Ending{State: task.Completed})
 	waits("when it is to run", false, more...)
@@ -80,9 +73,7 @@ func TestComments(t *testing.T) {
 		t.Fatalf("%+v", next)
 	}
 	e, _ = run(t, b)
-	if err := queue(words, more...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, queue(words, more...))
 	end(t, b, e, task.Ending{State: task.Stopped})
 	waits("after a stop", false, more...)
 	if _, err := b.ChangeComments(t.Context(), a.ID, []string{more[0], one[0]}, nil, task.Request{}); !errors.Is(err, task.ErrSent) {

@@ -5,14 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
 func TestCursorsOfOtherListsAreRefused(t *testing.T) {
 	b, _, p := newBoard(t)
-	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other", Repos: []task.RepoSpec{{Name: "a", Path: abs("a")}}}}, false); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other", Repos: []task.RepoSpec{{Name: "a", Path: abs("a")}}}}, false))
 	for range 2 {
 		addTask(t, b, p, "x")
 	}

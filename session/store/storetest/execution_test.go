@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
@@ -15,9 +16,7 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	for i := range 4 {
 		c.forward(-time.Minute) // the clock does not decide
 		e, err := b.LatestExecution(t.Context(), try(t, b, addTask(t, b, p, string(rune('a'+i)))).ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		waiting = append(waiting, e)
 	}
 	for i, e := range waiting {
@@ -28,9 +27,7 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	claim := func(max int) *task.Execution {
 		t.Helper()
 		e, err := b.ClaimNext(t.Context(), "one", max, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return e
 	}
 	for _, max := range []int{-1, 0} {
@@ -81,9 +78,7 @@ func TestAdopt(t *testing.T) {
 	adopt := func(from, to string) bool {
 		t.Helper()
 		ok, err := b.Adopt(t.Context(), e.ID, from, to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return ok
 	}
 	if adopt("another", "me") || !adopt("server", "me") || adopt("server", "you") || !adopt("me", "you") {
@@ -106,16 +101,12 @@ func TestStartExecution(t *testing.T) {
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
 	e, err := b.LatestExecution(t.Context(), a.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if _, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{}); !errors.Is(err, task.ErrInvalid) {
 		t.Error("it started without being claimed:", err)
 	}
 	e, err = b.ClaimNext(t.Context(), "server", 1, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c.forward(time.Second)
 	session, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
 	if err != nil || session.AttemptID != a.ID || session.Executor != "SCRIPTED" || session.Variant != nil || session.Queued != nil {
@@ -216,9 +207,7 @@ func TestEndExecutionOfOneThatNeverStarted(t *testing.T) {
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
 	e, err := b.ClaimNext(t.Context(), "server", 1, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if next := end(t, b, e, task.Ending{State: task.Failed, Error: new("no such branch")}); next != nil {
 		t.Error(next)
 	}
@@ -243,17 +232,13 @@ func TestEndExecutionKeepsADecision(t *testing.T) {
 		s := addTask(t, b, p, "one")
 		try(t, b, s)
 		e, session := run(t, b)
-		if _, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &decided}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &decided})))
 		end(t, b, e, task.Ending{State: task.Completed, Task: task.InReview})
 		if got := taskOf(t, b, s.ID); got.Status != decided {
 			t.Errorf("it is %s, and was set to %s", got.Status, decided)
 		}
 		e, err := b.AddExecution(t.Context(), session.ID, "after all", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := taskOf(t, b, s.ID); got.Status != task.InProgress {
 			t.Errorf("it is %s after a follow-up", got.Status)
 		}
@@ -268,9 +253,7 @@ func TestQueue(t *testing.T) {
 	queue := func(q *task.Queued) (before *task.Queued, idle bool) {
 		t.Helper()
 		before, idle, err := b.Queue(t.Context(), session.ID, q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return before, idle
 	}
 	if before, idle := queue(nil); before != nil || idle {
@@ -314,9 +297,7 @@ func TestReleaseAndStopWaiting(t *testing.T) {
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
 	first, err := b.ClaimNext(t.Context(), "one", 1, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	try(t, b, addTask(t, b, p, "two"))
 	if ok, err := b.Release(t.Context(), first.ID, "another"); ok || err != nil {
 		t.Error("released by who does not own it", ok, err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 )
@@ -39,9 +40,7 @@ func newExecutions(t *testing.T) (store.Executions, *clock) {
 func save(t *testing.T, e store.Executions, all ...*store.Execution) {
 	t.Helper()
 	for _, x := range all {
-		if err := e.Save(t.Context(), x); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, e.Save(t.Context(), x))
 	}
 }
 

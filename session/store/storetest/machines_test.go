@@ -20,9 +20,7 @@ var (
 func claim(t *testing.T, b board, at task.Place, max int, executors, repos []string) *task.Execution {
 	t.Helper()
 	x, err := b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return x
 }
 
@@ -31,9 +29,7 @@ func unplaced(t *testing.T, b board, s *task.Summary, executor string) *task.Att
 	t.Helper()
 	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: executor, Branch: "deepwork/" + uuid.NewString(),
 		Repos: []task.AttemptRepo{{RepoID: "r", RepoName: "shop", TargetBranch: "main"}}}, task.Execution{Prompt: "do"}, task.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return a
 }
 
@@ -121,9 +117,7 @@ func TestReports(t *testing.T) {
 	a := unplaced(t, b, addTask(t, b, p, "one"), "CODEX")
 	read := func() *task.Report {
 		r, err := b.Report(t.Context(), a.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return r
 	}
 	if r := read(); r.Output != nil || r.Diff != nil || r.DiffAt != nil {

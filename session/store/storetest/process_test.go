@@ -223,9 +223,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		name := fmt.Sprint("doomed", round)
 		alone := round%2 == 0 // nobody else has the file open, to fix it on the way
 		if alone {
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, b.Close())
 		}
 		child := server(t, path, "for ever", name, p.ID)
 		for range 1 + rand.IntN(40) {
@@ -235,13 +233,9 @@ func TestKilledServerLosesNothing(t *testing.T) {
 			}
 			j.add(line)
 		}
-		if err := child.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, child.Process.Kill())
 		rest, err := io.ReadAll(child.Out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for line := range strings.Lines(string(rest)) {
 			j.add(line)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
@@ -42,9 +43,7 @@ func ids(t *testing.T, b board) map[string]string {
 
 func resync(t *testing.T, b board, all ...task.ProjectSpec) map[string]string {
 	t.Helper()
-	if err := b.SyncProjects(t.Context(), all, false); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.SyncProjects(t.Context(), all, false))
 	return ids(t, b)
 }
 
@@ -67,17 +66,13 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	}
 	root := func() task.Project {
 		list, _, _, err := b.Projects(t.Context(), task.Page{Limit: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return list[slices.IndexFunc(list, func(p task.Project) bool { return p.Root })]
 	}
 	before := root()
 	web := was["web"]
 	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "kept"}, task.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 
 	c.forward(time.Hour)
 	shop.Name = "store" // the folder was renamed, and the other projects are gone
@@ -102,9 +97,7 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 		t.Error(err)
 	}
 
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Close())
 	b = openAt(t, path, c.now)
 	now = resync(t, b, project("web", "api", "new"), shop)
 	if now["web"] != web || now["web/api"] != was["web/api"] || now["web/web"] != "" || now["web/new"] == "" {
@@ -122,9 +115,7 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 func TestUnchangedProjectsAreNotWritten(t *testing.T) {
 	b, c, p := newBoard(t)
 	repos, _, _, err := b.Repos(t.Context(), p.ID, task.Page{Limit: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c.forward(time.Hour)
 	all := []task.ProjectSpec{root}
 	if err := b.SyncProjects(t.Context(), all, false); err != nil {

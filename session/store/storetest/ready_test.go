@@ -58,17 +58,13 @@ func TestReady(t *testing.T) {
 	set(tried, task.Todo)
 	set(made("cancelled"), task.Cancelled)
 	deleted := made("deleted")
-	if _, err := b.BeginDelete(t.Context(), deleted.ID); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(b.BeginDelete(t.Context(), deleted.ID)))
 	for name, who := range map[string]session.Caller{"guest": {Identity: "guest"}, "friend": {Identity: "friend", Rights: session.RightAgents}} {
 		_, err := b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: name}, task.Request{})
 		testkit.Must(t, err)
 	}
 	changed := made("changed")
-	if _, err := b.For(session.Caller{Identity: session.LocalIdentity}).UpdateTask(t.Context(), changed.ID, task.TaskChange{Title: new("taken over")}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(b.For(session.Caller{Identity: session.LocalIdentity}).UpdateTask(t.Context(), changed.ID, task.TaskChange{Title: new("taken over")})))
 	if got, want := ready(wide), []string{"blocker", "free", "friend"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -133,9 +129,7 @@ func TestRoomForReady(t *testing.T) {
 		if full() != want {
 			t.Errorf("%s: full is %v", state, !want)
 		}
-		if _, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
 		if full() {
 			t.Errorf("%s: full when it is done", state)
 		}

@@ -117,9 +117,7 @@ func TestClaimsOfOneRun(t *testing.T) {
 	claim := func() *task.Execution {
 		t.Helper()
 		x, err := b.ClaimNext(t.Context(), "server", 9, only, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return x
 	}
 	if x := claim(); x == nil || x.AttemptID != two.ID {

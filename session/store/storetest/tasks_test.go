@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
 func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	b, c, p := newBoard(t)
 	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), JobName: new("job"), WorkflowName: new("flow")}, task.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	made := c.at.UTC().Truncate(time.Microsecond)
 	if s.Title != "Ein Titel\x00\n" || *s.Description != "text" || s.Status != task.Todo || *s.JobName != "job" || *s.WorkflowName != "flow" ||
 		s.ProjectID != p.ID || !s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made) || s.LatestAttemptID != nil || s.HasInProgressAttempt || s.LastAttemptFailed {
@@ -121,14 +120,10 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 		}
 	}
 	first, _, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c.forward(time.Second)
 	addTask(t, b, p, "newer than the first page")
-	if err := b.DeleteTask(t.Context(), first[9].ID); err != nil { // where the cursor is
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.DeleteTask(t.Context(), first[9].ID)) // where the cursor is
 	rest, total, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 100, Cursor: next})
 	if err != nil || total != 23 || next != "" || len(rest) != 13 || rest[0].ID != want[10].ID {
 		t.Error(len(rest), total, next, err)
@@ -140,9 +135,7 @@ func TestReq004_ListTasksByStatus(t *testing.T) {
 	for i, status := range []task.Status{task.Todo, task.Done, task.Todo, task.InReview, task.Done, task.Done} {
 		c.forward(time.Second)
 		s := addTask(t, b, p, fmt.Sprint(i))
-		if _, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
 	}
 	titles := func(status task.Status, p task.Project) (all []string) {
 		list, total, next, err := b.Tasks(t.Context(), p.ID, status, task.Page{Limit: 50})
@@ -177,9 +170,7 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	other := addTask(t, b, p, "other")
 	try(t, b, other)
 	attempt := func(id string) {
-		if _, err := b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Executor: "X", Branch: "deepwork/" + id[:4], Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Executor: "X", Branch: "deepwork/" + id[:4], Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})))
 	}
 	const a1, a2, a3 = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000", "33333333-0000-4000-8000-000000000000"
 	attempt(a3)

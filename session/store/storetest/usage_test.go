@@ -20,16 +20,12 @@ func TestUsed(t *testing.T) {
 	a := try(t, b, s)
 	first, conversation := run(t, b)
 	end(t, b, first, task.Ending{State: task.Failed, Usage: json.RawMessage(`{"turns":1}`)})
-	if _, err := b.AddExecution(t.Context(), conversation.ID, "more", nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(b.AddExecution(t.Context(), conversation.ID, "more", nil)))
 	second, _ := run(t, b)
 	end(t, b, second, task.Ending{State: task.Stopped})
 	try(t, b, s) // never runs
 	waiting, err := b.ClaimNext(t.Context(), "server", 1000, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	end(t, b, waiting, task.Ending{State: task.Failed})
 	try(t, b, s)
 	run(t, b) // and goes on
@@ -66,9 +62,7 @@ func TestUsedSince(t *testing.T) {
 	try(t, b, s)
 	first, conversation := run(t, b)
 	end(t, b, first, task.Ending{State: task.Completed, Usage: json.RawMessage(`{"turns":1}`)})
-	if _, err := b.AddExecution(t.Context(), conversation.ID, "more", nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(b.AddExecution(t.Context(), conversation.ID, "more", nil)))
 	second, _ := run(t, b)
 	end(t, b, second, task.Ending{State: task.Interrupted})
 	all, err := b.UsedSince(t.Context(), 0)

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // wholeOf is all that a state and its replies are, made without what they keep of
@@ -15,15 +17,11 @@ func wholeOf(t *testing.T, s *State) string {
 	bare := *s
 	bare.Replies = nil
 	raw, err := json.Marshal(bare)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	out := string(raw)
 	for _, r := range s.Replies {
 		reply, err := json.Marshal(r.Reply)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		out += fmt.Sprintf("\n%s %v %s %s %d %s", r.Tool, r.RequestID, r.ArgsDigest, r.StepID, r.EntryIndex, reply)
 	}
 	return out
@@ -42,9 +40,7 @@ func TestStatesNeverChange(t *testing.T) {
 		}
 		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		first, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		states, were := []*State{first}, []string{wholeOf(t, first)}
 		for i := range 300 {
 			at = at.Add(time.Second)
@@ -116,9 +112,7 @@ func TestStatesNeverChange(t *testing.T) {
 				t.Fatalf("seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
 			}
 			back, err := s.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if read, err := Decode(s.SessionID, back); err != nil || read.UpdatedAt != s.UpdatedAt || read.Status != s.Status {
 				t.Fatalf("seed %d: state %d does not read back: %v", seed, i, err)
 			}

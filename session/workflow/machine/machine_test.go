@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -127,17 +128,13 @@ func drive(t *testing.T, shape, commands []byte) {
 	m := &model{entries: entries, done: map[string]bool{}, skipped: map[string]bool{}, status: Active}
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	never := func(Outputs) bool { return false }
 	for i, b := range commands {
 		at = at.Add(time.Second)
 		before := s
 		frozen, err := before.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		id := ids[int(b>>3)%len(ids)]
 		switch b % 8 {
 		case 0, 1, 2, 3, 4, 5: // finished_step, one in three without step_id
@@ -224,9 +221,7 @@ func check(t *testing.T, i int, s *State, m *model, def *Definition) {
 		t.Fatalf("command %d: all_outputs %v, done %v", i, s.AllOutputs(def), m.done)
 	}
 	data, err := s.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	back, err := Decode(s.SessionID, data)
 	if err != nil {
 		t.Fatalf("command %d: %v\n%s", i, err, data)
@@ -304,17 +299,11 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 			{Tool: ToolFinish, RequestID: new("e"), Raw: []byte("null"), Refusal: &session.Error{Kind: session.ToolError, Code: "c", Message: "m", Details: map[string]any{"n": 1}}}}}
 	for _, s := range []*State{full, {FormatVersion: 1, Replies: []*StoredReply{}, History: []*Withdrawal{}}} {
 		got, err := s.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		raw, err := jsontext.Encode(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var want bytes.Buffer
-		if err := json.Indent(&want, raw, "", "  "); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Indent(&want, raw, "", "  "))
 		if string(got) != want.String() {
 			t.Errorf("got\n%s\nwant\n%s", got, want.String())
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // What a person says is kept up to a limit, and is never nothing where the agent has to act on it.
@@ -13,9 +15,7 @@ func TestTheFeedbackOfAnAnswer(t *testing.T) {
 		Ask("a", &Question{AskedAt: at, RunEach: "step", Digest: "d"})
 	for given, want := range map[string]int{strings.Repeat("é", maxAnswer+1): maxAnswer, " \n": len("A person did not pass it, and gave no reason."), "No": 2} {
 		s, err := asked.Answer("a", "d", Answer{At: at, Feedback: given})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		p := s.Progress("a")
 		if got := p.Question.Answer.Feedback; len([]rune(got)) != want || p.Newest().Verdicts[0].Feedback != got {
 			t.Errorf("of %.20q %d characters are kept, want %d", given, len([]rune(got)), want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 	"deepwork/session/workflow/machine"
 )
 
@@ -49,9 +50,7 @@ func TestAStackForgetsSessionsThatEnded(t *testing.T) {
 			table := NewTable()
 			push := func(id, parent string) *Handle {
 				h := table.Of(state(id, "s0", machine.Active), true)
-				if err := s.Push(ctx, []Link{{h, parent}}); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, s.Push(ctx, []Link{{h, parent}}))
 				return h
 			}
 			push("up", "")

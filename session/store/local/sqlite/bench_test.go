@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/store/sqlstore"
 )
@@ -44,10 +45,8 @@ func fill(t testing.TB, b board, p task.Project) {
 			}
 		}
 		return nil
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
+	testkit.Must(t, err)
 }
 
 // id is the UUID of a row of the filling; they are in no order.
@@ -85,15 +84,11 @@ func BenchmarkListTasks(b *testing.B) {
 	board := openAt(b, path, noon)
 	p := rootOf(b, board)
 	fill(b, board, p)
-	db, err := sql.Open("sqlite", source(path, "ro"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	db, err := sql.Open("sqlite", Source(path, "ro"))
+	testkit.Must(b, err)
 	defer db.Close()
 	var summary string
-	if _, err := spied(board, func(query string, _ []any) { summary = strings.TrimSuffix(query, "WHERE t.id = ?") }).Task(b.Context(), id(1, 1)); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, second(spied(board, func(query string, _ []any) { summary = strings.TrimSuffix(query, "WHERE t.id = ?") }).Task(b.Context(), id(1, 1))))
 	var spent, spentBare time.Duration
 	for b.Loop() { // in turns, so that both meet the same machine
 		begun := time.Now()
@@ -111,56 +106,4 @@ func BenchmarkListTasks(b *testing.B) {
 	b.ReportMetric(float64(spent.Microseconds())/float64(b.N), "µs/list")
 	b.ReportMetric(float64(spentBare.Microseconds())/float64(b.N), "µs/bare")
 	b.ReportMetric(float64(spent)/float64(spentBare), "ratio")
-}
-
-// BenchmarkListTasksDeep is the same far down the list, and of one status.
-func BenchmarkListTasksDeep(b *testing.B) {
-	board := openAt(b, filepath.Join(b.TempDir(), "board.db"), noon)
-	p := rootOf(b, board)
-	fill(b, board, p)
-	for _, status := range []task.Status{"", task.InReview} {
-		_, _, deep, err := board.Tasks(b.Context(), p.ID, status, task.Page{Limit: 1900})
-		if err != nil || deep == "" {
-			b.Fatal(deep, err)
-		}
-		b.Run("status="+string(status), func(b *testing.B) {
-			for b.Loop() {
-				if list, _, _, err := board.Tasks(b.Context(), p.ID, status, task.Page{Limit: 50, Cursor: deep}); err != nil || len(list) != 50 {
-					b.Fatal(len(list), err)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkCreateTask measures a change with its fsync.
-func BenchmarkCreateTask(b *testing.B) {
-	board, p := newBoard(b)
-	for b.Loop() {
-		addTask(b, board, p, "one more")
-	}
-}
-
-// BenchmarkUsedSince reads what 30,000 executions used, and what has ended since.
-func BenchmarkUsedSince(b *testing.B) {
-	board := openAt(b, filepath.Join(b.TempDir(), "board.db"), noon)
-	fill(b, board, rootOf(b, board))
-	err := board.Transact(b.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
-		x := board.Tx(ctx, q)
-		_, err := x.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, usage, ended_at)
-			SELECT id, attempt_id, 'CLAUDE_CODE', '{"models":{"claude-opus-4":{"input":1200,"cache_read":90000,"cache_write":3000,"output":4100}},"usd":0.42,"turns":12}', ended_at FROM executions`)
-		return err
-	}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, after := range map[string]int64{"all": 0, "new": 29_999} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if all, err := board.UsedSince(b.Context(), after); err != nil || int64(len(all)) != 30_000-after {
-					b.Fatal(len(all), err)
-				}
-			}
-		})
-	}
 }

@@ -59,12 +59,11 @@ type DB struct {
 	writer *sql.DB       // one connection; nil if not open, or opened for reading only
 	turns  chan func()   // to the goroutine that uses the writer; unbuffered, closed with it
 	ended  chan struct{} // closed when that goroutine has ended
-	// For that goroutine alone: the statements compiled for the writer, by their texts, whether its
-	// changes are synced, and what is to be done when the caller has its result.
+	// For that goroutine alone: the statements compiled for the writer, by their texts, and whether its
+	// changes are synced.
 	statements map[string]*sql.Stmt
 	sync       bool
-	earlier    string // the views of an earlier version that is read as it is; "" if it lacks nothing
-	after      func()
+	earlier    string  // the views of an earlier version that is read as it is; "" if it lacks nothing
 	reader     *sql.DB // nil if not open
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
@@ -189,7 +188,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 		d.reader = connect("file::memory:?", 1, "")
 		err = d.prepare(ctx, d.reader, d.migrate)
 	case d.o.ReadOnly:
-		err = d.openReadOnly(ctx, source(d.o.Path, "ro"))
+		err = d.openReadOnly(ctx, Source(d.o.Path, "ro"))
 	default:
 		err = d.openFile(ctx)
 	}
@@ -202,7 +201,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 		return err
 	}
 	why := errors.Join(err, d.disconnect())
-	if err := d.openReadOnly(ctx, source(d.o.Path, "ro")+"&immutable=1"); err != nil {
+	if err := d.openReadOnly(ctx, Source(d.o.Path, "ro")+"&immutable=1"); err != nil {
 		return err
 	}
 	d.o.Logger.Warn("the task board can only be read, as it is now", "path", d.o.Path, "error", why)
@@ -271,7 +270,7 @@ func (d *DB) openFile(ctx context.Context) error {
 	if f, err := os.OpenFile(d.o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
 	}
-	d.writer, d.statements = connect(source(d.o.Path, "rwc"), 1, "&_txlock=immediate"), map[string]*sql.Stmt{}
+	d.writer, d.statements = connect(Source(d.o.Path, "rwc"), 1, "&_txlock=immediate"), map[string]*sql.Stmt{}
 	d.sync = true
 	d.turns, d.ended = make(chan func()), make(chan struct{})
 	go func() {
@@ -280,7 +279,7 @@ func (d *DB) openFile(ctx context.Context) error {
 			f()
 		}
 	}()
-	d.reader, d.watcher = connect(source(d.o.Path, "rwc"), readers, readOnly), connect(source(d.o.Path, "rwc"), 1, readOnly)
+	d.reader, d.watcher = connect(Source(d.o.Path, "rwc"), readers, readOnly), connect(Source(d.o.Path, "rwc"), 1, readOnly)
 	return d.prepare(ctx, d.writer, func(ctx context.Context, c *sql.Conn) (err error) {
 		if d.info, err = os.Stat(d.o.Path); err != nil {
 			return err

@@ -37,8 +37,8 @@ func connect(dsn string, n int, more string) *sql.DB {
 	return db
 }
 
-// source returns the data source name of a file in a mode of SQLite: ro or rwc.
-func source(path, mode string) string {
+// Source returns the data source name of a file in a mode of SQLite: ro, rw or rwc.
+func Source(path, mode string) string {
 	slashed := filepath.ToSlash(path)
 	if !strings.HasPrefix(slashed, "/") {
 		slashed = "/" + slashed // C:/x
@@ -91,7 +91,7 @@ func sizeOf(path string) (size int64, there bool, err error) {
 // peek refuses a file that this program must not migrate, before anything is written: even closing
 // a database that is open for writing changes its file.
 func (d *DB) peek(ctx context.Context) error {
-	pool := connect(source(d.o.Path, "ro"), 1, readOnly)
+	pool := connect(Source(d.o.Path, "ro"), 1, readOnly)
 	err := d.prepare(ctx, pool, func(ctx context.Context, c *sql.Conn) error {
 		_, err := ours(ctx, c)
 		return err
@@ -111,7 +111,7 @@ func (d *DB) tidy() {
 	if !d.o.ReadOnly || d.hadLog || !log || size > 0 || err != nil {
 		return
 	}
-	pool := connect(source(d.o.Path, "rw"), 1, readOnly)
+	pool := connect(Source(d.o.Path, "rw"), 1, readOnly)
 	pool.QueryRow("PRAGMA user_version").Scan(new(int))
 	pool.Close() // if it fails, empty files are left
 }

@@ -131,8 +131,8 @@ type spy struct {
 	see func(query string, args []any)
 }
 
-func (s spy) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error, after func()) error {
-	return s.DB.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, seen{q, s.see}) }, after)
+func (s spy) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
+	return s.DB.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, seen{q, s.see}) })
 }
 
 type seen struct {

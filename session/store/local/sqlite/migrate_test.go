@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
 )
@@ -40,16 +41,10 @@ func TestGoldenBoardOfThisVersion(t *testing.T) {
 	end(t, b, e, task.Ending{State: task.Failed, ExitCode: new(3), Error: new("it broke"), Task: task.InReview})
 	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "two", Description: new("text"), JobName: new("j"), WorkflowName: new("w"), DependsOn: []string{s.ID}},
 		task.Request{Identity: "me", Tool: "create_task", RequestID: "r", ArgsDigest: "d"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(golden(latest()), []byte(dump(t, path)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll("testdata", 0o755))
+		testkit.Must(t, os.WriteFile(golden(latest()), []byte(dump(t, path)), 0o644))
 	}
 	text, err := os.ReadFile(golden(latest()))
 	if err != nil {
@@ -125,9 +120,7 @@ func TestMigrationFromEachVersion(t *testing.T) {
 func readOld(t *testing.T, path string, version int) {
 	t.Helper()
 	b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer b.Close()
 	all, err := b.AllAttempts(t.Context())
 	if err != nil || len(all) != 1 {
@@ -152,9 +145,7 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 	was := migrations
 	defer func() { migrations = was }()
 	path := filepath.Join(t.TempDir(), "board.db")
-	if err := openAt(t, path, time.Now).Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, openAt(t, path, time.Now).Close())
 	migrations = append(was[:len(was):len(was)], "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1);")
 	before := schemaOf(t, path)
 	_, err := openBoard(t.Context(), Options{Path: path})
@@ -196,14 +187,10 @@ func texts(t *testing.T, db *sql.DB, query string) (all []string) {
 	defer rows.Close()
 	for rows.Next() {
 		var s string
-		if err := rows.Scan(&s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, rows.Scan(&s))
 		all = append(all, s)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, rows.Err())
 	return all
 }
 
@@ -238,8 +225,6 @@ func dump(t *testing.T, path string) string {
 func restore(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "board.db")
-	if err := raw(t, path, text).Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, raw(t, path, text).Close())
 	return path
 }

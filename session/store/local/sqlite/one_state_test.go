@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 	"deepwork/session/store/sqlstore"
@@ -40,9 +41,7 @@ func TestListsUseIndexes(t *testing.T) {
 	b, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	if _, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"}, task.Request{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"}, task.Request{})))
 	seen := make(map[string][]any)
 	spy := spied(b, func(query string, args []any) { seen[query] = args })
 	page := task.Page{Limit: 50}
@@ -80,7 +79,7 @@ func TestListsUseIndexes(t *testing.T) {
 			}
 		}
 		return nil
-	}, nil)
+	})
 	if err != nil {
 		t.Error(err)
 	}
@@ -100,9 +99,7 @@ func (f *feed) Append(c store.Change) { f.all = append(f.all, c.Kind) }
 func TestChangesAreToldOnceTheyAreDurable(t *testing.T) {
 	f := &feed{}
 	b, err := openBoard(t.Context(), Options{Path: filepath.Join(t.TempDir(), "board.db"), Changes: f})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer b.Close()
 	p := rootOf(t, b)
 	check := func(want ...string) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/store/sqlstore"
 )
@@ -26,10 +27,8 @@ func dbPath(t testing.TB) string {
 // raw opens the file without the board.
 func raw(t testing.TB, path string, statements ...string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", source(path, "rwc"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db, err := sql.Open("sqlite", Source(path, "rwc"))
+	testkit.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	for _, s := range statements {
 		if _, err := db.Exec(s); err != nil {
@@ -72,9 +71,7 @@ func TestWhatWasWrittenIsThereAgain(t *testing.T) {
 	b := openAt(t, path, noon)
 	p := rootOf(t, b)
 	s := addTask(t, b, p, "one")
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Close())
 	if _, err := b.Task(t.Context(), s.ID); !errors.Is(err, task.ErrClosed) {
 		t.Error(err)
 	}
@@ -94,13 +91,9 @@ func TestNewerVersionIsLeftUntouched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, path, time.Now)
 	rootOf(t, b)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Close())
 	newer := raw(t, path, fmt.Sprintf("PRAGMA user_version = %d", latest()+1))
-	if err := newer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, newer.Close())
 	unchanged(t, path, task.ErrNewer, fmt.Sprintf("%d, and this deepwork knows versions up to %d: update deepwork", latest()+1, latest()))
 }
 
@@ -108,9 +101,7 @@ func TestNewerVersionIsLeftUntouched(t *testing.T) {
 func unchanged(t *testing.T, path string, want error, text string) {
 	t.Helper()
 	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, readOnly := range []bool{false, true} {
 		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
 		if err == nil {
@@ -134,13 +125,9 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 	for range 200 {
 		addTask(t, b, p, strings.Repeat("x", 1000))
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Close())
 	good, err := os.ReadFile(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, bad := range map[string][]byte{
 		"text":      []byte(strings.Repeat("this is no database\n", 100)),
 		"truncated": good[:len(good)/2],
@@ -150,9 +137,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "board.db")
-			if err := os.WriteFile(path, bad, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path, bad, 0o600))
 			unchanged(t, path, task.ErrDamaged, "move it away to begin an empty board")
 		})
 	}
@@ -162,9 +147,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 		for i := 8192; i < len(bad); i++ {
 			bad[i] = 0xA5
 		}
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(path, bad, 0o600))
 		unchanged(t, path, task.ErrDamaged, "restore it from a copy")
 	})
 	t.Run("another program's", func(t *testing.T) {
@@ -186,13 +169,9 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 		t.Run(fmt.Sprintf("log alone, file empty %v", empty), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "board.db")
 			if empty {
-				if err := os.WriteFile(path, nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.WriteFile(path, nil, 0o600))
 			}
-			if err := os.WriteFile(path+"-wal", good, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(path+"-wal", good, 0o600))
 			_, err := openBoard(t.Context(), Options{Path: path})
 			if !errors.Is(err, task.ErrDamaged) {
 				t.Error(err)
@@ -212,16 +191,12 @@ func TestMovedFileRefusesChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, path, time.Now)
 	p := rootOf(t, b)
-	if err := os.Rename(path, path+".away"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(path, path+".away"))
 	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "lost"}, task.Request{})
 	if !errors.Is(err, task.ErrDamaged) || !strings.Contains(err.Error(), "moved, removed or replaced") {
 		t.Error(err)
 	}
-	if err := os.Rename(path+".away", path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(path+".away", path))
 	addTask(t, b, p, "kept")
 }
 
@@ -229,9 +204,7 @@ func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
 	b, p := newBoard(t)
 	s := addTask(t, b, p, "before")
 	limit := func(pages int) {
-		if err := b.writer.QueryRow(fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, b.writer.QueryRow(fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int)))
 	}
 	limit(1) // taken for the present size
 	huge := strings.Repeat("x", 1<<20)
@@ -252,9 +225,7 @@ func TestReadOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sub", "board.db")
 	open := func() board {
 		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { b.Close() })
 		return b
 	}
@@ -295,12 +266,8 @@ func TestReadOnlyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, path, time.Now)
 	rootOf(t, b)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, 0o400); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Close())
+	testkit.Must(t, os.Chmod(path, 0o400))
 	b, err := openBoard(t.Context(), Options{Path: path})
 	if err == nil {
 		defer b.Close()
@@ -320,12 +287,8 @@ func TestReadOnlyFolder(t *testing.T) {
 	b := openAt(t, path, time.Now)
 	p := rootOf(t, b)
 	s := addTask(t, b, p, "kept")
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Dir(path), 0o500); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.Close())
+	testkit.Must(t, os.Chmod(filepath.Dir(path), 0o500))
 	t.Cleanup(func() {
 		if err := os.Chmod(filepath.Dir(path), 0o700); err != nil {
 			t.Error(err)
@@ -333,9 +296,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	})
 	for _, readOnly := range []bool{false, true} {
 		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
 			t.Errorf("%+v, want %+v", got, s)
 		}
@@ -362,13 +323,9 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 	p := rootOf(t, b)
 	db := raw(t, path)
 	other, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer other.Close()
-	if _, err := other.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(other.ExecContext(t.Context(), "BEGIN IMMEDIATE")))
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
 	if _, err := b.CreateTask(ctx, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, context.DeadlineExceeded) {
@@ -382,9 +339,7 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 		_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})
 		done <- err
 	}()
-	if _, err := other.ExecContext(t.Context(), "COMMIT"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, second(other.ExecContext(t.Context(), "COMMIT")))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -408,7 +363,7 @@ func TestPanicUndoesAChange(t *testing.T) {
 				t.Error(err)
 			}
 			panic("a bug")
-		}, nil)
+		})
 	}()
 	if _, err := b.Project(t.Context(), p.ID); err != nil {
 		t.Error(err)

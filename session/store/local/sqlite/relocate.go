@@ -12,7 +12,7 @@ import (
 
 // Relocate replaces each path of a repository, worktree or workspace by what to returns for it.
 func (d *DB) Relocate(ctx context.Context, to func(path string) string) error {
-	err := d.Transact(ctx, sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error { return relocate(d.Tx(ctx, q), to) }, nil)
+	err := d.Transact(ctx, sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error { return relocate(d.Tx(ctx, q), to) })
 	return wrap("correcting the paths on the task board", err)
 }
 
@@ -57,7 +57,7 @@ func (d *DB) Import(ctx context.Context, file, why string, to func(path string) 
 		if _, err := t.Exec("PRAGMA trusted_schema = OFF"); err != nil {
 			return err
 		}
-		if _, err := t.Exec("ATTACH ? AS earlier", source(file, "ro")); err != nil {
+		if _, err := t.Exec("ATTACH ? AS earlier", Source(file, "ro")); err != nil {
 			return err
 		}
 		_, err := t.Exec("BEGIN IMMEDIATE")
@@ -71,7 +71,7 @@ func (d *DB) Import(ctx context.Context, file, why string, to func(path string) 
 		}
 		_, detached := t.Exec("DETACH earlier")
 		return errors.Join(err, detached)
-	}, nil)
+	})
 	return wrap("importing a task board", err)
 }
 

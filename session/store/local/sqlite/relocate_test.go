@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 )
 
@@ -32,17 +33,13 @@ func TestImportOfABoard(t *testing.T) {
 			try(t, old, s)
 			run(t, old)
 			second := addTask(t, old, rootOf(t, old), "second")
-			if err := old.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, old.Close())
 			db, err := sql.Open("sqlite", file)
 			if err == nil {
 				_, err = db.ExecContext(t.Context(), c.sql)
 				err = errors.Join(err, db.Close())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			b, _ := newBoard(t)
 			for range 2 { // it may be called again
 				err := b.Import(t.Context(), file, "why", same)
@@ -52,9 +49,7 @@ func TestImportOfABoard(t *testing.T) {
 			}
 			verify(t, b)
 			now, err := b.AllAttempts(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if c.want != nil {
 				if len(now) > 0 {
 					t.Errorf("imported: %+v", now)
@@ -74,9 +69,7 @@ func TestImportOfABoard(t *testing.T) {
 			other := filepath.Join(t.TempDir(), "other.db")
 			o := openAt(t, other, noon)
 			addTask(t, o, rootOf(t, o), "three")
-			if err := o.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, o.Close())
 			if err := b.Import(t.Context(), other, "why", same); !errors.Is(err, ErrOccupied) {
 				t.Errorf("onto another board: %v", err)
 			}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -76,11 +75,8 @@ func (c compiled) ExecContext(ctx context.Context, query string, args ...any) (s
 	return s.ExecContext(ctx, args...)
 }
 
-// Expect sets the sync mode of the next change in advance. If that fails, it is set then.
-func (d *DB) Expect(synced bool) { _ = d.setSync(context.Background(), synced) }
-
 // Transact implements sqlstore.Database.
-func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error, after func()) error {
+func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
 	release, err := d.use(ctx)
 	if err != nil {
 		return err
@@ -129,13 +125,7 @@ func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Co
 		if mode == sqlstore.Reading {
 			return once()
 		}
-		return d.inTurn(ctx, func() error {
-			err := once()
-			if err == nil {
-				d.after = after
-			}
-			return err
-		})
+		return d.inTurn(ctx, once)
 	})
 }
 
@@ -148,13 +138,6 @@ func (d *DB) inTurn(ctx context.Context, f func() error) error {
 	done := make(chan struct{})
 	select {
 	case d.turns <- func() {
-		defer func() {
-			if after := d.after; after != nil {
-				d.after = nil
-				runtime.Gosched() // the caller goes first
-				after()
-			}
-		}()
 		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {
