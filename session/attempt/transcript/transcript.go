@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -158,7 +159,7 @@ func decode(data []byte, to any) bool {
 
 // message returns a message with a text that may be too long or not UTF-8.
 func message(kind Kind, text string) Message {
-	m := Message{Kind: kind, Text: text}
+	m := Message{Kind: kind}
 	if m.Cut = len(text) > MaxText; m.Cut {
 		text = text[:MaxText]
 		for i := 1; i < utf8.UTFMax && i < len(text); i++ { // not within a character
@@ -169,10 +170,7 @@ func message(kind Kind, text string) Message {
 				break
 			}
 		}
-		m.Text = text
 	}
-	if !utf8.ValidString(m.Text) {
-		m.Text = string(bytes.ToValidUTF8([]byte(m.Text), []byte("?")))
-	}
+	m.Text = strings.ToValidUTF8(text, "?")
 	return m
 }

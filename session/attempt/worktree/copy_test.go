@@ -21,9 +21,7 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 	tr := tree(repo)
 	tr.Copy = []string{".env", "node_modules/", "tool.log", "missing.env"}
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := done[0].Path
 	if read(t, path, ".env") != "SECRET=1" || read(t, path, "node_modules/pkg/deep/x.js") != "x" {
 		t.Error("a copy is wrong")
@@ -56,9 +54,7 @@ func TestCopiesOfAFolderInside(t *testing.T) {
 	tr := tree(filepath.Join(repo, "lib"))
 	tr.Copy = []string{".env"}
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := read(t, done[0].Path, "lib/.env"); got != "lib's" {
 		t.Errorf("copied %q", got)
 	}
@@ -72,9 +68,7 @@ func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 	write(t, outside, "secret", "secret")
 	link := func(t *testing.T, target, at string) {
 		t.Helper()
-		if err := os.Symlink(target, at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(target, at))
 	}
 	for name, c := range map[string]struct {
 		copy    string
@@ -128,9 +122,7 @@ func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 		tr := tree(repo)
 		tr.Copy = []string{"node_modules", "my.log", "tracked"}
 		done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		path := done[0].Path
 		if target, err := os.Readlink(filepath.Join(path, "node_modules/.bin/x")); err != nil || target != "../real/x" {
 			t.Errorf("a symlink inside became %q, %v", target, err)
@@ -146,8 +138,6 @@ func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 
 func mk(t *testing.T, repo, dir string) string {
 	path := filepath.Join(repo, dir)
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(path, 0o755))
 	return path
 }

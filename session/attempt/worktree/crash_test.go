@@ -87,13 +87,9 @@ func work(path string) error {
 func (c crash) command(t *testing.T) *exec.Cmd {
 	t.Helper()
 	data, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), crashEnv+"="+string(data))
 	return cmd
@@ -166,9 +162,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 				t.Fatal(err)
 			}
 			done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if read(t, done[0].Path, ".env") != "SECRET=1" || read(t, done[1].Path, "a.txt") != "one\ntwo\n" {
 				t.Error("a file is missing")
 			}
@@ -187,9 +181,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 				_ = crash{Dir: k.dir, Trees: trees, Op: "create", Point: point}.command(t).Run() // if it is done before, it ends
 			}
 			done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil { // sweeps
 				t.Fatal(err)
 			}
@@ -219,13 +211,9 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 func TestCrashAtEachPointOfRemove(t *testing.T) {
 	prepare := func(t *testing.T, k *Keeper, trees []Tree) {
 		done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range done {
-			if err := work(m.Path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, work(m.Path))
 		}
 		write(t, done[1].Path, "committed", "c")
 		commit(t, done[1].Path, "work")
@@ -271,12 +259,8 @@ func TestCrashAtRandomMoments(t *testing.T) {
 			repo := newRepo(t)
 			cmd := crash{Dir: k.dir, Trees: []Tree{tree(repo)}, Op: "both"}.command(t)
 			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, cmd.Start())
 			after := time.Duration(rand.IntN(300)) * time.Millisecond
 			timer := time.AfterFunc(after, func() { cmd.Process.Kill() })
 			defer timer.Stop()
@@ -291,9 +275,7 @@ func TestCrashAtRandomMoments(t *testing.T) {
 					if isThere(filepath.Join(k.dir, trashFolder, f.Name())) {
 						t.Errorf("%s is left in the trash", f.Name())
 					}
-					if err := os.Chtimes(filepath.Join(k.removed(), f.Name()), time.Time{}, time.Now().Add(-2*abandoned)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, os.Chtimes(filepath.Join(k.removed(), f.Name()), time.Time{}, time.Now().Add(-2*abandoned)))
 				}
 				k.sweep()
 			}

@@ -23,9 +23,7 @@ func TestCreateAndRemove(t *testing.T) {
 	base := gitIn(t, repo, "rev-parse", "main")
 	k, _ := newKeeper(t)
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := Made{RepoID: "r1", Path: filepath.Join(k.dir, attemptID, "web"), Base: base}
 	if len(done) != 1 || done[0] != want {
 		t.Fatalf("made %+v, want %+v", done, want)
@@ -72,9 +70,7 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 	dirty(t, repo)
 	for _, hook := range []string{"post-checkout", "pre-commit", "reference-transaction", "post-index-change"} {
 		write(t, repo, ".git/hooks/"+hook, "#!/bin/sh\ntouch \"$(git rev-parse --git-common-dir)/hook-ran\"\nexit 1\n")
-		if err := os.Chmod(filepath.Join(repo, ".git/hooks", hook), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(filepath.Join(repo, ".git/hooks", hook), 0o755))
 	}
 	before := digest(t, repo)
 	k, _ := newKeeper(t)
@@ -104,9 +100,7 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 	for name, path := range map[string]string{"bare": bare, "a folder inside": filepath.Join(repo, "lib"), "the git folder": filepath.Join(repo, ".git"), "a linked worktree": linked} {
 		t.Run(name, func(t *testing.T) {
 			k, _ := newKeeper(t)
-			if err := CheckRepo(t.Context(), path, "main"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, CheckRepo(t.Context(), path, "main"))
 			at := create(t, k, path)
 			if read(t, at, "lib/b.txt") != "bee\n" {
 				t.Error("the worktree is not of the whole repository")
@@ -176,9 +170,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 	repo := newRepo(t)
 	trees := []Tree{tree(repo), {RepoID: "r2", Name: "api", Repo: filepath.Join(repo, "lib"), TargetBranch: "main"}}
 	done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range done {
 		write(t, m.Path, "work", m.Path)
 	}
@@ -216,9 +208,7 @@ func TestSetupRunsInTheWorktreeWithItsEnvironment(t *testing.T) {
 	tr := tree(repo)
 	tr.Setup = []string{"sh", "-c", `pwd >where.log; echo "$KEY" >key.log; git rev-parse --show-toplevel >top.log`}
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, []string{"KEY=value"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	real, _ := filepath.EvalSymlinks(done[0].Path)
 	if got := strings.TrimSpace(read(t, done[0].Path, "where.log")); got != real && got != done[0].Path {
 		t.Errorf("it ran in %s", got)
@@ -344,16 +334,12 @@ func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
 	gitIn(t, repo, "worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), "other"))
 	k, _ := newKeeper(t)
 	half := filepath.Join(repo, ".git", "worktrees", "other", "commondir")
-	if err := os.Truncate(half, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(half, 0))
 	made := time.AfterFunc(time.Second, func() { os.WriteFile(half, []byte("../..\n"), 0o600) })
 	if _, err := k.Create(t.Context(), "attempt-1", "deepwork/x-0001", []Tree{tree(repo)}, nil); err != nil || made.Stop() {
 		t.Errorf("it did not wait: %v", err)
 	}
-	if err := os.Truncate(half, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(half, 0))
 	if _, err := k.Create(t.Context(), "attempt-2", "deepwork/x-0002", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "commondir") {
 		t.Errorf("one that is broken for good: %v", err)
 	}
@@ -403,9 +389,7 @@ func TestFoldersBehindSymlinks(t *testing.T) {
 	}
 	repo, real := newRepo(t), t.TempDir()
 	link := filepath.Join(t.TempDir(), "a link")
-	if err := errors.Join(os.Symlink(real, link), os.Symlink(repo, link+" to the repo")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Symlink(real, link), os.Symlink(repo, link+" to the repo")))
 	k := New(Options{Dir: filepath.Join(link, "work trees")})
 	path := create(t, k, link+" to the repo")
 	write(t, path, "new", "work")

@@ -51,9 +51,7 @@ func write(t testing.TB, dir, name, text string) {
 func read(t testing.TB, path ...string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(data)
 }
 
@@ -61,9 +59,7 @@ func read(t testing.TB, path ...string) string {
 func newRepo(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "repo")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o755))
 	gitIn(t, dir, "init", "-q", "-b", "main")
 	write(t, dir, "a.txt", "one\ntwo\n")
 	write(t, dir, "lib/b.txt", "bee\n")
@@ -100,9 +96,7 @@ const branchName = "deepwork/do-it-1a2b"
 func create(t testing.TB, k *Keeper, repo string) string {
 	t.Helper()
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return done[0].Path
 }
 
@@ -110,22 +104,16 @@ func create(t testing.TB, k *Keeper, repo string) string {
 func cutShort(t testing.TB, k *Keeper, p phase, s step) {
 	t.Helper()
 	j, err := k.load(attemptID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	j.Phase, j.Trees[0].Step = p, s
-	if err := k.save(j); err != nil {
-		t.Fatal(err)
-	}
+	must(t, k.save(j))
 }
 
 // remove removes the attempt and returns the only rescue.
 func remove(t testing.TB, k *Keeper) Rescue {
 	t.Helper()
 	kept, err := k.Remove(t.Context(), attemptID, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(kept) != 1 {
 		t.Fatalf("rescues: %+v", kept)
 	}
@@ -193,9 +181,7 @@ func digest(t testing.TB, repo string) string {
 		h.Write(data)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return hex.EncodeToString(h.Sum(nil))
 }
 

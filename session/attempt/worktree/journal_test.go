@@ -49,12 +49,8 @@ func TestDamagedJournals(t *testing.T) {
 	// Recovery passes it by, and says which file it is.
 	k, _ := newKeeper(t)
 	path := k.journalPath(journaledAttempt)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(journalText(`null`)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, []byte(journalText(`null`)), 0o600))
 	did, err := k.Recover(t.Context(), func(string) bool { return false })
 	if err == nil || !strings.Contains(err.Error(), path) || len(did) > 0 {
 		t.Errorf("%v, %v", did, err)

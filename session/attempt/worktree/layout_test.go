@@ -34,9 +34,7 @@ func newVictim(t *testing.T) (dir string, untouched func()) {
 
 func link(t *testing.T, target, at string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.RemoveAll(at)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.RemoveAll(at)))
 	if err := os.Symlink(target, at); err != nil {
 		t.Skip("no symlinks here:", err)
 	}

@@ -87,15 +87,11 @@ func crashSite(t *testing.T, op string, files int) (k *Keeper, repo, path string
 		remote := filepath.Join(t.TempDir(), "remote.git")
 		gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
 		gitIn(t, repo, "remote", "add", "origin", remote)
-		if err := calls[op](k, path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, calls[op](k, path))
 		gitIn(t, path, "commit", "-q", "--amend", "-m", "again")
 	}
 	if op == "abort" {
-		if err := calls["conflict"](k, path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, calls["conflict"](k, path))
 		write(t, path, "a.txt", "half resolved\n")
 	}
 	return k, repo, path
@@ -186,9 +182,7 @@ func TestCrashOfMergesAtRandomMoments(t *testing.T) {
 				k, repo, path := crashSite(t, op, 100)
 				main, head := gitIn(t, repo, "rev-parse", "main"), gitIn(t, path, "rev-parse", "HEAD")
 				cmd := crash{Dir: k.dir, Op: op}.command(t)
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cmd.Start())
 				after := 100*time.Millisecond + time.Duration(rand.IntN(500))*time.Millisecond
 				timer := time.AfterFunc(after, func() { cmd.Process.Kill() })
 				cmd.Wait()
@@ -208,15 +202,11 @@ func TestRecoverTakesBackHalfAMerge(t *testing.T) {
 	k, repo, path := crashSite(t, "merge", 5)
 	head, main := gitIn(t, path, "rev-parse", "HEAD"), gitIn(t, repo, "rev-parse", "main")
 	j, err := k.load(attemptID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	common := j.Trees[0].Common
 	j.Trees[0].Change = &change{Files: []*fileMove{{Path: canonical(repo), Admin: common, From: main, To: head}},
 		Refs: []refMove{{Ref: "refs/heads/main", Old: main, New: head}}, Keep: []refMove{{Ref: "refs/deepwork/before/old", New: head}}}
-	if err := k.save(j); err != nil {
-		t.Fatal(err)
-	}
+	must(t, k.save(j))
 	write(t, repo, ".git/index.lock", "")
 	write(t, repo, ".git/refs/heads/main.lock", "")
 	write(t, repo, ".git/refs/deepwork/before/old.lock", "")

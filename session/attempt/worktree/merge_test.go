@@ -63,9 +63,7 @@ func TestMergeEachWay(t *testing.T) {
 						gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
 					}
 					got, err := k.Merge(t.Context(), landing(path, way))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if got.Before != before || got.Commit != gitIn(t, repo, "rev-parse", "main") {
 						t.Errorf("landed %+v", got)
 					}

@@ -171,9 +171,7 @@ func TestWhatAKilledServerLeftDoesNotHinderOthers(t *testing.T) {
 			}
 			write(t, at, left, "")
 			other, err := k.Create(t.Context(), "other", branchName+"-other", []Tree{tree(repo)}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, err := k.Remove(t.Context(), "other", nil); err != nil || isThere(other[0].Path) {
 				t.Error(err)
 			}
@@ -211,9 +209,7 @@ func TestWhatIsNotOfAKilledServerStays(t *testing.T) {
 	}
 	stays("another's worktree", filepath.Join(theirs, "commondir"))
 	unlock, err := k.lockAttempt(t.Context(), attemptID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unlock()
 	stays("a worktree at which somebody is at work", filepath.Join(adminOf(common, path), "commondir"))
 }
@@ -246,24 +242,16 @@ func TestAKilledDeletionOfABranch(t *testing.T) {
 		deletion := exec.Command("git", "update-ref", "--stdin")
 		deletion.Dir, deletion.Env = repo, git.Environ()
 		in, err := deletion.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out, err := deletion.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := deletion.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, deletion.Start())
 		if _, err := io.WriteString(in, "start\ndelete refs/heads/"+branchName+"\nprepare\n"); err != nil {
 			t.Fatal(err)
 		}
 		for said := bufio.NewScanner(out); said.Scan() && said.Text() != "prepare: ok"; {
 		}
-		if err := deletion.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deletion.Process.Kill())
 		deletion.Wait()
 		if common := filepath.Join(repo, ".git"); !isThere(filepath.Join(common, packedNew)) || !isThere(filepath.Join(common, packedLock)) {
 			t.Skip("this git leaves other traces")
@@ -320,9 +308,7 @@ func TestRemoveOfAnUnfinishedCreation(t *testing.T) {
 func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 	k, _ := newKeeper(t)
 	unlock, err := k.lockAttempt(t.Context(), attemptID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unlock()
 	other := New(Options{Dir: k.dir})
 	for name, waiter := range map[string]*Keeper{"this process": k, "another": other} {

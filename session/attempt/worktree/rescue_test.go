@@ -277,12 +277,8 @@ func unpack(t *testing.T, archive, dir string) {
 			continue
 		}
 		data, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(path, data, 0o644))
 	}
 }
 
@@ -429,9 +425,7 @@ func TestSymlinksProgramsAndSwaps(t *testing.T) {
 	write(t, outside, "in", "not in the worktree")
 	do := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	do(os.Symlink("a.txt", filepath.Join(path, "link")))
 	do(os.Symlink("/nowhere/\nat all", filepath.Join(path, "dangling")))
@@ -544,9 +538,7 @@ func TestReadOnlyFoldersAreDeleted(t *testing.T) {
 	path := create(t, k, repo)
 	write(t, path, "node_modules/cache/pkg/file", "x")
 	for _, dir := range []string{"node_modules/cache/pkg", "node_modules/cache"} {
-		if err := os.Chmod(filepath.Join(path, dir), 0o500); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(filepath.Join(path, dir), 0o500))
 	}
 	remove(t, k)
 }
@@ -557,9 +549,7 @@ func TestLargeFileIsStreamed(t *testing.T) {
 	path := create(t, k, repo)
 	const size = 50 << 20
 	f, err := os.Create(filepath.Join(path, "large"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	block := make([]byte, 1<<20)
 	for i := range size >> 20 {
 		block[i], block[2*i] = byte(i), 'x'
@@ -600,18 +590,14 @@ func TestWhatCannotBeKeptIsNotRemoved(t *testing.T) {
 	path := create(t, k, repo)
 	write(t, path, "new", "work")
 	away := repo + "-away"
-	if err := os.Rename(repo, away); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(repo, away))
 	if _, err := k.Remove(t.Context(), attemptID, nil); !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), "put it back") {
 		t.Errorf("got %v", err)
 	}
 	if read(t, path, "new") != "work" {
 		t.Error("the work is gone")
 	}
-	if err := os.Rename(away, repo); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(away, repo))
 	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
 		t.Error("the work is lost")
 	}

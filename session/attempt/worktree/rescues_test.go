@@ -16,9 +16,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 		{RepoID: "r3", Name: "api", Repo: other, TargetBranch: "main"},
 	}
 	done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := k.Create(t.Context(), attemptID[:35]+"1", branchName+"x", trees[:1], nil); err != nil {
 		t.Fatal(err)
 	}
@@ -35,9 +33,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := k.Rescues(t.Context(), attemptID, []string{repo, other, filepath.Join(repo, "lib"), filepath.Join(repo, "gone")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := map[Rescue]bool{}
 	for _, g := range got {
 		if g.Repo != repo {

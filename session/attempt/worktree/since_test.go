@@ -10,17 +10,11 @@ import (
 func changedBy(t *testing.T, k *Keeper, path, target string) []string {
 	t.Helper()
 	j, err := k.load(attemptID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st, err := k.Status(t.Context(), path, j.Trees[0].Base, target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	diff, _, err := k.Diff(t.Context(), path, j.Trees[0].Base, target, nil, 1<<28)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var files []string
 	for line := range strings.Lines(diff) {
 		if _, name, is := strings.Cut(line, " b/"); is && strings.HasPrefix(line, "diff ") {

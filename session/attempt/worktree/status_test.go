@@ -18,9 +18,7 @@ func TestStatus(t *testing.T) {
 	check := func(target string, want Status) {
 		t.Helper()
 		got, err := k.Status(t.Context(), path, base, target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !got.Exists || got.Ahead != want.Ahead || got.Behind != want.Behind || !slices.Equal(got.Changed, want.Changed) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}

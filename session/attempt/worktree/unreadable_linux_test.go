@@ -31,9 +31,7 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 			write(t, path, "secret", "s")
 			write(t, path, "closed/x", "x")
 			at := filepath.Join(path, c.path)
-			if err := os.Chmod(at, 0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(at, 0))
 			_, err := k.Remove(t.Context(), attemptID, nil)
 			if !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), c.path) {
 				t.Errorf("got %v", err)
@@ -52,19 +50,13 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 // asNobody runs the test again, as a user without rights.
 func asNobody(t *testing.T) {
 	dir, err := os.MkdirTemp("", "worktree-nobody-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer os.RemoveAll(dir)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	program := filepath.Join(dir, "test")
 	data, err := os.ReadFile(self)
-	if err := errors.Join(err, os.WriteFile(program, data, 0o755), os.Chmod(program, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, os.WriteFile(program, data, 0o755), os.Chmod(program, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)))
 	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), unreadableEnv+"=1", "TMPDIR="+filepath.Join(dir, "tmp"), fmt.Sprintf("GOTMPDIR=%s", filepath.Join(dir, "tmp")))
