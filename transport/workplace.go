@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/session"
@@ -239,6 +241,22 @@ func (w *workplace) State(ctx context.Context, id string) (*machine.State, error
 	return w.base.session(ctx, w.who.Identity, id)
 }
 
+// Started implements run.Workplace.
+func (w *workplace) Started(ctx context.Context, parents map[string]bool) (all []run.Started, err error) {
+	states, err := w.base.children(ctx, w.who.Identity, parents)
+	for _, s := range states {
+		for _, r := range s.Replies {
+			if r.Tool != machine.ToolStart || r.RequestID == nil {
+				continue
+			}
+			if parts := strings.SplitN(*r.RequestID, "/", 3); len(parts) == 3 {
+				all = append(all, run.Started{SessionID: s.SessionID, Parent: *s.ParentSessionID, Session: parts[0], Step: parts[1]})
+			}
+		}
+	}
+	return all, err
+}
+
 // Step implements run.Workplace.
 func (w *workplace) Step(ctx context.Context, id string, stepID *string) (*machine.StepReply, error) {
 	return w.own.Step(w.as(ctx), workflow.StepArgs{SessionID: &id, StepID: stepID})
@@ -316,12 +334,9 @@ func (c *stepCaller) own(sessionID, stepID **string) error {
 }
 
 // request makes a request_id one of the agent's step: others of the run, which are the same caller to the
-// sessions, may choose the same one, and must not be given what it has started.
-func (c *stepCaller) request(id *string) *string {
-	if id == nil {
-		return nil
-	}
-	return new(c.grant.Session + "/" + c.grant.Step + "/" + *id)
+// sessions, may choose the same one, and must not be given what it has started. Started reads it.
+func (c *stepCaller) request(id string) *string {
+	return new(c.grant.Session + "/" + c.grant.Step + "/" + id)
 }
 
 func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.StepReply, error) {
@@ -335,7 +350,9 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 	if err := c.own(&a.SessionID, &a.StepID); err != nil {
 		return nil, err
 	}
-	a.RequestID = c.request(a.RequestID)
+	if a.RequestID != nil {
+		a.RequestID = c.request(*a.RequestID)
+	}
 	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil), a) // nobody sits at its client: it is no person's word
 	if err == nil {
 		if waiting := r.Waiting(); waiting != nil && waiting.Code == machine.PersonAwaited {
@@ -358,7 +375,10 @@ func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.
 		return nil, err
 	}
 	parent := *a.ParentSessionID
-	a.RequestID = c.request(a.RequestID)
+	if a.RequestID == nil {
+		a.RequestID = new(uuid.NewString())
+	}
+	a.RequestID = c.request(*a.RequestID)
 	r, err := c.WorkflowCaller.Start(ctx, a)
 	if err != nil {
 		return nil, err

@@ -99,6 +99,8 @@ func (d *leader) follow(ctx context.Context) (end attempt.RunEnd, err error) {
 		if err := d.save(ctx); err != nil {
 			return end, err
 		}
+	} else if err := d.find(ctx); err != nil {
+		return end, err
 	}
 	for {
 		if err := d.saveAgain(ctx); err != nil {
