@@ -216,7 +216,7 @@ func (w *workplace) connect(identity string) tool.WorkflowCaller {
 	g := w.grants[identity]
 	w.mu.Unlock()
 	if g == nil {
-		g = new(grant) // its token was withdrawn in this moment
+		g = new(grant) // its token has just been withdrawn
 	}
 	g.mu.Lock()
 	g.called = true
@@ -224,7 +224,7 @@ func (w *workplace) connect(identity string) tool.WorkflowCaller {
 	return &stepCaller{WorkflowCaller: w.base.connect(w.who.Identity), grant: g}
 }
 
-// ctx makes a call that of the leader.
+// as returns a context in which calls are the leader's.
 func (w *workplace) as(ctx context.Context) context.Context { return session.WithCaller(ctx, w.who) }
 
 // Start implements run.Workplace.
@@ -269,7 +269,7 @@ func (w *workplace) Changed(ctx context.Context, q *machine.Question) string {
 	case err != nil:
 		return fmt.Sprintf("Its outputs cannot be read as they were handed in: %v.", err)
 	case changed != nil:
-		return fmt.Sprintf("%s changed after the outputs were handed in, so that nobody can pass those. Hand in the outputs as they are to be.", strings.Join(changed, ", "))
+		return fmt.Sprintf("%s changed after the outputs were handed in, so nobody can pass them. Hand them in again when they are final.", strings.Join(changed, ", "))
 	}
 	return ""
 }
@@ -353,7 +353,7 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 	if a.RequestID != nil {
 		a.RequestID = c.request(*a.RequestID)
 	}
-	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil), a) // nobody sits at its client: it is no person's word
+	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil), a) // no person is at its client who could answer
 	if err == nil {
 		if waiting := r.Waiting(); waiting != nil && waiting.Code == machine.PersonAwaited {
 			reply := *r
@@ -367,8 +367,8 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 	return r, err
 }
 
-// personFeedback is what an agent is told whose step waits for a person.
-const personFeedback = "Waiting: a person must pass these outputs, and is asked. Change nothing in them, and do not wait for the answer: end now, unless you have other steps to do. If they pass, the step is finished without you; if not, you are told what to change. This is not a failed attempt, and quality_review_override_reason does not skip it."
+// personFeedback tells an agent that its step waits for a person.
+const personFeedback = "Waiting: a person must pass these outputs and has been asked to. Change nothing in them, and do not wait for the answer: end now, unless you have other steps to do. If they pass, the step is finished without you; if not, you are told what to change. This is not a failed attempt, and quality_review_override_reason does not skip it."
 
 func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
 	if err := c.own(&a.ParentSessionID, new(*string)); err != nil {

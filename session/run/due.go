@@ -11,17 +11,17 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A job is a step that an agent is to be started for.
+// A job is a step that needs an agent.
 type job struct {
 	place
 	state  *machine.State
 	reply  *machine.StepReply
 	before []task.StepExecution // of this step, the newest first
 	ended  []*machine.State     // the workflows that its agents have started and that have ended since
-	told   string               // why a person cannot pass what was handed in, or what they passed cannot be finished; or ""
+	told   string               // why a person cannot pass the outputs, or why those that they passed were refused; or ""
 }
 
-// due is the work of one moment.
+// due is the work that can be done now.
 type due struct {
 	steps []job
 	until time.Time // when to look again; zero means when something has changed
