@@ -233,6 +233,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		connectStateless: func(identity string) tool.WorkflowCaller { return engine.ConnectStateless(identity) },
 		execution:        engine.Execution,
 		session:          engine.Session,
+		children:         engine.Children,
 		executor:         engine.Executor,
 		token:            folder.Token,
 		stopping:         engine.Stopping,

@@ -52,6 +52,7 @@ type engines struct {
 	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection
 	execution        func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
 	session          func(ctx context.Context, identity, sessionID string) (*machine.State, error)
+	children         func(ctx context.Context, identity string, parents map[string]bool) ([]*machine.State, error)
 	executor         func(ctx context.Context, s *machine.State, stepID string) (string, error) // that the job of a session names for a step
 
 	board     *attempt.Engine

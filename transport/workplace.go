@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/session"
@@ -214,7 +216,7 @@ func (w *workplace) connect(identity string) tool.WorkflowCaller {
 	g := w.grants[identity]
 	w.mu.Unlock()
 	if g == nil {
-		g = new(grant) // its token was withdrawn in this moment
+		g = new(grant) // its token has just been withdrawn
 	}
 	g.mu.Lock()
 	g.called = true
@@ -222,7 +224,7 @@ func (w *workplace) connect(identity string) tool.WorkflowCaller {
 	return &stepCaller{WorkflowCaller: w.base.connect(w.who.Identity), grant: g}
 }
 
-// ctx makes a call that of the leader.
+// as returns a context in which calls are the leader's.
 func (w *workplace) as(ctx context.Context) context.Context { return session.WithCaller(ctx, w.who) }
 
 // Start implements run.Workplace.
@@ -239,6 +241,22 @@ func (w *workplace) State(ctx context.Context, id string) (*machine.State, error
 	return w.base.session(ctx, w.who.Identity, id)
 }
 
+// Started implements run.Workplace.
+func (w *workplace) Started(ctx context.Context, parents map[string]bool) (all []run.Started, err error) {
+	states, err := w.base.children(ctx, w.who.Identity, parents)
+	for _, s := range states {
+		for _, r := range s.Replies {
+			if r.Tool != machine.ToolStart || r.RequestID == nil {
+				continue
+			}
+			if parts := strings.SplitN(*r.RequestID, "/", 3); len(parts) == 3 {
+				all = append(all, run.Started{SessionID: s.SessionID, Parent: *s.ParentSessionID, Session: parts[0], Step: parts[1]})
+			}
+		}
+	}
+	return all, err
+}
+
 // Step implements run.Workplace.
 func (w *workplace) Step(ctx context.Context, id string, stepID *string) (*machine.StepReply, error) {
 	return w.own.Step(w.as(ctx), workflow.StepArgs{SessionID: &id, StepID: stepID})
@@ -251,7 +269,7 @@ func (w *workplace) Changed(ctx context.Context, q *machine.Question) string {
 	case err != nil:
 		return fmt.Sprintf("Its outputs cannot be read as they were handed in: %v.", err)
 	case changed != nil:
-		return fmt.Sprintf("%s changed after the outputs were handed in, so that nobody can pass those. Hand in the outputs as they are to be.", strings.Join(changed, ", "))
+		return fmt.Sprintf("%s changed after the outputs were handed in, so nobody can pass them. Hand them in again when they are final.", strings.Join(changed, ", "))
 	}
 	return ""
 }
@@ -316,12 +334,9 @@ func (c *stepCaller) own(sessionID, stepID **string) error {
 }
 
 // request makes a request_id one of the agent's step: others of the run, which are the same caller to the
-// sessions, may choose the same one, and must not be given what it has started.
-func (c *stepCaller) request(id *string) *string {
-	if id == nil {
-		return nil
-	}
-	return new(c.grant.Session + "/" + c.grant.Step + "/" + *id)
+// sessions, may choose the same one, and must not be given what it has started. Started reads it.
+func (c *stepCaller) request(id string) *string {
+	return new(c.grant.Session + "/" + c.grant.Step + "/" + id)
 }
 
 func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.StepReply, error) {
@@ -335,8 +350,10 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 	if err := c.own(&a.SessionID, &a.StepID); err != nil {
 		return nil, err
 	}
-	a.RequestID = c.request(a.RequestID)
-	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil), a) // nobody sits at its client: it is no person's word
+	if a.RequestID != nil {
+		a.RequestID = c.request(*a.RequestID)
+	}
+	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil), a) // no person is at its client who could answer
 	if err == nil {
 		if waiting := r.Waiting(); waiting != nil && waiting.Code == machine.PersonAwaited {
 			reply := *r
@@ -350,15 +367,18 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 	return r, err
 }
 
-// personFeedback is what an agent is told whose step waits for a person.
-const personFeedback = "Waiting: a person must pass these outputs, and is asked. Change nothing in them, and do not wait for the answer: end now, unless you have other steps to do. If they pass, the step is finished without you; if not, you are told what to change. This is not a failed attempt, and quality_review_override_reason does not skip it."
+// personFeedback tells an agent that its step waits for a person.
+const personFeedback = "Waiting: a person must pass these outputs and has been asked to. Change nothing in them, and do not wait for the answer: end now, unless you have other steps to do. If they pass, the step is finished without you; if not, you are told what to change. This is not a failed attempt, and quality_review_override_reason does not skip it."
 
 func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
 	if err := c.own(&a.ParentSessionID, new(*string)); err != nil {
 		return nil, err
 	}
 	parent := *a.ParentSessionID
-	a.RequestID = c.request(a.RequestID)
+	if a.RequestID == nil {
+		a.RequestID = new(uuid.NewString())
+	}
+	a.RequestID = c.request(*a.RequestID)
 	r, err := c.WorkflowCaller.Start(ctx, a)
 	if err != nil {
 		return nil, err

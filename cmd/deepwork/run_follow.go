@@ -138,7 +138,7 @@ func getRun(ctx context.Context, board *attempt.Engine, id string, once bool) (*
 	}
 }
 
-// pause waits; the next call of whoever waits reports that ctx has ended.
+// pause waits; the caller's next call reports that ctx has ended.
 func pause(ctx context.Context, d time.Duration) { _ = wait.For(ctx, d) }
 
 func (v *runView) begin(r *attempt.RunReply) {

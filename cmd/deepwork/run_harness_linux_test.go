@@ -234,6 +234,7 @@ func (p *runProject) clean() {
 		}
 	}
 	cmd := exec.CommandContext(p.t.Context(), "deepwork", "check", "--path", p.root)
+	cmd.Env = append(os.Environ(), p.env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		p.t.Errorf("deepwork check: %v\n%s", err, out)
 	}

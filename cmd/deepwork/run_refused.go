@@ -32,7 +32,7 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 			text, doing = flag+" "+rest, ""
 		}
 	}
-	text = strings.NewReplacer("pass in_place: true", "pass --in-place", "leave 'variant' out", "leave :VARIANT out").Replace(text)
+	text = strings.NewReplacer("pass in_place: true", "pass --in-place", "leave in_place out", "leave --in-place out", "leave 'variant' out", "leave :VARIANT out").Replace(text)
 	if text = strings.TrimSuffix(text, "."); doing != "" {
 		text = doing + ": " + text
 	}

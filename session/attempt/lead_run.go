@@ -113,7 +113,7 @@ func (l *Lead) follow() *outcome {
 	case r.making.Err() != nil:
 		return &outcome{drop: true} // the server is closing: the next one goes on
 	case ctx.Err() != nil:
-		end = RunEnd{State: RunPaused, Step: end.Step, Reason: fmt.Sprintf("Its time, %v, is over.", l.Run.MaxTime)}
+		end = RunEnd{State: RunPaused, Step: end.Step, Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime)}
 	}
 	o := end.outcome()
 	if end.Reason == stoppedByPerson {

@@ -207,7 +207,7 @@ func (r *run) record(f func(context.Context, store.Board) error) error {
 		}
 		if r.ctx.Err() == nil && !said {
 			said = true
-			r.engine.log.Error("the board does not take what became of an attempt; trying again until it does",
+			r.engine.log.Error("the outcome of an attempt cannot be recorded on the board; trying again until it can",
 				"attempt", r.exec.AttemptID, "execution", r.exec.ID, "error", err)
 		}
 		if err := pause.Wait(r.ctx); err != nil {

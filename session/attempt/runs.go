@@ -213,7 +213,10 @@ func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, r
 func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *task.Task, agent *recipe, repos []RepoArgs, run Run) (a *task.Attempt, first task.Execution, err error) {
 	if run.InPlace {
 		if e.shared != nil {
-			return nil, first, session.NotNow("not_here", "A run in place works in this machine's folder, and this project's store is shared with other machines: leave in_place out.")
+			if len(repos) == 0 {
+				return nil, first, session.Wrong("not_here", "This project's store is shared with other machines, so a run needs a git worktree, and no branch is checked out here: check one out and try again.")
+			}
+			return nil, first, session.Wrong("not_here", "A run in place works in this machine's folder, and this project's store is shared with other machines: leave in_place out.").With("argument", "in_place")
 		}
 		a = &task.Attempt{Executor: agent.name, Variant: agent.variant, Workspace: e.o.Root}
 	} else if a, first, err = e.plan(ctx, b, cfg, t, agent, nil, repos); err != nil {

@@ -45,7 +45,11 @@ func (w *RunWaits) Text() string {
 	if w.Command != nil {
 		return fmt.Sprintf("Step %s waits for a person to pass its outputs: %s, or --fail --feedback TEXT", w.StepID, *w.Command)
 	}
-	return fmt.Sprintf("Step %s waits for the limit of its agent's provider, until %s", w.StepID, unless(w.Until))
+	until := unless(w.Until)
+	if at, err := time.Parse(time.RFC3339, until); err == nil {
+		until = at.Format(time.RFC3339) // without fractions of a second
+	}
+	return fmt.Sprintf("Step %s waits for the limit of its agent's provider, until %s", w.StepID, until)
 }
 
 // onlyWaits sets the state of a run in which no agent is at work, if steps of it wait.

@@ -17,7 +17,7 @@ type agent struct {
 	cancel context.CancelFunc
 	x      *task.StepExecution // how it ended
 	err    error
-	called bool // the endpoint
+	called bool // it has connected to the endpoint
 	done   bool // its step is finished
 	timer  *time.Timer
 }
@@ -58,7 +58,7 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			x.x, x.err = d.lead.RunAgent(running, *a)
 			x.called = over()
 			d.ended <- x
-			if x.err == nil { // beside what follows, which does not wait for it
+			if x.err == nil { // the leader does not wait for it
 				d.lead.Note("step %s: its agent %s", x.step, x.x.State)
 			}
 		})
@@ -66,8 +66,8 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 	return nil
 }
 
-// ending reports whether an agent runs whose step is finished: what it costs and the name of its
-// conversation are known when it has ended, and what comes after it may depend on both.
+// ending reports whether an agent whose step is finished still runs: its cost and the name of its conversation
+// are known only when it has ended, and what comes next may depend on both.
 func (d *leader) ending() bool {
 	for _, a := range d.agents {
 		if a.done {
@@ -94,7 +94,7 @@ func (d *leader) wait(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// end takes an agent that has ended from those that run.
+// end removes an agent that has ended from those that run.
 func (d *leader) end(x *agent) {
 	delete(d.agents, x.place)
 	if x.timer != nil {

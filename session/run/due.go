@@ -11,17 +11,17 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A job is a step that an agent is to be started for.
+// A job is a step that needs an agent.
 type job struct {
 	place
 	state  *machine.State
 	reply  *machine.StepReply
 	before []task.StepExecution // of this step, the newest first
 	ended  []*machine.State     // the workflows that its agents have started and that have ended since
-	told   string               // why a person cannot pass what was handed in, or what they passed cannot be finished; or ""
+	told   string               // why a person cannot pass the outputs, or why those that they passed were refused; or ""
 }
 
-// due is the work of one moment.
+// due is the work that can be done now.
 type due struct {
 	steps []job
 	until time.Time // when to look again; zero means when something has changed
@@ -147,7 +147,29 @@ func (d *leader) adopt(ctx context.Context, p place, parent, id string) error {
 		d.lead.Run.Children = map[string][]string{}
 	}
 	key := p.session + "/" + p.step
-	d.lead.Run.Children[key] = append(slices.Clone(d.lead.Run.Children[key]), id)
+	if known := d.lead.Run.Children[key]; !slices.Contains(known, id) {
+		d.lead.Run.Children[key] = append(slices.Clone(known), id)
+	}
 	d.mu.Unlock()
 	return d.save(ctx)
+}
+
+// find adopts the workflows that agents of the run have started and that it does not know, because a leader
+// was killed before it could record them.
+func (d *leader) find(ctx context.Context) error {
+	known := map[string]bool{d.lead.Run.SessionID: true}
+	d.mu.Lock()
+	for _, ids := range d.lead.Run.Children {
+		for _, id := range ids {
+			known[id] = true
+		}
+	}
+	d.mu.Unlock()
+	started, err := d.at.Started(ctx, known)
+	for _, s := range started {
+		if err == nil && !known[s.SessionID] && known[s.Session] {
+			err = d.adopt(ctx, place{s.Session, s.Step}, s.Parent, s.SessionID)
+		}
+	}
+	return err
 }

@@ -35,14 +35,14 @@ type leader struct {
 	running sync.WaitGroup
 
 	progress task.WorkflowProgress // that the board has
-	trouble  error                 // why an agent could not run that may pass, or nil
+	trouble  error                 // why an agent could not be run, if that may pass; or nil
 
 	mu      sync.Mutex // guards unsaved, and lead.Run.Children
 	unsaved bool       // the board does not have lead.Run as it is
 }
 
 // Lead is an attempt.Leader that works at a Workplace. An agent that ends without finishing its step is sent
-// back at most retries times. No agent runs after it, also if it panics.
+// back at most retries times. No agent runs when it returns or panics.
 func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) attempt.RunEnd {
 	return newLeader(l, at, retries).run(ctx)
 }
@@ -66,8 +66,8 @@ func (d *leader) run(ctx context.Context) attempt.RunEnd {
 	return end
 }
 
-// lasting is follow, until its error is one that lasts: agents work for hours, and what they do is kept when a
-// database is restarted or a disk is full meanwhile.
+// lasting calls follow again until its error is not one that passes: agents work for hours, and their work is kept
+// if a database is restarted or a disk is full meanwhile.
 func (d *leader) lasting(ctx context.Context) (end attempt.RunEnd, err error) {
 	said := ""
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}); ; {
@@ -81,7 +81,7 @@ func (d *leader) lasting(ctx context.Context) (end attempt.RunEnd, err error) {
 		}
 		if err.Error() != said { // once
 			said = err.Error()
-			d.lead.Warn("the stores do not take what a run has to record; trying again until they do", err)
+			d.lead.Warn("the progress of a run cannot be recorded; trying again until it can", err)
 		}
 		if pause.Wait(ctx) != nil {
 			return end, err
@@ -99,6 +99,8 @@ func (d *leader) follow(ctx context.Context) (end attempt.RunEnd, err error) {
 		if err := d.save(ctx); err != nil {
 			return end, err
 		}
+	} else if err := d.find(ctx); err != nil {
+		return end, err
 	}
 	for {
 		if err := d.saveAgain(ctx); err != nil {
@@ -161,7 +163,7 @@ func (d *leader) follow(ctx context.Context) (end attempt.RunEnd, err error) {
 	}
 }
 
-// stuck is the end of a run of which no step can go on.
+// stuck returns the end of a run in which no step can go on.
 func (d *leader) stuck(step string) attempt.RunEnd {
 	if len(d.failed) == 0 {
 		return attempt.RunEnd{State: attempt.RunStopped, Step: step, Reason: "No step of the workflow is left to do, and it is not complete; look at its session."}

@@ -65,6 +65,8 @@ func (a *away) State(context.Context, string) (*machine.State, error) {
 	return nil, errors.New("it is damaged")
 }
 
+func (*away) Started(context.Context, map[string]bool) ([]Started, error) { return nil, nil }
+
 // A leader waits for stores that do not answer, until it is stopped, and ends for other errors.
 func TestLeadWaitsForItsStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,6 +86,8 @@ func TestLeadWaitsForItsStores(t *testing.T) {
 
 // A broken Workplace panics.
 type broken struct{ Workplace }
+
+func (broken) Started(context.Context, map[string]bool) ([]Started, error) { return nil, nil }
 
 func (broken) State(context.Context, string) (*machine.State, error) { panic("no idea") }
 

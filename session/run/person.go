@@ -62,7 +62,7 @@ func (a *agent) handedIn() {
 	}
 }
 
-// goesOn is the opposite: it has work again.
+// goesOn undoes handedIn: the agent has work again.
 func (a *agent) goesOn() {
 	if a.timer != nil && !a.done {
 		a.timer.Stop()

@@ -76,8 +76,8 @@ func others(j job) (all []machine.StepInfo) {
 	return all
 }
 
-// previous returns the conversation of the step before, if the same executor did it and can go on. Of a group
-// there is none: its members had one each.
+// previous returns the conversation of the step before, if the same executor did it and can go on. There is none
+// after a group, whose members had one each.
 func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 	all, err := d.lead.Steps(ctx)
 	if err != nil || len(j.reply.CompletedSteps) == 0 {

@@ -33,7 +33,7 @@ func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others [
 	if before != nil {
 		b.WriteString("\nAn agent has worked on this step before, and you do not have its conversation; look at what it left.")
 		if before.FinalMessage != nil {
-			fmt.Fprintf(&b, " It said last:\n\n> %s\n", strings.ReplaceAll(strings.TrimSpace(*before.FinalMessage), "\n", "\n> "))
+			fmt.Fprintf(&b, " Its last message was:\n\n> %s\n", strings.ReplaceAll(strings.TrimSpace(*before.FinalMessage), "\n", "\n> "))
 		}
 		fmt.Fprintf(&b, "\nThe step is not finished: %s\n", missing(step, s, told))
 	}
@@ -90,7 +90,7 @@ func expects(step *machine.StepInfo) string {
 
 // limitPrompt lets an agent go on that a limit of its provider has ended.
 func limitPrompt(step *machine.StepInfo) string {
-	return "The limit that ended you is over. Go on where you were.\n\n" + howToFinish(step)
+	return "The limit that stopped you has ended. Go on where you were.\n\n" + howToFinish(step)
 }
 
 // childPrompt lets an agent go on whose nested workflow was led by others.

@@ -20,6 +20,8 @@ type Workplace interface {
 	Start(ctx context.Context, job, workflow, goal, request string) (sessionID string, err error)
 	// State returns a session.
 	State(ctx context.Context, sessionID string) (*machine.State, error)
+	// Started returns the active sessions with one of these parents that agents of steps have started.
+	Started(ctx context.Context, parents map[string]bool) ([]Started, error)
 	// Step returns what get_step does for a step of the current entry, or for all if that is nil.
 	Step(ctx context.Context, sessionID string, stepID *string) (*machine.StepReply, error)
 	// Executor returns the executor that a session's job names for a step, NAME or NAME:VARIANT, or "".
@@ -45,6 +47,12 @@ type Grant struct {
 	// Child is called with a workflow that the agent has started for a session, before the agent is
 	// told: that session is Session, or one that it has started before.
 	Child func(ctx context.Context, parent, sessionID string) error
+}
+
+// A Started is a workflow that the agent of a step has started.
+type Started struct {
+	SessionID, Parent string
+	Session, Step     string // of the agent
 }
 
 // A Connection is how an agent reaches the endpoint.

@@ -2,10 +2,13 @@ package workflow
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -35,6 +38,24 @@ func (e *Engine) Session(_ context.Context, identity, sessionID string) (*machin
 		return nil, unknownSession(sessionID)
 	}
 	return s, nil
+}
+
+// Children returns the active sessions of this identity that were started for these, whoever owns them.
+func (e *Engine) Children(ctx context.Context, identity string, parents map[string]bool) (all []*machine.State, err error) {
+	for id, err := range e.records.Active(ctx, identity) {
+		if err != nil {
+			return nil, fmt.Errorf("listing the active sessions: %w", err)
+		}
+		s, err := e.records.Peek(id)
+		switch {
+		case errors.Is(err, store.ErrUnavailable):
+			return nil, err
+		case err != nil: // what cannot be read is reported where it is used
+		case s.Identity == identity && s.Status == machine.Active && s.ParentSessionID != nil && parents[*s.ParentSessionID]:
+			all = append(all, s)
+		}
+	}
+	return all, ctx.Err()
 }
 
 // Executor returns the executor that the definition of a session names for a step, "" if it names none:

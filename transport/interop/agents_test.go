@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,22 @@ tool_timeout_sec = %d
 			}, []string{"GEMINI_API_KEY=scripted", "GOOGLE_GEMINI_BASE_URL=" + model}
 		}},
 }
+
+// openCodeAgent is not one of codingAgents: deepwork configures it as the agent of a run only. The package of its
+// program has one for each platform, of which the lock file has one.
+var openCodeAgent = agent{name: "OpenCode", api: openCode,
+	setup: func(t *testing.T, home, model string, _ server) ([]string, []string) {
+		if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
+			t.Skip("the lock file has OpenCode for linux/amd64 only")
+		}
+		config := filepath.Join(home, "opencode.json")
+		write(t, config, encoded(map[string]any{
+			"model": "anthropic/claude-sonnet-4-5", "small_model": "anthropic/claude-sonnet-4-5", "share": "disabled",
+			"provider": map[string]any{"anthropic": map[string]any{"options": map[string]any{"baseURL": model + "/v1", "apiKey": "scripted"}}},
+		}))
+		return []string{filepath.Join(agentPackages(t), "node_modules", "opencode-linux-x64", "bin", "opencode")},
+			[]string{"OPENCODE_CONFIG=" + config, "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1"}
+	}}
 
 // care is a job with a step that anybody can finish and one whose review takes longer than an
 // agent waits.

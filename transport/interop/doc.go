@@ -10,6 +10,7 @@
 //   - Claude Code, Codex CLI and Gemini CLI, over stdio and streamable HTTP, each with a
 //     scripted model in place of its maker's, by themselves and led by deepwork run; and what
 //     the first two print as JSON;
+//   - OpenCode, likewise, led by deepwork run, on linux/amd64;
 //   - source.mjs, a source of workflows written with the official TypeScript SDK.
 //
 // A client prints what it sees, and a Go test judges that. The tests have the build

@@ -121,15 +121,20 @@ func (m *model) respond(with api, body map[string]any, told string) (events []an
 func names(tools map[string]string) []string { return slices.Sorted(maps.Keys(tools)) }
 
 // anthropic is the API that Claude Code talks.
-var anthropic = api{
-	path: "/v1/messages",
-	read: func(body map[string]any, server string) turn {
+var anthropic = api{path: messages.path, answer: messages.answer, read: readMessages("mcp__%s__")}
+
+// openCode is the same API as OpenCode talks it.
+var openCode = api{path: messages.path, answer: messages.answer, read: readMessages("%s_")}
+
+// readMessages reads the requests of Anthropic's API. prefix is what the names of a server's tools begin with.
+func readMessages(prefix string) func(body map[string]any, server string) turn {
+	return func(body map[string]any, server string) turn {
 		t := turn{tools: map[string]string{}}
 		for _, tool := range list(body["tools"]) {
 			name := text(tool["name"])
 			t.names = append(t.names, name)
-			if own, ok := strings.CutPrefix(name, "mcp__"+server+"__"); ok {
-				t.tools[own] = encoded(map[string]any{"name": name, "description": tool["description"], "input_schema": tool["input_schema"]})
+			if own, ok := strings.CutPrefix(name, fmt.Sprintf(prefix, server)); ok {
+				t.tools[own] = encoded(map[string]any{"name": own, "description": tool["description"], "input_schema": tool["input_schema"]})
 			}
 		}
 		messages := list(body["messages"])
@@ -141,7 +146,12 @@ var anthropic = api{
 			}
 		}
 		return t
-	},
+	}
+}
+
+// messages is Anthropic's API, apart from the names of tools.
+var messages = api{
+	path: "/v1/messages",
 	answer: func(number int, name string, m move) []any {
 		block, delta, reason := map[string]any{"type": "text", "text": ""}, map[string]any{"type": "text_delta", "text": m.text}, "end_turn"
 		if m.tool != "" {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ workflows:
 // conversation when it ends without finishing its step; and, if its provider's limit is reached, goes on
 // when that is over.
 func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
-	for i, executor := range []string{"CLAUDE_CODE", "CODEX", "GEMINI"} {
+	for i, executor := range []string{"CLAUDE_CODE", "CODEX", "GEMINI", "OPENCODE"} {
 		t.Run(executor, func(t *testing.T) {
 			finish := func(file string) move {
 				return move{tool: "finished_step", args: map[string]any{"outputs": map[string]any{"text": file}}}
@@ -54,7 +55,7 @@ func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 				script = append(script, move{limit: "This request would exceed your rate limit. Try again in 2 seconds."})
 			}
 			script = append(script, finish("bad.md"), move{text: "It is judged."})
-			a := codingAgents[i]
+			a := slices.Concat(codingAgents, []agent{openCodeAgent})[i]
 			m := startModel(t, a.api, script...)
 			events := lead(t, a, m, executor)
 			if end := events[len(events)-1]; end.Event != "run_ended" || end.State != "complete" {
@@ -114,6 +115,10 @@ func lead(t *testing.T, a agent, m *model, executor string) (events []event) {
 	home, programs := t.TempDir(), t.TempDir()
 	command := other.command(t)
 	argv, env := a.setup(t, home, m.URL, server{command: command})
+	program := "'" + argv[0] + "'"
+	if executor != "OPENCODE" { // the others are scripts
+		program += " '" + argv[1] + "'"
+	}
 	write(t, filepath.Join(home, ".claude.json"), encoded(map[string]any{"hasCompletedOnboarding": true,
 		"mcpServers": map[string]any{"deepwork": map[string]any{"command": command[0], "args": command[1:]}}}))
 	settings := filepath.Join(home, ".gemini", "settings.json")
@@ -123,10 +128,10 @@ func lead(t *testing.T, a agent, m *model, executor string) (events []event) {
 		v["mcpServers"].(map[string]any)[runner.MCPName] = map[string]any{"httpUrl": "$DEEPWORK_MCP_URL", "headers": map[string]any{"Authorization": "Bearer $DEEPWORK_MCP_TOKEN"}}
 		write(t, settings, encoded(v))
 	}
-	name := map[string]string{"CLAUDE_CODE": "claude", "CODEX": "codex", "GEMINI": "gemini"}[executor]
-	testkit.Must(t, os.WriteFile(filepath.Join(programs, name), fmt.Appendf(nil, "#!/bin/sh\nexec '%s' '%s' \"$@\"\n", argv[0], argv[1]), 0o755))
+	name := map[string]string{"CLAUDE_CODE": "claude", "CODEX": "codex", "GEMINI": "gemini", "OPENCODE": "opencode"}[executor]
+	testkit.Must(t, os.WriteFile(filepath.Join(programs, name), fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", program), 0o755))
 
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary(t), "run", "report/main", "--goal", "Ask zebras", "--executor", executor, "--json", "--path", p.root)
 	cmd.Env = append(append(os.Environ(), env...), "HOME="+home, "IS_SANDBOX=1", // which root needs
