@@ -3,6 +3,7 @@ package gate
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,37 @@ func TestAReviewerThatTakesAnArgument(t *testing.T) {
 	testkit.Must(t, json.Unmarshal(data, &r))
 	if task := r.Args[len(r.Args)-1]; r.Stdin != "" || r.Env["MODE"] != "review" || !strings.Contains(task, "# Tides") || !strings.Contains(task, "Is everything there?") {
 		t.Errorf("received %+v", r)
+	}
+}
+
+// What a reviewer has printed is reported however it ended, before its verdict counts, and not if it never ran.
+func TestAReviewerHasEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		command []string
+		err     error
+		printed string // what is reported
+		code    Code   // of the fault; "" means a verdict
+	}{
+		"passes":       {command: command("say", passes), printed: passes},
+		"not recorded": {command: command("say", passes), err: errors.New("the disk is full"), printed: passes, code: Crashed},
+		"nonsense":     {command: command("say", "well"), printed: "well", code: NoVerdict},
+		"never runs":   {command: []string{"no-such-reviewer"}, code: NotStarted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var reported []string
+			v := judge(t, Settings{Command: c.command, Ended: func(stdout []byte) error {
+				reported = append(reported, strings.TrimSpace(string(stdout)))
+				return c.err
+			}})
+			if c.code != "" {
+				fault(t, v, c.code)
+			} else if v.Err != nil || !v.Passed {
+				t.Errorf("%+v", v)
+			}
+			if want := strings.TrimSpace(c.printed); strings.Join(reported, "|") != want {
+				t.Errorf("reported %q, want %q", reported, want)
+			}
+		})
 	}
 }
 

@@ -25,6 +25,9 @@ type Settings struct {
 	Env []string
 	// Answer returns the reviewer's answer in what it wrote to its standard output. nil means all of that.
 	Answer func(stdout []byte) []byte
+	// Ended is called when the reviewer's process has ended, however it did, with what it wrote to its standard
+	// output, before its verdict counts. Its error voids the review. nil means nothing.
+	Ended func(stdout []byte) error
 	// Allowed is called right before the reviewer starts; its error says why it must not. nil allows
 	// it.
 	Allowed func() error
@@ -48,7 +51,7 @@ type Settings struct {
 func (s Settings) With(r *Reviewer) Settings {
 	if r != nil {
 		s.Claude, s.Command, s.Program, s.Allowed = r.Claude, r.Command, r.Program, r.Allowed
-		s.Name, s.Argument, s.Env, s.Answer = r.Name, r.Argument, r.Env, r.Answer
+		s.Name, s.Argument, s.Env, s.Answer, s.Ended = r.Name, r.Argument, r.Env, r.Answer, r.Ended
 	}
 	return s
 }

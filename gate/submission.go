@@ -50,6 +50,7 @@ type Reviewer struct {
 	Argument bool
 	Env      []string
 	Answer   func(stdout []byte) []byte
+	Ended    func(stdout []byte) error
 }
 
 // writeInputs writes the inputs as paths, under a heading of their own. Nothing is inlined.

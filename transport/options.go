@@ -52,6 +52,8 @@ type Options struct {
 
 	getenv func(string) string // nil means os.Getenv
 	moved  func()              // called after each transition of a session; nil means nothing
+	// reviewed records what an executor that reviewed has printed, before its verdict counts; nil means nothing.
+	reviewed func(executor string, stdout []byte) error
 }
 
 // ExternalRunners are the values of Options.ExternalRunner.

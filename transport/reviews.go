@@ -154,6 +154,9 @@ func resolve(c *config.Config, of string) (runner.Recipe, error) {
 // executor returns an executor as the reviewer. If it cannot run, its Allowed says why.
 func (r *reviewing) executor(c *config.Config, name string) *gate.Reviewer {
 	use := &gate.Reviewer{Name: "executor " + name, Command: []string{name}, Answer: runner.Answer, Allowed: func() error { return r.refused(c) }}
+	if r.o.reviewed != nil {
+		use.Ended = func(stdout []byte) error { return r.o.reviewed(name, stdout) }
+	}
 	if recipe, err := resolve(c, name); err == nil {
 		use.Command, use.Env, use.Argument = recipe.Command, recipe.Env, recipe.Prompt == config.PromptArgument
 		use.Program, _ = trust.Find(r.root, recipe.Command[0]) // if it is missing, the review says so

@@ -92,6 +92,11 @@ func openWorkplace(ctx context.Context, o Options, folder *state.Folder, l *atte
 	}
 	w.root = l.Attempt.Workspace
 	o.ProjectRoot, o.Toolsets, o.moved, o.Logger = l.Attempt.Workspace, []string{"workflows"}, w.moved.Wake, w.logger
+	o.reviewed = func(executor string, stdout []byte) error {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // also of a review that is cancelled
+		defer cancel()
+		return l.Reviewed(bounded, executor, stdout)
+	}
 	env := map[string]string{config.AttemptEnv: "", config.BoardEnv: ""} // in place, it is the project
 	if !l.Run.InPlace {
 		env = map[string]string{config.AttemptEnv: l.Attempt.ID, config.BoardEnv: folder.Database()}

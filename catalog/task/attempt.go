@@ -133,12 +133,12 @@ type Ending struct {
 	Usage        json.RawMessage // what its agent reported that it used; nil means nothing
 }
 
-// A Use is what the agent of an execution that has ended reported that it used.
+// A Use is what the agent of an execution that has ended, or an executor that reviewed, reported that it used.
 type Use struct {
 	Seq         int64 // grows with each execution of the board that ends
 	AttemptID   string
-	ExecutionID string
-	Executor    string          // of its attempt
+	ExecutionID string // or an id of its own, of a review
+	Executor    string
 	Usage       json.RawMessage // nil means nothing
 	EndedAt     time.Time
 }

@@ -328,15 +328,15 @@ func (a *app) ended(r *attempt.AttemptReply) error {
 	r.FinalMessage = nil // it was printed
 	a.printResult(r)
 	id := r.AttemptID[:shortID]
-	next := fmt.Sprintf("deepwork board send %s TEXT, to have more done", id)
+	next := fmt.Sprintf("deepwork board send %s TEXT (to have more done)", id)
 	if slices.ContainsFunc(r.Repos, func(repo attempt.AttemptRepo) bool { return repo.Ahead > 0 }) {
-		next = fmt.Sprintf("deepwork board merge %s, to merge what it committed\n", id) + next
+		next = fmt.Sprintf("deepwork board merge %s (to merge what it committed)\n", id) + next
 	}
 	if slices.ContainsFunc(r.Repos, func(repo attempt.AttemptRepo) bool { return repo.ChangedCount > 0 }) {
-		next = fmt.Sprintf("deepwork board diff %s, to see its changes\n", id) + next
+		next = fmt.Sprintf("deepwork board diff %s (to see its changes)\n", id) + next
 	}
 	if failed != nil {
-		next = fmt.Sprintf("deepwork board send %s TEXT, to continue in its worktree\ndeepwork board start %s, to begin again", id, r.TaskID[:shortID])
+		next = fmt.Sprintf("deepwork board send %s TEXT (to continue in its worktree)\ndeepwork board start %s (to begin again)", id, r.TaskID[:shortID])
 	}
 	a.field("next", next)
 	return failed

@@ -306,11 +306,25 @@ func (a *app) printOutcome(r *attempt.RunReply) {
 	switch attempt.RunState(r.State) {
 	case attempt.RunComplete:
 		if r.Branch != nil {
-			a.field("next", fmt.Sprintf("deepwork board diff %s, to see its changes\ndeepwork board merge %[1]s, to merge them", id))
+			a.field("next", fmt.Sprintf("deepwork board diff %s (to see its changes)\ndeepwork board merge %[1]s (to merge them)", id))
 		}
 	case attempt.RunStopped, attempt.RunPaused, attempt.RunInterrupted:
-		a.field("next", fmt.Sprintf("deepwork run resume %s, to continue it", id))
+		a.field("next", fmt.Sprintf("deepwork run resume %s%s (to continue it)", id, largerBudget(r)))
 	}
+}
+
+// largerBudget returns the options without which a run that is resumed would pause at once.
+func largerBudget(r *attempt.RunReply) (options string) {
+	if r.State != string(attempt.RunPaused) || r.Cost == nil {
+		return ""
+	}
+	if most := r.Kept.MaxCostUSD; most != nil && r.Cost.USD != nil && *r.Cost.USD >= *most {
+		options = " --max-cost USD"
+	}
+	if most := r.Kept.MaxUnknown; most != nil && r.Cost.Unknown >= *most {
+		options += " --max-unknown N"
+	}
+	return options
 }
 
 // printAgents prints the steps of a run with their agents.

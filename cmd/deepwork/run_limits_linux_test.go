@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -78,6 +79,21 @@ func TestRunBudgets(t *testing.T) {
 		if cost := events[len(events)-1].CostUSD; cost == nil || *cost < 1.19 || *cost > 1.21 {
 			t.Errorf("%+v", events[len(events)-1])
 		}
+		p.clean()
+	})
+	t.Run("cost of an executor that reviews", func(t *testing.T) {
+		t.Parallel()
+		verdict := `{"type":"result","subtype":"success","result":"{\"passed\": true}","session_id":"r","total_cost_usd":0.4,"num_turns":1}`
+		command, err := json.Marshal([]string{"sh", "-c", `cat > /dev/null; printf '%s\n' "$0"`, verdict})
+		must(t, err)
+		reviews := " reviews: [{run_each: step, quality_criteria: {good: G}}]"
+		p := newRunProject(t, fmt.Sprintf("  JUDGE: {command: %s}\nquality_gate: {reviewer_executor: JUDGE}\n", command),
+			runJob("NAME", "a, b, c", "a"+reviews, "b"+reviews, "c"))
+		paused(p.begin("--max-cost", "0.5"), "0.8 USD")
+		if cost := p.status().Cost; p.steps() != "a b" || cost == nil || cost.Executions != 4 || cost.Unknown != 2 {
+			t.Errorf("%s: %+v", p.steps(), cost)
+		}
+		p.resume("--max-cost", "5").exits(0)
 		p.clean()
 	})
 	t.Run("beside another agent", func(t *testing.T) {

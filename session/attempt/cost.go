@@ -21,7 +21,7 @@ import (
 // it. What is not known is null, never 0.
 type Cost struct {
 	USD        *float64 `json:"usd" jsonschema:"cost in USD of the executions whose cost is known, or null if none is"`
-	Executions int      `json:"executions" jsonschema:"number of executions that have ended"`
+	Executions int      `json:"executions" jsonschema:"number of executions that have ended, reviews of a run by an executor included"`
 	Unknown    int      `json:"unknown" jsonschema:"number of those whose cost is not known"`
 	Input      *int64   `json:"input_tokens" jsonschema:"tokens of input, without those of a cache, or null"`
 	Cached     *int64   `json:"cached_tokens" jsonschema:"tokens of input that were read from a cache or written to it, or null"`

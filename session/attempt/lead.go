@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/transcript"
 	"deepwork/session/store"
 )
 
@@ -126,6 +130,17 @@ func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 		return fmt.Sprintf("%d of its agents have ended whose cost is unknown, and at most %d may.", unknown, *l.Run.MaxUnknown), nil
 	}
 	return "", nil
+}
+
+// Reviewed records what an executor, NAME or NAME:VARIANT, that reviewed the work of the run has printed, so that
+// its cost counts in the budgets of the run and of the board.
+func (l *Lead) Reviewed(ctx context.Context, executor string, stdout []byte) error {
+	u := task.Use{AttemptID: l.Attempt.ID, ExecutionID: uuid.NewString()}
+	u.Executor, _, _ = strings.Cut(executor, ":")
+	if usage := transcript.UsageIn(stdout); usage != nil {
+		u.Usage, _ = json.Marshal(usage) // its numbers are finite
+	}
+	return l.board.AddUse(ctx, u)
 }
 
 // waitTurn waits a moment for a slot.

@@ -223,9 +223,12 @@ type Board interface {
 	// StartReady is CreateAttempt for a task of Ready. ErrNotReady: it is no longer one, or there is no
 	// room; ErrOutdated: see ClaimNext.
 	StartReady(ctx context.Context, a task.Attempt, first task.Execution, r task.Room) error
-	// UsedSince returns what executions used, also of tasks that were deleted since, in the order in which
+	// UsedSince returns what executions and reviewers used, also of tasks that were deleted since, in the order in which
 	// they ended: those after the one with a Seq, 0 for all.
 	UsedSince(ctx context.Context, seq int64) ([]task.Use, error)
+	// AddUse records what a process that is no execution used for an attempt, such as that of a reviewer, under
+	// an id of its own. Seq and EndedAt are set.
+	AddUse(ctx context.Context, u task.Use) error
 	// Adopt changes the owner of an execution. It reports false if the execution no longer has the
 	// old owner, or has ended.
 	Adopt(ctx context.Context, executionID, from, to string) (adopted bool, err error)

@@ -1,6 +1,9 @@
 package transcript
 
-import "maps"
+import (
+	"bytes"
+	"maps"
+)
 
 // Tokens are numbers of tokens. Those of the input that were read from a cache or written to one are
 // not in Input.
@@ -36,6 +39,15 @@ func (r *Reader) Usage() *Usage {
 		return r.codex.usage()
 	}
 	return nil
+}
+
+// UsageIn returns what the agent reported in all that it printed; nil means that it reported nothing.
+func UsageIn(stdout []byte) *Usage {
+	var r Reader
+	for line := range bytes.Lines(stdout) {
+		r.Line(line, func(Message) {})
+	}
+	return r.Usage()
 }
 
 const (

@@ -92,6 +92,18 @@ func (b board) UsedSince(ctx context.Context, seq int64) ([]task.Use, error) {
 	})
 }
 
+func (b board) AddUse(ctx context.Context, u task.Use) error {
+	return change(ctx, b, "recording what a reviewer used", func(t Tx) error {
+		t.changed(store.AttemptChanged, u.AttemptID)
+		return t.addUse(u, t.Now)
+	})
+}
+
+func (t Tx) addUse(u task.Use, at string) error {
+	_, err := t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, usage, ended_at) VALUES (?, ?, ?, ?, ?)`, u.ExecutionID, u.AttemptID, u.Executor, textOf(u.Usage), at)
+	return err
+}
+
 // knows returns ErrOutdated if an execution has ended since the one with the last usage that a caller
 // has read; nil means that it does not matter.
 func (t Tx) knows(used *int64) error {

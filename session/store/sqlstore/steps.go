@@ -81,8 +81,7 @@ func (b board) EndStep(ctx context.Context, attemptID, id string, e task.StepEnd
 			WHERE id = ?`, e.State, e.Conversation, optional(e.LimitedUntil), e.ExitCode, e.FinalMessage, e.Error, since, id); err != nil || x.StartedAt == nil {
 			return err
 		}
-		_, err = t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, usage, ended_at) VALUES (?, ?, ?, ?, ?)`, id, x.AttemptID, x.Executor, textOf(e.Usage), since)
-		return err
+		return t.addUse(task.Use{ExecutionID: id, AttemptID: x.AttemptID, Executor: x.Executor, Usage: e.Usage}, since)
 	})
 }
 

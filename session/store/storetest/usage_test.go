@@ -38,8 +38,12 @@ func TestUsed(t *testing.T) {
 		{Seq: 1, AttemptID: a.ID, ExecutionID: first.ID, Executor: "SCRIPTED", Usage: json.RawMessage(`{"turns":1}`), EndedAt: ended(first.ID)},
 		{Seq: 2, AttemptID: a.ID, ExecutionID: second.ID, Executor: "SCRIPTED", EndedAt: ended(second.ID)},
 	}
+	review := task.Use{AttemptID: a.ID, ExecutionID: "review", Executor: "JUDGE", Usage: json.RawMessage(`{"usd":0.5}`)}
+	testkit.Must(t, b.AddUse(t.Context(), review))
 	all, err := b.UsedSince(t.Context(), 0)
 	testkit.Must(t, err)
+	review.EndedAt = all[len(all)-1].EndedAt
+	want = append(want, review)
 	for i, u := range all { // which are numbered in their order
 		want[i].Seq = u.Seq
 	}
