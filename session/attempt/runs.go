@@ -94,7 +94,7 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	}
 	if run.InPlace = len(repos) == 0; a.InPlace != nil {
 		if len(repos) == 0 && !*a.InPlace {
-			return nil, session.Wrong("no_repos", "The project is not in a git repository with a branch that is checked out, so there can be no worktree. Run git init and commit something, or pass in_place: true.").With("argument", "in_place")
+			return nil, session.Wrong("no_repos", "The project is not in a git repository with a branch that is checked out, so there can be no worktree. Check out a branch that has a commit (git init makes a repository), or pass in_place: true.").With("argument", "in_place")
 		}
 		run.InPlace = *a.InPlace
 	}
