@@ -83,8 +83,8 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 		StderrLimit: stderrLimit,
 		Grace:       grace,
 	})
-	if e, failed := errors.AsType[*process.Error](err); s.Ended != nil && (!failed || e.Kind != process.NotFound && e.Kind != process.Start) {
-		if err := s.Ended(result.Stdout); err != nil {
+	if e, failed := errors.AsType[*process.Error](err); s.Ended != nil && (!failed || e.After > 0) { // it ran
+		if err := s.Ended(result.Stdout); err != nil && ctx.Err() == nil {
 			return nil, fail(Crashed, fmt.Sprintf("the reviewer `%s` ended, and what it used could not be recorded: %v", s.Reviewer(), err), err)
 		}
 	}

@@ -70,7 +70,7 @@ func Inside(folder, path string) bool {
 	return false
 }
 
-// Resolved returns a path with its links resolved, or clean if it cannot be.
+// Resolved returns a path with its links resolved, or only cleaned if they cannot be.
 func Resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real

@@ -160,6 +160,11 @@ var hostile = map[string]func() []byte{
 // TestHostile: whatever the input, Parse comes back soon with few diagnostics,
 // none of them long.
 func TestHostile(t *testing.T) {
+	for name := range hostileMessages {
+		if hostile[name] == nil {
+			t.Errorf("hostileMessages has %q, which is no hostile input", name)
+		}
+	}
 	for name, build := range hostile {
 		t.Run(name, func(t *testing.T) {
 			source := build()

@@ -94,6 +94,22 @@ func (p pieces) join() []byte {
 	return bytes.Join(p, nil)
 }
 
+// readAll is io.ReadAll with less copying.
+func readAll(r io.Reader) ([]byte, error) {
+	var all pieces
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buffer)
+		all.add(buffer[:n])
+		if err == io.EOF {
+			return all.join(), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
 // An eventFilter is a stream of events whose large answers are put aside.
 type eventFilter struct {
 	io.Closer

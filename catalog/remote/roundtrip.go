@@ -136,7 +136,7 @@ func (w *urlWire) examine(r *http.Request, sent wireMessage, resp *http.Response
 		resp.Body.Close()
 		return answerWith(resp, failure(sent.ID, unansweredCode, "it answered with the content type %q and the status %s", jsontext.Clip(kind, 100), resp.Status))
 	}
-	text, err := io.ReadAll(resp.Body)
+	text, err := readAll(resp.Body)
 	resp.Body.Close()
 	if resp.StatusCode < 400 {
 		text = putAside(text, answered)

@@ -135,7 +135,7 @@ type Ending struct {
 
 // A Use is what the agent of an execution that has ended, or an executor that reviewed, reported that it used.
 type Use struct {
-	Seq         int64 // grows with each execution of the board that ends
+	Seq         int64 // grows with each of the board
 	AttemptID   string
 	ExecutionID string // or an id of its own, of a review
 	Executor    string

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os/exec"
+	"runtime"
 	"strings"
 
 	"deepwork/session/show"
@@ -29,9 +30,9 @@ func (a *app) demoNext() {
 }
 
 // typed prints a command that can be copied: if the screen is too narrow, options are on lines of their own,
-// after a backslash.
+// after a backslash, which the shells of Windows do not know.
 func typed(to *show.Screen, command string) {
-	if width := to.Width(); width > 0 && show.Columns(command) > width {
+	if width := to.Width(); width > 0 && runtime.GOOS != "windows" && show.Columns(command) > width {
 		blanks := command[:len(command)-len(strings.TrimLeft(command, " "))]
 		command = strings.ReplaceAll(command, " --", " \\\n"+blanks+"    --")
 	}

@@ -35,7 +35,7 @@ func groupHelp(root *cobra.Command) {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, name := range g.commands {
 			cmd, _, err := root.Find([]string{name})
-			if err != nil {
+			if err != nil || cmd == root {
 				panic("no command " + name) // every run of the program would report it
 			}
 			cmd.GroupID = g.title

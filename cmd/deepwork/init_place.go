@@ -21,7 +21,7 @@ func (a *app) chooseProject() error {
 		return fmt.Errorf("finding the current folder: %w", err)
 	}
 	if home, err := os.UserHomeDir(); err == nil && relative(here, home) == "." {
-		fmt.Fprintln(a.err, "deepwork: warning: this is your home folder, which is rarely a project: every folder in it is inside this project now. To undo that, remove from it what init created")
+		fmt.Fprintln(a.err, "deepwork: warning: this is your home folder, which is rarely a project: every folder in it would be inside this project")
 	}
 	parent, why := parentProject(here)
 	if parent == "" {

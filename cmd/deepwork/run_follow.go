@@ -315,13 +315,19 @@ func (a *app) printOutcome(r *attempt.RunReply) {
 
 // largerBudget returns the options without which a run that is resumed would pause at once.
 func largerBudget(r *attempt.RunReply) (options string) {
-	if r.State != string(attempt.RunPaused) || r.Cost == nil {
+	if r.State != string(attempt.RunPaused) {
 		return ""
 	}
-	if most := r.Kept.MaxCostUSD; most != nil && r.Cost.USD != nil && *r.Cost.USD >= *most {
+	spent, unknown := 0.0, 0
+	if r.Cost != nil {
+		if unknown = r.Cost.Unknown; r.Cost.USD != nil {
+			spent = *r.Cost.USD
+		}
+	}
+	if most := r.Kept.MaxCostUSD; most != nil && spent >= *most {
 		options = " --max-cost USD"
 	}
-	if most := r.Kept.MaxUnknown; most != nil && r.Cost.Unknown >= *most {
+	if most := r.Kept.MaxUnknown; most != nil && unknown >= *most {
 		options += " --max-unknown N"
 	}
 	return options

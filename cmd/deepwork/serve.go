@@ -300,7 +300,8 @@ start the client:
 
   deepwork init%s --url %s
 
-With --client, for another one than Claude Code: %s.
+For a client other than Claude Code, add --client with one
+of %s.
 Ctrl-C ends the server.
 
 `, url, project, url, strings.Join(clientNames()[1:], ", "))

@@ -101,6 +101,23 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		op    string
+		x     float64
+		holds bool
+	}{{"under", 1, false}, {"under", 0.99, true}, {"at most", 1, true}, {"at most", 1.01, false}, {"at least", 1, true}, {"at least", 0.99, false}, {"", 7, true}} {
+		if f := (figure{op: c.op, limit: 1}); f.holds(c.x) != c.holds {
+			t.Errorf("%v %s 1 holds: %v", c.x, c.op, !c.holds)
+		}
+	}
+	for x, want := range map[float64]string{0: "0", 7: "7", 1227.4: "1227", 12.34: "12.3", 0.9501: "0.95", 0.0012: "0.0012", -3.5: "-3.5"} {
+		if got := short(x); got != want {
+			t.Errorf("%v is printed %s, want %s", x, got, want)
+		}
+	}
+}
+
 var pattern = regexp.MustCompile(`-(?:bench|run)=\^(\w+)\$`)
 
 // Every command names a benchmark or a test that there is, in a package that there

@@ -214,7 +214,7 @@ func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *tas
 	if run.InPlace {
 		if e.shared != nil {
 			if len(repos) == 0 {
-				return nil, first, session.Wrong("not_here", "This project's store is shared with other machines, so a run needs a git worktree, and no branch is checked out here: check one out and try again.")
+				return nil, first, session.NotNow("no_branch", "This project's store is shared with other machines, so a run needs a git worktree, and no branch is checked out here: check one out and try again.")
 			}
 			return nil, first, session.Wrong("not_here", "A run in place works in this machine's folder, and this project's store is shared with other machines: leave in_place out.").With("argument", "in_place")
 		}

@@ -79,8 +79,8 @@ func leftBy(x *task.StepExecution, ended []*machine.State) (left []*machine.Stat
 	return left
 }
 
-// failedSince reports whether a review failed without the agent knowing: after the agent had ended or, if a person
-// reviewed, of which an agent that runs is not told, after it had begun.
+// failedSince reports whether a review failed without the agent knowing: after the agent had ended, or, if a
+// person reviewed, after the agent had begun, since a running agent is not told of that.
 func failedSince(p *machine.StepProgress, before *task.StepExecution) bool {
 	if p == nil || before.EndedAt == nil {
 		return false

@@ -226,8 +226,8 @@ type Board interface {
 	// UsedSince returns what executions and reviewers used, also of tasks that were deleted since, in the order in which
 	// they ended: those after the one with a Seq, 0 for all.
 	UsedSince(ctx context.Context, seq int64) ([]task.Use, error)
-	// AddUse records what a process that is no execution used for an attempt, such as that of a reviewer, under
-	// an id of its own. Seq and EndedAt are set.
+	// AddUse records what a process other than an execution, such as a reviewer, used for an attempt.
+	// u.ExecutionID is an id of its own. The store sets Seq and EndedAt.
 	AddUse(ctx context.Context, u task.Use) error
 	// Adopt changes the owner of an execution. It reports false if the execution no longer has the
 	// old owner, or has ended.

@@ -69,6 +69,7 @@ type Options struct {
 	NoSync bool
 	// Keys returns the calls with a request_id whose replies a record has.
 	Keys func(id string, body []byte) []store.Key
+	// Head returns what the index of active sessions has of a record; nil means that it has none.
 	Head func(body []byte) store.Head
 }
 

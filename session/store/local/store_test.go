@@ -192,6 +192,7 @@ func TestIDsThatAreNone(t *testing.T) {
 		}
 		for what, err := range map[string]error{
 			"Create": s.Create(ctx, id, numbered(1)), "Write": s.Write(ctx, id, numbered(1)), "Remove": s.Remove(ctx, id),
+			"NoteActive": s.NoteActive(ctx, store.Key{1}, id, false), "NoteRequest": s.NoteRequest(ctx, store.Key{1}, id), "NoteNewest": s.NoteNewest(ctx, id, 1),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "8 lower-case hexadecimal") {
 				t.Errorf("%s(%q): %v", what, id, err)
