@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestBoardExample is the example of the issue, "Executors", with every key that
+// TestBoardExample is an example of executors with every key that
 // there is.
 func TestBoardExample(t *testing.T) {
 	c := parsed(t, `

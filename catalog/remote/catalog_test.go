@@ -227,7 +227,7 @@ func kill(t *testing.T, file string) {
 }
 
 // One bad source of each kind beside a good one: that is served, at once, and
-// Close does not wait long for the others (5.1, and the robustness).
+// Close does not wait long for the others (5.1).
 func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 	f := &fakery{list: listOf(workflow("9", "nine"))}
 	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -2,6 +2,5 @@
 
 package main
 
-// manyAttempts is how many attempts the tests of many at once make: those of the
-// issue's figure.
+// manyAttempts is how many agents the tests of many at once start: as many as the figure promises.
 const manyAttempts = 50

@@ -168,7 +168,7 @@ func TestSlotsAndATicketThatComesAsItsHolderLeaves(t *testing.T) {
 	}
 }
 
-// TestFigure003_200RunsAtOnceWith10Slots is the figure.
+// TestFigure003_200RunsAtOnceWith10Slots shows a promised figure.
 func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPlant()

@@ -40,7 +40,7 @@ func (e *Engine) Session(_ context.Context, identity, sessionID string) (*machin
 	return s, nil
 }
 
-// Children returns the active sessions of this identity that were started for these, whoever owns them.
+// Children returns the active sessions of this identity that were started from these, whichever server owns them.
 func (e *Engine) Children(ctx context.Context, identity string, parents map[string]bool) (all []*machine.State, err error) {
 	for id, err := range e.records.Active(ctx, identity) {
 		if err != nil {
