@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/process"
+	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/attempt"
 )
@@ -198,22 +199,22 @@ func (a *app) runLeaderCommand() *cobra.Command {
 				return err
 			}
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				board.ServeOnly(args[0])
+				finished := board.ServeOnly(args[0])
 				process.Answer("")
-				return a.untilEnded(ctx, board, args[0])
+				return a.untilEnded(ctx, board, args[0], finished)
 			})
 		},
 	}))
 }
 
 // untilEnded waits for the end of a run.
-func (a *app) untilEnded(ctx context.Context, board *attempt.Engine, id string) error {
+func (a *app) untilEnded(ctx context.Context, board *attempt.Engine, id string, finished <-chan struct{}) error {
 	for ctx.Err() == nil {
 		r, err := getRun(ctx, board, id, false)
 		if err != nil || !isOpen(r.State) {
 			return err
 		}
-		pause(ctx, time.Second)
+		_ = wait.Until(ctx, time.Second, finished) // the next look notices its end
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 	defer surviveBrokenPipes()()
 	ctx, stop := untilHangup(ctx)
 	defer stop()
-	board.ServeOnly(r.RunID)
+	finished := board.ServeOnly(r.RunID)
 	looking, asked := ctx, false
 	for {
 		now, err := getRun(looking, board, r.RunID, asked)
@@ -110,7 +110,7 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 			v.end(now)
 			return runExit(now)
 		}
-		pause(looking, 200*time.Millisecond)
+		_ = wait.Until(looking, 200*time.Millisecond, finished) // the next look notices its end
 	}
 }
 
@@ -137,9 +137,6 @@ func getRun(ctx context.Context, board *attempt.Engine, id string, once bool) (*
 		}
 	}
 }
-
-// pause waits; the caller's next call reports that ctx has ended.
-func pause(ctx context.Context, d time.Duration) { _ = wait.For(ctx, d) }
 
 func (v *runView) begin(r *attempt.RunReply) {
 	if v.app.json {

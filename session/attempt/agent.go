@@ -45,10 +45,15 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution,
 	if err != nil {
 		return nil, err
 	}
-	if err := l.board.AddStep(ctx, x); err != nil {
+	slots, used, err := l.slots(ctx, cfg)
+	if err != nil {
 		return nil, err
 	}
-	end, conversation := l.process(ctx, cfg, &x, a, spec)
+	claimed, err := l.board.AddStep(ctx, x, slots, e.claimHere(), used)
+	if err != nil {
+		return nil, err
+	}
+	end, conversation := l.process(ctx, cfg, &x, a, spec, claimed)
 	end.EndedAt = nil
 	ending := task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)}
 	if end.State == task.Failed {
@@ -90,24 +95,24 @@ func (l *Lead) spec(cfg *config.Config, a Agent) (*runner.Spec, error) {
 	return spec, nil
 }
 
-// process waits for a slot and runs the process.
-func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExecution, a Agent, spec *runner.Spec) (end *outcome, conversation string) {
+// process waits for a slot, unless it has one, and runs the process.
+func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExecution, a Agent, spec *runner.Spec, claimed bool) (end *outcome, conversation string) {
 	e := l.run.engine
 	stopped := &outcome{Ending: task.Ending{State: task.Stopped}}
-	for {
-		claimed, err := l.claim(ctx, cfg, x)
-		if ctx.Err() != nil {
-			return stopped, ""
-		}
-		if err != nil && !Passing(err) {
-			return failed("It could not be started: %v", err), ""
-		}
-		if claimed {
-			break
-		}
+	for !claimed {
 		if l.waitTurn(ctx) != nil {
 			return stopped, ""
 		}
+		slots, used, err := l.slots(ctx, cfg)
+		if err == nil && slots > 0 {
+			claimed, err = l.board.ClaimStep(ctx, x.AttemptID, x.ID, slots, e.claimHere(), used)
+		}
+		if err != nil && ctx.Err() == nil && !Passing(err) && !errors.Is(err, task.ErrOutdated) {
+			return failed("It could not be started: %v", err), ""
+		}
+	}
+	if ctx.Err() != nil {
+		return stopped, ""
 	}
 	// The agent whose slot this is may have used up the budget of the run since its leader looked.
 	if why, err := l.OverBudget(ctx); err != nil || why != "" {
@@ -157,25 +162,21 @@ func (l *Lead) find(x *task.StepExecution) Process {
 	}
 }
 
-// claim asks for a slot, unless a budget of the board is reached.
-func (l *Lead) claim(ctx context.Context, cfg *config.Config, x *task.StepExecution) (bool, error) {
+// slots returns how many agents may run at once, none if a budget of the board is reached, and what was known of
+// that, as for ClaimNext of a board.
+func (l *Lead) slots(ctx context.Context, cfg *config.Config) (most int, used *int64, err error) {
 	e := l.run.engine
 	if now, err := e.config(ctx); err == nil {
 		cfg = now
 	}
 	budget, err := e.budget(ctx, l.board, cfg)
-	if err != nil || budget.isReached() {
-		return false, err
+	if err != nil || budget == nil {
+		return e.slots(cfg), nil, err
 	}
-	var used *int64
-	if budget != nil {
-		used = &budget.seq
+	if !budget.isReached() {
+		most = e.slots(cfg)
 	}
-	claimed, err := l.board.ClaimStep(ctx, x.AttemptID, x.ID, e.slots(cfg), e.claimHere(), used)
-	if errors.Is(err, task.ErrOutdated) {
-		return false, nil
-	}
-	return claimed, err
+	return most, &budget.seq, nil
 }
 
 // claimHere is the place whose slots count, nil for those of the whole board.

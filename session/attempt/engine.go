@@ -106,14 +106,15 @@ type Engine struct {
 	projects projects
 	ledger   ledger
 
-	ctx     context.Context // of every goroutine; ends with Close
-	cancel  context.CancelFunc
-	serving context.Context // for starting new work; ends when Close begins
-	halt    context.CancelFunc
-	makers  sync.WaitGroup // goroutines that hand out slots, create workspaces and start agents
-	beside  sync.WaitGroup // every goroutine of the engine
-	kicks   wait.Signal    // a slot or a waiting execution may be available
-	readies wait.Signal    // a task may be ready to be started without a call
+	ctx      context.Context // of every goroutine; ends with Close
+	cancel   context.CancelFunc
+	serving  context.Context // for starting new work; ends when Close begins
+	halt     context.CancelFunc
+	makers   sync.WaitGroup // goroutines that hand out slots, create workspaces and start agents
+	beside   sync.WaitGroup // every goroutine of the engine
+	kicks    wait.Signal    // a slot or a waiting execution may be available
+	finished wait.Signal    // an execution has ended, or another process goes on with it
+	readies  wait.Signal    // a task may be ready to be started without a call
 
 	only            string    // the attempt of the only run that it leads, "" for any; set before it serves
 	able            able      // of serve
@@ -137,7 +138,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	o = o.withDefaults()
 	e := &Engine{
 		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), executor: o.Executor,
-		kicks: wait.NewSignal(), readies: wait.NewSignal(), runs: make(map[string]*run),
+		kicks: wait.NewSignal(), finished: wait.NewSignal(), readies: wait.NewSignal(), runs: make(map[string]*run),
 		stats: Stats{Ended: make(map[task.AttemptState]uint64)},
 	}
 	if e.executor == nil {

@@ -83,9 +83,9 @@ func (l *Lead) Progress(ctx context.Context, p task.WorkflowProgress) error {
 	return l.board.SetWorkflow(ctx, l.Attempt.ID, p)
 }
 
-// Steps returns the executions of the run's agents, the newest first.
-func (l *Lead) Steps(ctx context.Context) ([]task.StepExecution, error) {
-	return l.board.Steps(ctx, l.Attempt.ID)
+// Steps returns the executions of a step's agents, the newest first.
+func (l *Lead) Steps(ctx context.Context, sessionID, stepID string) ([]task.StepExecution, error) {
+	return l.board.StepsOf(ctx, l.Attempt.ID, sessionID, stepID)
 }
 
 // Continues reports whether an executor can go on with a conversation beside others in the folder.

@@ -161,7 +161,7 @@ func (end *RunEnd) outcome() *outcome {
 
 // endEarlier ends the agents of a leader that is gone, all at once: they can no longer reach it.
 func (l *Lead) endEarlier(ctx context.Context) error {
-	steps, err := l.Steps(ctx)
+	steps, err := l.board.Steps(ctx, l.Attempt.ID)
 	if err != nil {
 		return err
 	}

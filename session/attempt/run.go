@@ -67,6 +67,7 @@ func (e *Engine) lead(x task.Execution) {
 			delete(e.runs, x.ID)
 			e.mu.Unlock()
 			e.kick()
+			e.finished.Wake()
 		}()
 		r.lead()
 	})

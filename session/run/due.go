@@ -39,12 +39,8 @@ func (now *due) lookAt(t time.Time) {
 
 // due finds the steps of a session, and of those nested in it, that need an agent.
 func (d *leader) due(ctx context.Context, root *machine.State) (now due, err error) {
-	all, err := d.lead.Steps(ctx)
-	if err != nil {
-		return now, err
-	}
 	now.open = map[place]bool{}
-	if err := d.walk(ctx, root, all, &now); err != nil {
+	if err := d.walk(ctx, root, &now); err != nil {
 		return now, err
 	}
 	for p, a := range d.agents {
@@ -55,7 +51,7 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now due, err err
 	return now, nil
 }
 
-func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExecution, now *due) error {
+func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 	reply, err := d.at.Step(ctx, s.SessionID, nil)
 	if outdated(err) {
 		now.moved = true
@@ -84,13 +80,17 @@ func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExec
 		}
 		if len(children) > 0 { // its agent has ended: others do the nested workflow
 			for _, c := range children {
-				if err := d.walk(ctx, c, all, now); err != nil {
+				if err := d.walk(ctx, c, now); err != nil {
 					return err
 				}
 			}
 			continue
 		}
-		j := job{p, s, reply, of(all, p), ended, told}
+		before, err := d.lead.Steps(ctx, p.session, p.step)
+		if err != nil {
+			return err
+		}
+		j := job{p, s, reply, before, ended, told}
 		if why := d.exhausted(j); why != "" {
 			d.failed[p] = why
 			continue
@@ -103,11 +103,6 @@ func (d *leader) walk(ctx context.Context, s *machine.State, all []task.StepExec
 		now.steps = append(now.steps, j)
 	}
 	return nil
-}
-
-// of returns the executions for a step.
-func of(all []task.StepExecution, p place) []task.StepExecution {
-	return slices.DeleteFunc(slices.Clone(all), func(x task.StepExecution) bool { return x.SessionID != p.session || x.StepID != p.step })
 }
 
 // children returns the workflows that agents of a step have started: those that are active, and those that

@@ -79,16 +79,15 @@ func others(j job) (all []machine.StepInfo) {
 // previous returns the conversation of the step before, if the same executor did it and can go on. There is none
 // after a group, whose members had one each.
 func (d *leader) previous(ctx context.Context, j job, executor string) *string {
-	all, err := d.lead.Steps(ctx)
-	if err != nil || len(j.reply.CompletedSteps) == 0 {
+	if len(j.reply.CompletedSteps) == 0 {
 		return nil
 	}
 	last := j.reply.CompletedSteps[len(j.reply.CompletedSteps)-1].StepID
 	if !alone(j.state, last) {
 		return nil
 	}
-	done := of(all, place{j.session, last})
-	if len(done) == 0 || done[0].Executor != executor || done[0].Conversation == nil || !d.lead.Continues(ctx, done[0].Executor, done[0].Variant) {
+	done, err := d.lead.Steps(ctx, j.session, last)
+	if err != nil || len(done) == 0 || done[0].Executor != executor || done[0].Conversation == nil || !d.lead.Continues(ctx, done[0].Executor, done[0].Variant) {
 		return nil
 	}
 	return done[0].Conversation

@@ -171,9 +171,12 @@ type Board interface {
 	SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error
 	// SetRun replaces what the leader of a run keeps.
 	SetRun(ctx context.Context, attemptID string, run json.RawMessage) error
-	// AddStep adds an execution of an agent of a run that goes on, waiting. Errors of this and the next
-	// ones: task.ErrEnded, the run or the execution has ended.
-	AddStep(ctx context.Context, x task.StepExecution) error
+	// StepsOf returns those of a step, the newest first.
+	StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.StepExecution, error)
+	// AddStep adds an execution of an agent of a run that goes on: starting if it gets a slot, else
+	// waiting. The other arguments are those of ClaimNext, but it only waits if an execution has ended
+	// since. Errors of this and the next ones: task.ErrEnded, the run or the execution has ended.
+	AddStep(ctx context.Context, x task.StepExecution, max int, c *task.Claim, used *int64) (claimed bool, err error)
 	// ClaimStep gives a slot to an execution that waits: it is then starting. It reports false if there is
 	// none. The other arguments are those of ClaimNext.
 	ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, used *int64) (claimed bool, err error)

@@ -25,14 +25,21 @@ type Execution struct {
 	AbortReason  *string         // if it was aborted
 }
 
-// Session returns a session of this identity as it is on disk; for its errors see Execution.
-func (e *Engine) Session(_ context.Context, identity, sessionID string) (*machine.State, error) {
+// Session returns a session of this identity as it is on disk; for its errors see Execution. If it is on a stack
+// here, its actor has that without reading it.
+func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*machine.State, error) {
 	if !machine.IsSessionID(sessionID) {
 		return nil, session.Wrong("bad_session_id", "'%s' is no session_id: it is 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
 	}
-	s, err := e.records.Peek(sessionID)
-	if err != nil {
-		return nil, err
+	var s *machine.State
+	var err error
+	if e.held(sessionID) {
+		s, err = ask(ctx, e, sessionID, func(_ context.Context, a *sessionActor) (*machine.State, error) { return a.state, nil })
+	}
+	if s == nil || err != nil {
+		if s, err = e.records.Peek(sessionID); err != nil {
+			return nil, err
+		}
 	}
 	if s.Identity != identity {
 		return nil, unknownSession(sessionID)

@@ -30,8 +30,10 @@ func TestExecution(t *testing.T) {
 	}
 	look(srv, 0, machine.Active)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if x := look(other, 1, machine.Active); x.StepID != "two" {
-		t.Errorf("at %s", x.StepID)
+	for _, s := range []*server{srv, other} {
+		if x := look(s, 1, machine.Active); x.StepID != "two" {
+			t.Errorf("at %s", x.StepID)
+		}
 	}
 	if p.record(id).Owner != srv.records.Server() {
 		t.Error("looking took it over")

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,10 +33,26 @@ func (b board) Steps(ctx context.Context, attemptID string) ([]task.StepExecutio
 	})
 }
 
-func (b board) AddStep(ctx context.Context, x task.StepExecution) error {
-	return b.changeStep(ctx, "adding an agent of a step", x.AttemptID, `INSERT INTO step_executions (id, attempt_id, agent_id, session_id, step_id, executor, variant, state, conversation, created_at)
-		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ? FROM attempts WHERE id = ? AND run IS NOT NULL AND state IN ('starting', 'running')`,
-		x.ID, x.AgentID, x.SessionID, x.StepID, x.Executor, x.Variant, task.Waiting, x.Conversation, b.stamp(), x.AttemptID)
+func (b board) StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.StepExecution, error) {
+	return read(ctx, b, "listing the agents of a step", func(t Tx) ([]task.StepExecution, error) {
+		return List[task.StepExecution](t, stepRows+`WHERE attempt_id = ? AND session_id = ? AND step_id = ? ORDER BY seq DESC`, attemptID, sessionID, stepID)
+	})
+}
+
+func (b board) AddStep(ctx context.Context, x task.StepExecution, max int, c *task.Claim, used *int64) (claimed bool, err error) {
+	return write(ctx, b, "adding an agent of a step", func(t Tx) (bool, error) {
+		free, err := t.free(max, c, used)
+		if err != nil && !errors.Is(err, task.ErrOutdated) {
+			return false, err
+		}
+		x.State = task.Waiting
+		if free {
+			x.State = task.Starting
+		}
+		return free, t.changeStep(x.AttemptID, `INSERT INTO step_executions (id, attempt_id, agent_id, session_id, step_id, executor, variant, state, conversation, created_at)
+			SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ? FROM attempts WHERE id = ? AND run IS NOT NULL AND state IN ('starting', 'running')`,
+			x.ID, x.AgentID, x.SessionID, x.StepID, x.Executor, x.Variant, x.State, x.Conversation, t.Now, x.AttemptID)
+	})
 }
 
 func (b board) ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, used *int64) (claimed bool, err error) {
@@ -45,24 +62,27 @@ func (b board) ClaimStep(ctx context.Context, attemptID, id string, max int, c *
 		return false, err
 	}
 	return write(ctx, b, doing, func(t Tx) (bool, error) {
-		if err := t.knows(used); err != nil {
+		if free, err := t.free(max, c, used); err != nil || !free {
 			return false, err
 		}
-		if full, err := t.full(max, c); err != nil || full {
-			return false, err
-		}
-		n, err := t.Exec(`UPDATE step_executions SET state = ? WHERE id = ? AND attempt_id = ? AND state = ?`, task.Starting, id, attemptID, task.Waiting)
-		if err == nil && n == 0 {
-			err = fmt.Errorf("agent %q of a step: %w", id, task.ErrEnded)
-		}
-		t.changed(store.AttemptChanged, attemptID)
-		return err == nil, err
+		return true, t.changeStep(attemptID, `UPDATE step_executions SET state = ? WHERE id = ? AND attempt_id = ? AND state = ?`, task.Starting, id, attemptID, task.Waiting)
 	})
 }
 
+// free reports whether a slot is free; see full and knows.
+func (t Tx) free(max int, c *task.Claim, used *int64) (bool, error) {
+	if err := t.knows(used); err != nil {
+		return false, err
+	}
+	full, err := t.full(max, c)
+	return err == nil && !full, err
+}
+
 func (b board) StartStep(ctx context.Context, attemptID, id string, at time.Time) error {
-	return b.changeStep(ctx, "recording an agent of a step", attemptID, `UPDATE step_executions SET state = ?, started_at = max(created_at, ?) WHERE id = ? AND attempt_id = ? AND ended_at IS NULL`,
-		task.Running, task.FormatTime(at), id, attemptID)
+	return change(ctx, b, "recording an agent of a step", func(t Tx) error {
+		return t.changeStep(attemptID, `UPDATE step_executions SET state = ?, started_at = max(created_at, ?) WHERE id = ? AND attempt_id = ? AND ended_at IS NULL`,
+			task.Running, task.FormatTime(at), id, attemptID)
+	})
 }
 
 func (b board) EndStep(ctx context.Context, attemptID, id string, e task.StepEnding) error {
@@ -86,15 +106,13 @@ func (b board) EndStep(ctx context.Context, attemptID, id string, e task.StepEnd
 }
 
 // changeStep changes one row; ErrEnded: the run or the execution has ended.
-func (b board) changeStep(ctx context.Context, doing, attemptID, query string, args ...any) error {
-	return change(ctx, b, doing, func(t Tx) error {
-		t.changed(store.AttemptChanged, attemptID)
-		n, err := t.Exec(query, args...)
-		if err == nil && n == 0 {
-			err = fmt.Errorf("an agent of the run %q: %w", attemptID, task.ErrEnded)
-		}
-		return err
-	})
+func (t Tx) changeStep(attemptID, query string, args ...any) error {
+	t.changed(store.AttemptChanged, attemptID)
+	n, err := t.Exec(query, args...)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("an agent of the run %q: %w", attemptID, task.ErrEnded)
+	}
+	return err
 }
 
 // endSteps ends what is left of the agents of a run whose leader ends.

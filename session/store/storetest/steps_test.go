@@ -30,7 +30,9 @@ func step(a *task.Attempt, id string) task.StepExecution {
 
 func addStep(t testing.TB, b board, a *task.Attempt, id string) {
 	t.Helper()
-	testkit.Must(t, b.AddStep(t.Context(), step(a, id)))
+	if claimed, err := b.AddStep(t.Context(), step(a, id), 0, nil, nil); claimed || err != nil {
+		t.Fatal(claimed, err)
+	}
 }
 
 func claimStep(t testing.TB, b board, a *task.Attempt, id string, max int) bool {
@@ -43,7 +45,7 @@ func claimStep(t testing.TB, b board, a *task.Attempt, id string, max int) bool 
 func TestAStepIsStoredAtEachStage(t *testing.T) {
 	b, c, p := newBoard(t)
 	a := led(t, b, p, "run")
-	if err := b.AddStep(t.Context(), step(a, "early")); !errors.Is(err, task.ErrEnded) {
+	if _, err := b.AddStep(t.Context(), step(a, "early"), 9, nil, nil); !errors.Is(err, task.ErrEnded) {
 		t.Errorf("a step of a run that nothing leads: %v", err)
 	}
 	leader, _ := run(t, b)
@@ -97,7 +99,7 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	for what, err := range map[string]error{
 		"claim": second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, nil)),
 		"start": b.StartStep(t.Context(), a.ID, "x", c.at),
-		"add":   b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2")),
+		"add":   second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil, nil)),
 	} {
 		if !errors.Is(err, task.ErrEnded) {
 			t.Errorf("%s: %v", what, err)
@@ -180,9 +182,11 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 		id := fmt.Sprint("s", i)
 		x := step(a, id)
 		x.StepID = id // a step has one agent at a time
-		testkit.Must(t, b.AddStep(t.Context(), x))
 		go func() {
-			is, err := b.ClaimStep(t.Context(), a.ID, id, slots, nil, nil)
+			is, err := b.AddStep(t.Context(), x, slots*(i%2), nil, nil) // half of them wait first
+			if err == nil && i%2 == 0 {
+				is, err = b.ClaimStep(t.Context(), a.ID, id, slots, nil, nil)
+			}
 			if err != nil {
 				t.Error(err)
 			}
@@ -195,8 +199,23 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 			n++
 		}
 	}
-	if n > slots || n == 0 {
+	if n != slots {
 		t.Errorf("%d agents for %d slots", n, slots)
+	}
+	all, err := b.Steps(t.Context(), a.ID)
+	if err != nil || len(all) != asked {
+		t.Fatal(all, err)
+	}
+	for _, x := range all {
+		if x.State == task.Starting {
+			n--
+		}
+	}
+	if n != 0 {
+		t.Errorf("%d agents were told that they have a slot, and have none", n)
+	}
+	if of, err := b.StepsOf(t.Context(), a.ID, "0123abcd", "s7"); err != nil || len(of) != 1 || of[0].ID != "s7" {
+		t.Error("those of one step:", of, err)
 	}
 }
 
@@ -216,6 +235,14 @@ func TestAStepIsClaimedWithAPresentBudget(t *testing.T) {
 	testkit.Must(t, b.EndStep(t.Context(), a.ID, "s1", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
 	if _, err := b.ClaimStep(t.Context(), a.ID, "s2", 9, nil, known); !errors.Is(err, task.ErrOutdated) {
 		t.Error(err)
+	}
+	x := step(a, "s3")
+	x.StepID = "two"
+	if is, err := b.AddStep(t.Context(), x, 9, nil, known); is || err != nil {
+		t.Error("it is to wait:", is, err)
+	}
+	if of, err := b.StepsOf(t.Context(), a.ID, x.SessionID, x.StepID); err != nil || len(of) != 1 || of[0].State != task.Waiting {
+		t.Error(of, err)
 	}
 }
 
@@ -247,7 +274,7 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 	if err != nil || len(used) != 2 { // the one that waited used nothing, and the leader is no agent
 		t.Errorf("%+v %v", used, err)
 	}
-	if err := b.AddStep(t.Context(), step(a, "late")); !errors.Is(err, task.ErrEnded) {
+	if _, err := b.AddStep(t.Context(), step(a, "late"), 9, nil, nil); !errors.Is(err, task.ErrEnded) {
 		t.Errorf("a step after the end: %v", err)
 	}
 	if _, err := b.ClaimStep(t.Context(), a.ID, "waits", 9, nil, nil); !errors.Is(err, task.ErrEnded) {
