@@ -75,6 +75,9 @@ func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 			}
 			limits := 0
 			for _, e := range events {
+				if reports := executor == "CLAUDE_CODE" || executor == "OPENCODE"; e.Event == "step_ended" && e.Until == nil && reports != (e.CostUSD != nil) {
+					t.Errorf("its cost is known: %v, want %v: %+v", !reports, reports, e)
+				}
 				if e.Event == "step_ended" && e.Until != nil {
 					limits++
 				}
@@ -91,6 +94,7 @@ type event struct {
 	Event, State    string
 	Reason, Message *string
 	Until           *string
+	CostUSD         *float64 `json:"cost_usd"`
 }
 
 // lead has a run led with an agent, in whose settings there is a server of another project.

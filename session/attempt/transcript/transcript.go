@@ -1,6 +1,6 @@
 // Package transcript reads what coding agents print in their structured formats, Claude Code's
-// --output-format stream-json and Codex's exec --json, into messages for people and agents, and into
-// the usage that the agents report.
+// --output-format stream-json, Codex's exec --json and OpenCode's run --format json, into messages for
+// people and agents, and into the usage that the agents report.
 package transcript
 
 import (
@@ -54,8 +54,9 @@ type Reader struct {
 	held []byte // the pieces of a line so far
 	long bool   // pieces of held were dropped
 
-	claude claudeUsage
-	codex  codexUsage
+	claude   claudeUsage
+	codex    codexUsage
+	openCode openCodeUsage
 
 	conversation string
 }
@@ -116,12 +117,12 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 	if name := cmp.Or(e.SessionID, e.OpenCodeID, e.ThreadID); conversationName.MatchString(name) {
 		r.conversation = name
 	}
-	if !known || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) {
+	if !known || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) && !r.openCodeEvent(&e, give) {
 		give(message(Output, string(text[:min(len(text), MaxText+1)])))
 	}
 }
 
-// An event is one line of either format.
+// An event is one line of any of the formats.
 type event struct {
 	Type  string          `json:"type"`
 	Usage json.RawMessage `json:"usage"`
@@ -147,6 +148,9 @@ type event struct {
 	Error    struct {
 		Message string `json:"message"`
 	} `json:"error"`
+
+	// OpenCode
+	Part *openCodePart `json:"part"`
 }
 
 // decode decodes JSON as far as its values have the types that are expected. It reports false if it

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts of the streams into testdata")
 
-// streams are what Claude Code 2.1.197 and Codex 0.169.0 printed with scripted models.
+// streams are what Claude Code 2.1.197, Codex 0.169.0 and OpenCode 1.18.33 printed with scripted models.
 func streams(t testing.TB) map[string][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.jsonl"))
@@ -138,7 +138,12 @@ func TestOtherLines(t *testing.T) {
 			[]Message{{Kind: Call, Tool: "todo_list", CallID: "1", Text: "[x] a\n[ ] b"}}},
 		"result with an image": {`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"a"},{"type":"image"}]}]}}`,
 			[]Message{{Kind: Result, CallID: "1", Text: "a\n[image]"}}},
-		"no turns left": {`{"type":"result","subtype":"error_max_turns","is_error":true,"num_turns":3}`, []Message{{Kind: Failure, Text: "error_max_turns"}}},
+		"failed tool": {`{"type":"tool_use","sessionID":"s","part":{"tool":"bash","callID":"1","state":{"status":"error","input":{"a":1},"error":"denied"}}}`,
+			[]Message{{Kind: Call, Tool: "bash", CallID: "1", Text: `{"a":1}`}, {Kind: Result, CallID: "1", Text: "denied", Failed: true}}},
+		"failed step":         {`{"type":"error","sessionID":"s","error":{"name":"APIError","data":{"message":"no credit"}}}`, []Message{{Kind: Failure, Text: "no credit"}}},
+		"failed for a reason": {`{"type":"error","sessionID":"s","error":{"name":"APIError"}}`, []Message{{Kind: Failure, Text: "APIError"}}},
+		"no part":             {`{"type":"text","sessionID":"s"}`, []Message{{Kind: Output, Text: `{"type":"text","sessionID":"s"}`}}},
+		"no turns left":       {`{"type":"result","subtype":"error_max_turns","is_error":true,"num_turns":3}`, []Message{{Kind: Failure, Text: "error_max_turns"}}},
 	} {
 		if got, _ := read([]byte(c.line), 0); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %.300s, want %.300s", name, fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", c.want))

@@ -23,7 +23,8 @@ type Usage struct {
 	USD *float64 `json:"usd,omitempty"`
 	// Turns are counted as the agent does; 0 means that none were reported.
 	Turns int64 `json:"turns,omitempty"`
-	// Partial: the agent ended before it reported everything, so Models and USD are too low.
+	// Partial: the agent did not report everything, mostly because it ended before, so Models and USD are
+	// too low.
 	Partial bool `json:"partial,omitempty"`
 	// Thread, if it is not "", is the conversation of Codex whose totals Models has, with the earlier
 	// runs of it: see Own.
@@ -37,6 +38,8 @@ func (r *Reader) Usage() *Usage {
 		return r.claude.usage()
 	case r.codex.seen:
 		return r.codex.usage()
+	case r.openCode.seen:
+		return r.openCode.usage()
 	}
 	return nil
 }
