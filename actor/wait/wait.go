@@ -14,7 +14,7 @@ import (
 // has ended already.
 func For(ctx context.Context, d time.Duration) error { return Until(ctx, d, nil) }
 
-// Until is For that also returns when early, which may be nil, is closed.
+// Until is For that also returns when early, which may be nil, is closed or receives.
 func Until(ctx context.Context, d time.Duration, early <-chan struct{}) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

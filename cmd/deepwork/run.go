@@ -214,7 +214,7 @@ func (a *app) untilEnded(ctx context.Context, board *attempt.Engine, id string, 
 		if err != nil || !isOpen(r.State) {
 			return err
 		}
-		_ = wait.Until(ctx, time.Second, finished) // the next look notices its end
+		_ = wait.Until(ctx, time.Second, finished) // the next look notices that ctx has ended
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 			v.end(now)
 			return runExit(now)
 		}
-		_ = wait.Until(looking, 200*time.Millisecond, finished) // the next look notices its end
+		_ = wait.Until(looking, 200*time.Millisecond, finished) // the next look notices that ctx has ended
 	}
 }
 

@@ -50,6 +50,12 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution,
 		return nil, err
 	}
 	claimed, err := l.board.AddStep(ctx, x, slots, e.claimHere(), used)
+	if errors.Is(err, store.ErrPending) { // it may be there, with a slot
+		_ = l.run.record(func(ctx context.Context, b store.Board) error { // else the leader is told of its end
+			return b.EndStep(ctx, x.AttemptID, x.ID, task.StepEnding{Ending: task.Ending{State: task.Stopped}})
+		})
+		e.free()
+	}
 	if err != nil {
 		return nil, err
 	}

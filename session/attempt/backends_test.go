@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"deepwork/catalog/task"
+	"deepwork/session/state"
 	"deepwork/session/store"
+	files "deepwork/session/store/local"
 	"deepwork/session/store/postgres"
 	"deepwork/session/store/postgres/pgtest"
 )
@@ -63,6 +65,18 @@ func (p *project) stores() *store.Stores {
 	at := machineHere
 	at.Root = p.root
 	return storesIn(p.root, at)
+}
+
+// storesWith returns the stores of a server, with a part in between its database and it.
+func (p *project) storesWith(between func(store.Database) store.Database) *store.Stores {
+	stores := p.stores()
+	if stores == nil {
+		stores = files.Stores(state.Of(p.root), false, nil)
+	}
+	p.t.Cleanup(func() { must(p.t, stores.Close(ctx)) })
+	copied := *stores
+	copied.Database = between(stores.Database)
+	return &copied
 }
 
 // schemaURL returns the URL of the schema with a name.

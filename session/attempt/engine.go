@@ -113,7 +113,7 @@ type Engine struct {
 	makers   sync.WaitGroup // goroutines that hand out slots, create workspaces and start agents
 	beside   sync.WaitGroup // every goroutine of the engine
 	kicks    wait.Signal    // a slot or a waiting execution may be available
-	finished wait.Signal    // an execution has ended, or another process goes on with it
+	finished wait.Signal    // this process no longer leads an execution
 	readies  wait.Signal    // a task may be ready to be started without a call
 
 	only            string    // the attempt of the only run that it leads, "" for any; set before it serves

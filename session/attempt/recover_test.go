@@ -374,14 +374,10 @@ func TestWhatHasEndedIsNotLedAgain(t *testing.T) {
 	hold := filepath.Join(p.root, "..", "hold")
 	slow := &slowStore{read: make(chan struct{}), pass: make(chan struct{})}
 	s := p.open(func(o *Options) {
-		stores := p.stores()
-		if stores == nil {
-			stores = files.Stores(state.Of(o.Root), false, o.Logger)
-		}
-		t.Cleanup(func() { must(t, stores.Close(ctx)) })
-		slow.Database = stores.Database
-		copied := *stores
-		copied.Database, o.Stores = slow, &copied
+		o.Stores = p.storesWith(func(d store.Database) store.Database {
+			slow.Database = d
+			return slow
+		})
 	})
 	id := s.begin(s.newTask("! await " + hold)).AttemptID
 	s.reaches(id, task.Running)

@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 // leads is a Leader that runs agents with these prompts one after the other, all for one step, and then
@@ -233,6 +235,57 @@ func TestLeaderPanics(t *testing.T) {
 	_, err = s.ResumeRun(ctx, me, made.RunID, "", func(*Run) {})
 	must(t, err)
 	s.reaches(made.RunID, task.Completed)
+}
+
+// A pendingStore does not say once whether it has added the agent of a step.
+type pendingStore struct {
+	store.Database
+	once atomic.Bool
+}
+
+type pendingBoard struct {
+	store.Board
+	of *pendingStore
+}
+
+func (s *pendingStore) Board() store.Board { return pendingBoard{s.Database.Board(), s} }
+
+func (b pendingBoard) AddStep(ctx context.Context, x task.StepExecution, most int, c *task.Claim, used *int64) (bool, error) {
+	claimed, err := b.Board.AddStep(ctx, x, most, c, used)
+	if err == nil && b.of.once.Swap(false) {
+		return false, fmt.Errorf("adding: %w", store.ErrPending)
+	}
+	return claimed, err
+}
+
+// An agent that was added although that could not be learned is ended, so that its slot is free for the next one.
+func TestAnAgentThatMayHaveBeenAddedHoldsNoSlot(t *testing.T) {
+	p := newProject(t)
+	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
+	pending := &pendingStore{}
+	pending.once.Store(true)
+	s := p.open(func(o *Options) {
+		o.Stores = p.storesWith(func(d store.Database) store.Database {
+			pending.Database = d
+			return pending
+		})
+		o.Leader = func(ctx context.Context, l *Lead) RunEnd {
+			for i := range 2 {
+				x := task.StepExecution{ID: uuid.NewString(), AgentID: uuid.NewString(), SessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
+				if _, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: "! say hello"}); i == 0 && !Passing(err) || i == 1 && err != nil {
+					t.Errorf("agent %d: %v", i, err)
+				}
+			}
+			return RunEnd{State: RunComplete}
+		}
+	})
+	made := s.startRun(false)
+	s.reaches(made.RunID, task.Completed)
+	r, err := s.GetRun(ctx, me, RunArgs{made.RunID})
+	must(t, err)
+	if len(r.Steps) != 2 || r.Steps[0].State != string(task.Stopped) || r.Steps[1].State != string(task.Completed) {
+		t.Errorf("%+v", r.Steps)
+	}
 }
 
 // A run in place has no repositories: what needs one is refused and says so.

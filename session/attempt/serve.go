@@ -32,7 +32,7 @@ func (e *Engine) Serve() {
 
 // ServeOnly is Serve for a process that ends with one attempt: it leads no run but that, since the agents of
 // a run end with the process that leads it. Agents of other attempts go on without it. The channel receives
-// whenever the process has finished with an execution.
+// whenever the process no longer leads an execution.
 func (e *Engine) ServeOnly(attempt string) (finished <-chan struct{}) {
 	e.only = attempt
 	e.Serve()

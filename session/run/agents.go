@@ -53,6 +53,7 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 		a.Env, a.MCP = c.Env, c.MCP
 		a.Started = func() { d.lead.Note("step %s: started with %s", j.step, a.Execution.Executor) }
 		d.agents[j.place] = x
+		delete(d.before, j.place)
 		d.running.Go(func() {
 			defer x.cancel()
 			x.x, x.err = d.lead.RunAgent(running, *a)

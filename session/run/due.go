@@ -86,9 +86,12 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 			}
 			continue
 		}
-		before, err := d.lead.Steps(ctx, p.session, p.step)
-		if err != nil {
-			return err
+		before, known := d.before[p]
+		if !known {
+			if before, err = d.lead.Steps(ctx, p.session, p.step); err != nil {
+				return err
+			}
+			d.before[p] = before
 		}
 		j := job{p, s, reply, before, ended, told}
 		if why := d.exhausted(j); why != "" {

@@ -171,7 +171,7 @@ type Board interface {
 	SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error
 	// SetRun replaces what the leader of a run keeps.
 	SetRun(ctx context.Context, attemptID string, run json.RawMessage) error
-	// StepsOf returns those of a step, the newest first.
+	// StepsOf returns the executions of the agents of a step, the newest first.
 	StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.StepExecution, error)
 	// AddStep adds an execution of an agent of a run that goes on: starting if it gets a slot, else
 	// waiting. The other arguments are those of ClaimNext, but it only waits if an execution has ended

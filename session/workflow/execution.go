@@ -12,8 +12,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An Execution is the progress of a session, for callers outside of it: it is read from disk, which
-// changes nothing.
+// An Execution is the progress of a session, for callers outside of it: looking changes nothing.
 type Execution struct {
 	SessionID    string
 	JobName      string
@@ -25,18 +24,18 @@ type Execution struct {
 	AbortReason  *string         // if it was aborted
 }
 
-// Session returns a session of this identity as it is on disk; for its errors see Execution. If it is on a stack
-// here, its actor has that without reading it.
-func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*machine.State, error) {
+// Session returns a session of this identity as it is on disk; for its errors see Execution. That of a session that is
+// on a stack here may be in memory, and is then not read.
+func (e *Engine) Session(_ context.Context, identity, sessionID string) (*machine.State, error) {
 	if !machine.IsSessionID(sessionID) {
 		return nil, session.Wrong("bad_session_id", "'%s' is no session_id: it is 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
 	}
 	var s *machine.State
-	var err error
-	if e.held(sessionID) {
-		s, err = ask(ctx, e, sessionID, func(_ context.Context, a *sessionActor) (*machine.State, error) { return a.state, nil })
+	if h := e.handles.Get(sessionID); h != nil && h.Pinned() && e.lease == nil { // a lease may have ended
+		s = h.State()
 	}
-	if s == nil || err != nil {
+	if s == nil {
+		var err error
 		if s, err = e.records.Peek(sessionID); err != nil {
 			return nil, err
 		}

@@ -35,6 +35,9 @@ func TestExecution(t *testing.T) {
 			t.Errorf("at %s", x.StepID)
 		}
 	}
+	if s := srv.handles.Get(id).State(); s == nil || s.Seq != p.record(id).Seq {
+		t.Errorf("in memory is %+v", s)
+	}
 	if p.record(id).Owner != srv.records.Server() {
 		t.Error("looking took it over")
 	}

@@ -24,6 +24,7 @@ type model struct {
 	mu     sync.Mutex
 	script []move
 	done   int // moves of the script
+	others int // requests without tools
 	turns  []turn
 }
 
@@ -98,6 +99,7 @@ func (m *model) respond(with api, body map[string]any, told string) (events []an
 	now := with.read(body, m.server)
 	now.told = told
 	if len(now.tools) == 0 { // a request for a title or the like
+		m.others++
 		return with.answer(0, "", move{text: "A walk"}), ""
 	}
 	m.turns = append(m.turns, now)

@@ -73,6 +73,9 @@ func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 			if got := strings.Join(names(m.turns[0].tools), " "); got != "finished_step get_step start_workflow" {
 				t.Errorf("the model was shown the tools %s", got)
 			}
+			if m.others > 0 && executor == "OPENCODE" {
+				t.Errorf("%d requests to the model have a cost that is not reported", m.others)
+			}
 			limits := 0
 			for _, e := range events {
 				if reports := executor == "CLAUDE_CODE" || executor == "OPENCODE"; e.Event == "step_ended" && e.Until == nil && reports != (e.CostUSD != nil) {

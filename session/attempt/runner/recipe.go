@@ -163,7 +163,8 @@ func Known() []config.Executor {
 		known("CODEX", "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox", "", "", "resume --last -"),
 		known("GEMINI", "gemini --output-format stream-json", "--approval-mode yolo", "--approval-mode plan", "--resume latest"),
 		known("CURSOR_AGENT", "cursor-agent --print --output-format stream-json --trust --approve-mcps", "--force", "--mode plan", "--continue"),
-		known("OPENCODE", "opencode run --format json --auto", "", "--agent plan", "--continue"),
+		// Without a title, the model is asked for one, and what that costs is not reported.
+		known("OPENCODE", "opencode run --format json --auto --title deepwork", "", "--agent plan", "--continue"),
 	}
 	all[1].Command = append(all[1].Command, "-")
 	// It would ask for permission in a folder that is not trusted.

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// An openCodePart is what an event of OpenCode is about.
+// An openCodePart is the part of a message that an event of OpenCode reports.
 type openCodePart struct {
 	Text   string `json:"text"` // text, reasoning
 	Tool   string `json:"tool"` // tool_use, of a call that has ended
@@ -17,7 +17,8 @@ type openCodePart struct {
 		Error  string          `json:"error"`
 	} `json:"state"`
 
-	USD    *float64 `json:"cost"` // step_finish
+	Reason string   `json:"reason"` // step_finish: why the model ended its answer
+	USD    *float64 `json:"cost"`
 	Tokens struct {
 		Input     int64 `json:"input"`
 		Output    int64 `json:"output"`
@@ -29,7 +30,7 @@ type openCodePart struct {
 	} `json:"tokens"`
 }
 
-// openCodeError is what an event of the type error has.
+// An openCodeError is the error of an event of the type error.
 type openCodeError struct {
 	Name string `json:"name"`
 	Data struct {
@@ -45,7 +46,8 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	}
 	switch e.Type {
 	case "step_start":
-		o.seen, o.open = true, true
+		o.missed = o.missed || o.answering // the model was asked once more
+		o.seen, o.open, o.answering = true, true, true
 	case "step_finish":
 		o.step(p)
 	case "text":
@@ -53,7 +55,7 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	case "reasoning":
 		give(message(Reasoning, p.Text))
 	case "tool_use":
-		o.subagents = o.subagents || p.Tool == "task"
+		o.missed = o.missed || p.Tool == "task" // a subagent, which reports nothing
 		call, result := message(Call, string(p.State.Input)), message(Result, cmp.Or(p.State.Error, p.State.Output))
 		call.Tool, call.CallID = clip(p.Tool), clip(p.CallID)
 		result.CallID, result.Failed = call.CallID, p.State.Status == "error"
@@ -69,35 +71,38 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	return true
 }
 
-// openCodeUsage is what a run of OpenCode has reported, step by step. It does not report what its
-// subagents use.
+// openCodeUsage is what a run of OpenCode has reported, step by step: a step is an answer of the model.
 type openCodeUsage struct {
-	seen, open bool // open: a step has not ended
-	subagents  bool
-	turns      int64
-	tokens     Tokens
-	usd        float64
-	unpriced   bool // the cost of a step is not known, which OpenCode reports as 0
+	seen      bool
+	open      bool // the model is being asked
+	answering bool // and a step has begun
+	missed    bool // something was used that no step has reported
+	turns     int64
+	tokens    Tokens
+	usd       float64
+	unpriced  bool // the cost of a step is not known, which OpenCode reports as 0
 }
 
 func (o *openCodeUsage) step(p *openCodePart) {
 	t := tokens(p.Tokens.Input, p.Tokens.Cache.Read, p.Tokens.Cache.Write, count(p.Tokens.Output)+count(p.Tokens.Reasoning))
-	o.seen, o.open = true, false
+	// After these reasons it asks the model again, and reports the next step only when that begins to answer.
+	o.seen, o.open, o.answering = true, p.Reason == "tool-calls" || p.Reason == "unknown", false
 	o.turns, o.tokens = count(o.turns+1), o.tokens.plus(t)
-	if usd := dollars(p.USD); usd != nil {
-		o.usd += *usd
-		o.unpriced = o.unpriced || *usd == 0 && t != Tokens{}
-	} else {
+	usd := dollars(p.USD)
+	if usd == nil || *usd == 0 {
 		o.unpriced = true
+		o.missed = o.missed || t == Tokens{} // the model's provider reports nothing
+		return
 	}
+	o.usd += *usd
 }
 
 func (o *openCodeUsage) usage() *Usage {
-	u := &Usage{Turns: o.turns, Partial: o.open || o.subagents}
+	u := &Usage{Turns: o.turns, Partial: o.open || o.missed}
 	if o.turns > 0 {
 		add(&u.Models, "", o.tokens)
 		if !o.unpriced {
-			u.USD = dollars(&o.usd)
+			u.USD = dollars(new(o.usd))
 		}
 	}
 	return u

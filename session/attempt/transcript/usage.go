@@ -23,7 +23,7 @@ type Usage struct {
 	USD *float64 `json:"usd,omitempty"`
 	// Turns are counted as the agent does; 0 means that none were reported.
 	Turns int64 `json:"turns,omitempty"`
-	// Partial: the agent did not report everything, mostly because it ended before, so Models and USD are
+	// Partial: the agent did not report everything, usually because it ended early, so Models and USD are
 	// too low.
 	Partial bool `json:"partial,omitempty"`
 	// Thread, if it is not "", is the conversation of Codex whose totals Models has, with the earlier

@@ -78,8 +78,9 @@ func TestStoppedCodexIsReportedByItsFollowUp(t *testing.T) {
 	}
 }
 
-// The cost of a run of OpenCode is that of its steps. It is not known if a step has not ended, if a
-// subagent was at work, whose steps it does not report, or if OpenCode knows no price.
+// The cost of a run of OpenCode is that of its steps. It is not known if the model may have been asked for
+// a step that is not reported, if a subagent was at work, if the model's provider reports no tokens, or if
+// OpenCode knows no price.
 func TestUsageOfOpenCode(t *testing.T) {
 	u := usageOf(t, "opencode")
 	if got := CostOf(u, nil, ""); got.Unknown != 0 || math.Abs(got.USD-0.000036) > 1e-12 || got.Tokens != (Tokens{Input: 2, Output: 2}) || got.Turns != 2 {
@@ -88,10 +89,13 @@ func TestUsageOfOpenCode(t *testing.T) {
 	step := func(usd string) string {
 		return `{"type":"step_finish","sessionID":"s","part":{"tokens":{"input":1,"output":2,"reasoning":3,"cache":{"read":4,"write":5}}` + usd + "}}\n"
 	}
+	begin := `{"type":"step_start","sessionID":"s","part":{}}` + "\n"
 	subagent := `{"type":"tool_use","sessionID":"s","part":{"tool":"task","callID":"1","state":{"status":"completed"}}}` + "\n"
 	for name, stream := range map[string]string{
 		"stopped": string(streams(t)["opencode_stopped"]), "without a price": step(`,"cost":1`) + step(`,"cost":0`),
-		"without a cost": step(""), "a cost that is none": step(`,"cost":-1`), "with a subagent": subagent + step(`,"cost":1`),
+		"without a cost": step(""), "a negative cost": step(`,"cost":-1`), "with a subagent": subagent + step(`,"cost":1`),
+		"stopped while the model was asked": step(`,"cost":1,"reason":"tool-calls"`), "asked again": begin + begin + step(`,"cost":1,"reason":"stop"`),
+		"without tokens": step(`,"cost":1`) + `{"type":"step_finish","sessionID":"s","part":{"cost":0,"tokens":{}}}`,
 	} {
 		_, u := read([]byte(stream), 0)
 		if got := CostOf(u, nil, ""); got.Unknown != 1 || got.Turns == 0 {
@@ -102,8 +106,8 @@ func TestUsageOfOpenCode(t *testing.T) {
 	if got := CostOf(u, map[string]config.Price{"OPENCODE": {Input: 1e6, CacheRead: 1e6, CacheWrite: 1e6, Output: 1e6}}, "OPENCODE"); got != (Cost{Runs: 1, Tokens: Tokens{1, 4, 5, 5}, USD: 15, Turns: 1}) {
 		t.Errorf("by a price of the config: %+v", got)
 	}
-	if _, u := read([]byte(`{"type":"step_finish","sessionID":"s","part":{"cost":0}}`), 0); u.USD == nil || *u.USD != 0 {
-		t.Errorf("a step without tokens: %+v", u)
+	if _, u := read([]byte(begin+step(`,"cost":1,"reason":"tool-calls"`)+begin+step(`,"cost":2,"reason":"stop"`)), 0); u.Partial || *u.USD != 3 {
+		t.Errorf("two steps: %+v", u)
 	}
 }
 

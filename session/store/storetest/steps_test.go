@@ -239,7 +239,7 @@ func TestAStepIsClaimedWithAPresentBudget(t *testing.T) {
 	x := step(a, "s3")
 	x.StepID = "two"
 	if is, err := b.AddStep(t.Context(), x, 9, nil, known); is || err != nil {
-		t.Error("it is to wait:", is, err)
+		t.Error("it got a slot:", is, err)
 	}
 	if of, err := b.StepsOf(t.Context(), a.ID, x.SessionID, x.StepID); err != nil || len(of) != 1 || of[0].State != task.Waiting {
 		t.Error(of, err)

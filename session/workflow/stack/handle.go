@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"unique"
+	"weak"
 
 	"deepwork/session/workflow/machine"
 )
@@ -31,11 +32,19 @@ type Handle struct {
 	Parent string // session id, or ""
 	// view is a unique.Handle[View]: most of a hundred thousand sessions share few views.
 	view atomic.Value
-	pins atomic.Int32
+	// state is a weak.Pointer to what was published last: it keeps nothing in memory.
+	state atomic.Value
+	pins  atomic.Int32
 }
 
 // View returns the current view.
 func (h *Handle) View() View { return h.view.Load().(unique.Handle[View]).Value() }
+
+// State returns the state that was published last, or nil if it is no longer in memory.
+func (h *Handle) State() *machine.State {
+	p, _ := h.state.Load().(weak.Pointer[machine.State])
+	return p.Value()
+}
 
 // Active reports whether the session is in progress.
 func (h *Handle) Active() bool { return h.View().Status == machine.Active }
@@ -47,12 +56,13 @@ func (h *Handle) Pinned() bool { return h.pins.Load() > 0 }
 // Unpin takes back one pin.
 func (h *Handle) Unpin() { h.pins.Add(-1) }
 
-// Publish publishes the view of a state. Only the session's actor calls it.
+// Publish publishes a state, and the view of it. Only the session's actor calls it.
 func (h *Handle) Publish(s *machine.State) {
 	now := View{Workflow: h.View().Workflow, Step: s.CurrentStepID, Status: s.Status, Identity: s.Identity}
 	if h.View() != now {
 		h.view.Store(unique.Make(now))
 	}
+	h.state.Store(weak.Make(s))
 }
 
 // A Table has the handles of the sessions that this server knows to be active. An ended session is
