@@ -51,7 +51,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution,
 	}
 	claimed, err := l.board.AddStep(ctx, x, slots, e.claimHere(), used)
 	if errors.Is(err, store.ErrPending) { // it may be there, with a slot
-		_ = l.run.record(func(ctx context.Context, b store.Board) error { // else the leader is told of its end
+		_ = l.run.record(func(ctx context.Context, b store.Board) error { // fails only if it was not added, or this process stops leading
 			return b.EndStep(ctx, x.AttemptID, x.ID, task.StepEnding{Ending: task.Ending{State: task.Stopped}})
 		})
 		e.free()
@@ -112,6 +112,9 @@ func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExec
 		slots, used, err := l.slots(ctx, cfg)
 		if err == nil && slots > 0 {
 			claimed, err = l.board.ClaimStep(ctx, x.AttemptID, x.ID, slots, e.claimHere(), used)
+		}
+		if errors.Is(err, store.ErrPending) {
+			return stopped, "" // it may have the slot: its end frees that, and another agent gets one
 		}
 		if err != nil && ctx.Err() == nil && !Passing(err) && !errors.Is(err, task.ErrOutdated) {
 			return failed("It could not be started: %v", err), ""

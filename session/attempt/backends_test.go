@@ -67,7 +67,7 @@ func (p *project) stores() *store.Stores {
 	return storesIn(p.root, at)
 }
 
-// storesWith returns the stores of a server, with a part in between its database and it.
+// storesWith returns the stores of a server whose database is wrapped by between.
 func (p *project) storesWith(between func(store.Database) store.Database) *store.Stores {
 	stores := p.stores()
 	if stores == nil {

@@ -31,7 +31,7 @@ type leader struct {
 	failed  map[place]string               // why no agent is started for it any more
 	cut     map[string]bool                // executions that were cut short while this leader led; they are tries
 	silent  map[place]bool                 // whether the last agent for it has not connected to the endpoint
-	before  map[place][]task.StepExecution // the executions of a step, since it has no agent
+	before  map[place][]task.StepExecution // the executions of a step without an agent, as last read
 	ended   chan *agent                    // unbuffered; received until all agents have ended
 	running sync.WaitGroup
 

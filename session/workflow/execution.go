@@ -24,8 +24,8 @@ type Execution struct {
 	AbortReason  *string         // if it was aborted
 }
 
-// Session returns a session of this identity as it is on disk; for its errors see Execution. That of a session that is
-// on a stack here may be in memory, and is then not read.
+// Session returns a session of this identity as it is on disk; for its errors see Execution. The state of a session
+// on a stack here is taken from memory if it is still there.
 func (e *Engine) Session(_ context.Context, identity, sessionID string) (*machine.State, error) {
 	if !machine.IsSessionID(sessionID) {
 		return nil, session.Wrong("bad_session_id", "'%s' is no session_id: it is 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))

@@ -10,7 +10,10 @@ type openCodePart struct {
 	Text   string `json:"text"` // text, reasoning
 	Tool   string `json:"tool"` // tool_use, of a call that has ended
 	CallID string `json:"callID"`
-	State  struct {
+	Meta   struct {
+		ByProvider bool `json:"providerExecuted"`
+	} `json:"metadata"`
+	State struct {
 		Status string          `json:"status"`
 		Input  json.RawMessage `json:"input"`
 		Output string          `json:"output"`
@@ -47,7 +50,7 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	switch e.Type {
 	case "step_start":
 		o.missed = o.missed || o.answering // the model was asked once more
-		o.seen, o.open, o.answering = true, true, true
+		o.seen, o.open, o.answering, o.called = true, true, true, false
 	case "step_finish":
 		o.step(p)
 	case "text":
@@ -55,6 +58,7 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	case "reasoning":
 		give(message(Reasoning, p.Text))
 	case "tool_use":
+		o.called = o.called || !p.Meta.ByProvider
 		o.missed = o.missed || p.Tool == "task" // a subagent, which reports nothing
 		call, result := message(Call, string(p.State.Input)), message(Result, cmp.Or(p.State.Error, p.State.Output))
 		call.Tool, call.CallID = clip(p.Tool), clip(p.CallID)
@@ -76,6 +80,7 @@ type openCodeUsage struct {
 	seen      bool
 	open      bool // the model is being asked
 	answering bool // and a step has begun
+	called    bool // the step has called a tool of OpenCode, which then asks the model again whatever the reason
 	missed    bool // something was used that no step has reported
 	turns     int64
 	tokens    Tokens
@@ -98,7 +103,7 @@ func (o *openCodeUsage) step(p *openCodePart) {
 }
 
 func (o *openCodeUsage) usage() *Usage {
-	u := &Usage{Turns: o.turns, Partial: o.open || o.missed}
+	u := &Usage{Turns: o.turns, Partial: o.open || o.called || o.missed}
 	if o.turns > 0 {
 		add(&u.Models, "", o.tokens)
 		if !o.unpriced {

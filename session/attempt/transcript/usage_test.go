@@ -90,12 +90,15 @@ func TestUsageOfOpenCode(t *testing.T) {
 		return `{"type":"step_finish","sessionID":"s","part":{"tokens":{"input":1,"output":2,"reasoning":3,"cache":{"read":4,"write":5}}` + usd + "}}\n"
 	}
 	begin := `{"type":"step_start","sessionID":"s","part":{}}` + "\n"
+	call := `{"type":"tool_use","sessionID":"s","part":{"tool":"read","callID":"1","state":{"status":"completed"}}}` + "\n"
+	byProvider := strings.Replace(call, `"tool":`, `"metadata":{"providerExecuted":true},"tool":`, 1)
 	subagent := `{"type":"tool_use","sessionID":"s","part":{"tool":"task","callID":"1","state":{"status":"completed"}}}` + "\n"
 	for name, stream := range map[string]string{
 		"stopped": string(streams(t)["opencode_stopped"]), "without a price": step(`,"cost":1`) + step(`,"cost":0`),
 		"without a cost": step(""), "a negative cost": step(`,"cost":-1`), "with a subagent": subagent + step(`,"cost":1`),
 		"stopped while the model was asked": step(`,"cost":1,"reason":"tool-calls"`), "asked again": begin + begin + step(`,"cost":1,"reason":"stop"`),
-		"without tokens": step(`,"cost":1`) + `{"type":"step_finish","sessionID":"s","part":{"cost":0,"tokens":{}}}`,
+		"stopped after a call": call + step(`,"cost":1,"reason":"stop"`),
+		"without tokens":       step(`,"cost":1`) + `{"type":"step_finish","sessionID":"s","part":{"cost":0,"tokens":{}}}`,
 	} {
 		_, u := read([]byte(stream), 0)
 		if got := CostOf(u, nil, ""); got.Unknown != 1 || got.Turns == 0 {
@@ -106,7 +109,7 @@ func TestUsageOfOpenCode(t *testing.T) {
 	if got := CostOf(u, map[string]config.Price{"OPENCODE": {Input: 1e6, CacheRead: 1e6, CacheWrite: 1e6, Output: 1e6}}, "OPENCODE"); got != (Cost{Runs: 1, Tokens: Tokens{1, 4, 5, 5}, USD: 15, Turns: 1}) {
 		t.Errorf("by a price of the config: %+v", got)
 	}
-	if _, u := read([]byte(begin+step(`,"cost":1,"reason":"tool-calls"`)+begin+step(`,"cost":2,"reason":"stop"`)), 0); u.Partial || *u.USD != 3 {
+	if _, u := read([]byte(begin+call+step(`,"cost":1,"reason":"tool-calls"`)+begin+byProvider+step(`,"cost":2,"reason":"stop"`)), 0); u.Partial || *u.USD != 3 {
 		t.Errorf("two steps: %+v", u)
 	}
 }
