@@ -29,8 +29,7 @@ type shop struct {
 func openShop(t *testing.T) *shop {
 	t.Helper()
 	root := filepath.Join(testkit.Dir(t), "shop")
-	done := filepath.Join(testkit.Dir(t), "done")
-	t.Setenv("SHOP_DONE", done)
+	t.Setenv("SHOP_OPEN", testkit.Dir(t)) // an agent works until that is removed
 	research := serve(t, pagetest.Project(t), append(overHTTP, "--toolsets", "workflows,source")...)
 
 	archive, err := txtar.ParseFile("testdata/shop.txtar")
@@ -46,7 +45,6 @@ func openShop(t *testing.T) *shop {
 		testkit.Git(t, root, args...)
 	}
 	s := &shop{server: serve(t, root, overHTTP...)}
-	t.Cleanup(func() { testkit.Write(t, done, "") })
 	s.call = pagetest.Connect(t, s.url, "")
 	s.release(t)
 	s.board(t)
