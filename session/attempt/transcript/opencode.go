@@ -33,14 +33,6 @@ type openCodePart struct {
 	} `json:"tokens"`
 }
 
-// An openCodeError is the error of an event of the type error.
-type openCodeError struct {
-	Name string `json:"name"`
-	Data struct {
-		Message string `json:"message"`
-	} `json:"data"`
-}
-
 // openCodeEvent reads an event of OpenCode's run --format json; it reports false for other lines.
 func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	o, p := &r.openCode, e.Part
@@ -66,7 +58,12 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 		give(call)
 		give(result)
 	case "error":
-		var of struct{ Error openCodeError }
+		var of struct {
+			Error struct {
+				Name string
+				Data struct{ Message string }
+			}
+		}
 		decode(e.line, &of)
 		give(message(Failure, cmp.Or(of.Error.Data.Message, of.Error.Name, string(e.line))))
 	default:
