@@ -2,80 +2,149 @@ package store
 
 import (
 	"context"
-	"iter"
+	"errors"
 	"time"
+
+	"deepwork/catalog/task"
 )
 
-// Sessions stores the records of sessions as bytes: JSON objects, indented by two spaces, that end
-// in "\n}". Create, Write and Update are durable and atomic when they return. A call whose context
-// ends first returns ErrPending. Writes of one record must not overlap (its session's actor ensures
-// that).
+// Sessions stores the sessions of all roots of a project, and what goes with them. No process owns a
+// session: a transition replaces one revision by the next and fails if another one was faster. What a
+// method writes is durable when it returns. ErrPending means that it may have been written or not: the
+// caller reads the session again and makes the same transition again, which finds its own reply if it was.
+// Errors are those of a Board, too. Methods may be called from any goroutine.
 type Sessions interface {
-	// Create stores a record that must not exist yet (ErrExists). One that is stored after ctx has
-	// ended may be removed again.
-	Create(ctx context.Context, id string, body []byte) error
-	Write(ctx context.Context, id string, body []byte) error
-	// Read returns a record to its owner: ErrNotFound, or *DamagedError for a record that was set
-	// aside.
-	Read(ctx context.Context, id string) ([]byte, error)
-	// Peek is like Read for other callers, and sets nothing aside.
-	Peek(ctx context.Context, id string) ([]byte, error)
-	// Update replaces a record by the result of change, while no other process can do the same. If
-	// change returns an error, which Update returns, or a nil body, nothing is written.
-	Update(ctx context.Context, id string, change func(body []byte) ([]byte, error)) error
-	Remove(ctx context.Context, id string) error
-	// List yields the records, in no order, without reading them. An error ends it.
-	List(ctx context.Context) iter.Seq2[Info, error]
-	// Settle returns when the records that can be read now are durable.
-	Settle(ctx context.Context) error
-	// NoteNewest stores the sequence number of a record that was written, and Newest returns it, 0 if
-	// it is unknown. A record with a smaller one is an older version that somebody put back. It is
-	// not durable: after a crash an earlier number may be returned. Newest is to be called before the
-	// record is read, which may be written meanwhile.
-	NoteNewest(ctx context.Context, id string, number int64) error
-	Newest(ctx context.Context, id string) int64
-	// Forget drops the cached state of a record that will be read before it is written again.
-	Forget(id string)
-}
+	// WriteSession makes a transition. It reports false, and writes nothing, if the session no longer has
+	// the revision that the transition replaces, or if w.Verdict does not hold. ErrExists: a new session
+	// has the id of another one. ErrRequested: another session was begun by the call with w.Request.
+	WriteSession(ctx context.Context, w *SessionWrite) (written bool, err error)
+	// ReadSession returns a session, without Frame and Parts if it still has the known revision; pass -1
+	// to read it. ErrNotFound: there is none.
+	ReadSession(ctx context.Context, id string, known int64) (*SessionRecord, error)
+	// ListSessions returns the sessions that match.
+	ListSessions(ctx context.Context, q SessionQuery) ([]Session, error)
+	// Ancestry returns a session and what it is nested in, active or not, the outermost first; none if
+	// there is no such session.
+	Ancestry(ctx context.Context, id string) ([]Session, error)
+	// RemoveSessions removes sessions that have ended.
+	RemoveSessions(ctx context.Context, ids []string) error
 
-// Definitions stores the job definitions of sessions, each under its hash, the SHA-256 of its
-// content.
-type Definitions interface {
-	PutDefinition(ctx context.Context, hash string, data []byte) error
-	// Definition returns ErrNotFound, or *DamagedError for a definition that was set aside.
+	// FindRequest returns the session in which a call was made, "" if there is none.
+	FindRequest(ctx context.Context, key Key) (session string, err error)
+
+	// Reviews returns the reviews of a session that are in progress.
+	Reviews(ctx context.Context, id string) ([]Review, error)
+	// RenewReview extends a review that this runner has for ReviewLife, and records how much of it is
+	// done. It reports false if another process has taken it up, or the step has moved on.
+	RenewReview(ctx context.Context, id, step, runner string, done int) (renewed bool, err error)
+
+	// Definition returns a job definition that a transition stored, or ErrNotFound.
 	Definition(ctx context.Context, hash string) ([]byte, error)
-	// PruneDefinitions deletes unneeded definitions that were last put before the cutoff and some
-	// time ago. It returns how many.
+	// PruneDefinitions removes the definitions that were last put before the cutoff, without those that
+	// are needed. It returns how many.
 	PruneDefinitions(ctx context.Context, cutoff time.Time, needed func(hash string) bool) (int, error)
 }
 
-// Members returns the processes that share the stores. presence.Member is one.
-type Members interface {
-	ID() string                      // of this process
-	Enter(ctx context.Context) error // before this process owns anything
-	Alive(id string) bool            // also true if that cannot be determined
-	Describe(id string) string       // for people; "" if unknown
+// ErrRequested reports that the call with a request_id has begun another session.
+var ErrRequested = errors.New("the call with this request_id has begun another session")
+
+// ReviewLife is how long a review is left to the process that runs it, unless that renews it.
+const ReviewLife = 15 * time.Second
+
+// A Session is what lists and stacks need of a session: the columns of its row.
+type Session struct {
+	ID        string
+	Revision  int64
+	Root      string // the absolute path of the checkout or workspace in which it was begun
+	Parent    string // a session id, or ""
+	Job       string
+	Workflow  string
+	Step      string // the current one
+	Status    string // active, completed or aborted
+	Goal      string
+	Identity  string // the caller that it belongs to
+	MovedBy   string // the process that moved it last over a connection; "" if the last move came without one
+	AttemptID string // of the task board, in whose workspace it was begun; "" for a session of the project
+	MachineID string // the place that moved it last; "" in a store of one machine
+	Machine   string // its name
+	Place     string // the project's folder there
+	Waiting   string // JSON: what may wait for a person; "" if nothing does
+	StartedAt time.Time
+	UpdatedAt time.Time
+}
+
+// PlaceOf returns the place that moved the session last, or nil in a store of one machine.
+func (s *Session) PlaceOf() *task.Place {
+	if s.MachineID == "" {
+		return nil
+	}
+	return &task.Place{MachineID: s.MachineID, MachineName: s.Machine, Root: s.Place}
+}
+
+// A SessionPart is one element of a session's lists.
+type SessionPart struct {
+	Kind     string
+	Key      string
+	Position int64
+	Body     string // JSON
+}
+
+// A SessionRecord is a whole session.
+type SessionRecord struct {
+	Session
+	Frame string // JSON: the state without its lists
+	Parts []SessionPart
+}
+
+// A SessionWrite is a transition of a session.
+type SessionWrite struct {
+	Session        // afterwards
+	Before   int64 // the revision that it replaces; -1 makes a new session
+	Frame    string
+	Put      []SessionPart // the parts that differ
+	Gone     []SessionPart // by their kinds and keys
+	Request  *Key          // of the call that makes the transition
+	Define   *Definition   // to be stored with it, unless it is there
+	Began    *Review       // a review that this transition begins or takes up; Until is not used
+	Verdict  *Review       // a review that this transition ends: nothing is written unless its runner still has it
+	Reviewed []string      // steps whose reviews end with this transition
+}
+
+// A Definition is a job's definition for a session.
+type Definition struct {
+	Hash string // the SHA-256 of Data
+	Data []byte
+}
+
+// A SessionQuery selects sessions, the one that moved last first. Zero fields select all.
+type SessionQuery struct {
+	IDs      []string
+	Identity string
+	Active   bool
+	Ended    bool    // completed or aborted
+	Attempt  *string // of this attempt; "" for those of the project itself
+	Parents  []string
+	Waiting  bool      // those that may wait for a person
+	Before   time.Time // last moved before
+	Limit    int
+}
+
+// A Review is a review in progress.
+type Review struct {
+	Step   string
+	Runner string // the process that runs it
+	Total  int    // of its tasks
+	Done   int
+	Over   bool // its time is over by the clock of the database: anybody may take it up
 }
 
 // A Key identifies a call with a request_id: a digest of the id and its scope.
 type Key [16]byte
 
-// RequestIDs finds the session of a call with a request_id.
-type RequestIDs interface {
-	// NoteRequest records that a call is about to be made in a session, before the session's record
-	// is written.
-	NoteRequest(ctx context.Context, key Key, session string) error
-	// FindRequest returns the noted sessions, latest first. Callers check in their records whether
-	// the call was made.
-	FindRequest(ctx context.Context, key Key) (sessions []string, err error)
-}
-
-// ActiveSessions finds the active sessions of a caller.
-type ActiveSessions interface {
-	// NoteActive records that the record of a caller's active session is about to be written, or,
-	// with over, that the session has ended. It is not durable.
-	NoteActive(ctx context.Context, caller Key, session string, over bool) error
-	// Active yields the noted sessions, the one written last first; order is approximate if several
-	// processes write. Callers check each in its record. An error ends it.
-	Active(ctx context.Context, caller Key) iter.Seq2[string, error]
+// Members returns the processes that share the stores. presence.Member is one.
+type Members interface {
+	ID() string                      // of this process
+	Enter(ctx context.Context) error // before this process writes anything
+	Alive(id string) bool            // also true if that cannot be determined
+	Describe(id string) string       // for people; "" if unknown
 }

@@ -3,14 +3,12 @@ package workflow
 import (
 	"context"
 	"errors"
-	"syscall"
 	"time"
 
 	"deepwork/actor"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
-	"deepwork/session/workflow/stack"
 )
 
 // A message is an operation for a session's actor.
@@ -20,90 +18,148 @@ type message func(ctx context.Context, a *sessionActor)
 type caller struct {
 	Identity string
 	Channel  string
-	Person   bool // it may act as a person
+	Person   bool    // it may act as a person
+	MovedBy  *string // the process to be recorded as the one that moves the session; nil changes nothing
 	Call     machine.Call
 }
 
-// A sessionActor owns the state of one session. All that it acknowledges is on disk before the
-// reply is sent; after a crash, the next one reads that.
+// A sessionActor has the state of one session in this process: a copy of the stored one, with its
+// revision. All that it acknowledges is stored before the reply is sent.
 type sessionActor struct {
 	engine *Engine
 	id     string
-	handle *stack.Handle
 	state  *machine.State
-	term   int64 // in which this server has owned the session since it was read
+	row    store.Session
+	wrote  bool // the command that is being applied has written
 
-	reviews map[string]*review // running ones, by step
-	stale   error              // why the state must be read again
+	reviews map[string]*review // those that run in this process, by step
+	gone    error              // why the session can no longer be served
 }
 
-// Start loads the session and makes this server its owner. Its error is returned to callers that
-// use the session.
+// Start reads the session. Its error is returned to callers that use the session.
 func (a *sessionActor) Start(ctx context.Context) error {
-	s, err := a.engine.claim(a.id)
+	a.reviews = map[string]*review{}
+	r, err := a.engine.records.read(ctx, a.id, nil)
 	if err == nil {
-		a.term, err = a.engine.term(s)
+		a.state, a.row = r.state, r.row
 	}
-	if e, ok := errors.AsType[*session.Error](err); ok && e.Code == codeOwned && a.engine.lease != nil && a.engine.held(a.id) {
-		owner, _ := e.Details["owner"].(string)
-		err = taken(a.id, &store.OwnedError{Owner: owner, Where: a.engine.records.Describe(owner)})
-	}
-	if err != nil {
-		_, passing := errors.AsType[syscall.Errno](err) // the next call may succeed
-		passing = passing || errors.Is(err, store.ErrPending)
-		switch session.CodeOf(err) {
-		case "unknown_session", "session_damaged", codeForeign, codeTaken:
-			a.engine.handles.Lose(a.id)
-		case "session_unreadable":
-			if !passing {
-				a.engine.handles.Lose(a.id)
-			}
-		}
-		return err
-	}
-	a.state, a.reviews = s, map[string]*review{}
-	a.handle = a.engine.handles.Of(s, false)
-	a.handle.Publish(s)
-	if s.Status != machine.Active {
-		a.engine.over(a.id)
-	} else {
-		a.engine.notifyMoved(nil, s) // a transition may have been made without its notification
-	}
-	return nil
+	return err
 }
 
-// Stop answers callers that wait for a review, which will not come. A session that no stack holds
-// is released, so that other servers can use it.
+// Stop answers callers that wait for a review, which will not come from this process.
 func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
-		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the attempt does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id).Wait(5*time.Second))
+		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the try does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id).Wait(5*time.Second))
 	}
-	a.giveUp()
-	a.engine.records.Forget(a.id)
 }
 
 // Receive carries out one message. A refusal is in its reply, and leaves the state unchanged.
 func (a *sessionActor) Receive(ctx context.Context, do message) error {
 	do(ctx, a)
-	return a.stale // if set, the state is read from the store again
+	return a.gone // if set, the next message reads the session
 }
 
-// owns reads the session again if this server's lease has ended since it was read: another server may
-// have taken it over. It returns an error if it has, or if this server has no lease now.
-func (a *sessionActor) owns(ctx context.Context) error {
-	term, err := a.engine.term(a.state)
-	if err != nil || term == a.term {
+// The errors of a commit after which the session is read and the command applied again: another process
+// was faster, or whether the write was made is not known.
+var (
+	errOvertaken = errors.New("another process has moved the session meanwhile")
+	errUnsure    = errors.New("it is not known whether the transition was stored")
+)
+
+// maxApplied is how often a command is applied to a session that others move at the same time.
+const maxApplied = 8
+
+// apply applies a command to the current state of the session. If the command wrote, that has proved that
+// the state was current; if not (it read, it refused, it repeated), or if its write was overtaken, the
+// stored session is looked at and the command applied again to a newer state. A command finds what its own
+// earlier application has stored: the record has its reply.
+func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context, *sessionActor) (R, error)) (r R, err error) {
+	for range maxApplied {
+		a.wrote = false
+		r, err = do(ctx, a)
+		unsure := errors.Is(err, errUnsure)
+		again := unsure || errors.Is(err, errOvertaken)
+		if err == errLater || a.wrote && !again {
+			return r, err
+		}
+		changed, failed := a.refresh(ctx)
+		switch {
+		case failed != nil && unsure:
+			return r, session.NotNow(codeUncertain, "Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
+		case failed != nil:
+			return r, failed
+		case !changed && !again:
+			a.engine.exports.check(a)
+			return r, err
+		}
+	}
+	return r, session.NotNow("session_busy", "Session '%s' is moved by several calls at once, and this one has changed nothing. Make the same call again.", a.id).With("session_id", a.id).Wait(time.Second)
+}
+
+// refresh reads the session if it has changed, and reports whether it has.
+func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
+	r, err := a.engine.records.read(ctx, a.id, a.state)
+	if err != nil {
+		if session.CodeOf(err) == "unknown_session" { // it was pruned
+			a.gone = err
+		}
+		return false, err
+	}
+	if r == nil {
+		return false, nil
+	}
+	a.row = r.row
+	a.become(r.state)
+	return true, nil
+}
+
+// become makes a stored state the current one. A review of a step that it has left is cancelled.
+func (a *sessionActor) become(next *machine.State) {
+	a.state = next
+	for _, r := range a.reviews {
+		if !next.AwaitsReview(r.stepID) {
+			a.drop(r, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step says where the session is.", r.stepID, a.id))
+		}
+	}
+}
+
+// commit makes a transition: first durable, then visible. w says what else it stores; nil means nothing.
+func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionWrite) error {
+	e := a.engine
+	ctx := e.ctx
+	if err := e.enter(ctx); err != nil {
 		return err
 	}
-	if s, err := a.engine.records.Peek(a.id); err == nil && s.Owner == a.state.Owner && s.Seq == a.state.Seq {
-		a.term = term // reclaimed: nobody took it
-		return nil
+	if w == nil {
+		w = &store.SessionWrite{}
 	}
-	for _, r := range a.reviews {
-		a.drop(r, taken(a.id, &store.OwnedError{}))
+	row := a.row
+	if by != nil {
+		row.MovedBy = *by
 	}
-	a.stale = a.Start(ctx)
-	return a.stale
+	next.Place = e.Place
+	for _, p := range a.state.StepProgress {
+		if p.Value.Newest().Open() && !next.AwaitsReview(p.Key) {
+			w.Reviewed = append(w.Reviewed, p.Key)
+		}
+	}
+	written, err := e.records.write(ctx, a.state, row, next, w)
+	switch {
+	case errors.Is(err, store.ErrPending):
+		e.Logger.Warn("a transition was not confirmed; reading the session again", "session", a.id, "error", err)
+		return errUnsure
+	case err != nil:
+		return notSaved(a.id, err)
+	case !written:
+		return errOvertaken
+	}
+	a.wrote = true
+	before := a.state
+	a.row = w.Session
+	a.become(next)
+	e.exports.write(a.row, next)
+	e.notifyMoved(before, next)
+	return nil
 }
 
 // answer sends the result of f, unless it comes later.
@@ -116,43 +172,15 @@ func answer[R any](to actor.Reply[R], f func() (R, error)) {
 	}
 }
 
-// commit makes a transition: first durable, then published. A review of a step that it leaves is
-// cancelled.
-func (a *sessionActor) commit(next *machine.State) error {
-	if err := a.engine.records.Save(next); err != nil {
-		switch session.CodeOf(err) {
-		case codeTaken:
-			a.engine.handles.Lose(a.id)
-			a.stale = err
-		case codeUncertain:
-			a.stale = err
-		}
-		return err
-	}
-	before := a.state
-	a.state = next
-	a.engine.notifyMoved(before, next)
-	a.handle.Publish(next)
-	if next.Status != machine.Active {
-		a.engine.over(a.id)
-	}
-	for _, r := range a.reviews {
-		if !next.AwaitsReview(r.stepID) {
-			a.drop(r, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step says where the session is.", r.stepID, a.id))
-		}
-	}
-	return nil
-}
-
 // repetition returns the stored reply to a repeated call with a request_id, or nil. It refuses
 // callers that the session does not belong to with the error for a missing session, so that they do
 // not learn that it exists.
 func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 	if c.Identity != a.state.Identity {
-		return nil, unknownSession(a.id)
+		return nil, a.engine.records.unknown(a.id)
 	}
 	if c.Call.RequestID == nil {
-		return nil, nil
+		return a.state.OwnReply(c.Call), nil
 	}
 	r := a.state.StoredReply(c.Call.Tool, *c.Call.RequestID)
 	if r != nil && r.ArgsDigest != c.Call.ArgsDigest {
@@ -176,7 +204,7 @@ func (a *sessionActor) abort(who caller, explanation string) (*machine.AbortRepl
 		return machine.ReplyOf[machine.AbortReply](r)
 	}
 	next, reply := a.state.Abort(who.Call, explanation, a.engine.now())
-	return reply, a.commit(next)
+	return reply, a.commit(who.MovedBy, next, nil)
 }
 
 func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all bool) (*machine.GoToReply, error) {
@@ -211,7 +239,16 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	if notice := a.engine.unclosable(how, def, to); notice != "" {
 		r.Notice = join(r.Notice, notice)
 	}
-	return r, a.commit(next)
+	return r, a.commit(who.MovedBy, next, defining(def))
+}
+
+// defining returns what a transition stores of the definition that it uses.
+func defining(def *machine.Definition) *store.SessionWrite {
+	w := &store.SessionWrite{}
+	if def.Data != nil {
+		w.Define = &store.Definition{Hash: def.Ref.Hash, Data: def.Data}
+	}
+	return w
 }
 
 // replay returns the stored reply to an earlier call in this session.
@@ -224,3 +261,4 @@ func (a *sessionActor) replay(who caller) (*machine.StoredReply, error) {
 	}
 	return r, err
 }
+

@@ -15,27 +15,11 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// definitions finds the definition of a session, and stores each one in use next to the session
-// files, so that a session can be finished after any edit of its job (DESIGN "Hot reload").
-type definitions interface {
-	// Current returns the definition for a session: the current job if that still has the workflow
-	// and the current step, else the stored one. It writes nothing.
-	Current(ctx context.Context, s *machine.State) (*machine.Definition, error)
-	// Texts reads the current instructions of the steps of an entry.
-	Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error)
-	// KeptTexts returns those stored when the entry began.
-	KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error)
-	// Kept returns a stored definition.
-	Kept(ref machine.DefinitionRef) (*machine.Definition, error)
-	// Keep makes sure that the definition is stored with these texts, and returns it with the
-	// reference to it.
-	Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error)
-}
-
-// jobDefinitions takes definitions from the catalog.
-type jobDefinitions struct {
+// definitions finds the definition of a session. Each one in use is stored, so that a session can be
+// finished after any edit of its job (DESIGN "Hot reload").
+type definitions struct {
 	catalog *catalog.Catalog
-	records records
+	records *records
 
 	known memo[string, map[string]string] // the digests of a stored definition's texts by step, by its hash
 }
@@ -43,11 +27,13 @@ type jobDefinitions struct {
 // maxKnown is how many stored definitions are remembered: a job that is edited all day makes many.
 const maxKnown = 1000
 
-func newJobDefinitions(c *catalog.Catalog, r records) *jobDefinitions {
-	return &jobDefinitions{catalog: c, records: r, known: memo[string, map[string]string]{most: maxKnown}}
+func newDefinitions(c *catalog.Catalog, r *records) *definitions {
+	return &definitions{catalog: c, records: r, known: memo[string, map[string]string]{most: maxKnown}}
 }
 
-func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machine.Definition, error) {
+// Current returns the definition for a session: the current job if that still has the workflow
+// and the current step, else the stored one. It writes nothing.
+func (d *definitions) Current(ctx context.Context, s *machine.State) (*machine.Definition, error) {
 	snap, err := d.catalog.FreshJob(ctx, s.JobName)
 	if err != nil {
 		return nil, fmt.Errorf("looking for job %s: %w", s.JobName, err)
@@ -83,7 +69,8 @@ func (d *jobDefinitions) Current(ctx context.Context, s *machine.State) (*machin
 	return def, nil
 }
 
-func (d *jobDefinitions) Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error) {
+// Texts reads the current instructions of the steps of an entry.
+func (d *definitions) Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error) {
 	if def.Kept {
 		texts, err := def.KeptTexts(entry)
 		return texts, cmp.Or(err, fits(def, entry, texts))
@@ -125,7 +112,8 @@ func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) 
 		With("steps", []string(entry)).With("bytes", total).With("max", MaxEntryBytes).Because(why)
 }
 
-func (d *jobDefinitions) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error) {
+// KeptTexts returns those stored when the entry began.
+func (d *definitions) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error) {
 	def, err := d.Kept(ref)
 	if err != nil {
 		return nil, err
@@ -133,21 +121,20 @@ func (d *jobDefinitions) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (
 	return def.KeptTexts(entry)
 }
 
-func (d *jobDefinitions) Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error) {
+// Keep returns the definition with the reference to it with these texts. If it is not stored, it has the
+// Data to be stored.
+func (d *definitions) Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error) {
 	if def.Kept || (def.Ref.Hash != "" && d.have(def.Ref.Hash, texts)) {
 		return def, nil
 	}
-	ref, err := d.keep(def, texts)
-	if err != nil {
-		return nil, err
-	}
 	next := *def
-	next.Ref = ref
-	return &next, nil
+	var err error
+	next.Ref, next.Data, err = d.bundle(def, texts)
+	return &next, err
 }
 
 // have reports whether the stored definition has these texts.
-func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
+func (d *definitions) have(hash string, texts machine.Instructions) bool {
 	known, ok := d.known.get(hash)
 	if !ok {
 		def, err := d.Kept(machine.DefinitionRef{Hash: hash})
@@ -164,7 +151,7 @@ func (d *jobDefinitions) have(hash string, texts machine.Instructions) bool {
 	return true
 }
 
-func (d *jobDefinitions) learn(hash string, texts map[string]string) map[string]string {
+func (d *definitions) learn(hash string, texts map[string]string) map[string]string {
 	digests := make(map[string]string, len(texts))
 	for id, text := range texts {
 		digests[id] = machine.Digest(text)
@@ -173,9 +160,9 @@ func (d *jobDefinitions) learn(hash string, texts map[string]string) map[string]
 	return digests
 }
 
-// keep writes a definition with these texts and, for the other steps, the current instructions in
+// bundle encodes a definition with these texts and, for the other steps, the current instructions in
 // their files.
-func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instructions) (machine.DefinitionRef, error) {
+func (d *definitions) bundle(def *machine.Definition, texts machine.Instructions) (machine.DefinitionRef, []byte, error) {
 	b := machine.Bundle{JobDir: def.Job.Dir, Workflow: def.Workflow.Name, Source: string(def.Job.Source), Instructions: map[string]string{}}
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		if text, ok := texts[id]; ok {
@@ -185,23 +172,14 @@ func (d *jobDefinitions) keep(def *machine.Definition, texts machine.Instruction
 		}
 	}
 	data, hash, err := b.Encode()
-	if err != nil {
-		return machine.DefinitionRef{}, err
-	}
-	if err := d.records.PutDefinition(hash, data); session.CodeOf(err) == session.CodeNoStateFolder || session.CodeOf(err) == store.CodeUnavailable {
-		return machine.DefinitionRef{}, err
-	} else if err != nil {
-		return machine.DefinitionRef{}, session.NotNow("not_saved",
-			"The definition of job '%s' could not be kept, so nothing has moved: %v. Correct that and make the same call again.", def.Job.Name, err).Because(err)
-	}
-	d.learn(hash, b.Instructions)
-	return machine.DefinitionRef{Hash: hash, Source: def.Job.Hash, JobDir: def.Job.Dir}, nil
+	return machine.DefinitionRef{Hash: hash, Source: def.Job.Hash, JobDir: def.Job.Dir}, data, err
 }
 
-func (d *jobDefinitions) Kept(ref machine.DefinitionRef) (*machine.Definition, error) {
-	data, err := d.records.Definition(ref.Hash)
+// Kept returns a stored definition.
+func (d *definitions) Kept(ref machine.DefinitionRef) (*machine.Definition, error) {
+	data, err := d.records.definition(ref.Hash)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, errors.New("it is not on disk any more")
+		return nil, errors.New("it is not stored any more")
 	}
 	if err != nil {
 		return nil, err

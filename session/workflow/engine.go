@@ -1,6 +1,11 @@
 // Package workflow guides agents through the workflows of job.yml files: a pure state machine for
-// one session, an actor that owns it, a stack of sessions per connection, and a store with one
-// durable record per transition.
+// one session, an actor that has its state in this process, and the sessions of a project in a store
+// that all its servers share.
+//
+// Nobody owns a session. An actor applies a command to the state that it has and writes the result if
+// the session still has that revision; otherwise it reads the session and applies the command again (see
+// apply). Effects outside of the record, such as a reviewer, are started by the process whose write was
+// made.
 package workflow
 
 import (
@@ -22,22 +27,18 @@ import (
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/store/local"
 	"deepwork/session/workflow/machine"
-	"deepwork/session/workflow/stack"
 )
 
 // Options configure an Engine. Zero fields have their default value.
 type Options struct {
-	Root    string        // project root, absolute
-	State   *state.Folder // of the project; default: state.Of(Root)
-	Catalog *catalog.Catalog
+	Root    string           // absolute: the project's, or an attempt's workspace
+	State   *state.Folder    // of Root; default: state.Of(Root)
+	Catalog *catalog.Catalog // nil: sessions go on with their stored definitions, and none is begun
 	Config  *config.Source
-	Logger  *slog.Logger // default: discards
+	Logger  *slog.Logger  // default: discards
+	Stores  *store.Stores // of the project; the caller closes them after the engine
 
-	// Stores are those of the project; default: files, closed with the engine. Else the caller closes
-	// them after it.
-	Stores *store.Stores
 	// Place is where this process runs, if the stores are shared with other machines; nil means that
 	// they are not, and nothing of it is recorded.
 	Place *task.Place
@@ -53,59 +54,43 @@ type Options struct {
 	Reviewing func(context.Context) (Reviewing, error)
 	// IdleAfter is how long an unused session actor stays in memory; default 5 min.
 	IdleAfter time.Duration
-	// Requests delivers requests of other processes about the engine's sessions; nil means none.
-	Requests store.Requests
-	// StatelessIdle returns how long an unused session stays with its identity's stateless Conn, as
-	// configured now; nil means 1 h. Then it is released, and resumable. It may be called from any
-	// goroutine.
-	StatelessIdle func() time.Duration
 	// AskTimeout limits the wait for a session's actor; default 60 s.
 	AskTimeout time.Duration
-	// Moved is called for each durable transition, by the goroutine that made it: it must not
-	// block. The calls for one session are in order. May be nil.
-	Moved func(*machine.State)
+	// Moved is called after each durable transition that others see, by any process. It must not block,
+	// and may be called too often. May be nil.
+	Moved func()
 	Now   func() time.Time // default time.Now
-
-	// records and definitions replace the disk in benchmarks.
-	records     records
-	definitions definitions
 }
 
-// An Engine runs the sessions of one project in this process.
+// An Engine serves the sessions of one project in this process: to agents those of its Root, to commands
+// and pages all.
 type Engine struct {
 	Options // with defaults applied
 
-	ownStores  bool        // close them
-	lease      store.Lease // nil if this server owns its sessions for as long as it runs
-	handles    *stack.Table
-	requests   sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
-	system     *actor.System
-	sessions   *actor.Registry[string, message]
-	declined   sync.Map   // what users declined to answer about runs: session id and digest -> true
-	git        sync.Mutex // branches are made one at a time
-	jobs       atomic.Pointer[encodedJobs]
-	conns      atomic.Int64           // numbers the stacks' names
-	read       memo[string, struct{}] // sessions whose files were not sealed here, and were logged
-	ctx        context.Context        // for work outside the actors; ends with Close
-	cancel     context.CancelFunc
-	beside     sync.WaitGroup
-	stopping   atomic.Bool   // sessions are no longer released
-	releasing  chan struct{} // capacity releasesAtOnce: held while a session is released
-	unreleased atomic.Bool   // a session could not be released
+	records     *records
+	definitions *definitions
+	requests    sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
+	system      *actor.System
+	sessions    *actor.Registry[string, message]
+	declined    sync.Map   // what users declined to answer about runs: session id and digest -> true
+	git         sync.Mutex // branches are made one at a time
+	jobs        atomic.Pointer[encodedJobs]
+	exports     exports
+	follower    follower
+	ctx         context.Context // for work outside the actors; ends with Close
+	cancel      context.CancelFunc
+	background  sync.WaitGroup
 
 	mu        sync.Mutex // guards the following fields
 	closed    bool       // no work outside the actors may start
-	stateless map[string]*Conn
+	conns     map[*Conn]struct{}
 	reviewsOf map[string]int // by identity, those that run or wait; not the user's
 }
 
 // Open makes the engine of a project. The project folder need not have a .deepwork yet; the engine
 // joins the servers of the project with its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
-	e := &Engine{
-		Options: o, handles: stack.NewTable(), read: memo[string, struct{}]{most: 1000},
-		releasing: make(chan struct{}, releasesAtOnce), stateless: map[string]*Conn{}, reviewsOf: map[string]int{},
-	}
+	e := &Engine{Options: o, conns: map[*Conn]struct{}{}, reviewsOf: map[string]int{}}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.Reviewing == nil {
 		e.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }
@@ -119,133 +104,83 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if e.Now == nil {
 		e.Now = session.Clock
 	}
-	if e.StatelessIdle == nil {
-		e.StatelessIdle = func() time.Duration { return time.Hour }
-	}
 	e.AskTimeout, e.IdleAfter = cmp.Or(e.AskTimeout, time.Minute), cmp.Or(e.IdleAfter, 5*time.Minute)
-	if e.records == nil {
-		if e.ownStores = e.Stores == nil; e.ownStores {
-			e.Stores = local.Stores(e.State, false, e.Logger)
-		}
-		r, err := openRecords(e.State, e.Stores, false, e.Logger)
-		if err != nil {
-			return nil, err
-		}
-		e.records = r
-	}
-	if e.definitions == nil {
-		e.definitions = newJobDefinitions(e.Catalog, e.records)
-	}
-	if e.Stores != nil {
-		e.lease, _ = e.Stores.Members.(store.Lease)
-	}
+	e.records = &records{Sessions: e.Stores.Database.Sessions(), root: o.Root}
+	e.definitions = newDefinitions(e.Catalog, e.records)
+	e.exports.log, e.exports.own, e.exports.is = e.Logger, e.State, e.records.revision
+	e.follower.engine = e
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},
 		func(id string) (actor.Behavior[message], error) {
 			return &sessionActor{engine: e, id: id}, nil
 		})
-	e.beside.Go(e.releaseFailed)
-	if o.Requests != nil {
-		e.beside.Go(func() { e.serveRequests(o.Requests) })
+	if e.Moved != nil {
+		e.follower.start()
 	}
 	return e, nil
 }
 
 // Close stops every session actor; acknowledged changes are on disk already, and nothing is
-// written: once this server's lock file is gone, any server may own its sessions. It returns the
-// names of the actors that did not stop before ctx ended.
+// written. It returns the names of the actors that did not stop before ctx ended.
 func (e *Engine) Close(ctx context.Context) []string {
-	e.Stopping()
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
 	stuck := e.system.Stop(ctx)
 	e.cancel()
-	if wait.Group(ctx, &e.beside) != nil { // a read or a write on a disk that hangs
-		stuck = append(stuck, "reading files for reviews, or giving sessions up")
-	}
-	if err := e.records.Close(ctx); err != nil {
-		e.Logger.Error("closing the sessions", "error", err)
-	}
-	if e.ownStores {
-		if err := e.Stores.Close(ctx); err != nil {
-			e.Logger.Error("closing the stores", "error", err)
-		}
+	if wait.Group(ctx, &e.background) != nil { // a read on a disk that hangs
+		stuck = append(stuck, "reading files for reviews")
 	}
 	return stuck
+}
+
+// aside runs f outside the actors. It reports false, without running f, if the engine is closing.
+func (e *Engine) aside(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.background.Go(f)
+	return true
 }
 
 // now returns the time of a transition, as written to files.
 func (e *Engine) now() time.Time { return e.Now().UTC().Truncate(time.Microsecond) }
 
-// claim reads a session and makes this server its owner, unless a living one is (DESIGN "Several
-// servers, one project").
-func (e *Engine) claim(id string) (*machine.State, error) {
-	s, err := e.records.Load(id)
-	if err != nil {
-		return nil, err
-	}
-	if s.Status != machine.Active || s.Owner == e.records.Server() {
-		return s, nil
-	}
-	if e.records.Alive(s.Owner) {
-		return nil, e.owned(s)
-	}
-	previous := s.Owner
-	s, err = e.records.Update(id, func(now *machine.State) (*machine.State, error) {
-		if now.Status != machine.Active {
-			return nil, nil
-		}
-		if now.Owner != e.records.Server() && e.records.Alive(now.Owner) {
-			return nil, e.owned(now)
-		}
-		next := now.Next(now.UpdatedAt)
-		next.Owner, next.Place = e.records.Server(), e.Place
-		return next, nil
-	})
-	if err != nil {
-		if session.CodeOf(err) == "session_unreadable" {
-			err = session.NotNow("not_saved", "Session '%s' cannot be taken over, because that must be recorded first: %v", id, errors.Unwrap(err)).With("session_id", id).Because(err)
-		}
-		return nil, err
-	}
-	if s.Status == machine.Active && previous != "" {
-		e.Logger.Info("session taken over from a server that is gone", "session", id, "server", previous)
-	}
-	return s, err
+// server returns the id of this process.
+func (e *Engine) server() string { return e.Stores.Members.ID() }
+
+// enter makes this process one of those that share the stores, before it writes.
+func (e *Engine) enter(ctx context.Context) error {
+	ctx, cancel := timed(ctx)
+	defer cancel()
+	return refused(e.Stores.Members.Enter(ctx))
 }
 
-// term returns the term of this server's lease, if it needs one to own a session.
-func (e *Engine) term(s *machine.State) (int64, error) {
-	if e.lease == nil || s.Status != machine.Active {
-		return 0, nil
+// Stats are metrics of an Engine.
+type Stats struct {
+	Active int         // sessions on the stacks of connections here, as far as known
+	Awake  int         // sessions with an actor in memory
+	Actors actor.Stats // sessions and their mailboxes
+}
+
+// Stats returns the current figures. It visits every actor in memory, without delaying them.
+func (e *Engine) Stats() Stats {
+	s := Stats{Awake: e.sessions.Len(), Actors: e.system.Stats()}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for c := range e.conns {
+		s.Active += len(c.Stack())
 	}
-	term, err := e.lease.Term()
-	return term, store.Refused(err)
+	return s
 }
 
-// held reports whether a session is on a stack here.
-func (e *Engine) held(id string) bool {
-	h := e.handles.Get(id)
-	return h != nil && h.Pinned()
-}
-
-func (e *Engine) owned(s *machine.State) error {
-	return session.NotNow(codeOwned,
-		"Session '%s' is in use by another deepwork server that is running (%s). Go on there, or stop that server and call again.",
-		s.SessionID, e.records.Describe(s.Owner)).With("session_id", s.SessionID).With("owner", s.Owner).Wait(10 * time.Second)
-}
-
-// ask has a session's actor call do and returns its result.
+// ask has a session's actor apply a command to the session's current state, and returns its result.
 func ask[R any](ctx context.Context, e *Engine, id string, do func(ctx context.Context, a *sessionActor) (R, error)) (R, error) {
 	return askWithin(ctx, e, id, e.AskTimeout, func(reply actor.Reply[R]) message {
 		return func(ctx context.Context, a *sessionActor) {
-			answer(reply, func() (r R, err error) {
-				if err = a.owns(ctx); err == nil {
-					r, err = do(ctx, a)
-				}
-				return r, err
-			})
+			answer(reply, func() (R, error) { return apply(ctx, a, do) })
 		}
 	})
 }

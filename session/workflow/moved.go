@@ -12,22 +12,24 @@ import (
 // notifyMoved calls Options.Moved for a durable transition that others see: a new session, another
 // step, the end of a member of a group, a question to a person and its answer, an end.
 func (e *Engine) notifyMoved(before, now *machine.State) {
-	if e.Moved != nil && (before == nil || before.Status != now.Status || before.CurrentStepID != now.CurrentStepID || waitsFor(before) != waitsFor(now)) {
-		e.Moved(now)
+	if e.Moved != nil && (before == nil || before.Status != now.Status || before.CurrentStepID != now.CurrentStepID || visibleIn(before) != visibleIn(now)) {
+		e.Moved()
 	}
 }
 
-// waitsFor counts the steps of a session that are finished, the questions to a person, and the answers:
-// each transition that does not move the session changes one of them, if others see it.
-func waitsFor(s *machine.State) (n [3]int) {
+// A visible counts what others see of the steps of a session: each transition that does not move the
+// session changes one of the numbers, if others see it.
+type visible struct{ finished, asked, answered int }
+
+func visibleIn(s *machine.State) (n visible) {
 	for _, e := range s.StepProgress {
 		switch p := e.Value; {
 		case p.Done():
-			n[0]++
+			n.finished++
 		case p.Question.Open():
-			n[1]++
+			n.asked++
 		case p.Question != nil:
-			n[2]++
+			n.answered++
 		}
 	}
 	return n

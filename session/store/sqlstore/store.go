@@ -22,7 +22,8 @@ type Mode int
 // The modes of Transact.
 const (
 	Reading  Mode = iota // sees one state of the database
-	Writing              // the only one that may change the database now
+	Writing              // the only one that may change the board now
+	Swapping             // changes what its own statements guard, and may run beside others
 	Single               // as Writing, for one statement, which may be a transaction on its own
 	Unsynced             // the same, and may be lost with the power until the next one that is not
 )
@@ -92,6 +93,9 @@ func (s *Store) Board() store.Board { return board{Store: s} }
 
 // Executions returns the executions of workflows at other systems.
 func (s *Store) Executions() store.Executions { return executions{s} }
+
+// Sessions returns the sessions of the project.
+func (s *Store) Sessions() store.Sessions { return workflows{s} }
 
 // Requests returns the requests to owners.
 func (s *Store) Requests() store.Requests { return requests{s} }

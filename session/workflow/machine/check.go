@@ -20,7 +20,7 @@ func (c *checker) fault(wrong bool, format string, args ...any) {
 func (s *State) unusable(id string) (c checker) {
 	c.fault(s.FormatVersion < 1, "format_version is %d", s.FormatVersion)
 	c.fault(s.SessionID != id, "session_id is %q", s.SessionID)
-	c.fault(s.Seq < 0 || s.Seq > 1<<53, "seq is %d", s.Seq)
+	c.fault(s.Revision < 0 || s.Revision > 1<<53, "revision is %d", s.Revision)
 	c.fault(s.Status != Active && s.Status != Completed && s.Status != Aborted, "status is %q", s.Status)
 	c.fault(s.JobName == "" || s.WorkflowName == "", "job_name or workflow_name is empty")
 	c.fault(s.CurrentEntryIndex < 0, "current_entry_index is %d", s.CurrentEntryIndex)

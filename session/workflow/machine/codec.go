@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
 
@@ -14,27 +13,6 @@ import (
 func IsSessionID(text string) bool {
 	id, err := hex.DecodeString(text)
 	return err == nil && len(id) == 4 && strings.ToLower(text) == text
-}
-
-// A HeadOf is the part of an encoded session that stores need to know.
-type HeadOf struct {
-	Owner      string
-	Identity   string
-	Status     SessionStatus
-	Seq        int64
-	Definition DefinitionRef
-}
-
-// Head returns the head of an encoded session; the zero value, or a part of it, if it is not one.
-// Nothing else of the session is decoded, as each write asks for it.
-func Head(data []byte) (h HeadOf) {
-	to := map[string]any{"owner": &h.Owner, "identity": &h.Identity, "status": &h.Status, "seq": &h.Seq, "definition": &h.Definition}
-	for name, value := range jsontext.Fields(data) {
-		if field := to[name]; field != nil && json.Unmarshal(value, field) != nil {
-			return HeadOf{}
-		}
-	}
-	return h
 }
 
 // Decode decodes a session file's JSON and validates it.

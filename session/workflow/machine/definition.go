@@ -23,6 +23,7 @@ type Definition struct {
 	Kept bool
 
 	Texts map[string]string // if stored: the instructions by step
+	Data  []byte            // the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
 }
 
 // A bundle is the file of a stored definition.

@@ -9,34 +9,58 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// Encode returns the session file's JSON: keys in State's order, indented by two spaces, ending in
-// "\n}". Unchanged parts are not encoded again, so that a late step of a long workflow costs as
-// much as the first.
+// Encode returns the session's JSON as it is exported: keys in State's order, indented by two spaces,
+// ending in "\n}". Unchanged parts are not encoded again, so that a late step of a long workflow
+// costs as much as the first.
 func (s *State) Encode() ([]byte, error) {
-	bare := *s
-	bare.StepProgress, bare.History, bare.Replies = nil, nil, nil
-	frame, err := indented(bare, "")
+	frame, err := s.encodeFrame()
 	size := len(frame) + 8192
 	for _, p := range s.StepProgress {
-		size += len(p.Value.encoded) + 16
+		size += len(p.Value.encoded) + 64
 	}
 	e := encoder{buf: make([]byte, 0, size), frame: frame, err: err}
-	e.list("step_progress", "{}", len(s.StepProgress), func(i int) {
+	e.list("step_progress", "{}", len(s.StepProgress), func(i int) []byte {
 		p := s.StepProgress[i]
-		e.cached(&p.Value.encoded, p.Key, p.Value)
+		e.buf = append(append(e.buf, jsontext.Quote(p.Key)...), ": "...)
+		return e.part(p.Value.encode())
 	})
-	e.list("history", "[]", len(s.History), func(i int) { e.cached(&s.History[i].encoded, "", s.History[i]) })
-	e.list("replies", "[]", len(s.Replies), func(i int) {
-		r := s.Replies[i]
-		if r.Raw == nil && e.err == nil {
-			r.Raw, e.err = jsontext.Encode(r.Reply)
-		}
-		e.cached(&r.encoded, "", r)
-	})
+	e.list("history", "[]", len(s.History), func(i int) []byte { return e.part(s.History[i].encode()) })
+	e.list("replies", "[]", len(s.Replies), func(i int) []byte { return e.part(s.Replies[i].encode()) })
 	if e.err != nil {
 		return nil, fmt.Errorf("encoding session %s: %w", s.SessionID, e.err)
 	}
 	return append(e.buf, e.frame...), nil
+}
+
+// encodeFrame returns the JSON of a state without its lists.
+func (s *State) encodeFrame() (frame []byte, err error) {
+	if s.frame == nil {
+		bare := *s
+		bare.StepProgress, bare.History, bare.Replies = nil, nil, nil
+		s.frame, err = indented(bare, "")
+	}
+	return s.frame, err
+}
+
+func (p *StepProgress) encode() ([]byte, error) { return cached(&p.encoded, p) }
+
+func (w *Withdrawal) encode() ([]byte, error) { return cached(&w.encoded, w) }
+
+func (r *StoredReply) encode() (_ []byte, err error) {
+	if r.Raw == nil {
+		if r.Raw, err = jsontext.Encode(r.Reply); err != nil {
+			return nil, err
+		}
+	}
+	return cached(&r.encoded, r)
+}
+
+// cached returns the indented JSON of an immutable part.
+func cached(cache *[]byte, part any) (_ []byte, err error) {
+	if *cache == nil {
+		*cache, err = indented(part, "    ")
+	}
+	return *cache, err
 }
 
 // An encoder inserts lists, whose elements are cached, into the JSON of a State without them.
@@ -46,9 +70,16 @@ type encoder struct {
 	err   error
 }
 
+func (e *encoder) part(part []byte, err error) []byte {
+	if e.err == nil {
+		e.err = err
+	}
+	return part
+}
+
 // list replaces the empty list of a key. No text in the frame can look like the key, since a line
 // break precedes it.
-func (e *encoder) list(key, brackets string, n int, element func(i int)) {
+func (e *encoder) list(key, brackets string, n int, element func(i int) []byte) {
 	key = "\n  \"" + key + "\": "
 	before, after, _ := bytes.Cut(e.frame, []byte(key))
 	e.buf = append(append(append(e.buf, before...), key...), brackets[0])
@@ -57,24 +88,14 @@ func (e *encoder) list(key, brackets string, n int, element func(i int)) {
 			e.buf = append(e.buf, ',')
 		}
 		e.buf = append(e.buf, "\n    "...)
-		element(i)
+		part := element(i)
+		e.buf = append(e.buf, part...)
 	}
 	if n > 0 {
 		e.buf = append(e.buf, "\n  "...)
 	}
 	e.buf = append(e.buf, brackets[1])
 	e.frame = after[min(len(after), bytes.IndexAny(after, ",\n")):]
-}
-
-// cached appends the indented JSON of an immutable element, with its key, if any.
-func (e *encoder) cached(cache *[]byte, key string, v any) {
-	if *cache == nil && e.err == nil {
-		*cache, e.err = indented(v, "    ")
-		if key != "" && e.err == nil {
-			*cache = slices.Concat(jsontext.Quote(key), []byte(": "), *cache)
-		}
-	}
-	e.buf = append(e.buf, *cache...)
 }
 
 // indented returns the JSON of a value as a part of an indented file.

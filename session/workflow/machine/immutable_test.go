@@ -39,7 +39,7 @@ func TestStatesNeverChange(t *testing.T) {
 			ids = append(ids, st.ID)
 		}
 		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		first, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
+		first, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
 		testkit.Must(t, err)
 		states, were := []*State{first}, []string{wholeOf(t, first)}
 		for i := range 300 {

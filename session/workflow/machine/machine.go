@@ -28,8 +28,7 @@ type NewSession struct {
 	Branch     BranchStatus
 	Parent     *string
 	Identity   string
-	Owner      string
-	Place      *task.Place // of the owner, or nil
+	Place      *task.Place // of the server, or nil
 	AttemptID  string      // see State.AttemptID
 	At         time.Time
 	Call       Call
@@ -43,11 +42,13 @@ type Call struct {
 	Tool       string
 	RequestID  *string
 	ArgsDigest string
+	Named      bool   // it names its session
+	ID         string // of this one call, however often it is applied; "" if it moves nothing
 }
 
 // stored returns the stored form of the reply to the call.
 func (c Call) stored(reply any) *StoredReply {
-	return &StoredReply{Tool: c.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest, Reply: reply}
+	return &StoredReply{Tool: c.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest, CallID: c.ID, Named: c.Named, Reply: reply}
 }
 
 // Begin makes a new session at the first entry of its workflow (seed 000, 001.3.7 to 001.3.14).
@@ -61,7 +62,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch,
 		Status: Active, ParentSessionID: b.Parent,
 		StartedAt: b.At, UpdatedAt: b.At,
-		Identity: b.Identity, Owner: b.Owner, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
+		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
 	}
 	r := &StartReply{Notice: NoticeOf(def)}
 	if b.Notice != "" {

@@ -127,7 +127,7 @@ func drive(t *testing.T, shape, commands []byte) {
 	def := memoryDefinition(t, entries)
 	m := &model{entries: entries, done: map[string]bool{}, skipped: map[string]bool{}, status: Active}
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", Owner: "o", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
+	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
 	testkit.Must(t, err)
 	never := func(Outputs) bool { return false }
 	for i, b := range commands {
@@ -259,7 +259,7 @@ func FuzzMachine(f *testing.F) {
 
 func FuzzDecode(f *testing.F) {
 	def := memoryDefinition(f, [][]string{{"a"}, {"b", "c"}})
-	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Owner: "o", At: time.Unix(0, 0).UTC(), Call: Call{Tool: ToolStart, RequestID: new("r")}, Texts: Instructions{}})
+	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", At: time.Unix(0, 0).UTC(), Call: Call{Tool: ToolStart, RequestID: new("r")}, Texts: Instructions{}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 		Attempts: []*Attempt{{Number: 1, State: AttemptFailed, OpenedAt: at, Verdicts: []*Verdict{{At: at, Reviewer: "r", Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}}}}}}}
 	full := &State{FormatVersion: 1, SessionID: "00000001", JobName: "j", WorkflowName: "w", Goal: "g", InstanceID: new("i"), BranchName: "b", Status: Aborted,
 		CurrentStepID: "a", ReportedByStepID: true, StepProgress: OrderedMap[*StepProgress]{{p.StepID, p}, {"z", &StepProgress{StepID: "z", StartedAt: at}}},
-		ParentSessionID: new("p"), AbortReason: new("r"), StartedAt: at, UpdatedAt: at, CompletedAt: &at, Identity: "i", Owner: "o", Definition: DefinitionRef{"h", "s", "d"},
+		ParentSessionID: new("p"), AbortReason: new("r"), StartedAt: at, UpdatedAt: at, CompletedAt: &at, Identity: "i", Definition: DefinitionRef{"h", "s", "d"},
 		Pinned: &Pinned{Reviewer: "self", Definition: DefinitionRef{"h", "s", "d"}}, Weakened: []Weakening{{at, "a", []string{"w"}}},
 		History: []*Withdrawal{{At: at, From: "a", To: "b", Progress: OrderedMap[*StepProgress]{{"z", &StepProgress{StepID: "z", StartedAt: at}}}}},
 		Replies: []*StoredReply{{Tool: ToolAbort, RequestID: new("q"), ArgsDigest: "d", StepID: "s", EntryIndex: 3, Raw: []byte(`{"a":[1,{}]}`)},

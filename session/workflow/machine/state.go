@@ -31,7 +31,7 @@ const (
 type State struct {
 	FormatVersion     int                       `json:"format_version"`
 	SessionID         string                    `json:"session_id"`
-	Seq               int64                     `json:"seq"` // Next increments it; 0 in old sessions
+	Revision          int64                     `json:"revision"` // Next increments it
 	JobName           string                    `json:"job_name"`
 	WorkflowName      string                    `json:"workflow_name"`
 	Goal              string                    `json:"goal"`
@@ -49,14 +49,15 @@ type State struct {
 	UpdatedAt         time.Time                 `json:"updated_at"` // of the last transition
 	CompletedAt       *time.Time                `json:"completed_at"`
 	Identity          string                    `json:"identity"`             // the caller it belongs to
-	Owner             string                    `json:"owner"`                // the server it belongs to
-	Place             *task.Place               `json:"place,omitempty"`      // where that server runs; nil in a store of one machine
+	Place             *task.Place               `json:"place,omitempty"`      // of the server that moved it last; nil in a store of one machine
 	AttemptID         string                    `json:"attempt_id,omitempty"` // of the task board, whose agent began it; "" if a person did
 	Definition        DefinitionRef             `json:"definition"`
 	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil in old sessions
 	Weakened          []Weakening               `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
 	History           []*Withdrawal             `json:"history"`            // what go_to_step cleared
 	Replies           []*StoredReply            `json:"replies"`            // for calls that are repeated
+
+	frame []byte // its JSON without the lists, cached by encodeFrame
 }
 
 // A DefinitionRef refers to the definition of a session's job.
@@ -79,6 +80,7 @@ type StepProgress struct {
 	Attempts        []*Attempt  `json:"attempts"`                   // of external reviews
 	Granted         *Override   `json:"granted_override,omitempty"` // a person's, for the next finished_step
 	Question        *Question   `json:"person_review,omitempty"`    // whether a person passes its outputs; nil if none was asked
+	Shown           *Shown      `json:"self_review,omitempty"`      // what the agent was told to have reviewed by a subagent; nil if nothing
 	Evidence        *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
 	Place           *task.Place `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
 
@@ -93,6 +95,14 @@ type Override struct {
 	Reason   string    `json:"reason"`
 	Skipped  []string  `json:"skipped_reviews"`     // run_each of each
 	GivenFor string    `json:"given_for,omitempty"` // Attempt.Digest of what a person saw
+}
+
+// A Shown is what the instructions of a self-review are about. Only a closing call about the same content
+// counts as a self-review.
+type Shown struct {
+	At     time.Time  `json:"at"`
+	Digest string     `json:"digest"` // of the outputs, their content and the criteria
+	Files  []FileHash `json:"files"`
 }
 
 // A Withdrawal is the progress that one go_to_step cleared.
@@ -116,6 +126,9 @@ type StoredReply struct {
 	Reply      any             `json:"-"`               // *StartReply, *FinishReply, *AbortReply or *GoToReply
 	Raw        json.RawMessage `json:"reply"`           // Reply as JSON; made when first encoded
 	Refusal    *session.Error  `json:"error,omitempty"` // the answer instead of a reply
+	CallID     string          `json:"call_id,omitempty"`
+	Named      bool            `json:"named,omitempty"` // finished_step: the call named its session
+	Revision   int64           `json:"revision"` // of the state that the call made: it identifies the reply
 
 	encoded []byte
 }
@@ -155,8 +168,8 @@ func (s *State) Progress(stepID string) *StepProgress {
 // Next returns a copy to be changed; slices are cloned where they are changed.
 func (s *State) Next(at time.Time) *State {
 	n := *s
-	n.Seq++
-	n.UpdatedAt = at
+	n.Revision++
+	n.UpdatedAt, n.frame = at, nil
 	return &n
 }
 
@@ -200,12 +213,28 @@ func (s *State) remember(r *StoredReply, oldestEntry int) {
 		}
 	}
 	slices.Reverse(kept)
+	r.Revision = s.Revision
 	s.Replies = append(kept, r)
 }
 
 // StoredReply returns the reply to a call with this request_id.
 func (s *State) StoredReply(tool, requestID string) *StoredReply {
 	return s.findReply(func(r *StoredReply) bool { return r.Tool == tool && r.RequestID != nil && *r.RequestID == requestID })
+}
+
+// OwnReply returns the reply that an earlier application of the same call has stored, or nil.
+func (s *State) OwnReply(c Call) *StoredReply {
+	return s.findReply(func(r *StoredReply) bool { return c.ID != "" && r.CallID == c.ID })
+}
+
+// In returns the state as that of a session which is at a place.
+func (s *State) In(p *task.Place) *State {
+	if s.Place == p {
+		return s
+	}
+	n := *s
+	n.Place, n.frame = p, nil
+	return &n
 }
 
 // findReply returns the newest reply that matches, or nil.

@@ -1,0 +1,297 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+)
+
+// workflows is a Store as store.Sessions.
+type workflows struct{ *Store }
+
+const sessionColumns = `id, revision, root, parent, job, workflow, step, status, goal, identity, moved_by, attempt_id, machine_id, machine, place, waiting, started_at, updated_at`
+
+const (
+	addSession = `INSERT INTO workflow_sessions (` + sessionColumns + `, frame) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+	// moveSession is the compare-and-swap that all transitions rely on.
+	moveSession = `UPDATE workflow_sessions SET revision = ?, step = ?, status = ?, moved_by = ?, machine_id = ?, machine = ?, place = ?, waiting = ?, updated_at = ?, frame = ?
+		WHERE id = ? AND revision = ?`
+	putPart = `INSERT INTO session_parts (session_id, kind, key, position, body) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (session_id, kind, key) DO UPDATE SET position = excluded.position, body = excluded.body`
+	dropPart   = `DELETE FROM session_parts WHERE session_id = ? AND kind = ? AND key = ?`
+	addRequest = `INSERT INTO session_requests (key, session_id) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`
+	endReview  = `DELETE FROM session_reviews WHERE session_id = ? AND step = ? AND runner = ?`
+	dropReview = `DELETE FROM session_reviews WHERE session_id = ? AND step = ?`
+	takeReview = `INSERT INTO session_reviews (session_id, step, runner, total, done, until) VALUES (?, ?, ?, ?, 0, unixepoch('subsec') + ?)
+		ON CONFLICT (session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, until = excluded.until`
+	keepReview = `UPDATE session_reviews SET done = ?, until = unixepoch('subsec') + ? WHERE session_id = ? AND step = ? AND runner = ?`
+)
+
+// errNotWritten rolls back a transition that another one has overtaken.
+var errNotWritten = errors.New("another transition was faster")
+
+func (w workflows) WriteSession(ctx context.Context, s *store.SessionWrite) (bool, error) {
+	mode := Swapping
+	if s.AttemptID != "" {
+		mode = Writing // it changes the board, too
+	}
+	_, err := transact(ctx, w.Store, "writing session "+s.ID, mode, func(t Tx) (none struct{}, err error) {
+		return none, t.writeSession(s)
+	})
+	if errors.Is(err, errNotWritten) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// writeSession makes a transition; errNotWritten means that the session, or its review, is not as expected.
+func (t Tx) writeSession(s *store.SessionWrite) error {
+	n, err := int64(0), error(nil)
+	started, updated := task.FormatTime(s.StartedAt), task.FormatTime(s.UpdatedAt)
+	if s.Before < 0 {
+		n, err = t.Exec(addSession, s.ID, s.Revision, s.Root, s.Parent, s.Job, s.Workflow, s.Step, s.Status, s.Goal, s.Identity, s.MovedBy, s.AttemptID,
+			s.MachineID, s.Machine, s.Place, s.Waiting, started, updated, s.Frame)
+	} else {
+		n, err = t.Exec(moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Waiting, updated, s.Frame, s.ID, s.Before)
+	}
+	switch {
+	case err != nil:
+		return err
+	case n == 0 && s.Before < 0:
+		return store.ErrExists
+	case n == 0:
+		return errNotWritten
+	}
+	if v := s.Verdict; v != nil {
+		if n, err := t.Exec(endReview, s.ID, v.Step, v.Runner); err != nil || n == 0 {
+			return cmp.Or(err, errNotWritten)
+		}
+	}
+	for _, step := range s.Reviewed {
+		if _, err := t.Exec(dropReview, s.ID, step); err != nil {
+			return err
+		}
+	}
+	if r := s.Began; r != nil {
+		if _, err := t.Exec(takeReview, s.ID, r.Step, r.Runner, r.Total, store.ReviewLife.Seconds()); err != nil {
+			return err
+		}
+	}
+	if d := s.Define; d != nil {
+		if _, err := t.Exec(`INSERT INTO definitions (hash, data, put_at) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET put_at = excluded.put_at`, d.Hash, string(d.Data), t.Now); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.Gone {
+		if _, err := t.Exec(dropPart, s.ID, p.Kind, p.Key); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.Put {
+		if _, err := t.Exec(putPart, s.ID, p.Kind, p.Key, p.Position, p.Body); err != nil {
+			return err
+		}
+	}
+	if s.Request != nil {
+		n, err := t.Exec(addRequest, hex.EncodeToString(s.Request[:]), s.ID)
+		if err == nil && n == 0 && s.Before < 0 {
+			err = store.ErrRequested
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t.changed(store.SessionChanged, s.ID)
+	if s.AttemptID != "" {
+		return t.moveAttempt(s)
+	}
+	return nil
+}
+
+// moveAttempt records the position of the workflow in whose attempt's workspace a session moved. If the task names a
+// workflow, only that one counts, and not one that is nested in the same workflow; else only one that is
+// nested in none. A run records its own position.
+func (t Tx) moveAttempt(s *store.SessionWrite) error {
+	var job, workflow, at *string
+	found, err := t.First(`SELECT k.job_name, k.workflow_name, a.workflow_session_id FROM attempts a JOIN tasks k ON k.id = a.task_id WHERE a.id = ? AND a.run IS NULL`,
+		[]any{s.AttemptID}, &job, &workflow, &at)
+	if err != nil || !found {
+		return err // it was deleted
+	}
+	switch {
+	case job != nil && (*job != s.Job || workflow == nil || *workflow != s.Workflow),
+		job == nil && s.Parent != "",
+		s.Status == "aborted" && at != nil && *at != s.ID: // a later workflow counts instead
+		return nil
+	}
+	if s.Parent != "" {
+		around, err := t.Count(ancestry+` SELECT count(*) FROM chain JOIN workflow_sessions s ON s.id = chain.id WHERE s.job = ? AND s.workflow = ?`, s.Parent, s.Job, s.Workflow)
+		if err != nil || around > 0 {
+			return err
+		}
+	}
+	n, err := t.Exec(`UPDATE attempts SET workflow_session_id = ?, workflow_status = ?, workflow_step = ?, updated_at = ? WHERE id = ?
+		AND NOT (coalesce(workflow_session_id, '') = ? AND coalesce(workflow_status, '') = ? AND coalesce(workflow_step, '') = ?)`,
+		s.ID, s.Status, s.Step, t.Now, s.AttemptID, s.ID, s.Status, s.Step)
+	if n > 0 {
+		t.changed(store.AttemptChanged, s.AttemptID)
+	}
+	return err
+}
+
+// ancestry names the ids of a session and of what it is nested in.
+const ancestry = `WITH RECURSIVE chain (id, parent, depth) AS (SELECT id, parent, 0 FROM workflow_sessions WHERE id = ?
+	UNION ALL SELECT s.id, s.parent, chain.depth + 1 FROM workflow_sessions s JOIN chain ON s.id = chain.parent WHERE chain.depth < 1000)`
+
+func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {
+	return read(ctx, w.Store, "reading session "+id, func(t Tx) (*store.SessionRecord, error) {
+		if known >= 0 {
+			revision, err := t.Count(`SELECT coalesce(max(revision), -1) FROM workflow_sessions WHERE id = ?`, id)
+			switch {
+			case err != nil:
+				return nil, err
+			case int64(revision) == known:
+				return &store.SessionRecord{Session: store.Session{ID: id, Revision: known}}, nil
+			}
+		}
+		all, err := List[store.SessionRecord](t, `SELECT `+sessionColumns+`, frame FROM workflow_sessions WHERE id = ?`, id)
+		if err != nil {
+			return nil, err
+		}
+		if len(all) == 0 {
+			return nil, store.ErrNotFound
+		}
+		s := &all[0]
+		s.Parts, err = List[store.SessionPart](t, `SELECT kind, key, position, body FROM session_parts WHERE session_id = ? ORDER BY kind, position`, id)
+		return s, err
+	})
+}
+
+func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]store.Session, error) {
+	if q.IDs != nil && len(q.IDs) == 0 || q.Parents != nil && len(q.Parents) == 0 {
+		return nil, nil
+	}
+	var where []string
+	var args []any
+	is := func(condition string, values ...any) {
+		where, args = append(where, condition), append(args, values...)
+	}
+	among := func(column string, ids []string) {
+		where = append(where, column+` IN (?`+strings.Repeat(", ?", len(ids)-1)+`)`)
+		for _, id := range ids {
+			args = append(args, id)
+		}
+	}
+	if q.IDs != nil {
+		among("id", q.IDs)
+	}
+	if q.Parents != nil {
+		among("parent", q.Parents)
+	}
+	if q.Identity != "" {
+		is(`identity = ?`, q.Identity)
+	}
+	if q.Active {
+		is(`status = 'active'`)
+	}
+	if q.Ended {
+		is(`status <> 'active'`)
+	}
+	if q.Attempt != nil {
+		is(`attempt_id = ?`, *q.Attempt)
+	}
+	if q.Waiting {
+		is(`waiting <> ''`)
+	}
+	if !q.Before.IsZero() {
+		is(`updated_at < ?`, task.FormatTime(q.Before))
+	}
+	query := `SELECT ` + sessionColumns + ` FROM workflow_sessions`
+	if where != nil {
+		query += ` WHERE ` + strings.Join(where, ` AND `)
+	}
+	query += ` ORDER BY updated_at DESC, id`
+	if q.Limit > 0 {
+		query += fmt.Sprintf(` LIMIT %d`, q.Limit)
+	}
+	return read(ctx, w.Store, "listing the sessions", func(t Tx) ([]store.Session, error) { return List[store.Session](t, query, args...) })
+}
+
+func (w workflows) Ancestry(ctx context.Context, id string) ([]store.Session, error) {
+	return read(ctx, w.Store, "reading what session "+id+" is nested in", func(t Tx) ([]store.Session, error) {
+		return List[store.Session](t, ancestry+` SELECT s.`+strings.ReplaceAll(sessionColumns, ", ", ", s.")+` FROM chain JOIN workflow_sessions s ON s.id = chain.id ORDER BY chain.depth DESC`, id)
+	})
+}
+
+func (w workflows) RemoveSessions(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return change(ctx, w.Store, "removing sessions", func(t Tx) error {
+		for _, id := range ids {
+			n, err := t.Exec(`DELETE FROM workflow_sessions WHERE id = ? AND status <> 'active'`, id)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				t.changed(store.SessionChanged, id)
+			}
+		}
+		return nil
+	})
+}
+
+func (w workflows) FindRequest(ctx context.Context, key store.Key) (id string, err error) {
+	return read(ctx, w.Store, "looking for a request_id", func(t Tx) (id string, err error) {
+		_, err = t.First(`SELECT session_id FROM session_requests WHERE key = ?`, []any{hex.EncodeToString(key[:])}, &id)
+		return id, err
+	})
+}
+
+func (w workflows) Reviews(ctx context.Context, id string) ([]store.Review, error) {
+	return read(ctx, w.Store, "reading the reviews of session "+id, func(t Tx) ([]store.Review, error) {
+		return List[store.Review](t, `SELECT step, runner, total, done, until <= unixepoch('subsec') AS over FROM session_reviews WHERE session_id = ?`, id)
+	})
+}
+
+func (w workflows) RenewReview(ctx context.Context, id, step, runner string, done int) (bool, error) {
+	n, err := statement(ctx, w.Store, "renewing a review", Swapping, keepReview, done, store.ReviewLife.Seconds(), id, step, runner)
+	return n > 0, err
+}
+
+func (w workflows) Definition(ctx context.Context, hash string) ([]byte, error) {
+	return read(ctx, w.Store, "reading definition "+hash, func(t Tx) ([]byte, error) {
+		var data string
+		found, err := t.First(`SELECT data FROM definitions WHERE hash = ?`, []any{hash}, &data)
+		if err == nil && !found {
+			err = store.ErrNotFound
+		}
+		return []byte(data), err
+	})
+}
+
+func (w workflows) PruneDefinitions(ctx context.Context, cutoff time.Time, needed func(hash string) bool) (int, error) {
+	return write(ctx, w.Store, "removing definitions", func(t Tx) (removed int, err error) {
+		old, err := List[string](t, `SELECT hash FROM definitions WHERE put_at < ?`, task.FormatTime(cutoff))
+		if err != nil {
+			return 0, err
+		}
+		for _, hash := range old {
+			if needed(hash) {
+				continue
+			}
+			if _, err := t.Exec(`DELETE FROM definitions WHERE hash = ?`, hash); err != nil {
+				return removed, err
+			}
+			removed++
+		}
+		return removed, nil
+	})
+}

@@ -1,0 +1,143 @@
+package workflow
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+
+	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+// exports are the files .deepwork/tmp/session_<id>.json in the roots of sessions: for people, tools and
+// backups (seed 002, "JSON files for transparency"). Nothing reads them but the command that imports
+// sessions. They are replaced atomically and not synced, after a transition and before its reply.
+type exports struct {
+	own *state.Folder // of the engine's root
+	log *slog.Logger
+	is  func(id string) int64 // the revision that a session has; -1 if it cannot be read
+
+	failing sync.Map // folders whose exports cannot be written, and were logged: root -> true
+	checked sync.Map // the revisions that exports were last seen to have: session id -> int64
+}
+
+// exportName is the name of a session's export.
+func exportName(id string) string { return "session_" + id + ".json" }
+
+// write exports a state that is stored. If it cannot, that is logged once and refuses nothing, since the
+// session has moved.
+func (x *exports) write(row store.Session, s *machine.State) {
+	x.writeOver(row, s, s.Revision)
+}
+
+// writeOver writes over a file that has at most a revision.
+func (x *exports) writeOver(row store.Session, s *machine.State, most int64) {
+	err := x.put(row, s, most)
+	if err == nil {
+		x.failing.Delete(row.Root)
+		x.checked.Store(s.SessionID, s.Revision)
+		return
+	}
+	if _, known := x.failing.Swap(row.Root, true); !known {
+		x.log.Warn("the files of sessions cannot be written; the sessions themselves are stored", "root", row.Root, "session", s.SessionID, "error", err)
+	}
+}
+
+// check writes the export of an unchanged session again if it is behind, at most once per revision.
+func (x *exports) check(a *sessionActor) {
+	if at, known := x.checked.Load(a.id); known && at.(int64) >= a.state.Revision {
+		return
+	}
+	x.writeOver(a.row, a.state, a.state.Revision-1)
+}
+
+// put writes the export of a state over a file that has at most a revision, or one that the session never had.
+func (x *exports) put(row store.Session, s *machine.State, most int64) error {
+	folder := x.own
+	if row.Root != folder.Root {
+		if folder = state.Of(row.Root); folder.Root != row.Root {
+			return fmt.Errorf("the session's folder %s is not on this machine", row.Root)
+		}
+		if _, err := os.Stat(row.Root); err != nil {
+			return err
+		}
+	}
+	dir, err := folder.OpenTmp()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = session.MakeSessions(folder, x.log); err == nil {
+			dir, err = folder.OpenTmp()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	name := exportName(s.SessionID)
+	if revision, there := revisionOf(dir, name); there && revision > most && revision <= max(s.Revision, x.is(s.SessionID)) {
+		return nil
+	}
+	body, err := s.Encode()
+	if err != nil {
+		return err
+	}
+	temp := ".session_" + strconv.FormatUint(rand.Uint64(), 36)
+	f, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(body, '\n'))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = dir.Rename(temp, name)
+	}
+	if err != nil {
+		err = errors.Join(err, dir.Remove(temp))
+	}
+	return err
+}
+
+// headBytes is how much of an export is read for its revision, which is its third key.
+const headBytes = 256
+
+// revisionOf returns the revision that an export has. What is not a regular file, or has none, is replaced.
+func revisionOf(dir *os.Root, name string) (revision int64, there bool) {
+	fi, err := dir.Lstat(name)
+	if err != nil || !fi.Mode().IsRegular() {
+		return 0, false
+	}
+	f, err := dir.Open(name)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	head := make([]byte, headBytes)
+	n, _ := f.Read(head)
+	_, after, found := bytes.Cut(head[:n], []byte("\n  \"revision\": "))
+	digits, _, whole := bytes.Cut(after, []byte(","))
+	revision, err = strconv.ParseInt(string(digits), 10, 64)
+	return revision, found && whole && err == nil
+}
+
+// remove removes the exports of sessions that were pruned, and what else of them is in their roots.
+func (x *exports) remove(row store.Session) error {
+	folder := state.Of(row.Root)
+	dir, err := folder.OpenTmp()
+	if err != nil {
+		return nil // there are none
+	}
+	defer dir.Close()
+	names, err := fs.Glob(dir.FS(), "quality_review_"+row.ID+"_*.md")
+	for _, name := range append(names, exportName(row.ID)) {
+		if rerr := dir.Remove(name); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}
+	return err
+}

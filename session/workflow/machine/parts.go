@@ -1,0 +1,113 @@
+package machine
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// A PartKind is a list of a State.
+type PartKind string
+
+// The values of PartKind.
+const (
+	StepPart       PartKind = "step"       // of StepProgress; its key is the step's id
+	WithdrawalPart PartKind = "withdrawal" // of History; its key is its index
+	ReplyPart      PartKind = "reply"      // of Replies; its key is the revision that the call made
+)
+
+// A Part is one element of a State's lists. A store keeps each as a row of its own, so that a transition
+// writes what it changed and not the whole record.
+type Part struct {
+	Kind     PartKind
+	Key      string
+	Position int64  // the order within a list; positions may have gaps
+	Body     []byte // JSON
+}
+
+// Parts returns the JSON of a state without its lists, and the parts of the lists.
+func (s *State) Parts() (frame []byte, all []Part, err error) {
+	frame, all, _, err = s.Changes(&State{})
+	return frame, all, err
+}
+
+// Changes returns the JSON of a state without its lists, the parts that differ from those of an earlier
+// state, and the parts of that one which are gone, without their bodies. Parts that both states share are
+// not compared: only their addresses are.
+func (s *State) Changes(before *State) (frame []byte, put, gone []Part, err error) {
+	if frame, err = s.encodeFrame(); err != nil {
+		return nil, nil, nil, fmt.Errorf("encoding session %s: %w", s.SessionID, err)
+	}
+	add := func(kind PartKind, key string, position int64, body []byte, failed error) {
+		put = append(put, Part{kind, key, position, body})
+		if failed != nil {
+			err = fmt.Errorf("encoding session %s: %w", s.SessionID, failed)
+		}
+	}
+	for i, p := range s.StepProgress {
+		if i >= len(before.StepProgress) || before.StepProgress[i].Value != p.Value {
+			body, err := p.Value.encode()
+			add(StepPart, p.Key, int64(i), body, err)
+		}
+	}
+	for _, p := range before.StepProgress {
+		if s.Progress(p.Key) == nil {
+			gone = append(gone, Part{Kind: StepPart, Key: p.Key})
+		}
+	}
+	for i, w := range s.History {
+		if i >= len(before.History) || before.History[i] != w {
+			body, err := w.encode()
+			add(WithdrawalPart, strconv.Itoa(i), int64(i), body, err)
+		}
+	}
+	for _, r := range s.Replies {
+		if !slices.Contains(before.Replies, r) {
+			body, err := r.encode()
+			add(ReplyPart, strconv.FormatInt(r.Revision, 10), r.Revision, body, err)
+		}
+	}
+	for _, r := range before.Replies {
+		if !slices.ContainsFunc(s.Replies, func(o *StoredReply) bool { return o.Revision == r.Revision }) {
+			gone = append(gone, Part{Kind: ReplyPart, Key: strconv.FormatInt(r.Revision, 10)})
+		}
+	}
+	return frame, put, gone, err
+}
+
+// Assemble is the reverse of Parts. It checks the state as Decode does.
+func Assemble(id string, frame []byte, parts []Part) (*State, error) {
+	s := new(State)
+	if err := json.Unmarshal(frame, s); err != nil {
+		return nil, fmt.Errorf("reading session %s: %w", id, err)
+	}
+	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(a.Position, b.Position) })
+	for _, part := range parts {
+		var err error
+		switch part.Kind {
+		case StepPart:
+			p := new(StepProgress)
+			err = json.Unmarshal(part.Body, p)
+			s.StepProgress = append(s.StepProgress, Pair[*StepProgress]{part.Key, p})
+		case WithdrawalPart:
+			w := new(Withdrawal)
+			err = json.Unmarshal(part.Body, w)
+			s.History = append(s.History, w)
+		case ReplyPart:
+			r := new(StoredReply)
+			err = json.Unmarshal(part.Body, r)
+			s.Replies = append(s.Replies, r)
+		default:
+			err = fmt.Errorf("unknown kind")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading session %s, %s %s: %w", id, part.Kind, part.Key, err)
+		}
+	}
+	if why := s.unusable(id); len(why) > 0 {
+		return nil, fmt.Errorf("reading session %s: %s", id, why[0])
+	}
+	return s, nil
+}

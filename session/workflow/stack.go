@@ -1,0 +1,351 @@
+package workflow
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+// A stack is what a connection remembers: the ids of the sessions that it began or resumed and, since that
+// never changes, what they are nested in. Which of them are active, and at which step, is read from the
+// store at each call.
+type stack struct {
+	open    []string          // in the order in which they came; those that have ended leave at the next look
+	parents map[string]string // also of sessions that have ended: others are nested in them
+}
+
+// push puts sessions on top, in this order; those already there stay.
+func (s *stack) push(rows ...store.Session) {
+	for _, row := range rows {
+		s.parents[row.ID] = row.Parent
+		if row.Status == string(machine.Active) && !slices.Contains(s.open, row.ID) {
+			s.open = append(s.open, row.ID)
+		}
+	}
+}
+
+// keep drops the sessions that have ended.
+func (s *stack) keep(active map[string]store.Session) {
+	s.open = slices.DeleteFunc(s.open, func(id string) bool { _, is := active[id]; return !is })
+	if len(s.parents) < 4*len(s.open)+64 {
+		return
+	}
+	needed := map[string]string{}
+	for _, id := range s.open {
+		for up := id; up != ""; up = s.parents[up] {
+			if _, seen := needed[up]; seen {
+				break
+			}
+			needed[up] = s.parents[up]
+		}
+	}
+	s.parents = needed
+}
+
+// around returns the nearest open session that a session is nested in, or "".
+func (s *stack) around(id string) string {
+	for n, up := 0, s.parents[id]; up != "" && n <= len(s.parents); n, up = n+1, s.parents[up] {
+		if slices.Contains(s.open, up) {
+			return up
+		}
+	}
+	return ""
+}
+
+// rows returns the active sessions on the connection's stack, bottom first.
+func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
+	c.mu.Lock()
+	ids := slices.Clone(c.stack.open)
+	c.mu.Unlock()
+	if len(ids) == 0 {
+		c.last.Store(nil)
+		return nil, nil
+	}
+	found, err := c.engine.records.list(ctx, store.SessionQuery{IDs: ids, Active: true})
+	if err != nil {
+		return nil, err
+	}
+	active := make(map[string]store.Session, len(found))
+	for _, row := range found {
+		active[row.ID] = row
+	}
+	c.mu.Lock()
+	if len(found) < len(ids) {
+		for _, id := range c.stack.open { // pushed since
+			if !slices.Contains(ids, id) {
+				active[id] = store.Session{ID: id}
+			}
+		}
+		c.stack.keep(active)
+	}
+	c.mu.Unlock()
+	var rows []store.Session
+	for _, id := range ids {
+		if row, is := active[id]; is {
+			rows = append(rows, row)
+		}
+	}
+	all := entriesOf(rows)
+	c.last.Store(&all)
+	return rows, nil
+}
+
+// entriesOf returns the active ones of sessions as a stack.
+func entriesOf(rows []store.Session) []machine.StackEntry {
+	out := make([]machine.StackEntry, 0, len(rows))
+	for _, row := range rows {
+		if row.Status == string(machine.Active) {
+			out = append(out, machine.StackEntry{Workflow: row.Job + "/" + row.Workflow, Step: row.Step, SessionID: row.ID})
+		}
+	}
+	return out
+}
+
+// Stack returns the connection's stack as it was last read, bottom first. It never blocks. Without a
+// connection it is empty; see StackOf.
+func (c *Conn) Stack() []machine.StackEntry {
+	if last := c.last.Load(); last != nil {
+		return *last
+	}
+	return []machine.StackEntry{}
+}
+
+// StackOf returns the stack for a call with this session_id, bottom first: that of the connection or,
+// without one, the session and what it is nested in. nil means no session_id.
+func (c *Conn) StackOf(ctx context.Context, sessionID *string) []machine.StackEntry {
+	if sessionID == nil {
+		return c.Stack()
+	}
+	return c.stackOf(ctx, *sessionID)
+}
+
+// stackOf returns the stack for the reply of a call that has moved a session. What cannot be read is left
+// out: the call has succeeded.
+func (c *Conn) stackOf(ctx context.Context, id string) []machine.StackEntry {
+	rows, err := c.rows(ctx)
+	if c.stateless && id != "" {
+		rows, err = c.engine.records.ancestry(ctx, id)
+		rows = slices.DeleteFunc(rows, func(row store.Session) bool { return row.Identity != c.identity })
+	}
+	if err != nil {
+		c.engine.Logger.Warn("the stack of a reply could not be read", "session", id, "error", err)
+	}
+	return entriesOf(rows)
+}
+
+// resumed returns what continues below an ended session (seed 000, 001.6.8).
+func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) {
+	rows, err := c.engine.records.ancestry(ctx, id)
+	if err != nil {
+		return nil, nil
+	}
+	for _, row := range slices.Backward(rows) {
+		if row.ID != id && row.Status == string(machine.Active) && row.Identity == c.identity {
+			return new(row.Job + "/" + row.Workflow), &row.Step
+		}
+	}
+	return nil, nil
+}
+
+// target returns the id of the session a call is about: the one named, resumed if it is not on the
+// stack, or the only one open (seed 000, 001.4.4 and 001.4.5).
+func (c *Conn) target(ctx context.Context, id *string) (string, error) {
+	switch {
+	case id == nil:
+		return c.only(ctx)
+	case !machine.IsSessionID(*id):
+		return "", session.Wrong("bad_session_id", "session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
+	case c.stateless || c.holds(*id):
+		return *id, nil // its actor checks the rest
+	}
+	_, err := c.resume(ctx, *id)
+	return *id, err
+}
+
+// holds reports whether a session is on the connection's stack.
+func (c *Conn) holds(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Contains(c.stack.open, id)
+}
+
+// only returns the only session that no other is nested in: on the stack or, without a connection, among
+// the sessions of the identity.
+func (c *Conn) only(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	if !c.stateless && len(c.stack.open) == 1 {
+		defer c.mu.Unlock()
+		return c.stack.open[0], nil
+	}
+	c.mu.Unlock()
+	var rows []store.Session
+	var err error
+	more, s := false, &stack{parents: map[string]string{}}
+	if c.stateless {
+		rows, more, err = c.engine.resumable(ctx, c.identity, keptListed)
+		slices.Reverse(rows)
+		s.push(rows...)
+	} else {
+		rows, err = c.rows(ctx)
+		s = &c.stack
+	}
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	inner := map[string]bool{}
+	for _, row := range rows {
+		inner[s.around(row.ID)] = true
+	}
+	c.mu.Unlock()
+	leaves := slices.DeleteFunc(slices.Clone(rows), func(row store.Session) bool { return inner[row.ID] })
+	switch {
+	case len(leaves) == 0:
+		return "", c.noSession(ctx)
+	case len(leaves) == 1 && !more:
+		return leaves[0].ID, nil
+	}
+	var b strings.Builder
+	if c.stateless {
+		slices.Reverse(leaves)
+		b.WriteString("Several workflows are active, and this request comes without a connection to tell them apart. Pass session_id to say which one you mean:")
+		ids := listSessions(&b, leaves, more)
+		return "", session.NotNow("session_id_needed", "%s", b.String()).With("session_ids", ids)
+	}
+	names, rest, ids := []string{}, "", []string{}
+	for _, row := range leaves {
+		ids = append(ids, row.ID)
+		names = append(names, fmt.Sprintf("%s (%s/%s, step '%s')", row.ID, row.Job, row.Workflow, row.Step))
+	}
+	if n := len(names) - keptListed; n > 0 {
+		names, rest = names[:keptListed], fmt.Sprintf(", and %d more", n)
+	}
+	return "", session.NotNow("session_id_needed",
+		"Several workflows are open side by side on this connection: %s%s. Pass session_id to say which one you mean.",
+		strings.Join(names, ", "), rest).With("session_ids", ids)
+}
+
+// resume puts a session that is named by its id, and its ancestors, on the stack: after a crash, a
+// restart, or when its connection is gone. Of one that has ended, which is returned all the same, only the
+// ancestors. It writes nothing.
+func (c *Conn) resume(ctx context.Context, id string) (store.Session, error) {
+	rows, err := c.engine.records.ancestry(ctx, id)
+	if err != nil {
+		return store.Session{}, err
+	}
+	row := rows[len(rows)-1]
+	if err := c.engine.mayServe(c.identity, row); err != nil || c.stateless {
+		return row, err
+	}
+	c.mu.Lock()
+	for _, up := range rows {
+		if up.Identity == c.identity && up.AttemptID == row.AttemptID {
+			c.stack.push(up)
+		}
+	}
+	n := len(c.stack.open)
+	c.mu.Unlock()
+	c.engine.Logger.Info("session resumed", "session", id, "sessions_on_stack", n)
+	return row, nil
+}
+
+// mayServe refuses sessions that agents of an identity are not served here: those of other identities,
+// which it must not learn of, and those of other roots.
+func (e *Engine) mayServe(identity string, row store.Session) error {
+	if row.Identity != identity {
+		return e.records.unknown(row.ID)
+	}
+	if row.AttemptID == e.Attempt {
+		return nil
+	}
+	where := cmp.Or(row.Root, "another folder")
+	return session.NotNow("other_root", "Session '%s' belongs to %s, and this server serves agents the sessions of %s only. Call a server that was started there.", row.ID, where, e.Root).
+		With("session_id", row.ID).With("root", row.Root)
+}
+
+// top returns the id of a new session's default parent, "" if there is none.
+func (c *Conn) top(ctx context.Context) (string, error) {
+	rows, err := c.rows(ctx)
+	if err != nil || len(rows) == 0 {
+		return "", err
+	}
+	return rows[len(rows)-1].ID, nil
+}
+
+// An ended is a session whose last step was finished on this connection: the reply may have been lost.
+type ended struct {
+	id      string
+	step    string
+	outputs machine.Outputs
+	move    int // the number of this transition on the connection
+}
+
+// keptEnded is the number of ended sessions that a connection remembers, and that are looked at without
+// one.
+const keptEnded = 16
+
+// moved records a transition on the connection, and the session that it ended, or nil.
+func (c *Conn) moved(e *ended) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.moves++
+	if e == nil {
+		return
+	}
+	e.move = c.moves
+	if c.ended = append(c.ended, *e); len(c.ended) > keptEnded {
+		c.ended = slices.Delete(c.ended, 0, 1)
+	}
+}
+
+// lastEnded returns the session that ended on this connection by finishing this step with the same outputs,
+// or "". With now, it must have been the connection's last transition. Without a connection it is one of
+// the identity's that ended last, by a call that named no session: only such a call can be meant.
+func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func(machine.Outputs) bool) string {
+	if c.stateless {
+		return c.lastEndedOf(ctx, stepID, now, same)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range slices.Backward(c.ended) {
+		if (!now || e.move == c.moves) && e.step == stepID && same(e.outputs) {
+			return e.id
+		}
+	}
+	return ""
+}
+
+func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same func(machine.Outputs) bool) string {
+	newest := func(active bool, limit int) []store.Session {
+		rows, err := c.engine.records.list(ctx, store.SessionQuery{Identity: c.identity, Attempt: &c.engine.Attempt, Active: active, Ended: !active, Limit: limit})
+		if err != nil {
+			return nil // the call itself reports it
+		}
+		return slices.DeleteFunc(rows, func(row store.Session) bool { return row.MovedBy != "" })
+	}
+	rows := newest(false, keptEnded)
+	if now {
+		open := newest(true, 1)
+		rows = rows[:min(1, len(rows))]
+		if len(rows) > 0 && len(open) > 0 && open[0].UpdatedAt.After(rows[0].UpdatedAt) {
+			return ""
+		}
+	}
+	for _, row := range rows {
+		r, err := c.engine.records.read(ctx, row.ID, nil)
+		if err != nil || r.state.Status != machine.Completed {
+			continue
+		}
+		if stored := r.state.Replay(stepID, same); stored != nil && !stored.Named {
+			return row.ID
+		}
+	}
+	return ""
+}
