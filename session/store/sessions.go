@@ -15,7 +15,8 @@ import (
 // Errors are those of a Board, too. Methods may be called from any goroutine.
 type Sessions interface {
 	// WriteSession makes a transition. It reports false, and writes nothing, if the session no longer has
-	// the revision that the transition replaces, or if w.Verdict does not hold. ErrExists: a new session
+	// the revision that the transition replaces. ErrReviewTaken: w.Verdict is not that of the review's
+	// runner. ErrExists: a new session
 	// has the id of another one. ErrRequested: another session was begun by the call with w.Request.
 	WriteSession(ctx context.Context, w *SessionWrite) (written bool, err error)
 	// ReadSession returns a session, without Frame and Parts if it still has the known revision; pass -1
@@ -34,43 +35,47 @@ type Sessions interface {
 
 	// Reviews returns the reviews of a session that are in progress.
 	Reviews(ctx context.Context, id string) ([]Review, error)
-	// RenewReview extends a review that this runner has for ReviewLife, and records how much of it is
-	// done. It reports false if another process has taken it up, or the step has moved on.
-	RenewReview(ctx context.Context, id, step, runner string, done int) (renewed bool, err error)
+	// RenewReview leaves a review to its runner for r.Life from now, and records how much of it is done.
+	// It reports false if another runner has taken it up, or the step has moved on.
+	RenewReview(ctx context.Context, id string, r Review) (renewed bool, err error)
+	// LeaveReviews gives up the reviews of a runner that ends.
+	LeaveReviews(ctx context.Context, runner string) error
 
 	// Definition returns a job definition that a transition stored, or ErrNotFound.
 	Definition(ctx context.Context, hash string) ([]byte, error)
-	// PruneDefinitions removes the definitions that were last put before the cutoff, without those that
-	// are needed. It returns how many.
-	PruneDefinitions(ctx context.Context, cutoff time.Time, needed func(hash string) bool) (int, error)
+	// PruneDefinitions removes the definitions that no session needs and that were last stored before the
+	// cutoff. It returns how many.
+	PruneDefinitions(ctx context.Context, cutoff time.Time) (int, error)
 }
 
 // ErrRequested reports that the call with a request_id has begun another session.
 var ErrRequested = errors.New("the call with this request_id has begun another session")
 
-// ReviewLife is how long a review is left to the process that runs it, unless that renews it.
-const ReviewLife = 15 * time.Second
+// ErrReviewTaken reports that another runner has taken up a review.
+var ErrReviewTaken = errors.New("another process has taken up the review")
 
 // A Session is what lists and stacks need of a session: the columns of its row.
 type Session struct {
-	ID        string
-	Revision  int64
-	Root      string // the absolute path of the checkout or workspace in which it was begun
-	Parent    string // a session id, or ""
-	Job       string
-	Workflow  string
-	Step      string // the current one
-	Status    string // active, completed or aborted
-	Goal      string
-	Identity  string // the caller that it belongs to
-	MovedBy   string // the process that moved it last over a connection; "" if the last move came without one
-	AttemptID string // of the task board, in whose workspace it was begun; "" for a session of the project
-	MachineID string // the place that moved it last; "" in a store of one machine
-	Machine   string // its name
-	Place     string // the project's folder there
-	Waiting   string // JSON: what may wait for a person; "" if nothing does
-	StartedAt time.Time
-	UpdatedAt time.Time
+	ID         string
+	Revision   int64
+	Root       string // the absolute path of the checkout or workspace in which it was begun
+	Parent     string // a session id, or ""
+	Job        string
+	Workflow   string
+	Step       string // the current one
+	Status     string // active, completed or aborted
+	Goal       string
+	Identity   string // the caller that it belongs to
+	MovedBy    string // the process that moved it last over a connection; "" if the last move came without one
+	AttemptID  string // of the task board, in whose workspace it was begun; "" for a session of the project
+	MachineID  string // the place that moved it last; "" in a store of one machine
+	Machine    string // its name
+	Place      string // the project's folder there
+	Definition string // the hash of the one it goes on with; "" if none is stored
+	Pinned     string // that of the one it began with
+	Waiting    string // JSON: what may wait for a person; "" if nothing does
+	StartedAt  time.Time
+	UpdatedAt  time.Time
 }
 
 // PlaceOf returns the place that moved the session last, or nil in a store of one machine.
@@ -105,7 +110,7 @@ type SessionWrite struct {
 	Gone     []SessionPart // by their kinds and keys
 	Request  *Key          // of the call that makes the transition
 	Define   *Definition   // to be stored with it, unless it is there
-	Began    *Review       // a review that this transition begins or takes up; Until is not used
+	Began    *Review       // a review that this transition begins or takes up
 	Verdict  *Review       // a review that this transition ends: nothing is written unless its runner still has it
 	Reviewed []string      // steps whose reviews end with this transition
 }
@@ -132,10 +137,11 @@ type SessionQuery struct {
 // A Review is a review in progress.
 type Review struct {
 	Step   string
-	Runner string // the process that runs it
+	Runner string // who runs it: an engine of a process
 	Total  int    // of its tasks
 	Done   int
-	Over   bool // its time is over by the clock of the database: anybody may take it up
+	Life   time.Duration // for writes: how long it is left to its runner
+	Over   bool          // for reads: that time is over by the clock of the database, and anybody may take it up
 }
 
 // A Key identifies a call with a request_id: a digest of the id and its scope.

@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"time"
 
 	"deepwork/catalog/task"
@@ -14,17 +12,6 @@ import (
 // ErrUnavailable reports that the stores cannot be used now, since their database does not answer or
 // this process could not renew its lease in time. Nothing was changed.
 var ErrUnavailable = errors.New("the store does not answer")
-
-// An OwnedError reports that a record was not written, because another process has taken it over.
-type OwnedError struct {
-	ID    string // of the session
-	Owner string // the process that owns it; "" if nobody does
-	Where string // that process, for people: its process id and host
-}
-
-func (e *OwnedError) Error() string {
-	return fmt.Sprintf("session %s is owned by another server (%s)", e.ID, e.Where)
-}
 
 // Refused converts an error to one that agents can act on if the stores were unavailable; it returns
 // any other error unchanged, also ErrPending: whether something has moved is not known then.
@@ -38,58 +25,13 @@ func Refused(err error) error {
 // CodeUnavailable is the code of a call that failed with ErrUnavailable.
 const CodeUnavailable = "store_unavailable"
 
-// Records are the stores of sessions, and of what goes with them.
-type Records interface {
-	Sessions
-	Definitions
-	RequestIDs
-	ActiveSessions
-	// Close waits for the calls in progress until ctx ends; later ones that write fail.
-	Close(ctx context.Context) error
-}
-
-// RecordOptions configure Records. Stores do not know what a record means: these functions say what
-// they need of one.
-type RecordOptions struct {
-	Logger   *slog.Logger // nil discards
-	ReadOnly bool         // nothing is written
-	// Head returns the head of a record.
-	Head func(body []byte) Head
-	// Keys returns the calls with a request_id whose replies a record has.
-	Keys func(id string, body []byte) []Key
-}
-
-// A Head is what stores need to know of a session.
-type Head struct {
-	Owner  string // the process that owns it; "" if nobody does
-	Active bool   // it has not ended
-	Caller Key    // whose session it is
-
-	Number     int64  // for NoteNewest
-	Definition string // its hash; "" if it has none
-}
-
-// A Lease is a Members whose processes own what they own only while they renew a lease: what a
-// process owned may belong to another one when the term has changed.
-type Lease interface {
-	Members
-	// Term returns the term of this process, which grows when its lease has ended, or ErrUnavailable
-	// while it holds no lease that it can trust. It does not block.
-	Term() (int64, error)
-}
-
 // Stores are all stores of a project, as one process uses them. Package backend opens them.
 type Stores struct {
 	Members  Members
 	Database Database
 	Changes  Changes
-	// Records opens the records of sessions. The caller closes them before the stores.
-	Records func(RecordOptions) (Records, error)
 	// Others reports whether other processes use the stores.
 	Others func(ctx context.Context) (bool, error)
-	// Inspect finds what is wrong in the storage of the sessions, beyond the records themselves. A nil
-	// function is for files, of which the records' store reports it.
-	Inspect func(ctx context.Context, o RecordOptions) (session.Report, error)
 	// Unavailable returns why calls of a process that has entered fail now, nil if they do not. It
 	// does not block. A nil function is for stores that need no service.
 	Unavailable func() error

@@ -19,6 +19,7 @@ type caller struct {
 	Identity string
 	Channel  string
 	Person   bool    // it may act as a person
+	Anywhere bool    // it acts on sessions of all roots
 	MovedBy  *string // the process to be recorded as the one that moves the session; nil changes nothing
 	Call     machine.Call
 }
@@ -148,6 +149,8 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	case errors.Is(err, store.ErrPending):
 		e.Logger.Warn("a transition was not confirmed; reading the session again", "session", a.id, "error", err)
 		return errUnsure
+	case errors.Is(err, store.ErrReviewTaken):
+		return err
 	case err != nil:
 		return notSaved(a.id, err)
 	case !written:
@@ -176,8 +179,10 @@ func answer[R any](to actor.Reply[R], f func() (R, error)) {
 // callers that the session does not belong to with the error for a missing session, so that they do
 // not learn that it exists.
 func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
-	if c.Identity != a.state.Identity {
-		return nil, a.engine.records.unknown(a.id)
+	if !c.Anywhere {
+		if err := a.engine.mayServe(c.Identity, a.row); err != nil {
+			return nil, err
+		}
 	}
 	if c.Call.RequestID == nil {
 		return a.state.OwnReply(c.Call), nil
@@ -261,4 +266,3 @@ func (a *sessionActor) replay(who caller) (*machine.StoredReply, error) {
 	}
 	return r, err
 }
-

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -80,33 +79,20 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 	return err == nil || session.CodeOf(err) == "person_answered"
 }
 
-// AskAbout has the client of a call ask its user about a step that waits for a person in the folder of a
-// run, for as long as a call may take, and reports whether there is now an answer. It asks where ask does,
-// and whoever declines is not asked again by this engine.
-func (e *Engine) AskAbout(ctx context.Context, who session.Caller, root, id, stepID string) (answered bool, err error) {
+// AskAbout has the client of a call ask its user about a step of a run that waits for a person, for as long
+// as a call may take, and reports whether there is now an answer. It asks where ask does, and whoever
+// declines is not asked again by this engine.
+func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID string) (answered bool, err error) {
 	client, _ := ctx.Value(askKey{}).(AskFunc)
 	how, err := e.Reviewing(ctx)
 	if err != nil || client == nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
 		return false, err
 	}
-	var a *Archive
-	var done func() error
-	if root == e.Root {
-		if a, err = OpenArchive(e.State, e.Stores, e.Logger); err == nil {
-			done = a.Close
-		}
-	} else {
-		a, done, err = OpenWorkspace(root, e.Logger)
-	}
+	r, err := e.records.read(ctx, id, nil)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, done()) }()
-	s, err := a.Read(id)
-	if err != nil {
-		return false, err
-	}
-	q, err := s.ToAnswer(stepID, "")
+	q, err := r.state.ToAnswer(stepID, "")
 	if err != nil {
 		return false, err
 	}
@@ -114,22 +100,18 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, root, id, ste
 	if _, declined := e.declined.Load(key); declined {
 		return false, nil
 	}
-	step, err := a.Step(s, stepID)
+	step, err := e.Step(r.state, stepID)
 	if err != nil {
 		return false, err
 	}
 	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
 	defer cancel()
-	answer := client(within, questionText(root, s, stepID, q, step.ReviewsBy(true)))
+	answer := client(within, questionText(r.row.Root, r.state, stepID, q, step.ReviewsBy(true)))
 	if answer == nil {
 		if within.Err() == nil {
 			e.declined.Store(key, true)
 		}
 		return false, nil
 	}
-	d := machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback}
-	if root == e.Root {
-		return true, e.ReviewFor(ctx, id, stepID, q.Digest, d)
-	}
-	return true, a.Review(ctx, id, stepID, q.Digest, d, a.Requests())
+	return true, e.ReviewFor(ctx, id, stepID, q.Digest, machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback})
 }

@@ -2,89 +2,103 @@ package workflow
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
+	"encoding/json"
 	"time"
 
-	"deepwork/actor/durable"
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
-	"deepwork/session/state"
-	"deepwork/session/store/local"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
 // An openStep is a current step that no person has let go on. Whether it waits for one depends on the
-// settings, and on whether the agent was asked to review it.
+// settings.
 type openStep struct {
-	id      string
-	began   time.Time
-	given   bool      // it was handed in for a review
-	failed  time.Time // when the newest review failed; zero if none did
-	reviews int       // of the step
-	asked   time.Time // when a person was asked to pass its outputs; zero if nobody is asked now
+	ID      string    `json:"id"`
+	Began   time.Time `json:"began"`
+	Given   bool      `json:"given,omitempty"`   // it was handed in for a review by a reviewer
+	Failed  time.Time `json:"failed,omitzero"`   // when the newest review failed
+	Reviews int       `json:"reviews,omitempty"` // of the step that count
+	Asked   time.Time `json:"asked,omitzero"`    // when a person was asked to pass its outputs; zero if nobody is asked now
+	Shown   time.Time `json:"shown,omitzero"`    // when the agent was told to review it itself
 }
 
-// openSteps returns the open steps of a session, none if it has ended.
-func openSteps(s *machine.State) (open []openStep) {
+// A waiting is what may wait for a person in an active session: the column of its row.
+type waiting struct {
+	Steps    []openStep      `json:"steps"`
+	Override config.Override `json:"override,omitempty"` // of the session's pin, if it is pinned
+	Pin      bool            `json:"pin,omitempty"`
+}
+
+// waitingOf returns what may wait for a person in a session, "" if nothing does.
+func waitingOf(s *machine.State) string {
 	if s.Status != machine.Active {
-		return nil
+		return ""
 	}
+	var w waiting
 	for _, entry := range s.StepProgress {
 		p := entry.Value
 		if !s.IsCurrent(entry.Key) || p.HasGrant() {
 			continue
 		}
-		step := openStep{id: entry.Key, began: p.StartedAt, reviews: p.QualityAttempts}
+		step := openStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.QualityAttempts}
 		if p.Question.Open() {
-			step.asked = p.Question.AskedAt
+			step.Asked = p.Question.AskedAt
+		}
+		if p.Shown != nil {
+			step.Shown = p.Shown.At
 		}
 		if last := p.Newest(); last != nil {
-			step.given = true
+			step.Given = true
 			if last.State == machine.AttemptFailed && last.ClosedAt != nil {
-				step.failed = *last.ClosedAt
+				step.Failed = *last.ClosedAt
 			}
 		}
-		open = append(open, step)
+		if !step.Asked.IsZero() || !step.Shown.IsZero() || !step.Failed.IsZero() {
+			w.Steps = append(w.Steps, step)
+		}
 	}
-	return open
+	if w.Steps == nil {
+		return ""
+	}
+	if p := s.Pinned; p != nil {
+		w.Override, w.Pin = p.Override, p.Pin
+	}
+	text, err := jsontext.Encode(w)
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // awaiting returns the open steps of a session that wait for a person: those whose outputs one is asked
 // to pass, those whose outputs failed as many reviews as are allowed, and, if only persons may override,
-// those that the agent has to review itself. The instructions of that review are in tmp, on the machine where the agent works.
-func awaiting(s *machine.State, open []openStep, how Reviewing, tmp string, sealer durable.Sealer) (all []session.AwaitingStep) {
-	if p := s.Pinned; p != nil && (how.Pin || p.Pin) && p.Override.Stricter(how.Override) {
-		how.Override = p.Override
+// those that the agent has to review itself.
+func awaiting(row store.Session, how Reviewing) (all []session.AwaitingStep) {
+	var w waiting
+	if row.Waiting == "" || json.Unmarshal([]byte(row.Waiting), &w) != nil {
+		return nil
 	}
-	for _, o := range open {
-		step := session.AwaitingStep{SessionID: s.SessionID, Step: o.id, Goal: s.Goal, Since: o.failed}
-		if step.Review = !o.asked.IsZero(); step.Review {
-			step.Since = o.asked
-			all = append(all, step)
+	if (how.Pin || w.Pin) && w.Override.Stricter(how.Override) {
+		how.Override = w.Override
+	}
+	for _, o := range w.Steps {
+		step := session.AwaitingStep{SessionID: row.ID, Step: o.ID, Goal: row.Goal, Since: o.Failed}
+		switch {
+		case !o.Asked.IsZero():
+			step.Review, step.Since = true, o.Asked
+		case how.Override == config.OverrideNever:
 			continue
-		}
-		if how.Override == config.OverrideNever {
-			continue
-		}
-		if o.given {
-			if !o.failed.IsZero() && o.reviews >= how.MaxAttempts {
-				all = append(all, step)
+		case o.Given:
+			if o.Failed.IsZero() || o.Reviews < how.MaxAttempts {
+				continue
 			}
+		case how.Override == config.OverrideHuman && !o.Shown.IsZero():
+			step.Since = o.Shown
+		default:
 			continue
 		}
-		if how.Override != config.OverrideHuman {
-			continue
-		}
-		path := filepath.Join(tmp, "quality_review_"+s.SessionID+"_"+o.id+".md")
-		fi, err := os.Stat(path)
-		if err != nil || fi.ModTime().Before(o.began) || readReviewed(sealer, path).Digest == "" {
-			continue
-		}
-		step.Since = fi.ModTime().UTC()
 		all = append(all, step)
 	}
 	return all
@@ -100,86 +114,19 @@ func (e *Engine) awaitingBy(ctx context.Context) (Reviewing, error) {
 	return how, err
 }
 
-// AwaitingAmong is Awaiting for sessions that were read before, of any identities.
-func (e *Engine) AwaitingAmong(ctx context.Context, sessions []*SessionInfo) (all []session.AwaitingStep, err error) {
-	how, err := e.awaitingBy(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range sessions {
-		if i.Err == nil {
-			all = append(all, awaiting(&i.State, i.open, how, e.State.Tmp(), e.records.Sealer())...)
-		}
-	}
-	return all, nil
-}
-
-// Awaiting returns the steps of an identity's active sessions that wait for a person.
+// Awaiting returns the steps of active sessions that wait for a person: of an identity, or of all if it is
+// "".
 func (e *Engine) Awaiting(ctx context.Context, identity string) (all []session.AwaitingStep, err error) {
 	how, err := e.awaitingBy(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tried := 0
-	for id, err := range e.records.Active(ctx, identity) {
-		if err != nil {
-			return nil, fmt.Errorf("listing the active sessions: %w", err)
-		}
-		if tried++; tried > triedListed || ctx.Err() != nil {
-			break
-		}
-		// What cannot be read is reported where it is used.
-		if s, err := e.records.Peek(id); err == nil && s.Identity == identity {
-			all = append(all, awaiting(s, openSteps(s), how, e.State.Tmp(), e.records.Sealer())...)
-		}
-	}
-	return all, ctx.Err()
-}
-
-// Awaiting returns the steps of all active sessions that wait for a person, by the settings of the
-// config.
-func (a *Archive) Awaiting(ctx context.Context, c *config.QualityGate) (all []session.AwaitingStep, err error) {
-	how := Reviewing{MaxAttempts: c.DefaultMaxAttempts, Override: c.Override, Pin: c.Pin}
-	for info, err := range a.read.List(ctx) {
-		if err != nil {
-			return nil, fmt.Errorf("listing the sessions: %w", err)
-		}
-		s, err := a.read.Load(info.ID)
-		if err == nil { // else it was removed meanwhile, or deepwork sessions list says why
-			all = append(all, awaiting(s, openSteps(s), how, a.state.Tmp(), a.read.Sealer())...)
-		}
-	}
-	return all, ctx.Err()
-}
-
-// OpenWorkspace opens the sessions in the workspace of an attempt: they are always files there. Nothing
-// is created. The caller calls done after it.
-func OpenWorkspace(root string, logger *slog.Logger) (a *Archive, done func() error, err error) {
-	folder, err := state.Find(root)
+	rows, err := e.records.list(ctx, store.SessionQuery{Identity: identity, Active: true, Waiting: true, Limit: triedListed})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	stores := local.Stores(folder, false, logger)
-	if a, err = OpenArchive(folder, stores, logger); err != nil {
-		return nil, nil, errors.Join(err, stores.Close(context.Background()))
+	for _, row := range rows {
+		all = append(all, awaiting(row, how)...)
 	}
-	return a, func() error { return errors.Join(a.Close(), stores.Close(context.Background())) }, nil
-}
-
-// AwaitingIn adds to steps those of the active sessions in workspaces that wait for a person. It skips
-// a workspace that it cannot read, such as one that is being removed.
-func AwaitingIn(ctx context.Context, steps []session.AwaitingStep, workspaces []string, c *config.QualityGate, logger *slog.Logger) ([]session.AwaitingStep, error) {
-	for _, root := range workspaces {
-		a, done, err := OpenWorkspace(root, logger)
-		var more []session.AwaitingStep
-		if err == nil {
-			more, err = a.Awaiting(ctx, c)
-			err = errors.Join(err, done())
-		}
-		if err != nil {
-			logger.Debug("the sessions in a workspace cannot be read", "workspace", root, "error", err)
-		}
-		steps = append(steps, more...)
-	}
-	return steps, ctx.Err()
+	return all, nil
 }

@@ -11,67 +11,90 @@ import (
 	"deepwork/actor"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
-	"deepwork/session/workflow/stack"
 )
 
 // call carries out a call of a connection or, if it repeats the request_id of an earlier one, returns that
-// one's reply. do returns the reply and its session. *requestID is a part of args, and is cleared, since
-// it is not one of the arguments that identify the call. finish completes a copy of the reply with what
-// may have changed since; replayed is the session if the reply is a repetition, else nil.
-func call[R any](ctx context.Context, c *Conn, tool string, requestID **string, args any,
-	do func(who caller) (*R, string, error), finish func(r *R, id string, replayed *stack.Handle)) (*R, error) {
+// one's reply. do returns the reply and its session. args are the arguments that identify the call, without
+// the request_id. finish completes a copy of the reply with what may have changed since; replayed reports
+// whether the reply is a repetition.
+func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, args any,
+	do func(who caller) (*R, string, error), finish func(r *R, id string, replayed bool)) (*R, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
 	defer c.calls.Done()
-	request := *requestID
-	*requestID = nil
-	who, err := c.caller(ctx, tool, request, args)
+	who, err := c.caller(ctx, tool, requestID, args)
 	if err != nil {
 		return nil, err
 	}
-	id := ""
-	var r *R
-	if request != nil {
-		key := requestKey{who.Identity, tool, *request}
-		end, err := c.engine.claimRequest(ctx, key.digest())
-		if err != nil {
-			return nil, err
-		}
-		defer end()
-		if id, err = c.engine.searchRequest(key); err != nil {
-			return nil, err
-		}
-	}
-	again := id != ""
-	if again {
-		r, err = ask(ctx, c.engine, id, func(_ context.Context, a *sessionActor) (*R, error) {
-			stored, err := a.replay(who)
-			if err != nil {
-				return nil, err
-			}
-			return machine.ReplyOf[R](stored)
-		})
-		again = session.CodeOf(err) != "unknown_session" // a start that took too long is undone
-	}
-	if !again {
-		r, id, err = do(who)
-	}
+	r, id, replayed, err := c.once(ctx, who, func() (any, string, error) {
+		r, id, err := do(who)
+		return r, id, err
+	}, func(s *machine.StoredReply) (any, error) { return machine.ReplyOf[R](s) })
 	if err != nil {
 		return nil, err
 	}
-	var replayed *stack.Handle
-	if again {
-		// The connection that made the call may be gone: the repeating caller continues with the
-		// session, or with the one below if it has ended.
-		if replayed, err = c.target(ctx, &id); err != nil {
-			return nil, err
-		}
-	}
-	reply := *r // which may be stored
+	reply := *r.(*R) // which may be stored
 	finish(&reply, id, replayed)
 	return &reply, nil
+}
+
+// once carries out a call, or finds its stored reply.
+func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, error), decode func(*machine.StoredReply) (any, error)) (r any, id string, replayed bool, err error) {
+	if who.Call.RequestID == nil {
+		r, id, err = do()
+		return r, id, false, err
+	}
+	key := requestKey{who.Identity, who.Call.Tool, *who.Call.RequestID}
+	end, err := c.engine.claimRequest(ctx, key.digest())
+	if err != nil {
+		return nil, "", false, err
+	}
+	defer end()
+	for range 2 {
+		if id, err = c.engine.records.find(ctx, key); err != nil {
+			return nil, "", false, err
+		}
+		if id != "" {
+			// The connection that made the call may be gone: the repeating caller continues with the
+			// session, or with the one below if it has ended.
+			if _, err = c.resume(ctx, id); err != nil {
+				return nil, "", false, err
+			}
+			r, err = ask(ctx, c.engine, id, func(_ context.Context, a *sessionActor) (any, error) {
+				stored, err := a.replay(who)
+				if err != nil {
+					return nil, err
+				}
+				return decode(stored)
+			})
+			return r, id, true, err
+		}
+		if r, id, err = do(); !errors.Is(err, store.ErrRequested) {
+			return r, id, false, err
+		}
+		// The same call has begun a session at another server meanwhile.
+	}
+	return r, id, false, err
+}
+
+// claimRequest waits while a call with this key is in progress in this process, and claims the key;
+// the caller calls end when its own call has ended.
+func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err error) {
+	mine := make(chan struct{}) // closed by end
+	for {
+		other, busy := e.requests.LoadOrStore(k, mine)
+		if !busy {
+			return func() { e.requests.Delete(k); close(mine) }, nil
+		}
+		select {
+		case <-other.(chan struct{}):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for the call with the same request_id: %w", ctx.Err())
+		}
+	}
 }
 
 // FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).
@@ -90,13 +113,15 @@ type FinishArgs struct {
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, error) {
 	arrived := time.Now()
 	a.Outputs = jsontext.Unquote(a.Outputs)
-	return call(ctx, c, machine.ToolFinish, &a.RequestID, &a, func(who caller) (*machine.FinishReply, string, error) {
+	request := a.RequestID
+	a.RequestID = nil
+	return call(ctx, c, machine.ToolFinish, request, &a, func(who caller) (*machine.FinishReply, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {
 			return nil, "", err
 		}
 		return f.Reply, f.ID, nil
-	}, func(r *machine.FinishReply, id string, _ *stack.Handle) {
+	}, func(r *machine.FinishReply, id string, _ bool) {
 		if r.Status == machine.WorkflowComplete {
 			r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		}
@@ -110,15 +135,13 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	if err != nil {
 		return nil, err
 	}
+	who.Call.Named = a.SessionID != nil
 	once := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
 			m := &finishCall{caller: who, args: a, arrived: arrived, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
 			return func(ctx context.Context, s *sessionActor) {
 				answer(r, func() (*finished, error) {
-					if err := s.owns(ctx); err != nil {
-						return nil, err
-					}
-					return s.finish(ctx, m)
+					return apply(ctx, s, func(ctx context.Context, s *sessionActor) (*finished, error) { return s.finish(ctx, m) })
 				})
 			}
 		})
@@ -134,10 +157,10 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	if a.SessionID == nil && a.StepID != nil {
 		// The session that this step ended has left the stack: the call may repeat the one whose
 		// reply was lost.
-		if id := c.stack.LastEnded(ctx, *a.StepID, true, same); id != "" {
+		if id := c.lastEnded(ctx, *a.StepID, true, same); id != "" {
 			f, err := finish(id)
 			if err == nil && !f.Recorded {
-				if stack := c.Stack(); len(stack) > 0 {
+				if stack := c.stackOf(ctx, ""); len(stack) > 0 {
 					top := stack[len(stack)-1]
 					again := *f.Reply
 					again.Notice = join(again.Notice, fmt.Sprintf(
@@ -149,20 +172,38 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 			return f, err
 		}
 	}
-	h, err := c.target(ctx, a.SessionID)
+	id, err := c.target(ctx, a.SessionID)
 	if err != nil {
 		if a.StepID != nil && session.CodeOf(err) == codeNoSession {
-			if id := c.stack.LastEnded(ctx, *a.StepID, false, same); id != "" {
+			if id := c.lastEnded(ctx, *a.StepID, false, same); id != "" {
 				return finish(id)
 			}
 		}
 		return nil, err
 	}
-	f, err := finish(h.ID)
+	f, err := finish(id)
+	if instead, ierr := c.insteadOf(ctx, a.SessionID, id, err); instead != "" {
+		id = instead
+		f, err = finish(id)
+	} else {
+		err = ierr
+	}
 	if err != nil && a.StepID != nil {
-		err = c.elsewhere(ctx, h, a, err)
+		err = c.elsewhere(ctx, id, a, err)
 	}
 	return f, err
+}
+
+// insteadOf returns the session that a call is about which named none, if the session that was the only one
+// on the stack has been ended by somebody else meanwhile. It returns err otherwise.
+func (c *Conn) insteadOf(ctx context.Context, named *string, id string, err error) (string, error) {
+	if named != nil || c.stateless || session.CodeOf(err) != "session_ended" || !c.holds(id) {
+		return "", err
+	}
+	if _, rerr := c.rows(ctx); rerr != nil || c.holds(id) {
+		return "", err
+	}
+	return c.only(ctx)
 }
 
 // askedElsewhere is the maximum number of sessions whose concurrent groups are searched for a step.
@@ -170,14 +211,15 @@ const askedElsewhere = 20
 
 // elsewhere returns err or, if it refuses a step that is current in another session of the stack, an
 // error with the call to make for that session; the topmost one if there are several.
-func (c *Conn) elsewhere(ctx context.Context, h *stack.Handle, a FinishArgs, err error) error {
+func (c *Conn) elsewhere(ctx context.Context, id string, a FinishArgs, err error) error {
 	refused, _ := errors.AsType[*session.Error](err)
 	if refused == nil || !slices.Contains([]string{"step_not_current", "unknown_step", "step_finished", "group_moved_on"}, refused.Code) {
 		return err
 	}
+	stack := c.stackOf(ctx, id)
 	asked := 0
-	for _, other := range slices.Backward(c.stackOf(ctx, h.ID)) {
-		if other.SessionID == h.ID || other.Step != *a.StepID && asked == askedElsewhere {
+	for _, other := range slices.Backward(stack) {
+		if other.SessionID == id || other.Step != *a.StepID && asked == askedElsewhere {
 			continue
 		}
 		asked = min(asked+1, askedElsewhere)
@@ -191,10 +233,11 @@ func (c *Conn) elsewhere(ctx context.Context, h *stack.Handle, a FinishArgs, err
 		if len(given) > 1000 {
 			given = json.RawMessage(`{…the same…}`)
 		}
-		v := h.View()
-		here := fmt.Sprintf("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, h.ID, v.Workflow, v.Step)
-		if a.SessionID != nil && refused.Code != "unknown_step" { // the caller chose the session
-			here = refused.Message
+		here := refused.Message
+		if a.SessionID == nil || refused.Code == "unknown_step" { // else the caller chose the session
+			if at := slices.IndexFunc(stack, func(e machine.StackEntry) bool { return e.SessionID == id }); at >= 0 {
+				here = fmt.Sprintf("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, id, stack[at].Workflow, stack[at].Step)
+			}
 		}
 		refused.Message = fmt.Sprintf(
 			`%s It is current in session '%s' (%s). To finish it there, call finished_step with {"session_id": "%s", "step_id": "%s", "outputs": %s}.`,
@@ -213,11 +256,13 @@ type AbortArgs struct {
 
 // Abort ends a session and takes it off the stack (seed 000, 001.6).
 func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*machine.AbortReply, error) {
-	return call(ctx, c, machine.ToolAbort, &a.RequestID, &a, func(who caller) (*machine.AbortReply, string, error) {
+	request := a.RequestID
+	a.RequestID = nil
+	return call(ctx, c, machine.ToolAbort, request, &a, func(who caller) (*machine.AbortReply, string, error) {
 		return move(ctx, c, a.SessionID, func(_ context.Context, s *sessionActor) (*machine.AbortReply, error) {
 			return s.abort(who, a.Explanation)
 		})
-	}, func(r *machine.AbortReply, id string, _ *stack.Handle) {
+	}, func(r *machine.AbortReply, id string, _ bool) {
 		r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		r.Stack = c.stackOf(ctx, id)
 	})
@@ -225,16 +270,22 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*machine.AbortReply, err
 
 // move asks the session for a transition.
 func move[R any](ctx context.Context, c *Conn, sessionID *string, do func(context.Context, *sessionActor) (*R, error)) (*R, string, error) {
-	h, err := c.target(ctx, sessionID)
+	id, err := c.target(ctx, sessionID)
 	if err != nil {
 		return nil, "", err
 	}
-	r, err := ask(ctx, c.engine, h.ID, do)
+	r, err := ask(ctx, c.engine, id, do)
+	if instead, ierr := c.insteadOf(ctx, sessionID, id, err); instead != "" {
+		id = instead
+		r, err = ask(ctx, c.engine, id, do)
+	} else {
+		err = ierr
+	}
 	if err != nil {
 		return nil, "", err
 	}
-	c.stack.Moved(ctx, nil)
-	return r, h.ID, nil
+	c.moved(nil)
+	return r, id, nil
 }
 
 // StepArgs are the parameters of get_step.
@@ -249,17 +300,24 @@ func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, err
 		return nil, err
 	}
 	defer c.calls.Done()
-	h, err := c.target(ctx, args.SessionID)
+	id, err := c.target(ctx, args.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	r, err := ask(ctx, c.engine, h.ID, func(ctx context.Context, a *sessionActor) (*machine.StepReply, error) {
+	read := func(ctx context.Context, a *sessionActor) (*machine.StepReply, error) {
 		return a.step(ctx, caller{Identity: c.identity}, args.StepID)
-	})
+	}
+	r, err := ask(ctx, c.engine, id, read)
+	if instead, ierr := c.insteadOf(ctx, args.SessionID, id, err); instead != "" {
+		id = instead
+		r, err = ask(ctx, c.engine, id, read)
+	} else {
+		err = ierr
+	}
 	if err != nil {
 		return nil, err
 	}
-	r.Stack = c.stackOf(ctx, h.ID)
+	r.Stack = c.stackOf(ctx, id)
 	return r, nil
 }
 
@@ -275,9 +333,11 @@ type GoToArgs struct {
 // later ones is moved to the session's history; files stay. The siblings of a member of a concurrent
 // group stay as they are, unless All is set.
 func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error) {
-	return call(ctx, c, machine.ToolGoTo, &a.RequestID, &a, func(who caller) (*machine.GoToReply, string, error) {
+	request := a.RequestID
+	a.RequestID = nil
+	return call(ctx, c, machine.ToolGoTo, request, &a, func(who caller) (*machine.GoToReply, string, error) {
 		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*machine.GoToReply, error) {
 			return s.goTo(ctx, who, a.StepID, a.All)
 		})
-	}, func(r *machine.GoToReply, id string, _ *stack.Handle) { r.Stack = c.stackOf(ctx, id) })
+	}, func(r *machine.GoToReply, id string, _ bool) { r.Stack = c.stackOf(ctx, id) })
 }

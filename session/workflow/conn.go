@@ -63,8 +63,8 @@ func (c *Conn) Close() {
 	c.engine.mu.Unlock()
 }
 
-// closing returns the refusal of a call on a closing connection.
-func closing() *session.Error {
+// connectionClosing returns the refusal of a call on a closing connection.
+func connectionClosing() *session.Error {
 	return session.NotNow("shutting_down", "This connection is closing. Connect again; its sessions can be resumed by their session_id.")
 }
 
@@ -73,7 +73,7 @@ func (c *Conn) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return closing()
+		return connectionClosing()
 	}
 	c.calls.Add(1)
 	return nil

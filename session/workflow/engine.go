@@ -27,7 +27,6 @@ import (
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // Options configure an Engine. Zero fields have their default value.
@@ -76,6 +75,9 @@ type Engine struct {
 	git         sync.Mutex // branches are made one at a time
 	jobs        atomic.Pointer[encodedJobs]
 	exports     exports
+	runner      string        // of reviews, for the store
+	ran         atomic.Bool   // a review has run
+	reviewLife  time.Duration // how long a review is left to its runner, which renews it three times as often
 	follower    follower
 	ctx         context.Context // for work outside the actors; ends with Close
 	cancel      context.CancelFunc
@@ -109,6 +111,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e.definitions = newDefinitions(e.Catalog, e.records)
 	e.exports.log, e.exports.own, e.exports.is = e.Logger, e.State, e.records.revision
 	e.follower.engine = e
+	e.runner, e.reviewLife = e.server()+"-"+randomID(4), 15*time.Second
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},
 		func(id string) (actor.Behavior[message], error) {
@@ -127,6 +130,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	e.closed = true
 	e.mu.Unlock()
 	stuck := e.system.Stop(ctx)
+	e.leaveReviews(ctx)
 	e.cancel()
 	if wait.Group(ctx, &e.background) != nil { // a read on a disk that hangs
 		stuck = append(stuck, "reading files for reviews")

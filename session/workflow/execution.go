@@ -2,8 +2,7 @@ package workflow
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"maps"
 	"slices"
 
 	"deepwork/catalog/jsontext"
@@ -24,44 +23,35 @@ type Execution struct {
 	AbortReason  *string         // if it was aborted
 }
 
-// Session returns a session of this identity as it is on disk; for its errors see Execution. The state of a session
-// on a stack here is taken from memory if it is still there.
-func (e *Engine) Session(_ context.Context, identity, sessionID string) (*machine.State, error) {
+// Session returns a session of this identity; for its errors see Execution.
+func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*machine.State, error) {
 	if !machine.IsSessionID(sessionID) {
-		return nil, session.Wrong("bad_session_id", "'%s' is no session_id: it is 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
+		return nil, session.Wrong("bad_session_id", "'%s' is not a session_id: expected 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
 	}
-	var s *machine.State
-	if h := e.handles.Get(sessionID); h != nil && h.Pinned() && e.lease == nil { // a lease may have ended
-		s = h.State()
+	r, err := e.records.read(ctx, sessionID, nil)
+	if err != nil {
+		return nil, err
 	}
-	if s == nil {
-		var err error
-		if s, err = e.records.Peek(sessionID); err != nil {
-			return nil, err
-		}
+	if r.row.Identity != identity {
+		return nil, e.records.unknown(sessionID)
 	}
-	if s.Identity != identity {
-		return nil, unknownSession(sessionID)
-	}
-	return s, nil
+	return r.state, nil
 }
 
-// Children returns the active sessions of this identity that were started from these, whichever server owns them.
+// Children returns the active sessions of this identity that were started from these.
 func (e *Engine) Children(ctx context.Context, identity string, parents map[string]bool) (all []*machine.State, err error) {
-	for id, err := range e.records.Active(ctx, identity) {
-		if err != nil {
-			return nil, fmt.Errorf("listing the active sessions: %w", err)
-		}
-		s, err := e.records.Peek(id)
+	rows, err := e.records.list(ctx, store.SessionQuery{Identity: identity, Active: true, Parents: slices.Sorted(maps.Keys(parents))})
+	for _, row := range rows {
+		r, err := e.records.read(ctx, row.ID, nil)
 		switch {
-		case errors.Is(err, store.ErrUnavailable):
+		case session.CodeOf(err) == "unknown_session": // it was removed meanwhile
+		case err != nil:
 			return nil, err
-		case err != nil: // what cannot be read is reported where it is used
-		case s.Identity == identity && s.Status == machine.Active && s.ParentSessionID != nil && parents[*s.ParentSessionID]:
-			all = append(all, s)
+		default:
+			all = append(all, r.state)
 		}
 	}
-	return all, ctx.Err()
+	return all, err
 }
 
 // Executor returns the executor that the definition of a session names for a step, "" if it names none:

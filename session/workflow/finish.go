@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
-	"deepwork/session/workflow/stack"
 )
 
 // finished is the result of a finished_step.
@@ -32,17 +30,16 @@ type finishCall struct {
 	arrived  time.Time
 	from     context.Context // the caller's context: once it has ended, nothing may move, since nobody would know
 	progress ProgressFunc    // may be nil
-	conn     *Conn           // notified once the transition is durable
+	conn     *Conn           // told of the transition once it is durable
 	reply    actor.Reply[*finished]
 
 	// step is the step that the call was about when it arrived; it does not change if the session
-	// has moved on meanwhile. "" at first.
+	// has moved on meanwhile, or if it is applied again. "" at first.
 	step string
 	// attempt is the number of attempts of the step, this one included, when the call joined the
 	// review that is its attempt, or 0.
 	attempt int
 	outputs machine.Outputs // validated
-	seen    string          // the digest of what the review file is about, if the call overrides the review
 	notice  string          // about a person's override that is not for these outputs, or ""
 }
 
@@ -74,6 +71,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	case len(st.Reviews) > 0:
 		a.prove(c, machine.Unreviewed, "")
 	}
+	m.step = c.plan.Step.ID
 	return a.complete(ctx, a.state, c)
 }
 
@@ -83,7 +81,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	if r, err := a.repetition(m.caller); err != nil {
 		return nil, nil, err
 	} else if r != nil {
-		done, err = a.again(ctx, r, m.Call)
+		done, err = a.again(ctx, r, m.caller)
 		return nil, done, err
 	}
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
@@ -107,7 +105,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		replay = c.plan.Replay
 	}
 	if replay != nil {
-		done, err = a.again(ctx, replay, m.Call)
+		done, err = a.again(ctx, replay, m.caller)
 		return nil, done, err
 	}
 	if err = a.mayOverride(ctx, c); err != nil {
@@ -140,22 +138,22 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	if c.plan.Next == nil && c.plan.Pending == nil {
 		f.Lost = a.lost(c.plan.Step.ID)
 	}
-	next, r := base.Finish(def, c.plan, f)
-	if err := a.commit(next); err != nil {
+	next, r := base.In(a.engine.Place).Finish(def, c.plan, f)
+	if err := a.commit(c.m.MovedBy, next, defining(def)); err != nil {
 		return nil, err
 	}
-	var ended *stack.Ended
+	var e *ended
 	if next.Status != machine.Active {
-		ended = &stack.Ended{ID: a.id, Step: c.plan.Step.ID, Outputs: c.outputs, Named: c.m.args.SessionID != nil}
+		e = &ended{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
 	}
-	c.m.conn.stack.Moved(a.engine.ctx, ended) // here, because the caller may have left
+	c.m.conn.moved(e) // here, because the caller may have left
 	return &finished{ID: a.id, Reply: r, Recorded: true}, nil
 }
 
 // lost names the submitted files of the finished steps, except the given one, that no longer exist.
 // Those of other machines are not looked for.
 func (a *sessionActor) lost(except string) (lost []string) {
-	root, err := filepath.EvalSymlinks(a.engine.Root)
+	root, err := filepath.EvalSymlinks(a.row.Root)
 	if err != nil {
 		return nil // the check of the outputs has reported it
 	}
@@ -175,9 +173,9 @@ func (a *sessionActor) lost(except string) (lost []string) {
 }
 
 // again returns a stored reply, and stores it under this call's request_id too.
-func (a *sessionActor) again(ctx context.Context, stored *machine.StoredReply, c machine.Call) (*finished, error) {
-	if next := a.state.Alias(stored, c); next != a.state {
-		if err := a.commit(next); err != nil {
+func (a *sessionActor) again(ctx context.Context, stored *machine.StoredReply, c caller) (*finished, error) {
+	if next := a.state.Alias(stored, c.Call); next != a.state {
+		if err := a.commit(c.MovedBy, next, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -194,7 +192,7 @@ func (a *sessionActor) again(ctx context.Context, stored *machine.StoredReply, c
 // reviewFile returns the name in the project, and the path, of the instructions of a self-review.
 func (a *sessionActor) reviewFile(stepID string) (name, path string) {
 	name = fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, stepID)
-	return name, filepath.Join(a.engine.Root, filepath.FromSlash(name))
+	return name, filepath.Join(a.row.Root, filepath.FromSlash(name))
 }
 
 // selfReview writes the review's instructions and has the agent carry them out (seed 000,
@@ -206,19 +204,18 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 		return nil, err
 	}
 	name, path := a.reviewFile(st.ID)
-	of, err := json.Marshal(submitted{c.digest, c.files}) // it escapes what would end the comment
-	if err != nil {
-		return nil, err
-	}
-	text, err := sealReview(a.engine.records.Sealer(), path, gate.SelfReview(a.submission(c))+reviewOf+string(of)+reviewSealTail)
+	err = session.MakeSessions(a.engine.State, a.engine.Logger) // it may have vanished
 	if err == nil {
-		err = session.MakeSessions(a.engine.State, a.engine.Logger) // it may have vanished
-	}
-	if err == nil {
-		err = durable.Disk{}.Put(path, text, durable.PutOptions{Temp: ".review-*"})
+		err = durable.Disk{}.Put(path, []byte(gate.SelfReview(a.submission(c))), durable.PutOptions{Temp: ".review-*"})
 	}
 	if err != nil {
 		return nil, notSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
+	}
+	if shown := a.state.ProgressOrNew(st.ID, a.engine.now()).Shown; shown == nil || shown.Digest != c.digest {
+		next := a.state.Show(st.ID, machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files})
+		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
+			return nil, err
+		}
 	}
 	return &finished{ID: a.id, Reply: &machine.FinishReply{
 		Status: machine.NeedsWork,

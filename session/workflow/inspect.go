@@ -1,35 +1,28 @@
 package workflow
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"deepwork/actor/presence"
 	"deepwork/session"
-	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
-// Inspect checks every session of a project: records, definitions, the consistency of
-// steps, times, parents and replies, and leftover files. It writes nothing, waits for no lock and
+// Inspect checks every session of the project: the states, definitions, the consistency of
+// steps, times, parents and replies, and the exports in the roots on this machine. It writes nothing and
 // may run beside servers; it blocks for the disk. Operations in progress may cause findings:
 // inspect again, and see session.Report.Confirmed. The error is a system error.
-func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, logger *slog.Logger) (session.Report, error) {
-	read, err := openRecords(f, stores, true, logger)
-	if err != nil {
-		return session.Report{}, err
-	}
-	defer read.Close(ctx) // of a read-only store: cannot fail
-	i := &inspection{stores: stores, records: read, definitions: map[string]keptDefinition{}, sessions: map[string]*machine.State{}, started: map[requestKey]string{}}
+func (e *Engine) Inspect(ctx context.Context) (session.Report, error) {
+	i := &inspection{engine: e, definitions: map[string]keptDefinition{}, sessions: map[string]*machine.State{}, started: map[requestKey]string{}}
 	if err := i.run(ctx); err != nil {
 		return session.Report{}, fmt.Errorf("inspecting the sessions: %w", err)
 	}
@@ -38,13 +31,13 @@ func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, logger 
 
 // An inspection is one pass over all sessions.
 type inspection struct {
-	stores      *store.Stores
-	records     *storedRecords
+	engine      *Engine
 	report      session.Report
 	definitions map[string]keptDefinition
 	sessions    map[string]*machine.State // by id; what others refer to, or nil if unreadable
-	backwards   []string                  // records whose times run backwards
+	backwards   []string                  // sessions whose times run backwards
 	started     map[requestKey]string     // the session that a start_workflow began
+	behind      []string                  // exports that differ from their sessions
 }
 
 // A keptDefinition is a definition, or the error of reading it.
@@ -54,99 +47,105 @@ type keptDefinition struct {
 }
 
 func (i *inspection) run(ctx context.Context) error {
-	inUse := 0
-	alive := store.Census(i.records)
-	for info, err := range i.records.List(ctx) {
-		if err != nil {
-			return err
-		}
+	all, err := i.engine.List(ctx)
+	if err != nil {
+		return err
+	}
+	inUse, active := 0, 0
+	for _, info := range all {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		s := i.session(info.ID)
-		if s != nil && s.Status == machine.Active && s.Owner != "" && alive(s.Owner) {
-			inUse++
+		if i.session(ctx, info.Session); i.sessions[info.ID] != nil && info.Status == string(machine.Active) {
+			active++
+			if info.InUse {
+				inUse++
+			}
 		}
 	}
 	i.parents()
 	if n := len(i.backwards); n > 0 {
 		i.report.Note(slices.Min(i.backwards), fmt.Sprintf("the times of %s run backwards: the clock was set back while they were worked on", machine.Count(n, "session")), "nothing has to be done")
 	}
-	if err := i.files(ctx); err != nil {
-		return err
+	if n := len(i.behind); n > 0 {
+		i.report.Note(slices.Min(i.behind), fmt.Sprintf("%s in .deepwork/tmp differ from the sessions, which are in the database: they were edited, or could not be written", machine.Count(n, "file")), "nothing has to be done: nothing reads them, and a session's next call writes its file again")
 	}
-	active := 0
-	for _, s := range i.sessions {
-		if s != nil && s.Status == machine.Active {
-			active++
-		}
+	if i.report.Live, err = i.engine.Stores.Others(ctx); err != nil {
+		return err
 	}
 	i.report.Counts = append(i.report.Counts, session.Count{N: len(i.sessions), What: "session",
 		Of: fmt.Sprintf("%d active, %d of them with a server", active, inUse)})
-	return nil
+	return i.reviews()
 }
 
-// session checks one record on its own. It returns nil if it is unreadable.
-func (i *inspection) session(id string) *machine.State {
-	path := i.records.path(id)
-	s, err := i.records.Peek(id)
+// where returns where a session is, for messages.
+func where(id string) string { return "session " + id }
+
+// session checks one session on its own.
+func (i *inspection) session(ctx context.Context, row store.Session) {
+	id := row.ID
+	r, err := i.engine.records.read(ctx, id, nil)
 	switch {
 	case session.CodeOf(err) == "unknown_session":
-		return nil // removed meanwhile
-	case session.CodeOf(err) == "session_too_new":
-		i.sessions[id] = nil
-		i.report.Note(path, "it was written by a newer deepwork, and was not looked at", "check it with that version")
-		return nil
-	case session.CodeOf(err) == codeForeign:
-		i.sessions[id] = nil
-		if f, ok := errors.AsType[*store.ForeignError](err); ok {
-			i.report.Note(path, fmt.Sprintf("session %s %s; nothing reads it", id, f.Finding()),
-				fmt.Sprintf("look at it and take it over with `deepwork sessions adopt %s`, or delete it", id))
-		}
-		return nil
+		return // removed meanwhile
 	case err != nil:
 		i.sessions[id] = nil
 		why := err
-		if d, ok := errors.AsType[*store.DamagedError](err); ok {
-			why = errors.New(d.Reason)
-		} else if e, ok := errors.AsType[*session.Error](err); ok && e.Err != nil {
+		if e, ok := errors.AsType[*session.Error](err); ok && e.Err != nil {
 			why = e.Err
 		}
-		i.report.Fault(path, fmt.Sprintf("session %s is damaged: %v", id, why),
-			"restore the file from a backup, or leave it: the first call that names it has it set aside, and the workflow can be started again")
-		return nil
+		i.report.Fault(where(id), fmt.Sprintf("it cannot be read: %v", why), "restore the database from a backup, or start the workflow again")
+		return
 	}
+	s := r.state
 	i.sessions[id] = &machine.State{Status: s.Status, Identity: s.Identity, StartedAt: s.StartedAt, ParentSessionID: s.ParentSessionID}
+	do := fmt.Sprintf("look at it with `deepwork sessions show %s`; if it cannot go on, end it with `deepwork sessions abort %s` and start the workflow again", id, id)
+	if now := rowOf(r.row, s); now != r.row {
+		i.report.Fault(where(id), "its row contradicts its state", do)
+	}
 	for _, what := range i.faults(s) {
-		i.report.Fault(path, fmt.Sprintf("session %s: %s", id, what),
-			fmt.Sprintf("look at it with `deepwork sessions show %s`; if it cannot go on, end it with `deepwork sessions abort %s` and start the workflow again", id, id))
+		i.report.Fault(where(id), what, do)
 	}
 	if s.ClockWentBack() {
-		i.backwards = append(i.backwards, path)
+		i.backwards = append(i.backwards, where(id))
 	}
 	for _, r := range s.Replies {
 		if r.Tool != machine.ToolStart || r.RequestID == nil {
 			continue
 		}
 		k := requestKey{s.Identity, r.Tool, *r.RequestID}
-		if other, twice := i.started[k]; twice && s.StartedAt.Sub(i.sessions[other].StartedAt).Abs() < requestHorizon {
-			i.report.Fault(path, fmt.Sprintf("session %s and session %s were begun by one call, that with request_id %q", max(id, other), min(id, other), k.id),
+		if other, twice := i.started[k]; twice {
+			i.report.Fault(where(id), fmt.Sprintf("session %s and session %s were begun by one call, that with request_id %q", max(id, other), min(id, other), k.id),
 				"abort the one that nobody works on")
 		}
 		i.started[k] = id
 	}
-	return s
+	i.export(r)
 }
 
-// requestHorizon is how long a request_id identifies one call.
-const requestHorizon = 24 * time.Hour
+// exportLate is how long an export may differ from its session.
+const exportLate = 10 * time.Second
+
+// export checks the export of a session that was moved last on this machine.
+func (i *inspection) export(r *record) {
+	here := i.engine.Place
+	if p := r.row.PlaceOf(); here != nil && (p == nil || p.MachineID != here.MachineID) || time.Since(r.state.UpdatedAt) < exportLate {
+		return
+	}
+	if _, err := os.Stat(r.row.Root); err != nil {
+		return // the workspace of an attempt that was deleted
+	}
+	path := filepath.Join(r.row.Root, ".deepwork", "tmp", exportName(r.row.ID))
+	file, err := os.ReadFile(path)
+	body, eerr := r.state.Encode()
+	if err != nil || eerr != nil || !bytes.Equal(file, append(body, '\n')) {
+		i.behind = append(i.behind, path)
+	}
+}
 
 // faults returns the faults of a readable session.
 func (i *inspection) faults(s *machine.State) []string {
 	faults := s.Faults()
-	if s.Owner != "" && !presence.IsID(s.Owner) {
-		faults = append(faults, fmt.Sprintf("its owner %.60q is the id of no server", s.Owner))
-	}
 	if s.Definition.Hash == "" {
 		if s.Status == machine.Active { // else its job was edited before its last step: that one was not stored
 			faults = append(faults, "it names no definition")
@@ -166,15 +165,10 @@ func (i *inspection) definition(ref machine.DefinitionRef) keptDefinition {
 	if known { // what was kept under one hash by two job folders differs in nothing but the reference
 		return k
 	}
-	data, err := i.records.Definition(ref.Hash)
-	f, foreign := errors.AsType[*store.ForeignError](err)
-	switch d, damaged := errors.AsType[*store.DamagedError](err); {
+	data, err := i.engine.records.definition(ref.Hash)
+	switch {
 	case errors.Is(err, store.ErrNotFound):
 		k.err = errors.New("it is not there")
-	case damaged:
-		k.err = errors.New(d.Reason)
-	case foreign:
-		k.err = errors.New("it was not written by this installation: " + f.Reason)
 	case err != nil:
 		k.err = err
 	case machine.Digest(string(data)) != ref.Hash:
@@ -196,7 +190,7 @@ func (i *inspection) parents() {
 		return *s.ParentSessionID, i.sessions[*s.ParentSessionID]
 	}
 	for id, s := range i.sessions {
-		path := i.records.path(id)
+		path := where(id)
 		at, parent := up(s)
 		if parent != nil && parent.Identity != s.Identity {
 			i.report.Fault(path, fmt.Sprintf("session %s of %q is nested in session %s of %q", id, s.Identity, at, parent.Identity),
@@ -213,53 +207,9 @@ func (i *inspection) parents() {
 	}
 }
 
-// files checks the other files of the folder.
-func (i *inspection) files(ctx context.Context) error {
-	live, err := i.records.others(ctx)
-	if err != nil {
-		return err
-	}
-	i.report.Live = live
-	files := i.records.files
-	if files == nil {
-		r, err := i.stores.Inspect(ctx, RecordOptions(true, nil))
-		if err != nil {
-			return err
-		}
-		i.report.Findings = append(i.report.Findings, r.Findings...)
-		return i.reviews()
-	}
-	aside, err := files.Damaged(ctx)
-	if err != nil {
-		return err
-	}
-	for _, path := range aside {
-		what, do := "a record that was changed by somebody else was set aside when its server wrote it again", "look what was changed, and delete it when it is not needed"
-		if strings.HasPrefix(filepath.Base(path), "damaged_") {
-			what, do = "a damaged file was set aside", "restore what it was from a backup if it is needed, then delete it"
-		}
-		i.report.Fault(path, what, do)
-	}
-	strangers, err := files.Strangers(ctx)
-	if err != nil {
-		return err
-	}
-	for _, path := range strangers {
-		i.report.Fault(path, "its name is that of no session or definition, so nothing ever reads it", "give it its right name back, or delete it")
-	}
-	left, err := files.Leftovers(ctx)
-	if err != nil {
-		return err
-	}
-	if n := len(left); n > 0 {
-		i.report.Note(left[0], machine.Count(n, "file")+" left by servers that were killed", "the next server that writes removes them")
-	}
-	return i.reviews()
-}
-
 // reviews finds unneeded instructions of self-reviews.
 func (i *inspection) reviews() error {
-	dir := i.records.state.Tmp()
+	dir := i.engine.State.Tmp()
 	drafts, err := fs.Glob(os.DirFS(dir), ".review-*")
 	notes, err2 := fs.Glob(os.DirFS(dir), "quality_review_????????_*.md")
 	if err = errors.Join(err, err2); err != nil {
@@ -273,8 +223,6 @@ func (i *inspection) reviews() error {
 		id := strings.TrimPrefix(name, "quality_review_")[:8]
 		if _, known := i.sessions[id]; machine.IsSessionID(id) && !known {
 			drafts = append(drafts, name)
-		} else if err := verifyReview(i.records.Sealer(), filepath.Join(dir, name)); err != nil {
-			i.report.Note(filepath.Join(dir, name), "review instructions that this installation did not write for this project, or not as they are: "+err.Error(), "delete them: the next review of the step writes them again")
 		}
 	}
 	if n := len(drafts); n > 0 {

@@ -41,7 +41,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 			}
 		}
 	}
-	r.Stack = c.onlyStack(ctx)
+	r.Stack = c.openStack(ctx)
 	r.Resumable = c.resumable(ctx)
 	return &r, nil
 }

@@ -67,7 +67,7 @@ func (a *sessionActor) overridden(c *candidate, how Reviewing) bool {
 		a.prove(c, machine.ByPerson, "")
 	case !a.engine.reviewed(c.plan.Step):
 		return false
-	case !how.External && how.Refused == nil && c.m.seen == c.digest:
+	case !how.External && how.Refused == nil && given != nil && given.Shown != nil && given.Shown.Digest == c.digest:
 		a.prove(c, machine.BySelf, "")
 	default:
 		a.prove(c, machine.ByOverride, "")
@@ -90,7 +90,7 @@ func (a *sessionActor) grant(ctx context.Context, g grant) error {
 	if err != nil {
 		return err
 	}
-	return a.commit(next)
+	return a.commit(nil, next, nil)
 }
 
 func nobodyMay(id, stepID string) error {

@@ -51,7 +51,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		return a.conclude(ctx, base, c)
 	}
 	if base != a.state {
-		if err := a.commit(base); err != nil {
+		if err := a.commit(c.m.MovedBy, base, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -59,7 +59,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Ask the user to look at them, and to answer by `deepwork sessions review %s %s --pass` at a terminal, in the project (or --fail --feedback TEXT), or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed attempt, and quality_review_override_reason does not skip it.",
 		stepID, a.id, stepID, a.id, stepID))}}
 	if how.Override == config.OverrideAgent || how.Override == "" {
-		f.question = &question{decision{Step: stepID, Digest: q.Digest}, questionText(a.engine.Root, a.state, stepID, q, reviews)}
+		f.question = &question{decision{Step: stepID, Digest: q.Digest}, questionText(a.row.Root, a.state, stepID, q, reviews)}
 	}
 	return f, nil
 }
@@ -71,16 +71,16 @@ func (a *sessionActor) decide(d decision) error {
 	if err != nil {
 		return err
 	}
-	return a.commit(next)
+	return a.commit(nil, next, nil)
 }
 
 // unchanged checks that a decision is about the files as they are now.
 func (e *Engine) unchanged(ctx context.Context, id string, d decision) error {
-	s, err := e.records.Peek(id)
+	r, err := e.records.read(ctx, id, nil)
 	if err != nil {
 		return err
 	}
-	return asHandedIn(ctx, e.Root, s, d.Step, d.Digest)
+	return asHandedIn(ctx, r.row.Root, r.state, d.Step, d.Digest)
 }
 
 // asHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait for

@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -142,11 +141,9 @@ func rowOf(row store.Session, s *machine.State) store.Session {
 	if s.Place != nil {
 		row.MachineID, row.Machine, row.Place = s.Place.MachineID, s.Place.MachineName, s.Place.Root
 	}
-	row.Waiting = ""
-	if open := openSteps(s); len(open) > 0 {
-		if text, err := jsontext.Encode(open); err == nil {
-			row.Waiting = string(text)
-		}
+	row.Definition, row.Waiting = s.Definition.Hash, waitingOf(s)
+	if s.Pinned != nil {
+		row.Pinned = s.Pinned.Definition.Hash
 	}
 	return row
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor"
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -43,6 +45,7 @@ type review struct {
 	total    int            // of running tasks
 	order    map[string]int // of the tasks, by key
 	verdicts []gate.Verdict
+	done     atomic.Int64 // of the verdicts, for the store
 	reused   []*machine.Verdict
 	waiters  []*waiter
 	awake    actor.Reply[struct{}] // an ask that keeps the actor awake
@@ -67,15 +70,13 @@ func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 	for _, o := range outputs {
 		paths = append(paths, o.Value.Paths...)
 	}
-	a.engine.beside.Go(func() {
-		hashes, err := gate.HashFiles(a.engine.ctx, a.engine.Root, paths)
-		if m.reason() != "" {
-			_, path := a.reviewFile(m.step)
-			m.seen = readReviewed(a.engine.records.Sealer(), path).Digest
-		}
+	root := a.row.Root
+	a.engine.background.Go(func() {
+		hashes, err := gate.HashFiles(a.engine.ctx, root, paths)
 		told := a.tell(func(ctx context.Context, a *sessionActor) {
-			answer(m.reply, func() (*finished, error) { return a.hashed(ctx, m, hashes, err) })
-			a.leave()
+			answer(m.reply, func() (*finished, error) {
+				return apply(ctx, a, func(ctx context.Context, a *sessionActor) (*finished, error) { return a.hashed(ctx, m, hashes, err) })
+			})
 		})
 		if told != nil {
 			m.reply.Fail(told)
@@ -108,7 +109,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	digest := contentDigest(c.outputs, slices.Concat(tasks, gate.PlanHuman(sub, hashes)))
 	c.digest, c.files = digest, machine.FileHashes(c.outputs, hashes)
 	if next := a.state.Unask(stepID, digest, a.engine.now()); next != a.state {
-		if err := a.commit(next); err != nil {
+		if err := a.commit(m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -136,12 +137,17 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 		return a.selfReview(c, how)
 	}
 	running := a.reviews[stepID]
+	c.m.outputs = c.outputs
 	if running != nil && running.digest == digest {
-		c.m.outputs = c.outputs
 		a.join(running, c.m, how)
 		return nil, errLater
 	}
 	last := p.Newest()
+	if running == nil && last.Open() && last.Digest == digest {
+		if f, err := a.elsewhere(ctx, c.m, stepID, how); f != nil || err != nil {
+			return f, err
+		}
+	}
 	joined := m.attempt == len(p.Attempts) // then another call that joined it may have collected it first
 	if running == nil && last.Counts() && last.Digest == digest && (!last.Collected || joined) {
 		return a.conclude(ctx, a.state.CollectAttempt(stepID, a.engine.now()), c)
@@ -194,7 +200,8 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	if err != nil {
 		return nil, err
 	}
-	if err := a.commit(next); err != nil {
+	w := &store.SessionWrite{Began: &store.Review{Step: stepID, Runner: a.engine.runner, Total: r.total, Life: a.engine.reviewLife}}
+	if err := a.commit(c.m.MovedBy, next, w); err != nil {
 		release()
 		return nil, err
 	}
@@ -204,8 +211,9 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	runCtx, cancel := context.WithCancel(a.engine.ctx)
 	r.cancel = cancel
 	a.reviews[stepID] = r
+	a.engine.ran.Store(true)
 	err = a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
-		if err := a.tell(func(_ context.Context, a *sessionActor) { a.verdict(r, v); a.leave() }); err != nil && runCtx.Err() == nil {
+		if err := a.tell(func(ctx context.Context, a *sessionActor) { a.verdict(ctx, r, v) }); err != nil && runCtx.Err() == nil {
 			a.engine.Logger.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
 		}
 	})
@@ -213,20 +221,20 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		delete(a.reviews, stepID)
 		cancel()
 		release()
-		if cerr := a.commit(a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now())); cerr != nil {
+		if cerr := a.commit(nil, a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now()), nil); cerr != nil {
 			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
 		return nil, session.NotNow("review_not_started", "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err).Wait(10 * time.Second)
 	}
-	a.engine.beside.Go(func() {
+	a.engine.background.Go(func() { a.renew(runCtx, r) })
+	a.engine.background.Go(func() {
 		// Ends with the review or the actor: then nobody would take the verdict.
 		actor.Ask(runCtx, a.self(), func(reply actor.Reply[struct{}]) message {
-			return func(_ context.Context, a *sessionActor) { a.hold(r, reply); a.leave() }
+			return func(_ context.Context, a *sessionActor) { a.hold(r, reply) }
 		})
 		cancel()
 		release()
 	})
-	c.m.outputs = c.outputs
 	a.join(r, c.m, how)
 	return nil, errLater
 }
@@ -237,7 +245,7 @@ func (a *sessionActor) join(r *review, m *finishCall, how Reviewing) {
 	w := &waiter{m: m}
 	left := max(how.ReplyWithin-time.Since(m.arrived), 0)
 	w.timer = time.AfterFunc(left, func() {
-		if err := a.tell(func(_ context.Context, a *sessionActor) { a.due(r, w); a.leave() }); err != nil {
+		if err := a.tell(func(_ context.Context, a *sessionActor) { a.due(r, w) }); err != nil {
 			m.reply.Fail(err)
 		}
 	})
@@ -247,21 +255,26 @@ func (a *sessionActor) join(r *review, m *finishCall, how Reviewing) {
 
 func (w *waiter) progress(r *review) {
 	if w.m.progress != nil {
-		w.m.progress(len(r.verdicts), r.total, fmt.Sprintf("quality review of step '%s': %d of %d done", r.stepID, len(r.verdicts), r.total))
+		w.m.progress(len(r.verdicts), r.total, progressText(r.stepID, len(r.verdicts), r.total))
 	}
 }
 
+func progressText(stepID string, done, total int) string {
+	return fmt.Sprintf("quality review of step '%s': %d of %d done", stepID, done, total)
+}
+
 // verdict takes one verdict of a review, unless it was cancelled meanwhile.
-func (a *sessionActor) verdict(r *review, v gate.Verdict) {
+func (a *sessionActor) verdict(ctx context.Context, r *review, v gate.Verdict) {
 	if a.reviews[r.stepID] != r {
 		return
 	}
 	r.verdicts = append(r.verdicts, v)
+	r.done.Add(1)
 	for _, w := range r.waiters {
 		w.progress(r)
 	}
 	if len(r.verdicts) == r.total {
-		a.judged(r)
+		a.judged(ctx, r)
 	}
 }
 
@@ -272,16 +285,21 @@ func (a *sessionActor) due(r *review, w *waiter) {
 		return
 	}
 	r.waiters = slices.Delete(r.waiters, at, at+1)
+	w.m.reply.Send(a.stillRunning(w.m, r.stepID, len(r.verdicts), r.total, r.began))
+}
+
+// stillRunning is the reply to a call whose budget is over before its review.
+func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total int, began time.Time) *finished {
 	reply := &machine.FinishReply{
 		Status: machine.NeedsWork,
 		Feedback: new(fmt.Sprintf(
 			"Review running: the quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
-			r.stepID, len(r.verdicts), r.total, a.engine.now().Sub(r.began).Round(time.Second), a.id, r.stepID)),
+			stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID)),
 	}
-	if w.m.notice != "" {
-		reply.Notice = &w.m.notice
+	if m.notice != "" {
+		reply.Notice = &m.notice
 	}
-	w.m.reply.Send(&finished{ID: a.id, Reply: reply})
+	return &finished{ID: a.id, Reply: reply}
 }
 
 // hold makes an ask that keeps the actor awake during a review.

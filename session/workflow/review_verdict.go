@@ -2,24 +2,39 @@ package workflow
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
-// judged records the verdicts. Calls that wait for them are then treated like later ones: their
-// outputs and the current job are compared with what was judged, and the verdict applies only if
-// they agree.
-func (a *sessionActor) judged(r *review) {
+// judged records the verdicts, unless another process has taken up the review meanwhile: a verdict counts
+// once. Calls that wait for them are then treated like later ones: their outputs and the current job are
+// compared with what was judged, and the verdict applies only if they agree.
+func (a *sessionActor) judged(ctx context.Context, r *review) {
 	delete(a.reviews, r.stepID)
 	r.cancel()
 	r.awake.Send(struct{}{})
 	verdicts, failure := recorded(r)
-	err := a.commit(a.state.CloseAttempt(r.stepID, verdicts, failure, a.engine.now()))
-	if err == nil && failure != "" {
+	_, err := apply(ctx, a, func(_ context.Context, a *sessionActor) (none struct{}, err error) {
+		if !a.state.AwaitsReview(r.stepID) || a.state.Progress(r.stepID).Newest().Digest != r.digest {
+			return none, store.ErrReviewTaken
+		}
+		return none, a.commit(nil, a.state.CloseAttempt(r.stepID, verdicts, failure, a.engine.now()), &store.SessionWrite{Verdict: &store.Review{Step: r.stepID, Runner: a.engine.runner}})
+	})
+	switch {
+	case errors.Is(err, store.ErrReviewTaken):
+		err = nil // the calls wait for that one
+	case err == nil && failure != "":
 		err = session.Wrong("review_failed", "%s\nNothing has moved.", failure).With("step_id", r.stepID)
 	}
+	a.decided(r, err)
+}
+
+// decided looks at the calls that waited for a review again, or answers them with an error.
+func (a *sessionActor) decided(r *review, err error) {
 	for _, w := range r.waiters {
 		w.timer.Stop()
 		switch {
@@ -70,7 +85,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	}
 	next := base.KeepAnswer(c.m.Call, c.plan.Index, r, refusal)
 	if next != a.state { // else another call that joined the review has collected it
-		if err := a.commit(next); err != nil {
+		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}
 	}

@@ -140,6 +140,19 @@ func (c *Conn) stackOf(ctx context.Context, id string) []machine.StackEntry {
 	return entriesOf(rows)
 }
 
+// openStack returns the stack of get_workflows, which resumes nothing: without a connection that is the only
+// session that the identity has.
+func (c *Conn) openStack(ctx context.Context) []machine.StackEntry {
+	if !c.stateless {
+		return c.stackOf(ctx, "")
+	}
+	found, more, err := c.engine.resumable(ctx, c.identity, 1)
+	if err != nil || more {
+		return []machine.StackEntry{}
+	}
+	return entriesOf(found)
+}
+
 // resumed returns what continues below an ended session (seed 000, 001.6.8).
 func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) {
 	rows, err := c.engine.records.ancestry(ctx, id)

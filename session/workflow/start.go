@@ -2,10 +2,9 @@ package workflow
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"deepwork/catalog"
@@ -14,7 +13,6 @@ import (
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
-	"deepwork/session/workflow/stack"
 )
 
 // StartArgs are the parameters of start_workflow (seed 000, 001.3.2 and 3).
@@ -34,13 +32,18 @@ type StartArgs struct {
 // Start starts a session and pushes it onto the stack (seed 000, 001.3). When it returns, the
 // session is on disk.
 func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, error) {
-	return call(ctx, c, machine.ToolStart, &a.RequestID, &a, func(who caller) (*machine.StartReply, string, error) {
+	request := a.RequestID
+	a.RequestID = nil
+	return call(ctx, c, machine.ToolStart, request, &a, func(who caller) (*machine.StartReply, string, error) {
 		return c.start(ctx, who, a)
-	}, func(r *machine.StartReply, id string, replayed *stack.Handle) {
-		if replayed != nil && !replayed.Active() {
-			r.Notice = join(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", id, replayed.View().Status))
-		}
+	}, func(r *machine.StartReply, id string, replayed bool) {
 		r.Stack = c.stackOf(ctx, id)
+		if !replayed || slices.ContainsFunc(r.Stack, func(e machine.StackEntry) bool { return e.SessionID == id }) {
+			return
+		}
+		if rows, err := c.engine.records.list(ctx, store.SessionQuery{IDs: []string{id}}); err == nil && len(rows) > 0 && rows[0].Status != string(machine.Active) {
+			r.Notice = join(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", id, rows[0].Status))
+		}
 	})
 }
 
@@ -71,6 +74,9 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err != nil {
 		return nil, "", err
 	}
+	if err := e.enter(ctx); err != nil {
+		return nil, "", err
+	}
 	texts, err := e.definitions.Texts(def, wf.Entries[0])
 	if err != nil {
 		return nil, "", err
@@ -79,7 +85,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		return nil, "", err
 	}
 	b := machine.NewSession{
-		Goal: a.Goal, InstanceID: a.InstanceID, Identity: c.identity, Owner: e.records.Server(), Place: e.Place, AttemptID: e.Attempt,
+		Goal: a.Goal, InstanceID: a.InstanceID, Identity: c.identity, Place: e.Place, AttemptID: e.Attempt,
 		At: e.now(), Call: who.Call, Texts: texts, Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def),
 	}
 	if parent != "" {
@@ -93,59 +99,74 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err != nil {
 		return nil, "", err
 	}
-	s, r, err := e.create(def, b)
+	row, r, err := e.create(ctx, def, b, *who.MovedBy)
 	if err != nil {
 		if session.CodeOf(err) != codeUncertain {
 			undo()
 		}
 		return nil, "", err
 	}
-	e.notifyMoved(nil, s)
-	// The session is on disk: a caller that left meanwhile finds it here when it repeats the call, and if
-	// the connection is closing, its reply says what to resume.
-	_ = c.push(ctx, stack.Link{Handle: e.handles.Of(s, true), Parent: parent})
-	c.stack.Moved(ctx, nil)
-	return r, s.SessionID, nil
+	if !c.stateless {
+		c.mu.Lock()
+		c.stack.push(row)
+		c.mu.Unlock()
+	}
+	c.moved(nil)
+	return r, row.ID, nil
 }
 
-// create makes the session durable under a new id.
-func (e *Engine) create(def *machine.Definition, b machine.NewSession) (*machine.State, *machine.StartReply, error) {
+// create stores the session under a new id.
+func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.NewSession, by string) (row store.Session, r *machine.StartReply, err error) {
 	for range 20 {
-		b.SessionID = newSessionID()
+		b.SessionID = randomID(4)
 		s, r, err := machine.Begin(def, b)
 		if err != nil {
-			return nil, nil, err
+			return row, nil, err
 		}
-		err = e.records.Create(s)
-		if errors.Is(err, store.ErrExists) {
+		w := defining(def)
+		_, err = e.records.write(ctx, nil, store.Session{Root: e.Root, MovedBy: by}, s, w)
+		if errors.Is(err, store.ErrPending) {
+			// The id is new: if there is a session of this id and call, it is this one.
+			stored, rerr := e.records.read(ctx, b.SessionID, nil)
+			switch {
+			case rerr == nil && stored.state.OwnReply(b.Call) != nil:
+				err = nil
+			case session.CodeOf(rerr) == "unknown_session":
+				err = notSaved(b.SessionID, err)
+			default:
+				err = session.NotNow(codeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
+			}
+		}
+		switch {
+		case errors.Is(err, store.ErrExists):
 			continue
+		case errors.Is(err, store.ErrRequested):
+			return row, nil, err
+		case err != nil:
+			return row, nil, notSaved(b.SessionID, err)
 		}
-		return s, r, err
+		e.exports.write(w.Session, s)
+		e.notifyMoved(nil, s)
+		return w.Session, r, nil
 	}
-	return nil, nil, errors.New("no free session id was found in 20 tries")
-}
-
-func newSessionID() string {
-	var b [4]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
+	return row, nil, errors.New("no free session id was found in 20 tries")
 }
 
 // parent finds the parent of a new session: the named one, or the top. The top of a stateless
 // connection may be another agent's.
 func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 	if id == nil {
-		return c.stack.Top(ctx)
+		return c.top(ctx)
 	}
 	if !machine.IsSessionID(*id) {
 		return "", session.Wrong("bad_session_id", "parent_session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
 	}
-	h, err := c.target(ctx, id)
+	row, err := c.resume(ctx, *id)
 	if err != nil {
 		return "", err
 	}
-	if v := h.View(); v.Status != machine.Active {
-		return "", session.NotNow("session_ended", "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, v.Status)
+	if row.Status != string(machine.Active) {
+		return "", session.NotNow("session_ended", "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, row.Status)
 	}
 	return *id, nil
 }

@@ -10,7 +10,6 @@ import (
 	"deepwork/actor/presence"
 	"deepwork/session"
 	"deepwork/session/state"
-	"deepwork/session/store"
 	"deepwork/session/store/local"
 	"deepwork/session/store/sqlstore"
 	"deepwork/session/store/transfer"
@@ -43,12 +42,12 @@ type Server struct {
 
 // Look returns the status of a project's store. It changes nothing. What prevents it from looking is the
 // Problem.
-func Look(ctx context.Context, f *state.Folder, c Choice, o store.RecordOptions) (Status, error) {
+func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 	s := Status{Store: "postgres", Counts: map[string]int{}, Servers: []Server{}}
 	if c.URL == "" {
 		s.Store = FilesURL
-		err := files(ctx, f, o, &s)
-		return s, err
+		files(ctx, f, &s)
+		return s, nil
 	}
 	pg, _, err := connection(ctx, f, &c, true, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -80,39 +79,31 @@ func Look(ctx context.Context, f *state.Folder, c Choice, o store.RecordOptions)
 	return s, nil
 }
 
-func files(ctx context.Context, f *state.Folder, o store.RecordOptions, s *Status) error {
-	side := local.NewFiles(f, o)
-	s.Where = side.Where()
-	if err := local.FinishCopy(ctx, f, true); err != nil {
-		s.Problem = err.Error()
-		return nil
-	}
+func files(ctx context.Context, f *state.Folder, s *Status) {
+	stores := local.Stores(f, true, nil)
+	defer stores.Close(ctx) // read-only
+	db := stores.Database
+	s.Where = db.Where()
 	s.Counts = map[string]int{"active sessions": 0, "ended sessions": 0, "tasks": 0, "attempts": 0, "executions": 0}
-	err := side.Rows(ctx, func(r transfer.Row) error {
-		switch r.Table {
-		case transfer.Sessions:
-			if o.Head([]byte(r.Values["body"].(string))).Active {
-				s.Counts["active sessions"]++
-			} else {
-				s.Counts["ended sessions"]++
-			}
-		case "tasks", "attempts":
-			s.Counts[r.Table]++
-		case "workflow_executions":
-			s.Counts["executions"]++
+	counts := transfer.Counts{}
+	err := local.NewFile(f).Rows(ctx, func(r transfer.Row) error {
+		counts[r.Table]++
+		if r.Table == "workflow_sessions" && r.Values["status"] == "active" {
+			s.Counts["active sessions"]++
 		}
 		return nil
 	})
 	if err != nil {
 		s.Problem = err.Error()
 	}
+	s.Counts["ended sessions"] = counts["workflow_sessions"] - s.Counts["active sessions"]
+	s.Counts["tasks"], s.Counts["attempts"], s.Counts["executions"] = counts["tasks"], counts["attempts"], counts["workflow_executions"]
 	m := session.NewMember(f, nil)
 	alive, _ := m.Others()
 	for _, path := range alive {
 		id, _ := presence.LockOf(filepath.Base(path))
 		s.Servers = append(s.Servers, Server{ID: id, Text: m.Describe(id)})
 	}
-	return nil
 }
 
 // Migrate creates or migrates the schema of a database, and returns its versions before and after.
@@ -129,17 +120,14 @@ func Migrate(ctx context.Context, f *state.Folder, c Choice) (where string, from
 }
 
 // Copy copies a project from one store to another; see transfer.Copy.
-func Copy(ctx context.Context, f *state.Folder, from, to Choice, o store.RecordOptions) (counts transfer.Counts, err error) {
+func Copy(ctx context.Context, f *state.Folder, from, to Choice) (counts transfer.Counts, err error) {
 	if from == to {
 		return nil, fmt.Errorf("both stores are the same")
 	}
 	var sides []transfer.Side
 	for _, c := range []Choice{from, to} {
 		if c.URL == "" {
-			if err := local.FinishCopy(ctx, f, false); err != nil {
-				return nil, err
-			}
-			sides = append(sides, local.NewFiles(f, o))
+			sides = append(sides, local.NewFile(f))
 			continue
 		}
 		pg, place, err := connection(ctx, f, &c, false, slog.New(slog.DiscardHandler))
@@ -147,7 +135,7 @@ func Copy(ctx context.Context, f *state.Folder, from, to Choice, o store.RecordO
 			return nil, err
 		}
 		defer pg.Close(ctx) // which holds no lease
-		sides = append(sides, pg.Side(o, place))
+		sides = append(sides, pg.Side(place))
 	}
 	return transfer.Copy(ctx, sides[0], sides[1])
 }

@@ -37,7 +37,7 @@ func Open(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logger 
 		logger = slog.New(slog.DiscardHandler)
 	}
 	if c.URL == "" {
-		return local.Stores(f, readOnly, logger), local.FinishCopy(ctx, f, readOnly)
+		return local.Stores(f, readOnly, logger), nil
 	}
 	return shared(ctx, f, c, readOnly, logger)
 }

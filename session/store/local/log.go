@@ -134,3 +134,6 @@ func linesFrom(f *os.File, offset, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.NewSectionReader(f, offset, limit))
 	return data[:bytes.LastIndexByte(data, '\n')+1], err
 }
+
+// putTries is how often a line is written if the file is replaced.
+const putTries = 3

@@ -20,9 +20,6 @@ func Stores(f *state.Folder, readOnly bool, logger *slog.Logger) *store.Stores {
 	db := sqlite.New(sqlite.Options{Path: f.Database(), Make: func() error { return session.MakeState(f) }, ReadOnly: readOnly, Logger: logger, Changes: changes})
 	return &store.Stores{
 		Members: member, Database: db, Changes: changes,
-		Records: func(o store.RecordOptions) (store.Records, error) {
-			return Open(f, Options{Logger: o.Logger, ReadOnly: readOnly || o.ReadOnly, Member: member, Keys: o.Keys, Head: o.Head})
-		},
 		Others: func(context.Context) (bool, error) {
 			others, _ := member.Others()
 			return len(others) > 0, nil

@@ -27,6 +27,7 @@ type database struct {
 	stores *sqlstore.Store
 }
 
+func (d database) Sessions() store.Sessions     { return d.stores.Sessions() }
 func (d database) Board() store.Board           { return d.stores.Board() }
 func (d database) Executions() store.Executions { return d.stores.Executions() }
 func (d database) Requests() store.Requests     { return d.stores.Requests() }

@@ -42,12 +42,6 @@ func passing(err error) bool {
 	return connecting || network || not || pgconn.SafeToRetry(err)
 }
 
-// requested reports whether an error is that of creating a session for a request that has created one.
-func requested(err error) bool {
-	said, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && said.ConstraintName == "session_records_request"
-}
-
 // explain returns an error for callers: store.ErrUnavailable if the database does not answer now.
 func (s *Store) explain(err error) error {
 	switch {

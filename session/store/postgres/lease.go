@@ -27,6 +27,8 @@ const (
 	trustTime = 4 * time.Second
 )
 
+var errReadOnly = errors.New("the store was opened read-only")
+
 type lease struct {
 	kick chan chan error // asks the goroutine for a renewal
 
@@ -195,9 +197,7 @@ func (s *Store) renew() error {
 		err = s.leases.QueryRowContext(ctx, s.text(`WITH m AS (
 			INSERT INTO @members AS m (id, scope, term, expires, reported, machine, host, pid, root) VALUES ($1, $2, $7, clock_timestamp() + interval '6 s', false, $3, $4, $5, $6)
 			ON CONFLICT (id) DO UPDATE SET term = m.term + 1, expires = clock_timestamp() + interval '6 s', reported = false RETURNING term),
-			mine AS (UPDATE @session_records SET term = m.term FROM m WHERE owner = $1),
-			forgotten AS (DELETE FROM @members WHERE id IN (SELECT id FROM @members o WHERE id <> $1 AND since < clock_timestamp() - interval '30 days' AND expires < clock_timestamp() - interval '30 days'
-				AND NOT EXISTS (SELECT FROM @session_records WHERE owner = o.id AND owner <> '') LIMIT 1000 FOR UPDATE SKIP LOCKED))
+			forgotten AS (DELETE FROM @members WHERE id IN (SELECT id FROM @members o WHERE id <> $1 AND since < clock_timestamp() - interval '30 days' AND expires < clock_timestamp() - interval '30 days' LIMIT 1000 FOR UPDATE SKIP LOCKED))
 			SELECT term, (SELECT version FROM @schema_version), clock_timestamp() FROM m`), s.id, scope, s.o.Machine, s.host, os.Getpid(), s.o.Root, term+1).Scan(&next, &version, &clock)
 	}
 	if err == nil {

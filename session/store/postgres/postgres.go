@@ -219,7 +219,6 @@ func randomHex() string {
 }
 
 var (
-	_ store.Lease   = (*Store)(nil)
+	_ store.Members = (*Store)(nil)
 	_ store.Changes = (*Store)(nil)
-	_ store.Records = (*Records)(nil)
 )

@@ -40,8 +40,8 @@ func (s *Store) Status(ctx context.Context) (st Status, err error) {
 	}
 	st.Repository = bound.String()
 	st.Refusal = s.refusal(bound)
-	_, err = s.first(ctx, `SELECT (SELECT count(*) FROM @session_records WHERE scope = $1 AND body IS NOT NULL),
-		(SELECT count(*) FROM @session_records WHERE scope = $1 AND body IS NOT NULL AND caller <> ''), (SELECT count(*) FROM @tasks_all WHERE scope = $1),
+	_, err = s.first(ctx, `SELECT (SELECT count(*) FROM @workflow_sessions_all WHERE scope = $1),
+		(SELECT count(*) FROM @workflow_sessions_all WHERE scope = $1 AND status = 'active'), (SELECT count(*) FROM @tasks_all WHERE scope = $1),
 		(SELECT count(*) FROM @attempts_all WHERE scope = $1), (SELECT count(*) FROM @workflow_executions_all WHERE scope = $1)`,
 		[]any{scope}, &st.Sessions, &st.Active, &st.Tasks, &st.Attempts, &st.Executions)
 	if err == nil {

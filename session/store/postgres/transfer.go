@@ -3,14 +3,12 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"deepwork/catalog/task"
-	"deepwork/session/store"
 	"deepwork/session/store/transfer"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,18 +19,14 @@ import (
 // board's writers gets its turn.
 type side struct {
 	s     *Store
-	o     store.RecordOptions
 	place task.Place
 	scope int64
 	c     *sql.Conn // nil unless held
-	board *transfer.Board
 }
 
 // Side returns the project as a side of a copy; place is that of what has none. The Store must not have
 // entered.
-func (s *Store) Side(o store.RecordOptions, place task.Place) transfer.Side {
-	return &side{s: s, o: o, place: place}
-}
+func (s *Store) Side(place task.Place) transfer.Side { return &side{s: s, place: place} }
 
 // copyTime is how long one statement of a copy may take, and how long the other side may keep it
 // waiting.
@@ -86,32 +80,6 @@ func (x *side) Rows(ctx context.Context, f func(transfer.Row) error) error {
 		}
 		return f(r)
 	})
-	if err != nil {
-		return x.s.explain(err)
-	}
-	err = transfer.Records(x.o, func(f func(string, []byte) error) error {
-		rows, err := q.QueryContext(ctx, `SELECT id, body FROM session_records WHERE scope = $1 AND body IS NOT NULL ORDER BY updated_at, id`, x.scope)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id, body string
-			if err := rows.Scan(&id, &body); err != nil {
-				return err
-			}
-			if err := f(id, []byte(body)); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	}, func(hash string) (data []byte, err error) {
-		err = q.QueryRowContext(ctx, `SELECT data FROM definitions WHERE scope = $1 AND hash = $2`, x.scope, hash).Scan(&data)
-		if none(err) {
-			err = fmt.Errorf("the definition %s, which a session names, is not there: run deepwork check", hash)
-		}
-		return data, err
-	}, f)
 	return x.s.explain(err)
 }
 
@@ -119,15 +87,12 @@ func (x *side) Rows(ctx context.Context, f func(transfer.Row) error) error {
 // by their names, and text has what PostgreSQL accepts.
 func (x *side) Adapt(r transfer.Row) transfer.Row {
 	v := r.Values
-	if r.Table == transfer.Definitions || r.Table == transfer.Sessions {
-		return r // which have what PostgreSQL accepts, and checksums
-	}
 	for column, value := range v {
 		if text, ok := value.(string); ok {
 			v[column] = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), nul, "\uFFFD")
 		}
 	}
-	placed := false
+	placed, folder, name := false, "root", "machine_name"
 	switch r.Table {
 	case "repos":
 		v["path"] = ""
@@ -135,76 +100,43 @@ func (x *side) Adapt(r transfer.Row) transfer.Row {
 		placed = v["workspace"] != ""
 	case "executions":
 		placed = v["state"] != "waiting"
+	case "workflow_sessions":
+		placed, folder, name = true, "place", "machine"
 	}
 	if placed && v["machine_id"] == "" {
-		v["machine_id"], v["machine_name"], v["root"] = x.place.MachineID, x.place.MachineName, x.place.Root
+		v["machine_id"], v[name], v[folder] = x.place.MachineID, x.place.MachineName, x.place.Root
 	}
 	return r
 }
 
-// Put implements transfer.Side.
-func (x *side) Put(ctx context.Context, r transfer.Row) error {
-	ctx, cancel := context.WithTimeout(ctx, copyTime)
+// Replace implements transfer.Side.
+func (x *side) Replace(ctx context.Context, fill func(put func(transfer.Row) error, rows func(f func(transfer.Row) error) error) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*copyTime)
 	defer cancel()
 	q := x.querier()
-	if x.board == nil {
-		if err := transfer.ClearBoard(ctx, q); err != nil {
-			return x.s.explain(err)
-		}
-		for _, table := range []string{"session_records", "request_ids", "definitions"} { // what is left of sessions that were pruned
-			if _, err := q.ExecContext(ctx, "DELETE FROM "+table+" WHERE scope = $1", x.scope); err != nil {
-				return x.s.explain(err)
-			}
-		}
-		x.board = &transfer.Board{Querier: q}
-	}
-	switch r.Table {
-	case transfer.Sessions:
-		return x.s.explain(x.session(ctx, q, r.Values["id"].(string), r.Values["body"].(string)))
-	case transfer.Definitions:
-		_, err := q.ExecContext(ctx, `INSERT INTO definitions (scope, hash, data) VALUES ($1, $2, $3)`, x.scope, r.Values["hash"], []byte(r.Values["data"].(string)))
+	if err := transfer.ClearBoard(ctx, q); err != nil {
 		return x.s.explain(err)
 	}
-	err := x.board.Put(ctx, r)
-	if machine := r.Values["machine_id"]; err == nil && r.Table == "attempts" && machine != "" {
-		// Its machine counts as gone from now on, not since ever.
-		_, err = q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, reported, machine, host, pid, root)
-			SELECT $1, $2::bigint, 1, clock_timestamp(), true, $3, $4, 0, $5 WHERE NOT EXISTS (SELECT FROM members WHERE scope = $2::bigint AND machine = $3 AND root = $5)`,
-			randomHex(), x.scope, machine, r.Values["machine_name"], r.Values["root"])
-	}
-	return x.s.explain(err)
-}
-
-// session inserts a session with what goes with it; its owner, which does not live, becomes one of the
-// processes whose lease has ended.
-func (x *side) session(ctx context.Context, q querier, id, body string) error {
-	h, term, caller := x.o.Head([]byte(body)), 0, ""
-	if h.Owner != "" {
-		term = 1
-		if _, err := q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, reported, machine, host, pid, root)
-			VALUES ($1, $2, 1, clock_timestamp(), true, $3, $4, 0, $5) ON CONFLICT DO NOTHING`, h.Owner, x.scope, x.place.MachineID, x.place.MachineName, x.place.Root); err != nil {
-			return err
+	board := &transfer.Board{Querier: q}
+	err := fill(func(r transfer.Row) error {
+		err := board.Put(ctx, r)
+		if machine := r.Values["machine_id"]; err == nil && r.Table == "attempts" && machine != "" {
+			// Its machine counts as gone from now on, not since ever.
+			_, err = q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, reported, machine, host, pid, root)
+				SELECT $1, $2::bigint, 1, clock_timestamp(), true, $3, $4, 0, $5 WHERE NOT EXISTS (SELECT FROM members WHERE scope = $2::bigint AND machine = $3 AND root = $5)`,
+				randomHex(), x.scope, machine, r.Values["machine_name"], r.Values["root"])
 		}
-	}
-	if h.Active {
-		caller = hex.EncodeToString(h.Caller[:])
-	}
-	_, err := q.ExecContext(ctx, `INSERT INTO session_records (scope, id, owner, term, version, transition, caller, body) VALUES ($1, $2, $3, $4, 1, $5, $6, $7)`,
-		x.scope, id, h.Owner, term, randomHex(), caller, body)
-	for _, key := range x.o.Keys(id, []byte(body)) {
-		if err == nil {
-			_, err = q.ExecContext(ctx, `INSERT INTO request_ids (scope, key, session) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, x.scope, hex.EncodeToString(key[:]), id)
-		}
-	}
-	return err
-}
-
-// Commit implements transfer.Side. If the reply to the commit is lost, it waits for the lock of the
-// project again, and looks whether there is anything.
-func (x *side) Commit(ctx context.Context, verify func() error) error {
-	if err := verify(); err != nil {
+		return x.s.explain(err)
+	}, func(f func(transfer.Row) error) error { return x.Rows(ctx, f) })
+	if err != nil {
 		return err
 	}
+	return x.commit(ctx)
+}
+
+// commit commits what was written. If the reply to the commit is lost, it waits for the lock of the
+// project again, and looks whether there is anything.
+func (x *side) commit(ctx context.Context) error {
 	err := raw(x.c, func(p *pgconn.PgConn) error {
 		ctx, cancel := context.WithTimeout(ctx, copyTime)
 		defer cancel()
@@ -241,5 +173,5 @@ func (x *side) Release() {
 		return err
 	})
 	_ = x.c.Close()
-	x.c, x.board = nil, nil
+	x.c = nil
 }

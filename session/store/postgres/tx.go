@@ -23,7 +23,7 @@ type querier struct {
 
 // text is that of the store; an id is unique in a project.
 func (q querier) text(query string) string {
-	return q.s.text(strings.Replace(query, "ON CONFLICT (id)", "ON CONFLICT (scope, id)", 1))
+	return q.s.text(strings.Replace(query, "ON CONFLICT (", "ON CONFLICT (scope, ", 1))
 }
 
 func (q querier) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -66,7 +66,16 @@ func (s *Store) transact(ctx context.Context, mode sqlstore.Mode, f func(context
 		return err
 	}
 	if mode == sqlstore.Reading {
-		return s.again(ctx, func() error { return s.once(ctx, scope, 0, "", false, f) })
+		return s.again(ctx, func() error { return s.once(ctx, scope, 0, "", false, false, f) })
+	}
+	if mode == sqlstore.Swapping {
+		return s.again(ctx, func() error {
+			err := s.once(ctx, scope, 0, "", false, true, f)
+			if _, unknown := errors.AsType[*unconfirmed](err); unknown {
+				return fmt.Errorf("%w: the database did not confirm the change: %w", store.ErrPending, err)
+			}
+			return err
+		})
 	}
 	// Those of this process wait here, without a connection.
 	select {
@@ -81,7 +90,7 @@ func (s *Store) transact(ctx context.Context, mode sqlstore.Mode, f func(context
 			return err
 		}
 		token := randomHex()
-		err = s.once(ctx, scope, term, token, mode == sqlstore.Unsynced, f)
+		err = s.once(ctx, scope, term, token, mode == sqlstore.Unsynced, true, f)
 		if errors.Is(err, errLapsed) {
 			s.lease.lapse(term)
 		}
@@ -97,20 +106,20 @@ type unconfirmed struct{ error }
 
 func (e *unconfirmed) Unwrap() error { return e.error }
 
-// once runs f in one transaction; with a term, in one that has the lock of the project and stores a
-// token.
-func (s *Store) once(ctx context.Context, scope, term int64, token string, unsynced bool, f func(context.Context, sqlstore.Querier) error) (err error) {
+// once runs f in one transaction, which changes something; with a term, in one that has the lock of the
+// project and stores a token.
+func (s *Store) once(ctx context.Context, scope, term int64, token string, unsynced, changes bool, f func(context.Context, sqlstore.Querier) error) (err error) {
 	c, err := s.pool.Conn(ctx)
 	if err != nil {
 		return &notSent{err}
 	}
 	defer c.Close() // also discards a connection that is in a transaction
 	begin := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-	if term > 0 {
+	if changes {
 		begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 	}
 	left, within := callTime, ctx
-	if term > 0 { // a change that has begun is finished
+	if changes { // a change that has begun is finished
 		var cancel context.CancelFunc
 		within, cancel = context.WithTimeout(context.WithoutCancel(ctx), left)
 		defer cancel()
@@ -157,7 +166,7 @@ func (s *Store) once(ctx context.Context, scope, term int64, token string, unsyn
 		switch {
 		case err == nil && all[0].CommandTag.String() != "COMMIT":
 			return errors.New("the transaction was rolled back, since one of its statements had failed")
-		case err != nil && term > 0 && !sure(err):
+		case err != nil && changes && !sure(err):
 			return &unconfirmed{err}
 		}
 		return err

@@ -16,12 +16,12 @@ import (
 // workflows is a Store as store.Sessions.
 type workflows struct{ *Store }
 
-const sessionColumns = `id, revision, root, parent, job, workflow, step, status, goal, identity, moved_by, attempt_id, machine_id, machine, place, waiting, started_at, updated_at`
+const sessionColumns = `id, revision, root, parent, job, workflow, step, status, goal, identity, moved_by, attempt_id, machine_id, machine, place, definition, pinned, waiting, started_at, updated_at`
 
 const (
-	addSession = `INSERT INTO workflow_sessions (` + sessionColumns + `, frame) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+	addSession = `INSERT INTO workflow_sessions (` + sessionColumns + `, frame) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 	// moveSession is the compare-and-swap that all transitions rely on.
-	moveSession = `UPDATE workflow_sessions SET revision = ?, step = ?, status = ?, moved_by = ?, machine_id = ?, machine = ?, place = ?, waiting = ?, updated_at = ?, frame = ?
+	moveSession = `UPDATE workflow_sessions SET revision = ?, step = ?, status = ?, moved_by = ?, machine_id = ?, machine = ?, place = ?, definition = ?, waiting = ?, updated_at = ?, frame = ?
 		WHERE id = ? AND revision = ?`
 	putPart = `INSERT INTO session_parts (session_id, kind, key, position, body) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (session_id, kind, key) DO UPDATE SET position = excluded.position, body = excluded.body`
@@ -57,9 +57,9 @@ func (t Tx) writeSession(s *store.SessionWrite) error {
 	started, updated := task.FormatTime(s.StartedAt), task.FormatTime(s.UpdatedAt)
 	if s.Before < 0 {
 		n, err = t.Exec(addSession, s.ID, s.Revision, s.Root, s.Parent, s.Job, s.Workflow, s.Step, s.Status, s.Goal, s.Identity, s.MovedBy, s.AttemptID,
-			s.MachineID, s.Machine, s.Place, s.Waiting, started, updated, s.Frame)
+			s.MachineID, s.Machine, s.Place, s.Definition, s.Pinned, s.Waiting, started, updated, s.Frame)
 	} else {
-		n, err = t.Exec(moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Waiting, updated, s.Frame, s.ID, s.Before)
+		n, err = t.Exec(moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Definition, s.Waiting, updated, s.Frame, s.ID, s.Before)
 	}
 	switch {
 	case err != nil:
@@ -71,7 +71,7 @@ func (t Tx) writeSession(s *store.SessionWrite) error {
 	}
 	if v := s.Verdict; v != nil {
 		if n, err := t.Exec(endReview, s.ID, v.Step, v.Runner); err != nil || n == 0 {
-			return cmp.Or(err, errNotWritten)
+			return cmp.Or(err, store.ErrReviewTaken)
 		}
 	}
 	for _, step := range s.Reviewed {
@@ -80,7 +80,7 @@ func (t Tx) writeSession(s *store.SessionWrite) error {
 		}
 	}
 	if r := s.Began; r != nil {
-		if _, err := t.Exec(takeReview, s.ID, r.Step, r.Runner, r.Total, store.ReviewLife.Seconds()); err != nil {
+		if _, err := t.Exec(takeReview, s.ID, r.Step, r.Runner, r.Total, r.Life.Seconds()); err != nil {
 			return err
 		}
 	}
@@ -261,9 +261,14 @@ func (w workflows) Reviews(ctx context.Context, id string) ([]store.Review, erro
 	})
 }
 
-func (w workflows) RenewReview(ctx context.Context, id, step, runner string, done int) (bool, error) {
-	n, err := statement(ctx, w.Store, "renewing a review", Swapping, keepReview, done, store.ReviewLife.Seconds(), id, step, runner)
+func (w workflows) RenewReview(ctx context.Context, id string, r store.Review) (bool, error) {
+	n, err := statement(ctx, w.Store, "renewing a review", Swapping, keepReview, r.Done, r.Life.Seconds(), id, r.Step, r.Runner)
 	return n > 0, err
+}
+
+func (w workflows) LeaveReviews(ctx context.Context, runner string) error {
+	_, err := statement(ctx, w.Store, "leaving reviews", Swapping, `UPDATE session_reviews SET until = 0 WHERE runner = ?`, runner)
+	return err
 }
 
 func (w workflows) Definition(ctx context.Context, hash string) ([]byte, error) {
@@ -277,21 +282,8 @@ func (w workflows) Definition(ctx context.Context, hash string) ([]byte, error) 
 	})
 }
 
-func (w workflows) PruneDefinitions(ctx context.Context, cutoff time.Time, needed func(hash string) bool) (int, error) {
-	return write(ctx, w.Store, "removing definitions", func(t Tx) (removed int, err error) {
-		old, err := List[string](t, `SELECT hash FROM definitions WHERE put_at < ?`, task.FormatTime(cutoff))
-		if err != nil {
-			return 0, err
-		}
-		for _, hash := range old {
-			if needed(hash) {
-				continue
-			}
-			if _, err := t.Exec(`DELETE FROM definitions WHERE hash = ?`, hash); err != nil {
-				return removed, err
-			}
-			removed++
-		}
-		return removed, nil
-	})
+func (w workflows) PruneDefinitions(ctx context.Context, cutoff time.Time) (int, error) {
+	n, err := statement(ctx, w.Store, "removing definitions", Swapping, `DELETE FROM definitions WHERE put_at < ?
+		AND hash NOT IN (SELECT definition FROM workflow_sessions UNION SELECT pinned FROM workflow_sessions)`, task.FormatTime(cutoff))
+	return int(n), err
 }

@@ -19,6 +19,7 @@ type table struct{ name, order string }
 var tables = []table{
 	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""}, {"sessions", ""}, {"executions", "seq"}, {"step_executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
 	{"requests", "rowid"}, {"workflow_executions", ""}, {"owner_requests", ""},
+	{"definitions", ""}, {"workflow_sessions", ""}, {"session_parts", ""}, {"session_requests", ""},
 }
 
 // own are the columns that each database fills on its own.

@@ -9,21 +9,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"deepwork/session/store"
 )
 
-// A Row is what stores exchange: a row of a table of the board, or a session or a definition.
+// A Row is what stores exchange: a row of a table.
 type Row struct {
 	Table  string
 	Values map[string]any // by column; each is nil, an int64 or a string
 }
-
-// The tables of rows that are not of the board.
-const (
-	Sessions    = "workflow sessions" // with the columns id and body
-	Definitions = "job definitions"   // hash and data
-)
 
 // A Side is a project in a store, from which or to which it is copied. Its methods may be called by
 // one goroutine at a time.
@@ -37,13 +29,10 @@ type Side interface {
 	Rows(ctx context.Context, f func(Row) error) error
 	// Adapt returns a row of another store as this one has it.
 	Adapt(r Row) Row
-	// Put prepares a row. Nobody sees it before Commit, and after it, Rows calls f with the rows
-	// that were prepared.
-	Put(ctx context.Context, r Row) error
-	// Commit calls verify, and then replaces the rows of the project by the prepared ones, all of
-	// them, whatever happens, or none.
-	Commit(ctx context.Context, verify func() error) error
-	// Release drops what was not committed. It may be called at any time.
+	// Replace replaces all rows of the project by those that fill puts, in one transaction, which is
+	// rolled back if fill fails. Rows of to are those of the transaction.
+	Replace(ctx context.Context, fill func(put func(Row) error, rows func(f func(Row) error) error) error) error
+	// Release ends Hold. It may be called at any time.
 	Release()
 }
 
@@ -53,7 +42,7 @@ type Counts map[string]int
 // content are the tables whose rows mean that a store is not empty, with what a row of them is; every
 // server adds the projects of its config.
 var content = []struct{ table, what string }{
-	{Sessions, "session"}, {"tasks", "task"}, {"attempts", "attempt"}, {"requests", "request_id of the board"},
+	{"workflow_sessions", "session"}, {"tasks", "task"}, {"attempts", "attempt"}, {"requests", "request_id of the board"},
 	{"workflow_executions", "execution of workflows elsewhere"}, {"owner_requests", "request to servers"},
 }
 
@@ -94,25 +83,31 @@ func Copy(ctx context.Context, from, to Side) (Counts, error) {
 		return nil, fmt.Errorf("looking at %s: %w", to.Where(), err)
 	}
 	read := summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}}
-	err = from.Rows(ctx, func(r Row) error {
-		if state := r.Values["state"]; r.Table == "executions" && (state == "starting" || state == "running") {
-			return fmt.Errorf("execution %v of attempt %v is %v, and cannot be moved while its agent works: end it with stop_attempt, or start a server on that store until it has recorded its end", r.Values["id"], r.Values["attempt_id"], state)
+	err = to.Replace(ctx, func(put func(Row) error, rows func(func(Row) error) error) error {
+		err := from.Rows(ctx, func(r Row) error {
+			if state := r.Values["state"]; (r.Table == "executions" || r.Table == "step_executions") && (state == "starting" || state == "running") {
+				return fmt.Errorf("execution %v of attempt %v is %v, and cannot be moved while its agent works: end it with stop_attempt, or start a server on that store until it has recorded its end", r.Values["id"], r.Values["attempt_id"], state)
+			}
+			r = to.Adapt(r)
+			read.add(r)
+			return put(r)
+		})
+		if err != nil {
+			return err
 		}
-		r = to.Adapt(r)
-		read.add(r)
-		return to.Put(ctx, r)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("copying %s to %s, which is unchanged: %w", from.Where(), to.Where(), err)
-	}
-	err = to.Commit(ctx, func() error {
-		for _, s := range []Side{from, to} {
-			now, err := sum(ctx, s, to)
+		for where, rows := range map[string]func(func(Row) error) error{
+			from.Where(): func(f func(Row) error) error { return from.Rows(ctx, f) }, to.Where(): rows,
+		} {
+			now := summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}}
+			err := rows(func(r Row) error {
+				now.add(to.Adapt(r))
+				return nil
+			})
 			if err == nil {
 				err = read.compare(now)
 			}
 			if err != nil {
-				return fmt.Errorf("verifying the copy in %s: %w", s.Where(), err)
+				return fmt.Errorf("verifying the copy in %s: %w", where, err)
 			}
 		}
 		return nil
@@ -162,27 +157,6 @@ func (s summary) compare(o summary) (err error) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if s.sums[name] != o.sums[name] || s.counts[name] != o.counts[name] {
 			err = errors.Join(err, fmt.Errorf("%s differ: %d were copied, and there are %d: something else changed them meanwhile", name, s.counts[name], o.counts[name]))
-		}
-	}
-	return err
-}
-
-// Records calls f with the sessions that each yields, and with their definitions.
-func Records(o store.RecordOptions, each func(f func(id string, body []byte) error) error, definition func(hash string) ([]byte, error), f func(Row) error) error {
-	needed := make(map[string]bool)
-	err := each(func(id string, body []byte) error {
-		if hash := o.Head(body).Definition; hash != "" {
-			needed[hash] = true
-		}
-		return f(Row{Sessions, map[string]any{"id": id, "body": string(body)}})
-	})
-	for hash := range needed {
-		var data []byte
-		if err == nil {
-			data, err = definition(hash)
-		}
-		if err == nil {
-			err = f(Row{Definitions, map[string]any{"hash": hash, "data": string(data)}})
 		}
 	}
 	return err

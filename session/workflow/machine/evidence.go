@@ -55,6 +55,14 @@ func (s *State) Grant(stepID string, o Override) (*State, error) {
 // HasGrant reports whether a person has overridden the reviews of a step. p may be nil.
 func (p *StepProgress) HasGrant() bool { return p != nil && p.Granted != nil }
 
+// Show records what the instructions of a self-review of a current step are about.
+func (s *State) Show(stepID string, shown Shown) *State {
+	n, p := s.Next(shown.At), s.ProgressOrNew(stepID, shown.At)
+	p.Shown = &shown
+	n.setProgress(p)
+	return n
+}
+
 // prove sets why a step is finished. An override is kept among the step's overrides.
 func (p *StepProgress) prove(e *Evidence, skipped []string) {
 	p.Evidence, p.Granted, p.Question = e, nil, nil

@@ -128,7 +128,7 @@ type StoredReply struct {
 	Refusal    *session.Error  `json:"error,omitempty"` // the answer instead of a reply
 	CallID     string          `json:"call_id,omitempty"`
 	Named      bool            `json:"named,omitempty"` // finished_step: the call named its session
-	Revision   int64           `json:"revision"` // of the state that the call made: it identifies the reply
+	Revision   int64           `json:"revision"`        // of the state that the call made: it identifies the reply
 
 	encoded []byte
 }

@@ -30,42 +30,6 @@ CREATE TABLE commits (
 	token text NOT NULL
 );
 
--- A row without a body is no session yet: version 0 has notes about one, a higher version keeps a
--- delayed statement from creating one.
-CREATE TABLE session_records (
-	scope bigint NOT NULL REFERENCES scopes,
-	id text NOT NULL,
-	owner text NOT NULL, -- members.id; '' means nobody
-	term bigint NOT NULL, -- of the owner; 0 means nobody
-	version bigint NOT NULL,
-	transition text NOT NULL, -- the id of the write that made this version
-	caller text,              -- whose active session it is; '' or NULL means none
-	newest bigint,            -- noted by NoteNewest
-	body text,
-	request text,             -- the key of request_ids that has created it
-	updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-	PRIMARY KEY (scope, id)
-) WITH (fillfactor = 60); -- room for new versions: no index has a column that most writes change
-CREATE INDEX session_records_caller ON session_records (scope, caller) WHERE caller <> '';
-CREATE UNIQUE INDEX session_records_request ON session_records (scope, request) WHERE request IS NOT NULL;
-CREATE INDEX session_records_owner ON session_records (owner) WHERE owner <> '';
-
-CREATE TABLE definitions (
-	scope bigint NOT NULL REFERENCES scopes,
-	hash text NOT NULL,
-	data bytea NOT NULL,
-	put_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-	PRIMARY KEY (scope, hash)
-);
-
-CREATE TABLE request_ids (
-	scope bigint NOT NULL REFERENCES scopes,
-	key text NOT NULL,
-	session text NOT NULL,
-	noted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-	PRIMARY KEY (scope, key, session)
-);
-
 CREATE TABLE changes (
 	position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	scope bigint NOT NULL REFERENCES scopes,
@@ -97,6 +61,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	RETURN NULL;
 END $$;
+CREATE FUNCTION unixepoch(text) RETURNS double precision LANGUAGE sql VOLATILE AS 'SELECT extract(epoch FROM clock_timestamp())::float8';
 CREATE FUNCTION scope() RETURNS bigint LANGUAGE sql STABLE AS $$SELECT current_setting('deepwork.scope')::bigint$$;
 
 CREATE TABLE projects_all (
@@ -417,6 +382,77 @@ BEGIN
 	RETURN NEW;
 END $$;
 CREATE TRIGGER version_request BEFORE INSERT OR UPDATE ON owner_requests_all FOR EACH ROW EXECUTE FUNCTION version_request();
+
+CREATE TABLE workflow_sessions_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	id         string,
+	revision   bigint NOT NULL,
+	root       string NOT NULL,
+	parent     string NOT NULL,
+	job        string NOT NULL,
+	workflow   string NOT NULL,
+	step       string NOT NULL,
+	status     string NOT NULL CHECK (status IN ('active', 'completed', 'aborted')),
+	goal       string NOT NULL,
+	identity   string NOT NULL,
+	moved_by   string NOT NULL,
+	attempt_id string NOT NULL,
+	machine_id string NOT NULL,
+	machine    string NOT NULL,
+	place      string NOT NULL,
+	definition string NOT NULL,
+	pinned     string NOT NULL,
+	waiting    string NOT NULL,
+	started_at string NOT NULL,
+	updated_at string NOT NULL,
+	frame      string NOT NULL,
+	PRIMARY KEY (scope, id)
+) WITH (fillfactor = 60);
+CREATE INDEX workflow_sessions_newest ON workflow_sessions_all (scope, updated_at DESC, id);
+CREATE INDEX workflow_sessions_of ON workflow_sessions_all (scope, identity, attempt_id, status, updated_at DESC, id);
+CREATE INDEX workflow_sessions_in ON workflow_sessions_all (scope, parent) WHERE parent <> '';
+CREATE INDEX workflow_sessions_at ON workflow_sessions_all (scope, attempt_id) WHERE attempt_id <> '';
+CREATE INDEX workflow_sessions_waiting ON workflow_sessions_all (scope, identity) WHERE waiting <> '';
+
+CREATE TABLE session_parts_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	session_id string,
+	kind       string,
+	key        string,
+	position   bigint NOT NULL,
+	body       string NOT NULL,
+	PRIMARY KEY (scope, session_id, kind, key),
+	FOREIGN KEY (scope, session_id) REFERENCES workflow_sessions_all ON DELETE CASCADE
+) WITH (fillfactor = 80);
+
+CREATE TABLE session_requests_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	key        string,
+	session_id string NOT NULL,
+	PRIMARY KEY (scope, key),
+	FOREIGN KEY (scope, session_id) REFERENCES workflow_sessions_all ON DELETE CASCADE
+);
+CREATE INDEX session_requests_of ON session_requests_all (scope, session_id);
+
+CREATE TABLE session_reviews_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	session_id string,
+	step       string,
+	runner     string NOT NULL,
+	total      bigint NOT NULL,
+	done       bigint NOT NULL,
+	until      double precision NOT NULL,
+	PRIMARY KEY (scope, session_id, step),
+	FOREIGN KEY (scope, session_id) REFERENCES workflow_sessions_all ON DELETE CASCADE
+);
+
+CREATE TABLE definitions_all (
+	scope  bigint NOT NULL DEFAULT scope(),
+	hash   string,
+	data   string NOT NULL,
+	put_at string NOT NULL,
+	PRIMARY KEY (scope, hash)
+);
 
 -- make_views creates the view of each table, or adds new columns to it.
 CREATE FUNCTION make_views() RETURNS void LANGUAGE plpgsql AS $$

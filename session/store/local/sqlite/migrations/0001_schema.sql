@@ -288,3 +288,68 @@ CREATE TABLE owner_requests (
 	answered_at TEXT
 ) STRICT;
 CREATE INDEX owner_requests_asked ON owner_requests (kind, asked_at) WHERE state = 'asked';
+
+-- Sessions of workflows, of all roots of the project: the project itself and the workspaces of attempts. (The table
+-- sessions has the conversations of agents.)
+CREATE TABLE workflow_sessions (
+	id         TEXT PRIMARY KEY, -- 8 hex
+	revision   INTEGER NOT NULL, -- each transition replaces one by a higher one, and fails if another was faster
+	root       TEXT NOT NULL,    -- the checkout or workspace in which it was begun
+	parent     TEXT NOT NULL,    -- a session, which may have been removed; '': none
+	job        TEXT NOT NULL,
+	workflow   TEXT NOT NULL,
+	step       TEXT NOT NULL,    -- the current one
+	status     TEXT NOT NULL CHECK (status IN ('active', 'completed', 'aborted')),
+	goal       TEXT NOT NULL,
+	identity   TEXT NOT NULL,
+	moved_by   TEXT NOT NULL,    -- the process that moved it last over a connection; '': the last move came without one
+	attempt_id TEXT NOT NULL,    -- in whose workspace it was begun, which may have been deleted; '': the project itself
+	machine_id TEXT NOT NULL,    -- the place that moved it last; '' in a store of one machine
+	machine    TEXT NOT NULL,
+	place      TEXT NOT NULL,
+	definition TEXT NOT NULL,    -- the hash of that with which it goes on; '': none is stored
+	pinned     TEXT NOT NULL,    -- that with which it began
+	waiting    TEXT NOT NULL,    -- what may wait for a person, JSON; '': nothing
+	started_at TEXT NOT NULL,
+	updated_at TEXT NOT NULL,
+	frame      TEXT NOT NULL     -- the state without its lists, JSON
+) STRICT;
+CREATE INDEX workflow_sessions_newest ON workflow_sessions (updated_at DESC, id);
+CREATE INDEX workflow_sessions_of ON workflow_sessions (identity, attempt_id, status, updated_at DESC, id);
+CREATE INDEX workflow_sessions_in ON workflow_sessions (parent) WHERE parent <> '';
+CREATE INDEX workflow_sessions_at ON workflow_sessions (attempt_id) WHERE attempt_id <> '';
+CREATE INDEX workflow_sessions_waiting ON workflow_sessions (identity) WHERE waiting <> '';
+
+-- The elements of the lists of a session: progress of steps, withdrawn progress, replies.
+CREATE TABLE session_parts (
+	session_id TEXT NOT NULL REFERENCES workflow_sessions (id) ON DELETE CASCADE,
+	kind       TEXT NOT NULL CHECK (kind IN ('step', 'withdrawal', 'reply')),
+	key        TEXT NOT NULL,
+	position   INTEGER NOT NULL,
+	body       TEXT NOT NULL, -- JSON
+	PRIMARY KEY (session_id, kind, key)
+) STRICT;
+
+-- The calls with a request_id. The reply is a part of the session, as long as that keeps it.
+CREATE TABLE session_requests (
+	key        TEXT PRIMARY KEY, -- a digest of identity, tool and request_id
+	session_id TEXT NOT NULL REFERENCES workflow_sessions (id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX session_requests_of ON session_requests (session_id);
+
+-- Reviews in progress. When until is over, any process takes one up.
+CREATE TABLE session_reviews (
+	session_id TEXT NOT NULL REFERENCES workflow_sessions (id) ON DELETE CASCADE,
+	step       TEXT NOT NULL,
+	runner     TEXT NOT NULL, -- the process that runs it
+	total      INTEGER NOT NULL,
+	done       INTEGER NOT NULL,
+	until      REAL NOT NULL, -- seconds since 1970 by the clock of the database
+	PRIMARY KEY (session_id, step)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE definitions (
+	hash   TEXT PRIMARY KEY, -- the SHA-256 of data
+	data   TEXT NOT NULL,
+	put_at TEXT NOT NULL
+) STRICT;

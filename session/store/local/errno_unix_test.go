@@ -1,7 +1,0 @@
-//go:build unix
-
-package local
-
-import "golang.org/x/sys/unix"
-
-var noSpace error = unix.ENOSPC

@@ -1,0 +1,134 @@
+package workflow
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/session/store"
+)
+
+// A review in progress is a row that its runner renews (see store.Review). Calls about it at other servers
+// wait for the row; when its time is over, the next call takes the review up.
+
+// lookEvery is how often a call looks at a review that runs in another process, if nothing wakes it.
+const lookEvery = time.Second
+
+// renew keeps a review of this engine until it ends. If another process has taken it up, since this one could
+// not renew it in time, the review is cancelled here, and the calls that wait for it wait for that one.
+func (a *sessionActor) renew(ctx context.Context, r *review) {
+	e := a.engine
+	for wait.For(ctx, e.reviewLife/3) == nil {
+		bounded, cancel := context.WithTimeout(ctx, e.reviewLife/3)
+		kept, err := e.records.RenewReview(bounded, a.id, store.Review{Step: r.stepID, Runner: e.runner, Done: int(r.done.Load()), Life: e.reviewLife})
+		cancel()
+		if err != nil || kept {
+			continue // else it ends with its verdict, if nobody takes it up until then
+		}
+		_ = a.tell(func(_ context.Context, a *sessionActor) { // the error means that the engine is closing
+			if a.reviews[r.stepID] != r {
+				return
+			}
+			e.Logger.Warn("a review was taken up by another server", "session", a.id, "step", r.stepID)
+			delete(a.reviews, r.stepID)
+			r.cancel()
+			r.awake.Send(struct{}{})
+			a.decided(r, nil)
+		})
+		return
+	}
+}
+
+// leaveReviews gives up the reviews of an engine that closes, so that others need not wait.
+func (e *Engine) leaveReviews(ctx context.Context) {
+	if !e.ran.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := e.records.LeaveReviews(ctx, e.runner); err != nil {
+		e.Logger.Debug("others take up the reviews of this server only when their time is over", "error", err)
+	}
+}
+
+// elsewhere lets a call wait for the review of a step, open in the record, that another process runs. It
+// returns neither a reply nor an error if the review is to be taken up.
+func (a *sessionActor) elsewhere(ctx context.Context, m *finishCall, stepID string, how Reviewing) (*finished, error) {
+	if changed, err := a.refresh(ctx); err != nil {
+		return nil, err
+	} else if changed {
+		return nil, errOvertaken
+	}
+	running, err := a.runs(ctx, stepID)
+	if err != nil || running == nil {
+		return nil, err
+	}
+	p := a.state.Progress(stepID)
+	m.attempt = len(p.Attempts)
+	left := how.ReplyWithin - time.Since(m.arrived)
+	if left <= 0 {
+		return a.stillRunning(m, stepID, running.Done, running.Total, p.Newest().OpenedAt), nil
+	}
+	a.lookAgain(m, stepID, min(left, lookEvery))
+	return nil, errLater
+}
+
+// runs returns the review of a step that a process runs, or nil.
+func (a *sessionActor) runs(ctx context.Context, stepID string) (*store.Review, error) {
+	ctx, cancel := timed(ctx)
+	defer cancel()
+	all, err := a.engine.records.Reviews(ctx, a.id)
+	if err != nil {
+		return nil, a.engine.records.unreadable(a.id, err)
+	}
+	at := slices.IndexFunc(all, func(r store.Review) bool { return r.Step == stepID && !r.Over })
+	if at < 0 {
+		return nil, nil
+	}
+	return &all[at], nil
+}
+
+// lookAgain looks at a review in another process again, when the session has changed or the time is over.
+func (a *sessionActor) lookAgain(m *finishCall, stepID string, after time.Duration) {
+	changed := a.engine.follower.changed(a.id)
+	a.engine.background.Go(func() {
+		_ = wait.Until(a.engine.ctx, after, changed)
+		told := a.tell(func(ctx context.Context, a *sessionActor) {
+			answer(m.reply, func() (*finished, error) { return a.looked(ctx, m, stepID) })
+		})
+		if told != nil {
+			m.reply.Fail(told)
+		}
+	})
+}
+
+// looked goes on waiting for a review in another process, or treats the call like a later one.
+func (a *sessionActor) looked(ctx context.Context, m *finishCall, stepID string) (*finished, error) {
+	_, err := a.refresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.from.Err() == nil && a.state.AwaitsReview(stepID) && a.reviews[stepID] == nil {
+		how, err := a.reviewing(ctx)
+		if err != nil {
+			return nil, err
+		}
+		running, err := a.runs(ctx, stepID)
+		left := how.ReplyWithin - time.Since(m.arrived)
+		switch {
+		case err != nil:
+			return nil, err
+		case running != nil && left > 0:
+			if m.progress != nil {
+				m.progress(running.Done, running.Total, progressText(stepID, running.Done, running.Total))
+			}
+			a.lookAgain(m, stepID, min(left, lookEvery))
+			return nil, errLater
+		case running != nil:
+			return a.stillRunning(m, stepID, running.Done, running.Total, a.state.Progress(stepID).Newest().OpenedAt), nil
+		}
+	}
+	a.hash(m, m.outputs)
+	return nil, errLater
+}

@@ -1,0 +1,167 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+// What commands and pages read of sessions, of all roots and identities.
+
+// A SessionInfo is a session in a list.
+type SessionInfo struct {
+	store.Session
+	InUse bool   // a living process moved it last over a connection: somebody probably works on it
+	By    string // that process, for people, if it is known
+}
+
+// List returns every session, the last changed one first.
+func (e *Engine) List(ctx context.Context) ([]SessionInfo, error) {
+	return e.infos(ctx, store.SessionQuery{})
+}
+
+func (e *Engine) infos(ctx context.Context, q store.SessionQuery) ([]SessionInfo, error) {
+	rows, err := e.records.list(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	alive := store.Census(e.Stores.Members)
+	out := make([]SessionInfo, len(rows))
+	for i, row := range rows {
+		out[i] = SessionInfo{Session: row}
+		if row.Status == string(machine.Active) && row.MovedBy != "" && alive(row.MovedBy) {
+			out[i].InUse, out[i].By = true, e.Stores.Members.Describe(row.MovedBy)
+		}
+	}
+	return out, nil
+}
+
+// Info returns one session, as List does. Its error is session.Error unknown_session if there is none.
+func (e *Engine) Info(ctx context.Context, id string) (*SessionInfo, error) {
+	if err := checkSessionID(id); err != nil {
+		return nil, err
+	}
+	all, err := e.infos(ctx, store.SessionQuery{IDs: []string{id}})
+	if err == nil && len(all) == 0 {
+		err = e.records.unknown(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+func checkSessionID(id string) error {
+	if machine.IsSessionID(id) {
+		return nil
+	}
+	return session.Wrong("bad_session_id", "'%s' is not a session id: expected 8 hexadecimal characters, as `deepwork sessions list` shows it.", jsontext.Clip(id, 100))
+}
+
+// Read returns one session.
+func (e *Engine) Read(ctx context.Context, id string) (*machine.State, error) {
+	if err := checkSessionID(id); err != nil {
+		return nil, err
+	}
+	r, err := e.records.read(ctx, id, nil)
+	if err != nil {
+		return nil, err
+	}
+	return r.state, nil
+}
+
+// Show returns one session's record as JSON, like its export.
+func (e *Engine) Show(ctx context.Context, id string) (json.RawMessage, error) {
+	s, err := e.Read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.Encode()
+}
+
+// AsHandedIn returns why a person cannot decide about outputs of a step of a session whose files are in root, or nil: it
+// does not wait for one, other outputs than those with the digest were handed in since, or its files have changed.
+func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, digest string) error {
+	return asHandedIn(ctx, root, s, stepID, digest)
+}
+
+// GivenFor returns what was handed in last for a step, to a reviewer or for a review by the agent
+// itself: its digest, "" if nothing was, and its files.
+func GivenFor(s *machine.State, stepID string) (digest string, files []machine.FileHash) {
+	p := s.Progress(stepID)
+	if p == nil {
+		return "", nil
+	}
+	last := p.Newest()
+	switch {
+	case p.Question.Open():
+		return p.Question.Digest, p.Question.Files
+	case last != nil && (p.Shown == nil || p.Shown.At.Before(last.OpenedAt)):
+		return last.Digest, last.Files
+	case p.Shown != nil:
+		return p.Shown.Digest, p.Shown.Files
+	}
+	return "", nil
+}
+
+// Step returns a step of a session, as in the definition that was stored when the session last moved.
+func (e *Engine) Step(s *machine.State, stepID string) (*job.Step, error) {
+	def, err := e.Definition(s)
+	if err != nil {
+		return nil, err
+	}
+	if def.Workflow.Find(stepID) < 0 {
+		return nil, fmt.Errorf("session %s has no step %q", s.SessionID, stepID)
+	}
+	return def.Job.Step(stepID), nil
+}
+
+// Definition returns the definition that was stored when a session last moved.
+func (e *Engine) Definition(s *machine.State) (*machine.Definition, error) {
+	def, err := e.definitions.Kept(s.Definition)
+	if err != nil {
+		return nil, fmt.Errorf("reading the definition of session %s: %w", s.SessionID, err)
+	}
+	return def, nil
+}
+
+// definitionsKept is how long definitions are kept that no session needs: a session that begins may need one.
+const definitionsKept = 2 * time.Hour
+
+// Prune removes the sessions that ended before the cutoff, their exports on this machine, and the definitions
+// that no session needs then. It returns the sessions' ids, and the number of definitions. A dry run removes
+// nothing, and counts no definitions.
+func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old []string, definitions int, err error) {
+	rows, err := e.records.list(ctx, store.SessionQuery{Ended: true, Before: cutoff})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, row := range rows {
+		old = append(old, row.ID)
+	}
+	if dryRun {
+		return old, 0, nil
+	}
+	if err := e.records.RemoveSessions(ctx, old); err != nil {
+		return nil, 0, err
+	}
+	for _, row := range rows {
+		if _, there := os.Stat(row.Root); there == nil {
+			err = errors.Join(err, e.exports.remove(row))
+		}
+	}
+	if err != nil {
+		return old, 0, fmt.Errorf("removing the files of sessions: %w", err)
+	}
+	definitions, err = e.records.PruneDefinitions(ctx, time.Now().Add(-definitionsKept))
+	return old, definitions, err
+}
