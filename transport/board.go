@@ -17,7 +17,6 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	boardtools "deepwork/transport/tools/board"
 )
 
@@ -25,33 +24,27 @@ import (
 // workspace of an attempt, the connection to that attempt. A server without either has the zero
 // value.
 type board struct {
-	engine   *attempt.Engine
-	byAgent  bool             // an agent of an attempt started this server
-	context  *attempt.Context // nil outside a workspace
-	reporter *boardReporter   // nil outside a workspace, and for the leader of a run
-	log      *slog.Logger
-	leader   func() // called after each transition, if it is the leader's
+	engine  *attempt.Engine
+	byAgent bool             // an agent of an attempt started this server
+	context *attempt.Context // nil outside a workspace
+	log     *slog.Logger
 }
 
 // openBoard opens the board of the project at root. In a workspace, as reported by getenv, that is
 // the board of the attempt: there the tools know the ids that get_context gives; around is that project's
-// state folder, and otherwise folder; boards are its stores, nil if they are files. A server that an
+// state folder, and otherwise folder; stores are its stores. A server that an
 // agent started runs no attempts, since it ends with its agent. chosen reports
 // whether the tools of the set are offered at all. steps is attempt.Options.Steps outside a workspace.
-// moved is nil unless the leader of a run opens it, who reports its progress to the board itself.
 // openBoard does not block; files are opened on first use.
-func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores, boards *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), leader attempt.Leader, moved func(), logger *slog.Logger, getenv func(string) string) (b *board, err error) {
-	b = &board{byAgent: attempt.ByAgent(getenv), leader: moved, log: logger}
+func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), leader attempt.Leader, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+	b = &board{byAgent: attempt.ByAgent(getenv), log: logger}
 	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Leader: leader, Passive: b.byAgent,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
-	if file, id, ok := attempt.Workspace(folder.Root, getenv); ok {
-		if b.context, err = attempt.OpenContext(file, id, boards, logger); err != nil {
+	if _, id, ok := attempt.Workspace(folder.Root, getenv); ok {
+		if b.context, err = attempt.OpenContext(id, stores); err != nil {
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
-		if moved == nil {
-			b.reporter = newBoardReporter(func(ctx context.Context) ([]attempt.News, error) { return workflowsOf(ctx, folder, id, logger) }, b.context.Tell, logger)
-		}
-		o.Root, o.State, o.Stores, o.Attempt, o.Steps = around.Root, around, boards, id, nil
+		o.Root, o.State, o.Stores, o.Attempt, o.Steps = around.Root, around, stores, id, nil
 	}
 	if chosen {
 		if b.engine, err = attempt.Open(ctx, o); err != nil {
@@ -74,7 +67,7 @@ func (b *board) getRun(ask askUser) boardtools.GetRun {
 			if w.For != attempt.WaitsForPerson {
 				continue
 			}
-			has, err := ask(ctx, who, r.Workspace, w.SessionID, w.StepID)
+			has, err := ask(ctx, who, w.SessionID, w.StepID)
 			if err != nil {
 				b.log.Debug("the user of a client was not asked, or the answer not recorded", "run", r.RunID, "step", w.StepID, "error", err)
 			}
@@ -88,7 +81,7 @@ func (b *board) getRun(ask askUser) boardtools.GetRun {
 }
 
 // askUser asks the user of a client about a step that waits for a person, and reports whether they answered.
-type askUser func(ctx context.Context, who session.Caller, root, sessionID, stepID string) (bool, error)
+type askUser func(ctx context.Context, who session.Caller, sessionID, stepID string) (bool, error)
 
 // share adds the board to the engines of a server.
 func (b *board) share(e *engines, ask askUser) {
@@ -97,38 +90,18 @@ func (b *board) share(e *engines, ask askUser) {
 		e.metrics = append(e.metrics, attemptMetrics(b.engine.Stats)...)
 	}
 	e.workspace = b.context
-	if b.reporter != nil {
-		e.settle = b.reporter.settle
-	}
 	if b.byAgent {
 		e.local = session.Caller{Identity: session.LocalIdentity} // an agent of the board, not the user
 	}
 }
 
-// moved returns the function that the workflow engine calls after each transition, or nil.
-func (b *board) moved() func(*machine.State) {
-	switch {
-	case b.reporter != nil:
-		return func(*machine.State) { b.reporter.moved() }
-	case b.leader != nil:
-		return func(*machine.State) { b.leader() }
-	}
-	return nil
-}
-
 // close is called after the last transition. Agents keep running; the next server adopts them.
 func (b *board) close(ctx context.Context) error {
 	var errs []error
-	if b.reporter != nil {
-		errs = append(errs, b.reporter.close(ctx))
-	}
 	if b.engine != nil {
 		if err := notStopped(b.engine.Close(ctx)); err != nil {
 			errs = append(errs, fmt.Errorf("parts of the task board that did not stop: %w", err))
 		}
-	}
-	if b.context != nil {
-		errs = append(errs, b.context.Close())
 	}
 	return errors.Join(errs...)
 }

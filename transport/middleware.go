@@ -52,9 +52,6 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
 			res, err := s.tools.Dispatch(ctx, &tool.Caller{Caller: who, Workflows: conn.workflows}, call, next, method)
-			if s.settle != nil {
-				s.settle(ctx)
-			}
 			if called, ok := res.(*mcp.CallToolResult); ok && called != nil {
 				return encoded(called), err
 			}

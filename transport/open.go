@@ -24,7 +24,6 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/backend"
-	"deepwork/session/store/local"
 	"deepwork/session/workflow"
 	"deepwork/transport/page"
 	"deepwork/transport/tool"
@@ -159,15 +158,12 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	stores, boards, err := openStores(ctx, folder, around, choice, logger)
+	// The sessions of an attempt's workspace are those of its project, too.
+	stores, err := backend.Open(ctx, around, choice, false, logger)
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
-	for _, s := range []*store.Stores{stores, boards} {
-		if s != nil {
-			opened.add("closing the stores", s.Close)
-		}
-	}
+	opened.add("closing the stores", stores.Close)
 	if stores.Unavailable != nil {
 		opened.follow("entering the store", func(ctx context.Context) { enter(ctx, stores.Members) })
 	}
@@ -189,23 +185,17 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		opened.add("reviews that did not stop", judge.Close)
 	}
 	var engine *workflow.Engine // opened below, before any call
-	awaiting := func(ctx context.Context, who session.Caller, workspaces []string) ([]session.AwaitingStep, error) {
-		steps, err := engine.Awaiting(ctx, who.Identity)
-		c, cerr := settings.Current(ctx)
-		if err = errors.Join(err, cerr); err != nil {
-			return nil, err
-		}
-		return workflow.AwaitingIn(ctx, steps, workspaces, &c.QualityGate, logger)
+	awaiting := func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error) {
+		return engine.Awaiting(ctx, who, attempts)
 	}
-	tasks, err := openBoard(ctx, root, folder, around, stores, boards, slices.Contains(sets, "board"), settings, jobs, awaiting, Leader(o, around), o.moved, logger, getenv)
+	tasks, err := openBoard(ctx, root, folder, around, stores, slices.Contains(sets, "board"), settings, jobs, awaiting, Leader(o, around), logger, getenv)
 	if err != nil {
 		return nil, err
 	}
 	opened.add("closing the task board", tasks.close)
 	engine, err = workflow.Open(ctx, workflow.Options{
 		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Stores: stores, Place: stores.Place, Attempt: attemptID,
-		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: tasks.moved(), Requests: stores.Database.Requests(),
-		StatelessIdle: func() time.Duration { return idleTimeout(settings) },
+		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: o.moved,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the sessions of %s: %w", root, err)
@@ -213,12 +203,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	opened.add("sessions that did not stop", func(ctx context.Context) error { return notStopped(engine.Close(ctx)) })
 
 	if !inside {
-		archive, err := workflow.OpenArchive(folder, stores, logger)
-		if err != nil {
-			return nil, fmt.Errorf("opening the sessions of %s: %w", root, err)
-		}
-		opened.add("closing the sessions", func(context.Context) error { return archive.Close() })
-		opened.follow("removing old sessions", (&pruner{archive, settings.Current, logger}).follow)
+		opened.follow("removing old sessions", (&pruner{engine, settings.Current, logger}).follow)
 	}
 
 	e := engines{
@@ -236,7 +221,6 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		children:         engine.Children,
 		executor:         engine.Executor,
 		token:            folder.Token,
-		stopping:         engine.Stopping,
 		unavailable:      stores.Unavailable,
 		metrics:          sessionMetrics(engine.Stats),
 	}
@@ -245,12 +229,8 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	tasks.share(&e, engine.AskAbout)
 	e.pages = func() (page.Options, error) {
-		archive, err := workflow.OpenArchive(folder, stores, logger)
-		if err != nil {
-			return page.Options{}, err
-		}
 		key, err := folder.Sign("web pages", nil)
-		return page.Options{Project: filepath.Base(root), Root: root, Board: tasks.engine, Sessions: archive, Engine: engine, Jobs: e.jobs, Config: current, Changes: stores.Changes, Key: []byte(key), Logger: logger}, err
+		return page.Options{Project: filepath.Base(root), Root: root, Board: tasks.engine, Engine: engine, Jobs: e.jobs, Config: current, Changes: stores.Changes, Key: []byte(key), Logger: logger}, err
 	}
 	s, err := newServer(e, sets, o.Version, logger)
 	if err != nil {
@@ -271,21 +251,6 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	s.close = opened.close
 	return s, nil
-}
-
-// openStores opens the stores of a server and, in the workspace of an attempt, those with its board,
-// unless they are files. Sessions in a workspace are always files there.
-func openStores(ctx context.Context, folder, around *state.Folder, c backend.Choice, logger *slog.Logger) (stores, boards *store.Stores, err error) {
-	if folder == around {
-		stores, err = backend.Open(ctx, folder, c, false, logger)
-		return stores, nil, err
-	}
-	if c.URL != "" {
-		if boards, err = backend.Open(ctx, around, c, false, logger); err != nil {
-			return nil, nil, err
-		}
-	}
-	return local.Stores(folder, false, logger), boards, nil
 }
 
 // enter makes this process one of those that share a store, as soon as that answers, so that it is ready

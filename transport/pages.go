@@ -30,7 +30,7 @@ func (s *Server) openPages(l *web.Login, readOnly bool) (http.Handler, error) {
 	s.close = func(ctx context.Context) error {
 		stop()
 		<-ended
-		return errors.Join(o.Sessions.Close(), closing(ctx))
+		return closing(ctx)
 	}
 	return site, nil
 }

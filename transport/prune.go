@@ -15,7 +15,7 @@ const pruneInterval = time.Hour
 
 // A pruner removes the sessions that ended longer ago than sessions.keep_ended.
 type pruner struct {
-	archive  *workflow.Archive
+	engine   *workflow.Engine
 	settings func(context.Context) (*config.Config, error)
 	logger   *slog.Logger
 }
@@ -36,7 +36,7 @@ func (p *pruner) prune(ctx context.Context, now time.Time) {
 	if err != nil || c.Sessions.KeepEnded == 0 {
 		return // the config's faults are logged elsewhere
 	}
-	ids, definitions, err := p.archive.Prune(ctx, now.Add(-c.Sessions.KeepEnded), false)
+	ids, definitions, err := p.engine.Prune(ctx, now.Add(-c.Sessions.KeepEnded), false)
 	if err != nil && ctx.Err() == nil {
 		p.logger.Warn("old sessions could not all be removed; trying again in an hour", "removed", len(ids), "error", err)
 	} else if len(ids)+definitions > 0 {

@@ -43,8 +43,6 @@ type engines struct {
 	jobs        func(context.Context) *catalog.Snapshot       // for the instructions
 	close       func(context.Context) error                   // called after the connections are closed
 	unavailable func() error                                  // why the stores cannot be used, or nil; nil if they need no service
-	stopping    func()                                        // called before the connections are closed for the last time
-	settle      func(context.Context)                         // waits briefly until the board has the transition of a call
 	local       session.Caller                                // callers without a token; zero means the user
 	token       func(make bool) (string, error)               // of that caller; see web.Backend
 
@@ -213,7 +211,4 @@ func (s *Server) lastHTTP() config.HTTP {
 // willStop notifies the engine that connections closed from now on end with the server, so that no
 // session is written for that.
 func (s *Server) willStop() {
-	if s.stopping != nil {
-		s.stopping()
-	}
 }

@@ -27,10 +27,3 @@ type Work struct {
 	Step          string    // of its workflow
 	Since         time.Time // the end of the execution, or when it was made
 }
-
-// A Workspace is a folder in which an agent of an attempt works.
-type Workspace struct {
-	AttemptID string
-	Path      string // absolute
-	Status    Status // of the task
-}

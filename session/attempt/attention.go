@@ -29,9 +29,9 @@ func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*Atten
 	return e.NeedsAttentionBy(ctx, who, e.o.Steps)
 }
 
-// FindSteps returns the steps that wait for a person, of a caller's sessions and of those in workspaces
-// of attempts.
-type FindSteps func(ctx context.Context, who session.Caller, workspaces []string) ([]session.AwaitingStep, error)
+// FindSteps returns the steps that wait for a person, of a caller's sessions and of those that were begun in
+// the workspaces of these attempts.
+type FindSteps func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error)
 
 // NeedsAttentionBy is NeedsAttention for a caller that knows the sessions: it says how steps that wait
 // are found, as Options.Steps.
@@ -68,11 +68,11 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 	}
 	all = append(all, budgets...)
 	if find != nil {
-		workspaces, err := e.openWorkspaces(ctx, b)
+		attempts, err := b.WorkedOn(ctx)
 		if err != nil {
-			return nil, err
+			return nil, fault("looking for attempts that are worked on", err)
 		}
-		steps, err := find(ctx, b.who, workspaces)
+		steps, err := find(ctx, b.who, attempts)
 		if err != nil {
 			return nil, fmt.Errorf("looking for steps that wait for a person: %w", err)
 		}
@@ -131,23 +131,6 @@ func (e *Engine) Work(ctx context.Context, who session.Caller) (open, ended []ta
 	}
 	open, ended, err = b.Work(ctx)
 	return open, ended, fault("listing what agents work on", err)
-}
-
-// maxWorkspaces is how many workspaces with sessions are searched for steps that wait for a person.
-const maxWorkspaces = 100
-
-// openWorkspaces returns the workspaces of this machine with sessions of their own, of tasks that are worked on.
-func (e *Engine) openWorkspaces(ctx context.Context, b view) (open []string, err error) {
-	all, err := b.Workspaces(ctx, e.here)
-	if err != nil {
-		return nil, fault("looking for workspaces", err)
-	}
-	for _, w := range all {
-		if (w.Status == task.InProgress || w.Status == task.InReview) && len(open) < maxWorkspaces && w.Path != e.o.Root && exists(filepath.Join(w.Path, ".deepwork", "tmp")) {
-			open = append(open, w.Path)
-		}
-	}
-	return open, nil
 }
 
 // untrusted returns the part of the config that the user has neither approved nor denied, or nil.

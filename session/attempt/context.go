@@ -2,20 +2,14 @@ package attempt
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"path/filepath"
 
 	"deepwork/catalog/config"
-	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
-	files "deepwork/session/store/local"
-	"deepwork/session/store/local/sqlite"
 )
 
-// The values of News.Status, as in the session files of workflows.
+// The values of an attempt's workflow status, as in the sessions of workflows.
 const (
 	WorkflowActive    = "active"
 	WorkflowCompleted = "completed"
@@ -23,12 +17,10 @@ const (
 )
 
 // A Context is the board as seen by a deepwork inside a workspace: it reads the attempt of that
-// workspace and records its workflow's progress (seed 004, "Workspace context data"). Its methods
-// may be called from any goroutine.
+// workspace (seed 004, "Workspace context data"). Its methods may be called from any goroutine.
 type Context struct {
-	board, attempt string
-	reader, writer store.Database // opened when first needed
-	close          func() error
+	attempt string
+	db      store.Database
 }
 
 // Workspace returns the board's file and the attempt that an agent's environment names, if root, a
@@ -57,54 +49,21 @@ func agentOf(getenv func(string) string) (board, attempt string, ok bool) {
 	return board, attempt, err == nil && filepath.IsAbs(board)
 }
 
-// OpenContext returns the context of an attempt, in the stores of its project, which the caller closes
-// after it, or with nil in the file of its board. It does not touch the disk; the caller closes it. A
-// nil logger discards.
-func OpenContext(board, attempt string, stores *store.Stores, logger *slog.Logger) (*Context, error) {
+// OpenContext returns the context of an attempt in the stores of its project, which the caller closes after it.
+func OpenContext(attempt string, stores *store.Stores) (*Context, error) {
 	id, err := checkID("attempt_id", attempt)
 	if err != nil {
 		return nil, err
 	}
-	if !filepath.IsAbs(board) {
-		return nil, fmt.Errorf("opening the board %q: its path must be absolute", board)
-	}
-	c := &Context{board: board, attempt: id, close: func() error { return nil }}
-	if stores != nil {
-		c.board, c.reader, c.writer = stores.Database.Where(), stores.Database, stores.Database
-		return c, nil
-	}
-	changes := files.OpenChanges(filepath.Join(filepath.Dir(board), "servers"), nil, logger)
-	c.reader = sqlite.New(sqlite.Options{Path: board, ReadOnly: true, Logger: logger})
-	c.writer = sqlite.New(sqlite.Options{Path: board, Logger: logger, Changes: changes})
-	c.close = func() error {
-		defer changes.Close()
-		return errors.Join(c.reader.Close(), c.writer.Close())
-	}
-	return c, nil
-}
-
-// Close closes the board.
-func (c *Context) Close() error {
-	if err := c.close(); err != nil {
-		return fmt.Errorf("closing the board: %w", err)
-	}
-	return nil
-}
-
-// open returns the board, which must exist.
-func (c *Context) open(db store.Database) (store.Board, error) {
-	if !db.Exists() {
-		return nil, session.NotNow("no_board", "The task board %s of this workspace does not exist. The attempt, or its project, may have been removed.", c.board)
-	}
-	return db.Board(), nil
+	return &Context{attempt: id, db: stores.Database}, nil
 }
 
 // GetContext returns the project, task and attempt of this workspace (seed 004, get_context).
 func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
-	b, err := c.open(c.reader)
-	if err != nil {
-		return nil, err
+	if !c.db.Exists() {
+		return nil, session.NotNow("no_board", "The task board %s of this workspace does not exist. The attempt, or its project, may have been removed.", c.db.Where())
 	}
+	b := c.db.Board()
 	const gone = "It was deleted; what is done here belongs to no task any more."
 	at, err := b.AttemptContext(ctx, c.attempt)
 	if err != nil {
@@ -120,48 +79,6 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 		r.WorkspaceRepos = append(r.WorkspaceRepos, ContextRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree})
 	}
 	return r, nil
-}
-
-// News is one transition of a workflow session in the workspace.
-type News struct {
-	JobName, WorkflowName string // of the session
-	SessionID             string // 8 hex
-	Status                string // WorkflowActive, WorkflowCompleted or WorkflowAborted
-	Step                  string // the step it is at
-	Nested                bool   // it runs inside another session of the workspace
-}
-
-// Tell records a transition of a workflow in the workspace durably: the task goes to review only
-// when its workflow is complete. If the task names a workflow, transitions of others are ignored;
-// otherwise, those of nested ones. It blocks for one write to the board. A caller that must not
-// fail because of it logs the error and calls it for the next transition.
-func (c *Context) Tell(ctx context.Context, n News) error {
-	b, err := c.open(c.writer)
-	if err != nil {
-		return err
-	}
-	a, err := b.Attempt(ctx, c.attempt)
-	if err != nil {
-		return fault("reading the attempt", err)
-	}
-	t, err := b.Task(ctx, a.TaskID)
-	if err != nil {
-		return fault("reading the task", err)
-	}
-	if t.JobName != nil && (*t.JobName != n.JobName || t.WorkflowName == nil || *t.WorkflowName != n.WorkflowName) {
-		return nil
-	}
-	if t.JobName == nil && n.Nested {
-		return nil
-	}
-	if is(a.WorkflowSessionID, n.SessionID) && is(a.WorkflowStatus, n.Status) && is(a.WorkflowStep, n.Step) {
-		return nil // already recorded
-	}
-	if n.Status == WorkflowAborted && a.WorkflowSessionID != nil && !is(a.WorkflowSessionID, n.SessionID) {
-		return nil // a later workflow counts instead
-	}
-	err = b.SetWorkflow(ctx, c.attempt, task.WorkflowProgress{SessionID: n.SessionID, Status: n.Status, Step: n.Step})
-	return fault("recording the workflow's step", err)
 }
 
 func is(p *string, s string) bool { return p != nil && *p == s }

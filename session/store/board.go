@@ -88,9 +88,9 @@ type View interface {
 	// Work returns the attempts whose agents wait or run, and those that have ended, of each at most
 	// task.MaxWork, the one with the newest execution first.
 	Work(ctx context.Context) (open, ended []task.Work, err error)
-	// Workspaces returns the folders of a place in which agents of attempts may have sessions, those of
-	// the newest attempt first: their workspaces, and the worktrees there.
-	Workspaces(ctx context.Context, here task.Place) ([]task.Workspace, error)
+	// WorkedOn returns the ids of the attempts of tasks that are inprogress or inreview, the newest first, at
+	// most task.MaxAttention.
+	WorkedOn(ctx context.Context) ([]string, error)
 	// Used returns what the executions of a task that ran and have ended used, the oldest first; none if
 	// there is no such task.
 	Used(ctx context.Context, taskID string) ([]task.Use, error)

@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"deepwork/catalog/config"
@@ -114,19 +115,21 @@ func (e *Engine) awaitingBy(ctx context.Context) (Reviewing, error) {
 	return how, err
 }
 
-// Awaiting returns the steps of active sessions that wait for a person: of an identity, or of all if it is
-// "".
-func (e *Engine) Awaiting(ctx context.Context, identity string) (all []session.AwaitingStep, err error) {
+// Awaiting returns the steps that wait for a person, of a caller's active sessions in the project, all if it is
+// the owner, and of those of attempts.
+func (e *Engine) Awaiting(ctx context.Context, who session.Caller, attempts []string) (all []session.AwaitingStep, err error) {
 	how, err := e.awaitingBy(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := e.records.list(ctx, store.SessionQuery{Identity: identity, Active: true, Waiting: true, Limit: triedListed})
+	rows, err := e.records.list(ctx, store.SessionQuery{Active: true, Waiting: true, Limit: triedListed})
 	if err != nil {
 		return nil, err
 	}
 	for _, row := range rows {
-		all = append(all, awaiting(row, how)...)
+		if row.AttemptID == "" && (who.Owner || who.Identity == row.Identity) || slices.Contains(attempts, row.AttemptID) {
+			all = append(all, awaiting(row, how)...)
+		}
 	}
 	return all, nil
 }

@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 
@@ -20,16 +19,16 @@ type answerForm struct {
 }
 
 // answerForm returns the form for a step of a session, or nil if nobody is asked about it here.
-func (s *Site) answerForm(id, stepID string) *answerForm {
-	state, err := s.Sessions.Read(id)
+func (s *Site) answerForm(ctx context.Context, id, stepID string) *answerForm {
+	state, err := s.Engine.Read(ctx, id)
 	if err != nil {
-		return nil // it is in the workspace of an attempt, or gone
+		return nil // it is gone
 	}
-	return answerFormOf(s.Sessions, state, stepID)
+	return answerFormOf(s.Engine, state, stepID)
 }
 
-// answerFormOf returns the form for a step of a session of an archive, or nil if nobody is asked about it.
-func answerFormOf(a *workflow.Archive, state *machine.State, stepID string) *answerForm {
+// answerFormOf returns the form for a step of a session, or nil if nobody is asked about it.
+func answerFormOf(e *workflow.Engine, state *machine.State, stepID string) *answerForm {
 	q, err := state.ToAnswer(stepID, "")
 	if err != nil {
 		return nil
@@ -38,7 +37,7 @@ func answerFormOf(a *workflow.Archive, state *machine.State, stepID string) *ans
 	if q.Notes != nil {
 		f.Notes = *q.Notes
 	}
-	if step, err := a.Step(state, stepID); err == nil { // else the page says that it cannot be read
+	if step, err := e.Step(state, stepID); err == nil { // else the page says that it cannot be read
 		for _, r := range step.ReviewsBy(true) {
 			f.Criteria = append(f.Criteria, r.Criteria...)
 		}
@@ -63,13 +62,6 @@ func (s *Site) answer(ctx context.Context, who session.Caller, r *http.Request) 
 	case !a.Passed && a.Feedback == "":
 		return "", session.Wrong("reason_needed", "Say what the agent is to change.")
 	}
-	next, step := back(r, "/sessions/"+p.SessionID), r.PostForm.Get("step")
-	if p.Attempt == "" {
-		return next, s.Engine.ReviewFor(ctx, p.SessionID, step, digest, a)
-	}
-	archive, done, err := workflow.OpenWorkspace(p.root, s.Logger)
-	if err != nil {
-		return "", err
-	}
-	return next, errors.Join(archive.Review(ctx, p.SessionID, step, digest, a, archive.Requests()), done())
+	next, step := back(r, "/sessions/"+p.ID), r.PostForm.Get("step")
+	return next, s.Engine.ReviewFor(ctx, p.ID, step, digest, a)
 }

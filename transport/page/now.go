@@ -72,7 +72,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 		return nil, err
 	}
 	var needs, working, recent []item
-	waits, err := s.waits(ctx, who, sessions)
+	waits, err := s.waits(ctx, who)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +85,6 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	}
 	for _, i := range sessions {
 		switch {
-		case i.Err != nil:
-			needs = append(needs, item{Kind: "session", Title: i.SessionID, About: i.Err.Error(), Link: "/sessions/" + i.SessionID, Status: i.Status, Since: i.UpdatedAt})
 		case i.Status == "active":
 			working = append(working, sessionItem(i))
 		default:
@@ -110,7 +108,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 			part := l.part(p.Filter, p.Only != "", from)
 			for i := range part.Items {
 				if it := &part.Items[i]; it.waits != nil && it.waits.Review {
-					it.Answer = s.answerForm(it.waits.SessionID, it.waits.Step)
+					it.Answer = s.answerForm(ctx, it.waits.SessionID, it.waits.Step)
 				}
 			}
 			p.Lists = append(p.Lists, part)
@@ -140,48 +138,32 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 }
 
 // waits returns what needs the caller; without the task board, the steps of sessions alone.
-func (s *Site) waits(ctx context.Context, who session.Caller, sessions []*workflow.SessionInfo) (all []attempt.Attention, err error) {
+func (s *Site) waits(ctx context.Context, who session.Caller) (all []attempt.Attention, err error) {
 	if s.Board != nil {
-		r, err := s.Board.NeedsAttentionBy(ctx, who, s.stepsAmong(sessions))
+		r, err := s.Board.NeedsAttentionBy(ctx, who, s.Engine.Awaiting)
 		if err != nil {
 			return nil, err
 		}
 		return r.Items, nil
 	}
-	steps, err := s.stepsAmong(sessions)(ctx, who, nil)
+	steps, err := s.Engine.Awaiting(ctx, who, nil)
 	for _, step := range steps {
 		all = append(all, attempt.StepAttention(step))
 	}
 	return all, err
 }
 
-// stepsAmong finds the steps that wait for a person among the sessions that the caller sees, without
-// reading them again.
-func (s *Site) stepsAmong(sessions []*workflow.SessionInfo) attempt.FindSteps {
-	return func(ctx context.Context, _ session.Caller, workspaces []string) ([]session.AwaitingStep, error) {
-		steps, err := s.Engine.AwaitingAmong(ctx, sessions)
-		if err != nil || len(workspaces) == 0 {
-			return steps, err
-		}
-		c, err := s.Config(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return workflow.AwaitingIn(ctx, steps, workspaces, &c.QualityGate, s.Logger)
-	}
-}
-
 func sessionItem(i *workflow.SessionInfo) item {
-	about := i.JobName + "/" + i.WorkflowName
+	about := i.Job + "/" + i.Workflow
 	status := i.Status
 	if i.Status == "active" {
 		about += ", step " + i.Step
-		if !i.OwnerAlive {
+		if !i.InUse {
 			status = "paused"
 			about += "; no server runs it"
 		}
 	}
-	return item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.SessionID, Status: status, Since: i.UpdatedAt}
+	return item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: status, Since: i.UpdatedAt}
 }
 
 // attentions say what needs a person: what it is, its status and what to do.

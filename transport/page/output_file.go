@@ -33,9 +33,9 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	}
 	path := r.URL.Query().Get("path")
 	if p.State == nil || !delivered(p, path) {
-		return nil, session.Wrong("unknown_output", "Session %s has delivered no file %q.", p.SessionID, path)
+		return nil, session.Wrong("unknown_output", "Session %s has delivered no file %q.", p.ID, path)
 	}
-	file, fi, err := openFile(p.root, path)
+	file, fi, err := openFile(p.Root, path)
 	if err != nil {
 		return nil, session.NotNow("unreadable_output", "The file cannot be read now: %v.", err)
 	}
@@ -44,14 +44,14 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	if err != nil {
 		return nil, err
 	}
-	v := &outputPage{SessionID: p.SessionID, Path: path, Size: fi.Size(), Cut: fi.Size() > maxOutput}
+	v := &outputPage{SessionID: p.ID, Path: path, Size: fi.Size(), Cut: fi.Size() > maxOutput}
 	for v.Cut && len(data) > 0 && !utf8.Valid(data[len(data)-1:]) { // in the middle of a character
 		data = data[:len(data)-1]
 	}
 	if v.Binary = !utf8.Valid(data) || slices.Contains(data, 0); !v.Binary {
 		v.Text = string(data)
 	}
-	return &shown{view: "output", title: path, data: v, on: []string{store.SessionChanged + ":" + p.SessionID}, fresh: true}, nil
+	return &shown{view: "output", title: path, data: v, on: []string{store.SessionChanged + ":" + p.ID}, fresh: true}, nil
 }
 
 // openFile opens a regular file in a folder by its path as an agent gave it, which may have links in it.

@@ -30,10 +30,9 @@ var embedded embed.FS
 
 // Options configure a Site. Board is nil if the task board is not served.
 type Options struct {
-	Project  string // its name, for people
-	Root     string // its folder
-	Board    *attempt.Engine
-	Sessions *workflow.Archive
+	Project string // its name, for people
+	Root    string // its folder
+	Board   *attempt.Engine
 	// Engine moves sessions for a person.
 	Engine   *workflow.Engine
 	Jobs     func(context.Context) *catalog.Snapshot

@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -84,12 +83,8 @@ func (s *Site) run(ctx context.Context, who session.Caller, id string) (*runView
 	if r.SessionID == nil {
 		return v, nil
 	}
-	archive, done, err := s.sessionsOf(r)
-	if err == nil {
-		b := runBuilder{run: v, archive: archive, last: s.lastLines(ctx, who, r)}
-		v.Steps, err = b.tree(*r.SessionID)
-		err = errors.Join(err, done())
-	}
+	b := runBuilder{ctx: ctx, run: v, engine: s.Engine, last: s.lastLines(ctx, who, r)}
+	v.Steps, err = b.tree(*r.SessionID)
 	if err != nil {
 		s.Logger.Debug("the sessions of a run cannot be read", "run", id, "error", err)
 		v.Fault = "Its workflow cannot be read here, only what its agents did."
@@ -121,20 +116,13 @@ const (
 	waitsForLimit  = "waits for the end of a limit"
 )
 
-// sessionsOf opens the sessions of a run: those of the project, or in its worktree.
-func (s *Site) sessionsOf(r *attempt.RunReply) (*workflow.Archive, func() error, error) {
-	if r.Kept.InPlace {
-		return s.Sessions, func() error { return nil }, nil
-	}
-	return workflow.OpenWorkspace(r.Workspace, s.Logger)
-}
-
 // A runBuilder puts the steps of a run together.
 type runBuilder struct {
-	run     *runView
-	archive *workflow.Archive
-	last    map[string]string // what agents that run said last, by execution
-	depth   int
+	run    *runView
+	ctx    context.Context // of the request
+	engine *workflow.Engine
+	last   map[string]string // what agents that run said last, by execution
+	depth  int
 }
 
 // maxNesting bounds workflows within workflows.
@@ -142,11 +130,11 @@ const maxNesting = 10
 
 // tree returns a session of the run with those nested in it.
 func (b *runBuilder) tree(id string) (t runTree, err error) {
-	state, err := b.archive.Read(id)
+	state, err := b.engine.Read(b.ctx, id)
 	if err != nil {
 		return t, err
 	}
-	def, err := b.archive.Definition(state)
+	def, err := b.engine.Definition(state)
 	if err != nil {
 		return t, err
 	}
@@ -168,7 +156,7 @@ func (b *runBuilder) tree(id string) (t runTree, err error) {
 					}
 				}
 			}
-			v.Answer = answerFormOf(b.archive, state, step)
+			v.Answer = answerFormOf(b.engine, state, step)
 			v.State = b.state(state, &v)
 			group = append(group, v)
 		}

@@ -25,8 +25,7 @@ type sessionPage struct {
 	Only     string       // the id of the one step that is shown, "" for all
 	Attempt  string       // the attempt whose agent has it in its workspace, "" for one of the project
 
-	root    string // the folder that paths of outputs are relative to
-	archive *workflow.Archive
+	engine *workflow.Engine
 }
 
 // A stepView is a step on the timeline.
@@ -88,9 +87,9 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	p.fit(r.URL.Query().Get("step"))
 	title := p.Goal
 	if title == "" {
-		title = p.SessionID
+		title = p.ID
 	}
-	return &shown{view: "session", title: title, data: p, on: p.topics(), fresh: p.Attempt != ""}, nil
+	return &shown{view: "session", title: title, data: p, on: p.topics()}, nil
 }
 
 // maxRelated is how many related sessions a page follows each by itself.
@@ -98,31 +97,19 @@ const maxRelated = 20
 
 // topics are those of the session, of those that it is nested in, and of its children.
 func (p *sessionPage) topics() []string {
-	if p.Attempt != "" { // where sessions are in no feed; the attempt has the step
-		return []string{store.AttemptChanged + ":" + p.Attempt}
-	}
 	related := append([]*workflow.SessionInfo{p.SessionInfo}, append(slices.Clone(p.Above), p.Children...)...)
 	if len(related) > maxRelated {
 		return []string{store.SessionChanged}
 	}
-	on := []string{childrenTopic + ":" + p.SessionID}
+	on := []string{childrenTopic + ":" + p.ID}
 	for _, i := range related {
-		on = append(on, store.SessionChanged+":"+i.SessionID)
+		on = append(on, store.SessionChanged+":"+i.ID)
 	}
 	return on
 }
 
-// mine returns a session that the caller can act on here.
-func (s *Site) mine(ctx context.Context, who session.Caller, r *http.Request) (*sessionPage, error) {
-	p, err := s.readSession(ctx, who, r.PathValue("id"))
-	if err == nil && p.Attempt != "" {
-		err = &refusal{http.StatusConflict, "This session is in the workspace of an attempt: act on it at a terminal, with deepwork sessions override or abort."}
-	}
-	return p, err
-}
-
 func (s *Site) abortSession(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	p, err := s.mine(ctx, who, r)
+	p, err := s.readSession(ctx, who, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}
@@ -130,15 +117,15 @@ func (s *Site) abortSession(ctx context.Context, who session.Caller, r *http.Req
 	if reason == "" {
 		return "", session.Wrong("reason_needed", "Say why the session is aborted.")
 	}
-	return "/sessions/" + p.SessionID, s.Engine.AbortFor(ctx, p.SessionID, reason)
+	return "/sessions/" + p.ID, s.Engine.AbortFor(ctx, p.ID, reason)
 }
 
 func (s *Site) goToStep(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	p, err := s.mine(ctx, who, r)
+	p, err := s.readSession(ctx, who, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}
-	return "/sessions/" + p.SessionID, s.Engine.GoToFor(ctx, p.SessionID, r.PostForm.Get("step"))
+	return "/sessions/" + p.ID, s.Engine.GoToFor(ctx, p.ID, r.PostForm.Get("step"))
 }
 
 // overrideStep overrides the reviews of a step as the person who looks at the page. The form says which
@@ -147,7 +134,7 @@ func (s *Site) overrideStep(ctx context.Context, who session.Caller, r *http.Req
 	if !who.Has(session.RightPerson) {
 		return "", session.NotNow("right_needed", "Overriding a review needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions override at a terminal.", who.Identity)
 	}
-	p, err := s.mine(ctx, who, r)
+	p, err := s.readSession(ctx, who, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}
@@ -155,6 +142,6 @@ func (s *Site) overrideStep(ctx context.Context, who session.Caller, r *http.Req
 	if reason == "" {
 		return "", session.Wrong("reason_needed", "Say why the step may go on without its reviews; the session records it.")
 	}
-	return "/sessions/" + p.SessionID, s.Engine.OverrideFor(ctx, p.SessionID, r.PostForm.Get("step"),
+	return "/sessions/" + p.ID, s.Engine.OverrideFor(ctx, p.ID, r.PostForm.Get("step"),
 		machine.Override{GivenFor: r.PostForm.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
 }

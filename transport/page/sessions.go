@@ -44,18 +44,18 @@ func (x *index) read(ctx context.Context, s *Site) error {
 	ids, all := s.feed.since(x.at, store.SessionChanged)
 	switch {
 	case all || x.at == 0:
-		list, err := s.Sessions.List(ctx)
+		list, err := s.Engine.List(ctx)
 		if err != nil {
 			return err
 		}
 		x.newest, x.all = nil, make(map[string]*workflow.SessionInfo, len(list))
 		for _, i := range list {
-			x.all[i.SessionID] = &i
+			x.all[i.ID] = &i
 		}
 	case len(ids) > 0:
 		x.newest = nil
 		for _, id := range ids {
-			switch i, err := s.Sessions.Info(id); {
+			switch i, err := s.Engine.Info(ctx, id); {
 			case session.CodeOf(err) == "unknown_session":
 				delete(x.all, id)
 			case err != nil:
@@ -83,14 +83,11 @@ func (s *Site) sessions(ctx context.Context, who session.Caller) (seen []*workfl
 	}
 	if x.newest == nil {
 		x.newest = slices.SortedFunc(maps.Values(x.all), func(a, b *workflow.SessionInfo) int {
-			return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), strings.Compare(a.SessionID, b.SessionID))
+			return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), strings.Compare(a.ID, b.ID))
 		})
 	}
-	if who.Owner {
-		return x.newest, nil
-	}
 	for _, i := range x.newest {
-		if sees(who, i) {
+		if sees(who, i) && i.AttemptID == "" { // that one is shown with its attempt
 			seen = append(seen, i)
 		}
 	}
@@ -99,5 +96,5 @@ func (s *Site) sessions(ctx context.Context, who session.Caller) (seen []*workfl
 
 // sees reports whether a caller sees a session: its own, and the owner of the server all.
 func sees(who session.Caller, i *workflow.SessionInfo) bool {
-	return who.Owner || i.Err == nil && i.Identity == who.Identity
+	return who.Owner || i.Identity == who.Identity
 }

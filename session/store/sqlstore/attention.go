@@ -42,12 +42,10 @@ func (b board) Work(ctx context.Context) (open, ended []task.Work, err error) {
 	return both[0], both[1], err
 }
 
-func (b board) Workspaces(ctx context.Context, here task.Place) ([]task.Workspace, error) {
-	where, args := b.seen("", here.MachineID, here.Root)
-	return read(ctx, b, "listing the workspaces of attempts", func(t Tx) ([]task.Workspace, error) {
-		return List[task.Workspace](t, `SELECT a.id AS attempt_id, w.path, t.status
-			FROM attempts a JOIN tasks t ON t.id = a.task_id
-			JOIN (SELECT id AS attempt_id, workspace AS path FROM attempts UNION SELECT attempt_id, worktree FROM attempt_repos) w ON w.attempt_id = a.id
-			WHERE a.machine_id = ? AND a.root = ? AND w.path <> ''`+where+` ORDER BY a.created_at DESC, a.id, w.path`, args...)
+func (b board) WorkedOn(ctx context.Context) ([]string, error) {
+	where, args := b.seen("")
+	return read(ctx, b, "listing the attempts that are worked on", func(t Tx) ([]string, error) {
+		return List[string](t, `SELECT a.id FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE t.status IN ('inprogress', 'inreview')`+where+
+			` ORDER BY a.created_at DESC, a.id LIMIT ?`, append(args, task.MaxAttention)...)
 	})
 }

@@ -93,7 +93,7 @@ func TestStatesNeverChange(t *testing.T) {
 					next, _ = s.Abort(Call{Tool: ToolAbort}, "why", at)
 				} else { // as giving a session up and taking it up do
 					next = s.Next(s.UpdatedAt)
-					next.Owner = fmt.Sprint(i)
+					next.Goal = fmt.Sprint(i)
 				}
 			}
 			if next == nil || next == s {
