@@ -92,7 +92,6 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 			}
 		case <-stop:
 			stop, ended = nil, nil
-			s.willStop() // the connection is closed because the program ends
 			c.Stop()
 			deadline = time.After(stopGrace)
 		case <-ended:

@@ -134,7 +134,6 @@ func (s *Server) MCP() *mcp.Server { return s.mcp }
 // Close ends every connection, cancelling calls in flight, then the engines and the catalogs, and
 // waits until all have ended or ctx ends. The error names what did not stop.
 func (s *Server) Close(ctx context.Context) error {
-	s.willStop()
 	var err error
 	if left := s.conns.Close(ctx); left > 0 {
 		err = fmt.Errorf("%d connections did not stop", left)
@@ -161,7 +160,7 @@ func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error)
 	return web.Listen(ctx, web.Backend{
 		Pages: pages,
 		MCP:   s.mcp, Logger: s.logger, Local: s.local, Token: s.token, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
-		Sessions: &s.conns, InFlight: &s.tools.InFlight, Stopping: s.willStop, Metrics: metrics,
+		Sessions: &s.conns, InFlight: &s.tools.InFlight, Metrics: metrics,
 	}, o)
 }
 
@@ -206,9 +205,4 @@ func (s *Server) lastHTTP() config.HTTP {
 		return *last
 	}
 	return s.settings(context.Background())
-}
-
-// willStop notifies the engine that connections closed from now on end with the server, so that no
-// session is written for that.
-func (s *Server) willStop() {
 }

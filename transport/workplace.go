@@ -129,7 +129,7 @@ func openWorkplace(ctx context.Context, o Options, folder *state.Folder, l *atte
 	}
 	w.web, err = web.Listen(ctx, web.Backend{
 		MCP: w.steps.mcp, Logger: w.logger, Settings: w.settings, LastSettings: func() config.HTTP { return w.settings(context.Background()) },
-		Check: w.steps.ready, Sessions: &w.steps.conns, InFlight: &w.steps.tools.InFlight, Stopping: w.steps.willStop,
+		Check: w.steps.ready, Sessions: &w.steps.conns, InFlight: &w.steps.tools.InFlight,
 	}, web.Options{Private: true, Grace: time.Second})
 	if err != nil {
 		return nil, err

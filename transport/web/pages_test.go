@@ -20,7 +20,7 @@ import (
 // pagesOf serves pages with these options until the test ends or stop is called.
 func pagesOf(t *testing.T, o Options, settings config.HTTP, pages func(*Login) http.Handler) (h *Server, stop func()) {
 	t.Helper()
-	h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.DiscardHandler), Sessions: noSessions{}, InFlight: new(tool.InFlight), Local: session.LocalCaller(""), Stopping: func() {},
+	h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.DiscardHandler), Sessions: noSessions{}, InFlight: new(tool.InFlight), Local: session.LocalCaller(""),
 		LastSettings: func() config.HTTP { return settings }, Settings: func(context.Context) config.HTTP { return settings },
 		Pages: func(l *Login) (http.Handler, error) { return pages(l), nil }}, o)
 	testkit.Must(t, err)

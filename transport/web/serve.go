@@ -55,7 +55,6 @@ func (h *Server) Serve(ctx context.Context) error {
 			time.Sleep(streamGrace)
 		}
 	}
-	h.Stopping()
 	h.end()
 	// Cut streams and whatever did not end in time.
 	h.Sessions.Stop()

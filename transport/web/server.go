@@ -98,7 +98,6 @@ type Backend struct {
 	Check        func(context.Context) error // returns why calls are refused, or nil
 	Sessions     Sessions
 	InFlight     *tool.InFlight
-	Stopping     func() // called before connections are closed because the server ends
 	Metrics      []prometheus.Collector
 	// Pages returns the web UI; nil means that there is none.
 	Pages func(*Login) (http.Handler, error)
