@@ -51,7 +51,6 @@ func TestScripts(t *testing.T) {
 			"exits":   exits,
 			"capture": capture,
 			"ends":    ends,
-			"falsify": falsify,
 			"fits":    fits,
 			"sql":     sqlCommand,
 			"visit":   visit,
