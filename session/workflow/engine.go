@@ -159,7 +159,7 @@ func (e *Engine) server() string { return e.Stores.Members.ID() }
 func (e *Engine) enter(ctx context.Context) error {
 	ctx, cancel := timed(ctx)
 	defer cancel()
-	return refused(e.Stores.Members.Enter(ctx))
+	return explain(e.Stores.Members.Enter(ctx))
 }
 
 // Stats are metrics of an Engine.

@@ -49,7 +49,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*m
 
 // reading makes get_step's reply, without the stack. It describes the members of shown.
 func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions) *machine.StepReply {
-	s := a.state
+	s := a.state.In(a.engine.Place)
 	r := &machine.StepReply{Goal: s.Goal, CompletedSteps: s.CompletedSteps(def), Notice: machine.NoticeOf(def)}
 	d := s.Describe(def, shown, texts)
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
