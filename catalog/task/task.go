@@ -197,7 +197,7 @@ var (
 	ErrInvalid    = errors.New("not valid")
 	ErrEnded      = errors.New("the execution has ended")
 	ErrDamaged    = errors.New("the board's file is damaged")
-	ErrNewer      = errors.New("the board's file is of a newer version")
+	ErrVersion    = errors.New("the schema of the database is of another version")
 	ErrClosed     = errors.New("the board is closed")
 )
 

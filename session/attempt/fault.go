@@ -34,8 +34,8 @@ func fault(doing string, err error) error {
 		return session.Wrong("disk_full", "The task board cannot be written, and nothing was changed: %v. Then call again.", err).Because(err)
 	case errors.Is(err, task.ErrDamaged):
 		return session.NotNow("board_damaged", "The task board cannot be used: %v.", err).Because(err)
-	case errors.Is(err, task.ErrNewer):
-		return session.NotNow("board_newer", "The task board cannot be used: %v.", err).Because(err)
+	case errors.Is(err, task.ErrVersion):
+		return session.NotNow("board_version", "The task board cannot be used: %v.", err).Because(err)
 	case errors.Is(err, task.ErrClosed):
 		return session.NotNow("shutting_down", "The server is shutting down. Call again when it is back.").Because(err).Wait(retryAfter)
 	case errors.Is(err, task.ErrDeleting):

@@ -79,7 +79,7 @@ func (i *inspection) run(ctx context.Context) error {
 		switch {
 		case errors.Is(err, task.ErrDamaged):
 			do = "restore it from a copy, or save what can be read with `sqlite3 board.db .recover`"
-		case errors.Is(err, task.ErrNewer):
+		case errors.Is(err, task.ErrVersion):
 			do = "check it with the deepwork that wrote it"
 		}
 		i.report.Fault(path, fmt.Sprintf("the task board cannot be read: %v", err), do)

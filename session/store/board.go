@@ -134,7 +134,7 @@ type View interface {
 // A Board stores projects, repositories, tasks and their attempts; as a View, it sees all. Its
 // methods may be called from any goroutine and by several processes; each change is one
 // transaction, and durable when the method returns. Methods return task.ErrNotFound for something
-// that does not exist; each may also return task.ErrFull, ErrDamaged, ErrNewer or ErrClosed, or the
+// that does not exist; each may also return task.ErrFull, ErrDamaged, ErrVersion or ErrClosed, or the
 // context's error.
 type Board interface {
 	View

@@ -12,6 +12,7 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
+	"deepwork/session/store/sqlstore"
 	"deepwork/session/store/transfer"
 )
 
@@ -61,7 +62,7 @@ func Look(ctx context.Context, f *state.Folder, c Choice, o store.RecordOptions)
 	case err != nil:
 		s.Problem = err.Error()
 	case now.Version > now.Latest:
-		s.Problem = "a newer deepwork has migrated the schema: update deepwork"
+		s.Problem = sqlstore.OtherVersion(fmt.Sprint(now.Version), now.Latest).Error()
 	case now.Version == 0:
 		s.Problem = "the schema does not exist: run deepwork store migrate, or start a server"
 	case now.Version < now.Latest:

@@ -227,8 +227,8 @@ func TestListsUseIndexes(t *testing.T) {
 	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
 	must(t, err)
 	change(t, s,
-		`INSERT INTO @tasks_all SELECT scope, md5(n::text), project_id, title, description, (ARRAY['todo', 'done'])[n % 2 + 1], job_name, workflow_name, deleting_at,
-			'2026-01-01T' || to_char(interval '1 s' * n, 'HH24:MI:SS') || '.000000Z', updated_at, identity, caller_group FROM @tasks_all, generate_series(1, 2000) n`,
+		`INSERT INTO @tasks_all (scope, id, project_id, title, status, created_at, updated_at, identity, caller_group)
+			SELECT scope, md5(n::text), project_id, title, (ARRAY['todo', 'done'])[n % 2 + 1], '2026-01-01T' || to_char(interval '1 s' * n, 'HH24:MI:SS') || '.000000Z', updated_at, identity, caller_group FROM @tasks_all, generate_series(1, 2000) n`,
 		`INSERT INTO @attempts_all (scope, id, task_id, executor, branch, workspace, state, created_at, updated_at, identity, caller_group)
 			SELECT scope, md5(id || n), id, 'X', md5(id || n), '', 'completed', created_at, created_at, '', '' FROM @tasks_all, generate_series(1, 3) n`,
 		`INSERT INTO @sessions_all (scope, id, attempt_id, executor, created_at, updated_at) SELECT scope, id, id, 'X', created_at, created_at FROM @attempts_all`,

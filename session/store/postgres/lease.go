@@ -95,7 +95,7 @@ func (s *Store) now() time.Time {
 }
 
 // Enter takes a lease, if this process holds none that it can trust. Errors: store.ErrUnavailable,
-// task.ErrNewer or task.ErrClosed.
+// task.ErrVersion or task.ErrClosed.
 func (s *Store) Enter(ctx context.Context) error {
 	_, err := s.enter(ctx)
 	return err
@@ -207,7 +207,7 @@ func (s *Store) renew() error {
 	l.mu.Lock()
 	if l.failed = err; err == nil {
 		l.term, l.trusted, l.clock, l.read = next, began.Add(trustTime), clock, time.Now()
-	} else if errors.Is(err, task.ErrNewer) {
+	} else if errors.Is(err, task.ErrVersion) {
 		l.trusted = time.Time{}
 	}
 	l.mu.Unlock()

@@ -46,10 +46,10 @@ func TestANewTermInANewerSchema(t *testing.T) {
 	_, err := s.exec(t.Context(), `UPDATE @schema_version SET version = 99`)
 	must(t, err)
 	expire(t, s)
-	if err := s.renew(); !errors.Is(err, task.ErrNewer) {
+	if err := s.renew(); !errors.Is(err, task.ErrVersion) {
 		t.Errorf("renew = %v", err)
 	}
-	if _, err := s.Term(); !errors.Is(err, task.ErrNewer) {
+	if _, err := s.Term(); !errors.Is(err, task.ErrVersion) {
 		t.Errorf("Term = %v", err)
 	}
 }

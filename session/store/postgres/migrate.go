@@ -28,16 +28,16 @@ func (s *Store) SchemaVersion(ctx context.Context) (is, latest int, err error) {
 	return is, len(migrations), s.explain(err)
 }
 
-// known refuses the schema of a newer version of this program.
+// known refuses the schema of a version that this program does not know.
 func known(version int) error {
 	if version > len(migrations) {
-		return fmt.Errorf("%w: %d, and this deepwork knows versions up to %d: update deepwork", task.ErrNewer, version, len(migrations))
+		return sqlstore.OtherVersion(fmt.Sprint(version), len(migrations))
 	}
 	return nil
 }
 
 // Migrate creates the schema or brings it to the current version, and returns the versions before and
-// after. An older program gets task.ErrNewer.
+// after. A version that this program does not know is task.ErrVersion.
 func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()

@@ -43,20 +43,20 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 	}
 }
 
-func TestANewerSchemaIsRefused(t *testing.T) {
+func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	s, url := openNew(t)
 	must(t, s.Enter(t.Context()))
 	_, err := s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)
 	must(t, err)
 	late := openAt(t, url)
-	if err := late.Open(t.Context()); !errors.Is(err, task.ErrNewer) || !strings.Contains(err.Error(), "update deepwork") {
+	if err := late.Open(t.Context()); !errors.Is(err, task.ErrVersion) || !strings.Contains(err.Error(), "it has version 2, and this deepwork uses version 1: use the deepwork that wrote it, or set the database aside") {
 		t.Errorf("opened with %v", err)
 	}
 	// One that runs already stops to write when it renews its lease.
-	if err := s.renew(); !errors.Is(err, task.ErrNewer) {
+	if err := s.renew(); !errors.Is(err, task.ErrVersion) {
 		t.Errorf("renewed with %v", err)
 	}
-	if _, err := s.Term(); !errors.Is(err, task.ErrNewer) {
+	if _, err := s.Term(); !errors.Is(err, task.ErrVersion) {
 		t.Errorf("ready with %v", err)
 	}
 }

@@ -55,8 +55,8 @@ type Options struct {
 // A Store is a process's access to the database. It connects when it is first used, and again
 // whenever the connection was lost. Its methods may be called from any goroutine, and take at most
 // until the deadline of their context, else 10 seconds; they fail at once while the lease cannot be
-// renewed. Errors: store.ErrUnavailable if the database does not answer, task.ErrNewer if a newer
-// version of this program has migrated the schema, or task.ErrClosed.
+// renewed. Errors: store.ErrUnavailable if the database does not answer, task.ErrVersion if the
+// schema has a version that this program does not know, or task.ErrClosed.
 type Store struct {
 	o      Options
 	id     string // of this process

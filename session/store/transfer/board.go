@@ -151,7 +151,7 @@ func (b *Board) prepare(ctx context.Context, r Row) error {
 		missing = slices.DeleteFunc(missing, func(c string) bool { return c == t.Name() })
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: it has no column %s: update the deepwork that uses it", task.ErrNewer, strings.Join(missing, ", "))
+		return fmt.Errorf("%w: it has no column %s: update the deepwork that uses it", task.ErrVersion, strings.Join(missing, ", "))
 	}
 	b.columns[r.Table] = columns
 	b.inserts[r.Table] = fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s)", r.Table, strings.Join(columns, ", "), strings.Repeat(", ?", len(columns)-1))

@@ -31,13 +31,13 @@ const (
 type State struct {
 	FormatVersion     int                       `json:"format_version"`
 	SessionID         string                    `json:"session_id"`
-	Seq               int64                     `json:"seq"` // Next increments it; 0 in old sessions
+	Seq               int64                     `json:"seq"` // Next increments it
 	JobName           string                    `json:"job_name"`
 	WorkflowName      string                    `json:"workflow_name"`
 	Goal              string                    `json:"goal"`
 	InstanceID        *string                   `json:"instance_id"`
 	BranchName        string                    `json:"branch_name"`
-	BranchStatus      BranchStatus              `json:"branch_status,omitempty"` // "" in old sessions
+	BranchStatus      BranchStatus              `json:"branch_status"`
 	Status            SessionStatus             `json:"status"`
 	CurrentStepID     string                    `json:"current_step_id"` // in a group, the primary
 	CurrentEntryIndex int                       `json:"current_entry_index"`
@@ -53,7 +53,7 @@ type State struct {
 	Place             *task.Place               `json:"place,omitempty"`      // where that server runs; nil in a store of one machine
 	AttemptID         string                    `json:"attempt_id,omitempty"` // of the task board, whose agent began it; "" if a person did
 	Definition        DefinitionRef             `json:"definition"`
-	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil in old sessions
+	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil means that nothing is pinned
 	Weakened          []Weakening               `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
 	History           []*Withdrawal             `json:"history"`            // what go_to_step cleared
 	Replies           []*StoredReply            `json:"replies"`            // for calls that are repeated
@@ -79,7 +79,7 @@ type StepProgress struct {
 	Attempts        []*Attempt  `json:"attempts"`                   // of external reviews
 	Granted         *Override   `json:"granted_override,omitempty"` // a person's, for the next finished_step
 	Question        *Question   `json:"person_review,omitempty"`    // whether a person passes its outputs; nil if none was asked
-	Evidence        *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
+	Evidence        *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews
 	Place           *task.Place `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
 
 	encoded []byte // its JSON, cached by State.Encode

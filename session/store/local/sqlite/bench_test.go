@@ -23,14 +23,14 @@ func fill(t testing.TB, b board, p task.Project) {
 		for i := range 10_000 {
 			of := id(1, i)
 			at = at.Add(time.Second)
-			if _, err := x.Exec(`INSERT INTO tasks (id, project_id, title, description, status, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+			if _, err := x.Exec(`INSERT INTO tasks (id, project_id, title, description, status, identity, caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, 'local', '', ?, ?)`,
 				of, p.ID, fmt.Sprintf("Task number %d", i), "What is to be done, in some words more than the title has.", task.Statuses[i%len(task.Statuses)], task.FormatTime(at), task.FormatTime(at)); err != nil {
 				return err
 			}
 			for j := range 3 {
 				attempt, when := id(2, 3*i+j), task.FormatTime(at.Add(time.Duration(j)*time.Minute))
 				state := []task.AttemptState{task.Completed, task.Failed, task.Stopped, task.Interrupted}[(i+j)%4]
-				if _, err := x.Exec(`INSERT INTO attempts (id, task_id, executor, branch, workspace, state, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+				if _, err := x.Exec(`INSERT INTO attempts (id, task_id, executor, branch, workspace, state, identity, caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, 'local', '', ?, ?)`,
 					attempt, of, "CODEX", "deepwork/task-0000", "/w", state, when, when); err != nil {
 					return err
 				}
@@ -63,12 +63,12 @@ func bare(db *sql.DB, summary, project string) (rows int, err error) {
 	defer r.Close()
 	for r.Next() {
 		var (
-			id, project, title, status, created, updated               string
+			id, project, title, status, lead, created, updated         string
 			description, job, workflow, latest, branch, sess, executor *string
 			open, failed                                               bool
 			dependsOn, blockedBy                                       *string
 		)
-		if err := r.Scan(&id, &project, &title, &description, &status, &job, &workflow, &created, &updated,
+		if err := r.Scan(&id, &project, &title, &description, &status, &job, &workflow, &lead, &created, &updated,
 			&latest, &branch, &sess, &executor, &open, &failed, &dependsOn, &blockedBy); err != nil {
 			return 0, err
 		}

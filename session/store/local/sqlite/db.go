@@ -47,7 +47,7 @@ type Options struct {
 //
 // Nothing but SQLite in this process may open the file: on Unix, closing any handle of it drops
 // SQLite's locks. A file that is moved or replaced while open is not written any more
-// (task.ErrDamaged). Every method may also return task.ErrFull, ErrDamaged, ErrNewer, ErrClosed, or
+// (task.ErrDamaged). Every method may also return task.ErrFull, ErrDamaged, ErrVersion, ErrClosed, or
 // the context's error.
 type DB struct {
 	*sqlstore.Store
@@ -63,7 +63,6 @@ type DB struct {
 	// changes are synced.
 	statements map[string]*sql.Stmt
 	sync       bool
-	earlier    string  // the views of an earlier version that is read as it is; "" if it lacks nothing
 	reader     *sql.DB // nil if not open
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
@@ -87,9 +86,10 @@ func New(o Options) *DB {
 	return d
 }
 
-// Open returns an open database, migrated if it has an earlier version. A newer version is refused
-// with ErrNewer, a file that is not a board with ErrDamaged; both are left untouched. If the disk
-// is not writable, the board can be read, and changes return ErrFull.
+// Open returns an open database of the current version, to which it is migrated if there are migrations
+// from its version. Any other version is refused with ErrVersion, a file that is not a board with
+// ErrDamaged; both are left untouched. If the disk is not writable, the board can be read, and changes
+// return ErrFull.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := New(o)
 	if err := d.Open(ctx); err != nil {
@@ -208,52 +208,14 @@ func (d *DB) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// readable is the earliest version whose tables have all that a reader for everybody reads, with
-// the views of earlier if it is before placed, used or led.
-const (
-	readable = 1
-	placed   = 6
-	used     = 7
-	led      = 8
-)
-
-// earlier returns statements that give the tables of a version what they lack, for one connection;
-// "" if they lack nothing.
-func earlier(version int) (views string) {
-	const place = `, '' AS machine_id, '' AS machine_name, '' AS root`
-	placeOf := ""
-	if version < placed {
-		placeOf = place
-	}
-	pushed := ""
-	if version < used {
-		pushed = `, NULL AS push_error`
-		views = `CREATE TEMP VIEW IF NOT EXISTS executions AS SELECT *` + placeOf + `, NULL AS error FROM main.executions;
-			CREATE TEMP VIEW IF NOT EXISTS usages AS SELECT e.seq, e.id AS execution_id, a.id AS attempt_id, a.executor, NULL AS usage, e.ended_at
-				FROM main.executions e JOIN main.attempts a ON a.id = e.attempt_id WHERE e.started_at IS NOT NULL AND e.ended_at IS NOT NULL;
-			CREATE TEMP VIEW IF NOT EXISTS task_dependencies AS SELECT '' AS task_id, '' AS depends_on WHERE FALSE;
-			CREATE TEMP VIEW IF NOT EXISTS attempt_comments AS SELECT '' AS id, '' AS attempt_id, '' AS repo_id, '' AS file, 0 AS line, '' AS side,
-				'' AS quote, '' AS text, FALSE AS queued, '' AS identity, '' AS created_at WHERE FALSE;`
-	}
-	if version < led {
-		views += `CREATE TEMP VIEW IF NOT EXISTS attempts AS SELECT *` + placeOf + pushed + `, NULL AS run FROM main.attempts;
-			CREATE TEMP VIEW IF NOT EXISTS tasks AS SELECT *, 'agent' AS lead FROM main.tasks;
-			CREATE TEMP VIEW IF NOT EXISTS step_executions AS SELECT 0 AS seq, '' AS id, '' AS attempt_id, '' AS agent_id, '' AS session_id, '' AS step_id,
-				'' AS executor, '' AS variant, '' AS state, '' AS conversation, '' AS limited_until, 0 AS exit_code, '' AS final_message, '' AS error,
-				'' AS created_at, '' AS started_at, '' AS ended_at WHERE FALSE;`
-	}
-	return views
-}
-
-// openReadOnly opens a database that this program can read without a migration.
+// openReadOnly opens a database, which must have the current version, for reading.
 func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
-	d.reader, d.watcher = connect(dsn, readers, ""), connect(dsn, 1, readOnly) // dsn forbids changes, but for views
+	d.reader, d.watcher = connect(dsn, readers, readOnly), connect(dsn, 1, readOnly)
 	return d.prepare(ctx, d.reader, func(ctx context.Context, c *sql.Conn) error {
 		v, err := ours(ctx, c)
-		if err == nil && v < readable {
-			err = fmt.Errorf("it is of version %d, and is to be migrated to %d before it can be read: run a command that writes it, such as deepwork serve", v, latest())
+		if err == nil && v < latest() {
+			err = fmt.Errorf("%w: it has version %d, and must be migrated to version %d before it can be read: run a command that writes it, such as deepwork serve", task.ErrVersion, v, latest())
 		}
-		d.earlier = earlier(v)
 		return err
 	})
 }

@@ -11,20 +11,23 @@ import (
 )
 
 // applicationID marks the file as a board, in SQLite's header.
-const applicationID = 0x64776264 // dwbd
+const applicationID = 0x6477646b // dwdk
+
+// unreleasedID marks boards of before the first release, whose versions were numbered otherwise.
+const unreleasedID = 0x64776264 // dwbd
 
 //go:embed migrations/*.sql
 var files embed.FS
 
 // migrations are the steps from an empty file to the current schema, each a script; the version of
-// a board is the number of steps applied.
+// a board, SQLite's user_version, is the number of steps applied.
 var migrations = sqlstore.Scripts(files)
 
 // latest is the version that this program writes.
 func latest() int { return len(migrations) }
 
-// ours returns the version of a database. It refuses those of other programs and of newer versions
-// of this program.
+// ours returns the version of a database. It refuses those of other programs with task.ErrDamaged, and
+// those that cannot be migrated to the current version with task.ErrVersion.
 func ours(ctx context.Context, c interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }) (v int, err error) {
@@ -35,8 +38,10 @@ func ours(ctx context.Context, c interface {
 	switch {
 	case err != nil:
 		return 0, err
-	case v > latest():
-		return 0, fmt.Errorf("%w: %d, and this deepwork knows versions up to %d: update deepwork", task.ErrNewer, v, latest())
+	case id == unreleasedID:
+		return 0, sqlstore.OtherVersion(fmt.Sprintf("%d of before the first release", v), latest())
+	case id == applicationID && v > latest():
+		return 0, sqlstore.OtherVersion(fmt.Sprint(v), latest())
 	case id != applicationID && (id != 0 || v != 0 || tables > 0):
 		return 0, fmt.Errorf("%w: it is the database of another program, and was left as it is: move it away to begin an empty board", task.ErrDamaged)
 	}

@@ -87,14 +87,20 @@ func TestWhatWasWrittenIsThereAgain(t *testing.T) {
 	}
 }
 
-func TestNewerVersionIsLeftUntouched(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, time.Now)
-	rootOf(t, b)
-	testkit.Must(t, b.Close())
-	newer := raw(t, path, fmt.Sprintf("PRAGMA user_version = %d", latest()+1))
-	testkit.Must(t, newer.Close())
-	unchanged(t, path, task.ErrNewer, fmt.Sprintf("%d, and this deepwork knows versions up to %d: update deepwork", latest()+1, latest()))
+func TestOtherVersionsAreLeftUntouched(t *testing.T) {
+	for name, c := range map[string]struct{ pragmas, want string }{
+		"newer":      {fmt.Sprintf("PRAGMA user_version = %d", latest()+1), fmt.Sprint(latest() + 1)},
+		"unreleased": {fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 8", unreleasedID), "8 of before the first release"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "board.db")
+			b := openAt(t, path, time.Now)
+			rootOf(t, b)
+			testkit.Must(t, b.Close())
+			testkit.Must(t, raw(t, path, c.pragmas).Close())
+			unchanged(t, path, task.ErrVersion, fmt.Sprintf("it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside", c.want, latest()))
+		})
+	}
 }
 
 // unchanged opens a file, and sees that it is refused and left as it is.

@@ -106,11 +106,6 @@ func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Co
 			return err
 		}
 		defer c.Close()
-		if d.earlier != "" {
-			if _, err := c.ExecContext(within, d.earlier); err != nil {
-				return err
-			}
-		}
 		began, err := c.BeginTx(within, nil)
 		if err != nil {
 			return err

@@ -1,8 +1,84 @@
--- The task board, executions and requests, for the statements of package sqlstore: see the
--- migrations of package sqlite for what tables and columns mean. Each table has a name that ends in
--- _all, and the rows of all projects; the view without that ending has those of the project whose
--- transaction it is; tables of package postgres itself must have other names than these. Functions have
--- the names of those of SQLite.
+-- What package postgres itself keeps. Each table has the rows of all projects of the schema; scope is
+-- scopes.id. The board, below, has the names projects, sessions and requests.
+
+CREATE TABLE scopes (
+	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	name text NOT NULL UNIQUE,
+	remote text NOT NULL,      -- of the repository, normalized; '' means unknown
+	root_commit text NOT NULL, -- likewise
+	created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE TABLE members (
+	id text PRIMARY KEY, -- of a process
+	scope bigint NOT NULL REFERENCES scopes,
+	term bigint NOT NULL,
+	expires timestamptz NOT NULL, -- the lease, by the clock of the database
+	reported boolean NOT NULL,    -- the feed of changes has its end, or it has left
+	machine text NOT NULL,
+	host text NOT NULL,
+	pid integer NOT NULL,
+	root text NOT NULL,
+	since timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX members_scope ON members (scope) WHERE NOT reported;
+CREATE INDEX members_since ON members (since); -- to forget the oldest; renewals do not change it
+
+-- The token of the last transaction that each process committed under the lock of its project.
+CREATE TABLE commits (
+	member text PRIMARY KEY REFERENCES members ON DELETE CASCADE,
+	token text NOT NULL
+);
+
+-- A row without a body is no session yet: version 0 has notes about one, a higher version keeps a
+-- delayed statement from creating one.
+CREATE TABLE session_records (
+	scope bigint NOT NULL REFERENCES scopes,
+	id text NOT NULL,
+	owner text NOT NULL, -- members.id; '' means nobody
+	term bigint NOT NULL, -- of the owner; 0 means nobody
+	version bigint NOT NULL,
+	transition text NOT NULL, -- the id of the write that made this version
+	caller text,              -- whose active session it is; '' or NULL means none
+	newest bigint,            -- noted by NoteNewest
+	body text,
+	request text,             -- the key of request_ids that has created it
+	updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	PRIMARY KEY (scope, id)
+) WITH (fillfactor = 60); -- room for new versions: no index has a column that most writes change
+CREATE INDEX session_records_caller ON session_records (scope, caller) WHERE caller <> '';
+CREATE UNIQUE INDEX session_records_request ON session_records (scope, request) WHERE request IS NOT NULL;
+CREATE INDEX session_records_owner ON session_records (owner) WHERE owner <> '';
+
+CREATE TABLE definitions (
+	scope bigint NOT NULL REFERENCES scopes,
+	hash text NOT NULL,
+	data bytea NOT NULL,
+	put_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	PRIMARY KEY (scope, hash)
+);
+
+CREATE TABLE request_ids (
+	scope bigint NOT NULL REFERENCES scopes,
+	key text NOT NULL,
+	session text NOT NULL,
+	noted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	PRIMARY KEY (scope, key, session)
+);
+
+CREATE TABLE changes (
+	position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	scope bigint NOT NULL REFERENCES scopes,
+	kind text NOT NULL,
+	id text NOT NULL,
+	at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX changes_scope ON changes (scope, position);
+
+-- The task board, executions and requests, for the statements of package sqlstore: the schema of package
+-- sqlite says what tables and columns mean. The name of each table ends in _all, and it has the rows of all
+-- projects; the view without that ending has those of the project that the transaction is for; tables of
+-- package postgres itself must have other names than these. Functions have the names of those of SQLite.
 
 CREATE DOMAIN string AS text COLLATE "C"; -- ids, and times that sort as text
 
@@ -59,11 +135,13 @@ CREATE TABLE tasks_all (
 	status        string NOT NULL CHECK (status IN ('todo', 'inprogress', 'inreview', 'done', 'cancelled')),
 	job_name      string,
 	workflow_name string,
+	lead          string NOT NULL DEFAULT 'agent' CHECK (lead IN ('agent', 'server')),
+	auto_start    boolean NOT NULL DEFAULT TRUE,
+	identity      string NOT NULL,
+	caller_group  string NOT NULL,
 	deleting_at   string,
 	created_at    string NOT NULL,
 	updated_at    string NOT NULL,
-	identity      string NOT NULL,
-	caller_group  string NOT NULL,
 	CHECK ((job_name IS NULL) = (workflow_name IS NULL)),
 	PRIMARY KEY (scope, id),
 	FOREIGN KEY (scope, project_id) REFERENCES projects_all
@@ -71,6 +149,17 @@ CREATE TABLE tasks_all (
 CREATE INDEX tasks_newest ON tasks_all (scope, project_id, created_at DESC, id);
 CREATE INDEX tasks_newest_of_status ON tasks_all (scope, project_id, status, created_at DESC, id);
 CREATE INDEX tasks_deleting ON tasks_all (scope, deleting_at) WHERE deleting_at IS NOT NULL;
+
+CREATE TABLE task_dependencies_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	task_id    string,
+	depends_on string,
+	CHECK (task_id <> depends_on),
+	PRIMARY KEY (scope, task_id, depends_on),
+	FOREIGN KEY (scope, task_id) REFERENCES tasks_all ON DELETE CASCADE,
+	FOREIGN KEY (scope, depends_on) REFERENCES tasks_all ON DELETE CASCADE
+);
+CREATE INDEX task_dependencies_of ON task_dependencies_all (scope, depends_on);
 
 CREATE TABLE task_counts_all (
 	scope        bigint NOT NULL DEFAULT scope(),
@@ -108,16 +197,18 @@ CREATE TABLE attempts_all (
 	workspace           string NOT NULL,
 	state               string NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
 	error               string,
+	push_error          string,
 	workflow_session_id string,
 	workflow_status     string,
 	workflow_step       string,
-	created_at          string NOT NULL,
-	updated_at          string NOT NULL,
+	run                 string,
 	identity            string NOT NULL,
 	caller_group        string NOT NULL,
 	machine_id          string NOT NULL DEFAULT '',
 	machine_name        string NOT NULL DEFAULT '',
 	root                string NOT NULL DEFAULT '',
+	created_at          string NOT NULL,
+	updated_at          string NOT NULL,
 	PRIMARY KEY (scope, id),
 	FOREIGN KEY (scope, task_id) REFERENCES tasks_all ON DELETE CASCADE
 );
@@ -139,6 +230,35 @@ CREATE TABLE attempt_repos_all (
 	UNIQUE (scope, attempt_id, repo_id),
 	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE
 );
+
+CREATE TABLE attempt_reports_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	attempt_id string,
+	output     string,
+	output_at  string,
+	diff       string,
+	diff_at    string,
+	PRIMARY KEY (scope, attempt_id),
+	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE
+);
+
+CREATE TABLE attempt_comments_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	id         string,
+	attempt_id string NOT NULL,
+	repo_id    string NOT NULL,
+	file       string NOT NULL,
+	line       bigint NOT NULL,
+	side       string NOT NULL CHECK (side IN ('new', 'old')),
+	quote      string NOT NULL,
+	text       string NOT NULL,
+	queued     boolean NOT NULL DEFAULT FALSE,
+	identity   string NOT NULL,
+	created_at string NOT NULL,
+	PRIMARY KEY (scope, id),
+	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE
+);
+CREATE INDEX attempt_comments_of ON attempt_comments_all (scope, attempt_id);
 
 CREATE TABLE sessions_all (
 	scope          bigint NOT NULL DEFAULT scope(),
@@ -171,12 +291,13 @@ CREATE TABLE executions_all (
 	pid           bigint,
 	exit_code     bigint,
 	final_message string,
-	created_at    string NOT NULL,
-	started_at    string,
-	ended_at      string,
+	error         string,
 	machine_id    string NOT NULL DEFAULT '',
 	machine_name  string NOT NULL DEFAULT '',
 	root          string NOT NULL DEFAULT '',
+	created_at    string NOT NULL,
+	started_at    string,
+	ended_at      string,
 	PRIMARY KEY (scope, id),
 	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE,
 	FOREIGN KEY (scope, session_id) REFERENCES sessions_all ON DELETE CASCADE
@@ -186,16 +307,43 @@ CREATE INDEX executions_of_session ON executions_all (scope, session_id) WHERE s
 CREATE INDEX executions_state ON executions_all (scope, state, seq);
 CREATE UNIQUE INDEX executions_one_open ON executions_all (scope, attempt_id) WHERE state IN ('waiting', 'starting', 'running');
 
-CREATE TABLE attempt_reports_all (
-	scope      bigint NOT NULL DEFAULT scope(),
-	attempt_id string,
-	output     string,
-	output_at  string,
-	diff       string,
-	diff_at    string,
-	PRIMARY KEY (scope, attempt_id),
+CREATE TABLE step_executions_all (
+	scope         bigint NOT NULL DEFAULT scope(),
+	seq           bigint GENERATED BY DEFAULT AS IDENTITY UNIQUE,
+	id            string,
+	attempt_id    string NOT NULL,
+	agent_id      string NOT NULL,
+	session_id    string NOT NULL,
+	step_id       string NOT NULL,
+	executor      string NOT NULL,
+	variant       string,
+	state         string NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
+	conversation  string,
+	limited_until string,
+	exit_code     bigint,
+	final_message string,
+	error         string,
+	created_at    string NOT NULL,
+	started_at    string,
+	ended_at      string,
+	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL)),
+	PRIMARY KEY (scope, id),
 	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE
 );
+CREATE INDEX step_executions_of ON step_executions_all (scope, attempt_id, seq);
+CREATE INDEX step_executions_open ON step_executions_all (scope, state) WHERE ended_at IS NULL;
+
+CREATE TABLE usages_all (
+	scope        bigint NOT NULL DEFAULT scope(),
+	seq          bigint GENERATED BY DEFAULT AS IDENTITY,
+	execution_id string NOT NULL,
+	attempt_id   string NOT NULL,
+	executor     string NOT NULL,
+	usage        string,
+	ended_at     string NOT NULL,
+	PRIMARY KEY (scope, seq)
+);
+CREATE INDEX usages_of ON usages_all (scope, attempt_id, seq);
 
 CREATE TABLE requests_all (
 	scope       bigint NOT NULL DEFAULT scope(),
@@ -226,6 +374,7 @@ CREATE TABLE workflow_executions_all (
 	workflow_id         string NOT NULL,
 	workflow_name       string NOT NULL,
 	async               boolean NOT NULL,
+	performed           boolean NOT NULL,
 	state               string NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'cancelled', 'timed_out', 'unknown')),
 	source_execution_id string,
 	status_supported    boolean NOT NULL,
@@ -236,7 +385,6 @@ CREATE TABLE workflow_executions_all (
 	error               string,
 	progress            string,
 	result              string,
-	performed           boolean NOT NULL,
 	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL)),
 	CHECK (state <> 'running' OR NOT status_supported OR source_execution_id IS NOT NULL),
 	PRIMARY KEY (scope, id)
@@ -270,7 +418,7 @@ BEGIN
 END $$;
 CREATE TRIGGER version_request BEFORE INSERT OR UPDATE ON owner_requests_all FOR EACH ROW EXECUTE FUNCTION version_request();
 
--- make_views makes the view of each table, or adds new columns to it.
+-- make_views creates the view of each table, or adds new columns to it.
 CREATE FUNCTION make_views() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE t text;
 BEGIN

@@ -1,0 +1,290 @@
+-- Ids are UUIDs. Times are RFC 3339 in UTC with six decimals, so that they sort as text.
+
+CREATE TABLE projects (
+	id         TEXT PRIMARY KEY,
+	name       TEXT NOT NULL,
+	root       INTEGER NOT NULL,           -- 1: the project root itself
+	listed     INTEGER NOT NULL DEFAULT 1, -- 0: no longer in the config
+	created_at TEXT NOT NULL,
+	updated_at TEXT NOT NULL
+) STRICT;
+-- The root has one row, whatever its name: its folder may be renamed. Others are known by name.
+CREATE UNIQUE INDEX projects_root ON projects (root) WHERE root = 1;
+CREATE UNIQUE INDEX projects_name ON projects (name) WHERE root = 0;
+
+CREATE TABLE repos (
+	id         TEXT PRIMARY KEY,
+	project_id TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+	name       TEXT NOT NULL,
+	path       TEXT NOT NULL, -- absolute
+	listed     INTEGER NOT NULL DEFAULT 1,
+	created_at TEXT NOT NULL,
+	updated_at TEXT NOT NULL,
+	UNIQUE (project_id, name)
+) STRICT;
+
+CREATE TABLE tasks (
+	id            TEXT PRIMARY KEY,
+	project_id    TEXT NOT NULL REFERENCES projects (id),
+	title         TEXT NOT NULL,
+	description   TEXT,
+	status        TEXT NOT NULL CHECK (status IN ('todo', 'inprogress', 'inreview', 'done', 'cancelled')),
+	job_name      TEXT,
+	workflow_name TEXT,
+	-- Who leads the agents of its attempts through its workflow: one agent itself, or a server.
+	lead          TEXT NOT NULL DEFAULT 'agent' CHECK (lead IN ('agent', 'server')),
+	-- Whether servers may start it: 0 if a caller without the right to start agents created or changed it.
+	auto_start    INTEGER NOT NULL DEFAULT 1,
+	identity      TEXT NOT NULL, -- of the caller that created it
+	caller_group  TEXT NOT NULL, -- of the same caller; '' means none
+	deleting_at   TEXT,          -- since when its worktrees are being removed, before it is deleted
+	created_at    TEXT NOT NULL,
+	updated_at    TEXT NOT NULL,
+	CHECK ((job_name IS NULL) = (workflow_name IS NULL))
+) STRICT;
+CREATE INDEX tasks_newest ON tasks (project_id, created_at DESC, id);
+CREATE INDEX tasks_newest_of_status ON tasks (project_id, status, created_at DESC, id);
+CREATE INDEX tasks_deleting ON tasks (deleting_at) WHERE deleting_at IS NOT NULL;
+
+-- The tasks that a task depends on, which are of the same project and must be done before it starts.
+-- They form no cycle.
+CREATE TABLE task_dependencies (
+	task_id    TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
+	depends_on TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
+	PRIMARY KEY (task_id, depends_on),
+	CHECK (task_id <> depends_on)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX task_dependencies_of ON task_dependencies (depends_on);
+
+-- The number of tasks of each status and creator, as a caller may see only some: counting them for each
+-- list would cost more than its page does. Triggers maintain it.
+CREATE TABLE task_counts (
+	project_id   TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+	status       TEXT NOT NULL,
+	identity     TEXT NOT NULL,
+	caller_group TEXT NOT NULL,
+	tasks        INTEGER NOT NULL,
+	PRIMARY KEY (project_id, status, identity, caller_group)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER tasks_count_new AFTER INSERT ON tasks BEGIN
+	INSERT INTO task_counts VALUES (new.project_id, new.status, new.identity, new.caller_group, 1)
+		ON CONFLICT DO UPDATE SET tasks = tasks + 1;
+END;
+CREATE TRIGGER tasks_count_gone AFTER DELETE ON tasks BEGIN
+	UPDATE task_counts SET tasks = tasks - 1 WHERE (project_id, status, identity, caller_group) = (old.project_id, old.status, old.identity, old.caller_group);
+END;
+CREATE TRIGGER tasks_count_moved AFTER UPDATE OF project_id, status ON tasks BEGIN
+	UPDATE task_counts SET tasks = tasks - 1 WHERE (project_id, status, identity, caller_group) = (old.project_id, old.status, old.identity, old.caller_group);
+	INSERT INTO task_counts VALUES (new.project_id, new.status, new.identity, new.caller_group, 1)
+		ON CONFLICT DO UPDATE SET tasks = tasks + 1;
+END;
+
+-- An attempt is a workspace: a worktree for each of its repos.
+CREATE TABLE attempts (
+	id                  TEXT PRIMARY KEY,
+	task_id             TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
+	executor            TEXT NOT NULL,
+	variant             TEXT,
+	prompt              TEXT,          -- what is added to the task's title and description
+	branch              TEXT NOT NULL, -- of its worktrees
+	workspace           TEXT NOT NULL, -- the folder that the agent works in, absolute
+	state               TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
+	error               TEXT,          -- why its last execution failed, if known
+	push_error          TEXT,          -- why its branch was last not pushed to the remote of the config; NULL if it was, or was not to be
+	workflow_session_id TEXT,          -- of the workflow that its agent runs, 8 hex
+	workflow_status     TEXT,          -- active, completed or aborted
+	workflow_step       TEXT,
+	-- What the server that leads its agents keeps, JSON; NULL if the attempt has one agent. Its executions
+	-- are then those of the leader.
+	run                 TEXT,
+	identity            TEXT NOT NULL, -- of the caller that started it
+	caller_group        TEXT NOT NULL, -- of the same caller; '' means none
+	-- The machine that has its worktrees, and the project folder there: '' in a store of one machine, and
+	-- until a machine has taken the attempt.
+	machine_id          TEXT NOT NULL DEFAULT '',
+	machine_name        TEXT NOT NULL DEFAULT '',
+	root                TEXT NOT NULL DEFAULT '',
+	created_at          TEXT NOT NULL,
+	updated_at          TEXT NOT NULL
+) STRICT;
+CREATE INDEX attempts_newest ON attempts (task_id, created_at DESC, id);
+CREATE INDEX attempts_branch ON attempts (branch);
+CREATE INDEX attempts_open ON attempts (task_id) WHERE state IN ('waiting', 'starting', 'running');
+
+CREATE TABLE attempt_repos (
+	attempt_id    TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
+	position      INTEGER NOT NULL,
+	repo_id       TEXT NOT NULL,
+	repo_name     TEXT NOT NULL,
+	repo_path     TEXT NOT NULL,
+	target_branch TEXT NOT NULL,
+	base_commit   TEXT, -- set when the worktree is created
+	worktree      TEXT NOT NULL, -- absolute
+	PRIMARY KEY (attempt_id, position),
+	UNIQUE (attempt_id, repo_id)
+) STRICT;
+
+-- What other machines can read of an attempt.
+CREATE TABLE attempt_reports (
+	attempt_id TEXT PRIMARY KEY REFERENCES attempts (id) ON DELETE CASCADE,
+	output     TEXT, -- the last entries that its agents wrote, JSON
+	output_at  TEXT,
+	diff       TEXT, -- at the end of its last execution, JSON
+	diff_at    TEXT
+) STRICT;
+
+-- Comments on lines of an attempt's diff that its agent has not received yet. Those that are queued are in
+-- its queued follow-up.
+CREATE TABLE attempt_comments (
+	id         TEXT PRIMARY KEY,
+	attempt_id TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
+	repo_id    TEXT NOT NULL,
+	file       TEXT NOT NULL,
+	line       INTEGER NOT NULL,
+	side       TEXT NOT NULL CHECK (side IN ('new', 'old')), -- old: line is that of the file before the attempt
+	quote      TEXT NOT NULL, -- the line when the comment was written
+	text       TEXT NOT NULL,
+	queued     INTEGER NOT NULL DEFAULT 0,
+	identity   TEXT NOT NULL,
+	created_at TEXT NOT NULL
+) STRICT;
+CREATE INDEX attempt_comments_of ON attempt_comments (attempt_id);
+
+-- A session is a conversation with the agent; it exists from the first start of the process. It has at
+-- most one follow-up queued.
+CREATE TABLE sessions (
+	id             TEXT PRIMARY KEY,
+	attempt_id     TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
+	executor       TEXT NOT NULL,
+	variant        TEXT,
+	queued_prompt  TEXT,
+	queued_variant TEXT,
+	queued_at      TEXT,
+	created_at     TEXT NOT NULL,
+	updated_at     TEXT NOT NULL,
+	CHECK ((queued_prompt IS NULL) = (queued_at IS NULL))
+) STRICT;
+CREATE INDEX sessions_newest ON sessions (attempt_id, created_at DESC, id);
+
+-- An execution is one run of the agent: the first, or a follow-up. seq gives their order, whatever the
+-- clock says.
+CREATE TABLE executions (
+	seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+	id            TEXT NOT NULL UNIQUE,
+	attempt_id    TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
+	session_id    TEXT REFERENCES sessions (id) ON DELETE CASCADE, -- NULL before the process was started
+	follow_up     INTEGER NOT NULL,
+	prompt        TEXT NOT NULL, -- all that the agent receives
+	variant       TEXT,
+	state         TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
+	owner         TEXT, -- the server that leads it
+	pid           INTEGER,
+	exit_code     INTEGER,
+	final_message TEXT,
+	error         TEXT, -- why it failed; attempts has that of the newest execution
+	-- Where it ran, as in attempts.
+	machine_id    TEXT NOT NULL DEFAULT '',
+	machine_name  TEXT NOT NULL DEFAULT '',
+	root          TEXT NOT NULL DEFAULT '',
+	created_at    TEXT NOT NULL,
+	started_at    TEXT,
+	ended_at      TEXT
+) STRICT;
+CREATE INDEX executions_of ON executions (attempt_id, seq);
+CREATE INDEX executions_of_session ON executions (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX executions_state ON executions (state, seq);
+-- An attempt has at most one that has not ended.
+CREATE UNIQUE INDEX executions_one_open ON executions (attempt_id) WHERE state IN ('waiting', 'starting', 'running');
+
+-- The processes of the agents that a leader has started, each for a step.
+CREATE TABLE step_executions (
+	seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+	id            TEXT NOT NULL UNIQUE,
+	attempt_id    TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
+	agent_id      TEXT NOT NULL, -- the same for all that write to one log
+	session_id    TEXT NOT NULL, -- of the workflow, 8 hex
+	step_id       TEXT NOT NULL,
+	executor      TEXT NOT NULL,
+	variant       TEXT,
+	state         TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
+	conversation  TEXT, -- the name that its program gave to it
+	limited_until TEXT, -- set if a limit of the provider ended it
+	exit_code     INTEGER,
+	final_message TEXT,
+	error         TEXT,
+	created_at    TEXT NOT NULL,
+	started_at    TEXT,
+	ended_at      TEXT,
+	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL))
+) STRICT;
+CREATE INDEX step_executions_of ON step_executions (attempt_id, seq);
+CREATE INDEX step_executions_open ON step_executions (state) WHERE ended_at IS NULL;
+
+-- What the executions that ran used, in the order in which they ended. It stays when their task is deleted.
+CREATE TABLE usages (
+	seq          INTEGER PRIMARY KEY,
+	execution_id TEXT NOT NULL,
+	attempt_id   TEXT NOT NULL,
+	executor     TEXT NOT NULL, -- of the attempt
+	usage        TEXT,          -- as its agent reported it, JSON; NULL if it reported nothing
+	ended_at     TEXT NOT NULL
+) STRICT;
+CREATE INDEX usages_of ON usages (attempt_id, seq);
+
+-- The results of calls with a request_id.
+CREATE TABLE requests (
+	identity    TEXT NOT NULL,
+	tool        TEXT NOT NULL,
+	request_id  TEXT NOT NULL,
+	args_digest TEXT NOT NULL,
+	result      TEXT NOT NULL, -- the id of what was created
+	created_at  TEXT NOT NULL,
+	PRIMARY KEY (identity, tool, request_id)
+) STRICT;
+CREATE INDEX requests_oldest ON requests (created_at);
+
+-- Executions of workflows at other systems; those of agents are in executions. A row is written twice,
+-- and an index costs a page more each time: the table has about a thousand rows, which are read rarely
+-- and then as a whole.
+CREATE TABLE workflow_executions (
+	id                  TEXT PRIMARY KEY,
+	owner               TEXT NOT NULL, -- the server that follows it
+	identity            TEXT NOT NULL, -- of the caller, the only one that sees it
+	source              TEXT NOT NULL,
+	workflow_id         TEXT NOT NULL,
+	workflow_name       TEXT NOT NULL,
+	async               INTEGER NOT NULL,
+	performed           INTEGER NOT NULL, -- 1: an agent or a person performs its steps at the source
+	-- waiting: nothing was sent; starting: its request may have been sent; running: the source has given
+	-- it an id; or how it ended.
+	state               TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'cancelled', 'timed_out', 'unknown')),
+	source_execution_id TEXT,
+	status_supported    INTEGER NOT NULL, -- 0: its source reports nothing more about it
+	timeout             INTEGER NOT NULL, -- nanoseconds; 0 means none
+	deadline            TEXT,
+	started_at          TEXT NOT NULL,
+	ended_at            TEXT,
+	error               TEXT,
+	progress            TEXT, -- at the end, JSON
+	result              TEXT, -- JSON
+	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL)),
+	CHECK (state <> 'running' OR status_supported = 0 OR source_execution_id IS NOT NULL)
+) STRICT;
+CREATE INDEX workflow_executions_at_source ON workflow_executions (source_execution_id) WHERE source_execution_id IS NOT NULL;
+
+-- What other processes ask the owner of something to do with it.
+CREATE TABLE owner_requests (
+	id          TEXT PRIMARY KEY,
+	kind        TEXT NOT NULL, -- of the target: session, execution, attempt
+	target      TEXT NOT NULL,
+	action      TEXT NOT NULL,
+	arguments   TEXT,
+	caller      TEXT NOT NULL,
+	channel     TEXT NOT NULL,
+	state       TEXT NOT NULL CHECK (state IN ('asked', 'taken', 'answered')),
+	answer      TEXT, -- JSON
+	asked_at    TEXT NOT NULL,
+	taken_at    TEXT,
+	answered_at TEXT
+) STRICT;
+CREATE INDEX owner_requests_asked ON owner_requests (kind, asked_at) WHERE state = 'asked';
