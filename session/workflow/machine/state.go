@@ -37,7 +37,7 @@ type State struct {
 	Goal              string                    `json:"goal"`
 	InstanceID        *string                   `json:"instance_id"`
 	BranchName        string                    `json:"branch_name"`
-	BranchStatus      BranchStatus              `json:"branch_status,omitempty"` // "" in old sessions
+	BranchStatus      BranchStatus              `json:"branch_status"`
 	Status            SessionStatus             `json:"status"`
 	CurrentStepID     string                    `json:"current_step_id"` // in a group, the primary
 	CurrentEntryIndex int                       `json:"current_entry_index"`
@@ -52,7 +52,7 @@ type State struct {
 	Place             *task.Place               `json:"place,omitempty"`      // of the server that moved it last; nil in a store of one machine
 	AttemptID         string                    `json:"attempt_id,omitempty"` // of the task board, whose agent began it; "" if a person did
 	Definition        DefinitionRef             `json:"definition"`
-	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil in old sessions
+	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil means that nothing is pinned
 	Weakened          []Weakening               `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
 	History           []*Withdrawal             `json:"history"`            // what go_to_step cleared
 	Replies           []*StoredReply            `json:"replies"`            // for calls that are repeated
