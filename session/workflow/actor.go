@@ -147,6 +147,11 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 		row.MovedBy = *by
 	}
 	next.Place = e.Place
+	if _, known := next.Sources[e.placeKey()]; !known || next.Definition != a.state.Definition { // else an edit has yet to be taken over
+		if hash := e.definitions.source(next.JobName); hash != "" {
+			next = next.WithSource(e.placeKey(), hash)
+		}
+	}
 	for _, p := range a.state.StepProgress {
 		if p.Value.Newest().Open() && !next.Progress(p.Key).Newest().Open() {
 			w.Reviewed = append(w.Reviewed, p.Key)
