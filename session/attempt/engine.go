@@ -103,7 +103,7 @@ type Engine struct {
 	close    func(context.Context) error // nil if the caller closes the stores
 	stores   *store.Stores
 	shared   *store.Stores // stores, nil if only this machine uses them
-	here     task.Place                  // of this process; zero in those
+	here     task.Place    // of this process; zero in those
 	projects projects
 	ledger   ledger
 
