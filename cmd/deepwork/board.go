@@ -261,17 +261,10 @@ func (a *app) attention(ctx context.Context, board *attempt.Engine) error {
 	return nil
 }
 
-// awaiting returns the steps that wait for a person, of all sessions of the project and of workspaces
-// of attempts.
-func (a *app) awaiting(ctx context.Context, _ session.Caller, workspaces []string) (steps []session.AwaitingStep, err error) {
-	err = a.withArchive(func(folder *state.Folder, archive *workflow.Archive) error {
-		c, err := approvedConfig(folder, slog.New(slog.DiscardHandler)).Current(ctx)
-		if err == nil {
-			steps, err = archive.Awaiting(ctx, &c.QualityGate)
-		}
-		if err == nil {
-			steps, err = workflow.AwaitingIn(ctx, steps, workspaces, &c.QualityGate, slog.New(slog.DiscardHandler))
-		}
+// awaiting returns the steps that wait for a person, of all sessions of the project and of attempts.
+func (a *app) awaiting(ctx context.Context, who session.Caller, attempts []string) (steps []session.AwaitingStep, err error) {
+	err = a.withEngine(ctx, true, func(engine *workflow.Engine) (err error) {
+		steps, err = engine.Awaiting(ctx, who, attempts)
 		return err
 	})
 	return steps, err

@@ -19,8 +19,6 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/execution"
-	"deepwork/session/state"
-	"deepwork/session/workflow"
 )
 
 // checkPauses are the times between the inspections that confirm the findings of the first one
@@ -83,7 +81,10 @@ func faults(r session.Report) []session.Finding {
 // inspect inspects everything once.
 func (a *app) inspect(ctx context.Context, root string) (session.Report, error) {
 	var all session.Report
-	folder := state.Of(root)
+	folder, err := stateOf(root)
+	if err != nil {
+		return all, err
+	}
 	quiet := slog.New(slog.DiscardHandler) // their log messages would repeat the findings
 	file := filepath.Join(root, ".deepwork", "config.yml")
 	cfg, err := readConfig(file)
@@ -103,8 +104,13 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 		return all, err
 	}
 	defer stores.Close(ctx) // read-only
+	engine, err := passive(ctx, folder, stores, quiet)
+	if err != nil {
+		return all, err
+	}
+	defer engine.Close(ctx)
 	for _, part := range []func() (session.Report, error){
-		func() (session.Report, error) { return workflow.Inspect(ctx, folder, stores, quiet) },
+		func() (session.Report, error) { return engine.Inspect(ctx) },
 		func() (session.Report, error) { return attempt.Inspect(ctx, folder, stores, cfg, quiet) },
 		func() (session.Report, error) { return execution.Inspect(ctx, stores.Database) },
 	} {

@@ -9,6 +9,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
+	"deepwork/session/workflow"
 )
 
 // A source lists what an argument or flag can be, with a description of each.
@@ -20,7 +21,7 @@ func (a *app) offer(root *cobra.Command) {
 		of       source
 		commands string
 	}{
-		{a.offerSessions, "sessions show,sessions abort,sessions review,sessions override,sessions adopt"},
+		{a.offerSessions, "sessions show,sessions abort,sessions review,sessions override"},
 		{a.offerTasks, "board show,board rm,board done,board start"},
 		{a.offerAttempts, "board tail,board send,board stop,board diff,board merge,board rebase,board push,board target"},
 		{a.offerRuns, "run resume,run status,run stop"},
@@ -67,10 +68,10 @@ func offering(word, about string) cobra.Completion {
 }
 
 func (a *app) offerSessions(ctx context.Context) (offers []cobra.Completion, err error) {
-	err = a.withSessions(ctx, func(all []sessions) error {
-		listed, err := listOf(ctx, all)
+	err = a.withEngine(ctx, true, func(engine *workflow.Engine) error {
+		listed, err := engine.List(ctx)
 		for _, s := range listed {
-			offers = append(offers, offering(s.SessionID, s.Status+": "+s.Goal))
+			offers = append(offers, offering(s.ID, s.Status+": "+s.Goal))
 		}
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,9 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
 	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/state"
+	"deepwork/session/store"
 	"deepwork/session/workflow"
 )
 
@@ -100,23 +103,71 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 	return use(root, jobs)
 }
 
-// withArchive opens the project's sessions for use and closes them after it.
-func (a *app) withArchive(use func(folder *state.Folder, archive *workflow.Archive) error) (err error) {
+// stateOf returns the state in which the sessions of a folder are: in the workspace of an attempt, that of
+// its project.
+func stateOf(root string) (*state.Folder, error) {
+	folder := state.Of(root)
+	if board, _, inside := attempt.Workspace(folder.Root, os.Getenv); inside {
+		return state.Open(filepath.Dir(board))
+	}
+	return folder, nil
+}
+
+// openEngine opens the sessions of the project, those of its attempts too, without reviewers and jobs. The
+// caller calls done after it. What only reads makes no database.
+func (a *app) openEngine(ctx context.Context, reads bool) (engine *workflow.Engine, done func() error, err error) {
 	root, err := a.projectRoot()
 	if err != nil {
-		return err
+		return nil, nil, err
+	}
+	folder, err := stateOf(root)
+	if err != nil {
+		return nil, nil, err
 	}
 	logger := a.logger()
-	folder := state.Of(root)
-	stores, err := a.stores(context.Background(), folder, false, logger)
+	stores, err := a.stores(ctx, folder, reads, logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	if engine, err = passive(ctx, folder, stores, logger); err != nil {
+		return nil, nil, errors.Join(err, stores.Close(ctx))
+	}
+	return engine, func() (err error) {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if left := engine.Close(bounded); len(left) > 0 {
+			err = fmt.Errorf("parts of the sessions did not stop: %s", strings.Join(left, ", "))
+		}
+		return errors.Join(err, stores.Close(bounded))
+	}, nil
+}
+
+// passive returns the sessions in the stores of a project, for commands.
+func passive(ctx context.Context, folder *state.Folder, stores *store.Stores, logger *slog.Logger) (*workflow.Engine, error) {
+	settings := approvedConfig(folder, slog.New(slog.DiscardHandler))
+	engine, err := workflow.Open(ctx, workflow.Options{
+		Root: folder.Root, State: folder, Stores: stores, Place: stores.Place, Logger: logger, Reviews: true,
+		Reviewing: func(ctx context.Context) (workflow.Reviewing, error) {
+			c, err := settings.Current(ctx)
+			if err != nil {
+				return workflow.Reviewing{}, err
+			}
+			q := c.QualityGate
+			return workflow.Reviewing{MaxAttempts: q.DefaultMaxAttempts, Override: q.Override, Pin: q.Pin}, nil
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the sessions of %s: %w", folder.Root, err)
+	}
+	return engine, nil
+}
+
+// withEngine opens the sessions of the project for use and closes them after it; see openEngine.
+func (a *app) withEngine(ctx context.Context, reads bool, use func(engine *workflow.Engine) error) (err error) {
+	engine, done, err := a.openEngine(ctx, reads)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stores.Close(context.Background())) }()
-	archive, err := workflow.OpenArchive(folder, stores, logger)
-	if err != nil {
-		return fmt.Errorf("opening the sessions of %s: %w", root, err)
-	}
-	defer func() { err = errors.Join(err, archive.Close()) }()
-	return use(folder, archive)
+	defer func() { err = errors.Join(err, done()) }()
+	return use(engine)
 }

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"deepwork/session/attempt"
-	"deepwork/session/state"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -31,54 +29,32 @@ type runStep struct {
 
 // runSessions reads the sessions of a run, which its agents change meanwhile. It belongs to one goroutine.
 type runSessions struct {
-	app     *app
-	archive *workflow.Archive // nil until it could be opened
-	done    func() error
-	tried   time.Time                      // when it was opened last
-	plans   map[string]*machine.Definition // by session
-}
-
-// open opens the sessions: those of the project, or in the worktree of the run.
-func (s *runSessions) open(r *attempt.RunReply) (err error) {
-	logger := s.app.logger()
-	if !r.Kept.InPlace {
-		s.archive, s.done, err = workflow.OpenWorkspace(r.Workspace, logger)
-		return err
-	}
-	root, err := s.app.projectRoot()
-	if err != nil {
-		return err
-	}
-	folder := state.Of(root)
-	stores, err := s.app.stores(context.Background(), folder, false, logger)
-	if err != nil {
-		return err
-	}
-	if s.archive, err = workflow.OpenArchive(folder, stores, logger); err != nil {
-		return errors.Join(err, stores.Close(context.Background()))
-	}
-	s.done = func() error { return errors.Join(s.archive.Close(), stores.Close(context.Background())) }
-	return nil
+	app    *app
+	engine *workflow.Engine // nil until it could be opened
+	done   func() error
+	tried  time.Time                      // when it was opened last
+	plans  map[string]*machine.Definition // by session
 }
 
 func (s *runSessions) close() {
-	if s.archive != nil {
+	if s.engine != nil {
 		_ = s.done() // it was only read
 	}
 }
 
 // steps returns the steps of the run's workflow and of those nested in it, in order; nil if the sessions cannot
-// be read, as those of another machine.
+// be read.
 func (s *runSessions) steps(r *attempt.RunReply) []runStep {
 	if r.SessionID == nil {
 		return nil
 	}
-	if s.archive == nil {
+	if s.engine == nil {
 		if time.Since(s.tried) < openAgainIn {
 			return nil
 		}
-		if s.tried = time.Now(); s.open(r) != nil {
-			s.archive = nil
+		s.tried = time.Now()
+		var err error
+		if s.engine, s.done, err = s.app.openEngine(context.Background(), true); err != nil {
 			return nil
 		}
 	}
@@ -86,13 +62,13 @@ func (s *runSessions) steps(r *attempt.RunReply) []runStep {
 }
 
 func (s *runSessions) walk(r *attempt.RunReply, id string, depth int) (all []runStep) {
-	now, err := s.archive.Read(id)
+	now, err := s.engine.Read(context.Background(), id)
 	if err != nil {
 		return nil
 	}
 	def := s.plans[id]
 	if def == nil {
-		if def, err = s.archive.Definition(now); err != nil {
+		if def, err = s.engine.Definition(now); err != nil {
 			return nil
 		}
 		if s.plans == nil {

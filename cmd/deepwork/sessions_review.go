@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/show"
+	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
 
@@ -41,8 +42,8 @@ Look at the files before you answer: they must still be what the agent handed in
 			case fail && feedback == "":
 				return usagef(cmd, "--feedback is missing or blank; say what the agent should change")
 			}
-			return a.withSession(cmd.Context(), args[0], func(of sessions, id string) error {
-				if err := a.review(cmd.Context(), of, id, args[1], machine.Answer{Passed: pass, Feedback: feedback}); err != nil {
+			return a.withSession(cmd.Context(), false, args[0], func(engine *workflow.Engine, id string) error {
+				if err := a.review(cmd.Context(), engine, id, args[1], machine.Answer{Passed: pass, Feedback: feedback}); err != nil {
 					return fmt.Errorf("reviewing step %s of session %s: %w", args[1], id, err)
 				}
 				return nil
@@ -66,8 +67,12 @@ func byPerson() error {
 	return nil
 }
 
-func (a *app) review(ctx context.Context, archive sessions, id, stepID string, answer machine.Answer) error {
-	s, err := archive.Read(id)
+func (a *app) review(ctx context.Context, engine *workflow.Engine, id, stepID string, answer machine.Answer) error {
+	s, err := engine.Read(ctx, id)
+	if err != nil {
+		return err
+	}
+	info, err := engine.Info(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -75,14 +80,14 @@ func (a *app) review(ctx context.Context, archive sessions, id, stepID string, a
 	if err != nil { // before it is shown
 		return err
 	}
-	if err := archive.AsHandedIn(ctx, s, stepID, q.Digest); err != nil {
+	if err := workflow.AsHandedIn(ctx, info.Root, s, stepID, q.Digest); err != nil {
 		return err
 	}
-	st, err := archive.Step(s, stepID)
+	st, err := engine.Step(s, stepID)
 	if err != nil {
 		return err
 	}
-	a.describe(s, stepID)
+	a.describe(s, stepID, placeElsewhere(&info.Session, engine.Place))
 	for _, r := range st.ReviewsBy(true) {
 		a.criteria("judge", r)
 	}
@@ -102,7 +107,7 @@ func (a *app) review(ctx context.Context, archive sessions, id, stepID string, a
 		return err
 	}
 	answer.Identity, answer.Channel = session.LocalIdentity, session.ChannelTerminal
-	err = archive.Review(ctx, id, stepID, q.Digest, answer, archive.Requests())
+	err = engine.ReviewFor(ctx, id, stepID, q.Digest, answer)
 	if err == nil {
 		fmt.Fprintf(a.out, "Recorded. %s the same outputs of %s again; in a run, at once.\n", what, plain(stepID))
 	}
@@ -128,8 +133,8 @@ reviewer's verdict. If it is never, there is none.`,
 			if err := byPerson(); err != nil {
 				return err
 			}
-			return a.withSession(cmd.Context(), args[0], func(of sessions, id string) error {
-				if err := a.override(cmd.Context(), of, id, args[1], why); err != nil {
+			return a.withSession(cmd.Context(), false, args[0], func(engine *workflow.Engine, id string) error {
+				if err := a.override(cmd.Context(), engine, id, args[1], why); err != nil {
 					return fmt.Errorf("overriding the reviews of step %s of session %s: %w", args[1], id, err)
 				}
 				return nil
@@ -140,12 +145,15 @@ reviewer's verdict. If it is never, there is none.`,
 	return cmd
 }
 
-func (a *app) override(ctx context.Context, archive sessions, id, stepID, why string) error {
-	c, err := config.Open(archive.folder.Root).Current(ctx)
+func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID, why string) error {
+	if _, err := engine.Reviewing(ctx); err != nil { // before it is shown
+		return err
+	}
+	s, err := engine.Read(ctx, id)
 	if err != nil {
 		return err
 	}
-	s, err := archive.Read(id)
+	info, err := engine.Info(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -155,25 +163,25 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 	if _, err := s.Grant(stepID, machine.Override{}); err != nil { // before it is shown
 		return err
 	}
-	st, err := archive.Step(s, stepID)
+	st, err := engine.Step(s, stepID)
 	if err != nil {
 		return err
 	}
 	if len(st.Reviews) == 0 {
 		return errors.New("the step has no reviews, so there is nothing to override")
 	}
-	a.describe(s, stepID)
+	a.describe(s, stepID, placeElsewhere(&info.Session, engine.Place))
 	for _, r := range st.Reviews {
 		a.criteria("skipped", r)
 	}
 	if last := s.Progress(stepID).Newest(); last != nil {
 		show.Attempts(a.line, []*machine.Attempt{last})
-	} else if review := filepath.Join(archive.tmp, "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
-		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(archive.folder.Root, review)))
+	} else if review := filepath.Join(info.Root, ".deepwork", "tmp", "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
+		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(engine.Root, review)))
 	} else {
 		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
 	}
-	given, files := archive.GivenFor(s, stepID)
+	given, files := workflow.GivenFor(s, stepID)
 	show.Hashes(a.line, "handed in", files)
 	if given == "" {
 		fmt.Fprintln(a.out, "It would continue with whatever the agent hands in next.")
@@ -183,7 +191,7 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 	if err := confirm(fmt.Sprintf("\nSkip these reviews of step %s, with the reason %s? Type yes: ", plain(stepID), plain(fmt.Sprintf("%q", why))), "nothing was overridden", ""); err != nil {
 		return err
 	}
-	err = archive.Override(ctx, id, stepID, given, why, c.QualityGate.Override, archive.Requests())
+	err = engine.OverrideFor(ctx, id, stepID, machine.Override{GivenFor: given, Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})
 	if err == nil {
 		fmt.Fprintf(a.out, "Overridden. The agent can finish %s now.\n", plain(stepID))
 	}
@@ -193,11 +201,14 @@ func (a *app) override(ctx context.Context, archive sessions, id, stepID, why st
 // line prints a line about the step.
 func (a *app) line(format string, args ...any) { a.out.Text("  ", fmt.Sprintf(format, args...)) }
 
-// describe prints which step a person is to decide about.
-func (a *app) describe(s *machine.State, stepID string) {
+// describe prints which step a person is to decide about, and its place if that is not here.
+func (a *app) describe(s *machine.State, stepID, elsewhere string) {
 	a.out.Field(9, "session", fmt.Sprintf("%s (%s/%s)", s.SessionID, s.JobName, s.WorkflowName))
 	a.out.Field(9, "goal", s.Goal)
 	a.out.Field(9, "step", stepID)
+	if elsewhere != "" {
+		a.out.Field(9, "place", elsewhere)
+	}
 }
 
 // criteria prints a review of the step.

@@ -17,7 +17,6 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/backend"
-	"deepwork/session/workflow"
 )
 
 // storeUsage is the help of --store.
@@ -81,7 +80,7 @@ Exit 1 if the store cannot be used.`,
 			if err != nil {
 				return err
 			}
-			s, err := backend.Look(cmd.Context(), folder, choice, workflow.RecordOptions(true, nil))
+			s, err := backend.Look(cmd.Context(), folder, choice)
 			if err != nil {
 				return err
 			}
@@ -223,7 +222,7 @@ server continues with executions at other systems.`,
 			if source == target {
 				return usagef(cmd, "--from and --to name the same store; give --from or --to as files or as the URL of a database")
 			}
-			counts, err := backend.Copy(cmd.Context(), folder, source, target, workflow.RecordOptions(true, nil))
+			counts, err := backend.Copy(cmd.Context(), folder, source, target)
 			if err != nil {
 				return err
 			}

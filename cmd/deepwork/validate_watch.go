@@ -13,7 +13,6 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
-	"deepwork/session/state"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -126,7 +125,7 @@ func (c *check) good() *job.Job {
 
 // reportStranded prints the active sessions that cannot follow an edit: their workflow or their
 // current step is gone (DESIGN "Hot reload").
-func (v *validator) reportStranded(ctx context.Context, file string, old, now *check) (err error) {
+func (v *validator) reportStranded(ctx context.Context, file string, old, now *check) error {
 	before := old.good()
 	if before == nil || !v.isProjectJob(old.dir) {
 		return nil
@@ -137,31 +136,22 @@ func (v *validator) reportStranded(ctx context.Context, file string, old, now *c
 			return nil // it has faults: sessions keep using the last valid definition
 		}
 	}
-	folder := state.Of(v.root)
-	stores, err := v.app.stores(ctx, folder, true, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stores.Close(ctx)) }()
-	archive, err := workflow.OpenArchive(folder, stores, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, archive.Close()) }()
-	sessions, err := archive.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, s := range sessions {
-		if s.Status != string(machine.Active) || s.JobName != before.Name {
-			continue
+	return v.app.withEngine(ctx, true, func(engine *workflow.Engine) error {
+		sessions, err := engine.List(ctx)
+		if err != nil {
+			return err
 		}
-		if why := stranded(s, after); why != "" {
-			fmt.Fprintf(v.app.out, "%s: strands session %s (%s/%s at step %s): %s; it finishes on the definition it has\n",
-				inline(file), s.SessionID, inline(s.JobName), inline(s.WorkflowName), inline(s.Step), inline(why))
+		for _, s := range sessions {
+			if s.Status != string(machine.Active) || s.Job != before.Name {
+				continue
+			}
+			if why := stranded(s, after); why != "" {
+				fmt.Fprintf(v.app.out, "%s: strands session %s (%s/%s at step %s): %s; it finishes on the definition it has\n",
+					inline(file), s.ID, inline(s.Job), inline(s.Workflow), inline(s.Step), inline(why))
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // stranded returns why a session cannot follow a definition, or "".
@@ -169,13 +159,13 @@ func stranded(s workflow.SessionInfo, j *job.Job) string {
 	switch {
 	case j == nil:
 		return "the job is gone"
-	case j.Name != s.JobName:
+	case j.Name != s.Job:
 		return fmt.Sprintf("the job is now named %q", j.Name)
-	case j.Workflow(s.WorkflowName) == nil:
-		return fmt.Sprintf("workflow %q is gone", s.WorkflowName)
+	case j.Workflow(s.Workflow) == nil:
+		return fmt.Sprintf("workflow %q is gone", s.Workflow)
 	case j.Step(s.Step) == nil:
 		return fmt.Sprintf("step %q is gone", s.Step)
-	case j.Workflow(s.WorkflowName).Find(s.Step) < 0:
+	case j.Workflow(s.Workflow).Find(s.Step) < 0:
 		return fmt.Sprintf("step %q is no longer in the workflow", s.Step)
 	}
 	return ""
