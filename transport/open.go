@@ -95,9 +95,6 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		logger.Error("there is no place for the state of the project: calls that write are refused", "error", err)
 		folder = state.None(root, err)
 	}
-	if earlier := folder.Earlier(); earlier != nil {
-		logger.Warn("state of an earlier version is in the project, and not used: deepwork adopt takes it over", "found", strings.Join(earlier, ", "))
-	}
 	around := configured(folder, getenv, logger)
 	process.Avoid(around.Root)
 	settings := config.Open(around.Root)

@@ -222,21 +222,22 @@ func (a *agent) try(ctx context.Context, tool string, args map[string]any, again
 	return t, unsure
 }
 
-// pick waits for a process to call. at is the previous one: a client does not repeat a call
-// elsewhere while it may still be in flight.
+// pick waits for a process to call. at is the previous one: while sessions have owners, a client does
+// not repeat a call elsewhere while it may still be in flight.
 func (a *agent) pick(ctx context.Context, at *process) (*process, error) {
 	for {
+		stays := !ownersGone && at != nil && at.alive()
 		where := a.home
-		if at != nil && at.alive() {
+		if stays {
 			where = at.where
-		} else if !a.strict && a.below(8) == 0 {
+		} else if !a.strict && (ownersGone || a.below(8) == 0) {
 			where = a.servers[a.below(len(a.servers))]
 		}
 		p, err := where.wait(ctx)
 		if err != nil || ctx.Err() != nil {
 			return nil, errors.Join(err, ctx.Err())
 		}
-		if at == nil || p == at || !at.alive() {
+		if !stays || p == at || !at.alive() {
 			return p, nil
 		}
 	}

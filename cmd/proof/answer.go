@@ -30,11 +30,19 @@ const (
 	odd           // must not happen
 )
 
+// ownersGone says that no server owns a session, so that each serves each at any time: a refusal
+// because of an owner is a fault, and clients call any server, also again while a lost call may be in
+// flight at another. Until that is so, such a refusal is a call without effect.
+const ownersGone = false
+
+// ownerCodes are the codes of refusals because of an owner.
+var ownerCodes = []string{"session_owned", "owned_elsewhere", "session_taken"}
+
 // refusals are the codes of refusals that the models ignore.
 var refusals = func() map[string]kind {
 	all := map[string]kind{}
 	for kind, codes := range map[kind]string{
-		noEffect: "session_owned owned_elsewhere not_saved shutting_down " + // another server, the disk, the end of this server
+		noEffect: "not_saved shutting_down " + // the disk, the end of this server
 			"store_unavailable " + // the database
 			"job_broken job_not_found definition_lost instructions_missing " + // an editor saves
 			"step_moved_on " + // another client, during the review
@@ -47,6 +55,11 @@ var refusals = func() map[string]kind {
 	} {
 		for code := range strings.FieldsSeq(codes) {
 			all[code] = kind
+		}
+	}
+	if !ownersGone {
+		for _, code := range ownerCodes {
+			all[code] = noEffect
 		}
 	}
 	return all
@@ -164,11 +177,24 @@ func (a *answer) read(in input) {
 		a.said = "begin " + steps
 	case r.Status == "next_step" && r.Feedback != nil:
 		a.said = "pending " + strings.Join(r.Pending, ",")
+	case in.Judged && r.Status == "needs_work" && r.Feedback != nil:
+		a.said = whyHeld(*r.Feedback)
 	case r.Status == "workflow_complete":
 		a.said = "complete " + string(r.AllOutputs)
 	default:
 		a.kind, a.text = odd, fmt.Sprintf("is no reply to %s: %.300s", in.Tool, a.text)
 	}
+}
+
+// whyHeld returns why a step needs work, in the model's form.
+func whyHeld(feedback string) string {
+	switch {
+	case strings.HasPrefix(feedback, "Review running: "):
+		return reviewRuns
+	case strings.HasPrefix(feedback, "Waiting: "):
+		return personAwaited
+	}
+	return reviewFailed
 }
 
 // over reports whether an answer says that the session has ended.

@@ -39,7 +39,11 @@ type session struct {
 	// What was refused without effect, for the report if the history is wrong.
 	refusals []string
 	save     int // the newest save of job.yml that a step started with
+	judged   int // reviews of judgedStep with a verdict since it was begun last, or unknown
 }
+
+// unknown is a number that no client can know.
+const unknown = -1
 
 // An effect is the single intended effect of a call: a session, a task, an attempt, the execution
 // of an order, or a workflow at its source. Its token is unique and is found in the result.

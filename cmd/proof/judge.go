@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -29,7 +28,6 @@ type record struct {
 	Progress   json.RawMessage `json:"step_progress"`
 	Parent     string          `json:"parent_session_id"`
 	Reason     string          `json:"abort_reason"`
-	Owner      string          `json:"owner"`
 	Definition struct {
 		Source string `json:"source"`
 	} `json:"definition"`
@@ -46,6 +44,7 @@ type progress struct {
 	Outputs     json.RawMessage `json:"outputs"`
 	Notes       string          `json:"notes"`
 	Unreported  bool            `json:"unreported"`
+	Attempts    int             `json:"quality_attempts"`
 	Evidence    struct {
 		Kind string `json:"kind"`
 	} `json:"evidence"`
@@ -140,14 +139,23 @@ func (w *world) compare(id string, r record, err error) (goal string) {
 	return r.Goal
 }
 
+// evidence is what the steps with reviews rest on once they are finished.
+var evidence = map[string]string{reviewedStep: "override", judgedStep: "reviewer", personStep: "passed_by_person"}
+
 // judgeRecord checks what no model covers: what must not change, the definition, and the order of
 // times.
 func (w *world) judgeRecord(s *session, r record) {
 	h, in := w.history, s.start
 	for m := range jsontext.Members(r.Progress) {
 		var p progress
-		if err := json.Unmarshal(m.Value, &p); err == nil && m.Name == reviewedStep && p.CompletedAt != nil && p.Evidence.Kind != "override" {
-			h.fault("a step with reviews that rests on nothing", "session %s: step %s was finished, and its evidence is %q: nobody gave a verdict, and each call overrode it", r.Session, m.Name, p.Evidence.Kind)
+		if err := json.Unmarshal(m.Value, &p); err != nil {
+			continue // the state shows it
+		}
+		if m.Name == judgedStep && s.judged != unknown && p.Attempts != s.judged {
+			h.fault("a review that counts more than once, or not", "session %s: step %s had %d attempts, want %d", r.Session, m.Name, p.Attempts, s.judged)
+		}
+		if want := evidence[m.Name]; want != "" && p.CompletedAt != nil && p.Evidence.Kind != want {
+			h.fault("a step with reviews that rests on something else", "session %s: step %s was finished, and its evidence is %q, want %q", r.Session, m.Name, p.Evidence.Kind, want)
 		}
 	}
 	if r.Goal != in.Goal || r.Job != in.Job || r.Workflow != in.Workflow || in.Parent != "" && r.Parent != in.Parent {
@@ -158,15 +166,16 @@ func (w *world) judgeRecord(s *session, r record) {
 	}
 }
 
-// verify runs `deepwork check`, which must find nothing but the findings but.
+// verify runs `deepwork check` at each place, which must find nothing but the findings but.
 func (w *world) verify(ctx context.Context, when string, but ...string) {
-	check := exec.CommandContext(ctx, w.program, "check", "--path", w.root)
-	text, err := check.CombinedOutput()
-	if !w.strict {
-		but = append(but, w.history.marred()...) // by now
-	}
-	if (err != nil || strings.Contains(string(text), foreign)) && finds(string(text), but) {
-		w.history.fault("deepwork check", "%s: %v\n%s", when, err, text)
+	for _, s := range w.places() {
+		text, err := w.deepwork(ctx, s, "check").CombinedOutput()
+		if !w.strict {
+			but = append(but, w.history.marred()...) // by now
+		}
+		if (err != nil || strings.Contains(string(text), foreign)) && finds(string(text), but) {
+			w.history.fault("deepwork check", "%s, at server %d: %v\n%s", when, s.number, err, text)
+		}
 	}
 }
 

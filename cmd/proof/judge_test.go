@@ -23,6 +23,7 @@ func loaded(t *testing.T, args ...string) *load {
 	t.Helper()
 	l := newLoad(io.Discard)
 	testkit.Must(t, l.flags().Parse(args))
+	testkit.Must(t, l.valid())
 	l.dir = t.TempDir()
 	if err := l.run(t.Context()); err != nil {
 		t.Fatal(err, l.history.faults)
@@ -84,7 +85,7 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 		}, impossible},
 		"a definition that was never written": {func(s object) { s["definition"].(object)["source"] = strings.Repeat("0", 64) }, wrongDefinition},
 		"another goal":                        {func(s object) { s["goal"] = "another" }, "a session that is another than was started"},
-		"a review that nobody overrode":       {func(s object) { delete(step(s, "s5"), "evidence") }, "a step with reviews that rests on nothing"},
+		"a review that nobody overrode":       {func(s object) { delete(step(s, "s5"), "evidence") }, "a step with reviews that rests on something else"},
 		"another parent":                      {func(s object) { s["parent_session_id"] = "0badcafe" }, "a session that is another than was started"},
 	} {
 		path := sessionFile(l.root, id)

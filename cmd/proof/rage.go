@@ -16,9 +16,12 @@ import (
 // points are where servers are killed.
 var points = []string{durable.OpCreate, durable.OpWrite, durable.OpSync, durable.OpMove, durable.OpExchange, durable.OpSyncDir}
 
+// twice is the percentage of commands that are applied twice.
+const twice = 10
+
 // plan chooses the faults of the next process.
 func (s *simulation) plan() fault.Plan {
-	p := fault.Plan{Image: s.image.Dir}
+	p := fault.Plan{Image: s.image.Dir, Twice: twice}
 	r := s.random
 	switch r.IntN(8) {
 	case 0, 1:

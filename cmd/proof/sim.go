@@ -1,15 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,10 +31,12 @@ import (
 // more than once.
 type simulation struct {
 	*world
-	length  time.Duration // how long clients work
-	clients int           // of workflows; a quarter as many each for the board and for executions
-	image   fault.Image
-	random  *rand.Rand // of the faults
+	length     time.Duration // how long clients work
+	operations int           // the clients end after so many answered calls, even before; 0 means no bound
+	clients    int           // of workflows; a quarter as many each for the board and for executions
+	count      int           // servers; 0 means that the seed chooses
+	image      fault.Image
+	random     *rand.Rand // of the faults
 
 	tasks   map[string]*task // acknowledged tasks of the board; guarded by the history
 	stops   map[string]bool  // attempts that must be stopped; likewise
@@ -71,15 +72,14 @@ func newSimulation(dir string, seed uint64, length time.Duration, clients int) *
 }
 
 // simulate runs a simulation in an empty folder. It blocks for slightly longer than
-// length, and until something was done. Faults found are in the history; the error is one of the
+// its length, and until something was done. Faults found are in the history; the error is one of the
 // simulation itself.
-func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
-	s := newSimulation(dir, seed, length, clients)
+func (s *simulation) simulate(ctx context.Context) error {
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
-		return nil, fmt.Errorf("simulating: %w", err)
+		return fmt.Errorf("simulating: %w", err)
 	}
 	f := stateOf(s.root)
-	s.image = fault.Image{Dir: filepath.Join(dir, "image"), Folders: []string{f.Tmp(), f.Definitions()}}
+	s.image = fault.Image{Dir: filepath.Join(s.dir, "image"), Folders: []string{f.Tmp(), f.Definitions()}}
 	err := s.layOut(ctx)
 	if err == nil {
 		err = s.live(ctx)
@@ -89,9 +89,9 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 		err = errors.Join(err, s.source.kill())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("simulating: %w", err)
+		return fmt.Errorf("simulating: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
 // String describes what happened.
@@ -119,7 +119,7 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 		return err
 	}
 	// Up to three servers, the first usually over stdio, so that each kind occurs.
-	for n := range 1 + s.random.IntN(3) {
+	for n := range cmp.Or(s.count, 1+s.random.IntN(3)) {
 		s.servers = append(s.servers, &server{number: n, http: n > 0 && s.random.IntN(3) > 0 || n == 0 && s.random.IntN(4) == 0})
 	}
 	return s.guard()
@@ -151,28 +151,8 @@ func (s *simulation) layRepo(ctx context.Context, config string, commands ...str
 	return os.WriteFile(filepath.Join(s.root, ".git", "info", "exclude"), []byte("/.deepwork/\n"), 0o644)
 }
 
-// gitAll runs commands of git in the project.
-func (s *simulation) gitAll(ctx context.Context, commands ...string) error {
-	for _, args := range commands {
-		if _, err := s.git(ctx, s.root, strings.Fields(args)...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // mirror is a repository that branches are pushed to.
 func (s *simulation) mirror() string { return filepath.Join(s.dir, "mirror.git") }
-
-func (s *simulation) git(ctx context.Context, root string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=Sim", "-c", "user.email=sim@example.com"}, args...)...)
-	cmd.Dir = root
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return string(out), err
-}
 
 // live runs clients, faults and editors, stops them, and judges.
 func (s *simulation) live(ctx context.Context) error {
@@ -184,7 +164,7 @@ func (s *simulation) live(ctx context.Context) error {
 	var clients sync.WaitGroup
 	clients.Go(func() {
 		defer done()
-		_ = wait.For(working, s.length)
+		s.await(working)
 		// On a busy machine, servers may be killed before they have answered anything.
 		for until := time.Now().Add(settleTime); working.Err() == nil && len(s.history.known(false)) == 0 && time.Now().Before(until); {
 			_ = wait.For(working, 50*time.Millisecond)
@@ -208,6 +188,14 @@ func (s *simulation) live(ctx context.Context) error {
 	done()
 	clients.Wait()
 	return errors.Join(err, s.end(ctx))
+}
+
+// await waits until clients have worked for as long, or made as many calls, as they are to.
+func (s *simulation) await(ctx context.Context) {
+	enough := false
+	for until := time.Now().Add(s.length); !enough && time.Now().Before(until) && wait.For(ctx, min(50*time.Millisecond, time.Until(until))) == nil; {
+		s.history.with(func() { enough = s.operations > 0 && s.history.calls-s.history.lost >= s.operations })
+	}
 }
 
 // work has a client act until ctx ends, with pauses of up to so many milliseconds.

@@ -96,19 +96,6 @@ func (f *Folder) StandardJobs() string { return filepath.Join(f.Dir, "standard_j
 // Grants is the file of the user's approvals for the project.
 func (f *Folder) Grants() string { return filepath.Join(f.Base, "trust", Name(f.Root)+".json") }
 
-// Earlier returns the state of earlier versions that still exists in the project. It is not used:
-// anybody may have put it there.
-func (f *Folder) Earlier() []string {
-	var found []string
-	for _, name := range []string{"board.db", "worktrees", "logs"} {
-		path := filepath.Join(f.Root, ".deepwork", name)
-		if _, err := os.Lstat(path); err == nil {
-			found = append(found, path)
-		}
-	}
-	return found
-}
-
 // Canonical returns the absolute path without links of something that exists.
 func Canonical(path string) (string, error) {
 	abs, err := filepath.Abs(path)

@@ -22,6 +22,9 @@ func Refused(err error) error {
 	return session.NotNow(CodeUnavailable, "The store of this project cannot be used now, and this call has changed nothing: %v. Make the same call again; if this continues, tell the user.", err).Because(err).Wait(time.Second)
 }
 
+// CodeBusy is the code of a call that was refused since another process has the database locked for long.
+const CodeBusy = "store_busy"
+
 // CodeUnavailable is the code of a call that failed with ErrUnavailable.
 const CodeUnavailable = "store_unavailable"
 

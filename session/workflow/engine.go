@@ -152,6 +152,14 @@ func (e *Engine) aside(f func()) bool {
 // now returns the time of a transition, as written to files.
 func (e *Engine) now() time.Time { return e.Now().UTC().Truncate(time.Microsecond) }
 
+// placeKey is the key of this place in State.Sources.
+func (e *Engine) placeKey() string {
+	if e.Place == nil {
+		return ""
+	}
+	return e.Place.Key()
+}
+
 // server returns the id of this process.
 func (e *Engine) server() string { return e.Stores.Members.ID() }
 
@@ -159,7 +167,7 @@ func (e *Engine) server() string { return e.Stores.Members.ID() }
 func (e *Engine) enter(ctx context.Context) error {
 	ctx, cancel := timed(ctx)
 	defer cancel()
-	return refused(e.Stores.Members.Enter(ctx))
+	return explain(e.Stores.Members.Enter(ctx))
 }
 
 // Stats are metrics of an Engine.

@@ -127,6 +127,7 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 		if err != nil {
 			return row, nil, err
 		}
+		s = s.WithSource(e.placeKey(), def.Job.Hash)
 		w := defining(def)
 		_, err = e.records.write(ctx, nil, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		if errors.Is(err, store.ErrPending) {

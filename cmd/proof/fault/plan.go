@@ -32,6 +32,9 @@ type Plan struct {
 	Late    time.Duration `json:"late,omitempty"`     // the delay of that kill after the commit began
 	Pages   int           `json:"pages,omitempty"`    // how many pages the board may have; 0 means no bound
 	Clock   time.Duration `json:"clock,omitempty"`    // the error of its clock
+	// Twice is the percentage of a session's commands that the engine applies twice, which finds effects
+	// outside of the state. Nothing reads it yet: Install is to set a hook of the engine by it.
+	Twice int `json:"twice,omitempty"`
 }
 
 // Env returns the environment variable that gives a server the plan.

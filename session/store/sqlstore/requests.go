@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -89,16 +88,11 @@ type storedRequest struct {
 	Caller, Channel string
 }
 
-// request returns the request. Earlier versions stored only the identity of a caller, none for a
-// command.
+// request returns the request. A caller that cannot be read is nobody.
 func (q storedRequest) request() store.Request {
 	r := q.Request
-	switch {
-	case strings.HasPrefix(q.Caller, "{") && json.Unmarshal([]byte(q.Caller), &r.Caller) == nil:
-	case q.Caller == session.LocalIdentity || q.Caller == "" && q.Channel == session.ChannelTerminal:
-		r.Caller = session.LocalCaller(q.Channel)
-	default:
-		r.Caller = session.Caller{Identity: q.Caller, Channel: q.Channel}
+	if json.Unmarshal([]byte(q.Caller), &r.Caller) != nil {
+		r.Caller = session.Caller{Channel: q.Channel}
 	}
 	return r
 }
