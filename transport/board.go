@@ -41,7 +41,7 @@ func openBoard(ctx context.Context, root string, folder, around *state.Folder, s
 	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Leader: leader, Passive: b.byAgent,
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
 	if _, id, ok := attempt.Workspace(folder.Root, getenv); ok {
-		if b.context, err = attempt.OpenContext(id, stores); err != nil {
+		if b.context, err = attempt.OpenContext(id, stores.Database); err != nil {
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
 		o.Root, o.State, o.Stores, o.Attempt, o.Steps = around.Root, around, stores, id, nil

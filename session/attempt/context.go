@@ -49,13 +49,13 @@ func agentOf(getenv func(string) string) (board, attempt string, ok bool) {
 	return board, attempt, err == nil && filepath.IsAbs(board)
 }
 
-// OpenContext returns the context of an attempt in the stores of its project, which the caller closes after it.
-func OpenContext(attempt string, stores *store.Stores) (*Context, error) {
+// OpenContext returns the context of an attempt in the database of its project.
+func OpenContext(attempt string, db store.Database) (*Context, error) {
 	id, err := checkID("attempt_id", attempt)
 	if err != nil {
 		return nil, err
 	}
-	return &Context{attempt: id, db: stores.Database}, nil
+	return &Context{attempt: id, db: db}, nil
 }
 
 // GetContext returns the project, task and attempt of this workspace (seed 004, get_context).

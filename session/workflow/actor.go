@@ -54,6 +54,7 @@ func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
 		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the try does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id).Wait(5*time.Second))
 	}
+	a.engine.exports.checked.Delete(a.id)
 }
 
 // Receive carries out one message. A refusal is in its reply, and leaves the state unchanged.
@@ -178,11 +179,23 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	a.become(next)
 	e.exports.write(a.row, next)
 	e.notifyMoved(before, next)
+	if next.Status != machine.Active {
+		e.forget(a.id)
+	}
 	return nil
 }
 
 // overtaken makes a program that is built for the simulation apply a command twice: that must not show.
 var overtaken = func() bool { return false }
+
+// forget ends the actor of a session that has ended: a repeated call reads the session. It does not wait.
+func (e *Engine) forget(id string) {
+	e.aside(func() {
+		if err := e.sessions.Passivate(e.ctx, id); err != nil && !errors.Is(err, actor.ErrBusy) {
+			e.Logger.Debug("a session that has ended stays in memory", "session", id, "error", err)
+		}
+	})
+}
 
 // answer sends the result of f, unless it comes later.
 func answer[R any](to actor.Reply[R], f func() (R, error)) {

@@ -175,8 +175,8 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 }
 
 func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]store.Session, error) {
-	if q.IDs != nil && len(q.IDs) == 0 || q.Parents != nil && len(q.Parents) == 0 {
-		return nil, nil
+	if q.IDs != nil && len(q.IDs) == 0 || q.Parents != nil && len(q.Parents) == 0 || !w.db.Exists() {
+		return nil, nil // a project whose sessions are only listed gets no database
 	}
 	var where []string
 	var args []any
