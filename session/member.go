@@ -38,7 +38,7 @@ func HoldServers(ctx context.Context, f *state.Folder) (unlock func(), err error
 	if err := makeServers(f); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("another deepwork store copy holds it"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("another deepwork store copy, or deepwork check --set-aside, holds it"))
 	defer cancel()
 	lock, err := durable.Lock(ctx, f.CopyLock())
 	if err != nil {

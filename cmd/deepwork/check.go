@@ -16,9 +16,12 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/execution"
+	"deepwork/session/store/local"
+	"deepwork/session/workflow"
 )
 
 // checkPauses are the times between the inspections that confirm the findings of the first one
@@ -26,25 +29,31 @@ import (
 var checkPauses = []time.Duration{100 * time.Millisecond, time.Second}
 
 func (a *app) checkCommand() *cobra.Command {
-	return a.onProject("", &cobra.Command{
+	aside := false
+	cmd := a.onProject("", &cobra.Command{
 		Use:   "check",
-		Short: "Verify what a project has on disk and in its database",
-		Long: `Read every state file and the task board of a project and print what is wrong,
-where, and what can be done: checksums, references between sessions, definitions
-and replies, nested sessions, what was set aside; the board's pages and rows, open
-executions, worktrees, what was left half-done, and rescue refs; the executions of
-other systems' workflows. Of a database: the rows of sessions, definitions, request ids
-and leases.
+		Short: "Verify what a project has in its database and on disk",
+		Long: `Read the whole database of a project, and what belongs to it on disk, and print what
+is wrong, where, and what can be done: the pages and rows of the database, sessions
+with their references, definitions and replies, nested sessions, files of sessions that
+differ from them; open executions, worktrees, what was left half-done, and rescue refs;
+the executions of other systems' workflows.
 
 It changes nothing and may run beside servers: work in progress is not reported.
 A line that begins with "note:" is not a problem either: it says what a killed server
 has left, which the next one cleans up. Exit 0: all is well. Exit 1: there are
-problems, or the check could not finish.`,
+problems, or the check could not finish.
+
+With --set-aside, a database that is damaged, or of another version of deepwork, is
+renamed, so that the next command begins an empty one. No server may run.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			root, err := a.projectRoot()
 			if err != nil {
 				return err
+			}
+			if aside {
+				return a.setAside(cmd.Context(), root)
 			}
 			report, err := confirmed(cmd.Context(), func(ctx context.Context) (session.Report, error) { return a.inspect(ctx, root) })
 			if err != nil {
@@ -53,6 +62,30 @@ problems, or the check could not finish.`,
 			return a.printReport(root, report)
 		},
 	})
+	cmd.Flags().BoolVar(&aside, "set-aside", false, "rename a damaged database, and say where it is")
+	return cmd
+}
+
+// setAside renames the project's database if it is damaged.
+func (a *app) setAside(ctx context.Context, root string) error {
+	choice, err := a.choice(ctx, root)
+	if err != nil {
+		return err
+	}
+	if choice.URL != "" {
+		return errors.New("--set-aside is for the database in the user's state folder: a PostgreSQL database is restored by its administrator, or another one chosen with --store")
+	}
+	folder, err := stateOf(root)
+	if err != nil {
+		return err
+	}
+	to, err := local.SetAside(ctx, folder, time.Now())
+	if err != nil {
+		return err
+	}
+	a.out.Prose("The database was set aside: " + to)
+	a.out.Prose("The next command begins an empty one. `deepwork sessions import --all` makes sessions of the files in .deepwork/tmp; tasks and attempts are only in the database that was set aside, and the attempts' worktrees and branches stay as they are.")
+	return nil
 }
 
 // confirmed calls look. If it finds a fault while a server runs, it looks again later, and returns
@@ -104,17 +137,20 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 		return all, err
 	}
 	defer stores.Close(ctx) // read-only
-	engine, err := passive(ctx, folder, stores, quiet)
+	engine, err := passive(ctx, folder, stores, nil, quiet)
 	if err != nil {
 		return all, err
 	}
 	defer engine.Close(ctx)
 	for _, part := range []func() (session.Report, error){
-		func() (session.Report, error) { return engine.Inspect(ctx) },
+		func() (session.Report, error) { return inspectSessions(ctx, engine) },
 		func() (session.Report, error) { return attempt.Inspect(ctx, folder, stores, cfg, quiet) },
 		func() (session.Report, error) { return execution.Inspect(ctx, stores.Database) },
 	} {
 		r, err := part()
+		if errors.Is(err, task.ErrDamaged) || errors.Is(err, task.ErrVersion) {
+			continue // which the inspection of the board reports
+		}
 		if err != nil {
 			return all, err
 		}
@@ -123,6 +159,17 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 		all.Live = all.Live || r.Live
 	}
 	return all, nil
+}
+
+// inspectSessions names the database in what it finds there.
+func inspectSessions(ctx context.Context, engine *workflow.Engine) (session.Report, error) {
+	r, err := engine.Inspect(ctx)
+	for i, f := range r.Findings {
+		if !filepath.IsAbs(f.Where) {
+			r.Findings[i].Where = engine.Stores.Database.Where() + ": " + f.Where
+		}
+	}
+	return r, err
 }
 
 // readConfig reads a config file. It returns the defaults if there is none.

@@ -113,9 +113,9 @@ func stateOf(root string) (*state.Folder, error) {
 	return folder, nil
 }
 
-// openEngine opens the sessions of the project, those of its attempts too, without reviewers and jobs. The
-// caller calls done after it. What only reads makes no database.
-func (a *app) openEngine(ctx context.Context, reads bool) (engine *workflow.Engine, done func() error, err error) {
+// openEngine opens the sessions of the project, those of its attempts too, without reviewers, and with or
+// without jobs. The caller calls done after it. What only reads makes no database.
+func (a *app) openEngine(ctx context.Context, reads bool, jobs *catalog.Catalog) (engine *workflow.Engine, done func() error, err error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return nil, nil, err
@@ -129,7 +129,7 @@ func (a *app) openEngine(ctx context.Context, reads bool) (engine *workflow.Engi
 	if err != nil {
 		return nil, nil, err
 	}
-	if engine, err = passive(ctx, folder, stores, logger); err != nil {
+	if engine, err = passive(ctx, folder, stores, jobs, logger); err != nil {
 		return nil, nil, errors.Join(err, stores.Close(ctx))
 	}
 	return engine, func() (err error) {
@@ -143,10 +143,10 @@ func (a *app) openEngine(ctx context.Context, reads bool) (engine *workflow.Engi
 }
 
 // passive returns the sessions in the stores of a project, for commands.
-func passive(ctx context.Context, folder *state.Folder, stores *store.Stores, logger *slog.Logger) (*workflow.Engine, error) {
+func passive(ctx context.Context, folder *state.Folder, stores *store.Stores, jobs *catalog.Catalog, logger *slog.Logger) (*workflow.Engine, error) {
 	settings := approvedConfig(folder, slog.New(slog.DiscardHandler))
 	engine, err := workflow.Open(ctx, workflow.Options{
-		Root: folder.Root, State: folder, Stores: stores, Place: stores.Place, Logger: logger, Reviews: true,
+		Root: folder.Root, State: folder, Stores: stores, Place: stores.Place, Catalog: jobs, Logger: logger, Reviews: true,
 		Reviewing: func(ctx context.Context) (workflow.Reviewing, error) {
 			c, err := settings.Current(ctx)
 			if err != nil {
@@ -163,8 +163,13 @@ func passive(ctx context.Context, folder *state.Folder, stores *store.Stores, lo
 }
 
 // withEngine opens the sessions of the project for use and closes them after it; see openEngine.
-func (a *app) withEngine(ctx context.Context, reads bool, use func(engine *workflow.Engine) error) (err error) {
-	engine, done, err := a.openEngine(ctx, reads)
+func (a *app) withEngine(ctx context.Context, reads bool, use func(engine *workflow.Engine) error) error {
+	return a.withEngineOf(ctx, reads, nil, use)
+}
+
+// withEngineOf is withEngine with jobs.
+func (a *app) withEngineOf(ctx context.Context, reads bool, jobs *catalog.Catalog, use func(engine *workflow.Engine) error) (err error) {
+	engine, done, err := a.openEngine(ctx, reads, jobs)
 	if err != nil {
 		return err
 	}

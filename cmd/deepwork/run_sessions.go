@@ -54,7 +54,7 @@ func (s *runSessions) steps(r *attempt.RunReply) []runStep {
 		}
 		s.tried = time.Now()
 		var err error
-		if s.engine, s.done, err = s.app.openEngine(context.Background(), true); err != nil {
+		if s.engine, s.done, err = s.app.openEngine(context.Background(), true, nil); err != nil {
 			return nil
 		}
 	}

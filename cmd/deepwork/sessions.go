@@ -19,7 +19,7 @@ import (
 func (a *app) sessionsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "sessions",
-		Short: "List, show, abort, review, override and prune the sessions of a project",
+		Short: "List, show, abort, review, override, prune and import the sessions of a project",
 	},
 		a.onStore(a.sessionsListCommand()),
 		a.onStore(a.sessionsShowCommand()),
@@ -27,6 +27,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 		a.onStore(a.sessionsReviewCommand()),
 		a.onStore(a.sessionsOverrideCommand()),
 		a.onStore(a.sessionsPruneCommand()),
+		a.onStore(a.sessionsImportCommand()),
 	)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ func (a *app) storeStatusCommand() *cobra.Command {
 	return a.onProject("print it as JSON", &cobra.Command{
 		Use:   "status",
 		Short: "Show which store the project is in, what it has, and who uses it",
-		Long: `Show the store of the project: files, or a database with its schema, the name of the
+		Long: `Show the store of the project: a file, or a database with its schema, the name of the
 project there and the repository to which it is bound; how many sessions, tasks,
 attempts and executions it has; and the servers that use it. It changes nothing.
 Exit 1 if the store cannot be used.`,
@@ -185,16 +186,18 @@ func (a *app) storeCopyCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "copy",
 		Short: "Copy the project from one store to another",
-		Long: `Copy the project's sessions with their definitions and request ids, the board, the
-requests between servers and the executions to another store: all of it, or nothing,
-however the command ends. The target must have nothing of the project, and no server
-may run on either store; none can start meanwhile. Both are read again and compared
-at the end. The source is not changed.
+		Long: `Copy the project's sessions with their definitions and request ids, the board and the
+executions to another store, or to a file as a backup: all of it, or nothing, however
+the command ends. The target must have nothing of the project, and no server may run on
+either store; none can start meanwhile. Both are read again and compared at the end.
+The source is not changed. files is the database in the state folder; a name that ends
+in .db is that of a backup, from which the project is restored in the same way.
 
 It refuses to start while an agent is working. Waiting attempts are copied, and the next
 server continues with executions at other systems.`,
 		Example: `  deepwork store copy --from files --to postgres://deepwork@db.example.com/deepwork?sslmode=verify-full
-  deepwork store copy --from postgres://deepwork@db.example.com/deepwork?sslmode=verify-full --to files`,
+  deepwork store copy --from postgres://deepwork@db.example.com/deepwork?sslmode=verify-full --to files
+  deepwork store copy --to backup.db`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			project := a.project // without a store, it is that of the URLs
@@ -209,24 +212,34 @@ server continues with executions at other systems.`,
 				project = here.Project
 			}
 			side := func(flag string) backend.Choice {
-				switch url := cmd.Flag(flag).Value.String(); url {
-				case "":
+				switch url := cmd.Flag(flag).Value.String(); {
+				case url == "":
 					return here
-				case backend.FilesURL:
+				case url == backend.FilesURL:
 					return backend.Choice{}
+				case strings.HasSuffix(url, ".db") && !strings.Contains(url, "://"):
+					file, err := filepath.Abs(url)
+					if err != nil {
+						file = url // which is refused
+					}
+					return backend.Choice{File: file}
 				default:
 					return backend.Choice{URL: url, Project: project}
 				}
 			}
 			source, target := side("from"), side("to")
 			if source == target {
-				return usagef(cmd, "--from and --to name the same store; give --from or --to as files or as the URL of a database")
+				return usagef(cmd, "--from and --to name the same store; give --from or --to as files, as the URL of a database or as a file that ends in .db")
 			}
 			counts, err := backend.Copy(cmd.Context(), folder, source, target)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(a.out, "copied and verified: %v\n", counts)
+			if target.File != "" {
+				a.out.Prose(fmt.Sprintf("%s is a backup. `deepwork store copy --from %s --to files` restores the project from it, where the state folder has nothing of the project.", target.File, filepath.Base(target.File)))
+				return nil
+			}
 			stores, err := backend.Open(cmd.Context(), folder, target, true, nil)
 			if err == nil {
 				err = errors.Join(attempt.Claim(cmd.Context(), folder, stores), stores.Close(cmd.Context()))
@@ -242,7 +255,7 @@ server continues with executions at other systems.`,
 			return nil
 		},
 	})
-	cmd.Flags().StringVar(&from, "from", "", "`URL` of the database that has the project, or files (default: the project's store)")
-	cmd.Flags().StringVar(&to, "to", "", "`URL` of the database that it is copied to, or files (default: the project's store)")
+	cmd.Flags().StringVar(&from, "from", "", "`URL` of the database that has the project, files, or a backup (default: the project's store)")
+	cmd.Flags().StringVar(&to, "to", "", "`URL` of the database that it is copied to, files, or a backup (default: the project's store)")
 	return cmd
 }

@@ -78,11 +78,11 @@ func (i *inspection) run(ctx context.Context) error {
 		do := "see that it can be read, and check again"
 		switch {
 		case errors.Is(err, task.ErrDamaged):
-			do = "restore it from a copy, or save what can be read with `sqlite3 board.db .recover`"
+			do = "restore it from a copy, save what can be read with `sqlite3 board.db .recover`, or set it aside with `deepwork check --set-aside`"
 		case errors.Is(err, task.ErrVersion):
-			do = "check it with the deepwork that wrote it"
+			do = "use the deepwork that wrote it, or set it aside with `deepwork check --set-aside`"
 		}
-		i.report.Fault(path, fmt.Sprintf("the task board cannot be read: %v", err), do)
+		i.report.Fault(path, fmt.Sprintf("the database cannot be read: %v", err), do)
 	}
 	i.report.Counts = []session.Count{
 		{N: i.stock.Tasks, What: "task"},

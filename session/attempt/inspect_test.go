@@ -149,7 +149,7 @@ func TestInspectBoard(t *testing.T) {
 		{`UPDATE attempts SET run = '{}'` + aStep + `'x', 'running', NULL, NULL FROM attempts`, []string{"execution x of a step has not ended, and nothing leads it", "execution x of a step runs without"}},
 		{`UPDATE attempts SET run = '{}'` + aStep + `'x', 'waiting', NULL, NULL FROM attempts` + aStep + `'y', 'starting', NULL, NULL FROM attempts`,
 			[]string{"execution x of a step has not ended", "execution y of a step has not ended", "step one of session 00000000 has more than one agent"}},
-		{`DROP INDEX executions_of; PRAGMA user_version = 99`, []string{"the task board cannot be read: "}},
+		{`DROP INDEX executions_of; PRAGMA user_version = 99`, []string{"the database cannot be read: "}},
 	} {
 		must(t, os.WriteFile(board, good, 0o600))
 		p.sql(c.sql)
@@ -166,7 +166,7 @@ func TestInspectBoard(t *testing.T) {
 		t.Errorf("a damaged page: %v", got)
 	}
 	must(t, os.WriteFile(board, good[:100], 0o600))
-	p.finds("the task board cannot be read: ")
+	p.finds("the database cannot be read: ")
 	must(t, os.WriteFile(board, good, 0o600))
 	p.finds()
 }

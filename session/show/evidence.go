@@ -42,6 +42,11 @@ func judged(at *machine.Attempt, files []machine.FileHash) bool {
 
 // kind says in words what a finished step relies on.
 func kind(e *machine.Evidence) string {
+	if e.Imported {
+		own := *e
+		own.Imported = false
+		return "imported, where it says: " + kind(&own)
+	}
 	switch e.Kind {
 	case machine.ByReviewer:
 		return "passed by the reviewer " + e.Reviewer

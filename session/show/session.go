@@ -30,6 +30,9 @@ func Session(w *Screen, s *machine.State) {
 		field("ended", Ago(*s.CompletedAt))
 	}
 	field("aborted", Optional(s.AbortReason))
+	if s.ImportedAt != nil {
+		field("imported", Ago(*s.ImportedAt)+", from a file; reviews and decisions from before are what that says, and count for nothing")
+	}
 	field("caller", s.Identity)
 	field("job_dir", s.Definition.JobDir)
 	if p := s.Pinned; p != nil {
@@ -139,6 +142,9 @@ func Attempts(detail func(format string, args ...any), attempts []*machine.Attem
 			told := ""
 			if !at.Collected {
 				told = ", not yet seen by the agent"
+			}
+			if at.Imported {
+				told = ", imported"
 			}
 			detail("review attempt %d, %s, %s%s", at.Number, at.State, ended(at), told)
 		}

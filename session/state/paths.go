@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -80,6 +81,30 @@ func (f *Folder) Worktrees() string {
 	}
 	return filepath.Join(f.Dir, "worktrees")
 }
+
+// Around returns the state folder of the project among whose worktrees a path is, and the path below them;
+// both are empty if it is not among any. The state folder need not exist.
+func Around(path string) (dir, below string) {
+	for up := filepath.Dir(path); up != filepath.Dir(up); up = filepath.Dir(up) {
+		switch dir = filepath.Dir(up); {
+		case filepath.Base(up) == "worktrees" && filepath.Base(filepath.Dir(dir)) == "projects" && stateName.MatchString(filepath.Base(dir)):
+		case runtime.GOOS == "windows" && filepath.Base(dir) == "w":
+			found, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "projects", "*"+filepath.Base(up)))
+			if len(found) != 1 {
+				continue
+			}
+			dir = found[0]
+		default:
+			continue
+		}
+		below, _ = filepath.Rel(up, path) // up is a prefix of path
+		return dir, below
+	}
+	return "", ""
+}
+
+// stateName matches the names of state folders, see Name.
+var stateName = regexp.MustCompile(`-[0-9a-f]{12}(-[2-9])?$`)
 
 // Logs is the folder of the agents' output.
 func (f *Folder) Logs() string { return filepath.Join(f.Dir, "logs") }

@@ -202,17 +202,15 @@ func (r *records) unreadable(id string, err error) error {
 		if _, gone := os.Stat(r.root); gone != nil {
 			return projectGone(r.root, gone)
 		}
-		return r.unknown(id).Because(err)
+		return r.missing(id).Because(err)
 	}
 	return session.NotNow("session_unreadable", "Session '%s' cannot be read: %v.", id, err).With("session_id", id).Because(err)
 }
 
-// unknown is the error for a session that does not exist, or that the caller may not know of. It names a
-// file of the session that may be imported.
+// unknown is the error for a session that does not exist, as far as the caller may know.
 func (r *records) unknown(id string) *session.Error {
-	e := session.NotNow("unknown_session",
+	return session.NotNow("unknown_session",
 		"Session '%s' not found in this project. get_workflows lists the sessions that you can go on with, in resumable and stack; start_workflow begins a new one.", id).With("session_id", id)
-	return e
 }
 
 func projectGone(root string, err error) error {

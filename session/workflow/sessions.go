@@ -52,7 +52,7 @@ func (e *Engine) Info(ctx context.Context, id string) (*SessionInfo, error) {
 	}
 	all, err := e.infos(ctx, store.SessionQuery{IDs: []string{id}})
 	if err == nil && len(all) == 0 {
-		err = e.records.unknown(id)
+		err = e.records.missing(id)
 	}
 	if err != nil {
 		return nil, err

@@ -38,6 +38,11 @@ func server(owner string) string {
 
 // reliesOn says in a sentence what a finished step relies on, if its reviews were not overridden.
 func reliesOn(e *machine.Evidence) string {
+	if e.Imported {
+		own := *e
+		own.Imported = false
+		return "Imported, where it says: " + reliesOn(&own)
+	}
 	switch e.Kind {
 	case machine.ByReviewer:
 		return "Passed by the reviewer " + e.Reviewer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -124,8 +125,17 @@ func Copy(ctx context.Context, f *state.Folder, from, to Choice) (counts transfe
 	if from == to {
 		return nil, fmt.Errorf("both stores are the same")
 	}
+	if from.File != "" {
+		if _, err := os.Stat(from.File); err != nil {
+			return nil, fmt.Errorf("looking for the backup: %w", err)
+		}
+	}
 	var sides []transfer.Side
 	for _, c := range []Choice{from, to} {
+		if c.File != "" {
+			sides = append(sides, local.NewBackup(f, c.File))
+			continue
+		}
 		if c.URL == "" {
 			sides = append(sides, local.NewFile(f))
 			continue

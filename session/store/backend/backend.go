@@ -18,12 +18,13 @@ import (
 type Choice struct {
 	URL     string // of a PostgreSQL database; it may have a password
 	Project string // the name that all machines use for the project there; "" means that of the repository
+	File    string // absolute: a backup, which can only be copied from and to
 }
 
 // Choose returns the choice of flags, which may be empty, else of the environment, else of the user's
 // own config.
 func Choose(url, project string, own *config.User) (Choice, error) {
-	c := Choice{cmp.Or(url, os.Getenv(config.StoreEnv), own.Store), cmp.Or(project, os.Getenv(config.ProjectEnv))}
+	c := Choice{URL: cmp.Or(url, os.Getenv(config.StoreEnv), own.Store), Project: cmp.Or(project, os.Getenv(config.ProjectEnv))}
 	if c.URL == "" && project != "" {
 		return c, fmt.Errorf("--project names a project in a database, and none is chosen: pass --store, set %s, or set store in %s", config.StoreEnv, config.UserFile())
 	}

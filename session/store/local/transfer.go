@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -17,6 +19,7 @@ import (
 type File struct {
 	f      *state.Folder
 	path   string // of the database
+	backup bool   // it is not in the state folder: no server uses it
 	place  task.Place
 	unlock func()
 }
@@ -24,14 +27,24 @@ type File struct {
 // NewFile returns the database of a project in its state folder.
 func NewFile(f *state.Folder) *File { return &File{f: f, path: f.Database()} }
 
+// NewBackup returns a database of a project in a file that is not the project's own: a copy of it that no
+// server uses. Its folder must exist.
+func NewBackup(f *state.Folder, path string) *File { return &File{f: f, path: path, backup: true} }
+
 // Where implements transfer.Side.
 func (s *File) Where() string { return s.path }
 
 // Hold implements transfer.Side.
 func (s *File) Hold(ctx context.Context) (err error) {
-	if s.unlock, err = session.HoldServers(ctx, s.f); err == nil {
-		s.place, err = session.PlaceOf(s.f)
+	if s.backup {
+		own, oerr := os.Stat(s.f.Database())
+		if it, err := os.Stat(s.path); s.path == s.f.Database() || err == nil && oerr == nil && os.SameFile(it, own) {
+			return fmt.Errorf("%s is the project's own database: name another file for a backup, or files for that one", s.path)
+		}
+	} else if s.unlock, err = session.HoldServers(ctx, s.f); err != nil {
+		return err
 	}
+	s.place, err = session.PlaceOf(s.f)
 	return err
 }
 
@@ -79,7 +92,14 @@ func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 }
 
 func (s *File) database(readOnly bool) *sqlite.DB {
-	return sqlite.New(sqlite.Options{Path: s.path, ReadOnly: readOnly, Make: func() error { return session.MakeState(s.f) }})
+	prepare := func() error { return session.MakeState(s.f) }
+	if s.backup {
+		prepare = func() error {
+			_, err := os.Stat(filepath.Dir(s.path))
+			return err
+		}
+	}
+	return sqlite.New(sqlite.Options{Path: s.path, ReadOnly: readOnly, Make: prepare})
 }
 
 // Release implements transfer.Side.

@@ -19,6 +19,7 @@ type Attempt struct {
 	Collected bool         `json:"collected"` // a call received the verdict
 	Error     *string      `json:"error"`     // void: why there is no verdict
 	Verdicts  []*Verdict   `json:"verdicts"`
+	Imported  bool         `json:"imported,omitempty"` // it is what an export says: its verdicts pass nothing
 }
 
 // AttemptState is the state of an attempt.
@@ -80,21 +81,22 @@ func (p *StepProgress) LastCounted() *Attempt {
 	return nil
 }
 
-// Judged returns the newest attempt with a verdict on the outputs with a digest, or nil.
+// Judged returns the newest attempt with a verdict on the outputs with a digest, or nil. Imported ones do
+// not count.
 func (p *StepProgress) Judged(digest string) *Attempt {
 	for _, a := range slices.Backward(p.Attempts) {
-		if a.Counts() && a.Digest == digest {
+		if a.Counts() && !a.Imported && a.Digest == digest {
 			return a
 		}
 	}
 	return nil
 }
 
-// PassedBefore returns a verdict that passed exactly this content, or nil.
+// PassedBefore returns a verdict that passed exactly this content, or nil. Imported ones do not count.
 func (p *StepProgress) PassedBefore(key, digest string) *Verdict {
 	for _, a := range slices.Backward(p.Attempts) {
 		for _, v := range a.Verdicts {
-			if v.Passed && v.Key == key && v.Digest == digest {
+			if !a.Imported && v.Passed && v.Key == key && v.Digest == digest {
 				return v
 			}
 		}

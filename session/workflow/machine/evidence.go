@@ -18,7 +18,8 @@ type Evidence struct {
 	GivenFor string       `json:"given_for,omitempty"` // the Digest of what a person saw who overrode the review in advance
 	Digest   string       `json:"digest"`              // of the outputs, their content and the criteria; "" if reviews were off
 	Files    []FileHash   `json:"files"`
-	Others   *Evidence    `json:"others,omitempty"` // why the step's reviews by others than people passed, if a person passed it
+	Others   *Evidence    `json:"others,omitempty"`   // why the step's reviews by others than people passed, if a person passed it
+	Imported bool         `json:"imported,omitempty"` // it is what an export said
 }
 
 // EvidenceKind is what a finished step relies on.

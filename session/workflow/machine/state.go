@@ -48,9 +48,10 @@ type State struct {
 	StartedAt         time.Time                 `json:"started_at"`
 	UpdatedAt         time.Time                 `json:"updated_at"` // of the last transition
 	CompletedAt       *time.Time                `json:"completed_at"`
-	Identity          string                    `json:"identity"`             // the caller it belongs to
-	Place             *task.Place               `json:"place,omitempty"`      // of the server that moved it last; nil in a store of one machine
-	AttemptID         string                    `json:"attempt_id,omitempty"` // of the task board, whose agent began it; "" if a person did
+	Identity          string                    `json:"identity"`              // the caller it belongs to
+	Place             *task.Place               `json:"place,omitempty"`       // of the server that moved it last; nil in a store of one machine
+	AttemptID         string                    `json:"attempt_id,omitempty"`  // of the task board, whose agent began it; "" if a person did
+	ImportedAt        *time.Time                `json:"imported_at,omitempty"` // from an export, whose reviews and decisions are no evidence; nil if it was begun here
 	Definition        DefinitionRef             `json:"definition"`
 	Sources           map[string]string         `json:"sources"`            // the hash of job.yml at each place that has moved it, by task.Place.Key; "" in a store of one machine
 	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil means that nothing is pinned

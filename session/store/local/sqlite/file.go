@@ -70,7 +70,7 @@ func look(path string) (bool, error) {
 		if there {
 			state = "is empty"
 		}
-		return false, fmt.Errorf("%w: it %s, but its write-ahead log %s-wal has data: put the file back that belongs to it, or move the log away to begin an empty board", task.ErrDamaged, state, path)
+		return false, fmt.Errorf("%w: it %s, but its write-ahead log %s-wal has data: put the file back that belongs to it, or set the log aside with `deepwork check --set-aside` to begin an empty database", task.ErrDamaged, state, path)
 	}
 	return false, nil
 }
@@ -157,7 +157,7 @@ func (d *DB) explain(err error) error {
 // damaged returns the error for a file that cannot be read, with a remedy. Nothing is done
 // automatically: there may be a copy, or something to save.
 func damaged(path string, why error) error {
-	return fmt.Errorf("%w: %s was left as it is; restore it from a copy (with its -wal file, if it has one), save what can be read with `sqlite3 %s .recover`, or move it away to begin an empty board: %w",
+	return fmt.Errorf("%w: %s was left as it is; restore it from a copy (with its -wal file, if it has one), save what can be read with `sqlite3 %s .recover`, or set it aside with `deepwork check --set-aside` to begin an empty one: %w",
 		task.ErrDamaged, path, filepath.Base(path), why)
 }
 
@@ -175,7 +175,7 @@ func busy(err error) bool {
 	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_PROTOCOL
 }
 
-const doBoard = "stop the servers and restore the board from a copy, or save what can be read with `sqlite3 board.db .recover`"
+const doBoard = "stop the servers and restore the database from a copy, save what can be read with `sqlite3 board.db .recover`, or set it aside with `deepwork check --set-aside`"
 
 // Damage returns what SQLite finds wrong with the file, and else the references to missing rows.
 func (d *DB) Damage(t sqlstore.Tx) (found []session.Finding, err error) {

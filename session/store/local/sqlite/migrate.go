@@ -43,7 +43,7 @@ func ours(ctx context.Context, c interface {
 	case id == applicationID && v > latest():
 		return 0, sqlstore.OtherVersion(fmt.Sprint(v), latest())
 	case id != applicationID && (id != 0 || v != 0 || tables > 0):
-		return 0, fmt.Errorf("%w: it is the database of another program, and was left as it is: move it away to begin an empty board", task.ErrDamaged)
+		return 0, fmt.Errorf("%w: it is the database of another program, and was left as it is: set it aside with `deepwork check --set-aside` to begin an empty one", task.ErrDamaged)
 	}
 	return v, nil
 }

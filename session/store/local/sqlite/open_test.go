@@ -144,7 +144,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "board.db")
 			testkit.Must(t, os.WriteFile(path, bad, 0o600))
-			unchanged(t, path, task.ErrDamaged, "move it away to begin an empty board")
+			unchanged(t, path, task.ErrDamaged, "set it aside with `deepwork check --set-aside` to begin an empty one")
 		})
 	}
 	t.Run("pages", func(t *testing.T) { // which are found when they are read

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/state"
+)
+
+// The files of sessions that came with a project: nothing reads them until the user says at the terminal
+// that they become sessions of it, and what they say is shown without control characters.
+func TestSessionsAreImported(t *testing.T) {
+	root := t.TempDir()
+	ownUser(t, "")
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": jobText("one", "a", "b"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+	})
+	client, _ := startClient(t, root)
+	id := beginSession(t, client, "one", "red \x1b[31m text\nand more")
+	callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})
+	must(t, client.Close())
+	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state")) // another computer
+	before, err := os.ReadFile(sessionFile(root, id))
+	must(t, err)
+
+	if out := mustPrint(t, root, "sessions", "list"); !strings.Contains(out, "There are no sessions.") {
+		t.Errorf("listed: %s", out)
+	}
+	out, err := commandOn(t, root, "sessions", "show", id)
+	for _, want := range []string{"`deepwork sessions import .deepwork/tmp/session_" + id + ".json`", "`deepwork where --adopt OLD-PATH`"} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("the error of an unknown session does not say %q: %v, %s", want, err, out)
+		}
+	}
+	if made, _ := os.ReadDir(os.Getenv(state.Env)); len(made) > 0 {
+		t.Errorf("reading made %v", made)
+	}
+	one := []string{"deepwork", "sessions", "import", sessionFile(root, id), "--path", root}
+	asksAtNoPipe(t, one...)
+	out, screen, err := typing(t, "no", one...)
+	for _, want := range []string{"session_" + id + ".json  ", "session " + id + ", active: one/w, at step b, of ", `goal: red \u001b[31m text` + "\n", "  1 step finished\n", "Its definition is not stored here: the job as it is now counts.\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not show %q: %q", want, out)
+		}
+	}
+	if err == nil || !strings.Contains(screen, "May agents go on with 1 session? Type yes") || !strings.Contains(out, "nothing was imported") {
+		t.Errorf("an answer of no: %v, %q, %q", err, out, screen)
+	}
+	if after, err := os.ReadFile(sessionFile(root, id)); err != nil || string(after) != string(before) {
+		t.Errorf("after an answer of no: %s, %v", after, err)
+	}
+	if out, _, err = typing(t, "yes", "deepwork", "sessions", "import", "--all", "--path", root); err != nil || !strings.Contains(out, "Imported 1 session.") {
+		t.Errorf("an answer of yes: %v, %s", err, out)
+	}
+	out = mustPrint(t, root, "sessions", "show", id)
+	if !strings.Contains(out, "imported: ") || !strings.Contains(out, "status:   active") {
+		t.Errorf("once it is imported: %s", out)
+	}
+	if out, err := commandOn(t, root, one[1:4]...); err == nil || !strings.Contains(out, "session "+id+" is in the project already (active)") {
+		t.Errorf("importing it again: %v, %s", err, out)
+	}
+	mustPrint(t, root, "check")
+	client, _ = startClient(t, root)
+	if step := callTool(t, client, "get_step", map[string]any{"session_id": id}); !strings.Contains(string(step), "and more") {
+		t.Errorf("an agent is given %s", step)
+	}
+	if r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id}); !strings.Contains(string(r), "workflow_complete") {
+		t.Errorf("an agent goes on with %s", r)
+	}
+}
+
+// Files that anybody may have written: nothing of them is imported, no link leads out of the project, and an
+// agent's shell imports none.
+func TestUnfitFilesAreNotImported(t *testing.T) {
+	root := t.TempDir()
+	ownUser(t, "")
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": jobText("one", "a"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+	})
+	client, _ := startClient(t, root)
+	id := beginSession(t, client, "one", "Goal")
+	must(t, client.Close())
+	text, err := os.ReadFile(sessionFile(root, id))
+	must(t, err)
+	outside := filepath.Join(t.TempDir(), "session_0000000a.json")
+	must(t, os.WriteFile(outside, []byte(strings.ReplaceAll(string(text), id, "0000000a")), 0o600))
+	link := filepath.Join(root, "session_0000000a.json")
+	must(t, os.Symlink(outside, link))
+	must(t, os.Symlink(filepath.Dir(outside), filepath.Join(root, "folder")))
+	huge := filepath.Join(root, "huge.json")
+	must(t, os.WriteFile(huge, text, 0o600))
+	must(t, os.Truncate(huge, 64<<20+1))
+	file := func(from, to string) string {
+		path := filepath.Join(t.TempDir(), "x.json")
+		must(t, os.WriteFile(path, []byte(strings.ReplaceAll(strings.Replace(string(text), from, to, 1), id, "0000000b")), 0o600))
+		return path
+	}
+	for name, c := range map[string]struct{ path, want string }{
+		"a link":               {link, "link"},
+		"a link of a folder":   {filepath.Join(root, "folder", "session_0000000a.json"), "link"},
+		"a file that is gone":  {filepath.Join(root, "gone.json"), "no such file"},
+		"a folder":             {root, "folder"},
+		"too much":             {huge, "has 67108865 bytes"},
+		"a job":                {filepath.Join(root, ".deepwork", "jobs", "one", "job.yml"), "not the file of a session"},
+		"another step":         {file(`"current_step_id": "a"`, `"current_step_id": "z"`), `current step "z" was never begun`},
+		"a contradiction":      {file(`"completed_at": null`, `"completed_at": "2026-01-01T00:00:00Z"`), "was edited"},
+		"a job that is gone":   {file(`"job_name": "one"`, `"job_name": "two"`), "job 'two' is gone"},
+		"one that is too new":  {file(`"format_version": 1`, `"format_version": 99`), "newer deepwork"},
+		"one that is the same": {sessionFile(root, id), "in the project already"},
+	} {
+		out, err := commandOn(t, root, "sessions", "import", c.path)
+		if err == nil || !strings.Contains(out, "refused: ") || !strings.Contains(strings.Join(strings.Fields(out), " "), c.want) || !strings.Contains(out, "nothing can be imported") {
+			t.Errorf("%s: %v, %s", name, err, out)
+		}
+	}
+	if out := mustPrint(t, root, "sessions", "list"); strings.Count(out, "\n") != 2 {
+		t.Errorf("listed: %s", out)
+	}
+	t.Setenv("DEEPWORK_ATTEMPT_ID", "x")
+	if out, err := commandOn(t, root, "sessions", "import", outside); err == nil || !strings.Contains(out, "only a person decides this") {
+		t.Errorf("an agent: %v, %s", err, out)
+	}
+}
+
+// An agent that edits files in the project changes nothing by it: not by an older file of a session, nor by
+// what is none, and not by removing it.
+func TestEditedExportsChangeNothing(t *testing.T) {
+	root := t.TempDir()
+	ownUser(t, "")
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": jobText("one", "a", "b"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+	})
+	client, _ := startClient(t, root)
+	id := beginSession(t, client, "one", "Go back in time")
+	file := sessionFile(root, id)
+	older, err := os.ReadFile(file)
+	must(t, err)
+	callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id, "step_id": "a"})
+	newest, err := os.ReadFile(file)
+	must(t, err)
+	forged := strings.NewReplacer(`"status": "active"`, `"status": "completed"`, "Go back", "Obey").Replace(string(newest))
+	for what, text := range map[string]string{"an older one": string(older), "a forged one": forged, "no session": "{", "none": ""} {
+		must(t, os.Remove(file))
+		if text != "" {
+			must(t, os.WriteFile(file, []byte(text), 0o600))
+		}
+		for _, server := range []string{"the same server", "another server"} {
+			step := string(callTool(t, client, "get_step", map[string]any{"session_id": id}))
+			if !strings.Contains(step, `"step_id":"b"`) || strings.Contains(step, "Obey") {
+				t.Errorf("%s, %s: %s", what, server, step)
+			}
+			must(t, client.Close())
+			client, _ = startClient(t, root)
+		}
+		if out := mustPrint(t, root, "sessions", "show", id); !strings.Contains(out, "step:     b") {
+			t.Errorf("%s: shown as %s", what, out)
+		}
+		mustPrint(t, root, "check")
+	}
+	r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{}, "session_id": id, "step_id": "b"}})
+	must(t, err)
+	if !strings.Contains(resultText(r), "workflow_complete") {
+		t.Errorf("finished: %s", resultText(r))
+	}
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"status": "completed"`) || strings.Contains(string(text), "Obey") {
+		t.Errorf("the next transition leaves %s, %v", text, err)
+	}
+
+	// After a prune nothing is left of a session, and its file makes none.
+	mustPrint(t, root, "sessions", "prune", "--older-than", "0s")
+	must(t, os.WriteFile(file, older, 0o600))
+	r, err = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": id}})
+	must(t, err)
+	if codeOf(r) != "unknown_session" || !strings.Contains(resultText(r), "sessions import") {
+		t.Errorf("a pruned session that was put back: %v, %s", codeOf(r), resultText(r))
+	}
+}

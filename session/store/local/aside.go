@@ -1,0 +1,69 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"deepwork/actor/durable"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/store/sqlstore"
+)
+
+// SetAside renames a project's database that is damaged, or of another version, with its log, so that the
+// next program begins an empty one. It returns the new path. It is refused while a server runs, none of
+// which can start meanwhile, and for a database that can be used.
+func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, err error) {
+	release, err := session.HoldServers(ctx, f)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	path := f.Database()
+	why := damage(ctx, NewFile(f))
+	switch {
+	case why == nil:
+		return "", fmt.Errorf("%s is not damaged, and was left as it is", path)
+	case errors.Is(why, task.ErrDamaged):
+		to = path + ".damaged-"
+	case errors.Is(why, task.ErrVersion):
+		to = path + ".other-version-"
+	default:
+		return "", fmt.Errorf("whether %s is damaged cannot be found out, and it was left as it is: %w", path, why)
+	}
+	to += now.UTC().Format("20060102T150405Z")
+	moved := false
+	for _, part := range []string{"", "-wal", "-shm"} { // a log without its database is refused, not used
+		if _, err := os.Lstat(to + part); !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("%s is there already", to+part)
+		}
+		switch err := os.Rename(path+part, to+part); {
+		case err == nil:
+			moved = true
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("setting the database aside: %w", err)
+		}
+	}
+	if !moved {
+		return "", fmt.Errorf("%s is gone: %w", path, why)
+	}
+	return to, durable.Disk{}.SyncFolder(f.Dir)
+}
+
+// damage returns why a database cannot be used, nil if it can or does not exist.
+func damage(ctx context.Context, s *File) error {
+	db := s.database(true)
+	err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
+		found, err := db.Damage(db.Tx(ctx, q))
+		if err == nil && len(found) > 0 {
+			err = fmt.Errorf("%w: %s", task.ErrDamaged, found[0].What)
+		}
+		return err
+	})
+	return errors.Join(err, db.Close())
+}
