@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,8 +106,8 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 // its project.
 func stateOf(root string) (*state.Folder, error) {
 	folder := state.Of(root)
-	if board, _, inside := attempt.Workspace(folder.Root, os.Getenv); inside {
-		return state.Open(filepath.Dir(board))
+	if w := attempt.FindWorkspace(folder.Root, os.Getenv); w != nil && w.ByPath {
+		return w.Project, nil
 	}
 	return folder, nil
 }

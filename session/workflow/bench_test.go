@@ -42,7 +42,7 @@ func BenchmarkTransition(b *testing.B) {
 	var wrote time.Duration
 	n := 0
 	for b.Loop() {
-		if n++; n%25 == 0 { // the last step is never finished: back to the first
+		if n++; n%24 == 0 { // the last step is never finished: another session
 			b.StopTimer()
 			testkit.Must(b, errOf(c.Abort(ctx, AbortArgs{Explanation: "again"})))
 			p.start(c, "alpha", "main")

@@ -147,7 +147,7 @@ func (e *Engine) define(ctx context.Context, i *Import) error {
 
 // definitionNow returns the definition of a session's job as it is now, to be stored.
 func (e *Engine) definitionNow(ctx context.Context, s *machine.State) (*machine.Definition, error) {
-	def, err := e.definitions.Current(ctx, s)
+	def, err := e.definitions.Current(ctx, s, e.placeKey())
 	if err != nil {
 		return nil, err
 	}
