@@ -249,6 +249,9 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		if err != nil {
 			return page.Options{}, err
 		}
+		if stores.Place == nil {
+			_ = stores.Database.Open(ctx) // without it, changes of session files are in no feed; calls report the error
+		}
 		key, err := folder.Sign("web pages", nil)
 		return page.Options{Project: filepath.Base(root), Root: root, Board: tasks.engine, Sessions: archive, Engine: engine, Jobs: e.jobs, Config: current, Changes: stores.Changes, Key: []byte(key), Logger: logger}, err
 	}

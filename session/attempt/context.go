@@ -11,7 +11,6 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
-	files "deepwork/session/store/local"
 	"deepwork/session/store/local/sqlite"
 )
 
@@ -73,13 +72,9 @@ func OpenContext(board, attempt string, stores *store.Stores, logger *slog.Logge
 		c.board, c.reader, c.writer = stores.Database.Where(), stores.Database, stores.Database
 		return c, nil
 	}
-	changes := files.OpenChanges(filepath.Join(filepath.Dir(board), "servers"), nil, logger)
 	c.reader = sqlite.New(sqlite.Options{Path: board, ReadOnly: true, Logger: logger})
-	c.writer = sqlite.New(sqlite.Options{Path: board, Logger: logger, Changes: changes})
-	c.close = func() error {
-		defer changes.Close()
-		return errors.Join(c.reader.Close(), c.writer.Close())
-	}
+	c.writer = sqlite.New(sqlite.Options{Path: board, Logger: logger})
+	c.close = func() error { return errors.Join(c.reader.Close(), c.writer.Close()) }
 	return c, nil
 }
 

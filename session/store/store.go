@@ -8,7 +8,7 @@
 // add its interface here with a method of Database, an implementation in sqlstore, a
 // migration in each database, and a suite in storetest.
 //
-// To add another store of sessions, implement Records and Changes, and add it to the
+// To add another store of sessions, implement Records, and add it to the
 // sessionBackends of storetest. Package backend chooses the Stores of a project, and package
 // transfer copies a project from one to another.
 package store
@@ -40,6 +40,7 @@ type Database interface {
 	Board() Board
 	Executions() Executions
 	Requests() Requests
+	Changes() Changes
 	// Where returns its location for messages: a path.
 	Where() string
 	// Open opens it now, and creates it if necessary, so that the caller gets the error.

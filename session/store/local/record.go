@@ -205,10 +205,10 @@ func (s *Store) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// changed appends a record to the feed of changes, unless err is set.
+// changed reports that a record was changed, unless err is set.
 func (s *Store) changed(id string, err error) error {
-	if err == nil {
-		s.changes.Append(store.Change{Kind: store.SessionChanged, ID: id})
+	if err == nil && s.o.Changed != nil {
+		s.o.Changed(id)
 	}
 	return err
 }

@@ -19,7 +19,6 @@
 //	requests.lock                   locked for moments, by who makes requests.idx again
 //	requests.idx                    which session a request_id was used in
 //	active.lock, active.idx         the same for the active sessions of each caller
-//	changes                         what has changed, for those who follow it
 //	newest/<id>                     the sequence number of a session's newest record
 //
 // Lock files are never replaced, for a lock on a file that is replaced guards
@@ -71,6 +70,8 @@ type Options struct {
 	Keys func(id string, body []byte) []store.Key
 	// Head returns what the index of active sessions has of a record; nil means that it has none.
 	Head func(body []byte) store.Head
+	// Changed is called after a record was written or removed; nil means nobody follows.
+	Changed func(id string)
 }
 
 // A Store is one server's access to the folders. Its methods may be called concurrently; writes of
@@ -100,7 +101,6 @@ type Store struct {
 
 	requests index
 	active   index
-	changes  *Changes
 
 	mu      sync.Mutex // guards the following fields
 	known   map[uint32]stamp
@@ -144,7 +144,6 @@ func Open(f *state.Folder, o Options) (*Store, error) {
 		s.o.Head = func([]byte) store.Head { return store.Head{} }
 	}
 	s.indexes(f.Servers())
-	s.changes = OpenChanges(f.Servers(), s.member, s.log)
 	s.makeFolder = func() error {
 		if err := session.MakeState(f); err != nil {
 			return err
@@ -174,7 +173,6 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 	s.requests.log.close("")
 	s.active.log.close("")
-	s.changes.Close()
 	if s.leave {
 		if err := s.member.Leave(); err != nil {
 			return fmt.Errorf("closing the session folder: %w", err)
@@ -319,6 +317,5 @@ var (
 	_ store.Sessions    = (*Store)(nil)
 	_ store.Definitions = (*Store)(nil)
 	_ store.RequestIDs  = (*Store)(nil)
-	_ store.Changes     = (*Changes)(nil)
 	_ store.Members     = (*presence.Member)(nil)
 )

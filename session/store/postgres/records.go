@@ -187,7 +187,7 @@ func (r *Records) Remove(ctx context.Context, id string) error {
 	}
 	if err == nil {
 		r.Forget(id)
-		r.s.Append(store.Change{Kind: store.SessionChanged, ID: id})
+		r.s.report(id)
 	}
 	return wrap("removing session", id, err)
 }

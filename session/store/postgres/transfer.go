@@ -168,8 +168,8 @@ func (x *side) Put(ctx context.Context, r transfer.Row) error {
 	err := x.board.Put(ctx, r)
 	if machine := r.Values["machine_id"]; err == nil && r.Table == "attempts" && machine != "" {
 		// Its machine counts as gone from now on, not since ever.
-		_, err = q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, reported, machine, host, pid, root)
-			SELECT $1, $2::bigint, 1, clock_timestamp(), true, $3, $4, 0, $5 WHERE NOT EXISTS (SELECT FROM members WHERE scope = $2::bigint AND machine = $3 AND root = $5)`,
+		_, err = q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, machine, host, pid, root)
+			SELECT $1, $2::bigint, 1, clock_timestamp(), $3, $4, 0, $5 WHERE NOT EXISTS (SELECT FROM members WHERE scope = $2::bigint AND machine = $3 AND root = $5)`,
 			randomHex(), x.scope, machine, r.Values["machine_name"], r.Values["root"])
 	}
 	return x.s.explain(err)
@@ -181,8 +181,8 @@ func (x *side) session(ctx context.Context, q querier, id, body string) error {
 	h, term, caller := x.o.Head([]byte(body)), 0, ""
 	if h.Owner != "" {
 		term = 1
-		if _, err := q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, reported, machine, host, pid, root)
-			VALUES ($1, $2, 1, clock_timestamp(), true, $3, $4, 0, $5) ON CONFLICT DO NOTHING`, h.Owner, x.scope, x.place.MachineID, x.place.MachineName, x.place.Root); err != nil {
+		if _, err := q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, machine, host, pid, root)
+			VALUES ($1, $2, 1, clock_timestamp(), $3, $4, 0, $5) ON CONFLICT DO NOTHING`, h.Owner, x.scope, x.place.MachineID, x.place.MachineName, x.place.Root); err != nil {
 			return err
 		}
 	}

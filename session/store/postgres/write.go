@@ -145,7 +145,7 @@ func (r *Records) write(ctx context.Context, scope int64, id string, body []byte
 		}
 		if made {
 			r.remember(id, a.after)
-			r.s.Append(store.Change{Kind: store.SessionChanged, ID: id})
+			r.s.report(id)
 			return true, nil
 		}
 		if ctx.Err() != nil {

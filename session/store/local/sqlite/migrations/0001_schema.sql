@@ -288,3 +288,11 @@ CREATE TABLE owner_requests (
 	answered_at TEXT
 ) STRICT;
 CREATE INDEX owner_requests_asked ON owner_requests (kind, asked_at) WHERE state = 'asked';
+
+-- What was changed, for those who follow it.
+CREATE TABLE changes (
+	position INTEGER PRIMARY KEY AUTOINCREMENT, -- in the order of the commits, without gaps
+	kind     TEXT NOT NULL, -- session, execution, task or attempt
+	id       TEXT NOT NULL,
+	at       TEXT NOT NULL  -- the start of the transaction
+) STRICT;
