@@ -333,7 +333,7 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 	testkit.Must(t, err)
 	pg, err := postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})
 	testkit.Must(t, err)
-	return pg.Database(pg), pg, func() error { return pg.Close(context.Background()) }
+	return pg.Database(), pg, func() error { return pg.Close(context.Background()) }
 }
 
 // stored is an execution as it is stored.

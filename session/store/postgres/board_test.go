@@ -23,7 +23,7 @@ func boardOf(t testing.TB, url, project string) (*Store, store.Board) {
 	s, err := Open(o)
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close(context.Background())) })
-	return s, s.Database(nil).Board()
+	return s, s.Database().Board()
 }
 
 // spec is a project of a config, with a repository of the same name.
@@ -144,7 +144,7 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 	must(t, err)
 	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
 	must(t, err)
-	executions := s.Database(nil).Executions()
+	executions := s.Database().Executions()
 	x := &store.Execution{ID: "x", Owner: s.ID(), Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
 	must(t, executions.Save(t.Context(), x))
 	for _, c := range []struct{ damage, repair, want string }{
@@ -293,7 +293,7 @@ func TestTheBoardWithoutItsDatabase(t *testing.T) {
 		"reading": func(ctx context.Context) error { return second(b.Task(ctx, "x")) },
 		"writing": func(ctx context.Context) error { return b.DeleteTask(ctx, "x") },
 		"asking": func(ctx context.Context) error {
-			return second(s.Database(nil).Requests().Ask(ctx, store.Request{Kind: store.OfAttempt}))
+			return second(s.Database().Requests().Ask(ctx, store.Request{Kind: store.OfAttempt}))
 		},
 	} {
 		if err := call(t.Context()); !errors.Is(err, store.ErrUnavailable) {

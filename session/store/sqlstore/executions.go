@@ -58,18 +58,20 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	const doing = "saving an execution"
 	// A synchronous execution cannot be queried and is lost with this machine: only what can be
 	// found again is worth a sync at its end.
-	how := Single
+	how := Writing
 	if x.Over() && !x.Async {
 		how = Unsynced
 	}
-	n, err := statement(ctx, e.Store, doing, how, saveExecution,
-		x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.Performed, x.State, x.SourceExecutionID, x.StatusSupported,
-		x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result))
-	if err == nil && n == 0 {
-		err = wrap(doing, fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner))
-	} else if err == nil {
-		e.changed(store.Change{Kind: store.ExecutionChanged, ID: x.ID})
-	}
+	_, err := transact(ctx, e.Store, doing, how, func(t Tx) (none struct{}, err error) {
+		n, err := t.Exec(saveExecution,
+			x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.Performed, x.State, x.SourceExecutionID, x.StatusSupported,
+			x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result))
+		if err == nil && n == 0 {
+			err = fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner)
+		}
+		t.changed(store.ExecutionChanged, x.ID)
+		return none, err
+	})
 	if err == nil && x.Over() && e.lapsed.Add(1+int64(len(x.Result))/forgetBytes) >= forgetEvery {
 		e.lapsed.Store(0)
 		_, err = statement(ctx, e.Store, doing, Unsynced, forgetExecutions, e.oldest(), store.ExecutionsKept, store.ResultsKept)

@@ -20,7 +20,6 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/store"
 	"deepwork/session/store/sqlstore"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -37,7 +36,6 @@ type Options struct {
 	ReadOnly bool         // a database that does not exist when it is opened is then empty
 	Logger   *slog.Logger
 	Now      func() time.Time
-	Changes  store.Changes // receives the changes; nil means nobody
 }
 
 // A DB is the database. The first call of a method opens it, and creates it if necessary; a failed
@@ -81,7 +79,7 @@ func New(o Options) *DB {
 		o.Make = func() error { return os.MkdirAll(filepath.Dir(o.Path), 0o755) }
 	}
 	d := &DB{o: o}
-	d.Store = sqlstore.New(d, sqlstore.Options{Where: o.Path, Logger: o.Logger, Now: o.Now, Changes: o.Changes})
+	d.Store = sqlstore.New(d, sqlstore.Options{Where: o.Path, Logger: o.Logger, Now: o.Now, Feed: feed(d)})
 	d.closing, d.halt = context.WithCancel(context.Background())
 	return d
 }

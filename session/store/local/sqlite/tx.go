@@ -98,7 +98,7 @@ func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Co
 				return err
 			}
 		}
-		if mode >= sqlstore.Single {
+		if mode == sqlstore.Single {
 			return f(within, compiled{pool, d.statements})
 		}
 		c, err := pool.Conn(ctx)
@@ -151,8 +151,8 @@ func (d *DB) inTurn(ctx context.Context, f func() error) error {
 	return err
 }
 
-// Version returns a number that changes whenever any other connection commits, in any process. It is
-// 0 if there is no file.
+// Version returns a number that changes whenever any other connection commits, in any process: the
+// writer's is another one. It is 0 if there is no file.
 func (d *DB) Version(ctx context.Context) (v int64, err error) {
 	if !d.Exists() {
 		return 0, nil
@@ -162,6 +162,9 @@ func (d *DB) Version(ctx context.Context) (v int64, err error) {
 		return 0, err
 	}
 	defer release()
+	if d.watcher == nil { // there was no file when the database was opened for reading only
+		return 0, nil
+	}
 	err = d.retry(ctx, func() error { return d.watcher.QueryRowContext(ctx, "PRAGMA data_version").Scan(&v) })
 	return v, err
 }

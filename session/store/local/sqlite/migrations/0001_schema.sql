@@ -353,3 +353,11 @@ CREATE TABLE definitions (
 	data   TEXT NOT NULL,
 	put_at TEXT NOT NULL
 ) STRICT;
+
+-- What was changed, for those who follow it.
+CREATE TABLE changes (
+	position INTEGER PRIMARY KEY AUTOINCREMENT, -- in the order of the commits, without gaps
+	kind     TEXT NOT NULL, -- session, execution, task or attempt
+	id       TEXT NOT NULL,
+	at       TEXT NOT NULL  -- the start of the transaction
+) STRICT;
