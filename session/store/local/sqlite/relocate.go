@@ -52,8 +52,10 @@ var ErrOccupied = errors.New("it has tasks already")
 // deleted since an earlier import. The file must have the current version, and nobody may write to
 // it. Errors: ErrOccupied; task.ErrDamaged for rows that a board cannot have.
 func (d *DB) Import(ctx context.Context, file, why string, to func(path string) string) error {
-	err := d.Transact(ctx, sqlstore.Single, func(ctx context.Context, q sqlstore.Querier) error {
-		t := d.Tx(ctx, q)
+	within := context.WithoutCancel(ctx)
+	// A database cannot be attached within a transaction.
+	err := d.write(ctx, member{synced: true, alone: true, change: func(q sqlstore.Querier) error {
+		t := d.Tx(within, q)
 		if _, err := t.Exec("PRAGMA trusted_schema = OFF"); err != nil {
 			return err
 		}
@@ -71,7 +73,7 @@ func (d *DB) Import(ctx context.Context, file, why string, to func(path string) 
 		}
 		_, detached := t.Exec("DETACH earlier")
 		return errors.Join(err, detached)
-	})
+	}})
 	return wrap("importing a task board", err)
 }
 
