@@ -32,7 +32,8 @@ const (
 type Database interface {
 	// Transact waits for its turn until ctx ends, and runs f in a transaction, which it rolls back
 	// if f fails or panics. A change that has begun is finished, so that its outcome is known: f
-	// has its own context. f may run again if another process was in the way.
+	// has its own context, and has closed its rows when it returns. f may run again if another process
+	// was in the way. A transaction may be part of one that others share.
 	Transact(ctx context.Context, mode Mode, f func(context.Context, Querier) error) error
 	// Version changes whenever anybody else may have changed a request. It returns an error if the
 	// database cannot be asked until ctx ends.

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,7 +16,13 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain runs the tests, or a role of another process that a test has started.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(play(role))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // noon is a clock that does not move.
 func noon() time.Time {
