@@ -284,7 +284,7 @@ func TestChangesOfADatabaseAreFollowed(t *testing.T) {
 	first, err := theirs.Since(t.Context(), "")
 	noError(t, err)
 	noError(t, b.DeleteTask(t.Context(), s.ID))
-	noError(t, db.Executions().Save(t.Context(), &store.Execution{ID: "x", Owner: "o", Identity: "me", State: store.ExecutionWaiting}))
+	noError(t, db.Executions().Save(t.Context(), &store.Execution{ID: "x", Owner: "o", Identity: "me", State: store.ExecutionWaiting}, time.Hour))
 	noError(t, db.Close())
 	mine.Close()
 	noError(t, member.Leave())

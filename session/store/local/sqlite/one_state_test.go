@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
@@ -122,10 +123,10 @@ func TestChangesAreToldOnceTheyAreDurable(t *testing.T) {
 	}
 	check()
 	x := &store.Execution{ID: "x", Owner: "gone", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
-	if err := b.DB.Executions().Save(t.Context(), x); err != nil {
+	if err := b.DB.Executions().Save(t.Context(), x, 0); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.DB.Executions().Adopt(t.Context(), []string{"gone"}, "here"); err != nil {
+	if _, err := b.DB.Executions().TakeUp(t.Context(), "here", time.Hour, nil); err != nil {
 		t.Error(err)
 	}
 	check("execution", "execution")

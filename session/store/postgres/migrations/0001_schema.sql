@@ -97,6 +97,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	RETURN NULL;
 END $$;
+CREATE FUNCTION unixepoch(text) RETURNS double precision LANGUAGE sql VOLATILE AS 'SELECT extract(epoch FROM clock_timestamp())::double precision';
 CREATE FUNCTION scope() RETURNS bigint LANGUAGE sql STABLE AS $$SELECT current_setting('deepwork.scope')::bigint$$;
 
 CREATE TABLE projects_all (
@@ -369,6 +370,8 @@ CREATE TABLE workflow_executions_all (
 	scope               bigint NOT NULL DEFAULT scope(),
 	id                  string,
 	owner               string NOT NULL,
+	until               double precision NOT NULL,
+	cancel_asked        string,
 	identity            string NOT NULL,
 	source              string NOT NULL,
 	workflow_id         string NOT NULL,
@@ -390,6 +393,7 @@ CREATE TABLE workflow_executions_all (
 	PRIMARY KEY (scope, id)
 );
 CREATE INDEX workflow_executions_at_source ON workflow_executions_all (scope, source_execution_id) WHERE source_execution_id IS NOT NULL;
+CREATE INDEX workflow_executions_open ON workflow_executions_all (scope, owner) WHERE ended_at IS NULL AND status_supported;
 
 CREATE TABLE owner_requests_all (
 	scope       bigint NOT NULL DEFAULT scope(),
