@@ -79,9 +79,13 @@
 //   - A source of workflows is down, hangs, floods or sends nonsense: start-up and tools/list are
 //     as fast as before, and other tools are not affected; the source's tools stay listed for
 //     keep_tools_for, say what is wrong, and recover automatically.
-//   - The server is killed while a workflow runs at its source: the next server follows the
-//     execution by its id. If the source had not answered yet, the execution is unknown; none is
-//     started twice.
+//   - The server is killed, or freezes, while a workflow runs at its source: after at most 30 s
+//     another server of the project, or the next one, follows the execution by its id; after a
+//     graceful stop at once. If the source had not answered yet, the execution is unknown; none is
+//     started twice. A server that wakes up again cannot overwrite what another one has recorded.
+//   - An execution is cancelled at another server than the one that follows it: that server notices
+//     within a second, on another machine within 5 s, and cancels it at its source. If it is gone,
+//     the server that follows the execution next cancels it.
 //   - A reviewer crashes, hangs or prints nonsense: no step passes because of it, and no try is
 //     used up; the error says what the reviewer did.
 //   - A file is changed while it is reviewed: the verdict is not used.
