@@ -53,7 +53,6 @@ func TestScripts(t *testing.T) {
 			"exits":   exits,
 			"capture": capture,
 			"ends":    ends,
-			"falsify": falsify,
 			"fits":    fits,
 			"sql":     sqlCommand,
 			"visit":   visit,
