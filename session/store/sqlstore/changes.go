@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 )
@@ -102,36 +101,10 @@ func (c changes) Since(ctx context.Context, position string) (store.News, error)
 func (c changes) Wait(ctx context.Context, position string) error {
 	every, version := lookForChanges, c.o.Feed.Version
 	if version == nil {
-		looks := int64(0)
-		every, version = c.o.Poll, func(context.Context) (int64, error) { looks++; return looks, nil }
+		every = c.o.Poll
 	}
 	return c.watch(ctx, every, version, func() (bool, error) {
 		news, err := c.Since(ctx, position)
 		return news.Next != position, err
 	})
-}
-
-// watch calls look at once and whenever the version is another one, until look is done or fails. Its
-// error may be the cause of the end of ctx.
-func (s *Store) watch(ctx context.Context, every time.Duration, version func(context.Context) (int64, error), look func() (done bool, err error)) error {
-	var seen int64 = -1
-	for {
-		var hint <-chan struct{}
-		if s.o.Hint != nil {
-			hint = s.o.Hint()
-		}
-		now, err := version(ctx)
-		if err != nil {
-			return err
-		}
-		if now != seen {
-			if done, err := look(); done || err != nil {
-				return err
-			}
-			seen = now
-		}
-		if err := wait.Until(ctx, every, hint); err != nil {
-			return err
-		}
-	}
 }
