@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
