@@ -140,6 +140,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if wait.Group(ctx, &e.background) != nil { // a read on a disk that hangs
 		stuck = append(stuck, "reading files for reviews")
 	}
+	e.exports.close()
 	return stuck
 }
 
