@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/catalog/task"
@@ -64,6 +65,7 @@ type DB struct {
 	statements map[string]*sql.Stmt
 	sync       bool
 	reader     *sql.DB // nil if not open
+	looker     atomic.Pointer[looker]
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
 	watcher *sql.DB

@@ -82,6 +82,9 @@ func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Co
 		return err
 	}
 	defer release()
+	if mode == sqlstore.Looking {
+		return d.retry(ctx, func() error { return f(ctx, d.looks()) })
+	}
 	pool, within := d.reader, ctx
 	if mode != sqlstore.Reading {
 		within = context.WithoutCancel(ctx)
@@ -98,7 +101,7 @@ func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Co
 				return err
 			}
 		}
-		if mode >= sqlstore.Single {
+		if mode == sqlstore.Single || mode == sqlstore.Unsynced {
 			return f(within, compiled{pool, d.statements})
 		}
 		c, err := pool.Conn(ctx)
