@@ -30,6 +30,8 @@ type alternation struct {
 	machines bool          // each server has its own
 	db       *pgtest.Server
 
+	people chan struct{} // holds one for each command that runs; it has room for few, as a database has
+
 	ended     atomic.Int64 // sessions, as their scripts say
 	decisions atomic.Int64 // of people
 	reviews   int          // runs of the reviewer
@@ -37,6 +39,9 @@ type alternation struct {
 	mu      sync.Mutex
 	refused map[string]int // calls that one server alone would not have refused, by code
 }
+
+// peopleAtOnce is how many people answer at once.
+const peopleAtOnce = 8
 
 // ownPostgres stands for a database that the load starts.
 const ownPostgres = "postgres"
@@ -76,7 +81,7 @@ func (l *load) alternateConfig() (string, error) {
 // openStore starts the database, if there is to be one.
 func (l *load) openStore() (err error) {
 	if l.store == ownPostgres {
-		if l.db, err = pgtest.Start(); err != nil {
+		if l.db, err = pgtest.Start("max_connections=300"); err != nil {
 			return err
 		}
 		l.store = l.db.At("sim")

@@ -43,7 +43,7 @@ var refusals = func() map[string]kind {
 	all := map[string]kind{}
 	for kind, codes := range map[kind]string{
 		noEffect: "not_saved shutting_down " + // the disk, the end of this server
-			"store_unavailable " + // the database
+			"store_unavailable store_busy " + // the database
 			"job_broken job_not_found definition_lost instructions_missing " + // an editor saves
 			"step_moved_on " + // another client, during the review
 			"disk_full attempt_running attempt_busy being_deleted being_removed no_session " +

@@ -38,7 +38,7 @@ type load struct {
 
 func newLoad(out io.Writer) *load {
 	l := &load{world: newWorld("", "", 0), out: out}
-	l.strict = true
+	l.strict, l.people = true, make(chan struct{}, peopleAtOnce)
 	return l
 }
 

@@ -24,9 +24,11 @@ func (r *relay) decide(ctx context.Context, s *opened, step, verdict string) err
 	at := int(s.turn.Add(1))
 	for try := range tries {
 		where := r.servers[(at+try)%len(r.servers)]
+		r.load.people <- struct{}{}
 		within, cancel := context.WithTimeout(ctx, commandWithin)
 		call := r.history.now()
 		text, _, err := tty.Run(r.deepwork(within, where, flags...), "", "yes")
+		<-r.load.people
 		cancel()
 		if err == nil {
 			r.load.decisions.Add(1)

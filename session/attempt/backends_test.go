@@ -31,7 +31,7 @@ var onlyFiles = map[string]string{
 	"TestInspectChangesNothing":      "it compares the files of a board",
 	"TestBoardOfAWorkspaceElsewhere": "it changes the rows of SQLite",
 	"TestEndedWithoutServer":         "it sets the clock of SQLite",
-	"TestDamagedBoard":               "the board's file is damaged",
+	"TestDamagedBoard":               "the file of the database is damaged",
 }
 
 // both skips a test that is about files if the tests run with PostgreSQL.
@@ -102,5 +102,6 @@ func openIn(name string, at task.Place) *postgres.Store {
 // storesIn returns the stores of a process at a place in the schema with a name.
 func storesIn(name string, at task.Place) *store.Stores {
 	s := openIn(name, at)
-	return &store.Stores{Members: s, Database: s.Database(nil), Changes: s, Others: s.Others, Place: &at, Project: "shop", GoneFor: s.GoneFor, Close: s.Close}
+	db := s.Database()
+	return &store.Stores{Members: s, Database: db, Changes: db.Changes(), Others: s.Others, Place: &at, Project: "shop", GoneFor: s.GoneFor, Close: s.Close}
 }

@@ -50,9 +50,12 @@ func (e *Engine) Exports() ([]string, error) {
 	return names, err
 }
 
-// Examine reads files and says what would be imported. It writes nothing. The engine needs a catalog.
-func (e *Engine) Examine(ctx context.Context, paths []string) []*Import {
-	var all []*Import
+// Examine reads files and says what would be imported. It writes nothing. The engine needs a catalog. The
+// error is that of the store.
+func (e *Engine) Examine(ctx context.Context, paths []string) (all []*Import, err error) {
+	if _, err := e.records.list(ctx, store.SessionQuery{Limit: 1}); err != nil {
+		return nil, err
+	}
 	from := map[string]string{} // the path of each session
 	for _, path := range paths {
 		i := e.examineFile(ctx, path)
@@ -64,7 +67,7 @@ func (e *Engine) Examine(ctx context.Context, paths []string) []*Import {
 		}
 		all = append(all, i)
 	}
-	return all
+	return all, nil
 }
 
 func (e *Engine) examineFile(ctx context.Context, path string) *Import {

@@ -42,13 +42,13 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 			t.Parallel()
 			url, leave, come := begin(t)
 			s := openAt(t, url)
-			r, b := recordsOf(s), s.Database(nil)
+			r, b := recordsOf(s), s.Database()
 			must(t, r.Create(t.Context(), id, head{s.ID(), 1, true}.bytes()))
 			calls := map[string]func(ctx context.Context) error{
 				"read":       func(ctx context.Context) error { return second(r.Read(ctx, id)) },
 				"write":      func(ctx context.Context) error { return r.Write(ctx, id, head{s.ID(), 2, true}.bytes()) },
 				"definition": func(ctx context.Context) error { return r.PutDefinition(ctx, "0", []byte{1}) },
-				"changes":    func(ctx context.Context) error { return second(s.Since(ctx, "0")) },
+				"changes":    func(ctx context.Context) error { return second(b.Changes().Since(ctx, "0")) },
 				"board":      func(ctx context.Context) error { return second(b.Board().Task(ctx, "x")) },
 				"change of the board": func(ctx context.Context) error {
 					return s.Transact(ctx, sqlstore.Writing, func(context.Context, sqlstore.Querier) error { return nil })
@@ -119,7 +119,7 @@ func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 	}
 	began := time.Now()
 	for range 10 {
-		if err := second(s.Since(t.Context(), "")); !errors.Is(err, store.ErrUnavailable) {
+		if err := second(s.Database().Changes().Since(t.Context(), "")); !errors.Is(err, store.ErrUnavailable) {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 	}
 	must(t, server.Start())
 	testkit.Until(t, "it has a lease", func() bool { return ready(s) })
-	must(t, second(s.Since(t.Context(), "")))
+	must(t, second(s.Database().Changes().Since(t.Context(), "")))
 }
 
 // The errors of settings that are wrong say what can be done.

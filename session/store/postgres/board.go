@@ -11,26 +11,24 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// Database returns the task board, the executions and the requests of the project. Its Close does
-// nothing: that of the Store disconnects. Changes of the board are reported to the feed, which may
-// be nil.
-func (s *Store) Database(feed store.Changes) store.Database {
-	d := database{Store: s}
-	d.stores = sqlstore.New(d, sqlstore.Options{Where: s.where, Logger: s.o.Logger, Now: s.o.Now, Changes: feed,
+// Database returns the task board, the executions, the requests and the changes of the project. Its
+// Close does nothing: that of the Store disconnects.
+func (s *Store) Database() store.Database { return database{s} }
+
+// newStores returns the stores of the database of s.
+func newStores(s *Store) *sqlstore.Store {
+	return sqlstore.New(database{s}, sqlstore.Options{Where: s.where, Logger: s.o.Logger, Now: s.o.Now, Feed: feed,
 		Shared: true, NUL: nul, Claim: " FOR UPDATE SKIP LOCKED", Poll: time.Second / 2, Hint: s.hinted})
-	return d
 }
 
 // A database is a Store as store.Database and as sqlstore.Database.
-type database struct {
-	*Store
-	stores *sqlstore.Store
-}
+type database struct{ *Store }
 
 func (d database) Sessions() store.Sessions     { return d.stores.Sessions() }
 func (d database) Board() store.Board           { return d.stores.Board() }
 func (d database) Executions() store.Executions { return d.stores.Executions() }
 func (d database) Requests() store.Requests     { return d.stores.Requests() }
+func (d database) Changes() store.Changes       { return d.stores.Changes() }
 func (d database) Exists() bool                 { return true }
 func (d database) Close() error                 { return nil }
 

@@ -13,7 +13,7 @@ import (
 // reply was lost.
 func init() {
 	with := map[string][]string{
-		"lease":   {"term = $2 AND expires > clock_timestamp() AND NOT reported", "$2::bigint > 0"},
+		"lease":   {"term = $2 AND expires > clock_timestamp()", "$2::bigint > 0"},
 		"term":    {"AND term = $9", "AND $9::bigint IS NOT NULL"},
 		"version": {"AND version = $10", "AND $10::bigint IS NOT NULL"},
 		"reread":  {"SELECT version, transition FROM", "SELECT version, '' FROM"},

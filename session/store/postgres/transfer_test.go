@@ -170,7 +170,7 @@ func TestCopiedRows(t *testing.T) {
 	if data, err := records.Definition(t.Context(), "00"); data == nil {
 		t.Error(err) // it comes with the data: "00" is not its hash
 	}
-	board := s.Database(nil).Board()
+	board := s.Database().Board()
 	if a, err := board.Attempt(t.Context(), "a1"); err != nil || a.Place != here {
 		t.Errorf("the attempt lies at %+v, %v", a, err)
 	}

@@ -26,7 +26,6 @@ type sessionStores struct {
 	store.Definitions
 	store.RequestIDs
 	store.ActiveSessions
-	store.Changes
 }
 
 // sessionBackends are the implementations: each opens the project in dir for another process.
@@ -35,14 +34,12 @@ var sessionBackends = map[string]func(t *testing.T, dir string) sessionStores{
 		member := session.NewMember(state.Of(dir), nil)
 		files, err := local.Open(state.Of(dir), local.Options{Member: member})
 		testkit.Must(t, err)
-		changes := local.OpenChanges(state.Of(dir).Servers(), member, nil)
 		t.Cleanup(func() {
-			changes.Close()
 			if err := errors.Join(files.Close(context.Background()), member.Leave()); err != nil {
 				t.Error(err)
 			}
 		})
-		return sessionStores{files, files, files, files, changes}
+		return sessionStores{files, files, files, files}
 	},
 	"postgres": func(t *testing.T, dir string) sessionStores {
 		s, err := postgres.Open(postgresOptions(dir, nil))
@@ -50,7 +47,7 @@ var sessionBackends = map[string]func(t *testing.T, dir string) sessionStores{
 		t.Cleanup(func() { noError(t, s.Close(context.Background())) })
 		records, err := s.Records(store.RecordOptions{Head: headOf})
 		noError(t, err)
-		return sessionStores{records, records, records, records, s}
+		return sessionStores{records, records, records, records}
 	},
 }
 
@@ -235,63 +232,4 @@ func TestActiveSessionsAreFoundByAnyProcess(t *testing.T) {
 		noError(t, note(a, mine, "0000000b", false))
 		want(b, mine, "0000000b", "0000000a", "0000000c")
 	})
-}
-
-func TestChangesAreFollowed(t *testing.T) {
-	eachSessions(t, func(ctx context.Context, t *testing.T, a, b sessionStores) {
-		noError(t, a.Create(ctx, "00000001", body(1)))
-		noError(t, b.Create(ctx, "00000002", body(1)))
-		first, err := b.Since(ctx, "")
-		if err != nil || !first.Reset || len(first.Changes) != 0 {
-			t.Errorf("a new follower: %+v, %v", first, err)
-		}
-		short, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
-		defer cancel()
-		if err := b.Wait(short, first.Next); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("waiting for nothing: %v", err)
-		}
-		noError(t, a.Write(ctx, "00000001", body(2)))
-		noError(t, a.Update(ctx, "00000001", func([]byte) ([]byte, error) { return body(3), nil }))
-		noError(t, a.Update(ctx, "00000001", func([]byte) ([]byte, error) { return nil, nil })) // no change
-		noError(t, b.Remove(ctx, "00000001"))
-		a.Append(store.Change{Kind: store.TaskChanged, ID: "t"})
-		noError(t, b.Wait(ctx, first.Next))
-		news, err := b.Since(ctx, first.Next)
-		session, task := store.Change{Kind: store.SessionChanged, ID: "00000001"}, store.Change{Kind: store.TaskChanged, ID: "t"}
-		if want := []store.Change{session, session, session, task}; err != nil || news.Reset || !slices.Equal(news.Changes, want) {
-			t.Errorf("followed %+v, %v", news, err)
-		}
-		for _, gone := range []string{"x:0", "x", news.Next + "9", ":-1"} {
-			if n, err := a.Since(ctx, gone); err != nil || !n.Reset || n.Next != news.Next {
-				t.Errorf("position %q: %+v, %v", gone, n, err)
-			}
-		}
-	})
-}
-
-// What one process changes in the database, another one reads in the feed, and that the
-// first one has left is no change.
-func TestChangesOfADatabaseAreFollowed(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state"))
-	f := state.Of(dir)
-	member := session.NewMember(f, nil)
-	mine, theirs := local.OpenChanges(f.Servers(), member, nil), local.OpenChanges(f.Servers(), session.NewMember(f, nil), nil)
-	defer theirs.Close()
-	db := backends[backend](filepath.Join(dir, "board.db"), nil, mine)
-	b := board{db.Board(), db}
-	s := addTask(t, b, rootOf(t, b), "one")
-	first, err := theirs.Since(t.Context(), "")
-	noError(t, err)
-	noError(t, b.DeleteTask(t.Context(), s.ID))
-	noError(t, db.Executions().Save(t.Context(), &store.Execution{ID: "x", Owner: "o", Identity: "me", State: store.ExecutionWaiting}))
-	noError(t, db.Close())
-	mine.Close()
-	noError(t, member.Leave())
-	noError(t, theirs.Wait(t.Context(), first.Next))
-	news, err := theirs.Since(t.Context(), first.Next)
-	want := []store.Change{{Kind: store.TaskChanged, ID: s.ID}, {Kind: store.ExecutionChanged, ID: "x"}}
-	if err != nil || news.Reset || !slices.Equal(news.Changes, want) {
-		t.Errorf("followed %+v, %v", news, err)
-	}
 }

@@ -6,6 +6,7 @@ CREATE TABLE scopes (
 	name text NOT NULL UNIQUE,
 	remote text NOT NULL,      -- of the repository, normalized; '' means unknown
 	root_commit text NOT NULL, -- likewise
+	pruned xid8,               -- the highest xid of a row that was removed from changes_all; NULL means none
 	created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
@@ -14,14 +15,12 @@ CREATE TABLE members (
 	scope bigint NOT NULL REFERENCES scopes,
 	term bigint NOT NULL,
 	expires timestamptz NOT NULL, -- the lease, by the clock of the database
-	reported boolean NOT NULL,    -- the feed of changes has its end, or it has left
 	machine text NOT NULL,
 	host text NOT NULL,
 	pid integer NOT NULL,
 	root text NOT NULL,
 	since timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX members_scope ON members (scope) WHERE NOT reported;
 CREATE INDEX members_since ON members (since); -- to forget the oldest; renewals do not change it
 
 -- The token of the last transaction that each process committed under the lock of its project.
@@ -30,14 +29,6 @@ CREATE TABLE commits (
 	token text NOT NULL
 );
 
-CREATE TABLE changes (
-	position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	scope bigint NOT NULL REFERENCES scopes,
-	kind text NOT NULL,
-	id text NOT NULL,
-	at timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-CREATE INDEX changes_scope ON changes (scope, position);
 
 -- The task board, executions and requests, for the statements of package sqlstore: the schema of package
 -- sqlite says what tables and columns mean. The name of each table ends in _all, and it has the rows of all
@@ -334,6 +325,8 @@ CREATE TABLE workflow_executions_all (
 	scope               bigint NOT NULL DEFAULT scope(),
 	id                  string,
 	owner               string NOT NULL,
+	until               double precision NOT NULL,
+	cancel_asked        string,
 	identity            string NOT NULL,
 	source              string NOT NULL,
 	workflow_id         string NOT NULL,
@@ -355,6 +348,7 @@ CREATE TABLE workflow_executions_all (
 	PRIMARY KEY (scope, id)
 );
 CREATE INDEX workflow_executions_at_source ON workflow_executions_all (scope, source_execution_id) WHERE source_execution_id IS NOT NULL;
+CREATE INDEX workflow_executions_open ON workflow_executions_all (scope, owner) WHERE ended_at IS NULL AND status_supported;
 
 CREATE TABLE owner_requests_all (
 	scope       bigint NOT NULL DEFAULT scope(),
@@ -453,6 +447,33 @@ CREATE TABLE definitions_all (
 	put_at string NOT NULL,
 	PRIMARY KEY (scope, hash)
 );
+
+CREATE TABLE changes_all (
+	scope    bigint NOT NULL DEFAULT scope(),
+	xid      xid8 NOT NULL DEFAULT pg_current_xact_id(),
+	position bigint GENERATED ALWAYS AS IDENTITY, -- in the order of the inserts, which is not that of the commits
+	kind     string NOT NULL,
+	id       string NOT NULL,
+	at       string NOT NULL,
+	PRIMARY KEY (scope, xid, position)
+);
+-- A position of a follower is the snapshot at which it has read all changes that were committed, with the
+-- start of the server: its successor after a failover, or itself after a crash, may use the same
+-- transaction ids for other transactions.
+CREATE FUNCTION feed_position() RETURNS text LANGUAGE sql STABLE AS $$
+	SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint || '/' || pg_current_snapshot()
+$$;
+-- feed_snapshot returns the snapshot of a position, or NULL if it is unknown.
+CREATE FUNCTION feed_snapshot(of text) RETURNS pg_snapshot LANGUAGE plpgsql STABLE AS $$
+DECLARE s pg_snapshot;
+BEGIN
+	IF split_part(of, '/', 1) = split_part(feed_position(), '/', 1) THEN
+		s := split_part(of, '/', 2)::pg_snapshot;
+	END IF;
+	RETURN CASE WHEN pg_snapshot_xmax(s) <= pg_snapshot_xmax(pg_current_snapshot()) THEN s END;
+EXCEPTION WHEN OTHERS THEN
+	RETURN NULL;
+END $$;
 
 -- make_views creates the view of each table, or adds new columns to it.
 CREATE FUNCTION make_views() RETURNS void LANGUAGE plpgsql AS $$
