@@ -18,7 +18,7 @@ import (
 // makeChange makes a change in the project.
 func makeChange(t testing.TB, s *Store, id string) {
 	t.Helper()
-	must(t, s.Database().Executions().Save(t.Context(), &store.Execution{ID: id, Owner: s.ID(), Identity: "me", State: store.ExecutionWaiting}))
+	must(t, s.Database().Executions().Save(t.Context(), &store.Execution{ID: id, Owner: s.ID(), Identity: "me", State: store.ExecutionWaiting}, time.Hour))
 }
 
 // pruneAll removes all changes.
