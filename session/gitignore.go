@@ -13,7 +13,7 @@ import (
 
 // Ignored returns the lines of .deepwork/.gitignore, which exclude the files that servers write
 // there from the project's repository (DESIGN "Sessions").
-func Ignored() []string { return []string{"tmp/", "worktrees/", "board.db*", "logs/"} }
+func Ignored() []string { return []string{"tmp/"} }
 
 // Ignore adds the lines that a .gitignore lacks, with the line breaks of the file, and creates the
 // file and its folder if they are missing. It replaces the file atomically. Other lines do not

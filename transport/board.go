@@ -30,21 +30,20 @@ type board struct {
 	log     *slog.Logger
 }
 
-// openBoard opens the board of the project at root. In a workspace, as reported by getenv, that is
-// the board of the attempt: there the tools know the ids that get_context gives; around is that project's
-// state folder, and otherwise folder; stores are its stores. A server that an
-// agent started runs no attempts, since it ends with its agent. chosen reports
-// whether the tools of the set are offered at all. steps is attempt.Options.Steps outside a workspace.
+// openBoard opens the board of a project. In the workspace of an attempt, "" outside, that is the board of the
+// attempt: there the tools know the ids that get_context gives. around and stores are the project's. A server
+// that an agent started, or that is in a workspace, runs no attempts, since it ends with its agent. chosen
+// reports whether the tools of the set are offered at all. steps is attempt.Options.Steps outside a workspace.
 // openBoard does not block; files are opened on first use.
-func openBoard(ctx context.Context, root string, folder, around *state.Folder, stores *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), leader attempt.Leader, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
+func openBoard(ctx context.Context, root string, around *state.Folder, inside string, stores *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), leader attempt.Leader, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
 	b = &board{byAgent: attempt.ByAgent(getenv), log: logger}
-	o := attempt.Options{Root: root, State: folder, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Leader: leader, Passive: b.byAgent,
+	o := attempt.Options{Root: root, State: around, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Leader: leader, Passive: b.byAgent || inside != "",
 		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
-	if _, id, ok := attempt.Workspace(folder.Root, getenv); ok {
-		if b.context, err = attempt.OpenContext(id, stores); err != nil {
+	if inside != "" {
+		if b.context, err = attempt.OpenContext(inside, stores.Database); err != nil {
 			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
-		o.Root, o.State, o.Stores, o.Attempt, o.Steps = around.Root, around, stores, id, nil
+		o.Root, o.Attempt, o.Steps = around.Root, inside, nil
 	}
 	if chosen {
 		if b.engine, err = attempt.Open(ctx, o); err != nil {

@@ -137,22 +137,6 @@ func TestStopAnswersOverSSE(t *testing.T) {
 	}
 }
 
-// The engine is told of the end before connections are closed: none of their
-// sessions is to be written for it.
-func TestStopTellsTheEngine(t *testing.T) {
-	var open *fakeAgent
-	told := make(chan bool, 9)
-	s, f := fakeServer(t, nil, withHTTP(nil), func(p *engines) { p.stopping = func() { told <- !isClosed(open) } })
-	h, tell, stopped := stopping(t, s, web.Options{})
-	dial(t, h, stateful, "")
-	open = f.first(t)
-	tell()
-	noError(t, <-stopped)
-	if len(told) == 0 || !<-told || !isClosed(open) {
-		t.Error("it was not told, or too late")
-	}
-}
-
 // While an idle session is being closed it is as unknown as it will be: a call
 // would be carried out, and its reply dropped.
 func TestSessionThatEndsIdle(t *testing.T) {

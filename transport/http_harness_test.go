@@ -96,9 +96,14 @@ func dial(t testing.TB, h *web.Server, version, token string) *mcp.ClientSession
 
 func dialWith(t testing.TB, h *web.Server, version string, client *http.Client) *mcp.ClientSession {
 	t.Helper()
-	var over mcp.Transport = &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: client}
-	if strings.HasSuffix(h.URL(), "/sse") {
-		over = &mcp.SSEClientTransport{Endpoint: h.URL(), HTTPClient: client}
+	return dialAt(t, h.URL(), version, client)
+}
+
+func dialAt(t testing.TB, url, version string, client *http.Client) *mcp.ClientSession {
+	t.Helper()
+	var over mcp.Transport = &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: client}
+	if strings.HasSuffix(url, "/sse") {
+		over = &mcp.SSEClientTransport{Endpoint: url, HTTPClient: client}
 	}
 	return connect(t, over, version, nil)
 }

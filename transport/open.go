@@ -95,10 +95,15 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		logger.Error("there is no place for the state of the project: calls that write are refused", "error", err)
 		folder = state.None(root, err)
 	}
-	if earlier := folder.Earlier(); earlier != nil {
-		logger.Warn("state of an earlier version is in the project, and not used: deepwork adopt takes it over", "found", strings.Join(earlier, ", "))
+	here, err := Workspace(ctx, o, folder, getenv, logger)
+	if err != nil {
+		return nil, err
 	}
-	around := configured(folder, getenv, logger)
+	around, attemptID := folder, ""
+	if here != nil {
+		around, _ = here.State() // calls are refused with its error
+		attemptID = here.Attempt
+	}
 	process.Avoid(around.Root)
 	settings := config.Open(around.Root)
 	settings.Logger = logger
@@ -138,8 +143,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if bundled == nil {
 		bundled = standard.FS()
 	}
-	_, attemptID, inside := attempt.Workspace(folder.Root, getenv)
-	if inside {
+	if here != nil {
 		if err := keepApart(folder); err != nil {
 			return nil, err
 		}
@@ -168,6 +172,9 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		opened.follow("entering the store", func(ctx context.Context) { enter(ctx, stores.Members) })
 	}
 	current := func(ctx context.Context) (*config.Config, error) {
+		if err := confirm(ctx, here, stores.Database); err != nil {
+			return nil, err
+		}
 		c, err := settings.Current(ctx)
 		if now, _ := backend.Choose(o.Store, o.Project, settings.User()); err == nil && now != choice {
 			return nil, session.NotNow("restart_needed", "Your own config names another store than the one that this server was started with. Tell the user: the server must be restarted, or the config corrected.")
@@ -188,7 +195,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	awaiting := func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error) {
 		return engine.Awaiting(ctx, who, attempts)
 	}
-	tasks, err := openBoard(ctx, root, folder, around, stores, slices.Contains(sets, "board"), settings, jobs, awaiting, Leader(o, around), logger, getenv)
+	tasks, err := openBoard(ctx, root, around, attemptID, stores, slices.Contains(sets, "board"), settings, jobs, awaiting, Leader(o, around), logger, getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +209,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	}
 	opened.add("sessions that did not stop", func(ctx context.Context) error { return notStopped(engine.Close(ctx)) })
 
-	if !inside {
+	if here == nil {
 		opened.follow("removing old sessions", (&pruner{engine, settings.Current, logger}).follow)
 	}
 
@@ -260,19 +267,56 @@ func enter(ctx context.Context, members store.Members) {
 	}
 }
 
-// configured returns the state folder of the project whose config applies to a server: in
-// the workspace of an attempt the project that the attempt is of, never what a branch says.
-func configured(folder *state.Folder, getenv func(string) string, logger *slog.Logger) *state.Folder {
-	file, _, inside := attempt.Workspace(folder.Root, getenv)
-	if !inside {
-		return folder
+// Workspace returns the attempt in whose workspace a program is, whose folder has this state, or nil. Of the
+// options only the store counts. In a workspace the config of the
+// attempt's project applies, never what a branch says, and its database has the sessions. What only the
+// environment says is checked now, since servers of other projects have the same; what is not known then,
+// because the database cannot be used, is decided by the calls.
+func Workspace(ctx context.Context, o Options, folder *state.Folder, getenv func(string) string, logger *slog.Logger) (*attempt.Workspace, error) {
+	w := attempt.FindWorkspace(folder.Root, getenv)
+	if w == nil || w.ByPath {
+		return w, nil
 	}
-	around, err := state.Open(filepath.Dir(file))
+	project, _ := w.State() // Confirm returns the error
+	own, err := config.Open(project.Root).Own(ctx)
 	if err != nil {
-		logger.Error("the project of this workspace is not found: no config but the user's applies", "error", err)
-		return state.None(filepath.Dir(file), err) // where no config is
+		own = &config.User{}
 	}
-	return around
+	choice, err := backend.Choose(o.Store, o.Project, own)
+	if err != nil {
+		return nil, err
+	}
+	stores, err := backend.Open(ctx, project, choice, true, logger)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, confirmFor)
+	defer cancel()
+	is, err := w.Confirm(bounded, stores.Database)
+	if err != nil {
+		logger.Error("it is not known whether this server is in the workspace of an attempt: calls are refused until it is", "attempt", w.Attempt, "error", err)
+	} else if !is {
+		w = nil
+	}
+	if err := stores.Close(ctx); err != nil {
+		logger.Warn("closing the store in which an attempt was looked up", "error", err)
+	}
+	return w, nil
+}
+
+// confirmFor is how long the start waits for the database that says whether the server is in a workspace.
+const confirmFor = 2 * time.Second
+
+// confirm refuses calls in the workspace of an attempt until the database has confirmed it.
+func confirm(ctx context.Context, w *attempt.Workspace, db store.Database) error {
+	if w == nil {
+		return nil
+	}
+	is, err := w.Confirm(ctx, db)
+	if err == nil && !is {
+		err = session.NotNow("restart_needed", "This server was started while the database of attempt %s could not be used, and has nothing to do with that attempt. Tell the user: the server must be restarted.", w.Attempt)
+	}
+	return err
 }
 
 // notStopped returns an error with the names of what did not stop, or nil.

@@ -9,14 +9,15 @@ import (
 )
 
 // A page that was rebound to this server is refused, as is any page that is not
-// allowed; a page that is, by the config or by a flag, may do what a client does.
+// allowed; a page that is, by the config or by a flag, may do what a client with a token does.
 func TestGuard(t *testing.T) {
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
 			hosts, origins := []string{"deep.example.com"}, []string{"https://app.example.com"}
-			o, byConfig := web.Options{Transport: over, AllowedHosts: hosts, AllowedOrigins: origins}, over == web.HTTP
-			if byConfig {
-				o = web.Options{Transport: over}
+			file, token := tokens(t, "ann")
+			o, byConfig := web.Options{Transport: over, TokenFile: file}, over == web.HTTP
+			if !byConfig {
+				o.AllowedHosts, o.AllowedOrigins = hosts, origins
 			}
 			s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) {
 				if byConfig {
@@ -24,7 +25,7 @@ func TestGuard(t *testing.T) {
 				}
 			}))
 			h := overHTTP(t, s, o)
-			c := httpClient(t, "")
+			c := httpClient(t, token[0])
 			for _, url := range []string{h.URL(), at(h, "/metrics")} {
 				for _, headers := range [][]string{{"Host: evil.example.com"}, {"Origin: https://evil.example.com"}, {"Origin: null"}, {"Origin: http://localhost:3000"}, {"Origin: http://localhost"}, {"Host: evil.example.com", "Origin: http://evil.example.com"}} {
 					r := send(t, c, "GET", url, "", headers...)

@@ -26,12 +26,12 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 	folder, err := state.Find(root)
 	must(t, err)
 	stores := local.Stores(folder, false, slog.New(slog.DiscardHandler))
-	archive, err := workflow.OpenArchive(folder, stores, nil)
+	engine, err := workflow.Open(t.Context(), workflow.Options{Root: root, State: folder, Stores: stores})
 	must(t, err)
 	defer func() {
-		noError(t, errors.Join(archive.Close(), stores.Close(context.Background())))
+		noError(t, errors.Join(notStopped(engine.Close(context.Background())), stores.Close(context.Background())))
 	}()
-	p := &pruner{archive, config.Open(root).Current, slog.New(slog.DiscardHandler)}
+	p := &pruner{engine, config.Open(root).Current, slog.New(slog.DiscardHandler)}
 	for _, tt := range []struct {
 		config string
 		after  time.Duration
@@ -43,8 +43,8 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 	} {
 		write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n" + tt.config})
 		p.prune(t.Context(), time.Now().Add(tt.after))
-		left, err := archive.List(t.Context())
-		if err != nil || len(left) != tt.left || left[0].SessionID != active {
+		left, err := engine.List(t.Context())
+		if err != nil || len(left) != tt.left || left[0].ID != active {
 			t.Errorf("%q after %v: %d sessions are left, %v", tt.config, tt.after, len(left), err)
 		}
 	}

@@ -1,55 +1,18 @@
 package transport
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
 
-// A stdio server that is asked to stop tells its engine before the connection is
-// closed, and so does Close: no session is written for the end of the program.
-func TestTheEngineKnowsOfTheEndFirst(t *testing.T) {
-	for _, how := range []string{"stdio", "Close"} {
-		t.Run(how, func(t *testing.T) {
-			var open *fakeAgent
-			told := make(chan bool, 9) // whether the connection was still open
-			s, f := fakeServer(t, nil, func(p *engines) { p.stopping = func() { told <- !isClosed(open) } })
-			if how == "Close" {
-				client(t, s)
-				open = f.agents[0]
-				noError(t, s.Close(t.Context()))
-			} else {
-				in, ends := io.Pipe()
-				defer ends.Close()
-				ctx, stop := context.WithCancel(t.Context())
-				served := make(chan error, 1)
-				go func() { served <- s.ServeStdio(ctx, in, discardCloser{io.Discard}) }()
-				if _, err := io.WriteString(ends, hello); err != nil {
-					t.Fatal(err)
-				}
-				waitFor(t, "it is connected", func() bool { return s.conns.Len() == 1 })
-				f.mu.Lock()
-				open = f.agents[0]
-				f.mu.Unlock()
-				stop()
-				noError(t, <-served)
-			}
-			if len(told) == 0 || !<-told {
-				t.Error("it was not told, or too late")
-			}
-		})
-	}
-}
-
-// At the end of the server the record of a session is as its last transition left
-// it; when a connection alone ends, the session is anybody's.
+// A connection that closes writes nothing, and its sessions can be resumed at once. The end of the server
+// leaves a session as its last transition left it.
 func TestTheEndWritesNoSession(t *testing.T) {
 	s, root := project(t, nil)
 	cs, other := client(t, s), client(t, s)
@@ -61,10 +24,23 @@ func TestTheEndWritesNoSession(t *testing.T) {
 		return string(data)
 	}
 	freed := into[machine.StartReply](t, other, "start_workflow", start).BeginStep.SessionID
+	before := record(freed)
+	resumable := func() (ids []string) {
+		for _, r := range into[machine.WorkflowsReply](t, cs, "get_workflows", `{}`).Resumable {
+			ids = append(ids, r.SessionID)
+		}
+		return ids
+	}
+	if ids := resumable(); len(ids) != 0 {
+		t.Errorf("%v can be resumed while their connection is open", ids)
+	}
 	must(t, other.Close())
-	waitFor(t, "the session of a closed connection is free", func() bool { return strings.Contains(record(freed), `"owner": ""`) })
+	waitFor(t, "the session of a closed connection can be resumed", func() bool { return slices.Equal(resumable(), []string{freed}) })
+	if after := record(freed); after != before {
+		t.Errorf("the end of a connection wrote the session:\n%s\nwas\n%s", after, before)
+	}
 	id := into[machine.StartReply](t, cs, "start_workflow", start).BeginStep.SessionID
-	before := record(id)
+	before = record(id)
 	must(t, s.Close(t.Context()))
 	if after := record(id); after != before {
 		t.Errorf("the end wrote the session:\n%s\nwas\n%s", after, before)

@@ -234,7 +234,7 @@ func (w *workplace) as(ctx context.Context) context.Context { return session.Wit
 
 // Start implements run.Workplace.
 func (w *workplace) Start(ctx context.Context, job, name, goal, request string) (string, error) {
-	r, err := w.own.Start(w.as(ctx), workflow.StartArgs{Goal: goal, JobName: job, WorkflowName: name, RequestID: &request, Root: true})
+	r, err := w.own.Start(w.as(ctx), workflow.StartArgs{Goal: goal, JobName: job, WorkflowName: name, RequestID: &request})
 	if err != nil {
 		return "", err
 	}

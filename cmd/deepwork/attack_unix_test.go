@@ -451,8 +451,8 @@ func readAll(path ...string) string {
 }
 
 // prepareState has a server that its user trusts make a session, an attempt that runs
-// and one that waits, in the project, and puts all that state where earlier versions
-// had it. The project has this config then.
+// and one that waits, in the project, and puts all that state into the
+// project's .deepwork. The project has this config then.
 func (v *victim) prepareState(after string) {
 	t := v.t
 	gate := filepath.Join(v.top, "gate")

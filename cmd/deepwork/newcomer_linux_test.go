@@ -216,17 +216,8 @@ func (n *newcomer) serve() {
 	n.t.Helper()
 	cmd := n.program("serve", "--path", n.project(), "--transport", "http", "--port", "0")
 	cmd.Stderr = nil
-	stderr, err := cmd.StderrPipe()
-	must(n.t, err)
-	must(n.t, cmd.Start())
-	log := bufio.NewReader(stderr)
-	line, err := log.ReadString('\n')
-	must(n.t, err)
-	m := listening.FindStringSubmatch(line)
-	if m == nil {
-		n.t.Fatalf("the server began with %s", line)
-	}
-	res, err := http.Get(strings.Replace(m[1], "/mcp", "/healthz", 1))
+	url, log := startServer(n.t, cmd)
+	res, err := http.Get(strings.Replace(url, "/mcp", "/healthz", 1))
 	must(n.t, err)
 	must(n.t, res.Body.Close())
 	must(n.t, cmd.Process.Signal(syscall.SIGINT))

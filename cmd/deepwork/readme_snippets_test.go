@@ -256,7 +256,7 @@ func checkCommand(t *testing.T, at string, words []string) {
 		if _, err := os.Stat(filepath.Join("..", "..", ".ci", "release")); err != nil {
 			t.Errorf("%s: %v", at, err)
 		}
-	case slices.Contains([]string{"cd", "chmod", "createuser", "docker", "export"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
+	case slices.Contains([]string{"caddy", "cd", "chmod", "createuser", "docker", "export"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
 		// not ours
 	default:
 		t.Errorf("%s: nobody knows how to check %q", at, words)

@@ -41,6 +41,8 @@ var unwalked = map[string]string{
 	`deepwork store status --project shop`:                                                                                      `it needs PostgreSQL`,
 	`deepwork store copy --from files --to "$DEEPWORK_STORE"`:                                                                   `it needs PostgreSQL`,
 	`deepwork serve --transport http --host 0.0.0.0 --token-file tokens --tls-cert cert.pem --tls-key key.pem`:                  `it needs a certificate`,
+	`deepwork serve --transport http --token-file tokens --allowed-host deep.example.com`:                                       `it ends with the server`,
+	`caddy reverse-proxy --from deep.example.com --to 127.0.0.1:8000`:                                                           `it needs Caddy`,
 	`claude mcp add --transport http deepwork https://HOST:8000/mcp --header "Authorization: Bearer TOKEN"`:                     `it needs Claude Code`,
 }
 

@@ -2,15 +2,12 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"deepwork/cmd/proof/tty"
 	"deepwork/session/show"
 )
 
@@ -18,18 +15,12 @@ import (
 // on the screen once.
 func TestRunAtATerminal(t *testing.T) {
 	p := newRunProject(t, "", runJob("NAME", "one, [two, three]", "one", "two", "three")).inGit()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	const columns = 60
+	master, slave, err := tty.Open(columns, 20)
 	if err != nil {
-		t.Skip("no terminals here:", err)
+		t.Skip(err)
 	}
 	defer master.Close()
-	must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	must(t, err)
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	must(t, err)
-	const columns = 60
-	must(t, unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 20, Col: columns}))
 	cmd := exec.CommandContext(t.Context(), "deepwork", "run", "job0/w", "--goal", "ship it", "--executor", "STEPPER", "--path", p.root)
 	cmd.Env = append(os.Environ(), "TERM=xterm")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave

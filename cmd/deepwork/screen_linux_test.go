@@ -11,37 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"deepwork/cmd/proof/tty"
 	"deepwork/session/show"
 )
 
-// openTerminal makes a terminal: what is written to the master is typed at it, and what is read from the
-// master is on its screen.
-func openTerminal(columns, lines uint16) (master, slave *os.File, err error) {
-	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
-		return nil, nil, err
-	}
-	err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	if err == nil {
-		err = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: lines, Col: columns})
-	}
-	n := 0
-	if err == nil {
-		n, err = unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	}
-	if err == nil {
-		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	}
-	if err != nil {
-		master.Close()
-	}
-	return master, slave, err
-}
-
 // A command that takes over a second says so at a terminal, until it prints something.
 func TestProgress(t *testing.T) {
-	master, slave, err := openTerminal(40, 10)
+	master, slave, err := tty.Open(40, 10)
 	if err != nil {
 		t.Skip("no terminals here:", err)
 	}
@@ -78,7 +54,7 @@ func onScreen() {
 	if err != nil {
 		panic(err)
 	}
-	master, slave, err := openTerminal(uint16(columns), 50)
+	master, slave, err := tty.Open(uint16(columns), 50)
 	if err != nil {
 		panic(err)
 	}

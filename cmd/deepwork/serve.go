@@ -74,9 +74,10 @@ With --transport stdio, the default, it speaks MCP with one client on stdin and
 stdout, and ends when stdin ends. With http (streamable HTTP, at /mcp) or sse (at
 /sse) many clients connect to --host and --port; the log says "listening" with the
 URL. With http the web UI of the project is at /; see also "deepwork ui". Both have
-/healthz, /readyz and /metrics. Callers from other machines, and other users of this
-one, need a bearer token: see "deepwork token new". On macOS and Windows, which do not
-report who owns a connection, you need one too: see "deepwork token show".
+/healthz, /readyz and /metrics. Callers from other machines, through a proxy, and other
+users of this machine need a bearer token: see "deepwork token new". On macOS and
+Windows, which do not report who owns a connection, you need one too: see "deepwork
+token show".
 
 On SIGINT or SIGTERM it finishes the calls in flight (with http and sse within 5 s),
 stops its reviewers, and ends within 10 s. A second signal ends it at once; with stdio

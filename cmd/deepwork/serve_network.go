@@ -31,7 +31,7 @@ func (f *networkFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` of lines name:sha256[:group[:rights]], each a token of a caller; read again when it changes")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM `file` of the certificate chain, for https")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM `file` of its key")
-	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`name` to accept as Host, in addition to the address of the server")
+	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`name` to accept as Host, in addition to the address of the server; needs tokens")
 	flags.StringSliceVar(&f.origins, "allowed-origin", nil, "`origin` of web pages that may call the server, such as https://app.example.com")
 	flags.BoolVar(&f.readOnly, "read-only", false, "the pages at / cannot change anything (http); agents are not affected")
 }

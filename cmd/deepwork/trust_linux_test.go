@@ -1,13 +1,15 @@
 package main
 
 import (
-	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"deepwork/cmd/proof/tty"
 )
 
 // typing runs a command with a controlling terminal of its own, at which answer is
@@ -20,38 +22,11 @@ func typing(t *testing.T, answer string, command ...string) (stdout, screen stri
 // typingAhead is typing with a text that is typed before the command starts.
 func typingAhead(t *testing.T, ahead, answer string, command ...string) (stdout, screen string, err error) {
 	t.Helper()
-	master, slave, err := openTerminal(80, 24)
-	if err != nil {
-		t.Skip("no terminals here:", err)
+	stdout, screen, err = tty.Run(exec.CommandContext(t.Context(), command[0], command[1:]...), ahead, answer)
+	if errors.Is(err, tty.ErrNone) {
+		t.Skip(err)
 	}
-	defer master.Close()
-	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
-	var out bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	_, err = master.WriteString(ahead)
-	must(t, err)
-	must(t, cmd.Start())
-	shown := make(chan string, 1)
-	go func() {
-		var all strings.Builder
-		seen, asked := make([]byte, 4096), false
-		for {
-			n, err := master.Read(seen)
-			all.Write(seen[:n])
-			if !asked && strings.HasSuffix(all.String(), "Type yes: ") {
-				asked = true
-				master.WriteString(answer + "\n")
-			}
-			if err != nil {
-				break // nobody has the other end open
-			}
-		}
-		shown <- all.String()
-	}()
-	err = cmd.Wait()
-	must(t, slave.Close())
-	return out.String(), <-shown, err
+	return stdout, screen, err
 }
 
 // asksAtNoPipe runs a command without a terminal and with a yes on its stdin, which does not count.

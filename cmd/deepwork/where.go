@@ -39,13 +39,7 @@ A project that was moved to another folder finds its state again after
 			}
 			fmt.Fprintln(a.out, folder.Dir)
 			fmt.Fprintln(a.err, "your own config:", config.UserFile())
-			if err := a.whereStore(cmd.Context(), folder); err != nil {
-				return err
-			}
-			for _, path := range folder.Earlier() {
-				fmt.Fprintln(a.err, "of an earlier version, and not used until deepwork adopt:", path)
-			}
-			return nil
+			return a.whereStore(cmd.Context(), folder)
 		},
 	}
 	a.onProject("", cmd)

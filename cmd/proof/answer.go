@@ -15,7 +15,6 @@ type answer struct {
 	text      string // the reply as JSON, or why there is none
 	reply     reply  // of a workflow tool
 	said      string // the reply in the model's form
-	damaged   bool   // the session's file was damaged before the call
 	call, ret int64  // for a lost one, ret is when it can no longer take effect
 }
 
@@ -30,12 +29,13 @@ const (
 	odd           // must not happen
 )
 
-// refusals are the codes of refusals that the models ignore.
+// refusals are the codes of refusals that the models ignore. No server owns a session: one that refuses
+// a call because of another server is a fault.
 var refusals = func() map[string]kind {
 	all := map[string]kind{}
 	for kind, codes := range map[kind]string{
-		noEffect: "session_owned owned_elsewhere not_saved shutting_down " + // another server, the disk, the end of this server
-			"store_unavailable " + // the database
+		noEffect: "not_saved shutting_down " + // the disk, the end of this server
+			"store_unavailable store_busy " + // the database
 			"job_broken job_not_found definition_lost instructions_missing " + // an editor saves
 			"step_moved_on " + // another client, during the review
 			"disk_full attempt_running attempt_busy being_deleted being_removed no_session " +
@@ -43,7 +43,7 @@ var refusals = func() map[string]kind {
 			"machine_gone workspace_gone not_removed work_not_kept worktree_in_use git_failed " +
 			"run_not_saved too_many_runs unknown_workflow_tool config_invalid runs_unread untrusted",
 		lost: "session_uncertain session_busy stopping board_busy still_stopping source_away workflow_unknown workflow_cancelled",
-		gone: "unknown_session session_damaged session_foreign session_unreadable unknown_task unknown_attempt deleted_since unknown_run",
+		gone: "unknown_session unknown_task unknown_attempt deleted_since unknown_run",
 	} {
 		for code := range strings.FieldsSeq(codes) {
 			all[code] = kind
@@ -164,11 +164,24 @@ func (a *answer) read(in input) {
 		a.said = "begin " + steps
 	case r.Status == "next_step" && r.Feedback != nil:
 		a.said = "pending " + strings.Join(r.Pending, ",")
+	case in.Judged && r.Status == "needs_work" && r.Feedback != nil:
+		a.said = whyHeld(*r.Feedback)
 	case r.Status == "workflow_complete":
 		a.said = "complete " + string(r.AllOutputs)
 	default:
 		a.kind, a.text = odd, fmt.Sprintf("is no reply to %s: %.300s", in.Tool, a.text)
 	}
+}
+
+// whyHeld returns why a step needs work, in the model's form.
+func whyHeld(feedback string) string {
+	switch {
+	case strings.HasPrefix(feedback, "Review running: "):
+		return reviewRuns
+	case strings.HasPrefix(feedback, "Waiting: "):
+		return personAwaited
+	}
+	return reviewFailed
 }
 
 // over reports whether an answer says that the session has ended.

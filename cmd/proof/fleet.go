@@ -2,15 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +15,6 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/cmd/proof/fault"
 	folder "deepwork/session/state"
-	"deepwork/session/state/statetest"
 	"deepwork/session/store/postgres/pgtest"
 )
 
@@ -31,12 +25,10 @@ import (
 // database is killed and has no connections left. Histories are checked as those of a simulation.
 type fleet struct {
 	*simulation
-	machines   []*machine
-	count      int    // of machines
-	operations int    // it ends after so many answered calls; 0 means after its length
-	plain      bool   // no agents are started
-	pooler     bool   // PgBouncer is between the machines and the database
-	broken     string // the check that servers do not make, see faults.go of package postgres; "" means none
+	machines []*machine
+	plain    bool   // no agents are started
+	pooler   bool   // PgBouncer is between the machines and the database
+	broken   string // the check that servers do not make, see faults.go of package postgres; "" means none
 
 	db      *pgtest.Server
 	bouncer *pgtest.Pooler
@@ -58,50 +50,10 @@ const connections = 60
 func newFleet(dir string, seed uint64, length time.Duration, clients int) *fleet {
 	s := newSimulation(dir, seed, length, clients)
 	s.lose = 0.04
-	f := &fleet{simulation: s, count: 3}
+	s.count = 3
+	f := &fleet{simulation: s}
 	s.board, s.states = f.board, f.states
 	return f
-}
-
-// runSim is the subcommand sim.
-func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newFleet("", 0, 0, 0)
-	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
-	flags.IntVar(&f.count, "machines", 3, "machines, each with a server")
-	flags.Uint64Var(&f.seed, "seed", 0, "makes the choices; 0 takes one from the clock")
-	flags.IntVar(&f.operations, "operations", 0, "end after so many answered calls, even before the duration is over; 0 means no bound")
-	flags.DurationVar(&f.length, "duration", time.Minute, "for how long clients work")
-	flags.IntVar(&f.clients, "clients", 48, "clients at work at once")
-	flags.BoolVar(&f.plain, "plain", false, "start no agents")
-	flags.BoolVar(&f.pooler, "pooler", false, "put PgBouncer in transaction mode before the database")
-	err := parse(flags, args, stderr, func() error {
-		if f.count < 1 {
-			return errors.New("--machines is at least 1")
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if f.seed == 0 {
-		f.seed = uint64(time.Now().UnixNano())
-	}
-	dir, err := os.MkdirTemp("", "deepwork-sim-")
-	if err != nil {
-		return err
-	}
-	s := newFleet(dir, f.seed, f.length, f.clients)
-	s.count, s.operations, s.plain, s.pooler = f.count, f.operations, f.plain, f.pooler
-	if err := s.simulate(ctx); err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	fmt.Fprintln(stdout, s)
-	n, what := s.history.found()
-	if n == 0 {
-		return os.RemoveAll(dir)
-	}
-	fmt.Fprintf(stdout, "%s\nThe machines and the servers' logs are in %s.\n", what, dir)
-	return errWrong
 }
 
 // simulate runs the simulation. It blocks for slightly longer than its length. Faults found are in
@@ -158,22 +110,12 @@ func (f *fleet) layOut(ctx context.Context) (err error) {
 		to = f.bouncer.URL
 	}
 	for n := range f.count {
-		home := filepath.Join(f.dir, fmt.Sprint("machine", n))
-		env, err := statetest.Write(home, home)
-		if err != nil {
-			return err
-		}
-		m := &machine{server: &server{number: n, http: true, root: filepath.Join(home, "project")}, random: rand.New(rand.NewPCG(f.seed, 1<<32+uint64(n)))}
-		if err := os.CopyFS(m.root, os.DirFS(f.root)); err != nil {
-			return err
-		}
+		m := &machine{random: rand.New(rand.NewPCG(f.seed, 1<<32+uint64(n)))}
 		if m.proxy, err = pgtest.StartProxy(to); err != nil {
 			return err
 		}
-		m.state = env[folder.Env]
-		env["HOME"], env["DEEPWORK_STORE"], env["DEEPWORK_PROJECT"], env["DEEPWORK_FAULT_BREAK"] = home, m.proxy.URL, "sim", f.broken
-		for name, value := range env {
-			m.env = append(m.env, name+"="+value)
+		if m.server, m.state, err = f.machine(n, append(storeEnv(m.proxy.URL, "sim"), "DEEPWORK_FAULT_BREAK="+f.broken)...); err != nil {
+			return err
 		}
 		f.machines, f.servers = append(f.machines, m), append(f.servers, m.server)
 	}
@@ -182,7 +124,7 @@ func (f *fleet) layOut(ctx context.Context) (err error) {
 
 // live runs clients and faults, stops them, and judges.
 func (f *fleet) live(ctx context.Context) error {
-	working, done := context.WithTimeout(ctx, f.length)
+	working, done := context.WithCancel(ctx)
 	defer done()
 	if err := f.serve(ctx, f.machines[0], 0); err != nil { // it makes the schema
 		return err
@@ -195,14 +137,8 @@ func (f *fleet) live(ctx context.Context) error {
 		all.Go(func() { errs[n] = f.torment(working, m) })
 	}
 	all.Go(func() { errs[f.count] = f.tormentDatabase(working) })
-	for f.operations > 0 && working.Err() == nil {
-		f.history.with(func() {
-			if f.history.calls-f.history.lost >= f.operations {
-				done()
-			}
-		})
-		_ = wait.For(working, 50*time.Millisecond)
-	}
+	f.await(working)
+	done()
 	all.Wait()
 	return errors.Join(errors.Join(errs...), f.end(ctx))
 }
@@ -228,7 +164,7 @@ func (f *fleet) end(ctx context.Context) error {
 	}
 	a := f.agent(2*f.clients + f.random.IntN(f.count))
 	a.lose = 0
-	for _, id := range f.history.known(false) {
+	for _, id := range f.history.known() {
 		t := answer{kind: lost}
 		for until := time.Now().Add(2 * longest); t.kind != given && time.Now().Before(until); { // it may roam, and leases of killed servers last
 			if t = a.perform(ctx, input{Tool: "get_step", Session: id}); t.kind != given {
@@ -266,28 +202,10 @@ func (f *fleet) states() (all []*folder.Folder) {
 // judge compares the database and what agents have done with the histories, and checks those. No
 // server may run.
 func (f *fleet) judge(ctx context.Context) error {
-	var id, body string
-	goals := map[string][]string{} // sessions
-	err := f.query(ctx, "SELECT id, body FROM session_records WHERE body IS NOT NULL", func() {
-		var r record
-		err := json.Unmarshal([]byte(body), &r)
-		goal := f.compare(id, r, err)
-		goals[goal] = append(goals[goal], id)
-	}, &id, &body)
-	if err != nil {
+	_, err := f.world.judge(ctx, f.whole)
+	if err = errors.Join(err, f.judgeBoard(ctx)); err != nil {
 		return err
 	}
-	f.history.once("session", goals, func(_ string, e *effect) bool { return e.id != "" })
-	if err := f.judgeBoard(ctx); err != nil {
-		return err
-	}
-	f.history.check()
-	for _, m := range f.machines {
-		check := exec.CommandContext(ctx, f.program, "check", "--path", m.root)
-		check.Env = append(os.Environ(), m.env...)
-		if text, err := check.CombinedOutput(); err != nil {
-			f.history.fault("deepwork check", "machine %d: %v\n%s", m.number, err, text)
-		}
-	}
+	f.verify(ctx, "at the end")
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,7 +20,7 @@ import (
 )
 
 // A load is many real clients that use servers at once, an editor that saves the jobs meanwhile,
-// and a judge that compares every session file with the replies to the clients.
+// and a judge that compares every session in the store with the replies to the clients.
 type load struct {
 	*world
 	connections, depth, serverCount, idle int
@@ -27,15 +28,17 @@ type load struct {
 	edit, bench                           bool
 	out                                   io.Writer
 
+	alternation
+
 	moves   atomic.Int64
 	took    time.Duration
 	memory  []float64 // of the first server, in each second
-	checked int       // session files
+	checked int       // sessions
 }
 
 func newLoad(out io.Writer) *load {
 	l := &load{world: newWorld("", "", 0), out: out}
-	l.strict = true
+	l.strict, l.people = true, make(chan struct{}, peopleAtOnce)
 	return l
 }
 
@@ -45,7 +48,7 @@ func (l *load) flags() *flag.FlagSet {
 	f.IntVar(&l.connections, "connections", 64, "clients at work at once")
 	f.IntVar(&l.depth, "depth", 8, "sessions in each stack")
 	f.DurationVar(&l.duration, "duration", time.Minute, "for how long work is begun, or connections are idle")
-	f.IntVar(&l.serverCount, "servers", 1, "servers on the project, 1 or 2; with 2, work moves between them")
+	f.IntVar(&l.serverCount, "servers", 0, "servers on the project: 1, or 2, between which work moves; with --alternate 1 to 3, and 2 if it is not given")
 	f.BoolVar(&l.edit, "edit", false, "save every job.yml ten times a second meanwhile")
 	f.Float64Var(&l.lose, "lose", 0, "part of the replies that are lost, 0 to 0.5; the calls are repeated")
 	f.BoolFunc("stateless", "speak the newest protocol, which has no sessions: nothing moves", func(string) error {
@@ -55,18 +58,26 @@ func (l *load) flags() *flag.FlagSet {
 	f.BoolVar(&l.bench, "bench", false, "compare throughput with the bare SDK's and the disk's")
 	f.IntVar(&l.idle, "idle", 0, "measure so many connections that do nothing, and nothing else")
 	f.Uint64Var(&l.seed, "seed", 0, "makes the choices; 0 takes one from the clock")
+	l.alternation.flags(f)
 	return f
 }
 
-// valid checks the flags.
+// valid checks the flags, and sets the number of servers if it was not given.
 func (l *load) valid() error {
+	most, usual := 2, 1
+	if l.on {
+		most, usual = 3, 2
+	}
+	l.serverCount = cmp.Or(l.serverCount, usual)
 	switch {
-	case l.serverCount != 1 && l.serverCount != 2:
-		return errors.New("--servers is 1 or 2")
+	case l.serverCount < 1 || l.serverCount > most:
+		return fmt.Errorf("--servers is 1 to %d", most)
+	case l.on && (l.idle > 0 || l.bench || l.lose > 0):
+		return errors.New("--idle, --bench and --lose are not for --alternate")
 	case l.lose < 0 || l.lose > 0.5:
 		return errors.New("--lose is 0 to 0.5")
 	}
-	return nil
+	return l.alternation.valid()
 }
 
 // errWrong is the error of a load whose report has faults.
@@ -97,7 +108,24 @@ func (l *load) run(ctx context.Context) (err error) {
 	if l.program, err = build(ctx, l.dir); err != nil {
 		return err
 	}
-	if err = l.writeProject(loadConfig); err != nil {
+	config := loadConfig
+	if l.on {
+		l.version = ""
+		if config, err = l.alternateConfig(); err != nil {
+			return err
+		}
+		if err = l.openStore(); err != nil {
+			return fmt.Errorf("opening the store: %w", err)
+		}
+		if l.db != nil {
+			defer l.db.Close()
+		}
+	}
+	err = l.writeProject(config)
+	if err == nil && l.store != "" { // a database binds its name to a repository
+		err = l.gitAll(ctx, "init -q -b main", "remote add origin https://git.example.com/"+l.project()+".git")
+	}
+	if err != nil {
 		return fmt.Errorf("laying out the project: %w", err)
 	}
 	ceiling := 0.0
@@ -112,6 +140,8 @@ func (l *load) run(ctx context.Context) (err error) {
 	case err != nil:
 	case l.idle > 0:
 		err = l.measureIdle(ctx)
+	case l.on:
+		l.relay(ctx)
 	default:
 		l.work(ctx)
 	}
@@ -121,8 +151,17 @@ func (l *load) run(ctx context.Context) (err error) {
 		return err
 	}
 	l.verify(context.WithoutCancel(ctx), "at the end")
-	if l.checked, err = l.judge(); err != nil {
-		return fmt.Errorf("judging the session files: %w", err)
+	if l.on {
+		err = l.judgeAlternation(context.WithoutCancel(ctx))
+	} else {
+		export := l.whole
+		if len(l.servers) == 1 {
+			export = l.agrees
+		}
+		l.checked, err = l.judge(context.WithoutCancel(ctx), export)
+	}
+	if err != nil {
+		return fmt.Errorf("judging the sessions: %w", err)
 	}
 	l.report(ceiling)
 	if ctx.Err() != nil {
@@ -137,12 +176,19 @@ func (l *load) run(ctx context.Context) (err error) {
 func (l *load) startServers(ctx context.Context) error {
 	for n := range l.serverCount {
 		s := &server{number: n, http: true}
+		if l.machines {
+			var err error
+			if s, _, err = l.machine(n, storeEnv(l.store, l.project())...); err != nil {
+				return fmt.Errorf("making machine %d: %w", n+1, err)
+			}
+		}
 		l.servers = append(l.servers, s)
 		if err := l.world.run(ctx, s, fault.Plan{}, "--toolsets", "workflows"); err != nil {
 			return fmt.Errorf("starting server %d: %w", n+1, err)
 		}
-		if p := s.current(); p == nil {
-			return fmt.Errorf("server %d has ended at once", n+1)
+		if s.current() == nil {
+			said, err := os.ReadFile(s.process.log)
+			return errors.Join(fmt.Errorf("server %d has ended at once: %s", n+1, said), err)
 		}
 	}
 	return nil
@@ -219,10 +265,13 @@ func (l *load) report(ceiling float64) {
 	l.number(perSecond, "transitions/s", "")
 	l.number(spread, "p99/p50", "of all calls")
 	l.number(float64(len(h.sessions)), "sessions", "")
-	l.number(float64(l.checked), "checked", "session files at the end")
+	l.number(float64(l.checked), "checked", "sessions at the end")
 	l.number(float64(l.saves.total()), "saves", "of job.yml files")
 	l.number(float64(h.lost), "lost", "replies")
 	l.number(float64(l.moves.Load()), "moves", "between servers")
+	if l.on {
+		l.reportAlternation()
+	}
 	if then, end, settled := growth(l.memory); settled {
 		l.number(then, "settled-MB", fmt.Sprintf("memory of server 1 after %v", settledAfter))
 		l.number(end, "end-MB", "and at the end")
@@ -235,6 +284,6 @@ func (l *load) report(ceiling float64) {
 	print("\n%s", what)
 	l.number(float64(wrong), "wrong", "")
 	if wrong == 0 {
-		print("all is well: no call failed, and every file contains what was acknowledged\n")
+		print("all is well: no call failed, and the store has what was acknowledged\n")
 	}
 }

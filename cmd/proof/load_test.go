@@ -4,15 +4,17 @@ import (
 	"bytes"
 	"os"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"deepwork/session/state/statetest"
 )
 
-// TestMain makes this test binary the command proof for the echo servers that it starts.
+// TestMain makes this test binary the command proof for the child processes that it starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "echo" || os.Args[1] == "source" || os.Args[1] == "step") {
+	if len(os.Args) > 1 && slices.Contains([]string{"echo", "source", "step", "reviewer"}, os.Args[1]) {
 		main()
 	}
 	dir, err := os.MkdirTemp("", "proof-")
@@ -36,11 +38,12 @@ func TestLoad(t *testing.T) {
 	}{
 		{"--duration 3s --connections 8 --depth 3 --edit --servers 2 --lose 0.05", 0, []string{
 			`(?m)^8 connections, stacks 3 deep, 2 servers`, `(?m)^finished_step +[0-9]+ `,
-			`(?m)^all is well: no call failed, and every file contains what was acknowledged`}},
+			`(?m)^all is well: no call failed, and the store has what was acknowledged`}},
 		{"--duration 2s --connections 4 --depth 2 --stateless --lose 0.05", 0, []string{
 			`(?m)^ +[0-9.]+ transitions +acknowledged$`, `(?m)^all is well`}},
 		{"--idle 20 --duration 1s", 0, []string{`(?m)^ +[0-9.-]+ idle-KB +each of 20 idle connections with deepwork`, `(?m)^ +[0-9.-]+ more-KB `}},
-		{"--servers 3", 2, []string{`^proof: --servers is 1 or 2`}},
+		{"--servers 3", 2, []string{`^proof: --servers is 1 to 2`}},
+		{"--calls 5", 2, []string{`--calls, --store and --machines need --alternate`}},
 		{"--lose 0.9", 2, []string{`--lose is 0 to 0.5`}},
 		{"now", 2, []string{`takes no arguments, found "now"`}},
 	} {
@@ -53,5 +56,24 @@ func TestLoad(t *testing.T) {
 				t.Errorf("%s: no %s in\n%s", c.args, want, out.String())
 			}
 		}
+	}
+}
+
+// The scripts of the agents whose calls go to the servers in turn are right about one server: it refuses
+// nothing, and does nothing twice. TestAlternate with two servers is to follow once they serve the same
+// sessions.
+func TestAlternate(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("people answer at terminals, which are made only on Linux")
+	}
+	var out bytes.Buffer
+	code := run(t.Context(), strings.Fields("load --alternate --servers 1 --connections 8 --review 400ms --calls 200"), &out, &out)
+	for _, want := range []string{`(?m)^ +0\.00 refused `, `(?m)^ +[1-9][0-9]*\.00 reviews +by the reviewer$`, `(?m)^ +[1-9][0-9]*\.00 decisions `, `(?m)^all is well`} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if code != 0 || t.Failed() {
+		t.Errorf("exit code %d:\n%s", code, out.String())
 	}
 }

@@ -3,6 +3,7 @@
 // It builds the program from the checkout that it is run in:
 //
 //	go run ./cmd/proof load -edit -servers 2
+//	go run ./cmd/proof load -alternate -calls 10000
 //	go run ./cmd/proof sim -machines 3 -operations 10000
 //	go run ./cmd/proof figures -only 'task board'
 package main
@@ -53,12 +54,13 @@ func runAlone(ctx context.Context) int {
 // invalid command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	commands := map[string]func() error{
-		"load":    func() error { return runLoad(ctx, args[1:], stdout, stderr) },
-		"figures": func() error { return runFigures(ctx, args[1:], stdout, stderr) },
-		"sim":     func() error { return runSim(ctx, args[1:], stdout, stderr) },
-		"echo":    func() error { return serveEcho(ctx) },
-		"source":  func() error { return serveSource(ctx, args[1:]) },
-		"step":    func() error { return runStepper(ctx, args[1:]) },
+		"load":     func() error { return runLoad(ctx, args[1:], stdout, stderr) },
+		"figures":  func() error { return runFigures(ctx, args[1:], stdout, stderr) },
+		"sim":      func() error { return runSim(ctx, args[1:], stdout, stderr) },
+		"echo":     func() error { return serveEcho(ctx) },
+		"source":   func() error { return serveSource(ctx, args[1:]) },
+		"step":     func() error { return runStepper(ctx, args[1:]) },
+		"reviewer": func() error { return runReviewer(ctx, args[1:], os.Stdin, stdout) },
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprintln(stderr, "usage: proof load|sim|figures [FLAG...]; -h after one of them lists its flags")

@@ -10,11 +10,12 @@ import (
 )
 
 // The model is the state machine of one session, written a second time and as short as possible:
-// how session/workflow must appear to its callers and in its file. One step has a review, and each
-// call overrides it; what the file must say about that is checked beside the model.
+// how session/workflow must appear to its callers and in its file. A session is one object, whichever
+// server answers. What the model knows of reviews is in model_review.go; what the file must say about
+// them is checked beside the model.
 
-// mostSteps is the maximum number of steps of a workflow: s0 and on.
-const mostSteps = 7
+// mostSteps is the number of steps of a job: s0 and on.
+const mostSteps = 9
 
 var stepNames = func() (all []string) {
 	for i := range mostSteps {
@@ -23,19 +24,21 @@ var stepNames = func() (all []string) {
 	return all
 }()
 
-// reviewedStep is the step with a review.
+// reviewedStep is the step with a review that each call overrides.
 const reviewedStep = "s5"
 
 func number(step string) int { return slices.Index(stepNames, step) }
 
 // workflows are the workflows that clients run: entries; those with several steps are concurrent
-// groups. Loads run wide.
+// groups. Loads run wide, and alternating ones relay and review.
 var workflows = map[string][][]string{
 	"wide":   {{"s0"}, {"s1", "s2", "s3", "s4"}, {"s5"}},
 	"chain":  {{"s0"}, {"s1"}, {"s2"}, {"s3"}, {"s4"}, {"s5"}},
 	"groups": {{"s0"}, {"s1", "s2", "s3"}, {"s4"}, {"s5", "s6"}},
 	"fork":   {{"s0", "s1", "s2"}, {"s3"}},
 	"short":  {{"s0"}},
+	"relay":  {{"s0"}, {"s1", "s2", judgedStep}, {personStep}},
+	"review": {{"s0"}, {judgedStep}, {personStep}},
 }
 
 // An input is a call of a tool.
@@ -52,6 +55,7 @@ type input struct {
 	Text     string // finished_step: its notes; abort_workflow: its explanation
 	Request  string // request_id, or ""; the calls of one request are one operation
 	Bare     bool   // session or parent are left out: the connection's stack is used
+	Judged   bool   // finished_step: reviews are not overridden
 }
 
 func (in input) String() string {
@@ -80,7 +84,9 @@ func (in input) arguments() map[string]any {
 	case "finished_step":
 		args["outputs"] = json.RawMessage(in.Outputs)
 		put("notes", in.Text)
-		args["quality_review_override_reason"] = "Seen by the simulation"
+		if !in.Judged {
+			args["quality_review_override_reason"] = "Seen by the simulation"
+		}
 	case "abort_workflow":
 		args["explanation"] = in.Text
 	}
@@ -104,6 +110,7 @@ type state struct {
 	replies    [mostSteps]stored // to finished_step, by step
 	reason     string            // of the abort
 	history    string            // what go_to_step cleared
+	question   question          // about personStep
 }
 
 // finished is how a step was finished; the zero value means not finished.
@@ -150,6 +157,8 @@ func (s state) apply(in input) []outcome {
 		return nil
 	case in.Tool == "file":
 		return []outcome{{s, s.file()}}
+	case in.Tool == "person":
+		return s.decide(in)
 	case in.Tool == "finished_step":
 		return s.finish(in)
 	case in.Tool == "abort_workflow" && s.status == "aborted" && s.reason == in.Text:
@@ -189,6 +198,10 @@ func (s state) finish(in input) []outcome {
 			return s.refuse("step_id_needed")
 		}
 	}
+	held, passes := s.review(in, step)
+	if !passes {
+		return held
+	}
 	s.done[number(step)] = finished{in.Outputs, in.Text}
 	s.settle()
 	var reply string
@@ -208,7 +221,7 @@ func (s state) finish(in input) []outcome {
 		}
 	}
 	s.replies[number(step)] = stored{reply: reply, sure: true}
-	return []outcome{{s, reply}}
+	return append(held, outcome{s, reply})
 }
 
 // again finishes a step that is not pending: a repetition, or a mistake.
@@ -253,6 +266,9 @@ func (s state) goTo(step string, all bool) []outcome {
 	for _, gone := range cleared {
 		i := number(gone)
 		s.done[i], s.unreported[i], s.replies[i] = finished{}, false, stored{}
+		if gone == personStep {
+			s.question = question{}
+		}
 	}
 	s.byStep = len(begun) < len(s.entries()[to]) && (s.byStep || to != s.index)
 	s.index = to
@@ -339,54 +355,3 @@ func checked[S comparable, I any](begin S, follow func(s S, in I, out string) []
 		Equal: func(a, b any) bool { return a == b },
 	}).ToModel()
 }
-
-// The model of a task of the board: its title, as one register, from creation to deletion. The
-// effect of attempts on its status is not modeled.
-
-// A taskInput is a call of create_task, update_task, get_task or delete_task.
-type taskInput struct {
-	Tool  string
-	Title string // create_task and update_task
-	// Request is create_task's request_id, which is also the description of the task. The calls of
-	// one request until it is answered are one operation; later ones are repetitions.
-	Request string
-}
-
-func (in taskInput) String() string {
-	return in.Tool + "(" + strings.TrimSpace(in.Title+" "+in.Request) + ")"
-}
-
-// Outcomes of a call about a task, other than "is <title>".
-const (
-	taskDeleted = "deleted"
-	taskGone    = "!gone" // there is no such task, or it was deleted
-)
-
-// A taskState is comparable, as the checker requires.
-type taskState struct {
-	made, gone bool
-	title      string
-}
-
-func (s taskState) apply(in taskInput) (taskState, string) {
-	switch {
-	case in.Tool == "create_task" && !s.made:
-		s.made, s.title = true, in.Title
-	case !s.made || s.gone:
-		return s, taskGone
-	case in.Tool == "update_task":
-		s.title = in.Title
-	case in.Tool == "delete_task":
-		s.gone = true
-		return s, taskDeleted
-	}
-	return s, "is " + s.title
-}
-
-// taskModel is the register for the checker. One task is one history.
-var taskModel = checked(taskState{}, func(s taskState, in taskInput, out string) []taskState {
-	if n, said := s.apply(in); said == out || out == lostReply {
-		return []taskState{n}
-	}
-	return nil
-})

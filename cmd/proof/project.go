@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -60,6 +62,27 @@ func (w *world) writeProject(config string) error {
 	return nil
 }
 
+// gitAll runs commands of git in the project.
+func (w *world) gitAll(ctx context.Context, commands ...string) error {
+	for _, args := range commands {
+		if _, err := w.git(ctx, w.root, strings.Fields(args)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// git runs a command of git in a folder, and returns what it printed.
+func (w *world) git(ctx context.Context, root string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=Sim", "-c", "user.email=sim@example.com"}, args...)...)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
+
 // The common info of a job is the last key of its job.yml, so that a part of a save is never a
 // valid job.
 const infoKey = "common_job_info_provided_to_all_steps_at_runtime: "
@@ -95,8 +118,11 @@ func jobText(job string, save int) string {
 	b.WriteString("steps:\n")
 	for _, step := range stepNames {
 		reviews := "[]"
-		if step == reviewedStep {
+		switch step {
+		case reviewedStep, judgedStep:
 			reviews = `[{run_each: report, quality_criteria: {good: "Is it good?"}}]`
+		case personStep:
+			reviews = `[{run_each: report, by: human, quality_criteria: {good: "Is it good?"}}]`
 		}
 		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: %s.md, reviews: %s, outputs: {report: {type: file, required: true, description: %q}, papers: {type: files, required: false, description: More}}}\n",
 			step, step, reviews, outputText(step, save))

@@ -14,6 +14,9 @@ type rover struct {
 	last input           // the last one that changed something
 }
 
+// roamed are the steps of the workflows that rovers run.
+var roamed = stepNames[:7]
+
 // openSessions is how many two neighbours have under way.
 const openSessions = 4
 
@@ -63,7 +66,7 @@ func (a *rover) choose() input {
 	case k < 62:
 		in.Tool, in.Outputs, in.Text = "finished_step", a.outputs(), a.token("note ")
 		if a.below(2) == 0 { // else the step is not named
-			in.Step = stepNames[a.below(mostSteps)]
+			in.Step = roamed[a.below(len(roamed))]
 		}
 	case k < 70 && a.last.Tool != "" && a.last.Tool != "start_workflow":
 		in = a.last // once more
@@ -71,7 +74,7 @@ func (a *rover) choose() input {
 	case k < 86:
 		in.Tool, in.Request = "get_step", ""
 	case k < 95:
-		in.Tool, in.Step, in.All = "go_to_step", stepNames[a.below(mostSteps)], a.below(2) == 0
+		in.Tool, in.Step, in.All = "go_to_step", roamed[a.below(len(roamed))], a.below(2) == 0
 	default:
 		in.Tool, in.Text = "abort_workflow", a.token("because ")
 	}

@@ -1,27 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
-	"deepwork/cmd/proof/fault"
 	folder "deepwork/session/state"
 )
 
 // A simulation is what goes wrong: clients with random calls against real server
-// processes on one folder, while servers are killed, the power fails, the disk is full or
-// slow, files are damaged, the clock jumps, editors save, and somebody hostile edits .deepwork. Every history is checked for
+// processes on one folder, while servers are killed, one or all at once, the disk is full or slow, the clock
+// jumps, editors save, and somebody hostile edits .deepwork. Every history is checked for
 // linearizability against a model of the workflow tools, or of a task of the board: what
 // was acknowledged is never lost and never done twice, what was not is seen whole or not
 // at all. No agent and no workflow of another system is started twice, and what they have
@@ -32,10 +30,11 @@ import (
 // more than once.
 type simulation struct {
 	*world
-	length  time.Duration // how long clients work
-	clients int           // of workflows; a quarter as many each for the board and for executions
-	image   fault.Image
-	random  *rand.Rand // of the faults
+	length     time.Duration // how long clients work
+	operations int           // the clients end after so many answered calls, even before; 0 means no bound
+	clients    int           // of workflows; a quarter as many each for the board and for executions
+	count      int           // servers; 0 means that the seed chooses
+	random     *rand.Rand    // of the faults
 
 	tasks   map[string]*task // acknowledged tasks of the board; guarded by the history
 	stops   map[string]bool  // attempts that must be stopped; likewise
@@ -43,8 +42,7 @@ type simulation struct {
 	clerks  []*clerk
 	callers []*caller
 
-	board  func() (driver, source string) // of the board
-	states func() []*folder.Folder        // of each clone of the project
+	states func() []*folder.Folder // of each clone of the project
 
 	config string       // the granted one
 	edits  atomic.Int64 // of the hostile ones
@@ -53,7 +51,7 @@ type simulation struct {
 	source        *process // of workflows
 	sourceAddress string
 
-	kills, cuts               int // of one server, of the power
+	kills, crashes            int // of one server, of all at once
 	attempts, agents, rescues int // attempts that there were in the end, agents that ever began, refs that keep work of deleted attempts
 	executions                int // received by the source
 }
@@ -63,23 +61,17 @@ func newSimulation(dir string, seed uint64, length time.Duration, clients int) *
 		random: rand.New(rand.NewPCG(seed, 0)), sourceAddress: "127.0.0.1:0",
 		tasks: map[string]*task{}, stops: map[string]bool{}, landed: map[string]int{}}
 	s.lose = 0.08
-	s.board = func() (string, string) {
-		return "sqlite", "file:" + s.boardFile() + "?mode=ro&_pragma=busy_timeout(10000)"
-	}
 	s.states = func() []*folder.Folder { return []*folder.Folder{stateOf(s.root)} }
 	return s
 }
 
 // simulate runs a simulation in an empty folder. It blocks for slightly longer than
-// length, and until something was done. Faults found are in the history; the error is one of the
+// its length, and until something was done. Faults found are in the history; the error is one of the
 // simulation itself.
-func simulate(ctx context.Context, dir string, seed uint64, length time.Duration, clients int) (*simulation, error) {
-	s := newSimulation(dir, seed, length, clients)
+func (s *simulation) simulate(ctx context.Context) error {
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
-		return nil, fmt.Errorf("simulating: %w", err)
+		return fmt.Errorf("simulating: %w", err)
 	}
-	f := stateOf(s.root)
-	s.image = fault.Image{Dir: filepath.Join(dir, "image"), Folders: []string{f.Tmp(), f.Definitions()}}
 	err := s.layOut(ctx)
 	if err == nil {
 		err = s.live(ctx)
@@ -89,16 +81,16 @@ func simulate(ctx context.Context, dir string, seed uint64, length time.Duration
 		err = errors.Join(err, s.source.kill())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("simulating: %w", err)
+		return fmt.Errorf("simulating: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
 // String describes what happened.
 func (s *simulation) String() string {
 	h := s.history
-	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues, branches %v), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged, %d hostile edits",
-		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.landed, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts, len(h.known(true)), s.edits.Load())
+	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues, branches %v), %d executions; %d calls (%d lost, %d without effect), %d kills, %d crashes, %d hostile edits",
+		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.landed, s.executions, h.calls, h.lost, h.refused, s.kills, s.crashes, s.edits.Load())
 }
 
 // layOut creates the project, a repository with jobs, agents and a source of workflows, and defines
@@ -111,7 +103,7 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	s.config = fmt.Sprintf("attempts: {max_concurrent: 4}\n%s"+
 		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
 		s.executors(), s.source.url)
-	err = errors.Join(s.layRepo(ctx, s.config, "config user.name Sim", "config user.email sim@example.com"), s.layTrap(ctx), s.image.Reset())
+	err = errors.Join(s.layRepo(ctx, s.config, "config user.name Sim", "config user.email sim@example.com"), s.layTrap(ctx))
 	if err == nil {
 		err = s.gitAll(ctx, "clone -q --bare . "+s.mirror(), "remote add mirror "+s.mirror())
 	}
@@ -119,14 +111,16 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 		return err
 	}
 	// Up to three servers, the first usually over stdio, so that each kind occurs.
-	for n := range 1 + s.random.IntN(3) {
+	for n := range cmp.Or(s.count, 1+s.random.IntN(3)) {
 		s.servers = append(s.servers, &server{number: n, http: n > 0 && s.random.IntN(3) > 0 || n == 0 && s.random.IntN(4) == 0})
 	}
 	return s.guard()
 }
 
-// build builds the program, with faults.
+// build builds the program, with faults. One command in ten is applied twice, which finds effects outside of
+// the state.
 func (s *simulation) build(ctx context.Context) (err error) {
+	s.env = append(s.env, "DEEPWORK_FAULT_OVERTAKEN=0.1")
 	s.program, err = build(ctx, s.dir, "-tags", "faults")
 	return err
 }
@@ -151,28 +145,8 @@ func (s *simulation) layRepo(ctx context.Context, config string, commands ...str
 	return os.WriteFile(filepath.Join(s.root, ".git", "info", "exclude"), []byte("/.deepwork/\n"), 0o644)
 }
 
-// gitAll runs commands of git in the project.
-func (s *simulation) gitAll(ctx context.Context, commands ...string) error {
-	for _, args := range commands {
-		if _, err := s.git(ctx, s.root, strings.Fields(args)...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // mirror is a repository that branches are pushed to.
 func (s *simulation) mirror() string { return filepath.Join(s.dir, "mirror.git") }
-
-func (s *simulation) git(ctx context.Context, root string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=Sim", "-c", "user.email=sim@example.com"}, args...)...)
-	cmd.Dir = root
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return string(out), err
-}
 
 // live runs clients, faults and editors, stops them, and judges.
 func (s *simulation) live(ctx context.Context) error {
@@ -184,9 +158,9 @@ func (s *simulation) live(ctx context.Context) error {
 	var clients sync.WaitGroup
 	clients.Go(func() {
 		defer done()
-		_ = wait.For(working, s.length)
+		s.await(working)
 		// On a busy machine, servers may be killed before they have answered anything.
-		for until := time.Now().Add(settleTime); working.Err() == nil && len(s.history.known(false)) == 0 && time.Now().Before(until); {
+		for until := time.Now().Add(settleTime); working.Err() == nil && len(s.history.known()) == 0 && time.Now().Before(until); {
 			_ = wait.For(working, 50*time.Millisecond)
 		}
 	})
@@ -197,7 +171,7 @@ func (s *simulation) live(ctx context.Context) error {
 		s.callers = append(s.callers, c)
 		work(working, &clients, c.agent, c.act, 120)
 	}
-	for n, edits := range [][]func(*hostile, context.Context) error{{(*hostile).alterSession, (*hostile).alterSession, (*hostile).alterSession, (*hostile).litter, (*hostile).hideSessions}, {(*hostile).editConfig}} {
+	for n, edits := range [][]func(*hostile, context.Context) error{{(*hostile).alterExport, (*hostile).alterExport, (*hostile).alterExport, (*hostile).litter, (*hostile).hideExports}, {(*hostile).editConfig}} {
 		clients.Go(func() { s.plot(working, n, edits) })
 	}
 	stranger := &stranger{agent: s.agent(2*s.clients + 1), sim: s}
@@ -208,6 +182,14 @@ func (s *simulation) live(ctx context.Context) error {
 	done()
 	clients.Wait()
 	return errors.Join(err, s.end(ctx))
+}
+
+// await waits until clients have worked for as long, or made as many calls, as they are to.
+func (s *simulation) await(ctx context.Context) {
+	enough := false
+	for until := time.Now().Add(s.length); !enough && time.Now().Before(until) && wait.For(ctx, min(50*time.Millisecond, time.Until(until))) == nil; {
+		s.history.with(func() { enough = s.operations > 0 && s.history.calls-s.history.lost >= s.operations })
+	}
 }
 
 // work has a client act until ctx ends, with pauses of up to so many milliseconds.

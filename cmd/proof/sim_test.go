@@ -32,8 +32,8 @@ func TestSimulation(t *testing.T) {
 		length = min(length, 2*time.Second)
 	}
 	dir := t.TempDir()
-	s, err := simulate(t.Context(), dir, seed, length, *simClients)
-	if err != nil {
+	s := newSimulation(dir, seed, length, *simClients)
+	if err := s.simulate(t.Context()); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 	t.Log(s)

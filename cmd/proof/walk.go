@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
-
-	"deepwork/actor/wait"
 )
 
 // The fractions of sessions with unusual events.
@@ -22,39 +20,42 @@ const (
 	partRequest = 0.50 // of the calls of finished_step, those with a request_id
 )
 
-const (
-	handedWithin = 20 * time.Second     // how long a session may belong to its server after its connection was closed
-	askAgain     = 5 * time.Millisecond // pause before its next owner asks again
-)
-
 // A walker is an agent of a load. It has its own stack of nested sessions, so that it can predict
 // every reply.
 type walker struct {
 	*agent
-	load  *load
-	stack []*opened
-	moved time.Time // to another server, the last time
+	load *load
 }
 
-// An opened session is one on a walker's stack.
+// An opened session is one that an agent has begun.
 type opened struct {
-	id   string
-	job  int
-	goal string
+	id       string
+	job      int
+	workflow string
+	goal     string
+	parent   *opened
+	turn     atomic.Int64 // of the server that gets the next call
+}
+
+// stack returns the session below those that it is nested in, as replies list them; none of nil.
+func (s *opened) stack() []string {
+	if s == nil {
+		return nil
+	}
+	return append(s.parent.stack(), s.id+" "+jobName(s.job)+"/"+s.workflow)
 }
 
 var errWalk = errors.New("something is wrong, and is recorded")
 
 // wrong records that something is wrong.
-func (a *walker) wrong(kind, format string, args ...any) error {
+func (a *agent) wrong(kind, format string, args ...any) error {
 	a.history.fault(kind, format, args...)
 	return errWalk
 }
 
 // work builds stack after stack until ctx ends, or something is wrong.
 func (a *walker) work(ctx context.Context) {
-	for a.nest(ctx, 0) == nil {
-		a.stack = nil
+	for a.nest(ctx, nil, 0) == nil {
 	}
 	if err := a.leave(); err != nil {
 		a.history.fault("a connection that did not end", "%v", err)
@@ -62,14 +63,14 @@ func (a *walker) work(ctx context.Context) {
 }
 
 // nest works on a session and, in the middle, on one nested in it.
-func (a *walker) nest(ctx context.Context, level int) error {
+func (a *walker) nest(ctx context.Context, parent *opened, level int) error {
 	if level == a.load.depth {
 		return nil
 	}
-	s := &opened{job: a.below(jobCount), goal: fmt.Sprintf("load %s: agent %d, level %d", a.request(), a.number, level)}
+	s := &opened{job: a.below(jobCount), workflow: "wide", parent: parent, goal: fmt.Sprintf("load %s: agent %d, level %d", a.request(), a.number, level)}
 	plan := func(ctx context.Context, s *opened) error { return a.finish(ctx, s, "s0") }
 	moves := []func(context.Context, *opened) error{a.start, plan, a.disturb,
-		func(ctx context.Context, _ *opened) error { return a.nest(ctx, level+1) }, a.finishGroup}
+		func(ctx context.Context, s *opened) error { return a.nest(ctx, s, level+1) }, a.finishGroup}
 	if a.chance(partBack) {
 		moves = append(moves, func(ctx context.Context, s *opened) error {
 			return a.do(ctx, s, input{Tool: "go_to_step", Step: "s0", Request: a.request()})
@@ -100,9 +101,9 @@ func (a *walker) bare() bool { return a.version != "" && !a.chance(partNamed) }
 
 // start starts a session on top of the stack.
 func (a *walker) start(ctx context.Context, s *opened) error {
-	in := input{Tool: "start_workflow", Job: jobName(s.job), Workflow: "wide", Goal: s.goal, Request: a.request()}
-	if n := len(a.stack); n > 0 {
-		in.Parent, in.Bare = a.stack[n-1].id, a.bare()
+	in := input{Tool: "start_workflow", Job: jobName(s.job), Workflow: s.workflow, Goal: s.goal, Request: a.request()}
+	if s.parent != nil {
+		in.Parent, in.Bare = s.parent.id, a.bare()
 	}
 	return a.do(ctx, s, in)
 }
@@ -140,9 +141,6 @@ func (a *walker) do(ctx context.Context, s *opened, in input) error {
 	}
 	last := a.saves.last(s.job)
 	t := a.perform(ctx, in)
-	for t.code == "session_owned" && in.Tool == "get_step" && time.Since(a.moved) < handedWithin && wait.For(ctx, askAgain) == nil {
-		t = a.perform(ctx, in)
-	}
 	switch {
 	case t.kind == given && !isRefusal(t.said):
 		return a.check(s, in, t, last)
@@ -152,16 +150,17 @@ func (a *walker) do(ctx context.Context, s *opened, in input) error {
 	return a.wrong("a call that failed: "+t.code, "%s of session %s: %s", in.Tool, s.id, t.text)
 }
 
-// check checks that a reply has the definitions of one save and the stack that the walker has
-// built.
-func (a *walker) check(s *opened, in input, t answer, last int) error {
+// check checks that a reply has the definitions of one save, no older than the last one that had
+// ended before the call, and the stack that the agent has built. It sets the id of a session that was
+// started.
+func (a *agent) check(s *opened, in input, t answer, last int) error {
 	h, r := a.history, &t.reply
 	if in.Tool == "start_workflow" {
 		s.id = r.Begin.Session
-		a.stack = append(a.stack, s)
 	}
+	want := s.stack()
 	if t.over() {
-		a.stack = a.stack[:len(a.stack)-1]
+		want = s.parent.stack()
 	}
 	oldest := 0
 	for i, info := range r.infos() {
@@ -177,14 +176,12 @@ func (a *walker) check(s *opened, in input, t answer, last int) error {
 	if in.Tool != "get_step" { // it moved, so that the file has its definition
 		h.with(func() { h.sessions[s.id].save = max(h.sessions[s.id].save, oldest) })
 	}
-	var want, got []string
-	for _, o := range a.stack {
-		want = append(want, o.id+" "+jobName(o.job)+"/wide")
-	}
+	var got []string
 	for _, o := range r.Stack {
 		got = append(got, o.Session+" "+o.Workflow)
 	}
-	if !slices.Equal(want, got) || r.Begin != nil && r.Stack[len(got)-1].Step != r.Begin.Step {
+	at := func(step string) int { return (&state{workflow: s.workflow}).entryOf(step) }
+	if !slices.Equal(want, got) || r.Begin != nil && at(r.Stack[len(got)-1].Step) != at(r.Begin.Step) {
 		return a.wrong("a wrong stack", "agent %d, session %s: the reply's stack is %v, and the sessions are %v", a.number, s.id, r.Stack, want)
 	}
 	return nil
@@ -196,7 +193,6 @@ func (a *walker) move(ctx context.Context, s *opened) error {
 		return a.wrong("a connection that did not end", "%v", err)
 	}
 	a.home = a.servers[(a.home.number+1)%len(a.servers)]
-	a.moved = time.Now()
 	a.load.moves.Add(1)
 	return a.do(ctx, s, input{Tool: "get_step"})
 }

@@ -45,8 +45,8 @@ type CreateTaskArgs struct {
 	Description  *string  `json:"description"`
 	JobName      *string  `json:"job_name"`
 	WorkflowName *string  `json:"workflow_name"`
-	Lead         *string  `json:"lead,omitempty"`       // task.AgentLeads or task.ServerLeads
-	DependsOn    []string `json:"depends_on,omitempty"` // without it, the digest of the arguments is the one of earlier versions
+	Lead         *string  `json:"lead,omitempty"` // task.AgentLeads or task.ServerLeads
+	DependsOn    []string `json:"depends_on,omitempty"`
 	RequestID    *string  `json:"request_id"`
 }
 

@@ -102,5 +102,6 @@ func openIn(name string, at task.Place) *postgres.Store {
 // storesIn returns the stores of a process at a place in the schema with a name.
 func storesIn(name string, at task.Place) *store.Stores {
 	s := openIn(name, at)
-	return &store.Stores{Members: s, Database: s.Database(nil), Changes: s, Others: s.Others, Place: &at, Project: "shop", GoneFor: s.GoneFor, Close: s.Close}
+	db := s.Database()
+	return &store.Stores{Members: s, Database: db, Changes: db.Changes(), Others: s.Others, Place: &at, Project: "shop", GoneFor: s.GoneFor, Close: s.Close}
 }

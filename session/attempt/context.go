@@ -2,10 +2,8 @@ package attempt
 
 import (
 	"context"
-	"path/filepath"
 
 	"deepwork/catalog/config"
-	"deepwork/session"
 	"deepwork/session/store"
 )
 
@@ -23,46 +21,17 @@ type Context struct {
 	db      store.Database
 }
 
-// Workspace returns the board's file and the attempt that an agent's environment names, if root, a
-// path without links, is in that attempt's workspace. An agent may have servers of other projects:
-// those have the same environment, and nothing to do with its attempt.
-func Workspace(root string, getenv func(string) string) (board, attempt string, ok bool) {
-	board, attempt, ok = agentOf(getenv)
-	for dir := root; ok; dir = filepath.Dir(dir) {
-		if filepath.Base(dir) == attempt { // see checkLayout
-			return board, attempt, true
-		}
-		ok = dir != filepath.Dir(dir)
-	}
-	return "", "", false
-}
-
-// ByAgent reports whether an agent of an attempt started this process, as its environment says.
-func ByAgent(getenv func(string) string) bool {
-	_, _, ok := agentOf(getenv)
-	return ok
-}
-
-func agentOf(getenv func(string) string) (board, attempt string, ok bool) {
-	board = getenv(config.BoardEnv)
-	attempt, err := checkID(config.AttemptEnv, getenv(config.AttemptEnv))
-	return board, attempt, err == nil && filepath.IsAbs(board)
-}
-
-// OpenContext returns the context of an attempt in the stores of its project, which the caller closes after it.
-func OpenContext(attempt string, stores *store.Stores) (*Context, error) {
+// OpenContext returns the context of an attempt in the database of its project.
+func OpenContext(attempt string, db store.Database) (*Context, error) {
 	id, err := checkID("attempt_id", attempt)
 	if err != nil {
 		return nil, err
 	}
-	return &Context{attempt: id, db: stores.Database}, nil
+	return &Context{attempt: id, db: db}, nil
 }
 
 // GetContext returns the project, task and attempt of this workspace (seed 004, get_context).
 func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
-	if !c.db.Exists() {
-		return nil, session.NotNow("no_board", "The task board %s of this workspace does not exist. The attempt, or its project, may have been removed.", c.db.Where())
-	}
 	b := c.db.Board()
 	const gone = "It was deleted; what is done here belongs to no task any more."
 	at, err := b.AttemptContext(ctx, c.attempt)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 )
 
 // Where a task names no workflow, its own is the one that is nested in no other;
@@ -15,22 +16,22 @@ func TestNewsOfNestedWorkflows(t *testing.T) {
 	project, repo := s.rootProject()
 	for _, c := range []struct {
 		job, workflow *string
+		outer, inner  string
 		want          string
-	}{{nil, nil, "aaaaaaaa"}, {new("release"), new("write"), "bbbbbbbb"}} {
+	}{{nil, nil, "aaaaaaa1", "bbbbbbb1", "aaaaaaa1"}, {new("release"), new("write"), "aaaaaaa2", "bbbbbbb2", "bbbbbbb2"}} {
 		v, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! await " + filepath.Join(p.root, "never")), JobName: c.job, WorkflowName: c.workflow})
 		must(t, err)
 		r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 		s.reaches(r.AttemptID, task.Running)
-		inside, err := OpenContext(s.boardPath(), r.AttemptID, s.stores, nil)
+		inside, err := OpenContext(r.AttemptID, s.db)
 		must(t, err)
-		must(t, inside.Tell(ctx, News{JobName: "explore", WorkflowName: "all", SessionID: "aaaaaaaa", Status: WorkflowActive, Step: "look"}))
-		must(t, inside.Tell(ctx, News{JobName: "release", WorkflowName: "write", SessionID: "bbbbbbbb", Status: WorkflowActive, Step: "collect", Nested: true}))
+		s.moves(r.AttemptID, store.Session{ID: c.outer, Job: "explore", Workflow: "all", Status: WorkflowActive, Step: "look"})
+		s.moves(r.AttemptID, store.Session{ID: c.inner, Job: "release", Workflow: "write", Status: WorkflowActive, Step: "collect", Parent: c.outer})
 		got, err := inside.GetContext(ctx)
 		must(t, err)
 		if deref(got.WorkflowSessionID) != c.want {
 			t.Errorf("%v: %+v", deref(c.job), got)
 		}
-		must(t, inside.Close())
 		_, err = s.StopAttempt(ctx, me, AttemptArgs{Target: the(r.AttemptID)})
 		must(t, err)
 	}

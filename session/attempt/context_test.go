@@ -4,11 +4,28 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
 )
+
+// moves writes a transition of a session of an attempt's workspace.
+func (s *server) moves(attempt string, to store.Session) {
+	s.t.Helper()
+	sessions := s.db.Sessions()
+	w := &store.SessionWrite{Session: to, Before: -1, Frame: "{}"}
+	if all, err := sessions.ListSessions(ctx, store.SessionQuery{IDs: []string{to.ID}}); err != nil || len(all) > 0 {
+		must(s.t, err)
+		w.Before = all[0].Revision
+	}
+	w.Revision, w.AttemptID, w.StartedAt, w.UpdatedAt = w.Before+1, attempt, time.Now(), time.Now()
+	if written, err := sessions.WriteSession(ctx, w); err != nil || !written {
+		s.t.Fatalf("session %s was not written: %v", to.ID, err)
+	}
+}
 
 // Seed 004, "Workspace context data".
 func TestReq004_GetContext(t *testing.T) {
@@ -20,18 +37,24 @@ func TestReq004_GetContext(t *testing.T) {
 	r := s.begin(v)
 	r = s.reaches(r.AttemptID, task.Running)
 	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
-	board, attempt, ok := Workspace(r.Repos[0].WorktreePath, func(k string) string { return env[k] })
-	if !ok || board != s.boardPath() || attempt != r.AttemptID {
-		t.Fatal("the environment of an agent was not understood")
+	getenv := func(k string) string { return env[k] }
+	w := FindWorkspace(r.Repos[0].WorktreePath, func(string) string { return "" })
+	if w == nil || w.Attempt != r.AttemptID || !w.ByPath {
+		t.Fatalf("the folder of a workspace was not recognized: %+v", w)
+	}
+	if is, err := w.Confirm(ctx, s.db); !is || err != nil {
+		t.Errorf("the database does not confirm the workspace: %v", err)
 	}
 	for _, root := range []string{p.root, filepath.Dir(filepath.Dir(r.Repos[0].WorktreePath)), "/"} {
-		if _, _, ok := Workspace(root, func(k string) string { return env[k] }); ok {
-			t.Errorf("%s is taken for the workspace", root)
+		if w := FindWorkspace(root, func(string) string { return "" }); w != nil {
+			t.Errorf("%s is taken for the workspace of %s", root, w.Attempt)
+		}
+		if is, err := FindWorkspace(root, getenv).Confirm(ctx, s.db); is || err != nil {
+			t.Errorf("%s is taken for the workspace: %v %v", root, is, err)
 		}
 	}
-	c, err := OpenContext(board, attempt, s.stores, nil)
+	c, err := OpenContext(r.AttemptID, s.db)
 	must(t, err)
-	defer c.Close()
 	got, err := c.GetContext(ctx)
 	must(t, err)
 	if got.ProjectID != project || got.ProjectName != "shop" || got.TaskID != v.TaskID || got.TaskTitle != v.Title || got.TaskStatus != "inprogress" ||
@@ -47,29 +70,15 @@ func TestReq004_GetContext(t *testing.T) {
 	must(t, err)
 	_, err = c.GetContext(ctx)
 	refused(t, err, session.ToolError, "unknown_attempt", r.AttemptID)
-	must(t, c.Close())
-	if s.stores != nil {
-		return // they are closed after it
-	}
-	_, err = c.GetContext(ctx)
-	refused(t, err, session.StateError, "shutting_down")
 }
 
 func TestOutsideOfAWorkspace(t *testing.T) {
 	for _, env := range []map[string]string{
 		{}, {config.AttemptEnv: nobody}, {config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: "7", config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: nobody, config.BoardEnv: "board.db"},
 	} {
-		if _, _, ok := Workspace("/x/"+nobody+"/shop", func(k string) string { return env[k] }); ok {
+		if w := FindWorkspace("/x/"+nobody+"/shop", func(k string) string { return env[k] }); w != nil {
 			t.Errorf("%v is taken for a workspace", env)
 		}
-	}
-	c, err := OpenContext(filepath.Join(t.TempDir(), "board.db"), nobody, nil, nil)
-	must(t, err)
-	defer c.Close()
-	_, err = c.GetContext(ctx)
-	refused(t, err, session.StateError, "no_board")
-	if err := c.Tell(ctx, News{SessionID: "0123abcd", Status: WorkflowActive}); err == nil {
-		t.Error("news went to a board that is not there")
 	}
 }
 
@@ -83,15 +92,10 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	must(t, err)
 	r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 	s.reaches(r.AttemptID, task.Running)
-	c, err := OpenContext(s.boardPath(), r.AttemptID, s.stores, nil)
+	c, err := OpenContext(r.AttemptID, s.db)
 	must(t, err)
-	defer c.Close()
-	tell := func(job, workflow, status, step string) {
-		t.Helper()
-		must(t, c.Tell(ctx, News{JobName: job, WorkflowName: workflow, SessionID: "0123abcd", Status: status, Step: step}))
-	}
-	tell("release", "write", WorkflowActive, "collect")
-	tell("other", "write", WorkflowCompleted, "nested") // is not the task's
+	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: WorkflowActive, Step: "collect"})
+	s.moves(r.AttemptID, store.Session{ID: "0123abce", Job: "other", Workflow: "write", Status: WorkflowCompleted, Step: "nested"}) // is not the task's
 	got, err := c.GetContext(ctx)
 	must(t, err)
 	if deref(got.WorkflowSessionID) != "0123abcd" || deref(got.WorkflowStep) != "collect" || deref(got.WorkflowStatus) != "active" || deref(got.JobName) != "release" {
@@ -107,9 +111,10 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	}
 	must(t, os.Remove(hold))
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! await " + hold)})
-	tell("release", "write", WorkflowCompleted, "draft")
+	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: WorkflowActive, Step: "collect"})
+	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: WorkflowCompleted, Step: "draft"})
 	// The end of one that was begun before, by mistake say, undoes nothing.
-	must(t, c.Tell(ctx, News{JobName: "release", WorkflowName: "write", SessionID: "99999999", Status: WorkflowAborted, Step: "collect"}))
+	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: WorkflowAborted, Step: "collect"})
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
 	if now := s.task(v.TaskID); now.Status != "inreview" {

@@ -101,8 +101,9 @@ type Engine struct {
 	db       store.Database
 	changes  store.Changes
 	close    func(context.Context) error // nil if the caller closes the stores
-	shared   *store.Stores               // nil if only this machine uses them
-	here     task.Place                  // of this process; zero in those
+	stores   *store.Stores
+	shared   *store.Stores // stores, nil if only this machine uses them
+	here     task.Place    // of this process; zero in those
 	projects projects
 	ledger   ledger
 
@@ -167,7 +168,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 
 // use sets the stores.
 func (e *Engine) use(s *store.Stores) {
-	e.member, e.db, e.changes = s.Members, s.Database, s.Changes
+	e.stores, e.member, e.db, e.changes = s, s.Members, s.Database, s.Changes
 	if s.Place != nil {
 		e.shared, e.here = s, *s.Place
 	}

@@ -501,7 +501,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			tree := old.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
 			old.stop()
 			pg := openIn(f.name, place)
-			_, err := transfer.Copy(ctx, files.NewFiles(folder, store.RecordOptions{}), pg.Side(store.RecordOptions{}, place))
+			_, err := transfer.Copy(ctx, files.NewFile(folder), pg.Side(place))
 			must(t, err)
 			if gone, err := pg.GoneFor(ctx, place); err != nil || gone > time.Minute {
 				t.Errorf("the machine counts as gone for %v, %v", gone, err)

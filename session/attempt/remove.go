@@ -11,6 +11,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/store"
+	"deepwork/session/workflow"
 )
 
 // removePatience bounds the removal of one attempt's worktrees of any size.
@@ -77,6 +78,9 @@ func (e *Engine) delete(ctx context.Context, b view, id string, attempts []strin
 	} else if err != nil {
 		return nil, withRescued(found("deleting the task", err, "task", "task_id", id, remedyTask), reply.Rescued)
 	}
+	if err := e.endSessions(ctx, attempts); err != nil {
+		e.log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that", "task", id, "error", err)
+	}
 	for _, attempt := range append(attempts, agents...) {
 		if err := e.executor.Remove(attempt); err != nil {
 			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", attempt, "error", err)
@@ -84,6 +88,19 @@ func (e *Engine) delete(ctx context.Context, b view, id string, attempts []strin
 	}
 	e.log.Info("task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued), "caller", b.who.Identity)
 	return reply, nil
+}
+
+// endSessions aborts the active workflow sessions that were begun in the workspaces of attempts that were deleted.
+func (e *Engine) endSessions(ctx context.Context, attempts []string) (err error) {
+	sessions, err := workflow.Open(ctx, workflow.Options{Root: e.o.Root, State: e.o.State, Stores: e.stores, Place: e.stores.Place, Logger: e.log})
+	if err != nil {
+		return err
+	}
+	defer func() { sessions.Close(context.WithoutCancel(ctx)) }()
+	for _, id := range attempts {
+		err = errors.Join(err, sessions.AbortOf(ctx, id, "the attempt was deleted"))
+	}
+	return err
 }
 
 func stillRunning(id string) *session.Error {

@@ -9,20 +9,10 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// printEvidence prints why a step with reviews was finished, and the content that this is about. Of a
-// session of an earlier version, which does not record it, it prints what can be said.
+// printEvidence prints why a step with reviews was finished, and the content that this is about.
 func printEvidence(detail func(format string, args ...any), p *machine.StepProgress) {
 	e := p.Evidence
-	switch last := p.Newest(); {
-	case e == nil && !p.Done():
-		return
-	case e == nil && len(p.Overrides) > 0:
-		detail("evidence: overridden, or reviewed by the agent itself; an earlier version did not record which")
-		return
-	case e == nil && last != nil && last.State == machine.AttemptPassed:
-		detail("evidence: passed by a reviewer")
-		return
-	case e == nil: // it has no reviews
+	if e == nil { // it is not finished, or has no reviews
 		return
 	}
 	detail("evidence: %s, %s, %s over %s", kind(e), Ago(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -81,6 +82,30 @@ func (f *Folder) Worktrees() string {
 	return filepath.Join(f.Dir, "worktrees")
 }
 
+// Around returns the state folder of the project among whose worktrees a path is, and the path below them;
+// both are empty if it is not among any. The state folder need not exist.
+func Around(path string) (dir, below string) {
+	for up := filepath.Dir(path); up != filepath.Dir(up); up = filepath.Dir(up) {
+		switch dir = filepath.Dir(up); {
+		case filepath.Base(up) == "worktrees" && filepath.Base(filepath.Dir(dir)) == "projects" && stateName.MatchString(filepath.Base(dir)):
+		case runtime.GOOS == "windows" && filepath.Base(dir) == "w":
+			found, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "projects", "*"+filepath.Base(up)))
+			if len(found) != 1 {
+				continue
+			}
+			dir = found[0]
+		default:
+			continue
+		}
+		below, _ = filepath.Rel(up, path) // up is a prefix of path
+		return dir, below
+	}
+	return "", ""
+}
+
+// stateName matches the names of state folders, see Name.
+var stateName = regexp.MustCompile(`-[0-9a-f]{12}(-[2-9])?$`)
+
 // Logs is the folder of the agents' output.
 func (f *Folder) Logs() string { return filepath.Join(f.Dir, "logs") }
 
@@ -95,19 +120,6 @@ func (f *Folder) StandardJobs() string { return filepath.Join(f.Dir, "standard_j
 
 // Grants is the file of the user's approvals for the project.
 func (f *Folder) Grants() string { return filepath.Join(f.Base, "trust", Name(f.Root)+".json") }
-
-// Earlier returns the state of earlier versions that still exists in the project. It is not used:
-// anybody may have put it there.
-func (f *Folder) Earlier() []string {
-	var found []string
-	for _, name := range []string{"board.db", "worktrees", "logs"} {
-		path := filepath.Join(f.Root, ".deepwork", name)
-		if _, err := os.Lstat(path); err == nil {
-			found = append(found, path)
-		}
-	}
-	return found
-}
 
 // Canonical returns the absolute path without links of something that exists.
 func Canonical(path string) (string, error) {

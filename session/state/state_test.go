@@ -170,18 +170,6 @@ func TestAKeySignsProjectNameAndContent(t *testing.T) {
 	}
 }
 
-func TestStateOfEarlierVersionsIsFound(t *testing.T) {
-	root, _ := newProject(t)
-	f := find(t, root)
-	if got := f.Earlier(); got != nil {
-		t.Errorf("an empty project has %v", got)
-	}
-	must(t, os.MkdirAll(filepath.Join(root, ".deepwork", "worktrees"), 0o755))
-	if got := f.Earlier(); len(got) != 1 || got[0] != filepath.Join(root, ".deepwork", "worktrees") {
-		t.Errorf("found %v", got)
-	}
-}
-
 func TestAdoptFollowsAMovedProject(t *testing.T) {
 	root, _ := newProject(t)
 	f := find(t, root)

@@ -28,6 +28,7 @@ type Database interface {
 	Board() Board
 	Executions() Executions
 	Requests() Requests
+	Changes() Changes
 	// Where returns its location for messages: a path.
 	Where() string
 	// Open opens it now, and creates it if necessary, so that the caller gets the error.

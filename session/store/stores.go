@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"deepwork/catalog/task"
@@ -13,14 +14,25 @@ import (
 // this process could not renew its lease in time. Nothing was changed.
 var ErrUnavailable = errors.New("the store does not answer")
 
+// ErrBusy reports that another process has not let this one write for too long, perhaps since it was
+// stopped in the middle of a change. Nothing was changed. It is an ErrUnavailable.
+var ErrBusy = fmt.Errorf("%w: another process is writing", ErrUnavailable)
+
 // Refused converts an error to one that agents can act on if the stores were unavailable; it returns
 // any other error unchanged, also ErrPending: whether something has moved is not known then.
 func Refused(err error) error {
-	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPending) || session.CodeOf(err) == CodeUnavailable {
+	code := session.CodeOf(err)
+	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPending) || code == CodeUnavailable || code == CodeBusy {
 		return err
+	}
+	if errors.Is(err, ErrBusy) {
+		return session.NotNow(CodeBusy, "The store of this project cannot be written now, and nothing of this call has been carried out: %v. Make the same call again; if this continues, look for a stopped deepwork process of this project, such as one suspended with Ctrl-Z, and continue or end it.", err).Because(err).Wait(time.Second)
 	}
 	return session.NotNow(CodeUnavailable, "The store of this project cannot be used now, and this call has changed nothing: %v. Make the same call again; if this continues, tell the user.", err).Because(err).Wait(time.Second)
 }
+
+// CodeBusy is the code of a call that failed with ErrBusy.
+const CodeBusy = "store_busy"
 
 // CodeUnavailable is the code of a call that failed with ErrUnavailable.
 const CodeUnavailable = "store_unavailable"

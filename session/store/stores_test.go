@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"deepwork/session"
@@ -11,6 +13,13 @@ import (
 func TestRefused(t *testing.T) {
 	if code := session.CodeOf(Refused(fmt.Errorf("writing: %w", ErrUnavailable))); code != CodeUnavailable {
 		t.Errorf("code %q", code)
+	}
+	busy := Refused(fmt.Errorf("writing: %w: board.db", ErrBusy))
+	if e, is := errors.AsType[*session.Error](busy); !is || e.Code != CodeBusy || e.Waiting() == nil || !strings.Contains(e.Message, "board.db") {
+		t.Errorf("a busy store is refused with %v", busy)
+	}
+	if again := Refused(busy); again != busy {
+		t.Errorf("refused twice: %v", again)
 	}
 	unknown := fmt.Errorf("%w: %w", ErrPending, ErrUnavailable)
 	if err := Refused(unknown); err != unknown {

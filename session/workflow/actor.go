@@ -3,9 +3,11 @@ package workflow
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -52,6 +54,7 @@ func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
 		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the try does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id).Wait(5*time.Second))
 	}
+	a.engine.exports.checked.Delete(a.id)
 }
 
 // Receive carries out one message. A refusal is in its reply, and leaves the state unchanged.
@@ -67,15 +70,19 @@ var (
 	errUnsure    = errors.New("it is not known whether the transition was stored")
 )
 
-// maxApplied is how often a command is applied to a session that others move at the same time.
-const maxApplied = 8
+// maxApplied is how often a command is applied to a session that others move at the same time; between, it
+// waits for up to applyPause times the number of tries.
+const (
+	maxApplied = 20
+	applyPause = 4 * time.Millisecond
+)
 
 // apply applies a command to the current state of the session. If the command wrote, that has proved that
 // the state was current; if not (it read, it refused, it repeated), or if its write was overtaken, the
 // stored session is looked at and the command applied again to a newer state. A command finds what its own
 // earlier application has stored: the record has its reply.
 func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context, *sessionActor) (R, error)) (r R, err error) {
-	for range maxApplied {
+	for n := range maxApplied {
 		a.wrote = false
 		r, err = do(ctx, a)
 		unsure := errors.Is(err, errUnsure)
@@ -92,6 +99,8 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 		case !changed && !again:
 			a.engine.exports.check(a)
 			return r, err
+		case again && n > 0:
+			_ = wait.For(ctx, rand.N(time.Duration(n)*applyPause)) // the next try reports the end of ctx
 		}
 	}
 	return r, session.NotNow("session_busy", "Session '%s' is moved by several calls at once, and this one has changed nothing. Make the same call again.", a.id).With("session_id", a.id).Wait(time.Second)
@@ -139,10 +148,18 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 		row.MovedBy = *by
 	}
 	next.Place = e.Place
+	if _, known := next.Sources[e.placeKey()]; !known || next.Definition != a.state.Definition { // else an edit has yet to be taken over
+		if hash := e.definitions.source(next.JobName); hash != "" {
+			next = next.WithSource(e.placeKey(), hash)
+		}
+	}
 	for _, p := range a.state.StepProgress {
-		if p.Value.Newest().Open() && !next.AwaitsReview(p.Key) {
+		if p.Value.Newest().Open() && !next.Progress(p.Key).Newest().Open() {
 			w.Reviewed = append(w.Reviewed, p.Key)
 		}
+	}
+	if overtaken() {
+		return errOvertaken
 	}
 	written, err := e.records.write(ctx, a.state, row, next, w)
 	switch {
@@ -162,7 +179,22 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	a.become(next)
 	e.exports.write(a.row, next)
 	e.notifyMoved(before, next)
+	if next.Status != machine.Active {
+		e.forget(a.id)
+	}
 	return nil
+}
+
+// overtaken makes a program that is built for the simulation apply a command twice: that must not show.
+var overtaken = func() bool { return false }
+
+// forget ends the actor of a session that has ended: a repeated call reads the session. It does not wait.
+func (e *Engine) forget(id string) {
+	e.aside(func() {
+		if err := e.sessions.Passivate(e.ctx, id); err != nil && !errors.Is(err, actor.ErrBusy) {
+			e.Logger.Debug("a session that has ended stays in memory", "session", id, "error", err)
+		}
+	})
 }
 
 // answer sends the result of f, unless it comes later.

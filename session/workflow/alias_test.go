@@ -5,9 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"deepwork/actor/durable"
-	"deepwork/actor/testkit"
-	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
 
@@ -34,29 +31,5 @@ func TestRepeatedOnSeveralServersAfterTheEnd(t *testing.T) {
 	}
 	if aside, err := filepath.Glob(filepath.Join(p.state().Tmp(), "replaced_*")); err != nil || aside != nil {
 		t.Errorf("set aside: %v, %v", aside, err)
-	}
-}
-
-// What is told of a session that another server has ended is on disk by then.
-func TestTheEndOfAnotherServersSessionIsSettled(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "a"}}, map[string]string{"main": "[a]"})
-	first := p.open()
-	c := first.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "enough", SessionID: &id})))
-	second := p.open()
-	settled := 0
-	durable.Intercept = func(op durable.Op, do func() error) error {
-		if op.Do == durable.OpSyncDir {
-			settled++
-		}
-		return do()
-	}
-	defer func() { durable.Intercept = nil }()
-	_, err := second.Connect("local").Step(ctx, StepArgs{SessionID: &id})
-	refused(t, err, session.StateError, "session_ended")
-	if settled == 0 {
-		t.Error("the folder was not synced before the answer")
 	}
 }

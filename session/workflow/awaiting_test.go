@@ -9,20 +9,18 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // awaiting returns the sessions and steps that wait for a person, which the server of the caller and
-// the archive find alike.
+// a command find alike.
 func (p *project) awaiting(srv *server, how Reviewing) (all []string) {
 	p.t.Helper()
-	found, err := srv.Awaiting(ctx, "local")
+	found, err := srv.Awaiting(ctx, session.Caller{Identity: "local"}, nil)
 	testkit.Must(p.t, err)
-	a, err := OpenArchive(p.state(), p.stores(), nil)
-	testkit.Must(p.t, err)
-	defer a.Close()
-	archived, err := a.Awaiting(ctx, &config.QualityGate{DefaultMaxAttempts: how.MaxAttempts, Override: how.Override})
-	if err != nil || !slices.Equal(found, archived) {
-		p.t.Errorf("the server finds %+v, the archive %+v, %v", found, archived, err)
+	commands, err := p.command(how).Awaiting(ctx, session.LocalCaller(session.ChannelTerminal), nil)
+	if err != nil || !slices.Equal(found, commands) {
+		p.t.Errorf("the server finds %+v, a command %+v, %v", found, commands, err)
 	}
 	for _, s := range found {
 		if s.Goal != "a goal" || time.Since(s.Since) > time.Hour || time.Since(s.Since) < 0 {
@@ -30,7 +28,7 @@ func (p *project) awaiting(srv *server, how Reviewing) (all []string) {
 		}
 		all = append(all, s.SessionID+" "+s.Step)
 	}
-	if others, err := srv.Awaiting(ctx, "eve"); err != nil || others != nil {
+	if others, err := srv.Awaiting(ctx, session.Caller{Identity: "eve"}, nil); err != nil || others != nil {
 		p.t.Errorf("another caller's: %+v, %v", others, err)
 	}
 	return all
@@ -63,13 +61,9 @@ func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
 		if want == nil {
 			continue
 		}
-		srv.Close(ctx)
-		a, err := OpenArchive(p.state(), p.stores(), nil)
-		testkit.Must(t, err)
-		given, _ := a.GivenFor(p.record(id), "one")
-		err = a.Override(ctx, id, "one", given, "I looked at it", mode, nil)
-		a.Close()
-		testkit.Must(t, err)
+		srv.stop()
+		given, _ := GivenFor(p.record(id), "one")
+		testkit.Must(t, p.command(how).OverrideFor(ctx, id, "one", machine.Override{GivenFor: given, Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"}))
 		if got := p.awaiting(p.reopen(rev), how); got != nil {
 			t.Errorf("%s: %v waits after the decision", mode, got)
 		}

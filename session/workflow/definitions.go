@@ -31,15 +31,48 @@ func newDefinitions(c *catalog.Catalog, r *records) *definitions {
 	return &definitions{catalog: c, records: r, known: memo[string, map[string]string]{most: maxKnown}}
 }
 
-// Current returns the definition for a session: the current job if that still has the workflow
-// and the current step, else the stored one. It writes nothing.
-func (d *definitions) Current(ctx context.Context, s *machine.State) (*machine.Definition, error) {
+// Current returns the definition for a session at a place: the stored one, unless job.yml was edited there
+// since the session was moved there last; then the edited job, if it still has the workflow and the current
+// step. So two checkouts with different jobs do not change a session's definition in turn. It writes nothing.
+func (d *definitions) Current(ctx context.Context, s *machine.State, place string) (*machine.Definition, error) {
+	j, why, err := d.usable(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	last, known := s.Sources[place]
+	switch {
+	case j != nil && j.Hash == s.Definition.Source:
+		return &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName), Ref: s.Definition}, nil
+	case j != nil && known && j.Hash != last: // edited here, and not stored yet
+		return &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}, nil
+	}
+	def, err := d.Kept(s.Definition)
+	if code := session.CodeOf(err); code == store.CodeUnavailable || code == store.CodeBusy {
+		return nil, err
+	} else if err != nil {
+		if why == "" {
+			why = "has another version here"
+		}
+		return nil, session.NotNow("definition_lost",
+			"Session '%s' cannot go on: job '%s' %s, and the definition it goes on with cannot be read (%v). Restore the job, or abort the session with abort_workflow.",
+			s.SessionID, s.JobName, why, err).With("session_id", s.SessionID).Because(err)
+	}
+	if why != "" && known {
+		def.Notice = fmt.Sprintf("Job '%s' %s. This session goes on with the definition it has, as it was kept; edits of the job do not reach it.", s.JobName, why)
+	}
+	return def, nil
+}
+
+// usable returns the job as it is here, or why the session cannot go on with it.
+func (d *definitions) usable(ctx context.Context, s *machine.State) (j *job.Job, why string, err error) {
+	if d.catalog == nil {
+		return nil, "", nil // a command
+	}
 	snap, err := d.catalog.FreshJob(ctx, s.JobName)
 	if err != nil {
-		return nil, fmt.Errorf("looking for job %s: %w", s.JobName, err)
+		return nil, "", fmt.Errorf("looking for job %s: %w", s.JobName, err)
 	}
-	var why string
-	j := snap.Job(s.JobName)
+	j = snap.Job(s.JobName)
 	switch {
 	case j == nil && snap.Err(s.JobName) != nil:
 		why = "does not load: " + snap.Err(s.JobName).Diagnostics[0].String()
@@ -49,24 +82,21 @@ func (d *definitions) Current(ctx context.Context, s *machine.State) (*machine.D
 		why = fmt.Sprintf("no longer has the workflow '%s'", s.WorkflowName)
 	case j.Workflow(s.WorkflowName).Find(s.CurrentStepID) < 0:
 		why = fmt.Sprintf("no longer has the step '%s' in workflow '%s'", s.CurrentStepID, s.WorkflowName)
+	default:
+		return j, "", nil
 	}
-	if why == "" {
-		def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName), Ref: s.Definition}
-		if j.Hash != s.Definition.Source || j.Dir != s.Definition.JobDir {
-			def.Ref = machine.DefinitionRef{} // edited: not stored yet
-		}
-		return def, nil
+	return nil, why, nil
+}
+
+// source returns the hash of a job here, or "" if it is not known.
+func (d *definitions) source(jobName string) string {
+	if d.catalog == nil {
+		return ""
 	}
-	def, err := d.Kept(s.Definition)
-	if session.CodeOf(err) == store.CodeUnavailable {
-		return nil, err
-	} else if err != nil {
-		return nil, session.NotNow("definition_lost",
-			"Session '%s' cannot go on: job '%s' %s, and the definition it began with cannot be read (%v). Restore the job, or abort the session with abort_workflow.",
-			s.SessionID, s.JobName, why, err).With("session_id", s.SessionID).Because(err)
+	if j := d.catalog.Snapshot().Job(jobName); j != nil {
+		return j.Hash
 	}
-	def.Notice = fmt.Sprintf("Job '%s' %s. This session goes on with the definition it has, as it was kept; edits of the job do not reach it.", s.JobName, why)
-	return def, nil
+	return ""
 }
 
 // Texts reads the current instructions of the steps of an entry.

@@ -6,6 +6,11 @@
 // the session still has that revision; otherwise it reads the session and applies the command again (see
 // apply). Effects outside of the record, such as a reviewer, are started by the process whose write was
 // made.
+//
+// To change the package, know these: Engine, Conn, caller; the session's actor with its command (a
+// message), apply, commit, become; stack, ended, root, resumable, in use; record, row, part, revision,
+// request key, call id; definition, kept, source; review, runner, life, waiter; question, decision, grant,
+// waiting; export; follower.
 package workflow
 
 import (
@@ -135,6 +140,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if wait.Group(ctx, &e.background) != nil { // a read on a disk that hangs
 		stuck = append(stuck, "reading files for reviews")
 	}
+	e.exports.close()
 	return stuck
 }
 
@@ -152,6 +158,14 @@ func (e *Engine) aside(f func()) bool {
 // now returns the time of a transition, as written to files.
 func (e *Engine) now() time.Time { return e.Now().UTC().Truncate(time.Microsecond) }
 
+// placeKey is the key of this place in State.Sources.
+func (e *Engine) placeKey() string {
+	if e.Place == nil {
+		return ""
+	}
+	return e.Place.Key()
+}
+
 // server returns the id of this process.
 func (e *Engine) server() string { return e.Stores.Members.ID() }
 
@@ -159,7 +173,7 @@ func (e *Engine) server() string { return e.Stores.Members.ID() }
 func (e *Engine) enter(ctx context.Context) error {
 	ctx, cancel := timed(ctx)
 	defer cancel()
-	return refused(e.Stores.Members.Enter(ctx))
+	return explain(e.Stores.Members.Enter(ctx))
 }
 
 // Stats are metrics of an Engine.

@@ -57,7 +57,7 @@ func (e *Engine) Children(ctx context.Context, identity string, parents map[stri
 // Executor returns the executor that the definition of a session names for a step, "" if it names none:
 // that of the job or, if the job no longer has the session's workflow, the one that was kept.
 func (e *Engine) Executor(ctx context.Context, s *machine.State, stepID string) (string, error) {
-	def, err := e.definitions.Current(ctx, s)
+	def, err := e.definitions.Current(ctx, s, e.placeKey())
 	if err != nil {
 		return "", err
 	}
@@ -80,7 +80,7 @@ func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Ex
 		SessionID: s.SessionID, JobName: s.JobName, WorkflowName: s.WorkflowName, Status: s.Status,
 		StepID: s.CurrentStepID, AbortReason: s.AbortReason,
 	}
-	def, err := e.definitions.Current(ctx, s)
+	def, err := e.definitions.Current(ctx, s, e.placeKey())
 	if err != nil && ctx.Err() != nil {
 		return nil, err
 	}

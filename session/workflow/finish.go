@@ -33,8 +33,8 @@ type finishCall struct {
 	conn     *Conn           // told of the transition once it is durable
 	reply    actor.Reply[*finished]
 
-	// step is the step that the call was about when it arrived; it does not change if the session
-	// has moved on meanwhile, or if it is applied again. "" at first.
+	// step is the step that the call was about when it arrived, if its outputs are reviewed; it does not
+	// change if the session has moved on meanwhile. "" at first.
 	step string
 	// attempt is the number of attempts of the step, this one included, when the call joined the
 	// review that is its attempt, or 0.
@@ -71,7 +71,6 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	case len(st.Reviews) > 0:
 		a.prove(c, machine.Unreviewed, "")
 	}
-	m.step = c.plan.Step.ID
 	return a.complete(ctx, a.state, c)
 }
 
@@ -112,7 +111,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		return nil, nil, err
 	}
 	if c.outputs, err = a.engine.checkOutputs(c.plan.Step, m.args.Outputs); err != nil {
-		return nil, nil, a.repeated(err, same)
+		return nil, nil, a.elsewhereThen(a.repeated(err, same))
 	}
 	return c, nil, nil
 }
@@ -139,14 +138,14 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 		f.Lost = a.lost(c.plan.Step.ID)
 	}
 	next, r := base.In(a.engine.Place).Finish(def, c.plan, f)
-	if err := a.commit(c.m.MovedBy, next, defining(def)); err != nil {
-		return nil, err
-	}
 	var e *ended
 	if next.Status != machine.Active {
 		e = &ended{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
 	}
-	c.m.conn.moved(e) // here, because the caller may have left
+	c.m.conn.moved(e) // before, because the caller may leave and repeat the call while it is stored
+	if err := a.commit(c.m.MovedBy, next, defining(def)); err != nil {
+		return nil, err
+	}
 	return &finished{ID: a.id, Reply: r, Recorded: true}, nil
 }
 
@@ -158,7 +157,7 @@ func (a *sessionActor) lost(except string) (lost []string) {
 		return nil // the check of the outputs has reported it
 	}
 	for _, p := range a.state.StepProgress {
-		if p.Key == except || !p.Value.Done() || !a.state.Reaches(p.Value) {
+		if p.Key == except || !p.Value.Done() || !a.state.In(a.engine.Place).Reaches(p.Value) {
 			continue
 		}
 		for _, o := range p.Value.Outputs {

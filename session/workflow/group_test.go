@@ -188,8 +188,8 @@ func TestMembersReportedInParallelAdvanceOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if advanced != 1 || c.Stack()[0].Step != "last" {
-		t.Errorf("advanced %d times, to %s", advanced, c.Stack()[0].Step)
+	if advanced != 1 || c.stackOf(ctx, "")[0].Step != "last" {
+		t.Errorf("advanced %d times, to %s", advanced, c.stackOf(ctx, "")[0].Step)
 	}
 }
 

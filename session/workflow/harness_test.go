@@ -53,8 +53,7 @@ type project struct {
 	t    testing.TB
 	root string
 
-	url    string        // of its stores, if they are on PostgreSQL
-	reader store.Records // there, for record
+	url string // of its stores, if they are on PostgreSQL
 }
 
 func newProject(t testing.TB) *project {
@@ -147,6 +146,7 @@ func (p *project) simple(name string) {
 type server struct {
 	*Engine
 	catalog *catalog.Catalog
+	own     bool // the stores are this server's alone
 	closed  bool
 }
 
@@ -165,10 +165,19 @@ func (p *project) open(change ...func(*Options)) *server {
 	}
 	e, err := Open(ctx, o)
 	testkit.Must(p.t, err)
-	e.ownStores = own
-	s := &server{Engine: e, catalog: c}
+	s := &server{Engine: e, catalog: c, own: own}
 	p.t.Cleanup(s.stop)
 	return s
+}
+
+// command returns an engine as commands open one: without jobs and a gate.
+func (p *project) command(how Reviewing) *Engine {
+	p.t.Helper()
+	stores := p.stores()
+	e, err := Open(context.Background(), Options{Root: p.root, Stores: stores, Reviews: true, Reviewing: func(context.Context) (Reviewing, error) { return how, nil }})
+	testkit.Must(p.t, err)
+	p.t.Cleanup(func() { e.Close(context.Background()) })
+	return e
 }
 
 // stop ends a server; what it did is then as after a crash of the process,
@@ -185,6 +194,11 @@ func (s *server) stop() {
 	}
 	if err := s.catalog.Close(ctx); err != nil {
 		panic(err)
+	}
+	if s.own {
+		if err := s.Stores.Close(ctx); err != nil {
+			panic(err)
+		}
 	}
 }
 
@@ -244,21 +258,10 @@ func refused(t testing.TB, err error, kind session.Kind, code string, words ...s
 	}
 }
 
-// record reads a session's record.
+// record reads a session's record: from its export, or from the database if there is none here.
 func (p *project) record(id string) *machine.State {
 	p.t.Helper()
-	var data []byte
-	var err error
-	if p.url == "" {
-		data, err = os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json"))
-	} else {
-		if p.reader == nil {
-			if p.reader, err = p.stores().Records(store.RecordOptions{ReadOnly: true}); err != nil {
-				p.t.Fatal(err)
-			}
-		}
-		data, err = p.reader.Peek(context.Background(), id)
-	}
+	data, err := os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json"))
 	testkit.Must(p.t, err)
 	s := new(machine.State)
 	testkit.Must(p.t, json.Unmarshal(data, s))

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,10 +151,14 @@ func (e *Engine) define(ctx context.Context, i *Import) error {
 
 // definitionNow returns the definition of a session's job as it is now, to be stored.
 func (e *Engine) definitionNow(ctx context.Context, s *machine.State) (*machine.Definition, error) {
-	def, err := e.definitions.Current(ctx, s)
+	j, why, err := e.definitions.usable(ctx, s)
 	if err != nil {
 		return nil, err
 	}
+	if j == nil {
+		return nil, session.NotNow("definition_lost", "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
+	}
+	def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}
 	entry := def.Workflow.Entries[def.Workflow.Find(s.CurrentStepID)]
 	texts, err := e.definitions.Texts(def, entry)
 	if err == nil {

@@ -42,7 +42,7 @@ func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
 	p.simple("alpha")
 	p.write("r.md", "x")
 	srv := p.open()
-	known := &srv.definitions.(*jobDefinitions).known
+	known := &srv.definitions.known
 	if known.most != maxKnown {
 		t.Errorf("at most %d definitions are remembered, want %d", known.most, maxKnown)
 	}

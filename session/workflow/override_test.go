@@ -100,14 +100,12 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		if r := p.finish(c, `{"outputs":{"report":"bad.md"}}`); r.Status != machine.NeedsWork || r.Notice != nil {
 			t.Fatalf("before: %s", toJSON(t, r))
 		}
-		srv.Close(ctx)
-		a, err := OpenArchive(p.state(), p.stores(), nil)
-		testkit.Must(t, err)
-		given, files := a.GivenFor(p.record(id), "one")
+		srv.stop()
+		given, files := GivenFor(p.record(id), "one")
 		if given == "" || len(files) != 1 || files[0].Path != "bad.md" {
 			t.Errorf("handed in: %q, %v", given, files)
 		}
-		testkit.Must(t, a.Override(ctx, id, "one", given, "I looked at it", config.OverrideAgent, nil))
+		testkit.Must(t, p.command(*rev.how.Load()).OverrideFor(ctx, id, "one", machine.Override{GivenFor: given, Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"}))
 		c = p.reopen(rev).Connect("local")
 		p.write("bad.md", "CONTENT OF bad.md, and worse")
 		call := `{"outputs":{"report":"bad.md"},"session_id":"` + id + `"}`

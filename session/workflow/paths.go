@@ -79,6 +79,17 @@ func leaves(root, path string) bool {
 	return err != nil || !filepath.IsLocal(rel)
 }
 
+// elsewhereThen adds to the refusal of a missing file where the session was moved last, if that is another
+// place: the file may be there.
+func (a *sessionActor) elsewhereThen(err error) error {
+	e, ok := errors.AsType[*session.Error](err)
+	last, here := a.row.PlaceOf(), a.engine.Place
+	if ok && e.Code == "file_not_found" && last != nil && here != nil && !last.Is(*here) {
+		e.Message += fmt.Sprintf(" This session was moved last on the machine %s: if the file is there, call a server there.", last.Describe())
+	}
+	return err
+}
+
 // repeated notes in a refusal of outputs that they equal those of the last finished step: the
 // caller has probably lost the reply.
 func (a *sessionActor) repeated(err error, same func(machine.Outputs) bool) error {

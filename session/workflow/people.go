@@ -2,7 +2,10 @@ package workflow
 
 import (
 	"context"
+	"errors"
 
+	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -20,6 +23,17 @@ func (e *Engine) AbortFor(ctx context.Context, id, reason string) error {
 		_, err := a.abort(who, reason)
 		return err
 	})
+}
+
+// AbortOf ends the active sessions that were begun in the workspace of an attempt.
+func (e *Engine) AbortOf(ctx context.Context, attemptID, reason string) error {
+	rows, err := e.records.list(ctx, store.SessionQuery{Active: true, Attempt: &attemptID})
+	for _, row := range rows {
+		if aerr := e.AbortFor(ctx, row.ID, reason); session.CodeOf(aerr) != "session_ended" {
+			err = errors.Join(err, aerr)
+		}
+	}
+	return err
 }
 
 // OverrideFor records that a person overrides the reviews of a current step, whose next finished_step then

@@ -38,10 +38,7 @@ func waits(t *testing.T, r *machine.FinishReply) string {
 // atTerminal answers as a command does.
 func (p *project) atTerminal(id, stepID, digest string, passed bool, feedback string) error {
 	p.t.Helper()
-	a, err := OpenArchive(p.state(), p.stores(), nil)
-	testkit.Must(p.t, err)
-	defer a.Close()
-	return a.Review(ctx, id, stepID, digest, machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: passed, Feedback: feedback}, nil)
+	return p.command(Reviewing{}).ReviewFor(ctx, id, stepID, digest, machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: passed, Feedback: feedback})
 }
 
 // A person is asked after the reviewer has passed the outputs. Neither repeated calls nor the agent's

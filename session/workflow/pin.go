@@ -54,7 +54,7 @@ func (a *sessionActor) reviewing(ctx context.Context) (Reviewing, error) {
 // definition returns the definition that the session goes on with: that of the job as it is now or,
 // if the session is pinned and an edit has weakened the reviews, the one that was kept.
 func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, error) {
-	def, err := a.engine.definitions.Current(ctx, a.state)
+	def, err := a.engine.definitions.Current(ctx, a.state, a.engine.placeKey())
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (r *records) list(ctx context.Context, q store.SessionQuery) ([]store.Sessi
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	all, err := r.ListSessions(ctx, q)
-	return all, refused(err)
+	return all, explain(err)
 }
 
 // ancestry returns a session and what it is nested in, the outermost first.
@@ -167,7 +167,7 @@ func (r *records) find(ctx context.Context, k requestKey) (string, error) {
 	ctx, cancel := timed(ctx)
 	defer cancel()
 	id, err := r.FindRequest(ctx, k.digest())
-	return id, refused(err)
+	return id, explain(err)
 }
 
 // definition returns the bytes of a stored definition.
@@ -175,7 +175,7 @@ func (r *records) definition(hash string) ([]byte, error) {
 	ctx, cancel := timed(context.Background())
 	defer cancel()
 	data, err := r.Definition(ctx, hash)
-	return data, refused(err)
+	return data, explain(err)
 }
 
 // codeUncertain is the code for a transition that may or may not have been made.
@@ -184,8 +184,8 @@ const codeUncertain = "session_uncertain"
 // codeDamaged is the code of a call that needs a database that is damaged.
 const codeDamaged = "store_damaged"
 
-// refused converts the errors of a store on which agents can act.
-func refused(err error) error {
+// explain converts the errors of a store on which agents can act.
+func explain(err error) error {
 	if errors.Is(err, task.ErrDamaged) && session.CodeOf(err) == "" {
 		return session.NotNow(codeDamaged, "The database of this project is damaged, and this call has changed nothing: %v. Tell the user.", err).Because(err)
 	}
@@ -194,7 +194,7 @@ func refused(err error) error {
 
 // unreadable converts a read error to one that agents can act on.
 func (r *records) unreadable(id string, err error) error {
-	err = refused(err)
+	err = explain(err)
 	switch {
 	case session.CodeOf(err) != "":
 		return err
@@ -219,7 +219,7 @@ func projectGone(root string, err error) error {
 
 // notSaved returns the error of a transition that could not be made durable, and was not made.
 func notSaved(id string, err error) error {
-	if err := refused(err); session.CodeOf(err) != "" {
+	if err := explain(err); session.CodeOf(err) != "" {
 		return err
 	}
 	return session.NotNow("not_saved",

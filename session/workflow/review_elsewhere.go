@@ -109,7 +109,7 @@ func (a *sessionActor) looked(ctx context.Context, m *finishCall, stepID string)
 	if err != nil {
 		return nil, err
 	}
-	if m.from.Err() == nil && a.state.AwaitsReview(stepID) && a.reviews[stepID] == nil {
+	if m.from.Err() == nil && a.state.Progress(stepID).Newest().Open() && a.reviews[stepID] == nil {
 		how, err := a.reviewing(ctx)
 		if err != nil {
 			return nil, err

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
 
@@ -157,38 +155,6 @@ func TestAServerKilledInMidReviewLeavesNoOpenAttemptBehindAnOverride(t *testing.
 	}
 }
 
-// unsynced is a store whose disk does not confirm a write that took its place.
-type unsynced struct {
-	records
-	fail atomic.Bool
-}
-
-func (u *unsynced) Save(s *machine.State) error {
-	if err := u.records.Save(s); err != nil || !u.fail.Load() {
-		return err
-	}
-	return session.NotNow(codeUncertain, "Session '%s' may have moved or not.", s.SessionID)
-}
-
-func TestAnUnconfirmedWriteIsNotToldToHaveMovedNothing(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
-	srv := p.open()
-	disk := &unsynced{records: srv.records}
-	srv.records = disk
-	c := srv.Connect("local")
-	p.start(c, "alpha", "main")
-	disk.fail.Store(true)
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "session_uncertain", "may have moved")
-	disk.fail.Store(false)
-	step, err := c.Step(ctx, StepArgs{}) // the actor has read what is on disk
-	if err != nil || step.BeginStep.StepID != "two" {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
-}
-
 func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}, {id: "two"}, {id: "three"}}, map[string]string{"main": "[one, two, three]"})
@@ -220,8 +186,8 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 	} else {
 		ids[r.BeginStep.SessionID] = true
 	}
-	if len(ids) != 1 || len(c.Stack()) != 2 {
-		t.Errorf("%d sessions, stack %v", len(ids), c.Stack())
+	if len(ids) != 1 || len(c.stackOf(ctx, "")) != 2 {
+		t.Errorf("%d sessions, stack %v", len(ids), c.stackOf(ctx, ""))
 	}
 }
 

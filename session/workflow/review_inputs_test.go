@@ -22,7 +22,7 @@ func TestASubmissionHasTheInputsForReference(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"in.md"}}`)
 	s := p.record(id)
-	def, err := srv.definitions.Current(ctx, s)
+	def, err := srv.definitions.Current(ctx, s, "")
 	testkit.Must(t, err)
 	st := def.Job.Step("two")
 	a := &sessionActor{id: id, state: s, engine: srv.Engine}

@@ -18,7 +18,7 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 	s := gate.Submission{
 		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
 	}
-	for _, in := range a.state.Inputs(c.def, c.plan.Step) {
+	for _, in := range a.state.In(a.engine.Place).Inputs(c.def, c.plan.Step) {
 		if in.FromStep != "" {
 			s.Inputs = append(s.Inputs, gate.Input{Name: in.Name, Description: in.Description, FromStep: in.FromStep, Paths: in.Paths, Omitted: in.Omitted})
 		}

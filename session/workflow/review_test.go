@@ -238,7 +238,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	rev.unset("wait")
 	var one *machine.StepProgress
 	testkit.Until(t, "recorded", func() bool { one = p.record(id).Progress("one"); return one != nil && !one.Newest().Open() })
-	if one.Newest().State != machine.AttemptPassed || one.Newest().Collected || one.CompletedAt != nil || c.Stack()[0].Step != "one" {
+	if one.Newest().State != machine.AttemptPassed || one.Newest().Collected || one.CompletedAt != nil || c.stackOf(ctx, "")[0].Step != "one" {
 		t.Errorf("a verdict that nobody waited for moved the session: %s", toJSON(t, one))
 	}
 	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {

@@ -19,7 +19,7 @@ func (a *sessionActor) judged(ctx context.Context, r *review) {
 	r.awake.Send(struct{}{})
 	verdicts, failure := recorded(r)
 	_, err := apply(ctx, a, func(_ context.Context, a *sessionActor) (none struct{}, err error) {
-		if !a.state.AwaitsReview(r.stepID) || a.state.Progress(r.stepID).Newest().Digest != r.digest {
+		if last := a.state.Progress(r.stepID).Newest(); !last.Open() || last.Digest != r.digest {
 			return none, store.ErrReviewTaken
 		}
 		return none, a.commit(nil, a.state.CloseAttempt(r.stepID, verdicts, failure, a.engine.now()), &store.SessionWrite{Verdict: &store.Review{Step: r.stepID, Runner: a.engine.runner}})

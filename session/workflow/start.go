@@ -25,7 +25,7 @@ type StartArgs struct {
 	RequestID       *string `json:"request_id"`
 
 	// Root starts a session without a parent, whatever is on the stack: one ordered from outside,
-	// which others may continue.
+	// which others continue. Nobody counts as working on it yet.
 	Root bool `json:"-"`
 }
 
@@ -99,14 +99,18 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err != nil {
 		return nil, "", err
 	}
-	row, r, err := e.create(ctx, def, b, *who.MovedBy)
+	by := *who.MovedBy
+	if a.Root {
+		by = ""
+	}
+	row, r, err := e.create(ctx, def, b, by)
 	if err != nil {
 		if session.CodeOf(err) != codeUncertain {
 			undo()
 		}
 		return nil, "", err
 	}
-	if !c.stateless {
+	if !c.stateless && !a.Root {
 		c.mu.Lock()
 		c.stack.push(row)
 		c.mu.Unlock()
@@ -123,6 +127,7 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 		if err != nil {
 			return row, nil, err
 		}
+		s = s.WithSource(e.placeKey(), def.Job.Hash)
 		w := defining(def)
 		_, err = e.records.write(ctx, nil, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		if errors.Is(err, store.ErrPending) {

@@ -3,10 +3,7 @@ package workflow
 import (
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
@@ -19,9 +16,6 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	p.write("r.md", "x")
 	srv := p.open()
 	c := srv.ConnectStateless("alice")
-	if srv.ConnectStateless("alice") != c || srv.ConnectStateless("bob") == c {
-		t.Error("a stateless connection is one an identity")
-	}
 	_, err := c.Step(ctx, StepArgs{})
 	refused(t, err, session.StateError, "no_active_session", "No active workflow session")
 
@@ -79,9 +73,14 @@ func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testin
 	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
 		t.Errorf("still the only one: %s, %v", toJSON(t, r), err)
 	}
-	beside := p.start(srv.Connect("local"), "alpha", "main").BeginStep.SessionID
+	beside := srv.Connect("local")
+	second := p.start(beside, "alpha", "main").BeginStep.SessionID // this server's, on a connection
+	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
+		t.Errorf("beside one on a connection: %s, %v", toJSON(t, r), err)
+	}
+	beside.Close()
 	_, err = c.Step(ctx, StepArgs{})
-	refused(t, err, session.StateError, "session_id_needed", id, beside)
+	refused(t, err, session.StateError, "session_id_needed", id, second)
 }
 
 func TestAtMostTwentySessionsAreListed(t *testing.T) {
@@ -199,85 +198,4 @@ func TestStatelessRetries(t *testing.T) {
 	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`); r.Status != machine.WorkflowComplete || r.Notice != nil || p.record(two).Status != machine.Completed {
 		t.Errorf("the call got %s", toJSON(t, r))
 	}
-}
-
-func TestCloseOfAStatelessConnectionDoesNothing(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	srv := p.open()
-	c := srv.ConnectStateless("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	c.Close()
-	if _, err := c.Step(ctx, StepArgs{}); err != nil {
-		t.Error(err)
-	}
-	if s := p.record(id); s.Owner != srv.records.Server() {
-		t.Errorf("owner %q", s.Owner)
-	}
-}
-
-func TestSessionsLeaveAStatelessConnectionWhenTheyEndOrAreIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		def := loop(t, 2)
-		var idleTime atomic.Int64
-		idleTime.Store(int64(time.Hour))
-		e, err := Open(ctx, Options{Root: t.TempDir(), records: newMemory(), definitions: newFixed(def),
-			StatelessIdle: func() time.Duration { return time.Duration(idleTime.Load()) }})
-		testkit.Must(t, err)
-		defer e.Close(ctx)
-		c := e.ConnectStateless("local")
-		begin := func(parent *string) string {
-			t.Helper()
-			s, _, err := e.create(def, machine.NewSession{Goal: "g", Identity: "local", Parent: parent, Owner: "this", At: e.now(), Call: machine.Call{Tool: machine.ToolStart}, Texts: machine.Instructions{}})
-			testkit.Must(t, err)
-			testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &s.SessionID})))
-			return s.SessionID
-		}
-		outer := begin(nil)
-		inner := begin(&outer)
-		idle := begin(nil)
-		ended := begin(nil)
-		testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ended})))
-		for range 12 { // two hours, in which only one of them is used
-			time.Sleep(10 * time.Minute)
-			if r, err := c.Step(ctx, StepArgs{SessionID: &inner}); err != nil || len(r.Stack) != 2 {
-				t.Fatalf("get_step: %s, %v", toJSON(t, r), err)
-			}
-		}
-		synctest.Wait()
-		owner := func(id string) string {
-			s, err := e.records.Load(id)
-			testkit.Must(t, err)
-			return s.Owner
-		}
-		if owner(idle) != "" || owner(outer) != "this" || owner(inner) != "this" {
-			t.Errorf("owners: idle %q, in use %q, its parent %q", owner(idle), owner(inner), owner(outer))
-		}
-		if s := e.Stats(); s.Active != 2 {
-			t.Errorf("stats %+v", s)
-		}
-		// The idle one can be gone on with.
-		if r, err := c.Step(ctx, StepArgs{SessionID: &idle}); err != nil || len(r.Stack) != 1 || owner(idle) != "this" {
-			t.Errorf("resumed: %s, %v, owner %q", toJSON(t, r), err, owner(idle))
-		}
-		time.Sleep(3 * time.Hour)
-		synctest.Wait()
-		if s := e.Stats(); s.Active != 0 || s.Awake != 0 || s.Actors.Actors != 1 || s.Actors.Waiting != 0 {
-			t.Errorf("after three idle hours: %+v", s)
-		}
-		// The time is the one that is configured now, also for what is held already.
-		idleTime.Store(int64(100 * 365 * 24 * time.Hour))
-		late := begin(nil)
-		time.Sleep(5 * time.Hour)
-		synctest.Wait()
-		if owner(late) != "this" {
-			t.Error("given up, with no limit configured")
-		}
-		idleTime.Store(int64(time.Minute))
-		time.Sleep(10 * time.Minute) // it is looked at so often, at least
-		synctest.Wait()
-		if owner(late) != "" {
-			t.Error("not given up when the time was made shorter")
-		}
-	})
 }

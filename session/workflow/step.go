@@ -32,9 +32,13 @@ func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*m
 			return nil, a.state.NotShown(def, *stepID, pending)
 		}
 	}
+	running, err := a.running(ctx, entry)
+	if err != nil {
+		return nil, err
+	}
 	texts, err := a.engine.definitions.Texts(def, shown)
 	if err == nil {
-		return a.reading(def, entry, shown, pending, texts), nil
+		return a.reading(def, entry, shown, pending, texts, running), nil
 	}
 	// The step has begun, so its text is stored: reading it does not depend on the file or its
 	// current size.
@@ -42,19 +46,37 @@ func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*m
 	if lost != nil {
 		return nil, err
 	}
-	r := a.reading(def, entry, shown, pending, texts)
+	r := a.reading(def, entry, shown, pending, texts, running)
 	r.Notice = join(r.Notice, fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.", errors.Unwrap(err)))
 	return r, nil
 }
 
+// running returns the members of an entry whose reviews run, in any process.
+func (a *sessionActor) running(ctx context.Context, entry job.Entry) (steps []string, err error) {
+	for _, id := range entry {
+		if a.reviews[id] != nil {
+			steps = append(steps, id)
+		} else if a.state.Progress(id).Newest().Open() {
+			r, err := a.runs(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			if r != nil {
+				steps = append(steps, id)
+			}
+		}
+	}
+	return steps, nil
+}
+
 // reading makes get_step's reply, without the stack. It describes the members of shown.
-func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions) *machine.StepReply {
-	s := a.state
+func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions, running []string) *machine.StepReply {
+	s := a.state.In(a.engine.Place)
 	r := &machine.StepReply{Goal: s.Goal, CompletedSteps: s.CompletedSteps(def), Notice: machine.NoticeOf(def)}
 	d := s.Describe(def, shown, texts)
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	for _, id := range entry {
-		m := machine.Member{StepID: id, State: "started", ReviewRunning: a.reviews[id] != nil}
+		m := machine.Member{StepID: id, State: "started", ReviewRunning: slices.Contains(running, id)}
 		if p := s.Progress(id); p != nil {
 			m.StartedAt = new(p.StartedAt.Format(time.RFC3339Nano))
 			m.QualityAttempts = p.QualityAttempts

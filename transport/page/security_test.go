@@ -267,6 +267,35 @@ func TestOddTexts(t *testing.T) {
 	}
 }
 
+// Without a token, a page through a proxy is nobody's, also with the cookie of deepwork ui.
+func TestPagesThroughAProxy(t *testing.T) {
+	for name, o := range map[string]web.Options{"serve": {}, "ui": {Secret: "once"}} {
+		s := serve(t, pagetest.Project(t), o)
+		b := s.browser(t)
+		through := "X-Forwarded-For: 203.0.113.7"
+		if o.Secret != "" {
+			if a := b.do("GET", "/login?secret=once", nil, through); a.StatusCode != http.StatusForbidden || !strings.Contains(a.text, "ssh -L") {
+				t.Errorf("the secret of ui: %s\n%s", a.Status, a.text)
+			}
+			if a := b.do("GET", "/login?secret=once", nil); a.StatusCode != http.StatusSeeOther || len(a.Cookies()) != 1 {
+				t.Errorf("the secret of ui was used up: %s\n%s", a.Status, a.text)
+			}
+		} else if !web.CanKnowPeers() {
+			continue // a login is needed in any case
+		}
+		form := url.Values{"csrf": {b.csrf("/board")}, "title": {"x"}}
+		for _, path := range []string{"/", "/board", "/events", "/trust"} {
+			if a := b.do("GET", path, nil, through); a.StatusCode != http.StatusSeeOther || !strings.HasPrefix(a.Header.Get("Location"), "/login") {
+				t.Errorf("%s, %s: %s %s", name, path, a.Status, a.Header.Get("Location"))
+			}
+		}
+		if a := b.do("POST", "/tasks", form, through); a.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s, a form: %s\n%s", name, a.Status, a.text)
+		}
+		b.get("/board")
+	}
+}
+
 // A program that looks where the URL of deepwork ui leads, such as a chat, does not use it up.
 func TestSecretOutlastsALook(t *testing.T) {
 	s := serve(t, pagetest.Project(t), web.Options{Secret: "once"})

@@ -24,13 +24,19 @@ type access struct {
 	token    func(make bool) (string, error) // of the local caller
 }
 
-// check refuses to serve if anybody could call: off loopback without a token. On loopback, it makes
-// sure that the user has a token if one is needed.
-func (a *access) check(address string, settings config.HTTP, logger *slog.Logger) error {
+// check refuses to serve without a token off loopback, where anybody could call, and with hosts
+// (--allowed-host), which are for callers behind a proxy, who need one. On loopback, it makes sure
+// that the user has a token if one is needed.
+func (a *access) check(address string, hosts []string, settings config.HTTP, logger *slog.Logger) error {
+	const remedy = "Run deepwork token new NAME and give the line that it prints to stderr by --token-file, or under http.tokens in your own config; or "
 	switch {
 	case a.file != nil || len(settings.Tokens) > 0:
 		return nil
+	case a.loopback && len(hosts) > 0:
+		return fmt.Errorf("--allowed-host %s is for callers that come through a proxy, who need a token, and there is none. "+remedy+
+			"leave out --allowed-host", hosts[0])
 	case a.loopback && a.peers:
+		logger.Info("there are no tokens: only your own programs on this machine may call; behind a proxy, tokens are needed (deepwork token new)")
 		return nil
 	case a.loopback:
 		if _, err := a.token(true); err != nil {
@@ -39,16 +45,15 @@ func (a *access) check(address string, settings config.HTTP, logger *slog.Logger
 		logger.Info("clients need the token that deepwork token show prints", "reason", errNoPeers)
 		return nil
 	}
-	return fmt.Errorf("%s can be reached from other machines, and there is no token: anybody who reaches it could act as you. "+
-		"Run deepwork token new NAME and give the line that it prints to stderr by --token-file, or under http.tokens in your own config; "+
-		"or leave --host at 127.0.0.1", address)
+	return fmt.Errorf("%s can be reached from other machines, and there is no token: anybody who reaches it could act as you. "+remedy+
+		"leave --host at 127.0.0.1", address)
 }
 
 // caller returns the caller of a request, or an error for its sender and whether it had a token.
 func (a *access) caller(r *http.Request, settings config.HTTP) (who session.Caller, given bool, err error) {
 	needed := errors.New("a bearer token is needed: send it as Authorization: Bearer TOKEN (deepwork token new makes one)")
 	if _, users := a.tokens(settings); users {
-		foreign := peerFrom(r.Context()).refused()
+		foreign := notOwner(r)
 		if foreign == nil {
 			return a.local, false, nil
 		}

@@ -67,10 +67,11 @@ func (l *Login) Caller(r *http.Request) (who session.Caller, err error) {
 	return who, err
 }
 
-// foreign returns an error if a request is of another user of this machine, where that is known: browsers
-// send cookies to all ports of a host, and other users see the URLs that programs are started with.
+// foreign returns an error if a request is of another user of this machine, where that is known, or came
+// through a proxy, which hides that: browsers send cookies to all ports of a host, and other users see the
+// URLs that programs are started with.
 func foreign(r *http.Request) error {
-	err := peerFrom(r.Context()).refused()
+	err := notOwner(r)
 	if _, is := errors.AsType[errForeign](err); is {
 		return err
 	}
@@ -112,7 +113,7 @@ func (l *Login) WithSecret(r *http.Request, secret string) (*http.Cookie, error)
 		return nil, l.refused(r, "this URL is not of the deepwork ui that runs here: open the one that it printed last")
 	}
 	if err := foreign(r); err != nil {
-		return nil, l.refused(r, "this connection is not of the user who runs deepwork ui")
+		return nil, l.refused(r, "this request is not of the user who runs deepwork ui, or came through a proxy: open the URL on this machine, or forward its port with ssh -L")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -34,10 +34,16 @@ func logins(t *testing.T, o Options, settings *config.HTTP, local session.Caller
 
 // with returns a request with a cookie.
 func with(cookie *http.Cookie) *http.Request {
-	r := httptest.NewRequest("GET", "/", nil)
+	r := httptest.NewRequest("GET", "http://127.0.0.1/", nil)
 	if cookie != nil {
 		r.AddCookie(cookie)
 	}
+	return r
+}
+
+// proxied returns a request as a proxy forwards it.
+func proxied(r *http.Request) *http.Request {
+	r.Header.Set("X-Forwarded-For", "203.0.113.7")
 	return r
 }
 
@@ -61,8 +67,10 @@ func TestLoginWithToken(t *testing.T) {
 		t.Errorf("the cookie is %+v", c)
 	}
 	want := session.Caller{Identity: "ann", Group: "web", Rights: config.RightMerge, Channel: session.ChannelPage}
-	if who, err := l.Caller(with(c)); err != nil || who != want {
-		t.Errorf("%+v %v", who, err)
+	for _, r := range []*http.Request{with(c), proxied(with(c))} {
+		if who, err := l.Caller(r); err != nil || who != want {
+			t.Errorf("%+v %v", who, err)
+		}
 	}
 	for name, cookie := range map[string]*http.Cookie{"none": nil, "the token": {Name: c.Name, Value: token}, "its hash": {Name: c.Name, Value: hashOf(token)},
 		"a signature of nothing": {Name: c.Name, Value: "." + strings.Split(c.Value, ".")[1]}, "one with more": {Name: c.Name, Value: c.Value + "0"}, "another port's": {Name: "deepwork-1", Value: c.Value}} {
@@ -114,12 +122,18 @@ func TestLoginWithSecret(t *testing.T) {
 	if c, err := l.WithSecret(of(os.Geteuid()+1, with(nil)), "once"); err == nil || c != nil {
 		t.Error("another user of the machine is let in")
 	}
+	if c, err := l.WithSecret(users(proxied(with(nil))), "once"); err == nil || c != nil || !strings.Contains(err.Error(), "ssh -L") {
+		t.Errorf("somebody behind a proxy is let in: %v", err)
+	}
 	c, err := l.WithSecret(users(with(nil)), "once")
 	if err != nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Value == "once" {
 		t.Fatalf("%+v %v", c, err)
 	}
 	if who, err := l.Caller(of(os.Geteuid()+1, with(c))); err == nil {
 		t.Errorf("another user has got the cookie, and is %+v", who)
+	}
+	if who, err := l.Caller(users(proxied(with(c)))); err == nil {
+		t.Errorf("somebody behind a proxy has got the cookie, and is %+v", who)
 	}
 	who, err := l.Caller(users(with(c)))
 	if err != nil || !who.Owner || !who.Has(session.RightAgents|session.RightMerge|session.RightPerson) || who.Channel != session.ChannelPage {

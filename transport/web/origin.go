@@ -22,7 +22,8 @@ type sites struct {
 	origin   string     // of the server's own pages, by its address; "" off loopback
 }
 
-// IsLoopback reports whether a host name is this machine's own.
+// IsLoopback reports whether a host name is this machine's own: localhost or a loopback address. Names
+// below localhost are not, since they are mostly given to reverse proxies.
 func IsLoopback(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true

@@ -20,7 +20,7 @@ func TestHosts(t *testing.T) {
 		taken    bool
 	}{
 		{loopback, config.HTTP{}, "localhost localhost:80 LocalHost:8000 127.0.0.1 127.0.0.1:8000 127.1.2.3:9 [::1] [::1]:8000 ::1 localhost.", true},
-		{loopback, config.HTTP{}, "example.com localhost.example.com 127.0.0.1.nip.io 10.0.0.7 0.0.0.0 [::2]:80 deep.example.com notlocalhost 127.0.0.1@evil.com 2130706433 0x7f.1", false},
+		{loopback, config.HTTP{}, "example.com localhost.example.com 127.0.0.1.nip.io 10.0.0.7 0.0.0.0 [::2]:80 deep.example.com notlocalhost x.localhost 127.0.0.1. 127.0.0.1@evil.com 2130706433 0x7f.1", false},
 		{loopback, named, "deep.example.com Deep.Example.com:443 [::7]:8000 localhost:1", true},
 		{loopback, named, "example.com x.deep.example.com", false},
 		{one, config.HTTP{}, "build.example.com BUILD.example.com:8000 10.0.0.7 10.0.0.7:8000 [::ffff:10.0.0.7]:1", true},

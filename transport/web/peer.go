@@ -18,8 +18,12 @@ type peer struct {
 // errNoPeers is why the owner of a connection is not known on a system that does not tell it.
 var errNoPeers = errors.New("this system does not tell which user a connection is of")
 
-// errForeign refuses a connection that is not known to be the user's, on a system that can tell.
+// errForeign refuses a request that came through a proxy, or by a connection that is not known to be
+// the user's on a system that can tell.
 type errForeign struct{ error }
+
+// howToGetToken tells a caller that is not the user what to do.
+const howToGetToken = "the person who runs the server makes one with deepwork token new NAME and starts the server with --token-file; send it as Authorization: Bearer TOKEN"
 
 // peerOf returns the owner of the client's end of a connection that was just accepted.
 func peerOf(conn net.Conn) peer {
@@ -56,6 +60,5 @@ func (p peer) refused() error {
 	case p.user == 0 || int(p.user) == os.Geteuid():
 		return nil
 	}
-	return errForeign{fmt.Errorf("this connection is of another user of this machine, with the id %d, who needs a token: "+
-		"the person who runs the server makes one with deepwork token new NAME and starts the server with --token-file; send it as Authorization: Bearer TOKEN", p.user)}
+	return errForeign{fmt.Errorf("this connection is of another user of this machine, with the id %d, who needs a token: %s", p.user, howToGetToken)}
 }

@@ -194,7 +194,7 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	addr, _ := netip.AddrFromSlice(bound.IP)
 	h.sites = sites{loopback: bound.IP.IsLoopback(), host: strings.ToLower(o.Host), addr: addr}
 	h.access.loopback = h.sites.loopback
-	if err := h.access.check(address, h.Settings(ctx), b.Logger); err != nil {
+	if err := h.access.check(address, o.AllowedHosts, h.Settings(ctx), b.Logger); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	peers := peerOf

@@ -20,6 +20,8 @@ import (
 	"deepwork/session/git"
 )
 
+var must = testkit.Must
+
 // TestMain leaves git without any identity or configuration of the machine's.
 func TestMain(m *testing.M) {
 	if os.Getenv(crashEnv) != "" {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
-	"strings"
 
 	"deepwork/actor/durable"
 )
@@ -42,7 +40,7 @@ func (k *Keeper) relocate(ctx context.Context, from, attempt string, to func(str
 	}
 	j, err := parseJournal(from, attempt, data)
 	if err != nil {
-		j, err = parseJournal(k.dir, attempt, data) // of before an interruption
+		j, err = parseJournal(k.dir, attempt, data) // it was rewritten before an interruption
 	}
 	if err != nil {
 		return fmt.Errorf("%s %w", k.journalPath(attempt), err)
@@ -54,84 +52,6 @@ func (k *Keeper) relocate(ctx context.Context, from, attempt string, to func(str
 	}
 	return k.save(j)
 }
-
-// Import moves the worktrees of an attempt, which an earlier version made below from, into this
-// keeper's folder, and takes over their journal. Anybody may have written that, so it is used only
-// for what the repositories, too, have as worktrees there, and for the branch that the board has,
-// which is deleted with the attempt. Without a journal it does nothing. It blocks for the disk, and
-// may be called again after an error or a crash.
-func (k *Keeper) Import(ctx context.Context, from, attempt, branch string) (err error) {
-	defer wrap(&err, "taking over the worktrees of attempt %.100s", attempt)
-	if !attemptName.MatchString(attempt) {
-		return ErrNotOurs
-	}
-	unlock, err := k.lockAttempt(ctx, attempt)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	earlier := New(Options{Dir: from, Project: k.project})
-	j, err := earlier.load(attempt)
-	if err != nil || j == nil {
-		return err
-	}
-	if j.Phase != made {
-		return fmt.Errorf("%s was cut short: finish it with the deepwork that began it, and then adopt again", j.Phase)
-	}
-	old, now := earlier.folder(attempt), k.folder(attempt)
-	switch {
-	case isDir(old) && isThere(now):
-		return fmt.Errorf("there are both %s and %s: look which one is needed, and move the other away", old, now)
-	case !isDir(old) && !isDir(now):
-		return nil // somebody has removed them
-	}
-	to := func(path string) string {
-		if filepath.Dir(path) == old {
-			return filepath.Join(now, filepath.Base(path))
-		}
-		return path
-	}
-	for i, e := range j.Trees {
-		if more, is := strings.CutPrefix(e.Branch, branch); !is || !sameRepo.MatchString(more) || !strings.HasPrefix(branch, BranchPrefix) {
-			return fmt.Errorf("%w: its journal names the branch %.100q, the board %.100q: look at what is in %s, and remove it and its journal by hand", ErrNotOurs, e.Branch, branch, old)
-		}
-		// What is stored of files to copy, commands, rescues and changes is not used.
-		e = &record{Tree: Tree{RepoID: e.RepoID, Name: e.Name, Repo: e.Repo, TargetBranch: e.TargetBranch},
-			Common: canonical(e.Common), Path: e.Path, Branch: e.Branch, Base: e.Base, Step: ready, Since: e.Since}
-		j.Trees[i] = e
-		if admin, err := e.adminAt(e.Common, e.Path, to(e.Path)); err != nil {
-			return err
-		} else if admin == "" || !commitID.MatchString(e.Base) {
-			return fmt.Errorf("%w: the repository %s has no such worktree %s", ErrNotOurs, e.Common, e.Path)
-		}
-	}
-	j.Branch, j.Rest = branch, nil
-	was := make([]string, len(j.Trees))
-	for i, e := range j.Trees {
-		was[i], e.Path = e.Path, to(e.Path)
-	}
-	if err := k.save(j); err != nil { // before they are moved, so that they never lack a journal
-		return err
-	}
-	if isDir(old) {
-		if err := (durable.Disk{}).Move(old, now); err != nil {
-			return err
-		}
-	}
-	for i, e := range j.Trees {
-		e.Path = was[i]
-		if err := e.settle(to); err != nil {
-			return err
-		}
-	}
-	var disk durable.Disk
-	return errors.Join(disk.SyncFolder(k.dir), disk.SyncFolder(from), earlier.forget(attempt))
-}
-
-// sameRepo matches what follows the branch's name in the second worktree of a repository.
-var sameRepo = regexp.MustCompile(`^(-[0-9]+)?$`)
-
-var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 
 // settle gives a worktree's entry its current paths, and corrects those in the files with which git
 // finds worktree and repository from each other. git worktree repair does the same, but goes by the

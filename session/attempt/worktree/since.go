@@ -3,6 +3,7 @@ package worktree
 import (
 	"cmp"
 	"context"
+	"regexp"
 	"strings"
 
 	"deepwork/session/git"
@@ -17,6 +18,8 @@ type since struct {
 	Common string `json:"common"`
 	Merged bool   `json:"merged,omitempty"` // it was merged, now or earlier
 }
+
+var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 
 // begin returns the commit at which the work of an attempt begins, and the one that its branch and the
 // target have in common, which is "" if that is nothing.

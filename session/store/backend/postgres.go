@@ -65,8 +65,9 @@ func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logge
 
 // Of returns the stores of a project in a database.
 func Of(pg *postgres.Store, place *task.Place, project string) *store.Stores {
+	db := pg.Database()
 	return &store.Stores{
-		Members: pg, Database: pg.Database(pg), Changes: pg, Others: pg.Others, GoneFor: pg.GoneFor,
+		Members: pg, Database: db, Changes: db.Changes(), Others: pg.Others, GoneFor: pg.GoneFor,
 		Place: place, Project: project, Env: []string{config.ProjectEnv + "=" + project},
 		Unavailable: func() error {
 			_, err := pg.Term()

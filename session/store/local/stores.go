@@ -16,18 +16,15 @@ import (
 // not exist is empty.
 func Stores(f *state.Folder, readOnly bool, logger *slog.Logger) *store.Stores {
 	member := session.NewMember(f, logger)
-	changes := OpenChanges(f.Servers(), member, logger)
-	db := sqlite.New(sqlite.Options{Path: f.Database(), Make: func() error { return session.MakeState(f) }, ReadOnly: readOnly, Logger: logger, Changes: changes})
+	db := sqlite.New(sqlite.Options{Path: f.Database(), Make: func() error { return session.MakeState(f) }, ReadOnly: readOnly, Logger: logger})
 	return &store.Stores{
-		Members: member, Database: db, Changes: changes,
+		Members: member, Database: db, Changes: db.Changes(),
 		Others: func(context.Context) (bool, error) {
 			others, _ := member.Others()
 			return len(others) > 0, nil
 		},
 		Close: func(context.Context) error {
-			err := db.Close()
-			changes.Close()
-			return errors.Join(err, member.Leave()) // last: until then no other server takes over what this one owns
+			return errors.Join(db.Close(), member.Leave()) // last: until then no other server takes over what this one owns
 		},
 	}
 }

@@ -11,26 +11,24 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// Database returns the task board, the executions and the requests of the project. Its Close does
-// nothing: that of the Store disconnects. Changes of the board are reported to the feed, which may
-// be nil.
-func (s *Store) Database(feed store.Changes) store.Database {
-	d := database{Store: s}
-	d.stores = sqlstore.New(d, sqlstore.Options{Where: s.where, Logger: s.o.Logger, Now: s.o.Now, Changes: feed,
+// Database returns the task board, the executions, the requests and the changes of the project. Its
+// Close does nothing: that of the Store disconnects.
+func (s *Store) Database() store.Database { return database{s} }
+
+// newStores returns the stores of the database of s.
+func newStores(s *Store) *sqlstore.Store {
+	return sqlstore.New(database{s}, sqlstore.Options{Where: s.where, Logger: s.o.Logger, Now: s.o.Now, Feed: feed,
 		Shared: true, NUL: nul, Claim: " FOR UPDATE SKIP LOCKED", Poll: time.Second / 2, Hint: s.hinted})
-	return d
 }
 
 // A database is a Store as store.Database and as sqlstore.Database.
-type database struct {
-	*Store
-	stores *sqlstore.Store
-}
+type database struct{ *Store }
 
 func (d database) Sessions() store.Sessions     { return d.stores.Sessions() }
 func (d database) Board() store.Board           { return d.stores.Board() }
 func (d database) Executions() store.Executions { return d.stores.Executions() }
 func (d database) Requests() store.Requests     { return d.stores.Requests() }
+func (d database) Changes() store.Changes       { return d.stores.Changes() }
 func (d database) Exists() bool                 { return true }
 func (d database) Close() error                 { return nil }
 
@@ -56,8 +54,14 @@ func (d database) Damage(sqlstore.Tx) ([]session.Finding, error) { return nil, n
 // nul is stored for a NUL character, which PostgreSQL refuses: a code point that no text has.
 const nul = "\uFDD0"
 
-// plain returns the arguments of a statement as values that pgx sends as they are. Text is made what
-// PostgreSQL accepts: UTF-8 without NUL.
+// plainText makes a text what PostgreSQL accepts: UTF-8 without NUL.
+func plainText(s string) string {
+	return replacer.Replace(strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+var replacer = strings.NewReplacer(nul, "\uFFFD", "\x00", nul)
+
+// plain returns the arguments of a statement as values that pgx sends as they are.
 func plain(args []any) []any {
 	all := make([]any, len(args))
 	for i, a := range args {
@@ -68,7 +72,7 @@ func plain(args []any) []any {
 		switch v.Kind() {
 		case reflect.Invalid, reflect.Pointer:
 		case reflect.String:
-			all[i] = strings.ReplaceAll(strings.ToValidUTF8(v.String(), "\uFFFD"), "\x00", nul)
+			all[i] = plainText(v.String())
 		case reflect.Int, reflect.Int64:
 			all[i] = v.Int()
 		case reflect.Bool:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
@@ -23,7 +24,7 @@ func boardOf(t testing.TB, url, project string) (*Store, store.Board) {
 	s, err := Open(o)
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close(context.Background())) })
-	return s, s.Database(nil).Board()
+	return s, s.Database().Board()
 }
 
 // spec is a project of a config, with a repository of the same name.
@@ -144,9 +145,9 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 	must(t, err)
 	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
 	must(t, err)
-	executions := s.Database(nil).Executions()
+	executions := s.Database().Executions()
 	x := &store.Execution{ID: "x", Owner: s.ID(), Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
-	must(t, executions.Save(t.Context(), x))
+	must(t, executions.Save(t.Context(), x, time.Hour))
 	for _, c := range []struct{ damage, repair, want string }{
 		{`UPDATE @attempts_all SET state = 'running'`, `UPDATE @attempts_all SET state = 'waiting'`, "attempt " + a.ID + " is running, and its newest execution"},
 		{`UPDATE @executions_all SET owner = 'me'`, `UPDATE @executions_all SET owner = NULL`, "waits and has an owner"},
@@ -181,7 +182,7 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 			t.Errorf("%s: found %+v of %d, %d open; %v", column, found, n, open, err)
 		}
 		change(t, s, `DELETE FROM @workflow_executions_all`)
-		must(t, executions.Save(t.Context(), x))
+		must(t, executions.Save(t.Context(), x, time.Hour))
 	}
 	if found, _, err := b.Inspect(t.Context()); len(found) > 0 || err != nil {
 		t.Error(found, err)
@@ -293,7 +294,7 @@ func TestTheBoardWithoutItsDatabase(t *testing.T) {
 		"reading": func(ctx context.Context) error { return second(b.Task(ctx, "x")) },
 		"writing": func(ctx context.Context) error { return b.DeleteTask(ctx, "x") },
 		"asking": func(ctx context.Context) error {
-			return second(s.Database(nil).Requests().Ask(ctx, store.Request{Kind: store.OfAttempt}))
+			return second(s.Database().Requests().Ask(ctx, store.Request{Kind: store.OfAttempt}))
 		},
 	} {
 		if err := call(t.Context()); !errors.Is(err, store.ErrUnavailable) {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/store"
 	"deepwork/session/store/postgres/pgtest"
 )
 
@@ -31,7 +30,7 @@ func TestAHintArrives(t *testing.T) {
 		t.Helper()
 		testkit.Until(t, "the listening begins with a hint of its own", func() bool { return other.hints.heard() > 0 && third.hints.heard() > 0 })
 		before, foreign := other.hints.heard(), third.hints.heard()
-		s.Append(store.Change{Kind: store.TaskChanged, ID: "x"})
+		makeChange(t, s, "x")
 		testkit.Until(t, "a hint arrives", func() bool { return other.hints.heard() > before })
 		if third.hints.heard() != foreign {
 			t.Error("another project had it too")
@@ -46,7 +45,7 @@ func TestAHintArrives(t *testing.T) {
 		s.hints.mu.Unlock()
 	}
 	testkit.Until(t, "the database is back", func() bool {
-		_, err := other.Since(t.Context(), "")
+		_, err := other.Database().Changes().Since(t.Context(), "")
 		return err == nil
 	})
 	heard()
@@ -57,14 +56,14 @@ func TestAHintArrives(t *testing.T) {
 func TestNoHintsThroughPgBouncer(t *testing.T) {
 	url := pgtest.Bouncer(t, pgtest.New(t).URL())
 	s, other := openAt(t, url), openAt(t, url)
-	s.Append(store.Change{Kind: store.TaskChanged, ID: "first"})
-	news, err := other.Since(t.Context(), "")
-	must(t, err)
+	makeChange(t, s, "first")
+	_, at := since(t, other, "")
 	if err := other.hear(); err != errUnheard {
 		t.Errorf("listening: %v", err)
 	}
-	time.AfterFunc(100*time.Millisecond, func() { s.Append(store.Change{Kind: store.TaskChanged, ID: "x"}) })
-	all, _ := follow(t, other, news.Next, 1)
+	time.AfterFunc(100*time.Millisecond, func() { makeChange(t, s, "x") })
+	must(t, other.Database().Changes().Wait(t.Context(), at))
+	all, _ := since(t, other, at)
 	if len(all) != 1 || other.hints.heard() != 0 {
 		t.Errorf("%v, after %d hints", all, other.hints.heard())
 	}

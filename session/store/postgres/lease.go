@@ -188,15 +188,15 @@ func (s *Store) renew() error {
 	began, next, version, clock := time.Now(), term, 0, time.Time{}
 	if err == nil {
 		err = s.leases.QueryRowContext(ctx, s.text(`UPDATE @members SET expires = clock_timestamp() + interval '6 s'
-			WHERE id = $1 AND term = $2 AND expires > clock_timestamp() AND NOT reported RETURNING (SELECT version FROM @schema_version), clock_timestamp()`), s.id, term).Scan(&version, &clock)
+			WHERE id = $1 AND term = $2 AND expires > clock_timestamp() RETURNING (SELECT version FROM @schema_version), clock_timestamp()`), s.id, term).Scan(&version, &clock)
 	}
 	if none(err) {
 		ctx, cancel := context.WithTimeout(s.closing, leaseTime) // to move many sessions
 		defer cancel()
 		began = time.Now()
 		err = s.leases.QueryRowContext(ctx, s.text(`WITH m AS (
-			INSERT INTO @members AS m (id, scope, term, expires, reported, machine, host, pid, root) VALUES ($1, $2, $7, clock_timestamp() + interval '6 s', false, $3, $4, $5, $6)
-			ON CONFLICT (id) DO UPDATE SET term = m.term + 1, expires = clock_timestamp() + interval '6 s', reported = false RETURNING term),
+			INSERT INTO @members AS m (id, scope, term, expires, machine, host, pid, root) VALUES ($1, $2, $7, clock_timestamp() + interval '6 s', $3, $4, $5, $6)
+			ON CONFLICT (id) DO UPDATE SET term = m.term + 1, expires = clock_timestamp() + interval '6 s' RETURNING term),
 			forgotten AS (DELETE FROM @members WHERE id IN (SELECT id FROM @members o WHERE id <> $1 AND since < clock_timestamp() - interval '30 days' AND expires < clock_timestamp() - interval '30 days' LIMIT 1000 FOR UPDATE SKIP LOCKED))
 			SELECT term, (SELECT version FROM @schema_version), clock_timestamp() FROM m`), s.id, scope, s.o.Machine, s.host, os.Getpid(), s.o.Root, term+1).Scan(&next, &version, &clock)
 	}
@@ -230,7 +230,7 @@ func (s *Store) leave(ctx context.Context) error {
 	if term == 0 {
 		return nil
 	}
-	_, err := s.leases.ExecContext(ctx, s.text(`UPDATE @members SET expires = clock_timestamp(), reported = true WHERE id = $1`), s.id)
+	_, err := s.leases.ExecContext(ctx, s.text(`UPDATE @members SET expires = clock_timestamp() WHERE id = $1`), s.id)
 	if err != nil {
 		s.o.Logger.Debug("the lease on the store ends only when it expires", "error", err)
 	}

@@ -28,6 +28,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/store"
+	"deepwork/session/store/sqlstore"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -71,12 +72,13 @@ type Store struct {
 	writing  chan struct{} // holds an element while a transaction changes the board
 	scope    atomic.Int64  // scopes.id; 0 means not connected yet
 	texts    sync.Map      // statements as given, to those of this schema
+	looks    sync.Map      // those of a looker, likewise
 	lease    lease
-	feed     feed
+	stores   *sqlstore.Store // of the database
 	hints    hints
 	closing  context.Context
 	halt     context.CancelFunc
-	finished sync.WaitGroup // the goroutines of the lease, the feed and the hints
+	finished sync.WaitGroup // the goroutines of the lease and the hints
 }
 
 // Open returns the store of a project. It checks the URL and does not connect.
@@ -116,8 +118,8 @@ func Open(o Options) (*Store, error) {
 	}
 	s.closing, s.halt = context.WithCancel(context.Background())
 	s.lease.init()
-	s.feed.init()
 	s.hints.init()
+	s.stores = newStores(s)
 	return s, nil
 }
 
@@ -220,5 +222,4 @@ func randomHex() string {
 
 var (
 	_ store.Members = (*Store)(nil)
-	_ store.Changes = (*Store)(nil)
 )

@@ -122,8 +122,8 @@ func (x *side) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 		err := board.Put(ctx, r)
 		if machine := r.Values["machine_id"]; err == nil && r.Table == "attempts" && machine != "" {
 			// Its machine counts as gone from now on, not since ever.
-			_, err = q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, reported, machine, host, pid, root)
-				SELECT $1, $2::bigint, 1, clock_timestamp(), true, $3, $4, 0, $5 WHERE NOT EXISTS (SELECT FROM members WHERE scope = $2::bigint AND machine = $3 AND root = $5)`,
+			_, err = q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, machine, host, pid, root)
+				SELECT $1, $2::bigint, 1, clock_timestamp(), $3, $4, 0, $5 WHERE NOT EXISTS (SELECT FROM members WHERE scope = $2::bigint AND machine = $3 AND root = $5)`,
 				randomHex(), x.scope, machine, r.Values["machine_name"], r.Values["root"])
 		}
 		return x.s.explain(err)

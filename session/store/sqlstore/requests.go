@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +55,7 @@ func (r requests) Ask(ctx context.Context, q store.Request) (json.RawMessage, er
 	patience, cancel := context.WithTimeoutCause(ctx, store.AnswerTime, store.ErrNotAnswered)
 	defer cancel()
 	var text string
-	err = r.watch(patience, lookForAnswer, func() (done bool, err error) {
+	err = r.watch(patience, lookForAnswer, r.db.Version, func() (done bool, err error) {
 		return read(patience, r.Store, "waiting for the answer", func(t Tx) (bool, error) {
 			return t.First(`SELECT answer FROM owner_requests WHERE id = ? AND state = 'answered'`, []any{id}, &text)
 		})
@@ -89,43 +88,13 @@ type storedRequest struct {
 	Caller, Channel string
 }
 
-// request returns the request. Earlier versions stored only the identity of a caller, none for a
-// command.
+// request returns the request. A caller that cannot be read is nobody.
 func (q storedRequest) request() store.Request {
 	r := q.Request
-	switch {
-	case strings.HasPrefix(q.Caller, "{") && json.Unmarshal([]byte(q.Caller), &r.Caller) == nil:
-	case q.Caller == session.LocalIdentity || q.Caller == "" && q.Channel == session.ChannelTerminal:
-		r.Caller = session.LocalCaller(q.Channel)
-	default:
-		r.Caller = session.Caller{Identity: q.Caller, Channel: q.Channel}
+	if json.Unmarshal([]byte(q.Caller), &r.Caller) != nil {
+		r.Caller = session.Caller{Channel: q.Channel}
 	}
 	return r
-}
-
-// watch calls look at once and whenever another connection has changed the database, until it is
-// done or fails. Its error may be the cause of the end of ctx.
-func (s *Store) watch(ctx context.Context, every time.Duration, look func() (done bool, err error)) error {
-	var seen int64 = -1
-	for {
-		var hint <-chan struct{}
-		if s.o.Hint != nil {
-			hint = s.o.Hint()
-		}
-		version, err := s.db.Version(ctx)
-		if err != nil {
-			return err
-		}
-		if version != seen {
-			if done, err := look(); done || err != nil {
-				return err
-			}
-			seen = version
-		}
-		if err := wait.Until(ctx, every, hint); err != nil {
-			return err
-		}
-	}
 }
 
 func (r requests) Serve(ctx context.Context, kind string, owns func(id string) bool, do func(context.Context, store.Request) (any, error)) {
@@ -134,7 +103,7 @@ func (r requests) Serve(ctx context.Context, kind string, owns func(id string) b
 	const doing = "looking for requests"
 	logged := ""
 	for ctx.Err() == nil {
-		err := r.watch(ctx, r.o.Poll, func() (again bool, err error) {
+		err := r.watch(ctx, r.o.Poll, r.db.Version, func() (again bool, err error) {
 			if !r.db.Exists() {
 				return false, nil
 			}

@@ -1,4 +1,4 @@
-// Package sqlstore implements store.Board, store.Executions and store.Requests in SQL, for the
+// Package sqlstore implements store.Board, store.Executions, store.Requests and store.Changes in SQL, for the
 // databases of packages sqlite and postgres. Both understand its statements: where PostgreSQL lacks
 // a function or a column of SQLite, its schema adds it.
 package sqlstore
@@ -24,15 +24,20 @@ const (
 	Reading  Mode = iota // sees one state of the database
 	Writing              // the only one that may change the board now
 	Swapping             // changes what its own statements guard, and may run beside others
-	Single               // as Writing, for one statement, which may be a transaction on its own
-	Unsynced             // the same, and may be lost with the power until the next one that is not
+	Single               // as Writing, for one statement, which may be a transaction on its own; it reports no change
+	Unsynced             // as Writing, and may be lost with the power until the next one that is not
+	Looking              // reads by one statement without a transaction; it names the table t as @t, with an alias
 )
+
+// reads reports whether a transaction changes nothing.
+func (m Mode) reads() bool { return m == Reading || m == Looking }
 
 // A Database runs the transactions of a Store.
 type Database interface {
 	// Transact waits for its turn until ctx ends, and runs f in a transaction, which it rolls back
 	// if f fails or panics. A change that has begun is finished, so that its outcome is known: f
-	// has its own context. f may run again if another process was in the way.
+	// has its own context, and has closed its rows when it returns. f may run again if another process
+	// was in the way. A transaction may be part of one that others share.
 	Transact(ctx context.Context, mode Mode, f func(context.Context, Querier) error) error
 	// Version changes whenever anybody else may have changed a request. It returns an error if the
 	// database cannot be asked until ctx ends.
@@ -52,15 +57,15 @@ type Querier interface {
 
 // Options configure a Store.
 type Options struct {
-	Where   string // the location of the database, for messages
-	Logger  *slog.Logger
-	Now     func() time.Time
-	Changes store.Changes // receives the changes; nil means nobody
+	Where  string // the location of the database, for messages
+	Logger *slog.Logger
+	Now    func() time.Time
+	Feed   Feed
 	// Shared says that several machines use the database. Paths of repositories are then those that
 	// this process gave to SyncProjects, since each machine has its own.
 	Shared bool
 	NUL    string        // what the database has for a NUL character, if it cannot store one
-	Poll   time.Duration // between two looks for requests; default: 200 ms
+	Poll   time.Duration // between two looks for requests, or for changes without Feed.Version; default: 200 ms
 	// Hint returns a channel that is closed when it may be time for a look; nil means none.
 	Hint  func() <-chan struct{}
 	Claim string // ends a query for a row that nobody else is to claim
@@ -72,6 +77,7 @@ type Store struct {
 	o      Options
 	paths  atomic.Pointer[map[string]string] // of the repositories of the config, by their ids, once SyncProjects was called
 	lapsed atomic.Int64                      // executions that ended since the last cleanup; see forgetEvery
+	pruned atomic.Pointer[time.Time]         // when this process pruned the feed of changes; nil before
 }
 
 // New returns the stores of a database. The Logger of o defaults to none, Now to session.Clock.
@@ -120,6 +126,11 @@ func read[T any](ctx context.Context, v viewer, doing string, f func(t Tx) (T, e
 	return transact(ctx, v, doing, Reading, f)
 }
 
+// look runs f, which reads by one statement.
+func look[T any](ctx context.Context, v viewer, doing string, f func(t Tx) (T, error)) (T, error) {
+	return transact(ctx, v, doing, Looking, f)
+}
+
 // write runs f in the one transaction that may change the database now.
 func write[T any](ctx context.Context, v viewer, doing string, f func(t Tx) (T, error)) (T, error) {
 	return transact(ctx, v, doing, Writing, f)
@@ -136,7 +147,7 @@ func statement(ctx context.Context, s *Store, doing string, mode Mode, query str
 	return transact(ctx, s, doing, mode, func(t Tx) (int64, error) { return t.Exec(query, args...) })
 }
 
-// transact is Transact of the database with a result; it reports the changes to the feed.
+// transact is Transact of the database with a result; the transaction inserts its changes into the feed.
 func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f func(t Tx) (T, error)) (result T, err error) {
 	s, who := v.view()
 	var changes []store.Change
@@ -144,29 +155,22 @@ func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f f
 		changes = nil
 		t := s.Tx(ctx, q)
 		t.changes, t.who = &changes, who
-		if mode != Reading {
+		if !mode.reads() {
 			t.claim = s.o.Claim
 		}
-		result, err = f(t)
-		return err
+		if result, err = f(t); err != nil {
+			return err
+		}
+		return s.publish(t)
 	})
 	if err != nil {
 		var none T
-		if mode == Reading && ctx.Err() != nil {
+		if mode.reads() && ctx.Err() != nil {
 			err = ctx.Err()
 		}
 		return none, wrap(doing, err)
 	}
-	for _, c := range changes {
-		s.changed(c)
-	}
 	return result, nil
-}
-
-func (s *Store) changed(c store.Change) {
-	if s.o.Changes != nil {
-		s.o.Changes.Append(c)
-	}
 }
 
 func wrap(doing string, err error) error {

@@ -21,7 +21,7 @@ type Tx struct {
 	Now string // its start time, as the database stores it
 
 	ctx     context.Context
-	changes *[]store.Change // for the feed, once it is committed
+	changes *[]store.Change // for the feed
 	where   string          // the location of the database
 	nul     string          // Options.NUL
 	claim   string          // Options.Claim, unless this only reads

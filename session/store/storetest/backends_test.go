@@ -25,18 +25,17 @@ import (
 	"go.uber.org/goleak"
 )
 
-// backends are the implementations of store.Database: each opens the one at path, with
-// a clock and a feed of changes, which may be nil.
-var backends = map[string]func(path string, now func() time.Time, changes store.Changes) store.Database{
-	"sqlite": func(path string, now func() time.Time, changes store.Changes) store.Database {
-		return sqlite.New(sqlite.Options{Path: path, Now: now, Changes: changes})
+// backends are the implementations of store.Database: each opens the one at path, with a clock.
+var backends = map[string]func(path string, now func() time.Time) store.Database{
+	"sqlite": func(path string, now func() time.Time) store.Database {
+		return sqlite.New(sqlite.Options{Path: path, Now: now})
 	},
 	"postgres":  openPostgres,
 	"pgbouncer": openPostgres, // in transaction mode
 }
 
 // openPostgres opens a project of the store for another process.
-func openPostgres(path string, now func() time.Time, changes store.Changes) store.Database {
+func openPostgres(path string, now func() time.Time) store.Database {
 	s, err := postgres.Open(postgresOptions(path, now))
 	if err == nil {
 		err = s.Enter(context.Background())
@@ -44,7 +43,7 @@ func openPostgres(path string, now func() time.Time, changes store.Changes) stor
 	if err != nil {
 		panic(err)
 	}
-	return closing{s.Database(changes), s}
+	return closing{s.Database(), s}
 }
 
 // postgresOptions are those of the project that belongs to a path.
@@ -126,7 +125,7 @@ var roles = map[string]func(context.Context) int{"serve": serveRequests, "some r
 
 // open opens a database that is closed at the end of the test.
 func open(t testing.TB, path string, now func() time.Time) store.Database {
-	d := backends[backend](path, now, nil)
+	d := backends[backend](path, now)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)

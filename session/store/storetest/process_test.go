@@ -76,7 +76,7 @@ func workForever(ctx context.Context) int { return work(ctx, 1<<30) }
 
 // work is another server.
 func work(ctx context.Context, rounds int) int {
-	d := backends[backend](os.Getenv("BOARD_PATH"), nil, nil)
+	d := backends[backend](os.Getenv("BOARD_PATH"), nil)
 	w := worker{os.Getenv("BOARD_NAME"), board{d.Board(), d}, func(format string, args ...any) { fmt.Printf(format+"\n", args...) }}
 	err := w.work(ctx, os.Getenv("BOARD_PROJECT"), rounds)
 	if err == nil {

@@ -19,7 +19,7 @@ import (
 
 // serveRequests serves requests about attempts until it is killed, and says what it does.
 func serveRequests(ctx context.Context) int {
-	d := backends[backend](os.Getenv("BOARD_PATH"), nil, nil)
+	d := backends[backend](os.Getenv("BOARD_PATH"), nil)
 	fmt.Println("serving")
 	d.Requests().Serve(ctx, store.OfAttempt, func(id string) bool { return strings.HasPrefix(id, "mine") }, func(_ context.Context, r store.Request) (any, error) {
 		fmt.Println("carries out", r.Action, r.Target)

@@ -94,7 +94,7 @@ type StepInfo struct {
 }
 
 // BranchStatus says what to do with a session's branch_name: git.branch decides it when the session
-// begins. It is "" in sessions of earlier versions.
+// begins.
 type BranchStatus string
 
 // The values of BranchStatus.

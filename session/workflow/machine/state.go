@@ -37,7 +37,7 @@ type State struct {
 	Goal              string                    `json:"goal"`
 	InstanceID        *string                   `json:"instance_id"`
 	BranchName        string                    `json:"branch_name"`
-	BranchStatus      BranchStatus              `json:"branch_status,omitempty"` // "" in old sessions
+	BranchStatus      BranchStatus              `json:"branch_status"`
 	Status            SessionStatus             `json:"status"`
 	CurrentStepID     string                    `json:"current_step_id"` // in a group, the primary
 	CurrentEntryIndex int                       `json:"current_entry_index"`
@@ -53,7 +53,8 @@ type State struct {
 	AttemptID         string                    `json:"attempt_id,omitempty"`  // of the task board, whose agent began it; "" if a person did
 	ImportedAt        *time.Time                `json:"imported_at,omitempty"` // from an export, whose reviews and decisions are no evidence; nil if it was begun here
 	Definition        DefinitionRef             `json:"definition"`
-	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil in old sessions
+	Sources           map[string]string         `json:"sources"`            // the hash of job.yml at each place that has moved it, by task.Place.Key; "" in a store of one machine
+	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil means that nothing is pinned
 	Weakened          []Weakening               `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
 	History           []*Withdrawal             `json:"history"`            // what go_to_step cleared
 	Replies           []*StoredReply            `json:"replies"`            // for calls that are repeated
@@ -226,6 +227,20 @@ func (s *State) StoredReply(tool, requestID string) *StoredReply {
 // OwnReply returns the reply that an earlier application of the same call has stored, or nil.
 func (s *State) OwnReply(c Call) *StoredReply {
 	return s.findReply(func(r *StoredReply) bool { return c.ID != "" && r.CallID == c.ID })
+}
+
+// WithSource returns the state with the hash of job.yml at a place, which moves the session.
+func (s *State) WithSource(place, hash string) *State {
+	if now, known := s.Sources[place]; known && now == hash {
+		return s
+	}
+	n := *s
+	n.frame, n.Sources = nil, maps.Clone(s.Sources)
+	if n.Sources == nil {
+		n.Sources = map[string]string{}
+	}
+	n.Sources[place] = hash
+	return &n
 }
 
 // In returns the state as that of a session which is at a place.

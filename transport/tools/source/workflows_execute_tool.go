@@ -24,8 +24,8 @@ type StartedReply struct {
 	Status      execution.State `json:"status" jsonschema:"running"`
 }
 
-// addExecute registers workflows-execute-tool. The execution is a root session of the caller's
-// connection: several callers of one server may start theirs over the same connection.
+// addExecute registers workflows-execute-tool. The execution is a root session that is on no stack until
+// an agent names it: several callers of one server may start theirs over the same connection.
 func addExecute(s *tool.Set, o Options) {
 	add(s, o, tool.Tool{
 		Name: "workflows-execute-tool", Title: "Run a workflow as a source",

@@ -4,8 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,4 +110,94 @@ func BenchmarkListTasks(b *testing.B) {
 	b.ReportMetric(float64(spent.Microseconds())/float64(b.N), "µs/list")
 	b.ReportMetric(float64(spentBare.Microseconds())/float64(b.N), "µs/bare")
 	b.ReportMetric(float64(spent)/float64(spentBare), "ratio")
+}
+
+// create makes n tasks from several goroutines, and returns how long each call took.
+func create(b *testing.B, to board, p task.Project, goroutines, n int) (took []time.Duration) {
+	b.Helper()
+	var all sync.WaitGroup
+	var next atomic.Int64
+	took = make([]time.Duration, n)
+	for range goroutines {
+		all.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				begun := time.Now()
+				_, err := to.CreateTask(context.Background(), task.NewTask{ProjectID: p.ID, Title: "made"}, task.Request{Identity: "me", Tool: "create_task", RequestID: fmt.Sprint(b.N, i, begun.UnixNano())})
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				took[i-1] = time.Since(begun)
+			}
+		})
+	}
+	all.Wait()
+	return took
+}
+
+// BenchmarkConcurrentWriters measures the calls of 16 concurrent writers per second, each a
+// transaction of several statements, and beside it how often a file of 4 KB is written and synced;
+// ratio is how many calls there are for each such write.
+func BenchmarkConcurrentWriters(b *testing.B) {
+	dir := b.TempDir()
+	board := openAt(b, filepath.Join(dir, "board.db"), time.Now)
+	p := rootOf(b, board)
+	f, err := os.Create(filepath.Join(dir, "file"))
+	testkit.Must(b, err)
+	defer f.Close()
+	page := make([]byte, 4096)
+	var calls, writes int
+	var spent, spentOnFile time.Duration
+	for b.Loop() { // in turns, so that both meet the same machine
+		begun := time.Now()
+		create(b, board, p, 16, 320)
+		spent, calls = spent+time.Since(begun), calls+320
+		begun = time.Now()
+		for range 100 {
+			_, err := f.WriteAt(page, 0)
+			testkit.Must(b, err)
+			testkit.Must(b, f.Sync())
+		}
+		spentOnFile, writes = spentOnFile+time.Since(begun), writes+100
+	}
+	perSecond, files := float64(calls)/spent.Seconds(), float64(writes)/spentOnFile.Seconds()
+	b.ReportMetric(perSecond, "calls/s")
+	b.ReportMetric(files, "files/s")
+	b.ReportMetric(perSecond/files, "ratio")
+}
+
+// BenchmarkTwoProcesses measures the calls of 4 callers while a second process with as many writes to
+// the same file, and beside it those of one process alone; ratio is p99 by the median.
+func BenchmarkTwoProcesses(b *testing.B) {
+	for _, others := range []int{0, 1} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			path := filepath.Join(b.TempDir(), "board.db")
+			board := openAt(b, path, time.Now)
+			p := rootOf(b, board)
+			for range others {
+				c := another(b, "load", path)
+				defer c.In.Close()
+			}
+			var took []time.Duration
+			begun := time.Now()
+			for b.Loop() {
+				took = append(took, create(b, board, p, callers, 200)...)
+			}
+			spent := time.Since(begun)
+			slices.Sort(took)
+			median, p99 := took[len(took)/2], took[len(took)*99/100]
+			b.ReportMetric(float64(len(took))/spent.Seconds(), "calls/s")
+			b.ReportMetric(float64(median.Microseconds()), "µs/median")
+			b.ReportMetric(float64(p99.Microseconds()), "µs/p99")
+			b.ReportMetric(float64(p99)/float64(median), "ratio")
+		})
+	}
+}
+
+// BenchmarkOneWriter measures the calls of one caller, each a transaction and a sync of its own.
+func BenchmarkOneWriter(b *testing.B) {
+	board, p := newBoard(b)
+	for b.Loop() {
+		create(b, board, p, 1, 1)
+	}
 }

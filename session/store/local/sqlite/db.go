@@ -16,11 +16,11 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/store"
 	"deepwork/session/store/sqlstore"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -37,13 +37,13 @@ type Options struct {
 	ReadOnly bool         // a database that does not exist when it is opened is then empty
 	Logger   *slog.Logger
 	Now      func() time.Time
-	Changes  store.Changes // receives the changes; nil means nobody
 }
 
 // A DB is the database. The first call of a method opens it, and creates it if necessary; a failed
 // opening is retried by the next call. Methods may be called from any goroutine, by several
-// processes on one file; each change is one transaction. A method blocks while another change is
-// made, until its context ends; a change that has begun is finished, so that its outcome is known.
+// processes on one file; each change is made whole or not at all. A method blocks while other changes
+// are made, until its context ends, or with store.ErrBusy if another process lets nobody write for ten
+// seconds; a change that has begun is finished, so that its outcome is known.
 //
 // Nothing but SQLite in this process may open the file: on Unix, closing any handle of it drops
 // SQLite's locks. A file that is moved or replaced while open is not written any more
@@ -55,15 +55,12 @@ type DB struct {
 	closing context.Context // ends when Close begins
 	halt    context.CancelFunc
 
-	mu     sync.RWMutex  // read-locked by each call, write-locked to open and close
-	writer *sql.DB       // one connection; nil if not open, or opened for reading only
-	turns  chan func()   // to the goroutine that uses the writer; unbuffered, closed with it
-	ended  chan struct{} // closed when that goroutine has ended
-	// For that goroutine alone: the statements compiled for the writer, by their texts, and whether its
-	// changes are synced.
-	statements map[string]*sql.Stmt
-	sync       bool
-	reader     *sql.DB // nil if not open
+	patience time.Duration // for which a call waits for other processes
+
+	mu     sync.RWMutex // read-locked by each call, write-locked to open and close
+	writer *writer      // nil if not open, or opened for reading only
+	reader *sql.DB      // nil if not open
+	looker atomic.Pointer[looker]
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
 	watcher *sql.DB
@@ -80,8 +77,8 @@ func New(o Options) *DB {
 	if o.Make == nil {
 		o.Make = func() error { return os.MkdirAll(filepath.Dir(o.Path), 0o755) }
 	}
-	d := &DB{o: o}
-	d.Store = sqlstore.New(d, sqlstore.Options{Where: o.Path, Logger: o.Logger, Now: o.Now, Changes: o.Changes})
+	d := &DB{o: o, patience: 10 * time.Second}
+	d.Store = sqlstore.New(d, sqlstore.Options{Where: o.Path, Logger: o.Logger, Now: o.Now, Feed: feed(d)})
 	d.closing, d.halt = context.WithCancel(context.Background())
 	return d
 }
@@ -128,15 +125,15 @@ func (d *DB) Close() error {
 
 func (d *DB) disconnect() error {
 	var err error
-	if d.writer != nil {
-		close(d.turns)
-		<-d.ended
-	}
-	for _, pool := range []**sql.DB{&d.watcher, &d.reader, &d.writer} { // the last one may tidy up the file
+	for _, pool := range []**sql.DB{&d.watcher, &d.reader} {
 		if *pool != nil {
 			err = errors.Join(err, (*pool).Close())
 		}
 		*pool = nil
+	}
+	if d.writer != nil {
+		err = errors.Join(err, d.writer.close()) // the last connection may tidy up the file
+		d.writer = nil
 	}
 	d.tidy()
 	return wrap("closing the database "+d.o.Path, err)
@@ -232,17 +229,9 @@ func (d *DB) openFile(ctx context.Context) error {
 	if f, err := os.OpenFile(d.o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
 	}
-	d.writer, d.statements = connect(Source(d.o.Path, "rwc"), 1, "&_txlock=immediate"), map[string]*sql.Stmt{}
-	d.sync = true
-	d.turns, d.ended = make(chan func()), make(chan struct{})
-	go func() {
-		defer close(d.ended)
-		for f := range d.turns {
-			f()
-		}
-	}()
+	d.writer = newWriter(d, connectCompiled(Source(d.o.Path, "rwc"), "&_txlock=immediate"))
 	d.reader, d.watcher = connect(Source(d.o.Path, "rwc"), readers, readOnly), connect(Source(d.o.Path, "rwc"), 1, readOnly)
-	return d.prepare(ctx, d.writer, func(ctx context.Context, c *sql.Conn) (err error) {
+	err := d.prepare(ctx, d.writer.pool, func(ctx context.Context, c *sql.Conn) (err error) {
 		if d.info, err = os.Stat(d.o.Path); err != nil {
 			return err
 		}
@@ -257,6 +246,10 @@ func (d *DB) openFile(ctx context.Context) error {
 		}
 		return d.migrate(ctx, c)
 	})
+	if err != nil {
+		return err
+	}
+	return d.writer.start(ctx)
 }
 
 // prepare runs f on a connection, outside a transaction, and retries while another process has the

@@ -32,6 +32,11 @@ func connect(dsn string, n int, more string) *sql.DB {
 	if err != nil {
 		panic(err) // the driver is not linked in
 	}
+	return permanent(db, n)
+}
+
+// permanent makes a pool one of at most n permanent connections.
+func permanent(db *sql.DB, n int) *sql.DB {
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
 	return db

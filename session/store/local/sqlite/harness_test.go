@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,7 +16,13 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain runs the tests, or a role of another process that a test has started.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(play(role))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // noon is a clock that does not move.
 func noon() time.Time {
@@ -107,16 +114,6 @@ func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	return e, s
 }
 
-// end ends an execution and returns the next one.
-func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execution {
-	t.Helper()
-	next, ended, err := b.EndExecution(t.Context(), e.ID, how)
-	if err != nil || !ended {
-		t.Fatal("it does not end", err)
-	}
-	return next
-}
-
 // taskOf reads a task again.
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
@@ -157,7 +154,7 @@ func (s seen) QueryRowContext(ctx context.Context, query string, args ...any) *s
 
 // spied returns the board of a database whose statements are seen.
 func spied(b board, see func(query string, args []any)) board {
-	return board{b.DB, sqlstore.New(spy{b.DB, see}, sqlstore.Options{Now: noon}).Board()}
+	return board{b.DB, sqlstore.New(spy{b.DB, see}, sqlstore.Options{Now: noon, Feed: feed(b.DB)}).Board()}
 }
 
 // verify checks that the board is consistent.

@@ -2,14 +2,11 @@ package sqlite
 
 import (
 	"context"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
-	"deepwork/session/store"
 	"deepwork/session/store/sqlstore"
 )
 
@@ -64,6 +61,9 @@ func TestListsUseIndexes(t *testing.T) {
 	}
 	err := b.Transact(t.Context(), sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 		for query, args := range seen {
+			if strings.HasPrefix(query, "DELETE FROM changes") {
+				continue // once a minute
+			}
 			steps, err := sqlstore.List[struct {
 				ID, Parent, NotUsed int
 				Detail              string
@@ -87,46 +87,3 @@ func TestListsUseIndexes(t *testing.T) {
 
 func second[T any](_ T, err error) error             { return err }
 func last[A, B, C any](_ A, _ B, _ C, e error) error { return e }
-
-// A feed gathers the changes that it is told of.
-type feed struct {
-	store.Changes
-	all []string
-}
-
-func (f *feed) Append(c store.Change) { f.all = append(f.all, c.Kind) }
-
-func TestChangesAreToldOnceTheyAreDurable(t *testing.T) {
-	f := &feed{}
-	b, err := openBoard(t.Context(), Options{Path: filepath.Join(t.TempDir(), "board.db"), Changes: f})
-	testkit.Must(t, err)
-	defer b.Close()
-	p := rootOf(t, b)
-	check := func(want ...string) {
-		t.Helper()
-		if !slices.Equal(f.all, want) {
-			t.Errorf("told of %v, want %v", f.all, want)
-		}
-		f.all = nil
-	}
-	s := addTask(t, b, p, "one")
-	check("task")
-	try(t, b, s)
-	check("attempt", "task")
-	e, _ := run(t, b)
-	check("attempt", "attempt")
-	end(t, b, e, task.Ending{State: task.Failed, Task: task.InReview})
-	check("attempt", "task")
-	if err := b.DeleteTask(t.Context(), "nothing"); err == nil {
-		t.Error("deleted what does not exist")
-	}
-	check()
-	x := &store.Execution{ID: "x", Owner: "gone", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
-	if err := b.DB.Executions().Save(t.Context(), x); err != nil {
-		t.Error(err)
-	}
-	if _, err := b.DB.Executions().Adopt(t.Context(), []string{"gone"}, "here"); err != nil {
-		t.Error(err)
-	}
-	check("execution", "execution")
-}

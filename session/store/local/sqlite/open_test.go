@@ -50,10 +50,13 @@ func TestOpenMakesAPrivateDurableFile(t *testing.T) {
 			t.Error(name, info.Mode(), err)
 		}
 	}
-	for _, pool := range []*sql.DB{b.writer, b.reader} {
+	reader, err := b.reader.Conn(t.Context())
+	testkit.Must(t, err)
+	defer reader.Close()
+	for _, c := range []*sql.Conn{b.writer.conn, reader} {
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
 			var got string
-			if err := pool.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+			if err := c.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
 				t.Errorf("%s is %q, want %q; %v", pragma, got, want, err)
 			}
 		}
@@ -210,7 +213,7 @@ func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
 	b, p := newBoard(t)
 	s := addTask(t, b, p, "before")
 	limit := func(pages int) {
-		testkit.Must(t, b.writer.QueryRow(fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int)))
+		testkit.Must(t, b.writer.conn.QueryRowContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int)))
 	}
 	limit(1) // taken for the present size
 	huge := strings.Repeat("x", 1<<20)

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"deepwork/actor/wait"
+)
+
+// do makes a call of the script at the server whose turn it is, and sometimes makes it again at the next
+// one, afterwards or at the same time. It returns the reply, whose word must be one of want, and one that
+// moves the session before one that does not.
+func (r *relay) do(ctx context.Context, s *opened, in input, want ...string) (t answer, err error) {
+	last := r.saves.last(s.job)
+	at := int(s.turn.Add(1))
+	way := r.below(4)
+	if way > 1 || in.Tool == "get_step" {
+		if t, err = r.call(ctx, s, at, in, want); err != nil {
+			return t, err
+		}
+		return t, r.accept(s, in, last, t)
+	}
+	var both [2]answer
+	var all errgroup.Group
+	for i := range both {
+		all.Go(func() (err error) {
+			both[i], err = r.call(ctx, s, at+i, in, want)
+			return err
+		})
+		if way == 0 { // not at the same time
+			if err := all.Wait(); err != nil {
+				return t, err
+			}
+		}
+	}
+	s.turn.Add(1)
+	if err := all.Wait(); err != nil {
+		return t, err
+	}
+	if both[0].holds() {
+		both[0], both[1] = both[1], both[0]
+	}
+	if first, second := both[0], both[1]; !second.holds() && (first.said != second.said || in.Tool == "start_workflow" && first.reply.Begin.Session != second.reply.Begin.Session) {
+		return t, r.wrong("a repetition with another reply", "session %s: %s got %q and %q", s.id, in, first.text, second.text)
+	}
+	return both[0], r.accept(s, in, last, both[:]...)
+}
+
+// once makes a call of the script at the server whose turn it is.
+func (r *relay) once(ctx context.Context, s *opened, in input, want ...string) (t answer, err error) {
+	last := r.saves.last(s.job)
+	if t, err = r.call(ctx, s, int(s.turn.Add(1)), in, want); err != nil || t.kind != given {
+		return t, err
+	}
+	return t, r.accept(s, in, last, t)
+}
+
+// holds reports whether the call moved nothing, for now.
+func (a *answer) holds() bool { return a.said == reviewRuns || a.said == personAwaited }
+
+// word is what an answer says, without details: of the model's form, or the code of a refusal.
+func (a *answer) word() string {
+	word, _, _ := strings.Cut(a.said, " ")
+	if word == "" {
+		return a.code
+	}
+	return word
+}
+
+// call makes a call at the servers in turn, from one of them on, until one does not refuse it.
+func (r *relay) call(ctx context.Context, s *opened, at int, in input, want []string) (t answer, err error) {
+	if in.Tool != "start_workflow" {
+		in.Session = s.id
+	}
+	for try := range tries {
+		p := r.servers[(at+try)%len(r.servers)].current()
+		if p == nil {
+			return t, r.wrong("a server that is gone", "server %d", (at+try)%len(r.servers)+1)
+		}
+		t = r.exchange(ctx, p, in.Tool, in.arguments())
+		t.read(in)
+		switch {
+		case slices.Contains(want, t.word()):
+			return t, nil
+		case t.code == "":
+			return t, r.wrong("another reply than the script's", "%s of session %s got %q, want one of %q: %.1000s", in, s.id, t.said, want, t.text)
+		}
+		r.refused(in.Tool, t.code, s, t.text)
+		_ = wait.For(ctx, time.Millisecond)
+	}
+	return t, r.wrong("a call that no server carries out", "%s of session %s: %s", in, s.id, t.text)
+}
+
+// refused counts a refusal that one server alone would not have given.
+func (r *relay) refused(tool, code string, s *opened, text string) {
+	r.load.refuse(code)
+	r.history.fault("a refused call: "+code, "client %d: %s of session %s: %.600s", r.number, tool, s.id, text)
+}
+
+// accept checks the answers to a call and records them. The answers to one request are one operation,
+// which took effect before the first of them.
+func (r *relay) accept(s *opened, in input, last int, all ...answer) error {
+	h := r.history
+	if in.Tool == "start_workflow" {
+		s.id = all[0].reply.Begin.Session
+		h.with(func() {
+			h.effects["session"][s.goal].id = s.id
+			h.sessions[s.id] = &session{start: in}
+		})
+	}
+	told := all
+	if len(all) == 2 && in.Request != "" && !all[1].holds() {
+		told = []answer{all[0]}
+		told[0].call, told[0].ret = min(all[0].call, all[1].call), min(all[0].ret, all[1].ret)
+	}
+	for _, t := range told {
+		h.add(r.number, s.id, in, t.call, t.said, t.ret)
+	}
+	for _, t := range all {
+		if isRefusal(t.said) {
+			continue
+		}
+		if err := r.check(s, in, t, last); err != nil {
+			return err
+		}
+	}
+	return nil
+}

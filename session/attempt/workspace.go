@@ -1,0 +1,122 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/store"
+)
+
+// A Workspace is the attempt in whose workspace a process seems to be: as its folder says or, where
+// worktrees are elsewhere, its environment. The database of the project confirms it. Nothing that a branch
+// can contain counts. Methods may be called from any goroutine.
+type Workspace struct {
+	Attempt string
+	ByPath  bool // the folder says so: it is below the state of the project
+
+	root      string
+	project   *state.Folder // without a place if there is a fault
+	fault     error         // why the state of the project cannot be opened
+	apart     bool          // the environment names a project in a store that machines share
+	confirmed atomic.Bool
+}
+
+// FindWorkspace returns the attempt in whose workspace a process with this root, a path without links, and
+// this environment may be, or nil. An agent may have servers of other projects: those have the same
+// environment, so Confirm decides.
+func FindWorkspace(root string, getenv func(string) string) *Workspace {
+	w := &Workspace{root: root, apart: getenv(config.ProjectEnv) != ""}
+	dir, below := state.Around(root)
+	id, _, _ := strings.Cut(filepath.ToSlash(below), "/")
+	if id, err := checkID("attempt_id", id); err == nil {
+		w.Attempt, w.ByPath = id, true
+	} else if board, id, ok := agentOf(getenv); ok {
+		w.Attempt, dir = id, filepath.Dir(board)
+	} else {
+		return nil
+	}
+	if w.project, w.fault = state.Open(dir); w.fault != nil {
+		w.project = state.None(dir, w.fault)
+	}
+	return w
+}
+
+// State returns the state of the attempt's project. With the error, which says why it cannot be opened here,
+// it is one that has no place.
+func (w *Workspace) State() (*state.Folder, error) { return w.project, w.fault }
+
+// ByAgent reports whether an agent of an attempt started this process, as its environment says.
+func ByAgent(getenv func(string) string) bool {
+	_, _, ok := agentOf(getenv)
+	return ok
+}
+
+func agentOf(getenv func(string) string) (board, attempt string, ok bool) {
+	board = getenv(config.BoardEnv)
+	attempt, err := checkID(config.AttemptEnv, getenv(config.AttemptEnv))
+	return board, attempt, err == nil && filepath.IsAbs(board)
+}
+
+// Confirm reports whether the process is in the workspace of the attempt, as the database of the project
+// says. Its error is for agents and says what is missing here; then it is not known. It asks until it is
+// confirmed.
+func (w *Workspace) Confirm(ctx context.Context, db store.Database) (is bool, err error) {
+	switch {
+	case w.confirmed.Load():
+		return true, nil
+	case w.fault != nil:
+		return false, w.missing(w.fault.Error())
+	case !db.Exists():
+		return false, w.missing(db.Where() + " does not exist here")
+	}
+	if err := db.Open(ctx); err != nil {
+		return false, fault("opening the database of the project", err)
+	}
+	a, err := db.Board().Attempt(ctx, w.Attempt)
+	switch {
+	case errors.Is(err, task.ErrNotFound):
+		return false, w.missing(db.Where() + " does not have this attempt; it may have been deleted")
+	case err != nil:
+		return false, fault("reading the attempt of this workspace", err)
+	case w.in(a):
+		w.confirmed.Store(true)
+		return true, nil
+	case w.ByPath:
+		return false, w.missing(fmt.Sprintf("there it is in %q", a.Workspace))
+	}
+	return false, nil
+}
+
+// in reports whether the process is in the workspace that the database names. An attempt without
+// repositories works in the project itself.
+func (w *Workspace) in(a *task.Attempt) bool {
+	dir, err := state.Canonical(a.Workspace)
+	if err != nil {
+		dir = a.Workspace // as seen from a container, perhaps
+	}
+	_, inside := below(dir, w.root)
+	return len(a.Repos) > 0 && (inside || dir == w.root)
+}
+
+// missing says that the database of the project cannot be used from here.
+func (w *Workspace) missing(what string) error {
+	remedy := fmt.Sprintf("the state folder of the project must be reachable here at its own path, and writable; if the project has its own store on a server, %s must name it", config.StoreEnv)
+	switch {
+	case w.apart:
+		remedy = fmt.Sprintf("%s, or store in the user's own config, must name the store of the project here", config.StoreEnv)
+	case !w.ByPath:
+		remedy = fmt.Sprintf("%s must name a file that is reachable here, and writable; if the project has its own store on a server, %s must name it", config.BoardEnv, config.StoreEnv)
+	}
+	if !w.ByPath {
+		remedy += fmt.Sprintf("; a server that has nothing to do with the attempt must be started without %s", config.AttemptEnv)
+	}
+	return session.NotNow("no_database", "This server was started for attempt %s, whose sessions are in the database of its project and nowhere else, and that cannot be used: %s. Nothing was done. Tell the user: %s.", w.Attempt, what, remedy).With("attempt_id", w.Attempt)
+}

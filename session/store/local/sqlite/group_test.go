@@ -1,0 +1,280 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+	"deepwork/session/store/sqlstore"
+)
+
+// retitle is a change of the title of a task.
+func retitle(id, title string) func(sqlstore.Querier) error {
+	return func(q sqlstore.Querier) error {
+		_, err := q.ExecContext(context.Background(), `UPDATE tasks SET title = ? WHERE id = ?`, title, id)
+		return err
+	}
+}
+
+// titles returns the titles of tasks.
+func titles(t *testing.T, b board, tasks []*task.Summary) (all []string) {
+	t.Helper()
+	for _, s := range tasks {
+		all = append(all, taskOf(t, b, s.ID).Title)
+	}
+	return all
+}
+
+func someTasks(t *testing.T, b board, p task.Project, n int) (all []*task.Summary) {
+	t.Helper()
+	for i := range n {
+		all = append(all, addTask(t, b, p, fmt.Sprint("task ", i)))
+	}
+	return all
+}
+
+// commits has hook called before each commit, which it rolls back if hook returns an error.
+func commits(t *testing.T, b board, hook func() error) {
+	t.Helper()
+	c := b.writer.compiled.driverConn.(interface {
+		RegisterCommitHook(sqlite.CommitHookFn)
+	})
+	c.RegisterCommitHook(func() int32 {
+		if hook() != nil {
+			return 1
+		}
+		return 0
+	})
+	t.Cleanup(func() { c.RegisterCommitHook(nil) })
+}
+
+func TestChangesThatWaitShareOneCommit(t *testing.T) {
+	b, p := newBoard(t)
+	tasks := someTasks(t, b, p, 16)
+	n := 0
+	commits(t, b, func() error { n++; return nil })
+	var changes []func(sqlstore.Querier) error
+	var want []string
+	for i, s := range tasks {
+		want = append(want, fmt.Sprint("title ", i))
+		changes = append(changes, retitle(s.ID, want[i]))
+	}
+	if err := errors.Join(together(b, changes...)...); err != nil {
+		t.Error(err)
+	}
+	if n != 2 { // the other one is that of the change that they waited for
+		t.Errorf("%d commits, want 2", n)
+	}
+	if got := titles(t, b, tasks); !slices.Equal(got, want) {
+		t.Errorf("titles %q, want %q", got, want)
+	}
+}
+
+func TestAMemberThatFailsIsUndoneAlone(t *testing.T) {
+	b, p := newBoard(t)
+	tasks := someTasks(t, b, p, 3)
+	refused := errors.New("refused")
+	errs := together(b,
+		retitle(tasks[0].ID, "first"),
+		func(q sqlstore.Querier) error {
+			return errors.Join(retitle(tasks[0].ID, "wrong")(q), retitle(tasks[1].ID, "wrong")(q), refused)
+		},
+		func(q sqlstore.Querier) error { // sees what members before it have changed
+			var title string
+			err := q.QueryRowContext(context.Background(), `SELECT title FROM tasks WHERE id = ?`, tasks[0].ID).Scan(&title)
+			return errors.Join(err, retitle(tasks[2].ID, "after "+title)(q))
+		})
+	if errs[0] != nil || !errors.Is(errs[1], refused) || errs[2] != nil {
+		t.Errorf("errors %v", errs)
+	}
+	if got, want := titles(t, b, tasks), []string{"first", "task 1", "after first"}; !slices.Equal(got, want) {
+		t.Errorf("titles %q, want %q", got, want)
+	}
+}
+
+func TestAMemberThatPanicsIsUndoneAlone(t *testing.T) {
+	b, p := newBoard(t)
+	tasks := someTasks(t, b, p, 2)
+	errs := together(b,
+		func(q sqlstore.Querier) error { _ = retitle(tasks[0].ID, "wrong")(q); panic("a bug") },
+		retitle(tasks[1].ID, "second"))
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), "panic: a bug") || errs[1] != nil {
+		t.Errorf("errors %v", errs)
+	}
+	if got, want := titles(t, b, tasks), []string{"task 0", "second"}; !slices.Equal(got, want) {
+		t.Errorf("titles %q, want %q", got, want)
+	}
+}
+
+// Some errors end the transaction. The member that overlooks one must not go on outside of it.
+func TestAnErrorThatEndsTheTransactionIsSharedByThoseBefore(t *testing.T) {
+	for _, overlooked := range []bool{false, true} {
+		t.Run(fmt.Sprint("overlooked ", overlooked), func(t *testing.T) {
+			b, p := newBoard(t)
+			tasks := someTasks(t, b, p, 3)
+			n := 0
+			commits(t, b, func() error { n++; return nil })
+			errs := together(b,
+				retitle(tasks[0].ID, "first"),
+				func(q sqlstore.Querier) error {
+					_, err := q.ExecContext(t.Context(), `INSERT OR ROLLBACK INTO projects SELECT * FROM projects`)
+					if code(err) == 0 {
+						t.Errorf("a duplicate: %v", err)
+					}
+					if after := retitle(tasks[1].ID, "wrong")(q); !errors.Is(after, errLost) {
+						t.Errorf("after the end of the transaction: %v", after)
+					}
+					if overlooked {
+						return nil
+					}
+					return err
+				},
+				retitle(tasks[2].ID, "third"))
+			if errs[0] == nil || !strings.Contains(errs[0].Error(), "nothing was changed") || errs[1] == nil || errs[2] != nil {
+				t.Errorf("errors %v", errs)
+			}
+			if got, want := titles(t, b, tasks), []string{"task 0", "task 1", "third"}; !slices.Equal(got, want) {
+				t.Errorf("titles %q, want %q", got, want)
+			}
+			if n != 2 {
+				t.Errorf("%d commits, want 2", n)
+			}
+		})
+	}
+}
+
+// A full disk ends the transaction only if the statement cannot be undone alone. Either way, those who
+// are told of success have it.
+func TestAFullDiskFailsNoMemberThatWasAnsweredWell(t *testing.T) {
+	b, p := newBoard(t)
+	tasks := someTasks(t, b, p, 3)
+	limit := func(pages int) {
+		testkit.Must(t, b.writer.conn.QueryRowContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int)))
+	}
+	limit(1) // taken for the present size
+	errs := together(b, retitle(tasks[0].ID, "a"), retitle(tasks[1].ID, strings.Repeat("x", 1<<20)), retitle(tasks[2].ID, "c"))
+	limit(1 << 20)
+	if !errors.Is(errs[1], task.ErrFull) || errs[2] != nil || errs[0] != nil && !errors.Is(errs[0], task.ErrFull) {
+		t.Errorf("errors %v", errs)
+	}
+	want := []string{"a", "task 1", "c"}
+	if errs[0] != nil {
+		want[0] = "task 0"
+	}
+	if got := titles(t, b, tasks); !slices.Equal(got, want) {
+		t.Errorf("titles %q, want %q", got, want)
+	}
+}
+
+func TestACommitThatFailsFailsAllMembers(t *testing.T) {
+	b, p := newBoard(t)
+	tasks := someTasks(t, b, p, 2)
+	n := 0
+	commits(t, b, func() error {
+		if n++; n == 2 {
+			return errors.New("no")
+		}
+		return nil
+	})
+	errs := together(b, retitle(tasks[0].ID, "first"), retitle(tasks[1].ID, "second"))
+	if errs[0] == nil || errs[1] == nil {
+		t.Errorf("errors %v", errs)
+	}
+	if got, want := titles(t, b, tasks), []string{"task 0", "task 1"}; !slices.Equal(got, want) {
+		t.Errorf("titles %q, want %q", got, want)
+	}
+	addTask(t, b, p, "afterwards")
+}
+
+// A group is synced if one of its members has to be.
+func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
+	b, _ := newBoard(t)
+	var synced int
+	look := func(q sqlstore.Querier) error {
+		return q.QueryRowContext(context.Background(), "PRAGMA synchronous").Scan(&synced)
+	}
+	unsynced := func() {
+		t.Helper()
+		testkit.Must(t, b.Transact(t.Context(), sqlstore.Unsynced, func(_ context.Context, q sqlstore.Querier) error { return look(q) }))
+		if synced != 1 {
+			t.Errorf("an unsynced change alone: synchronous is %d, want 1", synced)
+		}
+	}
+	unsynced()
+	errs := together(b, func(sqlstore.Querier) error { return nil }, look)
+	if synced != 2 || errors.Join(errs...) != nil {
+		t.Errorf("a group: synchronous is %d, want 2; %v", synced, errs)
+	}
+	unsynced()
+}
+
+// Rows of a statement stay what they are while the same statement runs again.
+func TestAStatementRunsWhileItsRowsAreRead(t *testing.T) {
+	b, p := newBoard(t)
+	someTasks(t, b, p, 3)
+	const query = `SELECT title FROM tasks ORDER BY title`
+	for range 2 { // compiled, and then again
+		err := b.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
+			rows, err := q.QueryContext(ctx, query)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for i := 0; rows.Next(); i++ {
+				var outer, inner string
+				if err := errors.Join(rows.Scan(&outer), q.QueryRowContext(ctx, query).Scan(&inner)); err != nil {
+					return err
+				}
+				if outer != fmt.Sprint("task ", i) || inner != "task 0" {
+					t.Errorf("row %d: %q, and within %q", i, outer, inner)
+				}
+			}
+			return rows.Err()
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A call that waits behind another of this process gives up with its context, or when it has waited
+// long enough, and is not carried out later.
+func TestACallGivesUpItsPlace(t *testing.T) {
+	b, p := newBoard(t)
+	tasks := someTasks(t, b, p, 2)
+	inside, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- b.Transact(context.Background(), sqlstore.Writing, func(context.Context, sqlstore.Querier) error {
+			close(inside)
+			<-goOn
+			return nil
+		})
+	}()
+	<-inside
+	change := func(ctx context.Context, i int) error {
+		return b.Transact(ctx, sqlstore.Writing, func(_ context.Context, q sqlstore.Querier) error { return retitle(tasks[i].ID, "late")(q) })
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := change(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call whose context ends: %v", err)
+	}
+	b.patience = 20 * time.Millisecond
+	if err := change(t.Context(), 1); !errors.Is(err, store.ErrBusy) || !strings.Contains(err.Error(), b.Where()) {
+		t.Errorf("a call that waits too long: %v", err)
+	}
+	close(goOn)
+	testkit.Must(t, <-done)
+	if got, want := titles(t, b, tasks), []string{"task 0", "task 1"}; !slices.Equal(got, want) {
+		t.Errorf("titles %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,90 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// A process that is stopped in a transaction makes others wait for a while, and then they are refused.
+// Nothing is lost when it goes on, or is killed.
+func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		name := "goes on"
+		if killed {
+			name = "is killed"
+		}
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "board.db")
+			b := openAt(t, path, time.Now)
+			p := rootOf(t, b)
+			var log testkit.Log
+			hasty, err := openBoard(t.Context(), Options{Path: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			testkit.Must(t, err)
+			defer hasty.Close()
+			hasty.patience = 400 * time.Millisecond
+			s := addTask(t, b, p, "before")
+			c := another(t, "hold", path)
+			if line := c.Line(); line != "inside" {
+				t.Fatal(line, c.Err.String())
+			}
+			testkit.Must(t, c.Process.Signal(syscall.SIGSTOP))
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					began := time.Now()
+					err := second(hasty.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "refused"}, task.Request{}))
+					if took := time.Since(began); !errors.Is(err, store.ErrBusy) || took < hasty.patience || took > 8*time.Second {
+						t.Errorf("after %v: %v", took, err)
+					}
+					if err := store.Refused(err); session.CodeOf(err) != store.CodeBusy || !strings.Contains(err.Error(), path) {
+						t.Errorf("an agent is told %v", err)
+					}
+				})
+			}
+			all.Wait()
+			if n := log.Count("is locked by another process"); n == 0 || n > 3 {
+				t.Errorf("logged %d times that it waits: %s", n, log.String())
+			}
+			if got := taskOf(t, b, s.ID); got.Title != "before" {
+				t.Errorf("a reader sees the title %q", got.Title)
+			}
+			done := make(chan error, 1)
+			go func() {
+				done <- second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "waits"}, task.Request{}))
+			}()
+			want := "before"
+			if killed {
+				c.Crash()
+			} else {
+				want = "held"
+				testkit.Must(t, c.Process.Signal(syscall.SIGCONT))
+				testkit.Must(t, second(io.WriteString(c.In, "go on\n")))
+				if line := c.Line(); line != "committed" {
+					t.Error(line, c.Err.String())
+				}
+			}
+			testkit.Must(t, <-done)
+			if got := taskOf(t, b, s.ID); got.Title != want {
+				t.Errorf("title %q, want %q", got.Title, want)
+			}
+			_, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+			if err != nil || total != 2 {
+				t.Errorf("%d tasks, want 2; %v", total, err)
+			}
+		})
+	}
+}

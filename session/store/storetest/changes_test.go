@@ -1,0 +1,340 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+	"deepwork/session/store"
+	"deepwork/session/store/sqlstore"
+)
+
+// latest returns the position of a follower that begins now.
+func latest(t testing.TB, c store.Changes) string {
+	t.Helper()
+	news, err := c.Since(t.Context(), "")
+	if err != nil || !news.Reset || len(news.Changes) != 0 {
+		t.Fatalf("a new follower: %+v, %v", news, err)
+	}
+	return news.Next
+}
+
+// mustSince returns what is new since a position.
+func mustSince(t testing.TB, c store.Changes, position string) store.News {
+	t.Helper()
+	news, err := c.Since(t.Context(), position)
+	testkit.Must(t, err)
+	return news
+}
+
+// follow waits for changes after a position until it has n of them.
+func follow(t testing.TB, c store.Changes, position string, n int) (all []store.Change, next string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for len(all) < n {
+		if err := c.Wait(ctx, position); err != nil {
+			t.Errorf("waiting for changes after the first %d of %d: %v", len(all), n, err)
+			return all, position
+		}
+		news, err := c.Since(ctx, position)
+		if err != nil || news.Reset {
+			t.Errorf("after %q: %+v, %v", position, news, err)
+			return all, position
+		}
+		all, position = append(all, news.Changes...), news.Next
+	}
+	return all, position
+}
+
+func changed(kind string, ids ...string) (all []store.Change) {
+	for _, id := range ids {
+		all = append(all, store.Change{Kind: kind, ID: id})
+	}
+	return all
+}
+
+// raw runs statements in a transaction of a database.
+func raw(t testing.TB, d store.Database, f func(ctx context.Context, q sqlstore.Querier) error) error {
+	if c, ok := d.(closing); ok {
+		d = c.Database
+	}
+	return d.(sqlstore.Database).Transact(t.Context(), sqlstore.Writing, f)
+}
+
+// fill adds n changes in one transaction.
+func fill(t testing.TB, d store.Database, n int, at time.Time) {
+	t.Helper()
+	testkit.Must(t, raw(t, d, func(ctx context.Context, q sqlstore.Querier) error {
+		_, err := q.ExecContext(ctx, fmt.Sprintf(`WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d)
+			INSERT INTO changes (kind, id, at) SELECT 'task', CAST(n AS TEXT), CAST(? AS TEXT) FROM n`, n), task.FormatTime(at))
+		return err
+	}))
+}
+
+// What one process changes, all followers read in order, each change in the transaction that makes it.
+func TestChangesAreFollowed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	p := rootOf(t, b)
+	addTask(t, b, p, "zero") // the feed exists
+	feeds := []store.Changes{b.db.Changes(), open(t, path, time.Now).Changes()}
+	position := latest(t, feeds[1])
+	check := func(what string, want ...store.Change) {
+		t.Helper()
+		next := ""
+		for _, feed := range feeds {
+			news := mustSince(t, feed, position)
+			if news.Reset || !slices.Equal(news.Changes, want) {
+				t.Errorf("%s: %+v, want %v", what, news, want)
+			}
+			if len(want) == 0 && news.Next != position {
+				t.Errorf("%s: the next position after %q is %q", what, position, news.Next)
+			}
+			next = news.Next
+		}
+		position = next
+	}
+	check("nothing")
+	s := addTask(t, b, p, "one")
+	check("a task", changed(store.TaskChanged, s.ID)...)
+	a := try(t, b, s)
+	check("an attempt", slices.Concat(changed(store.AttemptChanged, a.ID), changed(store.TaskChanged, s.ID))...)
+	e, _ := run(t, b)
+	check("a start", changed(store.AttemptChanged, a.ID, a.ID)...)
+	end(t, b, e, task.Ending{State: task.Failed, Task: task.InReview})
+	check("an end", slices.Concat(changed(store.AttemptChanged, a.ID), changed(store.TaskChanged, s.ID))...)
+	if err := b.DeleteTask(t.Context(), "nothing"); err == nil {
+		t.Error("deleted what does not exist")
+	}
+	check("a failure")
+	x := &store.Execution{ID: "x", Owner: "gone", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
+	testkit.Must(t, b.db.Executions().Save(t.Context(), x, 0))
+	check("an execution", changed(store.ExecutionChanged, "x")...)
+	other := *x
+	other.Owner = "another"
+	if err := b.db.Executions().Save(t.Context(), &other, time.Hour); !errors.Is(err, store.ErrNotOwner) {
+		t.Error(err)
+	}
+	check("an execution of another process")
+	testkit.Must(t, second(b.db.Executions().TakeUp(t.Context(), "here", time.Hour, nil)))
+	check("taking it up", changed(store.ExecutionChanged, "x")...)
+	x.Owner, x.State, x.EndedAt = "here", store.ExecutionFailed, new(time.Now())
+	save(t, b.db.Executions(), x)
+	check("an end that is not synced", changed(store.ExecutionChanged, "x")...)
+
+	for _, gone := range []string{"x:0", "x", position + "9", ":-1", "-1", "9/9:9:", strings.TrimRight(position, "0123456789:,")} {
+		if news := mustSince(t, feeds[0], gone); !news.Reset || len(news.Changes) > 0 || mustSince(t, feeds[0], news.Next).Reset {
+			t.Errorf("after the unknown position %q: %+v", gone, news)
+		}
+	}
+}
+
+// A wait ends with the first change, by whichever process, or with its context.
+func TestAFollowerWaits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	p := rootOf(t, b)
+	addTask(t, b, p, "zero")
+	mine, theirs := b.db.Changes(), open(t, path, time.Now).Changes()
+	position := latest(t, mine)
+	ended, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer cancel()
+	if err := mine.Wait(ended, position); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting for nothing: %v", err)
+	}
+	for round := range 3 {
+		var followers sync.WaitGroup
+		began, waited := time.Now(), make([]time.Duration, 2)
+		for i, feed := range []store.Changes{mine, theirs} {
+			followers.Go(func() {
+				follow(t, feed, position, 1)
+				waited[i] = time.Since(began)
+			})
+		}
+		time.AfterFunc(100*time.Millisecond, func() { addTask(t, b, p, fmt.Sprint(round)) })
+		followers.Wait()
+		if slices.Max(waited) > 5*time.Second {
+			t.Errorf("they waited %v", waited)
+		}
+		position = mustSince(t, mine, position).Next
+	}
+}
+
+// No change of several processes is missing or comes twice, for any of several followers.
+func TestChangesOfSeveralProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	one, two := openAt(t, path, time.Now), openAt(t, path, time.Now)
+	p := rootOf(t, one)
+	addTask(t, one, p, "zero")
+	position := latest(t, one.db.Changes())
+	j := journal{all: make(map[string][]string)}
+	var writers, followers sync.WaitGroup
+	for i, b := range []board{one, two} {
+		writers.Go(func() {
+			w := worker{fmt.Sprint("here", i), b, func(format string, args ...any) { j.add(fmt.Sprintf(format+"\n", args...)) }}
+			if err := w.work(t.Context(), p.ID, 10); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for i := range 2 {
+		child := server(t, path, "some rounds", fmt.Sprint("there", i), p.ID)
+		writers.Go(func() {
+			for line := child.Line(); line != ""; line = child.Line() {
+				j.add(line + "\n")
+			}
+			if err := child.Wait(); err != nil {
+				t.Error(err, &child.Err)
+			}
+		})
+	}
+	done, finished := context.WithCancel(t.Context())
+	read := make([][]store.Change, 4)
+	for i := range read {
+		feed := []board{one, two}[i%2].db.Changes()
+		followers.Go(func() {
+			for at, last := position, false; !last; {
+				last = done.Err() != nil // and then once more
+				if !last {
+					_ = feed.Wait(done, at)
+				}
+				news := mustSince(t, feed, at)
+				if news.Reset {
+					t.Error("a follower is told to read all again")
+					return
+				}
+				at, read[i] = news.Next, append(read[i], news.Changes...)
+			}
+		})
+	}
+	writers.Wait()
+	finished()
+	followers.Wait()
+	all := mustSince(t, one.db.Changes(), position).Changes
+	for _, kind := range []string{store.TaskChanged, store.AttemptChanged} {
+		for _, id := range j.all[kind] {
+			if !slices.Contains(all, store.Change{Kind: kind, ID: id}) {
+				t.Errorf("%s %s is not in the feed", kind, id)
+			}
+		}
+	}
+	if len(j.all["task"]) != 2*10+2*20 || len(all) < 2*len(j.all["task"]) {
+		t.Errorf("%d tasks were made, %d changes", len(j.all["task"]), len(all))
+	}
+	for i, changes := range read {
+		if !sameChanges(changes, all) {
+			t.Errorf("follower %d has read %d changes, others that were made: %d", i, len(changes), len(all))
+		}
+	}
+}
+
+// sameChanges reports whether a and b have the same changes, equally often. Two followers may read the
+// changes of transactions that overlap in different orders.
+func sameChanges(a, b []store.Change) bool {
+	sorted := func(c []store.Change) []store.Change {
+		return slices.SortedFunc(slices.Values(c), func(x, y store.Change) int { return strings.Compare(x.Kind+x.ID, y.Kind+y.ID) })
+	}
+	return slices.Equal(sorted(a), sorted(b))
+}
+
+// What a transaction that is rolled back has inserted is not in the feed.
+func TestAChangeThatIsRolledBackIsNotInTheFeed(t *testing.T) {
+	b := openAt(t, filepath.Join(t.TempDir(), "board.db"), time.Now)
+	p := rootOf(t, b)
+	addTask(t, b, p, "zero")
+	feed := b.db.Changes()
+	position := latest(t, feed)
+	refused := errors.New("refused")
+	err := raw(t, b.db, func(ctx context.Context, q sqlstore.Querier) error {
+		_, err := q.ExecContext(ctx, `INSERT INTO changes (kind, id, at) VALUES ('task', 'never', '')`)
+		return errors.Join(err, refused)
+	})
+	if !errors.Is(err, refused) {
+		t.Fatal(err)
+	}
+	if news := mustSince(t, feed, position); news.Next != position || news.Reset || len(news.Changes) > 0 {
+		t.Errorf("after a rollback: %+v", news)
+	}
+	s := addTask(t, b, p, "one")
+	if got, _ := follow(t, feed, position, 1); !slices.Equal(got, changed(store.TaskChanged, s.ID)) {
+		t.Errorf("after the next one: %v", got)
+	}
+}
+
+// The feed has the changes of the last hour, 10,000 at most. Only a follower that may have missed some is
+// told to read all again.
+func TestTheFeedForgets(t *testing.T) {
+	b, c, p := newBoard(t)
+	feed := b.db.Changes()
+	count := func() (n int) {
+		t.Helper()
+		testkit.Must(t, raw(t, b.db, func(ctx context.Context, q sqlstore.Querier) error {
+			return q.QueryRowContext(ctx, `SELECT count(*) FROM changes`).Scan(&n)
+		}))
+		return n
+	}
+	addTask(t, b, p, "zero")
+	old := latest(t, feed)
+	fill(t, b.db, 6000, c.at)
+	recent := mustSince(t, feed, old).Next
+	fill(t, b.db, 6000, c.at)
+	addTask(t, b, p, "it is not time yet")
+	if n := count(); n != 12_002 {
+		t.Errorf("%d changes", n)
+	}
+	c.forward(time.Minute)
+	one := addTask(t, b, p, "one")
+	if n := count(); n != 10_001 {
+		t.Errorf("%d changes are left of 12,003", n)
+	}
+	if news := mustSince(t, feed, old); !news.Reset || len(news.Changes) > 0 {
+		t.Errorf("a follower that is 12,002 changes behind: reset %v, %d changes", news.Reset, len(news.Changes))
+	}
+	news := mustSince(t, feed, recent)
+	if n := len(news.Changes); news.Reset || n != 6002 || news.Changes[n-1].ID != one.ID {
+		t.Errorf("a follower that is 6,002 changes behind: reset %v, %d changes", news.Reset, n)
+	}
+
+	c.forward(2 * time.Hour)
+	two := addTask(t, b, p, "two")
+	if n := count(); n > 2 {
+		t.Errorf("%d changes are left after two hours", n)
+	}
+	if late := mustSince(t, feed, recent); !late.Reset {
+		t.Errorf("a follower that is two hours behind: %+v", late)
+	}
+	late := mustSince(t, feed, news.Next)
+	if late.Reset || !slices.Equal(late.Changes, changed(store.TaskChanged, two.ID)) {
+		t.Errorf("a follower that had read all two hours ago: %+v", late)
+	}
+}
+
+// A follower does not create the database, and follows it from its first change.
+func TestADatabaseThatDoesNotExistHasNoChanges(t *testing.T) {
+	if backend != "sqlite" {
+		t.Skip("it exists")
+	}
+	path := filepath.Join(t.TempDir(), "board.db")
+	d := open(t, path, time.Now)
+	feed := d.Changes()
+	position := latest(t, feed)
+	ended, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer cancel()
+	if err := feed.Wait(ended, position); !errors.Is(err, context.DeadlineExceeded) || d.Exists() {
+		t.Errorf("%v; it exists: %v", err, d.Exists())
+	}
+	b := openAt(t, path, time.Now)
+	s := addTask(t, b, rootOf(t, b), "one")
+	if got, _ := follow(t, feed, position, 1); !slices.Equal(got, changed(store.TaskChanged, s.ID)) {
+		t.Errorf("followed %v", got)
+	}
+}

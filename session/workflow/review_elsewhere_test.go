@@ -1,0 +1,143 @@
+package workflow
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+// A reviewed step that is sent to two servers at once runs one reviewer, and both calls are answered with its
+// verdict.
+func TestTwoServersShareAReview(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	first, rev := p.reviewed()
+	servers := []*server{first, p.reopen(rev)}
+	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
+	rev.set("wait", "")
+	var wg sync.WaitGroup
+	replies := make([]*machine.FinishReply, len(servers))
+	for i, s := range servers {
+		wg.Go(func() {
+			var err error
+			replies[i], err = s.Connect("local").Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	rev.runs(1)
+	// Both wait now, or will.
+	step, err := servers[1].Connect("local").Step(ctx, StepArgs{SessionID: &id})
+	if err != nil || !step.Members[0].ReviewRunning {
+		t.Errorf("get_step at the other server: %s, %v", toJSON(t, step), err)
+	}
+	rev.unset("wait")
+	wg.Wait()
+	for i, r := range replies {
+		if r == nil || r.Status != machine.NextStep || r.BeginStep.StepID != "two" {
+			t.Errorf("server %d: %s", i, toJSON(t, r))
+		}
+	}
+	if n := rev.calls(); n != 1 {
+		t.Errorf("the reviewer was started %d times", n)
+	}
+	if one := p.record(id).Progress("one"); len(one.Attempts) != 1 || one.QualityAttempts != 1 {
+		t.Errorf("attempts %s", toJSON(t, one.Attempts))
+	}
+}
+
+// The review of a server that can no longer renew it is taken up by another one. What the first one's reviewer
+// says then does not count.
+func TestAReviewIsTakenUp(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	first, rev := p.reviewed()
+	first.reviewLife = 50 * time.Millisecond
+	cut := &cutOff{Sessions: first.records.Sessions}
+	first.records.Sessions = cut
+	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
+	rev.set("wait", "")
+	call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+	got := beside(t, ctx, first.Connect("local"), call)
+	rev.runs(1)
+	second := p.reopen(rev)
+	rev.set("wait", "")
+	other := beside(t, ctx, second.Connect("local"), call)
+	rev.runs(2)
+	// The reviewer of the first one passes bad outputs: nobody hears of it.
+	rev.unset("wait")
+	for name, of := range map[string]chan answered{"first": got, "second": other} {
+		if x := await(t, of); x.err != nil || x.r == nil || x.r.Status != machine.NextStep {
+			t.Errorf("the call at the %s server: %s, %v", name, toJSON(t, x.r), x.err)
+		}
+	}
+	one := p.record(id).Progress("one")
+	if len(one.Attempts) != 2 || one.Attempts[0].State != machine.AttemptVoid || one.Attempts[1].State != machine.AttemptPassed || one.QualityAttempts != 1 {
+		t.Errorf("attempts %s", toJSON(t, one.Attempts))
+	}
+}
+
+// cutOff is a store that renews no review.
+type cutOff struct{ store.Sessions }
+
+func (cutOff) RenewReview(context.Context, string, store.Review) (bool, error) {
+	return false, store.ErrUnavailable
+}
+
+// A server that stops gives up its reviews: the next call goes on without a wait.
+func TestAStoppedServerLeavesItsReview(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	rev.set("wait", "")
+	got := beside(t, ctx, c, `{"outputs":{"report":"good.md"}}`)
+	rev.runs(1)
+	srv.stop()
+	refused(t, await(t, got).err, session.StateError, "shutting_down")
+	rev.unset("wait")
+	began := time.Now()
+	if r := p.finish(p.reopen(rev).Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != machine.NextStep {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if took := time.Since(began); took > 14*time.Second {
+		t.Errorf("it took %v, as long as a killed server's", took)
+	}
+	if n := rev.calls(); n != 2 {
+		t.Errorf("the reviewer was started %d times", n)
+	}
+}
+
+// A call whose budget is over says that the review runs, wherever it runs.
+func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	first, rev := p.reviewed()
+	second := p.reopen(rev)
+	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
+	rev.set("wait", "")
+	call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+	got := beside(t, ctx, first.Connect("local"), call)
+	rev.runs(1)
+	rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: 10 * time.Millisecond})
+	r := p.finish(second.Connect("local"), call)
+	if r.Status != machine.NeedsWork || r.Waiting() == nil {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	rev.unset("wait")
+	testkit.Must(t, await(t, got).err)
+	if r := p.finish(second.Connect("local"), call); r.Status != machine.NextStep {
+		t.Errorf("the next call: %s", toJSON(t, r))
+	}
+	if n := rev.calls(); n != 1 {
+		t.Errorf("the reviewer was started %d times", n)
+	}
+}
