@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -146,7 +145,7 @@ func (f *fleet) live(ctx context.Context) error {
 
 // serve starts a machine's server, whose clock is wrong by some time.
 func (f *fleet) serve(ctx context.Context, m *machine, clock time.Duration) error {
-	return f.run(ctx, m.server, fault.Plan{Tied: true, Clock: clock, Twice: twice})
+	return f.run(ctx, m.server, fault.Plan{Tied: true, Clock: clock})
 }
 
 // end stops all servers, lets new ones end what is left of the board, reads each session and task at
@@ -165,7 +164,7 @@ func (f *fleet) end(ctx context.Context) error {
 	}
 	a := f.agent(2*f.clients + f.random.IntN(f.count))
 	a.lose = 0
-	for _, id := range f.history.known(false) {
+	for _, id := range f.history.known() {
 		t := answer{kind: lost}
 		for until := time.Now().Add(2 * longest); t.kind != given && time.Now().Before(until); { // it may roam, and leases of killed servers last
 			if t = a.perform(ctx, input{Tool: "get_step", Session: id}); t.kind != given {
@@ -203,22 +202,10 @@ func (f *fleet) states() (all []*folder.Folder) {
 // judge compares the database and what agents have done with the histories, and checks those. No
 // server may run.
 func (f *fleet) judge(ctx context.Context) error {
-	var id, body string
-	goals := map[string][]string{} // sessions
-	err := f.query(ctx, "SELECT id, body FROM session_records WHERE body IS NOT NULL", func() {
-		var r record
-		err := json.Unmarshal([]byte(body), &r)
-		goal := f.compare(id, r, err)
-		goals[goal] = append(goals[goal], id)
-	}, &id, &body)
-	if err != nil {
+	_, err := f.world.judge(ctx, f.whole)
+	if err = errors.Join(err, f.judgeBoard(ctx)); err != nil {
 		return err
 	}
-	f.history.once("session", goals, func(_ string, e *effect) bool { return e.id != "" })
-	if err := f.judgeBoard(ctx); err != nil {
-		return err
-	}
-	f.history.check()
 	f.verify(ctx, "at the end")
 	return nil
 }
