@@ -68,11 +68,11 @@ func (x *exports) check(a *sessionActor) {
 func (x *exports) put(row store.Session, s *machine.State, most int64) error {
 	folder := x.own
 	if row.Root != folder.Root {
-		if folder = state.Of(row.Root); folder.Root != row.Root {
-			return fmt.Errorf("the session's folder %s is not on this machine", row.Root)
+		if _, err := os.Stat(row.Root); errors.Is(err, fs.ErrNotExist) {
+			return nil // that of an attempt that was deleted, or of another machine
 		}
-		if _, err := os.Stat(row.Root); err != nil {
-			return err
+		if folder = state.Of(row.Root); folder.Root != row.Root {
+			return fmt.Errorf("the session's folder %s is not at that path on this machine", row.Root)
 		}
 	}
 	dir, done, err := x.open(folder)
