@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
 
@@ -32,5 +33,34 @@ func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 	s := p.record(id)
 	if rev.calls() != 2 || len(s.History) != 1 || s.Status != machine.Aborted || n.Load() < 8 {
 		t.Errorf("%d reviews, %d writes, record %s", rev.calls(), n.Load(), toJSON(t, s))
+	}
+}
+
+// A call that names no step is about the step that is current when it arrives, also at a server that last saw
+// the session at an earlier one, whose outputs have reviews, too.
+func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	p.write("better.md", "CONTENT OF better.md")
+	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewedStep}, {id: "two", outputs: oneFile, reviews: reviewedStep}},
+		map[string]string{"main": "[one, two]"})
+	first, rev := p.reviewed()
+	second := p.reopen(rev).Connect("local")
+	c := first.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	call := `{"outputs":{"report":"good.md"},"session_id":"` + id + `"}`
+	look := func() {
+		t.Helper()
+		if _, err := second.Step(ctx, StepArgs{SessionID: &id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	p.finish(c, call)
+	if r := p.finish(second, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`); r.Status != machine.WorkflowComplete {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if _, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`)); session.CodeOf(err) != "session_ended" {
+		t.Errorf("a call after the end got %v", err)
 	}
 }
