@@ -25,17 +25,24 @@
 //     file, and changes nothing.
 //   - An output is missing, outside the project, or of another type: the call is refused and says
 //     which.
-//   - A session's file is truncated: it is set aside under another name and reported, never
-//     overwritten; other sessions continue.
-//   - A session's file is altered, replaced by an older version of it (from a backup, by git),
-//     put back after a prune, or comes from another installation or project: it is not resumed,
-//     not listed to agents and not changed, and its calls say so (session_foreign), until you
-//     look at it and adopt it with deepwork sessions adopt; deepwork check notes it. What a
-//     running server has in memory wins, and the altered file is set aside.
+//   - A session's file in .deepwork/tmp is edited, damaged, restored from a backup or removed: nothing
+//     happens to the session, which is in the database of the project; the file is an export of it.
+//     deepwork check names files that differ, and deepwork sessions import makes sessions of files.
+//   - The database is damaged: nothing overwrites or moves it while a process has it open; every call
+//     and command that needs it is refused with its path and what to do. deepwork check --set-aside
+//     renames it, and deepwork sessions import --all makes sessions of the exports.
 //   - The disk is full or read-only: the call is refused and the state stays as it was; reading
 //     still works.
-//   - Two servers on one project: a session has one owner at a time. Another server takes it over
-//     when the owner is gone, or when no connection of the owner uses it any more.
+//   - Several servers on one project, also on several machines with one database: any of them serves
+//     any session at any time. Calls through several servers take effect one after the other, and a
+//     repeated call finds its reply at each of them.
+//   - A server is suspended, or the database is busy: on SQLite calls of others wait at most 10 s and are
+//     then refused with store_busy; PostgreSQL ends the transaction after 2 s. Nothing is lost when the
+//     server goes on or is killed.
+//   - The reply of the database to a commit is lost: the call is applied to the session as it is then, and
+//     finds its own reply if it was stored.
+//   - A server is killed while a review runs: the next call at any server goes on with the review after at
+//     most 15 s. A verdict counts once.
 //   - A tool panics: that call gets an error, the log a stack trace, and the server continues.
 //   - A reply would be too large: nothing is cut silently. Lists of tasks end sooner, with a
 //     cursor to the rest; get_workflows says in notice what it leaves out over 4 MB; a group with
@@ -51,8 +58,7 @@
 //     and at once on a second signal.
 //   - A connection is gone, or idle for idle_timeout: its workflows can be resumed by their
 //     session_id, from any connection of the same caller, on this server and on any other of the
-//     project. One that could not be released, because the disk was full, is tried again every 30
-//     s.
+//     project.
 //   - A web page tries to call (DNS rebinding): 403. Host and Origin are checked; only the
 //     server's own pages and those of --allowed-origin, or of allowed_origins in your user
 //     config, are allowed.
@@ -79,9 +85,13 @@
 //   - A source of workflows is down, hangs, floods or sends nonsense: start-up and tools/list are
 //     as fast as before, and other tools are not affected; the source's tools stay listed for
 //     keep_tools_for, say what is wrong, and recover automatically.
-//   - The server is killed while a workflow runs at its source: the next server follows the
-//     execution by its id. If the source had not answered yet, the execution is unknown; none is
-//     started twice.
+//   - The server is killed, or freezes, while a workflow runs at its source: after at most 30 s
+//     another server of the project, or the next one, follows the execution by its id; after a
+//     graceful stop at once. If the source had not answered yet, the execution is unknown; none is
+//     started twice. A server that wakes up again cannot overwrite what another one has recorded.
+//   - An execution is cancelled at another server than the one that follows it: that server notices
+//     within a second, on another machine within 5 s, and cancels it at its source. If it is gone,
+//     the server that follows the execution next cancels it.
 //   - A reviewer crashes, hangs or prints nonsense: no step passes because of it, and no try is
 //     used up; the error says what the reviewer did.
 //   - A file is changed while it is reviewed: the verdict is not used.

@@ -1,16 +1,13 @@
 package transport
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
@@ -191,84 +188,5 @@ func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
 	callTool(t, cs, "list_projects", `{}`)
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
-	}
-}
-
-// workspaceOf makes the folder of an attempt's workspace.
-func workspaceOf(t *testing.T, attemptID string) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), attemptID, "shop")
-	testkit.Must(t, os.MkdirAll(dir, 0o755))
-	return dir
-}
-
-// In a workspace there is get_context, the board is that of the project around, and
-// the folder of sessions hides itself from git.
-func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
-	outside, root := project(t, nil)
-	repository(t, root)
-	cs := client(t, outside)
-	id := into[attempt.ProjectsReply](t, cs, "list_projects", `{}`).Projects[0].ProjectID
-	file := state.Of(root).Database()
-
-	t.Setenv(config.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
-	t.Setenv(config.BoardEnv, file)
-	workspace := workspaceOf(t, "3b241101-e2bb-4255-8caf-4136c566a962")
-	inside := client(t, made(t, Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}}))
-	if listed(t, inside)["get_context"] == nil {
-		t.Error("get_context is not offered")
-	}
-	for _, name := range []string{"merge_attempt", "rebase_attempt", "push_attempt", "abort_merge", "change_target"} {
-		if listed(t, inside)[name] != nil {
-			t.Errorf("%s is offered in a workspace", name)
-		}
-	}
-	if res := callTool(t, inside, "get_context", `{}`); errorMetaOf(t, res)["code"] != "unknown_attempt" {
-		t.Errorf("%s", text(res))
-	}
-	if got := into[attempt.ProjectsReply](t, inside, "list_projects", `{}`); got.Projects[0].ProjectID != id {
-		t.Errorf("another board: %+v", got)
-	}
-	if _, err := os.Stat(state.Of(workspace).Database()); !os.IsNotExist(err) {
-		t.Errorf("the workspace has its own board: %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "tmp", ".gitignore")); err != nil {
-		t.Error(err)
-	}
-}
-
-// In a workspace the config of the project applies, and never the branch's own file; where
-// the project is not found, none does.
-func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
-	outside, root := project(t, nil)
-	write(t, root, map[string]string{".deepwork/config.yml": "executors: {MINE: {command: [sh, -c, 'true']}}\n"})
-	repository(t, root)
-	into[attempt.ProjectsReply](t, client(t, outside), "list_projects", `{}`) // makes the board
-	for _, c := range []struct{ board, want string }{
-		{state.Of(root).Database(), "MINE"},
-		{filepath.Join(t.TempDir(), "board.db"), ""},
-		{filepath.Join(t.TempDir(), ".deepwork", "board.db"), ""},
-	} {
-		t.Setenv(config.AttemptEnv, "3b241101-e2bb-4255-8caf-4136c566a962")
-		t.Setenv(config.BoardEnv, c.board)
-		workspace := workspaceOf(t, "3b241101-e2bb-4255-8caf-4136c566a962")
-		mark := filepath.Join(workspace, "mark")
-		write(t, workspace, map[string]string{".deepwork/config.yml": "executors: {THEIRS: {command: [sh]}}\n" +
-			"workflow_tools: {sources: {evil: {command: [sh, -c, 'touch " + mark + "']}}}\n"})
-		s, err := NewServer(Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}})
-		must(t, err)
-		cs := client(t, s)
-		callTool(t, cs, "refresh_workflow_tools", `{}`)
-		names := " "
-		for _, x := range into[attempt.ExecutorsReply](t, cs, "list_executors", `{}`).Executors {
-			names += x.Name + " "
-		}
-		if strings.Contains(names, " THEIRS ") || strings.Contains(names, " MINE ") != (c.want != "") {
-			t.Errorf("%s: the executors are %s", c.board, names)
-		}
-		noError(t, s.Close(context.Background()))
-		if _, err := os.Stat(mark); err == nil {
-			t.Errorf("%s: a source of the branch ran", c.board)
-		}
 	}
 }

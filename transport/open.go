@@ -95,13 +95,14 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		logger.Error("there is no place for the state of the project: calls that write are refused", "error", err)
 		folder = state.None(root, err)
 	}
-	here, err := workspace(ctx, o, folder, getenv, logger)
+	here, err := Workspace(ctx, o, folder, getenv, logger)
 	if err != nil {
 		return nil, err
 	}
 	around, attemptID := folder, ""
 	if here != nil {
-		around, attemptID = here.Project, here.Attempt
+		around, _ = here.State() // calls are refused with its error
+		attemptID = here.Attempt
 	}
 	process.Avoid(around.Root)
 	settings := config.Open(around.Root)
@@ -266,16 +267,18 @@ func enter(ctx context.Context, members store.Members) {
 	}
 }
 
-// workspace returns the attempt in whose workspace a server is, or nil. In a workspace the config of the
+// Workspace returns the attempt in whose workspace a program is, whose folder has this state, or nil. Of the
+// options only the store counts. In a workspace the config of the
 // attempt's project applies, never what a branch says, and its database has the sessions. What only the
 // environment says is checked now, since servers of other projects have the same; what is not known then,
 // because the database cannot be used, is decided by the calls.
-func workspace(ctx context.Context, o Options, folder *state.Folder, getenv func(string) string, logger *slog.Logger) (*attempt.Workspace, error) {
+func Workspace(ctx context.Context, o Options, folder *state.Folder, getenv func(string) string, logger *slog.Logger) (*attempt.Workspace, error) {
 	w := attempt.FindWorkspace(folder.Root, getenv)
 	if w == nil || w.ByPath {
 		return w, nil
 	}
-	own, err := config.Open(w.Project.Root).Own(ctx)
+	project, _ := w.State() // Confirm returns the error
+	own, err := config.Open(project.Root).Own(ctx)
 	if err != nil {
 		own = &config.User{}
 	}
@@ -283,7 +286,7 @@ func workspace(ctx context.Context, o Options, folder *state.Folder, getenv func
 	if err != nil {
 		return nil, err
 	}
-	stores, err := backend.Open(ctx, w.Project, choice, true, logger)
+	stores, err := backend.Open(ctx, project, choice, true, logger)
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}

@@ -196,7 +196,7 @@ var (
 	ErrFull       = errors.New("the disk is full, or the board cannot be written")
 	ErrInvalid    = errors.New("not valid")
 	ErrEnded      = errors.New("the execution has ended")
-	ErrDamaged    = errors.New("the board's file is damaged")
+	ErrDamaged    = errors.New("the file of the database is damaged")
 	ErrVersion    = errors.New("the schema of the database is of another version")
 	ErrClosed     = errors.New("the board is closed")
 )

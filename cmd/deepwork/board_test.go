@@ -3,14 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
 )
@@ -228,64 +224,19 @@ func TestBoardTwoServers(t *testing.T) {
 	}
 }
 
-// A server on a project that never uses the board makes none.
-func TestBoardIsMadeWhenItIsUsed(t *testing.T) {
+// A server on a project makes a database only when that is used.
+func TestDatabaseIsMadeWhenItIsUsed(t *testing.T) {
 	root := t.TempDir()
 	client, _ := startClient(t, root)
-	callTool(t, client, "get_workflows", map[string]any{})
+	_, err := client.ListTools(t.Context(), nil)
+	must(t, err)
 	board := state.Of(root).Database()
 	if _, err := os.Stat(board); !os.IsNotExist(err) {
-		t.Fatalf("there is a board: %v", err)
+		t.Fatalf("there is a database: %v", err)
 	}
 	callTool(t, client, "list_projects", map[string]any{})
 	if _, err := os.Stat(board); err != nil {
 		t.Error(err)
-	}
-}
-
-// A deepwork in a workspace that was killed before it could tell the board where
-// its workflow is: the next one there reports it.
-func TestBoardIsToldByTheNextServer(t *testing.T) {
-	p := newBoardProject(t)
-	gate, open := p.gate("go")
-	v := p.workflowTask("! await " + gate)
-	x := p.reaches(p.start(v).AttemptID, "running")
-	workspace := x.Repos[0].WorktreePath
-	serve := func(attempt, board string) *mcp.ClientSession {
-		t.Helper()
-		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", workspace, "--log-level", "error", "--no-quality-gate")
-		server.Stderr = t.Output()
-		server.Env = append(append(os.Environ(), config.JobsFoldersEnv+"="+filepath.Join(p.root, ".deepwork", "jobs")),
-			config.AttemptEnv+"="+attempt, config.BoardEnv+"="+filepath.Join(state.Of(p.root).Dir, board))
-		client, err := connect(t.Context(), server)
-		must(t, err)
-		t.Cleanup(func() { client.Close() })
-		return client
-	}
-	walk := func(client *mcp.ClientSession, steps ...string) {
-		t.Helper()
-		callTool(t, client, "start_workflow", map[string]any{"goal": "g", "job_name": "release", "workflow_name": "w"})
-		for _, step := range steps {
-			callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": step})
-		}
-		client.Close()
-	}
-	walk(serve(x.AttemptID, "none.db"), "one", "two", "three") // it cannot tell the board
-	walk(serve("", ""), "one")                                 // a person's in the workspace is not the attempt's
-	if now := p.get(x.AttemptID); now.WorkflowStatus != nil {
-		t.Fatalf("%+v", now)
-	}
-	serve(x.AttemptID, "board.db")
-	p.eventually(func() string {
-		if now := p.get(x.AttemptID); deref(now.WorkflowStatus) != "completed" {
-			return fmt.Sprintf("the board knows %+v", now)
-		}
-		return ""
-	})
-	open()
-	p.ends(x.AttemptID)
-	if now := p.getTask(v.TaskID); now.Status != "inreview" {
-		t.Errorf("%+v", now)
 	}
 }
 

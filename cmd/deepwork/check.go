@@ -75,7 +75,7 @@ func (a *app) setAside(ctx context.Context, root string) error {
 	if choice.URL != "" {
 		return errors.New("--set-aside is for the database in the user's state folder: a PostgreSQL database is restored by its administrator, or another one chosen with --store")
 	}
-	folder, err := stateOf(root)
+	folder, err := a.stateOf(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func faults(r session.Report) []session.Finding {
 // inspect inspects everything once.
 func (a *app) inspect(ctx context.Context, root string) (session.Report, error) {
 	var all session.Report
-	folder, err := stateOf(root)
+	folder, err := a.stateOf(ctx, root)
 	if err != nil {
 		return all, err
 	}

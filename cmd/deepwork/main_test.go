@@ -15,6 +15,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/state/statetest"
+	"deepwork/session/store"
 )
 
 const gorace = "atexit_sleep_ms=0"
@@ -28,6 +29,7 @@ func TestMain(m *testing.M) {
 	// Under the race detector a process sleeps for a second before it ends, and
 	// the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
+	store.ExecutionLife = 3 * time.Second
 	if programs[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil { // else it is one of them
 		dir, err := os.MkdirTemp("", "state")
 		if err == nil {
@@ -51,7 +53,6 @@ func TestScripts(t *testing.T) {
 			"exits":   exits,
 			"capture": capture,
 			"ends":    ends,
-			"falsify": falsify,
 			"fits":    fits,
 			"sql":     sqlCommand,
 			"visit":   visit,

@@ -17,10 +17,10 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
 	"deepwork/session"
-	"deepwork/session/attempt"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
+	"deepwork/transport"
 )
 
 // onProject adds to cmd the --path that all commands on a project share, and --json if asJSON
@@ -105,12 +105,13 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 
 // stateOf returns the state in which the sessions of a folder are: in the workspace of an attempt, that of
 // its project.
-func stateOf(root string) (*state.Folder, error) {
+func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 	folder := state.Of(root)
-	if w := attempt.FindWorkspace(folder.Root, os.Getenv); w != nil && w.ByPath {
-		return w.Project, nil
+	w, err := transport.Workspace(ctx, transport.Options{Store: a.store, Project: a.project}, folder, os.Getenv, a.logger())
+	if err != nil || w == nil {
+		return folder, err
 	}
-	return folder, nil
+	return w.State()
 }
 
 // openEngine opens the sessions of the project, those of its attempts too, without reviewers, and with or
@@ -120,7 +121,7 @@ func (a *app) openEngine(ctx context.Context, reads bool, jobs *catalog.Catalog)
 	if err != nil {
 		return nil, nil, err
 	}
-	folder, err := stateOf(root)
+	folder, err := a.stateOf(ctx, root)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -57,8 +57,8 @@ func (a *app) importSessions(ctx context.Context, jobs *catalog.Catalog, files [
 				return fmt.Errorf("looking for files of sessions: %w", err)
 			}
 		}
-		found = engine.Examine(ctx, files)
-		return nil
+		found, err = engine.Examine(ctx, files)
+		return err
 	})
 	if err != nil {
 		return err

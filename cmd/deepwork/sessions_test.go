@@ -10,9 +10,9 @@ import (
 	"deepwork/session/workflow"
 )
 
-// TestAbortWhileOwned aborts a session that a running server owns: the server does
-// it.
-func TestAbortWhileOwned(t *testing.T) {
+// TestAbortBesideAServer aborts a session that a running server moved last, which knows of it at its next
+// call.
+func TestAbortBesideAServer(t *testing.T) {
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{
 		".deepwork/jobs/one/job.yml": jobText("one", "a"),
@@ -34,9 +34,9 @@ func TestAbortWhileOwned(t *testing.T) {
 	if out, err := commandOn(t, root, "sessions", "abort", id); err == nil || !strings.Contains(out, "was aborted") {
 		t.Errorf("aborted again: %v, %s", err, out)
 	}
-	listed := callTool(t, client, "get_workflows", map[string]any{}) // the server knows
+	listed := callTool(t, client, "get_workflows", map[string]any{})
 	if stack := lookup(listed, "stack"); string(stack) != "[]" {
-		t.Errorf("the stack of the server that was asked: %s", stack)
+		t.Errorf("the stack of the server: %s", stack)
 	}
 }
 

@@ -31,7 +31,7 @@ var onlyFiles = map[string]string{
 	"TestInspectChangesNothing":      "it compares the files of a board",
 	"TestBoardOfAWorkspaceElsewhere": "it changes the rows of SQLite",
 	"TestEndedWithoutServer":         "it sets the clock of SQLite",
-	"TestDamagedBoard":               "the board's file is damaged",
+	"TestDamagedBoard":               "the file of the database is damaged",
 }
 
 // both skips a test that is about files if the tests run with PostgreSQL.

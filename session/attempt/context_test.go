@@ -37,16 +37,23 @@ func TestReq004_GetContext(t *testing.T) {
 	r := s.begin(v)
 	r = s.reaches(r.AttemptID, task.Running)
 	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
-	board, attempt, ok := Workspace(r.Repos[0].WorktreePath, func(k string) string { return env[k] })
-	if !ok || board != s.boardPath() || attempt != r.AttemptID {
-		t.Fatal("the environment of an agent was not understood")
+	getenv := func(k string) string { return env[k] }
+	w := FindWorkspace(r.Repos[0].WorktreePath, func(string) string { return "" })
+	if w == nil || w.Attempt != r.AttemptID || !w.ByPath {
+		t.Fatalf("the folder of a workspace was not recognized: %+v", w)
+	}
+	if is, err := w.Confirm(ctx, s.db); !is || err != nil {
+		t.Errorf("the database does not confirm the workspace: %v", err)
 	}
 	for _, root := range []string{p.root, filepath.Dir(filepath.Dir(r.Repos[0].WorktreePath)), "/"} {
-		if _, _, ok := Workspace(root, func(k string) string { return env[k] }); ok {
-			t.Errorf("%s is taken for the workspace", root)
+		if w := FindWorkspace(root, func(string) string { return "" }); w != nil {
+			t.Errorf("%s is taken for the workspace of %s", root, w.Attempt)
+		}
+		if is, err := FindWorkspace(root, getenv).Confirm(ctx, s.db); is || err != nil {
+			t.Errorf("%s is taken for the workspace: %v %v", root, is, err)
 		}
 	}
-	c, err := OpenContext(attempt, s.db)
+	c, err := OpenContext(r.AttemptID, s.db)
 	must(t, err)
 	got, err := c.GetContext(ctx)
 	must(t, err)
@@ -69,7 +76,7 @@ func TestOutsideOfAWorkspace(t *testing.T) {
 	for _, env := range []map[string]string{
 		{}, {config.AttemptEnv: nobody}, {config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: "7", config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: nobody, config.BoardEnv: "board.db"},
 	} {
-		if _, _, ok := Workspace("/x/"+nobody+"/shop", func(k string) string { return env[k] }); ok {
+		if w := FindWorkspace("/x/"+nobody+"/shop", func(k string) string { return env[k] }); w != nil {
 			t.Errorf("%v is taken for a workspace", env)
 		}
 	}

@@ -20,12 +20,12 @@ import (
 // can contain counts. Methods may be called from any goroutine.
 type Workspace struct {
 	Attempt string
-	Project *state.Folder // of the project; without a place if it is not on this machine
-	ByPath  bool          // the folder says so: it is below the state of the project
+	ByPath  bool // the folder says so: it is below the state of the project
 
 	root      string
-	fault     error // why the state of the project cannot be opened
-	apart     bool  // the environment names a project in a store that machines share
+	project   *state.Folder // without a place if there is a fault
+	fault     error         // why the state of the project cannot be opened
+	apart     bool          // the environment names a project in a store that machines share
 	confirmed atomic.Bool
 }
 
@@ -43,11 +43,15 @@ func FindWorkspace(root string, getenv func(string) string) *Workspace {
 	} else {
 		return nil
 	}
-	if w.Project, w.fault = state.Open(dir); w.fault != nil {
-		w.Project = state.None(dir, w.fault)
+	if w.project, w.fault = state.Open(dir); w.fault != nil {
+		w.project = state.None(dir, w.fault)
 	}
 	return w
 }
+
+// State returns the state of the attempt's project. With the error, which says why it cannot be opened here,
+// it is one that has no place.
+func (w *Workspace) State() (*state.Folder, error) { return w.project, w.fault }
 
 // ByAgent reports whether an agent of an attempt started this process, as its environment says.
 func ByAgent(getenv func(string) string) bool {
@@ -105,8 +109,11 @@ func (w *Workspace) in(a *task.Attempt) bool {
 // missing says that the database of the project cannot be used from here.
 func (w *Workspace) missing(what string) error {
 	remedy := fmt.Sprintf("the state folder of the project must be reachable here at its own path, and writable; if the project has its own store on a server, %s must name it", config.StoreEnv)
-	if w.apart {
+	switch {
+	case w.apart:
 		remedy = fmt.Sprintf("%s, or store in the user's own config, must name the store of the project here", config.StoreEnv)
+	case !w.ByPath:
+		remedy = fmt.Sprintf("%s must name a file that is reachable here, and writable; if the project has its own store on a server, %s must name it", config.BoardEnv, config.StoreEnv)
 	}
 	if !w.ByPath {
 		remedy += fmt.Sprintf("; a server that has nothing to do with the attempt must be started without %s", config.AttemptEnv)

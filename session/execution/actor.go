@@ -3,6 +3,7 @@ package execution
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -38,6 +39,9 @@ type acceptMessage struct {
 // progressMessage reports its progress.
 type progressMessage struct{ Progress remote.Progress }
 
+// lostMessage reports that another server has taken it up.
+type lostMessage struct{}
+
 // endMessage reports how it ended.
 type endMessage struct {
 	outcome
@@ -48,6 +52,7 @@ func (watchMessage) executionMessage()    {}
 func (startMessage) executionMessage()    {}
 func (acceptMessage) executionMessage()   {}
 func (progressMessage) executionMessage() {}
+func (lostMessage) executionMessage()     {}
 func (endMessage) executionMessage()      {}
 
 // An executionActor owns the state of one execution. It stores each change before publishing it,
@@ -67,6 +72,7 @@ func (a *executionActor) Start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("taking up execution %s after a crash: %w", a.entry.id, err)
 		}
+		r.Owner = a.engine.member.ID() // if another server has taken it up, this one can store nothing
 		a.rec = r
 	}
 	return nil
@@ -99,11 +105,15 @@ func (a *executionActor) Receive(ctx context.Context, m message) error {
 		next := *a.rec
 		next.State, next.SourceExecutionID = Running, &m.SourceExecutionID
 		a.must(ctx, &next)
-		a.log().Info("execution accepted by its source", "source_execution_id", m.SourceExecutionID)
-		a.publish(a.entry.view.Load().Progress)
+		if v := a.entry.view.Load(); !v.lost {
+			a.log().Info("execution accepted by its source", "source_execution_id", m.SourceExecutionID)
+			a.publish(v.Progress)
+		}
 		m.Reply.Send(struct{}{})
 	case progressMessage:
 		a.advance(m.Progress)
+	case lostMessage:
+		a.lose()
 	case endMessage:
 		a.end(ctx, m.outcome)
 		m.Reply.Send(struct{}{})
@@ -117,23 +127,39 @@ func (a *executionActor) Receive(ctx context.Context, m message) error {
 func (a *executionActor) save(ctx context.Context, next *store.Execution) error {
 	err := a.engine.member.Enter(ctx)
 	if err == nil {
-		err = a.engine.store.Save(ctx, next)
+		err = a.engine.store.Save(ctx, next, a.engine.life)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		a.rec = next
+	case errors.Is(err, store.ErrNotOwner):
+		a.lose()
 	}
 	return err
 }
 
+// lose gives the execution up: another server has taken it up, and its record says what is known.
+func (a *executionActor) lose() {
+	was := a.entry.view.Load()
+	if was.over {
+		return
+	}
+	a.log().Info("execution was taken up by another server; this one no longer follows it")
+	a.engine.entries.remove(a.entry)
+	a.entry.cancel(errLost)
+	a.tell(&view{Execution: was.Execution, version: was.version + 1, over: true, lost: true})
+}
+
 // must is save for facts that hold even if they cannot be stored: the source runs it, or it has
-// ended. After a crash the source is asked again, or the state is unknown.
+// ended. After a crash the source is asked again, or the state is unknown. If another server has taken
+// the execution up, they are that server's to find out.
 func (a *executionActor) must(ctx context.Context, next *store.Execution) (stored bool) {
-	if err := a.save(ctx, next); err != nil {
+	err := a.save(ctx, next)
+	if err != nil && !a.entry.view.Load().lost {
 		a.log().Error("an execution cannot be written down; it will not be known as it is after a restart", "error", err)
 		a.rec = next
-		return false
 	}
-	return true
+	return err == nil
 }
 
 // advance sets the progress, if it has changed (seed 003, 7.3 and 8.3).
@@ -179,10 +205,12 @@ func (a *executionActor) end(ctx context.Context, o outcome) {
 	}
 	next.Result = o.result
 	run := shown(&next)
-	if run.Progress = a.lastProgress(o, was); run.Progress != nil {
-		next.Progress, _ = json.Marshal(run.Progress) // numbers and a text: encoding cannot fail
-	}
+	run.Progress = a.lastProgress(o, was)
+	next.Progress = progressText(run.Progress)
 	stored := a.must(ctx, &next)
+	if a.entry.view.Load().lost {
+		return
+	}
 	attrs := []any{"state", run.State, session.TookMS(a.engine.time().Sub(run.StartedAt))}
 	switch {
 	case run.Error != nil:
@@ -230,6 +258,15 @@ func (a *executionActor) tell(v *view) {
 		w.Reply.Send(v)
 	}
 	a.watchers = nil
+}
+
+// progressText returns progress as it is stored, nil if there is none.
+func progressText(p *remote.Progress) json.RawMessage {
+	if p == nil {
+		return nil
+	}
+	text, _ := json.Marshal(p) // numbers and a text: encoding cannot fail
+	return text
 }
 
 func sameProgress(a, b remote.Progress) bool {

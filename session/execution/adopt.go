@@ -3,25 +3,26 @@ package execution
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"deepwork/actor/wait"
 	"deepwork/session/store"
 )
 
-// lookEvery is the time between two searches for executions that no server follows, plus or minus a
-// tenth.
-const lookEvery = 10 * time.Second
+// lookEvery is the longest time between two searches for executions that no server follows.
+const lookEvery = 5 * time.Second
 
-// keepLooking takes over the executions of servers that are killed while this one lives, until the
+// pause is that time for this engine, which has to be short in comparison with the life of a record.
+func (e *Engine) pause() time.Duration { return min(lookEvery, e.life/6) }
+
+// lookAround takes up the executions of servers that stop or are killed while this one lives, until the
 // engine closes. Otherwise, until somebody asks or a server starts, nobody would cancel them when
 // their time is over, or fetch their results before their sources forget them.
-func (e *Engine) keepLooking() {
-	logged := ""
-	for wait.For(e.ctx, lookEvery*9/10+rand.N(lookEvery/5)) == nil {
-		err := e.adopt(e.ctx)
+func (e *Engine) lookAround() {
+	logged, next := "", e.pause()
+	for wait.For(e.ctx, next) == nil {
+		var err error
+		next, err = e.adopt(e.ctx)
 		if said := fmt.Sprint(err); said != logged && e.ctx.Err() == nil { // once, not each time
 			if logged = said; err != nil {
 				e.log.Warn("the executions of servers that are gone cannot be taken up now", "error", err)
@@ -30,52 +31,52 @@ func (e *Engine) keepLooking() {
 	}
 }
 
-// adopt takes over the executions of servers that are gone, first in the store, then in memory.
+// adopt takes up the executions that no server follows any more, first in the store, then in memory.
 // Nothing is started again: an execution whose source cannot be asked has ended. If there is
-// nothing to take over it writes nothing.
-func (e *Engine) adopt(ctx context.Context) error {
-	if !e.db.Exists() {
-		return nil
+// nothing to take up it writes nothing. It returns how long to wait until the next time.
+func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
+	next = e.pause()
+	switch {
+	case e.ctx.Err() != nil:
+		return next, errClosing
+	case !e.db.Exists():
+		return next, nil
 	}
-	owners, err := e.store.Owners(ctx)
-	if err != nil {
-		return err
+	following := e.entries.ids()
+	in, found, err := e.store.Due(ctx, following)
+	switch {
+	case err != nil || !found:
+		return next, err
+	case in > 0:
+		return min(in+time.Millisecond, next), nil
 	}
-	alive := store.Census(e.member)
-	owners = slices.DeleteFunc(owners, func(id string) bool { return id == e.member.ID() || alive(id) })
-	if len(owners) == 0 {
-		return nil
+	var all []store.Execution
+	if err = e.member.Enter(ctx); err == nil {
+		all, err = e.store.TakeUp(ctx, e.member.ID(), e.life, following)
 	}
-	err = e.member.Enter(ctx)
-	var adopted []store.Execution
-	if err == nil {
-		adopted, err = e.store.Adopt(ctx, owners, e.member.ID())
-	}
-	if err != nil {
-		return err
-	}
-	for _, x := range adopted {
+	for _, x := range all {
 		e.log.Info("execution taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName, "source", x.Source, "state", x.State)
 		if !x.Over() && !e.follows(&x) {
-			return errClosing // the next server takes it over
+			err = errClosing // another server takes it up
 		}
 	}
-	return nil
+	return next, err
 }
 
-// stranded makes err the error of an execution that cannot be taken over because of it.
+// stranded makes err the error of an execution that cannot be taken up because of it.
 func (e *Engine) stranded(x *store.Execution, err error) {
-	if err != nil && !x.Over() && !e.member.Alive(x.Owner) {
+	if err != nil && x.Lapsed {
 		x.Error = new(clip(fmt.Sprintf("the server that followed it is gone, and this one cannot follow it, because that could not be saved: %v. "+
 			"Its state at its source is not known. Correct that and call again; do not start it again", err), maxWords))
 	}
 }
 
-// follows starts to follow an execution that was taken over from where the last server was. It
-// reports false if the engine is closed.
+// follows starts to follow an execution that was taken up from where the last server was, or to cancel
+// it if that one was asked to. It reports false if the engine is closed.
 func (e *Engine) follows(x *store.Execution) bool {
 	e.slots.take(x)
-	ok := e.drive(e.enter(x), x, func(ctx context.Context, n *entry) (outcome, bool) {
+	n := e.enter(x)
+	ok := e.drive(n, x, func(ctx context.Context, n *entry) (outcome, bool) {
 		if x.Deadline != nil {
 			// It may have ended in time while no server followed it: check its status first.
 			var cancel context.CancelFunc
@@ -86,6 +87,8 @@ func (e *Engine) follows(x *store.Execution) bool {
 	})
 	if !ok {
 		e.slots.leave(nil, x)
+	} else if x.CancelAsked != nil {
+		n.cancel(ErrCancelled)
 	}
 	return ok
 }

@@ -88,17 +88,20 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 		progress(first.Execution)
 	}
 	v, err := e.await(answerCtx, n, first.version, progress)
+	if err == nil && v.lost {
+		v, err = e.elsewhere(answerCtx, n.id)
+	}
 	why := cmp.Or(context.Cause(ctx), context.Cause(answerCtx)) // a cancellation has priority
 	switch {
 	case err == nil:
 		return answer(v, setting)
-	case errors.Is(err, actor.ErrStopped):
+	case errors.Is(err, actor.ErrStopped), errors.Is(err, errClosing):
 		return nil, closed(n.view.Load())
 	case why == nil:
 		return nil, fmt.Errorf("waiting for execution %s: %w", n.id, err)
 	case why == errReply:
 		v = n.view.Load()
-		if v.over {
+		if v.over && !v.lost {
 			return answer(v, setting)
 		}
 		return &v.Execution, nil
@@ -121,6 +124,8 @@ func (e *Engine) cancelled(ctx context.Context, n *entry) (*view, error) {
 		return nil, closed(n.view.Load())
 	case err != nil:
 		return nil, fmt.Errorf("waiting for execution %s to be cancelled: %w", n.id, err)
+	case v.lost:
+		return e.cancelElsewhere(ctx, &v.Execution)
 	default:
 		return v, nil
 	}
@@ -176,8 +181,8 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 		x.Deadline = e.deadline(limit)
 	}
 	err := e.member.Enter(ctx)
-	if err == nil { // owners of executions must be seen alive
-		err = e.store.Save(ctx, x)
+	if err == nil {
+		err = e.store.Save(ctx, x, e.life)
 	}
 	if err == nil {
 		n := e.enter(x)
@@ -194,7 +199,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 			e.log.Info(begun, "execution_id", n.id, "workflow", w.Name, "source", w.Source)
 			return n, nil
 		}
-		err = errClosing // the next server finds the record, which has no answer
+		err = errClosing // another server finds the record, which has no answer
 	}
 	e.slots.leave(t, x)
 	switch {

@@ -3,20 +3,17 @@ package execution
 import (
 	"context"
 	"errors"
+	"fmt"
 
-	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
 )
 
-// cancelAction is the action of a request to the owner of an execution to cancel it.
-const cancelAction = "cancel"
-
 // Cancel cancels an execution that any server follows, tells its source if that has a cancel tool,
-// and returns the execution once that is stored, or reports that it was requested. One that has
-// ended is returned unchanged. channel is the caller's transport. Errors are those of Status except
-// status_not_supported, and the StateErrors not_answered and cancel_not_saved.
-func (e *Engine) Cancel(ctx context.Context, identity, channel, executionID string) (*Execution, error) {
+// and returns the execution once that is stored. One that has ended is returned unchanged. Errors are
+// those of Status except status_not_supported, and the StateErrors not_answered, if the server that
+// follows it has not cancelled it in time, and cancel_not_saved.
+func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Execution, error) {
 	x, err := e.known(ctx, identity, executionID)
 	switch {
 	case err != nil:
@@ -26,21 +23,63 @@ func (e *Engine) Cancel(ctx context.Context, identity, channel, executionID stri
 	case !x.StatusSupported:
 		return e.cancelUnfollowed(ctx, x)
 	}
+	var v *view
 	if n := e.entries.get(x.ExecutionID); n != nil {
-		v, err := e.cancelled(ctx, n)
-		if err != nil {
-			return nil, err
-		}
-		return e.durable(&v.Execution)
-	}
-	_, err = e.db.Requests().Ask(ctx, store.Request{Kind: store.OfExecution, Target: x.ExecutionID, Action: cancelAction, Caller: session.Caller{Identity: identity, Channel: channel}})
-	if errors.Is(err, store.ErrNotAnswered) {
-		return nil, session.NotNow("not_answered", "The server that follows execution '%s' was asked to cancel it and has not answered yet. Call workflow_status to see its state.", x.ExecutionID).Because(err)
+		v, err = e.cancelled(ctx, n)
+	} else {
+		v, err = e.cancelElsewhere(ctx, x)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return e.Status(ctx, identity, executionID)
+	return e.durable(&v.Execution)
+}
+
+// cancelElsewhere asks the server that follows an execution to cancel it, whichever that is, and
+// returns the execution when it has ended. What was asked is durable: if that server is gone, the one
+// that takes the execution up cancels it.
+func (e *Engine) cancelElsewhere(ctx context.Context, x *Execution) (*view, error) {
+	if err := e.store.AskCancel(ctx, x.ExecutionID); err != nil {
+		return nil, fmt.Errorf("asking the server that follows execution %s to cancel it: %w", x.ExecutionID, err)
+	}
+	patience, cancel := context.WithTimeoutCause(ctx, askTime, store.ErrNotAnswered)
+	defer cancel()
+	v, err := e.elsewhere(patience, x.ExecutionID)
+	switch {
+	case err == nil && v.EndedAt == nil:
+		ended, err := e.cancelUnfollowed(ctx, &v.Execution)
+		if err != nil {
+			return nil, err
+		}
+		return &view{Execution: *ended, over: true}, nil
+	case errors.Is(err, errClosing):
+		return nil, closed(&view{Execution: *x})
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("waiting for another server to cancel execution %s: %w", x.ExecutionID, context.Cause(ctx))
+	case patience.Err() != nil:
+		return nil, session.NotNow("not_answered", "Execution '%s' is marked to be cancelled, and the server that follows it has not done that yet. If that server is gone, another one does it within a minute. Call workflow_status to see its state.", x.ExecutionID).Because(err)
+	}
+	return v, err
+}
+
+// elsewhere returns an execution that another server follows once its record is over. Its error is
+// errClosing if the engine closes before.
+func (e *Engine) elsewhere(ctx context.Context, id string) (v *view, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.ctx, func() { cancel(errClosing) })()
+	err = e.store.Watch(ctx, func() (over bool, err error) {
+		x, err := e.store.Execution(ctx, id)
+		if err != nil || !x.Over() {
+			return false, err
+		}
+		v = &view{Execution: shown(x), over: true}
+		return true, nil
+	})
+	if err != nil && context.Cause(ctx) == errClosing {
+		err = errClosing // also if the database has its own error for that
+	}
+	return v, err
 }
 
 // durable returns an execution that has ended, or an error if it was cancelled and that is not
@@ -69,7 +108,7 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Execution) (*Execution
 	if o.words != "" {
 		rec.Error = new(clip(o.words, maxWords))
 	}
-	if err = e.store.Save(ctx, rec); err != nil {
+	if err = e.store.Save(ctx, rec, e.life); err != nil {
 		return nil, notSaved(x, err)
 	}
 	e.log.Info("execution ended", "execution_id", x.ExecutionID, "workflow", x.WorkflowName, "source", x.Source, "state", o.state)
@@ -79,20 +118,4 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Execution) (*Execution
 // notSaved is the error if a cancellation could not be stored.
 func notSaved(x *Execution, err error) error {
 	return refusal(x, "cancel_not_saved", "Execution '%s' was cancelled, but that could not be stored: %v. After a restart of this server it may be shown as running. Make sure that the disk can be written, and call cancel_execution again after the restart.", x.ExecutionID, err)
-}
-
-// serve answers requests of other processes about the executions that this one drives.
-func (e *Engine) serve() {
-	e.db.Requests().Serve(e.ctx, store.OfExecution, func(id string) bool { return e.entries.get(id) != nil },
-		func(ctx context.Context, r store.Request) (any, error) {
-			n := e.entries.get(r.Target)
-			switch {
-			case n == nil || n.identity != r.Caller.Identity:
-				return nil, task.Missing("execution", r.Target)
-			case r.Action != cancelAction:
-				return nil, session.Wrong("unknown_action", "An execution cannot be asked to '%s'.", r.Action)
-			}
-			_, err := e.cancelled(ctx, n)
-			return nil, err
-		})
 }

@@ -48,10 +48,10 @@ func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 				if err != nil || r.State != Running {
 					t.Fatalf("%+v, %v", r, err)
 				}
-				_, err = s.Cancel(t.Context(), "you", "http", r.ExecutionID)
+				_, err = s.Cancel(t.Context(), "you", r.ExecutionID)
 				wantCode(t, err, session.StateError, "unknown_run")
 				for range 3 { // the second is harmless, and so is one after a restart
-					got, err := s.Cancel(t.Context(), "me", "http", r.ExecutionID)
+					got, err := s.Cancel(t.Context(), "me", r.ExecutionID)
 					if err != nil || got.State != Cancelled || got.EndedAt == nil || !strings.Contains(*got.Error, c.says) {
 						t.Fatalf("%+v, %v", got, err)
 					}
@@ -81,7 +81,7 @@ func TestCancelOfWhatHasEnded(t *testing.T) {
 			c := s.start(workflow(t, "w", true, l), `{}`)
 			c.wait()
 			was := mustStatus(t, s.Engine, c.id())
-			r, err := s.Cancel(t.Context(), "me", "http", c.id())
+			r, err := s.Cancel(t.Context(), "me", c.id())
 			if err != nil || r.State != was.State || r.EndedAt == nil || string(r.Result) != string(was.Result) {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -94,7 +94,7 @@ func TestCancelOfWhatHasEnded(t *testing.T) {
 				return &remote.Answer{State: remote.Completed, Output: json.RawMessage(`2`)}, nil
 			}
 		})
-		if r, err := s.Cancel(t.Context(), "me", "http", c.id()); err != nil || r.State != Completed || string(r.Result) != `2` {
+		if r, err := s.Cancel(t.Context(), "me", c.id()); err != nil || r.State != Completed || string(r.Result) != `2` {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -110,7 +110,7 @@ func TestCancelDuringAPoll(t *testing.T) {
 		h.with(func() { h.hangs = 1 })
 		time.Sleep(5 * time.Second) // the poll hangs, for up to 30 s
 		began := time.Now()
-		if r, err := s.Cancel(t.Context(), "me", "http", r.ExecutionID); err != nil || r.State != Cancelled || time.Since(began) > time.Second {
+		if r, err := s.Cancel(t.Context(), "me", r.ExecutionID); err != nil || r.State != Cancelled || time.Since(began) > time.Second {
 			t.Errorf("%+v, %v after %v", r, err, time.Since(began))
 		}
 		if len(h.cancelled) != 1 {
@@ -128,14 +128,14 @@ func TestCancelOnAFullDisk(t *testing.T) {
 		testkit.Must(t, err)
 		s.disk.full.Store(true)
 		for range 2 {
-			_, err = s.Cancel(t.Context(), "me", "http", r.ExecutionID)
+			_, err = s.Cancel(t.Context(), "me", r.ExecutionID)
 			wantCode(t, err, session.StateError, "cancel_not_saved", r.ExecutionID, "restart")
 		}
 		s.stop()
 		s = open(t, root, p, nil)
 		synctest.Wait()
 		for range 2 {
-			if r, err := s.Cancel(t.Context(), "me", "http", r.ExecutionID); err != nil || r.State != Cancelled {
+			if r, err := s.Cancel(t.Context(), "me", r.ExecutionID); err != nil || r.State != Cancelled {
 				t.Errorf("%+v, %v", r, err)
 			}
 		}

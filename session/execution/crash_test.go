@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/remote"
 	"deepwork/session"
@@ -28,6 +29,9 @@ import (
 // crashChild is the environment variable that makes the test binary the server
 // of TestNoRunIsStartedTwiceOrForgottenThroughKills: it says where its source is.
 const crashChild = "DEEPWORK_TEST_RUN_SOURCE"
+
+// crashLife is that of a record of that server.
+const crashLife = 300 * time.Millisecond
 
 // A wire is the plant as a child reaches it.
 type wire struct {
@@ -113,8 +117,8 @@ func TestCrashChild(t *testing.T) {
 	cfg := config.Default()
 	cfg.WorkflowTools.MaxConcurrent, cfg.WorkflowTools.StatusInterval = 4, 5*time.Millisecond
 	e, err := Open(t.Context(), Options{
-		Database: sqlite.New(sqlite.Options{Path: state.Of(os.Getenv("DEEPWORK_TEST_RUN_ROOT")).Database()}),
-		Member:   session.NewMember(state.Of(os.Getenv("DEEPWORK_TEST_RUN_ROOT")), nil), Sources: &wire{url, &http.Client{}},
+		Life: crashLife, Database: sqlite.New(sqlite.Options{Path: state.Of(os.Getenv("DEEPWORK_TEST_RUN_ROOT")).Database()}),
+		Member: session.NewMember(state.Of(os.Getenv("DEEPWORK_TEST_RUN_ROOT")), nil), Sources: &wire{url, &http.Client{}},
 		Settings: func(context.Context) (*config.Config, error) { return cfg, nil },
 	})
 	testkit.Must(t, err)
@@ -187,7 +191,7 @@ func TestNoRunIsStartedTwiceOrForgottenThroughKills(t *testing.T) {
 		if heard < quota {
 			t.Fatalf("round %d: the server ended without being asked: %v", round, other)
 		}
-		s := open(t, root, p, func(w *config.WorkflowTools) { w.StatusInterval = time.Millisecond })
+		s := openFor(t, root, p, func(w *config.WorkflowTools) { w.StatusInterval = time.Millisecond }, crashLife)
 		for id, was := range told {
 			r, err := s.settle(id)
 			if err != nil {
@@ -220,16 +224,13 @@ func TestNoRunIsStartedTwiceOrForgottenThroughKills(t *testing.T) {
 func (s *server) settle(id string) (*Execution, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	if n := s.entries.get(id); n != nil {
-		select {
-		case <-n.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	for {
+		r, err := s.Status(ctx, "me", id)
+		if err != nil || r.State != Running {
+			return r, err
+		}
+		if err = wait.For(ctx, time.Millisecond); err != nil {
+			return r, fmt.Errorf("it still runs: %+v: %w", r, err)
 		}
 	}
-	r, err := s.Status(ctx, "me", id)
-	if err == nil && r.State == Running {
-		err = session.NotNow("running", "it still runs: %+v", r)
-	}
-	return r, err
 }

@@ -22,7 +22,7 @@ type outcome struct {
 	blind    bool   // it continues, but its status cannot be queried
 	unsure   bool   // it may have been carried out or may continue, whatever the state
 	sourceID string // the source's id, if the actor does not have it yet
-	left     bool   // it continues, for the next server to take over
+	left     bool   // it continues, and another server follows it
 
 	progress *remote.Progress // as reported by the source with the end; nil if it was not
 }
@@ -60,7 +60,7 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 				e.log.Error("an execution has ended, and its actor could not be told", "execution_id", n.id, "state", o.state, "error", err)
 			}
 		}
-		if o.left {
+		if o.left && context.Cause(ctx) != errLost {
 			return // Close notifies the waiting callers
 		}
 		if err := stop(); err != nil {

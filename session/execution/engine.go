@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type Engine struct {
 	db      store.Database
 	store   store.Executions
 	member  store.Members
+	life    time.Duration
 	slots   slots
 	entries entries
 	system  *actor.System
@@ -37,24 +39,24 @@ type Engine struct {
 	ctx     context.Context // of all goroutines except the actors; Close ends it with errClosing
 	cancel  context.CancelCauseFunc
 	drivers sync.WaitGroup
-	serving sync.WaitGroup // keepLooking and serve
+	serving sync.WaitGroup // lookAround and hold
 }
 
 // Going reports whether executions run that this process follows.
 func (e *Engine) Going() bool { return e.entries.any() }
 
-// Open returns the engine of a project and takes over the executions of servers that are gone:
+// Open returns the engine of a project and takes up the executions that no server follows any more:
 // those whose sources can be asked are followed again, and cancelled when their time is over; the
 // others have ended; none is started again. It waits for no source. The database may be missing,
 // and is created with the first execution; if it cannot be read, that is logged. Until Close the
-// engine searches for executions of servers that are gone, about every 10 s. ctx bounds Open alone;
+// engine searches for executions that no server follows, at least every 5 s. ctx bounds Open alone;
 // Close ends the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Database == nil || o.Member == nil || o.Sources == nil || o.Settings == nil {
 		return nil, errors.New("opening the executions of a project: no database, member, sources, or settings are given")
 	}
 	e := &Engine{sources: o.Sources, current: o.Settings, log: o.Logger, clock: o.Now, db: o.Database, store: o.Database.Executions(),
-		member: o.Member, slots: slots{performed: make(map[string]int)}, entries: entries{byID: make(map[string]*entry)}}
+		member: o.Member, life: cmp.Or(o.Life, store.ExecutionLife), slots: slots{performed: make(map[string]int)}, entries: newEntries()}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
@@ -63,11 +65,11 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.system = actor.NewSystem(e.log)
-	if err := e.adopt(ctx); err != nil {
+	if _, err := e.adopt(ctx); err != nil {
 		e.log.Warn("the executions of earlier servers cannot be taken up now", "error", err)
 	}
-	e.serving.Go(e.keepLooking)
-	e.serving.Go(e.serve)
+	e.serving.Go(e.lookAround)
+	e.serving.Go(e.hold)
 	return e, nil
 }
 
@@ -83,8 +85,8 @@ func (e *Engine) Stats() Stats {
 	return Stats{Running: running, Waiting: waiting}
 }
 
-// Close stops following the executions: those whose sources can be asked continue there until the
-// next server takes them over; a request without an answer is cut off, and its execution is
+// Close stops following the executions: those whose sources can be asked continue there, and any
+// other server may take them up at once; a request without an answer is cut off, and its execution is
 // unknown; one that waited for a slot has failed. Waiting calls return. It returns the names of
 // what did not stop before ctx ended, or nil.
 func (e *Engine) Close(ctx context.Context) []string {
@@ -92,7 +94,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	e.cancel(errClosing)
 	var stuck []string
 	if wait.Group(ctx, &e.serving) != nil {
-		stuck = append(stuck, "the look for executions of servers that are gone")
+		stuck = append(stuck, "the look at the executions of other servers")
 	}
 	for _, n := range all {
 		if wait.Done(ctx, n.done) != nil {
@@ -103,8 +105,20 @@ func (e *Engine) Close(ctx context.Context) []string {
 		e.drivers.Wait()
 	}
 	stuck = append(stuck, e.system.Stop(ctx)...)
+	if len(all) > 0 {
+		e.release(ctx)
+	}
 	slices.Sort(stuck)
 	return slices.Compact(stuck)
+}
+
+// release lets other servers take up the executions of this one at once.
+func (e *Engine) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	if err := e.store.Release(ctx, e.member.ID()); err != nil {
+		e.log.Warn("the executions of this server cannot be left to others now; they take them up later", "after", e.life, "error", err)
+	}
 }
 
 // time returns the current time with the precision of the store.

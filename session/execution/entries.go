@@ -7,13 +7,16 @@ import (
 	"sync/atomic"
 
 	"deepwork/actor"
+	"deepwork/actor/wait"
+	"deepwork/catalog/remote"
 )
 
 // A view is an execution as its actor last published it. It is immutable.
 type view struct {
 	Execution
 	version uint64 // grows with each change
-	over    bool   // nothing more will become known
+	over    bool   // nothing more will become known here
+	lost    bool   // over, since another server has taken it up
 	code    string // of the error for callers that wait; "" if the state determines it
 	unsure  bool   // it may have been carried out, or may continue: check before calling again
 }
@@ -26,14 +29,20 @@ type entry struct {
 
 	ref    *actor.Ref[message]
 	cancel func(cause error) // ends the driver's work
+	kept   *remote.Progress  // as it was stored last; for hold
 	done   chan struct{}     // closed when the driver has ended
 }
 
 // entries are the executions that this process has in memory.
 type entries struct {
-	mu     sync.Mutex // guards the fields below
+	added  wait.Signal // for hold
+	mu     sync.Mutex  // guards the fields below
 	closed bool
 	byID   map[string]*entry
+}
+
+func newEntries() entries {
+	return entries{added: wait.NewSignal(), byID: make(map[string]*entry)}
 }
 
 // add adds an execution; it reports false if the engine is closed or has it.
@@ -44,10 +53,11 @@ func (k *entries) add(n *entry) bool {
 		return false
 	}
 	k.byID[n.id] = n
+	k.added.Wake()
 	return true
 }
 
-// remove removes an execution whose end is in the store.
+// remove removes an execution whose end is in the store, or that another server has taken up.
 func (k *entries) remove(n *entry) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,6 +76,20 @@ func (k *entries) any() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.byID) > 0
+}
+
+// all returns all executions.
+func (k *entries) all() []*entry {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Collect(maps.Values(k.byID))
+}
+
+// ids returns the ids of all executions.
+func (k *entries) ids() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Collect(maps.Keys(k.byID))
 }
 
 // ofSource returns the executions of this identity to which their sources gave an id, the one

@@ -4,9 +4,16 @@
 //
 // An execution has three parts. Its actor owns its state, stores it, and answers callers that wait
 // for a change. Its driver is the only goroutine that talks to the source: it waits for a slot,
-// starts the workflow, polls its status, and informs the actor. Its record is what the next server
-// knows about it. Only Call starts a workflow, and only once: a server that takes over a record
+// starts the workflow, polls its status, and informs the actor. Its record is what other servers
+// know about it. Only Call starts a workflow, and only once: a server that takes over a record
 // only asks about it.
+//
+// A record that is not over belongs to the server that follows it, for 30 s by the clock of the
+// database, renewed every 10 s. A server that is killed or frozen does not renew its records: after at
+// most 30 s any other one takes them up and follows them. From then on the earlier owner can store
+// nothing, and gives up. A server that stops gives its records away at once. Servers do not talk to
+// each other: to cancel an execution that another server follows, its record is marked, and its owner,
+// whichever server that is by then, acts on the mark.
 package execution
 
 import (
@@ -85,6 +92,7 @@ type Options struct {
 	Settings func(context.Context) (*config.Config, error) // read at each call
 	Logger   *slog.Logger                                  // default: discards
 	Now      func() time.Time                              // default session.Clock; not for timers
+	Life     time.Duration                                 // of a record since it was renewed; default store.ExecutionLife
 }
 
 // ErrCancelled is the cause of a call's context that its caller cancelled: the execution is
@@ -95,6 +103,7 @@ var ErrCancelled = errors.New("cancelled by the caller")
 var (
 	errTimedOut = errors.New("the execution timed out")
 	errClosing  = errors.New("the server is shutting down")
+	errLost     = errors.New("another server has taken up the execution")
 )
 
 // The limits that cannot be configured.
@@ -109,7 +118,9 @@ const (
 	maxPause       = 30 * time.Second // between polls that fail
 	pollTime       = 30 * time.Second // for one poll
 	cancelTime     = 5 * time.Second  // for asking a source to cancel
+	askTime        = 15 * time.Second // for another server to cancel an execution
 	graceTime      = 15 * time.Second // for an execution that is taken over after its time was over
 	writeTime      = 30 * time.Second // for the actor to store something
+	releaseTime    = time.Second      // to leave the executions to other servers, even if the time to close is over
 	refusals       = 5                // consecutive polls that the source refuses
 )

@@ -2,6 +2,7 @@ package execution
 
 import (
 	"context"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 
 	"go.uber.org/goleak"
+	moderncsqlite "modernc.org/sqlite"
 )
 
 // patience is how long a test waits for what must come, on a machine that is busy
@@ -37,6 +39,10 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
+	// The clock of the database is that of a bubble in it.
+	moderncsqlite.MustRegisterScalarFunction("unixepoch", 1, func(*moderncsqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+		return float64(time.Now().UnixMicro()) / 1e6, nil
+	})
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(statetest.Main(m, goleak.Find))
@@ -223,28 +229,14 @@ type server struct {
 	leave  func() error // ends the membership and closes the disk
 }
 
-// A disk is a database that can be full: then nothing is written. Requests of others
-// are looked for only if asked: in days of a test's time that would be often.
+// A disk is a database that can be full: then nothing is written. While its lock is held, its server is
+// like a suspended process. What others ask is looked for only if told to: in days of a test's time that
+// would be often.
 type disk struct {
 	store.Database
-	full  atomic.Bool
-	serve atomic.Bool
-}
-
-type diskRequests struct {
-	store.Requests
-	disk *disk
-}
-
-func (d *disk) Requests() store.Requests { return diskRequests{d.Database.Requests(), d} }
-
-func (r diskRequests) Serve(ctx context.Context, kind string, owns func(string) bool, do func(context.Context, store.Request) (any, error)) {
-	for !r.disk.serve.Load() {
-		if wait.For(ctx, time.Minute) != nil {
-			return
-		}
-	}
-	r.Requests.Serve(ctx, kind, owns, do)
+	full   atomic.Bool
+	serve  atomic.Bool
+	frozen sync.RWMutex
 }
 
 type diskExecutions struct {
@@ -255,24 +247,48 @@ type diskExecutions struct {
 func (d *disk) Executions() store.Executions { return diskExecutions{d.Database.Executions(), d} }
 
 func (d *disk) write() error {
+	d.frozen.RLock()
+	defer d.frozen.RUnlock()
 	if d.full.Load() {
 		return fmt.Errorf("%w: %w", task.ErrFull, syscall.ENOSPC)
 	}
 	return nil
 }
 
-func (e diskExecutions) Save(ctx context.Context, x *store.Execution) error {
+func (e diskExecutions) Save(ctx context.Context, x *store.Execution, life time.Duration) error {
 	if err := e.disk.write(); err != nil {
 		return err
 	}
-	return e.Executions.Save(ctx, x)
+	return e.Executions.Save(ctx, x, life)
 }
 
-func (e diskExecutions) Adopt(ctx context.Context, from []string, to string) ([]store.Execution, error) {
+func (e diskExecutions) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {
 	if err := e.disk.write(); err != nil {
 		return nil, err
 	}
-	return e.Executions.Adopt(ctx, from, to)
+	return e.Executions.Renew(ctx, owner, life, following)
+}
+
+func (e diskExecutions) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.Execution, error) {
+	if err := e.disk.write(); err != nil {
+		return nil, err
+	}
+	return e.Executions.TakeUp(ctx, owner, life, following)
+}
+
+func (e diskExecutions) Asked(ctx context.Context, owner string) ([]string, error) {
+	e.disk.frozen.RLock()
+	defer e.disk.frozen.RUnlock()
+	return e.Executions.Asked(ctx, owner)
+}
+
+func (e diskExecutions) Watch(ctx context.Context, look func() (bool, error)) error {
+	for !e.disk.serve.Load() {
+		if err := wait.For(ctx, time.Minute); err != nil {
+			return err
+		}
+	}
+	return e.Executions.Watch(ctx, look)
 }
 
 // gone is a server of which only its executions are left.
@@ -300,13 +316,19 @@ func written(n int, s State, edit func(*store.Execution)) *store.Execution {
 	return x
 }
 
-// leave stores executions in the project at root.
+// leave stores executions in the project at root that nobody follows.
 func leave(t testing.TB, root string, all ...*store.Execution) {
+	t.Helper()
+	kill(t, root, 0, all...)
+}
+
+// kill stores executions in the project at root whose server was killed just after it had renewed them.
+func kill(t testing.TB, root string, life time.Duration, all ...*store.Execution) {
 	t.Helper()
 	d, member, end := openStore(t, root)
 	defer end()
 	for _, x := range all {
-		testkit.Must(t, errors.Join(member.Enter(t.Context()), d.Executions().Save(t.Context(), x)))
+		testkit.Must(t, errors.Join(member.Enter(t.Context()), d.Executions().Save(t.Context(), x, life)))
 	}
 }
 
@@ -364,12 +386,18 @@ func newRoot(t testing.TB) string {
 // open opens an engine; it is closed with the test.
 func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)) *server {
 	t.Helper()
+	return openFor(t, root, s, edit, 0)
+}
+
+// openFor is open with the life of a record.
+func openFor(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools), life time.Duration) *server {
+	t.Helper()
 	srv := &server{t: t, log: &logbook{}}
 	srv.configure(edit)
 	d, member, leave := openStore(t, root)
 	srv.disk, srv.leave = &disk{Database: d}, leave
 	e, err := Open(t.Context(), Options{
-		Database: srv.disk, Member: member, Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Life: life, Database: srv.disk, Member: member, Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Settings: func(context.Context) (*config.Config, error) { return srv.config.Load(), nil },
 		Now: func() time.Time {
 			if f := srv.onNow.Load(); f != nil {

@@ -273,11 +273,17 @@ func TestSeveralServersOnOneProject(t *testing.T) {
 				t.Errorf("%+v: it took up what another server has", n)
 			}
 		}
+		late.stop()
 		a.stop()
 		c.wait()
-		if r := mustStatus(t, b.Engine, "x-1"); r.State != Running || b.Stats().Running != 1 {
-			t.Errorf("%+v, %+v", r, b.Stats())
+		time.Sleep(lookedAt)
+		if n := b.Stats(); n.Running != 1 {
+			t.Errorf("%+v: it was not taken up at once from a server that stopped", n)
 		}
+		if r := mustStatus(t, b.Engine, "x-1"); r.State != Running {
+			t.Errorf("%+v", r)
+		}
+		late = open(t, root, p, nil)
 		mustStatus(t, late.Engine, c.id())
 		if n := late.Stats(); n != (Stats{}) {
 			t.Errorf("%+v: two servers follow it", n)

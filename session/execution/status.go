@@ -65,13 +65,13 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Exec
 }
 
 // find returns the executions of this identity that have an id: our UUID or their source's id. If
-// it has to search the store, it first takes over those of servers that are gone. What this process
-// has in memory takes precedence.
+// it has to search the store, it first takes up those that no server follows any more. What this
+// process has in memory takes precedence.
 func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Execution, error) {
 	if n := e.entries.get(id); n != nil && n.identity == identity {
 		return []*Execution{&n.view.Load().Execution}, nil
 	}
-	adopting := e.adopt(ctx)
+	_, adopting := e.adopt(ctx)
 	var stored []store.Execution
 	var err error
 	if e.db.Exists() {

@@ -27,7 +27,8 @@ const (
 // An Execution is a workflow that runs, or ran, at another system.
 type Execution struct {
 	ID                string // a UUID
-	Owner             string // the server that follows it
+	Owner             string // the process that follows it
+	Lapsed            bool   // its owner has not renewed it in time: any process may take it up; Save ignores it
 	Identity          string // of the caller
 	Source            string
 	WorkflowID        string
@@ -40,9 +41,10 @@ type Execution struct {
 	StartedAt         time.Time
 	Timeout           time.Duration   // 0 means none
 	Deadline          *time.Time      // nil means none, or not at the source yet
+	CancelAsked       *time.Time      // when its owner was asked to cancel it; nil means never; Save ignores it
 	EndedAt           *time.Time      // nil while it has not ended
 	Error             *string         // what went wrong
-	Progress          json.RawMessage // at the end
+	Progress          json.RawMessage // as its owner last stored it
 	Result            json.RawMessage
 }
 
@@ -56,7 +58,7 @@ const (
 	ExecutionKeptFor = 24 * time.Hour
 )
 
-// The errors that Adopt records for executions that cannot be queried.
+// The errors that TakeUp records for executions that cannot be queried.
 const (
 	NeverStarted = "the server ended while the execution waited for a slot; nothing was started"
 	LostSight    = "the server ended before the source had answered; whether the workflow was carried out is not known"
@@ -65,13 +67,27 @@ const (
 // ErrNotOwner reports that another server has taken over the execution.
 var ErrNotOwner = errors.New("another server has taken it over")
 
-// Executions stores executions of workflows at other systems. Changes are durable when a method
-// returns. Each may return the errors of a Board, or the context's.
+// ExecutionLife is how long an execution belongs to its owner after each Save and Renew. Only tests and
+// simulations of faults change it, in a program of their own, before they open the first engine.
+var ExecutionLife = 30 * time.Second
+
+// Executions stores executions of workflows at other systems. One that is not over has an owner, the
+// process that follows it, for some time by the clock of the database. The owner renews that time. When
+// it is over, any process may take the execution up; only then does the owner change. Changes are
+// durable when a method returns, except as stated. Each may return the errors of a Board, or the
+// context's.
 type Executions interface {
-	// Save creates or replaces an execution, and sometimes forgets those beyond the limits. The end
-	// of a synchronous one may be lost with the power: it is then unknown. ErrNotOwner: it is
-	// stored with another owner.
-	Save(ctx context.Context, x *Execution) error
+	// Save creates or replaces an execution, which is its owner's for life from now on, and sometimes
+	// forgets those beyond the limits. The end of a synchronous one may be lost with the power: it is
+	// then unknown. ErrNotOwner: it is stored with another owner.
+	Save(ctx context.Context, x *Execution, life time.Duration) error
+	// Renew makes the executions that an owner follows its own for life from now on, and stores their
+	// progress, JSON, where that is not nil. It returns those that are still its own and not over. It
+	// may be lost with the power.
+	Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) (held []string, err error)
+	// Release ends the time of all executions of an owner that are not over: other processes may take
+	// them up at once. It may be lost with the power.
+	Release(ctx context.Context, owner string) error
 	// Execution returns an execution with its result, for any age and identity, or
 	// task.ErrNotFound.
 	Execution(ctx context.Context, id string) (*Execution, error)
@@ -81,12 +97,23 @@ type Executions interface {
 	// Newest returns an identity's newest executions, without results, at most limit,
 	// and how many it has.
 	Newest(ctx context.Context, identity string, limit int) (list []Execution, total int, err error)
-	// Owners returns the owners of executions that are not over, each once.
-	Owners(ctx context.Context) ([]string, error)
-	// Adopt changes the owner of the executions of some owners that are not over, and returns them:
-	// running ones continue; waiting ones have failed, with the error NeverStarted; starting ones
-	// are unknown, with LostSight. Of several concurrent callers one gets each.
-	Adopt(ctx context.Context, from []string, to string) ([]Execution, error)
+	// Due returns how long it takes until TakeUp finds something, if nobody renews it: 0 or less means
+	// now. It reports false if there is nothing to wait for.
+	Due(ctx context.Context, following []string) (in time.Duration, found bool, err error)
+	// TakeUp makes a process the owner, for life, of the executions that are not over and whose time is,
+	// except those that it follows, and returns them: running ones continue; waiting ones have failed,
+	// with the error NeverStarted; starting ones are unknown, with LostSight. Of several concurrent
+	// callers one gets each.
+	TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]Execution, error)
+	// AskCancel records that the owner of an execution is to cancel it, whichever process that is. It
+	// changes nothing if the execution is over.
+	AskCancel(ctx context.Context, id string) error
+	// Asked returns the executions of an owner that are not over and that it was asked to cancel.
+	Asked(ctx context.Context, owner string) ([]string, error)
+	// Watch calls look at once and whenever another process may have changed an execution, within a
+	// second, until it is done or fails, or ctx ends. It creates no database, but look may be called
+	// before there is one.
+	Watch(ctx context.Context, look func() (done bool, err error)) error
 	// Inspect finds what this program never writes; n is the number of executions, going of those
 	// that are not over.
 	Inspect(ctx context.Context) (found []session.Finding, n, going int, err error)

@@ -11,10 +11,9 @@ import (
 
 // The kinds of targets of requests.
 const (
-	OfSession   = "session"
-	OfExecution = "execution"
-	OfAttempt   = "attempt"
-	OfPlace     = "place" // a project's folder on one machine, by task.Place.Key
+	OfSession = "session"
+	OfAttempt = "attempt"
+	OfPlace   = "place" // a project's folder on one machine, by task.Place.Key
 )
 
 // A Request asks the owner of a target, in whichever process, to act on it.
@@ -22,7 +21,7 @@ type Request struct {
 	ID        string          // made by Ask
 	Kind      string          // of the target: one of those above
 	Target    string          // its id
-	Action    string          // what to do, such as "stop", "cancel" or "abort"
+	Action    string          // what to do, such as "stop" or "abort"
 	Arguments json.RawMessage // nil means none
 	Caller    session.Caller  // checked again by the owner
 	AskedAt   time.Time       // set by Ask
@@ -38,8 +37,8 @@ const (
 	RequestLife = time.Minute     // after which a request that nobody took is dropped
 )
 
-// Requests reach the owner of a session, an execution or an attempt from another
-// process. Each is carried out at most once.
+// Requests reach the owner of a session or an attempt from another process. Each is carried out at
+// most once.
 type Requests interface {
 	// Ask stores a request, waits for the answer, and returns it. An error of the owner is a
 	// *session.Error, or else has its text. ErrNotAnswered means no answer in time, also if the

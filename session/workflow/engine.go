@@ -6,6 +6,11 @@
 // the session still has that revision; otherwise it reads the session and applies the command again (see
 // apply). Effects outside of the record, such as a reviewer, are started by the process whose write was
 // made.
+//
+// To change the package, know these: Engine, Conn, caller; the session's actor with its command (a
+// message), apply, commit, become; stack, ended, root, resumable, in use; record, row, part, revision,
+// request key, call id; definition, kept, source; review, runner, life, waiter; question, decision, grant,
+// waiting; export; follower.
 package workflow
 
 import (
@@ -135,6 +140,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if wait.Group(ctx, &e.background) != nil { // a read on a disk that hangs
 		stuck = append(stuck, "reading files for reviews")
 	}
+	e.exports.close()
 	return stuck
 }
 

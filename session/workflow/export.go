@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -27,6 +28,10 @@ type exports struct {
 
 	failing sync.Map // folders whose exports cannot be written, and were logged: root -> true
 	checked sync.Map // the revisions that exports were last seen to have: session id -> int64
+
+	mu     sync.Mutex  // guards the following fields
+	dir    *os.Root    // the folder of own, if it is open
+	opened fs.FileInfo // dir as it was opened
 }
 
 // exportName is the name of a session's export.
@@ -70,16 +75,11 @@ func (x *exports) put(row store.Session, s *machine.State, most int64) error {
 			return err
 		}
 	}
-	dir, err := folder.OpenTmp()
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = session.MakeSessions(folder, x.log); err == nil {
-			dir, err = folder.OpenTmp()
-		}
-	}
+	dir, done, err := x.open(folder)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	defer done()
 	name := exportName(s.SessionID)
 	if revision, there := revisionOf(dir, name); there && revision > most && revision <= max(s.Revision, x.is(s.SessionID)) {
 		return nil
@@ -101,6 +101,55 @@ func (x *exports) put(row store.Session, s *machine.State, most int64) error {
 		err = errors.Join(err, dir.Remove(temp))
 	}
 	return err
+}
+
+// open opens the folder of exports of a root, and makes it. That of the engine's own root stays open.
+func (x *exports) open(folder *state.Folder) (dir *os.Root, done func(), err error) {
+	if folder == x.own {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.dir != nil && x.inPlace() {
+			return x.dir, func() {}, nil
+		}
+	}
+	dir, err = folder.OpenTmp()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = session.MakeSessions(folder, x.log); err == nil {
+			dir, err = folder.OpenTmp()
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if folder != x.own {
+		return dir, func() { dir.Close() }, nil
+	}
+	// Others may still use the folder that this one replaces: it is closed when they have ended.
+	x.dir, x.opened = dir, nil
+	if fi, err := dir.Stat("."); err == nil {
+		x.opened = fi
+	}
+	return dir, func() {}, nil
+}
+
+// inPlace reports whether the path of the folder still leads to the open one, without a link.
+func (x *exports) inPlace() bool {
+	above, err := os.Lstat(filepath.Dir(x.own.Tmp()))
+	if err != nil || !above.IsDir() || x.opened == nil {
+		return false
+	}
+	fi, err := os.Lstat(x.own.Tmp())
+	return err == nil && os.SameFile(fi, x.opened)
+}
+
+// close closes the folder that stays open.
+func (x *exports) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.dir != nil {
+		x.dir.Close()
+		x.dir = nil
+	}
 }
 
 // headBytes is how much of an export is read for its revision, which is its third key.

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,12 @@ func (e *Engine) Exports() ([]string, error) {
 	return names, err
 }
 
-// Examine reads files and says what would be imported. It writes nothing. The engine needs a catalog.
-func (e *Engine) Examine(ctx context.Context, paths []string) []*Import {
-	var all []*Import
+// Examine reads files and says what would be imported. It writes nothing. The engine needs a catalog. The
+// error is that of the store.
+func (e *Engine) Examine(ctx context.Context, paths []string) (all []*Import, err error) {
+	if _, err := e.records.list(ctx, store.SessionQuery{Limit: 1}); err != nil {
+		return nil, err
+	}
 	from := map[string]string{} // the path of each session
 	for _, path := range paths {
 		i := e.examineFile(ctx, path)
@@ -63,7 +67,7 @@ func (e *Engine) Examine(ctx context.Context, paths []string) []*Import {
 		}
 		all = append(all, i)
 	}
-	return all
+	return all, nil
 }
 
 func (e *Engine) examineFile(ctx context.Context, path string) *Import {
@@ -147,10 +151,14 @@ func (e *Engine) define(ctx context.Context, i *Import) error {
 
 // definitionNow returns the definition of a session's job as it is now, to be stored.
 func (e *Engine) definitionNow(ctx context.Context, s *machine.State) (*machine.Definition, error) {
-	def, err := e.definitions.Current(ctx, s, e.placeKey())
+	j, why, err := e.definitions.usable(ctx, s)
 	if err != nil {
 		return nil, err
 	}
+	if j == nil {
+		return nil, session.NotNow("definition_lost", "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
+	}
+	def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}
 	entry := def.Workflow.Entries[def.Workflow.Find(s.CurrentStepID)]
 	texts, err := e.definitions.Texts(def, entry)
 	if err == nil {

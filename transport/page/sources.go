@@ -134,7 +134,7 @@ func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.R
 }
 
 func (s *Site) cancelExecution(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	x, err := s.Sources.Executions.Cancel(ctx, who.Identity, who.Channel, r.PathValue("id"))
+	x, err := s.Sources.Executions.Cancel(ctx, who.Identity, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -157,8 +158,12 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 	return res, err
 }
 
-// BadConfig returns the error of every call while the config was never good.
+// BadConfig returns the error of every call while the config was never good, or while the server cannot be
+// used for another reason, which err says.
 func BadConfig(err error) *session.Error {
+	if e, is := errors.AsType[*session.Error](err); is {
+		return e
+	}
 	return session.NotNow("config_invalid",
 		"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own config, and call again; no restart is needed.", err).Because(err)
 }

@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 // env is the environment variable that holds the Plan of a server, as JSON.
@@ -67,6 +68,7 @@ func Install() {
 			os.Exit(1)
 		}()
 	}
+	store.ExecutionLife = 3 * time.Second // so that executions of killed servers are taken up during a simulation
 	if p.Clock != 0 {
 		session.Clock = func() time.Time { return time.Now().Add(p.Clock) }
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
@@ -146,7 +147,7 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 	must(t, err)
 	executions := s.Database().Executions()
 	x := &store.Execution{ID: "x", Owner: s.ID(), Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
-	must(t, executions.Save(t.Context(), x))
+	must(t, executions.Save(t.Context(), x, time.Hour))
 	for _, c := range []struct{ damage, repair, want string }{
 		{`UPDATE @attempts_all SET state = 'running'`, `UPDATE @attempts_all SET state = 'waiting'`, "attempt " + a.ID + " is running, and its newest execution"},
 		{`UPDATE @executions_all SET owner = 'me'`, `UPDATE @executions_all SET owner = NULL`, "waits and has an owner"},
@@ -181,7 +182,7 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 			t.Errorf("%s: found %+v of %d, %d open; %v", column, found, n, open, err)
 		}
 		change(t, s, `DELETE FROM @workflow_executions_all`)
-		must(t, executions.Save(t.Context(), x))
+		must(t, executions.Save(t.Context(), x, time.Hour))
 	}
 	if found, _, err := b.Inspect(t.Context()); len(found) > 0 || err != nil {
 		t.Error(found, err)

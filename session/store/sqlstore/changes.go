@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 )
@@ -69,11 +68,16 @@ func (s *Store) publish(t Tx) error {
 func (s *Store) prune(t Tx) error {
 	now := s.o.Now()
 	last := s.pruned.Load()
-	if last != nil && now.Sub(*last).Abs() < pruneEvery || !s.pruned.CompareAndSwap(last, &now) {
+	if !s.pruneDue() || !s.pruned.CompareAndSwap(last, &now) {
 		return nil
 	}
 	_, err := t.Exec(s.o.Feed.Prune, task.FormatTime(now.Add(-changesKept)), maxChanges)
 	return err
+}
+
+func (s *Store) pruneDue() bool {
+	last := s.pruned.Load()
+	return last == nil || s.o.Now().Sub(*last).Abs() >= pruneEvery
 }
 
 // Since implements store.Changes. It does not create a database.
@@ -102,36 +106,10 @@ func (c changes) Since(ctx context.Context, position string) (store.News, error)
 func (c changes) Wait(ctx context.Context, position string) error {
 	every, version := lookForChanges, c.o.Feed.Version
 	if version == nil {
-		looks := int64(0)
-		every, version = c.o.Poll, func(context.Context) (int64, error) { looks++; return looks, nil }
+		every = c.o.Poll
 	}
 	return c.watch(ctx, every, version, func() (bool, error) {
 		news, err := c.Since(ctx, position)
 		return news.Next != position, err
 	})
-}
-
-// watch calls look at once and whenever the version is another one, until look is done or fails. Its
-// error may be the cause of the end of ctx.
-func (s *Store) watch(ctx context.Context, every time.Duration, version func(context.Context) (int64, error), look func() (done bool, err error)) error {
-	var seen int64 = -1
-	for {
-		var hint <-chan struct{}
-		if s.o.Hint != nil {
-			hint = s.o.Hint()
-		}
-		now, err := version(ctx)
-		if err != nil {
-			return err
-		}
-		if now != seen {
-			if done, err := look(); done || err != nil {
-				return err
-			}
-			seen = now
-		}
-		if err := wait.Until(ctx, every, hint); err != nil {
-			return err
-		}
-	}
 }

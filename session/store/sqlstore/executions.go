@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"time"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -15,11 +15,16 @@ import (
 type executions struct{ *Store }
 
 const (
-	executionColumns = `id, owner, identity, source, workflow_id, workflow_name, async, performed, state, source_execution_id,
+	savedColumns = `id, owner, identity, source, workflow_id, workflow_name, async, performed, state, source_execution_id,
 	status_supported, timeout, deadline, started_at, ended_at, error, progress`
+	executionColumns = savedColumns + `, cancel_asked, ` + isOpen + ` AND ` + isLapsed + ` AS lapsed`
+
 	overAt = `coalesce(ended_at, started_at)`
 	isOver = `(ended_at IS NOT NULL OR NOT status_supported)`
 	isOpen = `ended_at IS NULL AND status_supported`
+
+	dbTime   = `unixepoch('subsec')` // by the clock of the database, in seconds since 1970
+	isLapsed = `until <= ` + dbTime
 )
 
 // textOf returns a column of JSON that may be null.
@@ -45,8 +50,8 @@ func (e executions) oldest() string {
 }
 
 const (
-	saveExecution = `INSERT INTO workflow_executions (` + executionColumns + `, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
+	saveExecution = `INSERT INTO workflow_executions (` + savedColumns + `, result, until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ` + dbTime + ` + ?)
+		ON CONFLICT (id) DO UPDATE SET until = excluded.until, state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
 			deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress, result = excluded.result
 		WHERE workflow_executions.owner = excluded.owner`
 	forgetExecutions = `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE ` + forgettable + `
@@ -54,7 +59,7 @@ const (
 			WHERE ` + isOver + ` WINDOW newest AS (ORDER BY ` + overAt + ` DESC, id)) AS ranked WHERE n > ? OR bytes > ?)`
 )
 
-func (e executions) Save(ctx context.Context, x *store.Execution) error {
+func (e executions) Save(ctx context.Context, x *store.Execution, life time.Duration) error {
 	const doing = "saving an execution"
 	// A synchronous execution cannot be queried and is lost with this machine: only what can be
 	// found again is worth a sync at its end.
@@ -65,7 +70,7 @@ func (e executions) Save(ctx context.Context, x *store.Execution) error {
 	_, err := transact(ctx, e.Store, doing, how, func(t Tx) (none struct{}, err error) {
 		n, err := t.Exec(saveExecution,
 			x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.Performed, x.State, x.SourceExecutionID, x.StatusSupported,
-			x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result))
+			x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result), life.Seconds())
 		if err == nil && n == 0 {
 			err = fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner)
 		}
@@ -107,30 +112,6 @@ func (e executions) Newest(ctx context.Context, identity string, limit int) ([]s
 		return List[store.Execution](t, `SELECT `+executionColumns+` `+kept+` ORDER BY started_at DESC LIMIT ?`, identity, e.oldest(), limit)
 	})
 	return all, total, err
-}
-
-func (e executions) Owners(ctx context.Context) ([]string, error) {
-	return read(ctx, e.Store, "looking for executions of other servers", func(t Tx) ([]string, error) {
-		return List[string](t, `SELECT DISTINCT owner FROM workflow_executions WHERE `+isOpen)
-	})
-}
-
-func (e executions) Adopt(ctx context.Context, from []string, to string) ([]store.Execution, error) {
-	args := []any{to, e.stamp(), store.NeverStarted, store.LostSight}
-	for _, owner := range from {
-		args = append(args, owner)
-	}
-	return write(ctx, e.Store, "taking up executions", func(t Tx) ([]store.Execution, error) {
-		all, err := List[store.Execution](t, `UPDATE workflow_executions SET owner = ?1,
-			ended_at = CASE state WHEN 'running' THEN NULL ELSE max(?2, started_at) END,
-			error = CASE state WHEN 'waiting' THEN ?3 WHEN 'starting' THEN ?4 ELSE error END,
-			state = CASE state WHEN 'waiting' THEN 'failed' WHEN 'starting' THEN 'unknown' ELSE state END
-			WHERE `+isOpen+` AND owner IN (?`+strings.Repeat(", ?", len(from)-1)+`) RETURNING `+executionColumns, args...)
-		for _, x := range all {
-			t.changed(store.ExecutionChanged, x.ID)
-		}
-		return all, err
-	})
 }
 
 const doRun = "run the workflow again if its result is needed, after a look at its source"

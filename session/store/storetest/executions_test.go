@@ -1,11 +1,13 @@
 package storetest_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,10 +39,19 @@ func newExecutions(t *testing.T) (store.Executions, *clock) {
 	return open(t, filepath.Join(t.TempDir(), "board.db"), c.now).Executions(), c
 }
 
+// save stores executions that their owners follow.
 func save(t *testing.T, e store.Executions, all ...*store.Execution) {
 	t.Helper()
 	for _, x := range all {
-		testkit.Must(t, e.Save(t.Context(), x))
+		testkit.Must(t, e.Save(t.Context(), x, time.Hour))
+	}
+}
+
+// abandon stores executions that nobody follows.
+func abandon(t *testing.T, e store.Executions, all ...*store.Execution) {
+	t.Helper()
+	for _, x := range all {
+		testkit.Must(t, e.Save(t.Context(), x, 0))
 	}
 }
 
@@ -59,7 +70,7 @@ func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
 		t.Errorf("one that does not exist: %v", err)
 	}
 	stale := executed("x", "b", store.ExecutionRunning, began)
-	if err := two.Save(t.Context(), stale); !errors.Is(err, store.ErrNotOwner) {
+	if err := two.Save(t.Context(), stale, time.Hour); !errors.Is(err, store.ErrNotOwner) {
 		t.Errorf("saved by a server that does not own it: %v", err)
 	}
 	if found, n, going, err := one.Inspect(t.Context()); len(found) > 0 || n != 1 || going != 0 || err != nil {
@@ -121,37 +132,48 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestExecutionsAreAdoptedOnce: by one of several servers that try at once, each as it
+// idsOf returns the ids of executions, sorted.
+func idsOf(all []store.Execution) (found []string) {
+	for _, x := range all {
+		found = append(found, x.ID)
+	}
+	slices.Sort(found)
+	return found
+}
+
+// TestExecutionsAreTakenUpOnce: by one of several servers that try at once, each as it
 // can be told from its state.
-func TestExecutionsAreAdoptedOnce(t *testing.T) {
+func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	c := newClock()
 	var servers []store.Executions
 	for range 3 {
 		servers = append(servers, open(t, path, c.now).Executions())
 	}
-	save(t, servers[0], executed("waiting", "a", store.ExecutionWaiting, c.at), executed("starting", "b", store.ExecutionStarting, c.at),
-		executed("running", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at),
-		executed("alive", "alive", store.ExecutionStarting, c.at))
 	blind := executed("blind", "a", store.ExecutionRunning, c.at)
 	blind.StatusSupported = false
-	save(t, servers[0], blind)
-	if owners, err := servers[1].Owners(t.Context()); err != nil || len(owners) != 3 {
-		t.Errorf("owners: %v, %v", owners, err)
+	running := executed("running", "a", store.ExecutionRunning, c.at)
+	running.Progress = json.RawMessage(`{"message":"half"}`)
+	abandon(t, servers[0], executed("waiting", "a", store.ExecutionWaiting, c.at), executed("starting", "b", store.ExecutionStarting, c.at),
+		running, executed("ended", "a", store.ExecutionCompleted, c.at), blind, executed("followed", "new", store.ExecutionStarting, c.at))
+	save(t, servers[0], executed("alive", "alive", store.ExecutionStarting, c.at))
+	testkit.Must(t, servers[0].AskCancel(t.Context(), "running"))
+	if in, found, err := servers[1].Due(t.Context(), []string{"followed"}); err != nil || !found || in > 0 {
+		t.Errorf("due in %v, %v; %v", in, found, err)
 	}
 	var mu sync.Mutex
-	adopted := map[string]store.Execution{}
+	taken := map[string]store.Execution{}
 	var all sync.WaitGroup
 	for i, s := range servers {
 		all.Go(func() {
-			got, err := s.Adopt(t.Context(), []string{"a", "b"}, fmt.Sprint("new", i))
+			got, err := s.TakeUp(t.Context(), fmt.Sprint("new", i), time.Hour, []string{"followed"})
 			mu.Lock()
 			defer mu.Unlock()
 			for _, x := range got {
-				if _, twice := adopted[x.ID]; twice {
-					t.Errorf("%s was adopted twice", x.ID)
+				if _, twice := taken[x.ID]; twice {
+					t.Errorf("%s was taken up twice", x.ID)
 				}
-				adopted[x.ID] = x
+				taken[x.ID] = x
 			}
 			if err != nil {
 				t.Error(err)
@@ -159,19 +181,123 @@ func TestExecutionsAreAdoptedOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if len(adopted) != 3 {
-		t.Errorf("adopted: %v", adopted)
+	if len(taken) != 3 {
+		t.Errorf("taken up: %v", taken)
 	}
 	for id, want := range map[string]struct {
 		state store.ExecutionState
 		words string
 	}{"waiting": {store.ExecutionFailed, store.NeverStarted}, "starting": {store.ExecutionUnknown, store.LostSight}, "running": {store.ExecutionRunning, ""}} {
-		x := adopted[id]
-		if x.State != want.state || x.Over() != (want.words != "") || want.words != "" && *x.Error != want.words {
+		x := taken[id]
+		if x.State != want.state || x.Over() != (want.words != "") || want.words != "" && *x.Error != want.words || x.Lapsed {
 			t.Errorf("%s is %+v", id, x)
 		}
-		if got, err := servers[0].Execution(t.Context(), id); err != nil || got.Owner != x.Owner || got.State != x.State {
-			t.Errorf("stored is %+v; %v", got, err)
+		if got, err := servers[0].Execution(t.Context(), id); err != nil || !reflect.DeepEqual(*got, x) {
+			t.Errorf("stored is %+v, want %+v; %v", got, x, err)
 		}
+	}
+	if x := taken["running"]; x.CancelAsked == nil || string(x.Progress) != `{"message":"half"}` {
+		t.Errorf("%+v", x)
+	}
+	if err := servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour); !errors.Is(err, store.ErrNotOwner) {
+		t.Errorf("saved by the earlier owner: %v", err)
+	}
+	if in, found, err := servers[1].Due(t.Context(), []string{"followed"}); err != nil || !found || in < time.Hour-5*time.Minute || in > time.Hour {
+		t.Errorf("due in %v, %v; %v", in, found, err)
+	}
+}
+
+// TestExecutionsAreTheirOwnersWhileItRenewsThem, and until it leaves them.
+func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	c := newClock()
+	one, two := open(t, path, c.now).Executions(), open(t, path, c.now).Executions()
+	if in, found, err := two.Due(t.Context(), nil); found || err != nil {
+		t.Errorf("of none, one is due in %v; %v", in, err)
+	}
+	abandon(t, one, executed("renewed", "a", store.ExecutionRunning, c.at), executed("progress", "a", store.ExecutionRunning, c.at),
+		executed("forgotten", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at), executed("another's", "b", store.ExecutionRunning, c.at))
+	if x, err := two.Execution(t.Context(), "renewed"); err != nil || !x.Lapsed {
+		t.Errorf("%+v, %v", x, err)
+	}
+	held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": nil, "progress": json.RawMessage(`{"message":"half"}`), "ended": nil, "another's": json.RawMessage(`{}`)})
+	slices.Sort(held)
+	if err != nil || !slices.Equal(held, []string{"progress", "renewed"}) {
+		t.Errorf("held: %v, %v", held, err)
+	}
+	for id, want := range map[string]string{"renewed": "", "progress": `{"message":"half"}`} {
+		if x, err := two.Execution(t.Context(), id); err != nil || x.Lapsed || string(x.Progress) != want {
+			t.Errorf("%+v, %v", x, err)
+		}
+	}
+	if all, err := two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"}); err != nil || !slices.Equal(idsOf(all), []string{"forgotten"}) {
+		t.Errorf("taken up: %v, %v", idsOf(all), err)
+	}
+	testkit.Must(t, one.Release(t.Context(), "a"))
+	if all, err := two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"}); err != nil || !slices.Equal(idsOf(all), []string{"progress", "renewed"}) {
+		t.Errorf("taken up: %v, %v", idsOf(all), err)
+	}
+	if held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}); err != nil || held != nil {
+		t.Errorf("held: %v, %v", held, err)
+	}
+	if x, err := two.Execution(t.Context(), "renewed"); err != nil || x.Progress != nil {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
+// TestACancelIsKeptForTheOwner: whichever process that is.
+func TestACancelIsKeptForTheOwner(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	c := newClock()
+	one, two := open(t, path, c.now).Executions(), open(t, path, c.now).Executions()
+	x := executed("x", "a", store.ExecutionRunning, c.at)
+	save(t, one, x, executed("other", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at))
+	seen := make(chan []string)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	first := make(chan struct{})
+	go func() {
+		defer close(seen)
+		looks := 0
+		err := one.Watch(ctx, func() (bool, error) {
+			asked, err := one.Asked(ctx, "a")
+			if looks++; looks == 1 {
+				close(first)
+			}
+			if len(asked) > 0 {
+				seen <- asked
+			}
+			return len(asked) > 0, err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	<-first
+	for _, id := range []string{"ended", "x", "nothing"} {
+		testkit.Must(t, two.AskCancel(t.Context(), id))
+	}
+	if asked := <-seen; !slices.Equal(asked, []string{"x"}) {
+		t.Errorf("asked: %v", asked)
+	}
+	<-seen
+	save(t, one, x) // which keeps the mark
+	got, err := two.Execution(t.Context(), "x")
+	if err != nil || got.CancelAsked == nil || !got.CancelAsked.Equal(c.at.UTC().Truncate(time.Microsecond)) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for owner, want := range map[string]int{"a": 1, "b": 0} {
+		if asked, err := two.Asked(t.Context(), owner); err != nil || len(asked) != want {
+			t.Errorf("%s is asked for %v, %v", owner, asked, err)
+		}
+	}
+	save(t, one, executed("x", "a", store.ExecutionCancelled, c.at))
+	if asked, err := two.Asked(t.Context(), "a"); err != nil || len(asked) > 0 {
+		t.Errorf("asked for one that has ended: %v, %v", asked, err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := two.Watch(ctx, func() (bool, error) { return false, nil }); err == nil {
+		t.Error("watched without an end")
 	}
 }

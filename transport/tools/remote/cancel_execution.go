@@ -16,7 +16,7 @@ func addCancelExecution(s *tool.Set, r *Tools) {
 		Output:      executionSchema(),
 		Recheck:     "call workflow_status with the execution_id to see its state",
 	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
-		x, err := r.Executions.Cancel(ctx, c.Identity, c.Channel, args.ExecutionID)
+		x, err := r.Executions.Cancel(ctx, c.Identity, args.ExecutionID)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/catalog/task"
@@ -59,6 +60,7 @@ type DB struct {
 	mu     sync.RWMutex // read-locked by each call, write-locked to open and close
 	writer *writer      // nil if not open, or opened for reading only
 	reader *sql.DB      // nil if not open
+	looker atomic.Pointer[looker]
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
 	watcher *sql.DB
@@ -134,7 +136,7 @@ func (d *DB) disconnect() error {
 		d.writer = nil
 	}
 	d.tidy()
-	return wrap("closing the task board "+d.o.Path, err)
+	return wrap("closing the database "+d.o.Path, err)
 }
 
 // use opens the database if necessary, and keeps it open until release is called.
@@ -148,7 +150,7 @@ func (d *DB) use(ctx context.Context) (release func(), err error) {
 		}
 		d.mu.Unlock()
 		if err != nil {
-			return nil, fmt.Errorf("opening the task board %s: %w", d.o.Path, err)
+			return nil, fmt.Errorf("opening the database %s: %w", d.o.Path, err)
 		}
 		d.mu.RLock()
 	}
@@ -199,7 +201,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if err := d.openReadOnly(ctx, Source(d.o.Path, "ro")+"&immutable=1"); err != nil {
 		return err
 	}
-	d.o.Logger.Warn("the task board can only be read, as it is now", "path", d.o.Path, "error", why)
+	d.o.Logger.Warn("the database can only be read, as it is now", "path", d.o.Path, "error", why)
 	return nil
 }
 
@@ -240,7 +242,7 @@ func (d *DB) openFile(ctx context.Context) error {
 			return err
 		}
 		if mode != "wal" {
-			d.o.Logger.Warn("the file system of the task board has no write-ahead log", "journal_mode", mode)
+			d.o.Logger.Warn("the file system of the database has no write-ahead log", "journal_mode", mode)
 		}
 		return d.migrate(ctx, c)
 	})

@@ -273,7 +273,6 @@ func TestACallGivesUpItsPlace(t *testing.T) {
 		t.Errorf("a call that waits too long: %v", err)
 	}
 	close(goOn)
-	b.patience = 10 * time.Second
 	testkit.Must(t, <-done)
 	if got, want := titles(t, b, tasks), []string{"task 0", "task 1"}; !slices.Equal(got, want) {
 		t.Errorf("titles %q, want %q", got, want)

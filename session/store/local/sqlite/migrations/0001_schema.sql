@@ -245,10 +245,14 @@ CREATE INDEX requests_oldest ON requests (created_at);
 
 -- Executions of workflows at other systems; those of agents are in executions. A row is written twice,
 -- and an index costs a page more each time: the table has about a thousand rows, which are read rarely
--- and then as a whole.
+-- and then as a whole. Only those that are not over are looked for every few seconds.
 CREATE TABLE workflow_executions (
 	id                  TEXT PRIMARY KEY,
-	owner               TEXT NOT NULL, -- the server that follows it
+	owner               TEXT NOT NULL, -- the process that follows it, the only one that may change its state
+	-- In seconds since 1970 by unixepoch('subsec'): until then the owner may be at work. It renews that.
+	-- Afterwards any process may become the owner.
+	until               REAL NOT NULL,
+	cancel_asked        TEXT,          -- when another process asked the owner to cancel it
 	identity            TEXT NOT NULL, -- of the caller, the only one that sees it
 	source              TEXT NOT NULL,
 	workflow_id         TEXT NOT NULL,
@@ -271,11 +275,12 @@ CREATE TABLE workflow_executions (
 	CHECK (state <> 'running' OR status_supported = 0 OR source_execution_id IS NOT NULL)
 ) STRICT;
 CREATE INDEX workflow_executions_at_source ON workflow_executions (source_execution_id) WHERE source_execution_id IS NOT NULL;
+CREATE INDEX workflow_executions_open ON workflow_executions (owner) WHERE ended_at IS NULL AND status_supported;
 
 -- What other processes ask the owner of something to do with it.
 CREATE TABLE owner_requests (
 	id          TEXT PRIMARY KEY,
-	kind        TEXT NOT NULL, -- of the target: session, execution, attempt
+	kind        TEXT NOT NULL, -- of the target: session, attempt, place
 	target      TEXT NOT NULL,
 	action      TEXT NOT NULL,
 	arguments   TEXT,
@@ -314,7 +319,6 @@ CREATE TABLE workflow_sessions (
 	updated_at TEXT NOT NULL,
 	frame      TEXT NOT NULL     -- the state without its lists, JSON
 ) STRICT;
-CREATE INDEX workflow_sessions_newest ON workflow_sessions (updated_at DESC, id);
 CREATE INDEX workflow_sessions_of ON workflow_sessions (identity, attempt_id, status, updated_at DESC, id);
 CREATE INDEX workflow_sessions_in ON workflow_sessions (parent) WHERE parent <> '';
 CREATE INDEX workflow_sessions_at ON workflow_sessions (attempt_id) WHERE attempt_id <> '';

@@ -1,0 +1,271 @@
+package transport
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/uuid"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/store/local"
+	"deepwork/session/workflow/machine"
+)
+
+// inBoard calls f with the board of a project.
+func inBoard(t *testing.T, root string, f func(b store.Board)) {
+	t.Helper()
+	stores := local.Stores(state.Of(root), false, nil)
+	defer func() { noError(t, stores.Close(context.Background())) }()
+	f(stores.Database.Board())
+}
+
+// attemptIn adds an attempt to the board of a project, whose workspace is made below a folder, "" for the
+// usual one, as one of the worktrees there.
+func attemptIn(t *testing.T, root, trees string) (id, workspace string) {
+	t.Helper()
+	repository(t, root)
+	engine, err := attempt.Open(t.Context(), attempt.Options{Root: root, Passive: true})
+	must(t, err)
+	me := session.LocalCaller("")
+	projects, err := engine.ListProjects(t.Context(), me, attempt.ListProjectsArgs{})
+	must(t, err)
+	repos, err := engine.ListRepos(t.Context(), me, attempt.ListReposArgs{ProjectID: projects.Projects[0].ProjectID})
+	must(t, err)
+	made, err := engine.CreateTask(t.Context(), me, attempt.CreateTaskArgs{ProjectID: projects.Projects[0].ProjectID, Title: "Trip"})
+	must(t, err)
+	if stuck := engine.Close(context.Background()); stuck != nil {
+		t.Fatal(stuck)
+	}
+	if trees == "" {
+		trees = state.Of(root).Worktrees()
+	}
+	id = uuid.NewString()
+	workspace = filepath.Join(trees, id, "shop")
+	must(t, os.MkdirAll(workspace, 0o755))
+	write(t, workspace, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": "Think.", "idea.txt": "sea", "h1.txt": "x"})
+	inBoard(t, root, func(b store.Board) {
+		_, err := b.For(me).CreateAttempt(t.Context(), task.Attempt{
+			ID: id, TaskID: made.TaskID, Executor: "X", Branch: "b", Workspace: workspace,
+			Repos: []task.AttemptRepo{{RepoID: repos.Repos[0].RepoID, RepoName: "shop", TargetBranch: "main", Worktree: workspace}},
+		}, task.Execution{}, task.Request{})
+		must(t, err)
+	})
+	return id, workspace
+}
+
+// quietProject is a project whose server runs no attempts.
+func quietProject(t *testing.T) (cs *mcp.ClientSession, root string) {
+	t.Helper()
+	s, root := project(t, func(o *Options) { o.Toolsets = []string{"workflows"} })
+	return client(t, s), root
+}
+
+// insideOf connects to a server in a workspace.
+func insideOf(t *testing.T, workspace string) *mcp.ClientSession {
+	t.Helper()
+	return client(t, made(t, Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}}))
+}
+
+const planTrip = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
+
+// refusedAs calls a tool that must refuse with a code, and returns the text.
+func refusedAs(t *testing.T, cs *mcp.ClientSession, name, args, code string) string {
+	t.Helper()
+	res := callTool(t, cs, name, args)
+	if !res.IsError || errorMetaOf(t, res)["code"] != code {
+		t.Errorf("%s(%s): want %s, got %s", name, args, code, text(res))
+	}
+	return text(res)
+}
+
+// In a workspace there is get_context, the board is that of the project around, and
+// the folder of sessions hides itself from git.
+func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
+	_, root := quietProject(t)
+	id, workspace := attemptIn(t, root, "")
+	inside := insideOf(t, workspace)
+	if listed(t, inside)["get_context"] == nil {
+		t.Error("get_context is not offered")
+	}
+	for _, name := range []string{"merge_attempt", "rebase_attempt", "push_attempt", "abort_merge", "change_target"} {
+		if listed(t, inside)[name] != nil {
+			t.Errorf("%s is offered in a workspace", name)
+		}
+	}
+	if got := into[attempt.ContextReply](t, inside, "get_context", `{}`); got.AttemptID != id || got.TaskTitle != "Trip" {
+		t.Errorf("another attempt: %+v", got)
+	}
+	if got := into[attempt.ProjectsReply](t, inside, "list_projects", `{}`); got.Projects[0].Name != filepath.Base(root) {
+		t.Errorf("another board: %+v", got)
+	}
+	if _, err := os.Stat(state.Of(workspace).Database()); !os.IsNotExist(err) {
+		t.Errorf("the workspace has its own database: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "tmp", ".gitignore")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server serves agents the sessions of its own root only: of the project, or of the attempt in whose
+// workspace it is. All are in one database, which has the position of the attempt's workflow, too.
+func TestSessionsOfAnotherRoot(t *testing.T) {
+	outside, root := quietProject(t)
+	id, workspace := attemptIn(t, root, "")
+	inside := insideOf(t, workspace)
+	theirs := into[machine.StartReply](t, inside, "start_workflow", planTrip).BeginStep.SessionID
+	own := into[machine.StartReply](t, outside, "start_workflow", planTrip).BeginStep.SessionID
+	for _, c := range []struct {
+		cs      *mcp.ClientSession
+		session string
+		root    string
+	}{{outside, theirs, workspace}, {inside, own, root}} {
+		for tool, args := range map[string]string{
+			"get_step": ``, "finished_step": `,"outputs":{"idea":"idea.txt"}`, "abort_workflow": `,"explanation":"e"`, "go_to_step": `,"step_id":"idea"`,
+		} {
+			if got := refusedAs(t, c.cs, tool, `{"session_id":"`+c.session+`"`+args+`}`, "other_root"); !strings.HasPrefix(got, "StateError: ") || !strings.Contains(got, c.root) {
+				t.Errorf("%s: %s", tool, got)
+			}
+		}
+		refusedAs(t, c.cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan","parent_session_id":"`+c.session+`"}`, "other_root")
+		if got := into[machine.WorkflowsReply](t, c.cs, "get_workflows", `{}`); len(got.Resumable) != 0 || len(got.Stack) != 1 || got.Stack[0].SessionID == c.session {
+			t.Errorf("%+v %+v", got.Resumable, got.Stack)
+		}
+	}
+	into[machine.FinishReply](t, inside, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
+	inBoard(t, root, func(b store.Board) {
+		a, err := b.Attempt(t.Context(), id)
+		must(t, err)
+		if deref(a.WorkflowSessionID) != theirs || deref(a.WorkflowStatus) != "active" || deref(a.WorkflowStep) != "hotel" {
+			t.Errorf("the attempt is at %q %q %q", deref(a.WorkflowSessionID), deref(a.WorkflowStatus), deref(a.WorkflowStep))
+		}
+	})
+	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "tmp", "session_"+theirs+".json")); err != nil {
+		t.Errorf("the export is not in the session's root: %v", err)
+	}
+}
+
+// Where worktrees are elsewhere, the environment of an agent names the attempt and the database confirms it.
+// The name of a folder counts for nothing.
+func TestWorkspacesElsewhere(t *testing.T) {
+	_, root := quietProject(t)
+	trees := t.TempDir()
+	id, workspace := attemptIn(t, root, trees)
+	alike := filepath.Join(t.TempDir(), id, "shop")
+	write(t, alike, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": "Think."})
+	if listed(t, insideOf(t, workspace))["get_context"] != nil {
+		t.Error("without the environment a folder is taken for a workspace")
+	}
+	t.Setenv(config.AttemptEnv, id)
+	t.Setenv(config.BoardEnv, state.Of(root).Database())
+	below := filepath.Join(workspace, "sub")
+	must(t, os.MkdirAll(below, 0o755))
+	for dir, is := range map[string]bool{workspace: true, below: true, alike: false, root: false, trees: false} {
+		cs := insideOf(t, dir)
+		if has := listed(t, cs)["get_context"] != nil; has != is {
+			t.Errorf("%s is in the workspace: %v, want %v", dir, has, is)
+		}
+		if is {
+			if got := into[attempt.ContextReply](t, cs, "get_context", `{}`); got.AttemptID != id {
+				t.Errorf("%s: %+v", dir, got)
+			}
+		} else {
+			callTool(t, cs, "get_workflows", `{}`)
+		}
+	}
+	own := into[machine.StartReply](t, insideOf(t, alike), "start_workflow", planTrip).BeginStep.SessionID
+	refusedAs(t, insideOf(t, workspace), "get_step", `{"session_id":"`+own+`"}`, "unknown_session")
+}
+
+// Where the database of an attempt cannot be used, calls are refused with what is missing. There is no other
+// place for sessions. No config applies but the user's, and what a branch says never does.
+func TestAWorkspaceWithoutItsDatabase(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "board.db")
+	for what, c := range map[string]struct {
+		trees bool   // they are elsewhere
+		board string // "" for the project's
+		env   map[string]string
+		lose  func(t *testing.T, folder *state.Folder)
+		names []string
+	}{
+		"a container with the worktree alone": {lose: func(t *testing.T, f *state.Folder) { must(t, os.Remove(filepath.Join(f.Dir, "project.json"))) }, names: []string{"project.json", "state folder"}},
+		"a database that is gone":             {lose: func(t *testing.T, f *state.Folder) { must(t, os.Remove(f.Database())) }, names: []string{"board.db does not exist", config.StoreEnv}},
+		"a store without its URL": {lose: func(t *testing.T, f *state.Folder) { must(t, os.Remove(f.Database())) }, env: map[string]string{config.ProjectEnv: "shop"},
+			names: []string{config.StoreEnv + ", or store in the user's own config"}},
+		"a container with the environment": {trees: true, board: none, names: []string{filepath.Dir(none), config.BoardEnv, "without " + config.AttemptEnv}},
+		"another database":                 {trees: true, env: map[string]string{config.AttemptEnv: uuid.NewString()}, names: []string{"does not have this attempt"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			_, root := quietProject(t)
+			trees := ""
+			if c.trees {
+				trees = t.TempDir()
+			}
+			id, workspace := attemptIn(t, root, trees)
+			if c.trees {
+				t.Setenv(config.AttemptEnv, id)
+				t.Setenv(config.BoardEnv, state.Of(root).Database())
+			}
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			if c.board != "" {
+				t.Setenv(config.BoardEnv, c.board)
+			}
+			if c.lose != nil {
+				c.lose(t, state.Of(root))
+			}
+			mark := filepath.Join(workspace, "mark")
+			write(t, workspace, map[string]string{".deepwork/config.yml": "workflow_tools: {sources: [{name: evil, command: [sh, -c, 'touch " + mark + "']}]}\n"})
+			cs := insideOf(t, workspace)
+			for tool, args := range map[string]string{"start_workflow": planTrip, "get_workflows": `{}`, "get_step": `{}`, "list_projects": `{}`, "refresh_workflow_tools": `{}`} {
+				got := refusedAs(t, cs, tool, args, "no_database")
+				for _, name := range c.names {
+					if !strings.Contains(got, name) {
+						t.Errorf("%s does not mention %q: %s", tool, name, got)
+					}
+				}
+			}
+			if files, _ := filepath.Glob(filepath.Join(workspace, ".deepwork", "tmp", "session_*")); len(files) > 0 {
+				t.Errorf("there are sessions: %v", files)
+			}
+			for _, path := range []string{mark, state.Of(workspace).Database()} {
+				if _, err := os.Stat(path); err == nil {
+					t.Errorf("there is %s", path)
+				}
+			}
+		})
+	}
+}
+
+// In a workspace the config of the project applies, and never the branch's own file.
+func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
+	_, root := quietProject(t)
+	write(t, root, map[string]string{".deepwork/config.yml": "executors: {MINE: {command: [sh, -c, 'true']}}\n"})
+	_, workspace := attemptIn(t, root, "")
+	mark := filepath.Join(workspace, "mark")
+	write(t, workspace, map[string]string{".deepwork/config.yml": "executors: {THEIRS: {command: [sh]}}\n" +
+		"workflow_tools: {sources: [{name: evil, command: [sh, -c, 'touch " + mark + "']}]}\n"})
+	cs := insideOf(t, workspace)
+	callTool(t, cs, "refresh_workflow_tools", `{}`)
+	var names []string
+	for _, x := range into[attempt.ExecutorsReply](t, cs, "list_executors", `{}`).Executors {
+		names = append(names, x.Name)
+	}
+	if slices.Contains(names, "THEIRS") || !slices.Contains(names, "MINE") {
+		t.Errorf("the executors are %v", names)
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a source of the branch ran")
+	}
+}
