@@ -20,7 +20,7 @@ import (
 
 // A fleet is a simulation of machines. Each has its own clone of the project, its own home and
 // state, and a server; all keep sessions and the board in one PostgreSQL database, which each
-// reaches over its own network. Servers are killed and suspended past their lease, clocks jump,
+// reaches over its own network. Servers are killed and suspended for seconds, clocks jump,
 // networks are cut and delayed at any message, also between a commit and its reply, and the
 // database is killed and has no connections left. Histories are checked as those of a simulation.
 type fleet struct {
@@ -28,7 +28,7 @@ type fleet struct {
 	machines []*machine
 	plain    bool   // no agents are started
 	pooler   bool   // PgBouncer is between the machines and the database
-	broken   string // the check that servers do not make, see faults.go of package postgres; "" means none
+	broken   string // the check that servers do not make, see faults.go of packages postgres and workflow; "" means none
 
 	db      *pgtest.Server
 	bouncer *pgtest.Pooler
@@ -166,7 +166,7 @@ func (f *fleet) end(ctx context.Context) error {
 	a.lose = 0
 	for _, id := range f.history.known() {
 		t := answer{kind: lost}
-		for until := time.Now().Add(2 * longest); t.kind != given && time.Now().Before(until); { // it may roam, and leases of killed servers last
+		for until := time.Now().Add(2 * longest); t.kind != given && time.Now().Before(until); { // it may roam
 			if t = a.perform(ctx, input{Tool: "get_step", Session: id}); t.kind != given {
 				_ = wait.For(ctx, 50*time.Millisecond)
 			}
