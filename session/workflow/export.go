@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,6 +27,8 @@ type exports struct {
 
 	failing sync.Map // folders whose exports cannot be written, and were logged: root -> true
 	checked sync.Map // the revisions that exports were last seen to have: session id -> int64
+
+	spares spares
 
 	mu     sync.Mutex  // guards the following fields
 	dir    *os.Root    // the folder of own, if it is open
@@ -81,26 +82,15 @@ func (x *exports) put(row store.Session, s *machine.State, most int64) error {
 	}
 	defer done()
 	name := exportName(s.SessionID)
-	if revision, there := revisionOf(dir, name); there && revision > most && revision <= max(s.Revision, x.is(s.SessionID)) {
+	revision, regular := revisionOf(dir, name)
+	if regular && revision > most && revision <= max(s.Revision, x.is(s.SessionID)) {
 		return nil
 	}
 	body, err := s.Encode()
 	if err != nil {
 		return err
 	}
-	temp := ".session_" + strconv.FormatUint(rand.Uint64(), 36)
-	f, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(body, '\n'))
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = dir.Rename(temp, name)
-	}
-	if err != nil {
-		err = errors.Join(err, dir.Remove(temp))
-	}
-	return err
+	return x.spares.replace(dir, name, regular, append(body, '\n'))
 }
 
 // open opens the folder of exports of a root, and makes it. That of the engine's own root stays open.
@@ -147,6 +137,7 @@ func (x *exports) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.dir != nil {
+		x.spares.remove(x.dir)
 		x.dir.Close()
 		x.dir = nil
 	}
@@ -155,15 +146,15 @@ func (x *exports) close() {
 // headBytes is how much of an export is read for its revision, which is its third key.
 const headBytes = 256
 
-// revisionOf returns the revision that an export has. What is not a regular file, or has none, is replaced.
-func revisionOf(dir *os.Root, name string) (revision int64, there bool) {
+// revisionOf returns the revision that an export has, -1 if it has none, and whether it is a regular file.
+func revisionOf(dir *os.Root, name string) (revision int64, regular bool) {
 	fi, err := dir.Lstat(name)
 	if err != nil || !fi.Mode().IsRegular() {
-		return 0, false
+		return -1, false
 	}
 	f, err := dir.Open(name)
 	if err != nil {
-		return 0, false
+		return -1, true
 	}
 	defer f.Close()
 	head := make([]byte, headBytes)
@@ -171,7 +162,10 @@ func revisionOf(dir *os.Root, name string) (revision int64, there bool) {
 	_, after, found := bytes.Cut(head[:n], []byte("\n  \"revision\": "))
 	digits, _, whole := bytes.Cut(after, []byte(","))
 	revision, err = strconv.ParseInt(string(digits), 10, 64)
-	return revision, found && whole && err == nil
+	if !found || !whole || err != nil {
+		return -1, true
+	}
+	return revision, true
 }
 
 // remove removes the exports of sessions that were pruned, and what else of them is in their roots.
