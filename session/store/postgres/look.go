@@ -9,19 +9,19 @@ import (
 )
 
 // A looker runs a statement that reads, in one round trip. Where the statement names a table t as @t, it
-// reads the rows of the project.
+// reads the rows of the project; functions of the schema have an @, too.
 type looker struct {
 	s     *Store
 	scope int64
 }
 
-var named = regexp.MustCompile(`@([a-z_]+)`)
+var named = regexp.MustCompile(`@([a-z_]+)( |$)`)
 
 func (l looker) text(query string) string {
 	if known, ok := l.s.looks.Load(query); ok {
 		return known.(string)
 	}
-	text := l.s.text(named.ReplaceAllString(query, fmt.Sprintf(`(SELECT * FROM @${1}_all WHERE scope = %d)`, l.scope)))
+	text := l.s.text(named.ReplaceAllString(query, fmt.Sprintf(`(SELECT * FROM @${1}_all WHERE scope = %d)$2`, l.scope)))
 	l.s.looks.Store(query, text)
 	return text
 }

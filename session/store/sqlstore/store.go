@@ -26,7 +26,7 @@ const (
 	Swapping             // changes what its own statements guard, and may run beside others
 	Single               // as Writing, for one statement, which may be a transaction on its own; it reports no change
 	Unsynced             // as Writing, and may be lost with the power until the next one that is not
-	Looking              // reads by one statement without a transaction; it names the table t as @t, with an alias
+	Looking              // reads by one statement without a transaction; it names tables and functions with an @, and tables with an alias
 )
 
 // reads reports whether a transaction changes nothing.

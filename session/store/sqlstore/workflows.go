@@ -324,7 +324,7 @@ func (w workflows) FindRequest(ctx context.Context, key store.Key) (id string, e
 
 func (w workflows) Reviews(ctx context.Context, id string) ([]store.Review, error) {
 	return look(ctx, w.Store, "reading the reviews of session "+id, func(t Tx) ([]store.Review, error) {
-		return List[store.Review](t, `SELECT step, runner, total, done, until <= unixepoch('subsec') AS over FROM @session_reviews r WHERE session_id = ?`, id)
+		return List[store.Review](t, `SELECT step, runner, total, done, until <= @unixepoch('subsec') AS over FROM @session_reviews r WHERE session_id = ?`, id)
 	})
 }
 

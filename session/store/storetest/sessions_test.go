@@ -1,0 +1,406 @@
+package storetest_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/session/store"
+)
+
+// twoStores are the sessions of one project as two processes have them.
+func twoStores(t testing.TB) (a, b store.Sessions) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	c := newClock()
+	return open(t, path, c.now).Sessions(), open(t, path, c.now).Sessions()
+}
+
+var noError = testkit.Must
+
+// began is when the sessions of tests began.
+var began = time.Date(2026, 2, 1, 8, 0, 0, 123_456_000, time.UTC)
+
+// newSession is the write that begins a session at revision 1.
+func newSession(id string) *store.SessionWrite {
+	return &store.SessionWrite{Before: -1, Frame: `{"n":1}`, Session: store.Session{
+		ID: id, Revision: 1, Root: "/srv/shop", Job: "alpha", Workflow: "main", Step: "one", Status: "active", Goal: "sell more", Identity: "local",
+		StartedAt: began, UpdatedAt: began,
+	}}
+}
+
+// moved is the next transition after w, a second later; change changes it.
+func moved(w *store.SessionWrite, change func(w *store.SessionWrite)) *store.SessionWrite {
+	next := &store.SessionWrite{Session: w.Session, Before: w.Revision, Frame: fmt.Sprintf(`{"n":%d}`, w.Revision+1)}
+	next.Revision++
+	next.UpdatedAt = next.UpdatedAt.Add(time.Second)
+	if change != nil {
+		change(next)
+	}
+	return next
+}
+
+// write makes transitions, one after the other, which must succeed.
+func write(t testing.TB, s store.Sessions, all ...*store.SessionWrite) {
+	t.Helper()
+	for _, w := range all {
+		if written, err := s.WriteSession(t.Context(), w); err != nil || !written {
+			t.Fatalf("session %s, revision %d: written %v, %v", w.ID, w.Revision, written, err)
+		}
+	}
+}
+
+// refused checks that a transition is refused and leaves the session as it is.
+func refused(t testing.TB, s store.Sessions, w *store.SessionWrite, want error) {
+	t.Helper()
+	before, _ := s.ReadSession(t.Context(), w.ID, -1)
+	written, err := s.WriteSession(t.Context(), w)
+	if written || !errors.Is(err, want) {
+		t.Errorf("session %s, revision %d: written %v, %v; want %v", w.ID, w.Revision, written, err, want)
+	}
+	after, _ := s.ReadSession(t.Context(), w.ID, -1)
+	alike(t, after, before)
+}
+
+// alike reports the fields of two structs that differ.
+func alike(t testing.TB, got, want any) {
+	t.Helper()
+	g, w := reflect.Indirect(reflect.ValueOf(got)), reflect.Indirect(reflect.ValueOf(want))
+	if g.IsValid() != w.IsValid() {
+		t.Errorf("got %+v, want %+v", got, want)
+		return
+	}
+	if !g.IsValid() {
+		return
+	}
+	for _, f := range reflect.VisibleFields(g.Type()) {
+		if x, y := g.FieldByIndex(f.Index).Interface(), w.FieldByIndex(f.Index).Interface(); !f.Anonymous && !reflect.DeepEqual(x, y) {
+			t.Errorf("%s is %.300q, want %.300q", f.Name, fmt.Sprint(x), fmt.Sprint(y))
+		}
+	}
+}
+
+// reads checks that a session is what a write and these parts say.
+func reads(t testing.TB, s store.Sessions, w *store.SessionWrite, parts ...store.SessionPart) {
+	t.Helper()
+	got, err := s.ReadSession(t.Context(), w.ID, -1)
+	noError(t, err)
+	alike(t, got, &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: parts})
+}
+
+// A session comes back with all that was written, in every process; none exists before or beside it.
+func TestASessionComesBackAsWritten(t *testing.T) {
+	a, b := twoStores(t)
+	w := newSession("0123abcd")
+	w.Parent, w.AttemptID, w.MovedBy, w.MachineID, w.Machine, w.Place = "89ab0000", "no attempt", "00112233aabbccdd", "0a1b2c3d", "host", "/home/me/shop"
+	w.Definition, w.Pinned, w.Waiting, w.StartedAt = "d1", "d0", `{"steps":["one"]}`, began.Add(-time.Hour)
+	for _, known := range []int64{-1, 1} {
+		if r, err := a.ReadSession(t.Context(), w.ID, known); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("before it exists: %+v, %v", r, err)
+		}
+	}
+	refused(t, a, moved(w, nil), nil)
+	write(t, a, w)
+	reads(t, b, w)
+	refused(t, b, w, store.ErrExists)
+	if p := w.PlaceOf(); p == nil || p.Root != "/home/me/shop" {
+		t.Errorf("its place is %+v", p)
+	}
+
+	next := moved(w, func(w *store.SessionWrite) {
+		w.Step, w.Status, w.MovedBy, w.MachineID, w.Machine, w.Place, w.Definition, w.Waiting = "two", "completed", "", "", "", "", "d2", ""
+	})
+	write(t, b, next)
+	reads(t, a, next)
+	refused(t, a, next, nil)
+	refused(t, a, w, store.ErrExists)
+
+	list, err := a.ListSessions(t.Context(), store.SessionQuery{})
+	noError(t, err)
+	if len(list) != 1 {
+		t.Fatalf("listed %+v", list)
+	}
+	alike(t, list[0], next.Session)
+}
+
+// A session that still has a known revision is not read.
+func TestAKnownRevisionIsNotReadAgain(t *testing.T) {
+	a, b := twoStores(t)
+	w := newSession("0123abcd")
+	w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "{}"}}
+	write(t, a, w)
+	for range 2 {
+		r, err := b.ReadSession(t.Context(), w.ID, 1)
+		noError(t, err)
+		alike(t, r, &store.SessionRecord{Session: store.Session{ID: w.ID, Revision: 1}})
+	}
+	for _, known := range []int64{0, 2} {
+		r, err := b.ReadSession(t.Context(), w.ID, known)
+		noError(t, err)
+		alike(t, r, &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: w.Put})
+	}
+	next := moved(w, nil)
+	write(t, b, next)
+	r, err := a.ReadSession(t.Context(), w.ID, 1)
+	noError(t, err)
+	alike(t, r, &store.SessionRecord{Session: next.Session, Frame: next.Frame, Parts: w.Put})
+}
+
+// Of many writers of two processes that replace the same revision, exactly one does, however often they
+// meet; each revision was written once.
+func TestOneOfManyWritersWins(t *testing.T) {
+	a, b := twoStores(t)
+	w := newSession("0123abcd")
+	write(t, a, w)
+	const writers, rounds = 8, 10
+	for range rounds {
+		next := moved(w, nil)
+		var won atomic.Int64
+		var all sync.WaitGroup
+		for n := range writers {
+			all.Go(func() {
+				mine := *next
+				mine.Frame = fmt.Sprintf(`{"writer":%d}`, n)
+				mine.Put = []store.SessionPart{{Kind: "step", Key: "writer", Body: fmt.Sprint(n)}}
+				written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(), &mine)
+				if err != nil {
+					t.Error(err)
+				}
+				if written {
+					won.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		r, err := a.ReadSession(t.Context(), w.ID, -1)
+		noError(t, err)
+		if won.Load() != 1 || r.Revision != next.Revision || len(r.Parts) != 1 || r.Frame != fmt.Sprintf(`{"writer":%s}`, r.Parts[0].Body) {
+			t.Errorf("%d have written revision %d, and it is %+v", won.Load(), next.Revision, r)
+		}
+		w = next
+	}
+}
+
+// Of many processes that begin a session with one id, one does.
+func TestOneOfManyBeginsASession(t *testing.T) {
+	a, b := twoStores(t)
+	var won atomic.Int64
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(), newSession("0123abcd"))
+			if written {
+				won.Add(1)
+			} else if !errors.Is(err, store.ErrExists) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d have begun it", won.Load())
+	}
+}
+
+// Parts are replaced and dropped by kind and key, and come back by kind and then by position. A refused
+// transition changes none.
+func TestPartsOfASession(t *testing.T) {
+	a, b := twoStores(t)
+	part := func(kind, key string, position int64, body string) store.SessionPart {
+		return store.SessionPart{Kind: kind, Key: key, Position: position, Body: body}
+	}
+	w := newSession("0123abcd")
+	w.Put = []store.SessionPart{part("step", "z", 0, "1"), part("step", "a", 1, "2"), part("reply", "10", 10, "3"), part("reply", "9", 9, "4"), part("withdrawal", "a", 0, "5")}
+	write(t, a, w)
+	reads(t, b, w, part("reply", "9", 9, "4"), part("reply", "10", 10, "3"), part("step", "z", 0, "1"), part("step", "a", 1, "2"), part("withdrawal", "a", 0, "5"))
+
+	other := newSession("0123abce") // has parts with the same names
+	other.Put = []store.SessionPart{part("step", "z", 0, "other")}
+	write(t, b, other)
+
+	next := moved(w, func(w *store.SessionWrite) {
+		w.Put = []store.SessionPart{part("step", "a", -1, "6"), part("step", "n", 2, "7")}
+		w.Gone = []store.SessionPart{part("reply", "9", 0, ""), part("step", "z", 0, ""), part("reply", "none", 0, ""), part("withdrawal", "z", 0, "")}
+	})
+	write(t, b, next)
+	want := []store.SessionPart{part("reply", "10", 10, "3"), part("step", "a", -1, "6"), part("step", "n", 2, "7"), part("withdrawal", "a", 0, "5")}
+	reads(t, a, next, want...)
+	late := moved(w, func(w *store.SessionWrite) {
+		w.Put, w.Gone = []store.SessionPart{part("step", "a", 0, "late")}, want[3:]
+	})
+	refused(t, a, late, nil)
+	reads(t, a, next, want...)
+	reads(t, a, other, other.Put...)
+
+	again := moved(next, func(w *store.SessionWrite) { // what is dropped and put at once is put
+		w.Put, w.Gone = []store.SessionPart{part("step", "a", 5, "8")}, []store.SessionPart{part("step", "a", 0, ""), part("step", "n", 0, "")}
+	})
+	write(t, a, again)
+	reads(t, b, again, want[0], part("step", "a", 5, "8"), want[3])
+}
+
+// A transition may have many parts, and large ones.
+func TestManyAndLargeParts(t *testing.T) {
+	a, b := twoStores(t)
+	w := newSession("0123abcd")
+	for n := range 100 {
+		w.Put = append(w.Put, store.SessionPart{Kind: "step", Key: fmt.Sprint("s", n), Position: int64(n), Body: fmt.Sprint(n)})
+	}
+	write(t, a, w)
+	reads(t, b, w, w.Put...)
+	large := `"` + strings.Repeat("0123456789abcdef", 2<<20/16) + `"`
+	next := moved(w, func(w *store.SessionWrite) {
+		w.Frame = large
+		w.Put = []store.SessionPart{{Kind: "step", Key: "s3", Position: 3, Body: large}}
+		for n := 4; n < 100; n++ {
+			w.Gone = append(w.Gone, store.SessionPart{Kind: "step", Key: fmt.Sprint("s", n)})
+		}
+	})
+	write(t, b, next)
+	reads(t, a, next, append(slices.Clone(w.Put[:3]), next.Put[0])...)
+}
+
+// Texts of callers may be any bytes. A NUL comes back; where the database has only valid Unicode, other
+// bytes, and the code point that stands for NUL there, become U+FFFD. None of them makes JSON invalid.
+func TestTextsOfASession(t *testing.T) {
+	a, b := twoStores(t)
+	given := func(odd string) *store.SessionWrite {
+		w := newSession("0123abcd")
+		w.Root, w.Goal, w.Identity, w.Step = "/srv/"+odd, "a "+odd, "me"+odd, odd
+		w.Frame, w.Waiting = `{"goal":"ü\u0000`+"\uFDD0"+`"}`, `{"steps":["`+"\uFDD0"+`"]}`
+		w.Put = []store.SessionPart{{Kind: "step", Key: odd, Body: `"` + "\uFDD0" + `"`}, {Kind: "step", Key: odd + "2", Position: 1, Body: "1"}}
+		return w
+	}
+	w := given("x\x00y\xffz\uFDD0ü'?@")
+	write(t, a, w)
+	want := given("x\x00y\xffz\uFDD0ü'?@")
+	if backend != "sqlite" {
+		want = given("x\x00y\uFFFDz\uFFFDü'?@")
+		for _, text := range []*string{&want.Frame, &want.Waiting, &want.Put[0].Body} {
+			*text = strings.ReplaceAll(*text, "\uFDD0", "\uFFFD")
+		}
+	}
+	reads(t, b, want, want.Put...)
+	list, err := b.ListSessions(t.Context(), store.SessionQuery{Identity: w.Identity})
+	noError(t, err)
+	if len(list) != 1 {
+		t.Fatalf("listed %+v", list)
+	}
+	alike(t, list[0], want.Session)
+	next := moved(w, func(w *store.SessionWrite) {
+		w.Gone = []store.SessionPart{{Kind: "step", Key: "x\x00y\xffz\uFDD0ü'?@"}}
+		w.Put = []store.SessionPart{{Kind: "step", Key: "x\x00y\xffz\uFDD0ü'?@2", Body: "2"}}
+	})
+	write(t, b, next)
+	wanted := moved(want, nil)
+	wanted.Frame = next.Frame
+	want.Put[1].Position, want.Put[1].Body = 0, "2"
+	reads(t, a, wanted, want.Put[1])
+}
+
+// A call with a request id begins one session, whatever processes carry it out at once, and is found by any
+// of them.
+func TestARequestBeginsOneSession(t *testing.T) {
+	a, b := twoStores(t)
+	found := func(s store.Sessions, key byte, want string) {
+		t.Helper()
+		if got, err := s.FindRequest(t.Context(), store.Key{key, 0xff, 0}); err != nil || got != want {
+			t.Errorf("the session of call %d is %q, %v; want %q", key, got, err, want)
+		}
+	}
+	with := func(w *store.SessionWrite, key byte) *store.SessionWrite {
+		w.Request = &store.Key{key, 0xff, 0}
+		return w
+	}
+	found(a, 1, "")
+	var won atomic.Int64
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(), with(newSession(fmt.Sprintf("%08x", n)), 1))
+			if written {
+				won.Add(1)
+			} else if !errors.Is(err, store.ErrRequested) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	list, err := a.ListSessions(t.Context(), store.SessionQuery{})
+	noError(t, err)
+	if won.Load() != 1 || len(list) != 1 {
+		t.Fatalf("%d were begun, and there are %+v", won.Load(), list)
+	}
+	found(b, 1, list[0].ID)
+	refused(t, b, with(newSession("0123abcd"), 1), store.ErrRequested)
+
+	w := newSession("0123abcd")
+	write(t, a, w)
+	next := with(moved(w, nil), 2)
+	write(t, a, next)
+	found(b, 2, w.ID)
+	refused(t, b, with(moved(w, nil), 3), nil) // another transition was faster
+	found(b, 3, "")
+	// A later transition of a session may have the key of a call that began another one, or of its own.
+	write(t, b, with(moved(next, nil), 1), with(moved(moved(next, nil), nil), 2))
+	found(a, 1, list[0].ID)
+	found(a, 2, w.ID)
+}
+
+// A definition is stored with the transition that needs it, and kept as long as a session needs it or it was
+// stored a short time ago.
+func TestDefinitionsOfSessions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	c := newClock()
+	a, b := open(t, path, c.now).Sessions(), open(t, path, c.now).Sessions()
+	stored := func(hash string, want bool) {
+		t.Helper()
+		data, err := b.Definition(t.Context(), hash)
+		if want && (err != nil || string(data) != "data of "+hash) || !want && !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("definition %s: %q, %v; stored: %v", hash, data, err, want)
+		}
+	}
+	define := func(w *store.SessionWrite, hash string) *store.SessionWrite {
+		w.Define = &store.Definition{Hash: hash, Data: []byte("data of " + hash)}
+		w.Definition = hash
+		return w
+	}
+	pruned := func(ago time.Duration, want int) {
+		t.Helper()
+		if n, err := b.PruneDefinitions(t.Context(), c.now().Add(-ago)); err != nil || n != want {
+			t.Errorf("%d were removed, %v; want %d", n, err, want)
+		}
+	}
+	stored("d1", false)
+	w := define(newSession("0123abcd"), "d1")
+	w.Pinned = "d1"
+	write(t, a, w)
+	stored("d1", true)
+	second := define(moved(w, nil), "d2")
+	third := define(moved(second, nil), "d3")
+	write(t, b, second, third)
+	refused(t, a, define(moved(w, nil), "d4"), nil)
+	stored("d4", false)
+	pruned(time.Minute, 0) // they are new
+	c.forward(3 * time.Hour)
+	ended := define(moved(third, func(w *store.SessionWrite) { w.Status = "aborted" }), "d5")
+	write(t, a, ended, define(newSession("0000000a"), "d2")) // stored again
+	pruned(2*time.Hour, 1)                                   // d3
+	for hash, want := range map[string]bool{"d1": true, "d2": true, "d3": false, "d5": true} {
+		stored(hash, want)
+	}
+	c.forward(3 * time.Hour)
+	pruned(2*time.Hour, 0)
+	noError(t, a.RemoveSessions(t.Context(), []string{w.ID}))
+	pruned(2*time.Hour, 2)
+	for hash, want := range map[string]bool{"d1": false, "d2": true, "d5": false} {
+		stored(hash, want)
+	}
+}
