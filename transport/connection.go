@@ -1,17 +1,14 @@
 package transport
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/wait"
-	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/execution"
 	"deepwork/transport/tool"
@@ -23,15 +20,6 @@ var errGone = errors.New("the client is gone")
 
 // errIdle refuses a call that arrives while its session ends.
 var errIdle = errors.New("the connection was idle for too long and is being closed")
-
-// idleTimeout returns the configured http.idle_timeout; 0 means no timeout.
-func idleTimeout(settings *config.Source) time.Duration {
-	c, err := settings.Current(context.Background())
-	if err != nil {
-		c = config.Default()
-	}
-	return cmp.Or(c.HTTP.IdleTimeout, math.MaxInt64)
-}
 
 // A connection is one caller and the context of its calls.
 type connection struct {

@@ -6,7 +6,8 @@
 // finished_step, from the agent's call to its reply:
 //
 //  1. The transport checks the arguments against the schema of the tool.
-//  2. It sends one message to the stack of the connection, which finds the session that is meant.
+//  2. The session that is meant is the one that the call names, or the only open one of those that the
+//     connection remembers: a query says which are. The session's actor gets one message.
 //  3. The actor of the session looks at the outputs. A pure state machine decides: if the call is
 //     refused, the agent gets a ToolError or a StateError, and nothing has changed.
 //  4. If the agent reviews its own work, the review instructions are written, and the reply is
@@ -17,9 +18,10 @@
 //     judged, what the verdicts change is recorded, too, and the reply is next_step, or needs_work
 //     with feedback.
 //  7. If the step is finished, the actor reads the instructions of the next step, and one durable
-//     record has all of it: completed, advanced, begun. Only when it is synced is the reply sent:
+//     transaction has all of it: completed, advanced, begun. Only when it is synced is the reply sent:
 //     next_step with begin_step, or workflow_complete.
 //
-// Each session is owned by one goroutine and reached only by messages. Jobs are read from an
-// immutable snapshot, without a lock.
+// In a process one goroutine has the state of a session, and is reached only by messages. Nobody owns the
+// session: a transition is written if the session still has the revision that it replaces, so any server of
+// the project serves it. Jobs are read from an immutable snapshot, without a lock.
 package transport

@@ -3,14 +3,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -112,8 +109,7 @@ var attacks = map[string]attack{
 	"standard jobs linked":        {prepare: func(v *victim) { v.link(v.home, ".deepwork/tmp/standard_jobs") }},
 	"ignore file linked":          {prepare: func(v *victim) { v.link(filepath.Join(v.home, ".profile"), ".deepwork/.gitignore") }},
 	"instructions linked":         {broken: true, prepare: func(v *victim) { v.link(filepath.Join(v.home, ".ssh", "id"), ".deepwork/jobs/j/a.md") }},
-	"session with its own sum":    {prepare: func(v *victim) { v.prepareState(""); v.forge(true) }},
-	"session of another computer": {prepare: func(v *victim) { v.prepareState(""); v.forge(false) }},
+	"session of another computer": {prepare: func(v *victim) { v.prepareState("") }},
 
 	// Programs that git would run.
 	"hooks":     {user: trusted, prepare: func(v *victim) { v.gitRuns("core.hooksPath", "ROOT/hooks") }, control: plainGit},
@@ -222,6 +218,7 @@ var attacks = map[string]attack{
 	"tmp replaced after a session began": {broken: true, prepare: func(v *victim) {
 		s := v.serve()
 		s.call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": "G"})
+		s.call("list_projects", nil) // which enters the project into the board
 		must(v.t, s.client.Close())
 	}, during: func(v *victim) { v.link(v.outside, ".deepwork/tmp") }},
 	"jobs linked":              {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork/jobs") }},
@@ -512,27 +509,6 @@ func (v *victim) linkLogs() {
 		}
 	}
 	v.link(profile, ".deepwork/logs/attempts/"+v.attempt)
-}
-
-var sealed = regexp.MustCompile(`(?s),\n  "checksum": "[^"]*"\n}$`)
-
-// forge gives what the sessions' files hold the sums that everybody can compute, if that
-// is asked; what an installation of somebody else has sealed stays as it is, if not.
-func (v *victim) forge(sums bool) {
-	files := glob(v.root, ".deepwork", "tmp", "session_*.json")
-	if len(files) == 0 {
-		v.t.Fatal("there is no session to forge")
-	}
-	for _, file := range files {
-		text := []byte(readAll(file))
-		if !sealed.Match(text) {
-			v.t.Fatalf("no seal: %s", text)
-		}
-		if content := sealed.ReplaceAll(text, nil); sums {
-			text = fmt.Appendf(bytes.Clone(content), ",\n  \"checksum\": \"sha256:%x\"\n}", sha256.Sum256(content))
-		}
-		must(v.t, os.WriteFile(file, text, 0o600))
-	}
 }
 
 // gitRuns gives the repository settings of its own, names and values in turn, and what

@@ -73,7 +73,7 @@ func (a *app) setAside(ctx context.Context, root string) error {
 		return err
 	}
 	if choice.URL != "" {
-		return errors.New("--set-aside is for the database in the user's state folder: a PostgreSQL database is restored by its administrator, or another one chosen with --store")
+		return errors.New("--set-aside is for the database in the user's state folder: of a PostgreSQL database, which its administrator restores, choose another schema with ?schema=NAME in its URL")
 	}
 	folder, err := a.stateOf(ctx, root)
 	if err != nil {

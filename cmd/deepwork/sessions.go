@@ -124,7 +124,7 @@ func rowOf(s workflow.SessionInfo, here *task.Place) sessionRow {
 // placeElsewhere returns the place that moved a session last, "" if that is here.
 func placeElsewhere(s *store.Session, here *task.Place) string {
 	p := s.PlaceOf()
-	if p == nil || here != nil && p.MachineID == here.MachineID {
+	if p == nil || here != nil && p.Is(*here) {
 		return ""
 	}
 	return cmp.Or(p.MachineName, p.MachineID) + ":" + p.Root

@@ -20,7 +20,6 @@ type agent struct {
 	number int
 	home   *server
 	lose   float64 // the fraction of replies that are lost
-	inside bool    // the caller holds the world's calls
 
 	mu     sync.Mutex // guards the following fields
 	random *rand.Rand
@@ -100,11 +99,6 @@ const callWithin = 30 * time.Second
 
 // exchange makes one call of any tool.
 func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[string]any) (t answer) {
-	// The disk is changed only while no call is in flight.
-	if !a.inside {
-		a.calls.RLock()
-		defer a.calls.RUnlock()
-	}
 	h := a.history
 	call := h.now()
 	defer func() {
@@ -123,9 +117,6 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 				h.refused++
 			}
 		})
-		if id, ok := args["session_id"].(string); ok {
-			t.damaged = h.isDamaged(id)
-		}
 	}()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), callWithin)
 	defer cancel()
@@ -154,7 +145,7 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	h.with(func() { h.took[tool], late = append(h.took[tool], took), call > h.edited })
 	t.text = text
 	if strings.Contains(text, forged) {
-		h.fault("an altered file that was believed", "client %d: %s %v: %s", a.number, tool, args, text)
+		h.fault(believed, "client %d: %s %v: %s", a.number, tool, args, text)
 	}
 	if result.IsError {
 		meta, _ := result.Meta["deepwork/error"].(map[string]any)
@@ -197,13 +188,11 @@ const tries = 12
 // try makes a call, and repeats it if its answer is lost and again allows it. unsure are the calls
 // whose answers were lost.
 func (a *agent) try(ctx context.Context, tool string, args map[string]any, again bool) (t answer, unsure []answer) {
-	var at *process
 	for range tries {
-		p, err := a.pick(ctx, at)
+		p, err := a.pick(ctx)
 		if err != nil {
 			return answer{kind: noEffect, code: "over", text: err.Error()}, unsure
 		}
-		at = p
 		switch t = a.exchange(ctx, p, tool, args); {
 		case t.kind == lost:
 			unsure = append(unsure, t)
@@ -222,25 +211,18 @@ func (a *agent) try(ctx context.Context, tool string, args map[string]any, again
 	return t, unsure
 }
 
-// pick waits for a process to call. at is the previous one: while sessions have owners, a client does
-// not repeat a call elsewhere while it may still be in flight.
-func (a *agent) pick(ctx context.Context, at *process) (*process, error) {
-	for {
-		stays := !ownersGone && at != nil && at.alive()
-		where := a.home
-		if stays {
-			where = at.where
-		} else if !a.strict && (ownersGone || a.below(8) == 0) {
-			where = a.servers[a.below(len(a.servers))]
-		}
-		p, err := where.wait(ctx)
-		if err != nil || ctx.Err() != nil {
-			return nil, errors.Join(err, ctx.Err())
-		}
-		if !stays || p == at || !at.alive() {
-			return p, nil
-		}
+// pick waits for a process to call: of any server, also when a call is repeated while the lost one may be
+// in flight at another.
+func (a *agent) pick(ctx context.Context) (*process, error) {
+	where := a.home
+	if !a.strict {
+		where = a.servers[a.below(len(a.servers))]
 	}
+	p, err := where.wait(ctx)
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // perform calls a workflow tool, repeats the call if its answer is lost, and records the outcome.
@@ -256,9 +238,6 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	begun := h.now()
 	t, unsure := a.try(ctx, in.Tool, in.arguments(), whole || in.Tool != "get_step" && a.chance(0.75))
 	t.read(in)
-	if e != nil && h.mayMiss("", begun) {
-		h.with(func() { e.unfound = true })
-	}
 	if !whole {
 		for _, l := range unsure {
 			h.add(a.number, in.Session, in, l.call, lostReply, l.ret)
@@ -277,11 +256,9 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 		return t
 	}
 	switch {
-	case t.kind == given && t.damaged:
-		h.fault("a damaged session", "client %d: %v: session %s, whose file was damaged, answers %s", a.number, in, in.Session, t.said)
 	case t.kind == given:
 		h.add(a.number, in.Session, in, begun, t.said, t.ret)
-	case t.kind == gone && !t.damaged && !h.mayMiss(in.Session, t.call):
+	case t.kind == gone:
 		h.fault("a lost session", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
 	case t.kind == noEffect && in.Session != "":
 		h.with(func() {

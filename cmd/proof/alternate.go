@@ -135,11 +135,11 @@ func (o *alternation) refuse(code string) {
 
 // judgeAlternation compares what the store has, and what reviewers did, with the histories.
 func (l *load) judgeAlternation(ctx context.Context) (err error) {
-	if l.checked, err = l.judgeShown(ctx); err != nil {
+	if l.checked, err = l.judge(ctx, l.whole); err != nil {
 		return err
 	}
 	l.reviews, err = l.judgeReviewers()
-	return err
+	return errors.Join(err, l.judgeShown(ctx))
 }
 
 // reportAlternation writes what only an alternating load counts.

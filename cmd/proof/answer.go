@@ -15,7 +15,6 @@ type answer struct {
 	text      string // the reply as JSON, or why there is none
 	reply     reply  // of a workflow tool
 	said      string // the reply in the model's form
-	damaged   bool   // the session's file was damaged before the call
 	call, ret int64  // for a lost one, ret is when it can no longer take effect
 }
 
@@ -30,15 +29,8 @@ const (
 	odd           // must not happen
 )
 
-// ownersGone says that no server owns a session, so that each serves each at any time: a refusal
-// because of an owner is a fault, and clients call any server, also again while a lost call may be in
-// flight at another. Until that is so, such a refusal is a call without effect.
-const ownersGone = false
-
-// ownerCodes are the codes of refusals because of an owner.
-var ownerCodes = []string{"session_owned", "owned_elsewhere", "session_taken"}
-
-// refusals are the codes of refusals that the models ignore.
+// refusals are the codes of refusals that the models ignore. No server owns a session: one that refuses
+// a call because of another server is a fault.
 var refusals = func() map[string]kind {
 	all := map[string]kind{}
 	for kind, codes := range map[kind]string{
@@ -51,15 +43,10 @@ var refusals = func() map[string]kind {
 			"machine_gone workspace_gone not_removed work_not_kept worktree_in_use git_failed " +
 			"run_not_saved too_many_runs unknown_workflow_tool config_invalid runs_unread untrusted",
 		lost: "session_uncertain session_busy stopping board_busy still_stopping source_away workflow_unknown workflow_cancelled",
-		gone: "unknown_session session_damaged session_foreign session_unreadable unknown_task unknown_attempt deleted_since unknown_run",
+		gone: "unknown_session unknown_task unknown_attempt deleted_since unknown_run",
 	} {
 		for code := range strings.FieldsSeq(codes) {
 			all[code] = kind
-		}
-	}
-	if !ownersGone {
-		for _, code := range ownerCodes {
-			all[code] = noEffect
 		}
 	}
 	return all

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"io/fs"
 	"maps"
@@ -19,28 +18,6 @@ import (
 	"deepwork/session/attempt/runner"
 	folder "deepwork/session/state"
 )
-
-// query reads the database of the task board while servers may use it; it calls each after each row
-// was scanned into into.
-func (s *simulation) query(ctx context.Context, query string, each func(), into ...any) error {
-	db, err := sql.Open(s.board())
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
-		each()
-	}
-	return rows.Err()
-}
 
 // settleBoard waits until every execution has ended, and until no worktree is half-done: the last
 // server finishes those of others beside its calls, and verify reports what is left.
@@ -78,8 +55,6 @@ func (s *simulation) halfDone() (bool, error) {
 	}
 	return false, err
 }
-
-func (s *simulation) boardFile() string { return stateOf(s.root).Database() }
 
 func (s *simulation) agentLog() string { return filepath.Join(s.dir, "agents") }
 

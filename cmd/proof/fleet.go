@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,7 +20,7 @@ import (
 
 // A fleet is a simulation of machines. Each has its own clone of the project, its own home and
 // state, and a server; all keep sessions and the board in one PostgreSQL database, which each
-// reaches over its own network. Servers are killed and suspended past their lease, clocks jump,
+// reaches over its own network. Servers are killed and suspended for seconds, clocks jump,
 // networks are cut and delayed at any message, also between a commit and its reply, and the
 // database is killed and has no connections left. Histories are checked as those of a simulation.
 type fleet struct {
@@ -29,7 +28,7 @@ type fleet struct {
 	machines []*machine
 	plain    bool   // no agents are started
 	pooler   bool   // PgBouncer is between the machines and the database
-	broken   string // the check that servers do not make, see faults.go of package postgres; "" means none
+	broken   string // the check that servers do not make, see faults.go of packages postgres and workflow; "" means none
 
 	db      *pgtest.Server
 	bouncer *pgtest.Pooler
@@ -146,7 +145,7 @@ func (f *fleet) live(ctx context.Context) error {
 
 // serve starts a machine's server, whose clock is wrong by some time.
 func (f *fleet) serve(ctx context.Context, m *machine, clock time.Duration) error {
-	return f.run(ctx, m.server, fault.Plan{Tied: true, Clock: clock, Twice: twice})
+	return f.run(ctx, m.server, fault.Plan{Tied: true, Clock: clock})
 }
 
 // end stops all servers, lets new ones end what is left of the board, reads each session and task at
@@ -165,9 +164,9 @@ func (f *fleet) end(ctx context.Context) error {
 	}
 	a := f.agent(2*f.clients + f.random.IntN(f.count))
 	a.lose = 0
-	for _, id := range f.history.known(false) {
+	for _, id := range f.history.known() {
 		t := answer{kind: lost}
-		for until := time.Now().Add(2 * longest); t.kind != given && time.Now().Before(until); { // it may roam, and leases of killed servers last
+		for until := time.Now().Add(2 * longest); t.kind != given && time.Now().Before(until); { // it may roam
 			if t = a.perform(ctx, input{Tool: "get_step", Session: id}); t.kind != given {
 				_ = wait.For(ctx, 50*time.Millisecond)
 			}
@@ -203,22 +202,10 @@ func (f *fleet) states() (all []*folder.Folder) {
 // judge compares the database and what agents have done with the histories, and checks those. No
 // server may run.
 func (f *fleet) judge(ctx context.Context) error {
-	var id, body string
-	goals := map[string][]string{} // sessions
-	err := f.query(ctx, "SELECT id, body FROM session_records WHERE body IS NOT NULL", func() {
-		var r record
-		err := json.Unmarshal([]byte(body), &r)
-		goal := f.compare(id, r, err)
-		goals[goal] = append(goals[goal], id)
-	}, &id, &body)
-	if err != nil {
+	_, err := f.world.judge(ctx, f.whole)
+	if err = errors.Join(err, f.judgeBoard(ctx)); err != nil {
 		return err
 	}
-	f.history.once("session", goals, func(_ string, e *effect) bool { return e.id != "" })
-	if err := f.judgeBoard(ctx); err != nil {
-		return err
-	}
-	f.history.check()
 	f.verify(ctx, "at the end")
 	return nil
 }

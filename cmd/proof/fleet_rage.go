@@ -10,10 +10,10 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-// longest is the longest fault of a machine or of the database: more than a lease lasts.
+// longest is the longest fault of a machine or of the database: more than the lease of a place lasts.
 const longest = 9 * time.Second
 
-// duration chooses how long a fault lasts: most are short, and some longer than a lease.
+// duration chooses how long a fault lasts: most are short, and some longer than the lease of a place.
 func duration(r *rand.Rand) time.Duration {
 	if r.IntN(3) == 0 {
 		return 6*time.Second + rand.N(longest-6*time.Second)
@@ -92,7 +92,7 @@ func (f *fleet) torment(ctx context.Context, m *machine) error {
 			match := writes
 			if r.IntN(2) == 0 {
 				match = func(m pgtest.Message) bool {
-					return writes(m) && bytes.Contains(m.Body, []byte("UPDATE sim.session_records"))
+					return writes(m) && bytes.Contains(m.Body, []byte("move_session"))
 				}
 			}
 			if late := 6*time.Second + d/3; happens(ctx, m.proxy.HoldAt(match, late)) {
@@ -129,7 +129,7 @@ func writes(m pgtest.Message) bool {
 		return false
 	}
 	text := bytes.ToLower(m.Body)
-	for _, word := range []string{"update ", "insert ", "commit", "delete "} {
+	for _, word := range []string{"update ", "insert ", "commit", "delete ", "call "} {
 		if bytes.Contains(text, []byte(word)) {
 			return true
 		}

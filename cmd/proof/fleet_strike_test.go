@@ -9,98 +9,103 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-// begin begins a session at the first machine.
-func (f *fleet) begin(ctx context.Context) (a *agent, id string, err error) {
+// begin begins a session at the first machine. a is its client there, and b one at the second machine.
+func (f *fleet) begin(ctx context.Context) (a, b *agent, id string, err error) {
 	a = f.agent(2 * len(f.history.sessions))
 	t := a.perform(ctx, input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()})
 	if t.kind != given {
-		return nil, "", fmt.Errorf("starting a session: %s", t.text)
+		return nil, nil, "", fmt.Errorf("starting a session: %s", t.text)
 	}
-	return a, t.reply.Begin.Session, nil
-}
-
-// ask repeats a call while the server has no lease or another owns the session, until stop is closed.
-func ask(ctx context.Context, a *agent, in input, stop <-chan struct{}) answer {
-	for {
-		t := a.perform(ctx, in)
-		if t.kind == given || ctx.Err() != nil {
-			return t
-		}
-		select {
-		case <-stop:
-			return t
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return a, f.agent(a.number + 1), t.reply.Begin.Session, nil
 }
 
 func (a *agent) finishing(id, step string) input {
 	return input{Tool: "finished_step", Session: id, Step: step, Outputs: a.outputs()}
 }
 
-// updates reports whether a client's message updates a session.
-func updates(m pgtest.Message) bool {
-	return !m.FromServer && bytes.Contains(m.Body, []byte("UPDATE sim.session_records SET version = version + 1"))
+// moves reports whether a client's message moves or begins a session.
+func moves(m pgtest.Message) bool {
+	return !m.FromServer && bytes.Contains(m.Body, []byte("move_session"))
 }
 
-// takeLate suspends the first machine's server until the second's takes a session over, and resumes it
-// while that write is on its way: the first one has a lease again and answers before the write arrives.
-func (f *fleet) takeLate(ctx context.Context) error {
-	a, id, err := f.begin(ctx)
-	if err != nil {
-		return err
-	}
-	b := f.agent(a.number + 1)
-	first := f.machines[0].current()
-	first.suspend()
-	defer first.resume()
-	caught := f.machines[1].proxy.HoldAt(updates, 3*time.Second)
-	done := make(chan struct{})
+// caughtBy makes a call while the first machine's next transition is held back for some time, and returns when
+// that is so. answered is closed once the call has been answered.
+func (f *fleet) caughtBy(ctx context.Context, call func(), late time.Duration) (answered chan struct{}) {
+	caught := f.machines[0].proxy.HoldAt(moves, late)
+	answered = make(chan struct{})
 	go func() {
-		defer close(done)
-		ask(ctx, b, b.finishing(id, "s0"), caught)
+		defer close(answered)
+		call()
 	}()
 	select {
 	case <-caught:
-	case <-done:
+	case <-answered:
+	case <-ctx.Done():
 	}
-	first.resume()
-	read := input{Tool: "get_step", Session: id}
-	ask(ctx, a, read, done)
-	<-done
-	a.perform(ctx, read)
-	return nil
+	return answered
 }
 
-// writeLate holds a write back until its server has given it up, made it again and made another; then
-// it arrives, and the server is killed.
+// writeLate holds a transition back until another machine has moved the session: it must not replace what that
+// one has acknowledged.
 func (f *fleet) writeLate(ctx context.Context) error {
-	a, id, err := f.begin(ctx)
+	a, b, id, err := f.begin(ctx)
 	if err != nil {
 		return err
 	}
-	const late = 8 * time.Second // more than the server waits for a write
-	f.machines[0].proxy.HoldAt(updates, late)
-	arrived := time.After(late + time.Second)
+	answered := f.caughtBy(ctx, func() { a.perform(ctx, a.finishing(id, "s0")) }, time.Second)
 	for _, step := range []string{"s0", "s1"} {
-		a.perform(ctx, a.finishing(id, step))
+		b.perform(ctx, b.finishing(id, step))
 	}
-	<-arrived
-	f.kill(f.machines[0].current())
+	<-answered
+	b.perform(ctx, input{Tool: "get_step", Session: id})
+	return ctx.Err()
+}
+
+// startTwice makes the call that begins a session at a second machine, while that of the first one is held back.
+func (f *fleet) startTwice(ctx context.Context) error {
+	a, b, _, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
+	in := input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()}
+	var first answer
+	answered := f.caughtBy(ctx, func() {
+		first = a.exchange(ctx, f.machines[0].current(), in.Tool, in.arguments())
+		first.read(in)
+	}, time.Second)
+	second := b.perform(ctx, in)
+	<-answered
+	if first.kind != given || second.kind != given || first.reply.Begin.Session != second.reply.Begin.Session {
+		f.history.fault("a repetition with another reply", "%s got %q, and again %q", in, first.text, second.text)
+	}
 	return ctx.Err()
 }
 
 // loseReply loses the reply to the commit of a write.
 func (f *fleet) loseReply(ctx context.Context) error {
-	a, id, err := f.begin(ctx)
+	a, _, id, err := f.begin(ctx)
 	if err != nil {
 		return err
 	}
 	sent := false
 	f.machines[0].proxy.CutAt(func(m pgtest.Message) bool {
-		sent = sent || updates(m)
+		sent = sent || moves(m)
 		return sent && m.Commits
 	})
 	a.perform(ctx, a.finishing(id, "s0"))
+	a.perform(ctx, input{Tool: "get_step", Session: id})
+	return nil
+}
+
+// readAfter reads a session at a second machine, which has it in memory, after the first one has moved it.
+func (f *fleet) readAfter(ctx context.Context) error {
+	a, b, id, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
+	read := input{Tool: "get_step", Session: id}
+	b.perform(ctx, read)
+	a.perform(ctx, a.finishing(id, "s0"))
+	b.perform(ctx, read)
 	return nil
 }

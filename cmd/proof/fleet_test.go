@@ -52,9 +52,9 @@ func TestBreaksAreNoticed(t *testing.T) {
 		t.Skip("it takes a minute, and processes that can be suspended: -fleet.time=15s runs it")
 	}
 	breaks := []struct {
-		check  string // see faults.go of package postgres
+		check  string // see faults.go of packages postgres and workflow
 		strike func(*fleet, context.Context) error
-	}{{"lease", (*fleet).takeLate}, {"term", (*fleet).takeLate}, {"version", (*fleet).writeLate}, {"reread", (*fleet).loseReply}}
+	}{{"revision", (*fleet).writeLate}, {"request", (*fleet).startTwice}, {"reread", (*fleet).loseReply}, {"look", (*fleet).readAfter}}
 	struck := func(t *testing.T, broken string, strikes ...func(*fleet, context.Context) error) string {
 		f := newFleet(t.TempDir(), *simSeed, 0, 0)
 		f.count, f.broken, f.lose, f.strict = 2, broken, 0, true
@@ -77,7 +77,7 @@ func TestBreaksAreNoticed(t *testing.T) {
 		return strings.TrimSpace(what)
 	}
 	t.Run("none", func(t *testing.T) {
-		if what := struck(t, "", (*fleet).takeLate, (*fleet).loseReply, (*fleet).writeLate); what != "" {
+		if what := struck(t, "", (*fleet).writeLate, (*fleet).startTwice, (*fleet).loseReply, (*fleet).readAfter); what != "" {
 			t.Error(what)
 		}
 	})

@@ -23,7 +23,6 @@ type history struct {
 	tasks    map[string][]porcupine.Operation
 	effects  map[string]map[string]*effect // by kind and token
 	faults   map[string][]string           // by kind
-	hidden   int64                         // until when no session's file could be found
 	edited   int64                         // until when the config was another than the granted one
 	took     map[string][]time.Duration    // how long calls took, by tool
 	calls, lost, refused,
@@ -32,14 +31,13 @@ type history struct {
 
 // A session is one that a client knows.
 type session struct {
-	start   input
-	ops     []porcupine.Operation
-	damaged bool  // its file was falsified
-	altered int64 // until when its file was another's, which was then put back; 0 means never
+	start input
+	ops   []porcupine.Operation
 	// What was refused without effect, for the report if the history is wrong.
 	refusals []string
-	save     int // the newest save of job.yml that a step started with
-	judged   int // reviews of judgedStep with a verdict since it was begun last, or unknown
+	save     int  // the newest save of job.yml that a step started with
+	edited   bool // somebody has written its export
+	judged   int  // reviews of judgedStep with a verdict since it was begun last, or unknown
 }
 
 // unknown is a number that no client can know.
@@ -50,7 +48,6 @@ const unknown = -1
 type effect struct {
 	id      string         // the id in the reply, or ""
 	refused bool           // it certainly did not happen
-	unfound bool           // its session may not have been found when the call was repeated, and was begun again
 	args    map[string]any // of a call with a request_id, for repeating it
 	job     string         // session
 	of      string         // attempt: its task; order: its attempt
@@ -117,7 +114,7 @@ func (h *history) once(kind string, there map[string][]string, wanted func(token
 			h.fault("something that nobody asked for", "%s %q: %v", kind, token, ids)
 		case e.refused:
 			h.fault("something that was refused and done", "%s %q: %v", kind, token, ids)
-		case len(ids) > 1 && !e.unfound:
+		case len(ids) > 1:
 			h.fault("something that was done more than once", "%s %q, %d times: %v", kind, token, len(ids), ids)
 		case e.id != "" && !slices.Contains(ids, e.id):
 			h.fault("something else than was told", "%s %q is %s, and was told as %s", kind, token, ids[0], e.id)
@@ -142,52 +139,11 @@ func (h *history) add(client int, id string, in any, call int64, out string, ret
 	})
 }
 
-// known are the sessions whose files were damaged on purpose, or were not, sorted.
-func (h *history) known(damaged bool) []string {
+// known are the ids of the sessions that clients know, sorted.
+func (h *history) known() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.sessions)), func(id string) bool { return h.sessions[id].damaged != damaged })
-}
-
-func (h *history) isDamaged(id string) (is bool) {
-	h.with(func() { is = h.sessions[id] != nil && h.sessions[id].damaged })
-	return is
-}
-
-// alter records that a session's file, or with "" each file, is another's until a time.
-func (h *history) alter(id string, until int64) {
-	h.with(func() {
-		if s := h.sessions[id]; s != nil {
-			s.altered = until
-		} else {
-			h.hidden = until
-		}
-	})
-}
-
-// mayMiss reports whether a call that began then may not have found its session.
-func (h *history) mayMiss(id string, call int64) (may bool) {
-	h.with(func() { s := h.sessions[id]; may = call <= h.hidden || s != nil && call <= s.altered })
-	return may
-}
-
-// marred are the sessions about whose files deepwork check may say something: they were damaged, or
-// altered and put back, or are litter.
-func (h *history) marred() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := []string{"damaged_session_" + litterID}
-	for id, s := range h.sessions {
-		if s.damaged || s.altered != 0 {
-			all = append(all, id)
-		}
-	}
-	for _, e := range h.effects["session"] {
-		if e.unfound {
-			return append(all, " were begun by one call, ")
-		}
-	}
-	return all
+	return slices.Sorted(maps.Keys(h.sessions))
 }
 
 // patience is the time limit of the checker for one history.

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,28 +14,29 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/actor/durable"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/cmd/proof/fault"
 )
 
-// A hostile is a process that edits what the author of a folder controls, while servers run: session
-// files, other files in .deepwork, and the config. Each edit is undone a moment later. Nothing that
-// it names may run or be written to, and what it puts back works as before.
-//
-// It never puts back an older version of a session than the last one that a server wrote: that has a
-// valid seal.
+// A hostile is a process that edits what the author of a folder controls, while servers run: exports of
+// sessions, other files in .deepwork, and the config. Nothing that it names may run or be written to, and
+// nothing in the export of a session has an effect: the answers are those of a session that nobody edited.
+// What else it edits, it puts back a moment later.
 type hostile struct {
 	*simulation
 	random *rand.Rand
 	client *agent
-	taken  int // numbers the files in its folder
+	taken  int    // numbers the files in its folder
+	older  []byte // an export of some session, as it was once
 }
 
-// forged is in every record that a hostile alters, and in no other.
+// forged is in every export that a hostile writes, and nowhere else.
 const forged = "forged"
+
+// believed is the fault of an answer that has something of an edited export.
+const believed = "an edited file that was believed"
 
 // trap is a folder outside of the project that links lead to, and mark a file in it that commands of
 // the config would write.
@@ -47,7 +46,7 @@ func (s *simulation) mark() string { return filepath.Join(s.trap(), "mark") }
 // layTrap creates the folders of hostiles, and grants the config as deepwork trust does: no user's
 // config trusts the project.
 func (s *simulation) layTrap(ctx context.Context) error {
-	s.env = []string{"XDG_CONFIG_HOME=" + s.dir}
+	s.env = append(s.env, "XDG_CONFIG_HOME="+s.dir)
 	f := stateOf(s.root)
 	c, faults := config.Parse(s.configFile(), []byte(s.config))
 	if c == nil {
@@ -85,7 +84,7 @@ func (s *simulation) configFile() string { return filepath.Join(s.root, ".deepwo
 // plot makes edits, chosen at random, until ctx ends.
 func (s *simulation) plot(ctx context.Context, number int, edits []func(*hostile, context.Context) error) {
 	h := &hostile{simulation: s, random: rand.New(rand.NewPCG(s.seed, 1<<32+uint64(number))), client: s.agent(2*s.clients + 1 + number)}
-	h.client.lose, h.client.inside = 0, true
+	h.client.lose = 0
 	for ctx.Err() == nil {
 		if err := edits[h.random.IntN(len(edits))](h, ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			s.history.fault("the hostile", "%v", err)
@@ -107,51 +106,38 @@ func (h *hostile) aside() string {
 	return filepath.Join(h.dir, "hostile", fmt.Sprint(h.taken))
 }
 
-// alterSession has another file, or none, in the place of a session's for a moment. What a server
-// writes there meanwhile stays.
-func (h *hostile) alterSession(ctx context.Context) error {
-	h.calls.RLock() // the power is not cut meanwhile
-	defer h.calls.RUnlock()
-	ids := h.history.known(false)
+// alterExport puts another file, or none, in the place of a session's export, or edits it, and leaves it so.
+func (h *hostile) alterExport(ctx context.Context) error {
+	ids := h.history.known()
 	if len(ids) == 0 {
 		return nil
 	}
-	id := ids[h.random.IntN(len(ids))]
-	path, own, planted, taken := sessionFile(h.root, id), h.aside(), h.aside(), h.aside()
-	defer func() { h.history.alter(id, h.history.now()) }()
-	h.history.alter(id, never)
-	if h.random.IntN(4) == 0 {
-		return errors.Join(h.alterInPlace(ctx, path, own), h.image.Sync(stateOf(h.root).Tmp()))
+	id, other := ids[h.random.IntN(len(ids))], exported(h.root, ids[h.random.IntN(len(ids))])
+	path := exported(h.root, id)
+	h.history.with(func() { h.history.sessions[id].edited = true })
+	data, err := os.ReadFile(path)
+	if err != nil {
+		data = []byte("{}\n") // it was put there before, or the folder is another
+	} else if h.older == nil || h.random.IntN(4) == 0 {
+		h.older = bytes.Clone(data)
 	}
-	if err := os.Rename(path, own); err != nil {
-		return err
-	}
-	data, err := os.ReadFile(own)
-	if err == nil {
-		err = h.plant(planted, filepath.Base(path), data, sessionFile(h.root, ids[h.random.IntN(len(ids))]))
-	}
-	link := func(from string) error { // a server's own file is the newer one
-		if err := os.Link(from, path); !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
-			return err
+	if fi, lerr := os.Lstat(path); lerr == nil && fi.Mode().IsRegular() && h.random.IntN(3) == 0 {
+		err = os.WriteFile(path, h.falsify(data), 0o600) // in place
+	} else {
+		planted := h.aside()
+		if err = h.plant(planted, data, other); err == nil {
+			err = os.Rename(planted, path)
 		}
-		return nil
+		if errors.Is(err, fs.ErrNotExist) { // it is to be gone, or the folder is
+			err = os.RemoveAll(path)
+		}
 	}
-	err = errors.Join(err, link(planted))
 	h.read(ctx, id)
-	if rerr := os.Rename(path, taken); rerr == nil {
-		now, nerr := os.Lstat(taken)
-		if was, err := os.Lstat(planted); err != nil || !os.SameFile(was, now) {
-			own = taken
-		}
-		err = errors.Join(err, nerr)
-	} else if !errors.Is(rerr, fs.ErrNotExist) { // else it was set aside, or there was none
-		err = errors.Join(err, rerr)
-	}
-	return errors.Join(err, link(own), h.image.Sync(stateOf(h.root).Tmp()))
+	return err
 }
 
-// plant creates a file in the place of a session's, or none.
-func (h *hostile) plant(path, name string, data []byte, other string) error {
+// plant creates a file that is to be in the place of another, or none.
+func (h *hostile) plant(path string, data []byte, other string) error {
 	switch h.random.IntN(8) {
 	case 0: // none
 		return nil
@@ -161,45 +147,34 @@ func (h *hostile) plant(path, name string, data []byte, other string) error {
 		return os.Symlink(other, path)
 	case 3:
 		return fault.Pipe(path)
-	case 4: // sealed, for another project
-		data = h.falsify(data)
-		at := bytes.LastIndex(data, []byte(",\n  \"checksum\""))
-		body := append(bytes.Clone(data[:max(at, 0)]), "\n}"...)
-		elsewhere := filepath.Join(h.dir, "elsewhere")
-		err := os.MkdirAll(elsewhere, 0o700)
-		if sealed, _, serr := durable.Seal(name, body, stateOf(elsewhere)); serr == nil {
-			data = sealed
-		}
-		return errors.Join(err, os.WriteFile(path, data, 0o600))
+	case 4:
+		return os.WriteFile(path, h.older, 0o600)
 	case 5:
-		if another, err := os.ReadFile(other); err == nil && !strings.HasSuffix(other, name) {
+		if another, err := os.ReadFile(other); err == nil {
 			return os.WriteFile(path, another, 0o600)
 		}
 	}
 	return os.WriteFile(path, h.falsify(data), 0o600)
 }
 
-// read reads a session whose file is altered, on the command line or at any server, which often does
-// not have it in memory. The model knows the session as it was.
+// read reads a session whose export was edited, on the command line or at any server.
 func (h *hostile) read(ctx context.Context, id string) {
 	h.rest(ctx, 30)
 	args := [][]string{{"list"}, {"show", id}, {"show", "--json", id}, nil, nil, nil}[h.random.IntN(6)]
 	if args == nil {
 		ctx, cancel := context.WithTimeout(ctx, time.Second) // for a server: there may be none
 		defer cancel()
-		h.client.home = h.servers[h.random.IntN(len(h.servers))]
 		h.client.perform(ctx, input{Tool: "get_step", Session: id})
 		return
 	}
-	args = append([]string{"sessions", "--path", h.root}, args...)
-	// It fails if it was asked for this session alone.
-	if text, _ := exec.CommandContext(ctx, h.program, args...).CombinedOutput(); bytes.Contains(text, []byte(forged)) {
-		h.history.fault("an altered file that was believed", "%v:\n%s", args, text)
+	text, err := exec.CommandContext(ctx, h.program, append([]string{"sessions", "--path", h.root}, args...)...).CombinedOutput()
+	if ctx.Err() == nil && (err != nil || bytes.Contains(text, []byte(forged))) {
+		h.history.fault(believed, "%v: %v\n%s", args, err, text)
 	}
 }
 
-// falsify returns a record that nobody wrote: shorter, no record, or with another goal, other
-// outputs, and another status or step.
+// falsify returns an export that nobody wrote: shorter, none, one of a later revision, or with another goal,
+// other outputs, and another status or step.
 func (h *hostile) falsify(data []byte) []byte {
 	text := strings.NewReplacer(`"goal": "`, `"goal": "`+forged+" ", `"report": "`, `"report": "`+forged).Replace(string(data))
 	switch h.random.IntN(6) {
@@ -207,49 +182,28 @@ func (h *hostile) falsify(data []byte) []byte {
 		return data[:len(data)/2]
 	case 1:
 		return []byte("garbage")
-	case 2, 3:
+	case 2:
+		return atRevision.ReplaceAll([]byte(text), []byte(`"revision": 999999`))
+	case 3:
 		return atStep.ReplaceAll([]byte(text), []byte(`"current_step_id": "s0", "current_entry_index": 0`))
 	}
 	return []byte(strings.NewReplacer(`"status": "active"`, `"status": "aborted"`,
 		`"status": "aborted"`, `"status": "active"`, `"status": "completed"`, `"status": "active"`).Replace(text))
 }
 
-var atStep = regexp.MustCompile(`"current_step_id": "s\d",\s*"current_entry_index": \d`)
+var (
+	atStep     = regexp.MustCompile(`"current_step_id": "s\d",\s*"current_entry_index": \d`)
+	atRevision = regexp.MustCompile(`"revision": \d+`)
+)
 
-// alterInPlace changes the content of a session's file for a moment; own is another name of it.
-func (h *hostile) alterInPlace(ctx context.Context, path, own string) error {
-	data, err := os.ReadFile(path)
-	if err == nil {
-		err = os.Link(path, own)
-	}
-	if err != nil {
-		return err
-	}
-	before, err := os.ReadFile(own)
-	if err != nil || !bytes.Equal(before, data) {
-		return err // a server has written meanwhile
-	}
-	err = os.WriteFile(own, h.falsify(data), 0o600)
-	h.read(ctx, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "session_"), ".json"))
-	err = errors.Join(err, os.WriteFile(own, data, 0o600))
-	if lerr := os.Link(own, path); !errors.Is(lerr, fs.ErrExist) { // it was set aside
-		err = errors.Join(err, lerr)
-	}
-	return err
-}
-
-// hideSessions has a link in the place of the folder of sessions for a moment.
-func (h *hostile) hideSessions(ctx context.Context) error {
-	h.calls.RLock()
-	defer h.calls.RUnlock()
+// hideExports has a link in the place of the folder of exports for a moment.
+func (h *hostile) hideExports(ctx context.Context) error {
 	tmp, link := stateOf(h.root).Tmp(), filepath.Join(h.root, ".deepwork", "elsewhere")
 	if _, err := os.Stat(tmp); err != nil {
 		return nil // no session was started yet
 	}
 	h.hiding.Lock()
 	defer h.hiding.Unlock()
-	defer func() { h.history.alter("", h.history.now()) }()
-	h.history.alter("", never)
 	if err := os.Symlink(h.trap(), link); err != nil {
 		return err
 	}
@@ -258,28 +212,23 @@ func (h *hostile) hideSessions(ctx context.Context) error {
 		h.rest(ctx, 80)
 		err = fault.Exchange(link, tmp)
 	}
-	return errors.Join(err, os.Remove(link), h.image.Sync(tmp))
+	return errors.Join(err, os.Remove(link))
 }
-
-// litterID begins the ids of sessions that never were.
-const litterID = "bad0"
 
 // litter has links and pipes where other files are expected for a moment, and files of others.
 func (h *hostile) litter(ctx context.Context) error {
-	h.calls.RLock()
-	defer h.calls.RUnlock()
-	sum := sha256.Sum256([]byte(fmt.Sprint(h.random.Uint64())))
-	digits := litterID + hex.EncodeToString(sum[2:])
-	name := []string{"tmp/session_" + digits[:8] + ".json", "tmp/definition_" + digits + ".json", "tmp/quality_review_" + digits[:8] + "_s0.md",
-		"tmp/damaged_session_" + digits[:8] + "_.json", "jobs/hostile/job.yml", "jobs/linked", "board.db", "worktrees", "tmp/" + digits}[h.random.IntN(9)]
+	id := fmt.Sprintf("bad0%04x", h.random.IntN(1<<16))
+	name := []string{"tmp/session_" + id + ".json", "tmp/quality_review_" + id + "_s0.md", "tmp/" + id,
+		"jobs/hostile/job.yml", "jobs/linked", "board.db", "worktrees"}[h.random.IntN(7)]
 	path := filepath.Join(h.root, ".deepwork", filepath.FromSlash(name))
+	h.hiding.Lock() // what is planted must not get into the trap
+	defer h.hiding.Unlock()
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = h.plant(path, filepath.Base(path), []byte(`{"status": "active"}`), h.trap())
+		err = h.plant(path, []byte(`{"status": "active"}`), h.trap())
 	}
 	h.rest(ctx, 80)
-	// Without the sync, the power may fail and bring it back.
-	return errors.Join(err, os.RemoveAll(path), h.image.Sync(stateOf(h.root).Tmp()))
+	return errors.Join(err, os.RemoveAll(path))
 }
 
 // reviewedJob has a step with a review, which nobody tracks: the model has no reviews.
@@ -299,8 +248,6 @@ common_job_info_provided_to_all_steps_at_runtime: I
 
 // review finishes a step that has a review, with something in the place of the review file.
 func (h *hostile) review(ctx context.Context) error {
-	h.calls.RLock()
-	defer h.calls.RUnlock()
 	h.hiding.Lock() // what is planted must not get into the trap
 	defer h.hiding.Unlock()
 	goal, p := h.client.token("reviewed "), h.servers[h.random.IntN(len(h.servers))].current()
@@ -316,7 +263,7 @@ func (h *hostile) review(ctx context.Context) error {
 	}
 	id := t.reply.Begin.Session
 	path := filepath.Join(stateOf(h.root).Tmp(), "quality_review_"+id+"_s0.md")
-	err := h.plant(path, filepath.Base(path), nil, filepath.Join(h.trap(), "profile"))
+	err := h.plant(path, nil, filepath.Join(h.trap(), "profile"))
 	t = h.client.exchange(ctx, p, "finished_step", map[string]any{"session_id": id, "outputs": map[string]any{"report": outputPath(0)}})
 	if t.kind == given && strings.Contains(t.text, "workflow_complete") {
 		h.history.fault("a review that was left out", "session %s: %s", id, t.text)

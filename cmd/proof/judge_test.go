@@ -2,12 +2,12 @@ package main
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -31,9 +31,8 @@ func loaded(t *testing.T, args ...string) *load {
 	return l
 }
 
-// judged judges the project of a load again, and returns what kinds of faults it finds.
-func judged(t *testing.T, l *load) (kinds []string) {
-	t.Helper()
+// judged judges a load again, as if the store had these sessions, and returns what kinds of faults it finds.
+func judged(l *load, all []kept) (kinds []string) {
 	h := newHistory()
 	h.begun, h.effects = l.history.begun, l.history.effects
 	for id, s := range l.history.sessions {
@@ -43,30 +42,28 @@ func judged(t *testing.T, l *load) (kinds []string) {
 	}
 	w := newWorld(l.root, l.dir, l.seed)
 	w.history, w.saves = h, l.saves
-	if _, err := w.judge(); err != nil {
-		t.Fatal(err)
-	}
+	w.judgeKept(all, w.agrees)
 	return slices.Collect(maps.Keys(h.faults))
 }
 
-// The judge finds nothing wrong with what a server has written, and whatever was
-// falsified afterwards.
+// The judge finds nothing wrong with what a server has stored, and whatever was falsified afterwards.
 func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 	var l *load
-	id := ""
-	for d := time.Second; id == ""; d *= 4 { // a loaded machine may not complete a session within the first
+	var all []kept
+	at := -1
+	for d := time.Second; at < 0; d *= 4 { // a loaded machine may not complete a session within the first
 		l = loaded(t, "-connections", "3", "-depth", "3", "-duration", d.String(), "-seed", "7", "-edit", "-lose", "0.05")
-		if found := judged(t, l); len(found) > 0 {
+		var err error
+		all, err = l.kept(t.Context())
+		testkit.Must(t, err)
+		if found := judged(l, all); len(found) > 0 {
 			t.Fatalf("nothing was falsified, and it found %v", found)
 		}
-		for _, s := range slices.Sorted(maps.Keys(l.history.sessions)) {
-			if r, err := readRecord(l.root, s); err != nil {
-				t.Fatal(err)
-			} else if r.Status == "completed" && len(r.History) == 0 && r.Parent != "" {
-				id = s
-			}
-		}
+		at = slices.IndexFunc(all, func(k kept) bool {
+			return l.history.sessions[k.id] != nil && k.record.Status == "completed" && len(k.record.History) == 0 && k.record.Parent != ""
+		})
 	}
+	was := all[at]
 	const impossible = "a history that cannot have come about"
 	type object = map[string]any
 	step := func(s object, id string) object { return s["step_progress"].(object)[id].(object) }
@@ -88,55 +85,54 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 		"a review that nobody overrode":       {func(s object) { delete(step(s, "s5"), "evidence") }, "a step with reviews that rests on something else"},
 		"another parent":                      {func(s object) { s["parent_session_id"] = "0badcafe" }, "a session that is another than was started"},
 	} {
-		path := sessionFile(l.root, id)
-		kept, err := os.ReadFile(path)
-		testkit.Must(t, err)
 		var s object
-		testkit.Must(t, json.Unmarshal(kept, &s))
+		testkit.Must(t, json.Unmarshal(was.body, &s))
 		c.falsify(s)
 		text, err := json.Marshal(s)
 		testkit.Must(t, err)
-		for _, data := range [][]byte{text, kept} {
-			testkit.Must(t, os.WriteFile(path, data, 0o600))
-			if found := judged(t, l); slices.Contains(found, c.want) != bytes.Equal(data, text) {
-				t.Errorf("%s: it found %v", what, found)
-			}
-		}
-	}
-	for what, c := range map[string]struct {
-		falsify func(path string) error
-		undo    func(path string) error
-		want    string
-	}{
-		"a file that is gone": {func(p string) error { return os.Rename(p, p+".away") }, func(p string) error { return os.Rename(p+".away", p) }, "a lost update"},
-		"a session that was started twice": {func(p string) error {
-			data, err := os.ReadFile(p)
-			return errors.Join(err, os.WriteFile(sessionFile(l.root, "0badcafe"), data, 0o600))
-		}, func(string) error { return os.Remove(sessionFile(l.root, "0badcafe")) }, "something that was done more than once"},
-		"a file that is set aside": {func(string) error {
-			return os.WriteFile(filepath.Join(l.root, ".deepwork", "tmp", "damaged_session_0badcafe_x"), nil, 0o600)
-		}, func(string) error {
-			return os.Remove(filepath.Join(l.root, ".deepwork", "tmp", "damaged_session_0badcafe_x"))
-		}, "a file that cannot be read"},
-		"an older definition than a step began with": {func(string) error { l.history.sessions[id].save += 1000; return nil },
-			func(string) error { l.history.sessions[id].save -= 1000; return nil }, wrongDefinition},
-	} {
-		testkit.Must(t, c.falsify(sessionFile(l.root, id)))
-		if found := judged(t, l); !slices.Contains(found, c.want) {
+		all[at].record = record{}
+		testkit.Must(t, json.Unmarshal(text, &all[at].record))
+		if found := judged(l, all); !slices.Contains(found, c.want) {
 			t.Errorf("%s: it found %v", what, found)
 		}
-		testkit.Must(t, c.undo(sessionFile(l.root, id)))
 	}
-	// What a file holds that does not fit its checksum, deepwork check finds.
-	data, err := os.ReadFile(sessionFile(l.root, id))
-	testkit.Must(t, err)
-	altered := bytes.Replace(data, []byte("load_outputs/"), []byte("load_output_/"), 1)
-	for what, data := range map[string][]byte{"altered": altered, "cut off": altered[:len(data)-1]} {
-		l.history.faults = map[string][]string{}
-		testkit.Must(t, os.WriteFile(sessionFile(l.root, id), data, 0o600))
-		if l.verify(t.Context(), "after a file was "+what); len(l.history.faults) == 0 {
-			t.Errorf("a file that was %s is not found", what)
+	all[at] = was
+	for what, c := range map[string]struct {
+		all  func() []kept
+		want string
+	}{
+		"a session that is gone": {func() []kept { return slices.Delete(slices.Clone(all), at, at+1) }, "a lost update"},
+		"a session that was started twice": {func() []kept {
+			k := was
+			k.id, k.err = "0badcafe", io.ErrUnexpectedEOF
+			return append(slices.Clone(all), k)
+		}, "something that was done more than once"},
+		"a session that is damaged": {func() []kept {
+			some := slices.Clone(all)
+			some[at].err = io.ErrUnexpectedEOF
+			return some
+		}, "a session that cannot be read"},
+	} {
+		if found := judged(l, c.all()); !slices.Contains(found, c.want) {
+			t.Errorf("%s: it found %v", what, found)
 		}
+	}
+	l.history.sessions[was.id].save += 1000
+	if found := judged(l, all); !slices.Contains(found, wrongDefinition) {
+		t.Errorf("an older definition than a step began with: it found %v", found)
+	}
+	l.history.sessions[was.id].save -= 1000
+	testkit.Must(t, os.WriteFile(exported(l.root, was.id), was.body[:len(was.body)-1], 0o600))
+	if found := judged(l, all); !slices.Equal(found, []string{"an export that differs from its session"}) {
+		t.Errorf("an edited export: it found %v", found)
+	}
+	// A row that contradicts its state, deepwork check finds.
+	db, err := sql.Open("sqlite", l.boardFile())
+	testkit.Must(t, err)
+	_, err = db.Exec("UPDATE workflow_sessions SET step = 's1' WHERE id = ?", was.id)
+	testkit.Must(t, errors.Join(err, db.Close()))
+	if l.verify(t.Context(), "after a row was edited"); len(l.history.faults) == 0 {
+		t.Error("deepwork check does not find a row that was edited")
 	}
 }
 

@@ -38,7 +38,7 @@ func TestLoad(t *testing.T) {
 	}{
 		{"--duration 3s --connections 8 --depth 3 --edit --servers 2 --lose 0.05", 0, []string{
 			`(?m)^8 connections, stacks 3 deep, 2 servers`, `(?m)^finished_step +[0-9]+ `,
-			`(?m)^all is well: no call failed, and every file contains what was acknowledged`}},
+			`(?m)^all is well: no call failed, and the store has what was acknowledged`}},
 		{"--duration 2s --connections 4 --depth 2 --stateless --lose 0.05", 0, []string{
 			`(?m)^ +[0-9.]+ transitions +acknowledged$`, `(?m)^all is well`}},
 		{"--idle 20 --duration 1s", 0, []string{`(?m)^ +[0-9.-]+ idle-KB +each of 20 idle connections with deepwork`, `(?m)^ +[0-9.-]+ more-KB `}},

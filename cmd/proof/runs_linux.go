@@ -213,16 +213,16 @@ func (r *runs) end(ctx context.Context) error {
 	}
 	resumed.Wait()
 	a := r.agent(r.clients * 2)
-	for _, id := range r.history.known(false) {
-		for range 2 { // one may be lost
-			a.perform(ctx, input{Tool: "get_step", Session: id})
-		}
+	a.lose = 0
+	for _, id := range r.history.known() {
+		a.perform(ctx, input{Tool: "get_step", Session: id})
 	}
 	_ = a.leave()
 	if p := r.servers[0].current(); p != nil {
 		r.stop(p)
 	}
-	if _, err := r.judge(); err != nil {
+	of := map[string]kept{}
+	if _, err := r.judge(ctx, func(k kept) { r.whole(k); of[k.id] = k }); err != nil {
 		return err
 	}
 	if all, err = r.onBoard(ctx); err != nil {
@@ -237,9 +237,7 @@ func (r *runs) end(ctx context.Context) error {
 	}
 	for _, x := range all {
 		delete(r.told, x.id)
-		if err := r.judgeRun(x, did); err != nil {
-			return err
-		}
+		r.judgeRun(x, of, did)
 	}
 	for id := range r.told {
 		r.history.fault("a lost run", "%s", id)
@@ -256,19 +254,21 @@ func (r *runs) end(ctx context.Context) error {
 }
 
 // judgeRun compares the session of a run with what its agents did.
-func (r *runs) judgeRun(x boardRun, did journal) error {
+func (r *runs) judgeRun(x boardRun, sessions map[string]kept, did journal) {
 	h := r.history
-	sessions, err := filepath.Glob(sessionFile(x.workspace, "*"))
-	if err != nil {
-		return err
+	var there []string // sessions of its workspace
+	for id, k := range sessions {
+		if k.root == x.workspace {
+			there = append(there, id)
+		}
 	}
-	if x.run.End == nil || x.run.End.State != "complete" || x.state != "completed" || len(sessions) != 1 {
-		h.fault("a run that is not complete", "%+v, sessions %v", x, sessions)
-		return nil
+	if x.run.End == nil || x.run.End.State != "complete" || x.state != "completed" || len(there) != 1 {
+		h.fault("a run that is not complete", "%+v, sessions %v", x, there)
+		return
 	}
-	s, err := readRecord(x.workspace, x.run.Session)
-	if err != nil || s.Status != "completed" {
-		h.fault("a session of a run that is not complete", "%+v: %v, %s", x, err, s.Status)
+	s := sessions[x.run.Session].record
+	if s.Status != "completed" {
+		h.fault("a session of a run that is not complete", "%+v: %q", x, s.Status)
 	}
 	done := map[string]string{}
 	for m := range jsontext.Members(s.Progress) {
@@ -290,7 +290,6 @@ func (r *runs) judgeRun(x boardRun, did journal) error {
 			h.fault("a step that was not finished once, by one agent", "%s: its report is %q (%v), begun by %v, finished by %v", key, done[step], err, began, finished)
 		}
 	}
-	return nil
 }
 
 func (r *runs) String() string {

@@ -14,13 +14,12 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
-	"deepwork/cmd/proof/fault"
 	folder "deepwork/session/state"
 )
 
 // A simulation is what goes wrong: clients with random calls against real server
-// processes on one folder, while servers are killed, the power fails, the disk is full or
-// slow, files are damaged, the clock jumps, editors save, and somebody hostile edits .deepwork. Every history is checked for
+// processes on one folder, while servers are killed, one or all at once, the disk is full or slow, the clock
+// jumps, editors save, and somebody hostile edits .deepwork. Every history is checked for
 // linearizability against a model of the workflow tools, or of a task of the board: what
 // was acknowledged is never lost and never done twice, what was not is seen whole or not
 // at all. No agent and no workflow of another system is started twice, and what they have
@@ -35,8 +34,7 @@ type simulation struct {
 	operations int           // the clients end after so many answered calls, even before; 0 means no bound
 	clients    int           // of workflows; a quarter as many each for the board and for executions
 	count      int           // servers; 0 means that the seed chooses
-	image      fault.Image
-	random     *rand.Rand // of the faults
+	random     *rand.Rand    // of the faults
 
 	tasks   map[string]*task // acknowledged tasks of the board; guarded by the history
 	stops   map[string]bool  // attempts that must be stopped; likewise
@@ -44,8 +42,7 @@ type simulation struct {
 	clerks  []*clerk
 	callers []*caller
 
-	board  func() (driver, source string) // of the board
-	states func() []*folder.Folder        // of each clone of the project
+	states func() []*folder.Folder // of each clone of the project
 
 	config string       // the granted one
 	edits  atomic.Int64 // of the hostile ones
@@ -54,7 +51,7 @@ type simulation struct {
 	source        *process // of workflows
 	sourceAddress string
 
-	kills, cuts               int // of one server, of the power
+	kills, crashes            int // of one server, of all at once
 	attempts, agents, rescues int // attempts that there were in the end, agents that ever began, refs that keep work of deleted attempts
 	executions                int // received by the source
 }
@@ -64,9 +61,6 @@ func newSimulation(dir string, seed uint64, length time.Duration, clients int) *
 		random: rand.New(rand.NewPCG(seed, 0)), sourceAddress: "127.0.0.1:0",
 		tasks: map[string]*task{}, stops: map[string]bool{}, landed: map[string]int{}}
 	s.lose = 0.08
-	s.board = func() (string, string) {
-		return "sqlite", "file:" + s.boardFile() + "?mode=ro&_pragma=busy_timeout(10000)"
-	}
 	s.states = func() []*folder.Folder { return []*folder.Folder{stateOf(s.root)} }
 	return s
 }
@@ -78,8 +72,6 @@ func (s *simulation) simulate(ctx context.Context) error {
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
 		return fmt.Errorf("simulating: %w", err)
 	}
-	f := stateOf(s.root)
-	s.image = fault.Image{Dir: filepath.Join(s.dir, "image"), Folders: []string{f.Tmp(), f.Definitions()}}
 	err := s.layOut(ctx)
 	if err == nil {
 		err = s.live(ctx)
@@ -97,8 +89,8 @@ func (s *simulation) simulate(ctx context.Context) error {
 // String describes what happened.
 func (s *simulation) String() string {
 	h := s.history
-	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues, branches %v), %d executions; %d calls (%d lost, %d without effect), %d kills, %d power cuts, %d files damaged, %d hostile edits",
-		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.landed, s.executions, h.calls, h.lost, h.refused, s.kills, s.cuts, len(h.known(true)), s.edits.Load())
+	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues, branches %v), %d executions; %d calls (%d lost, %d without effect), %d kills, %d crashes, %d hostile edits",
+		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.landed, s.executions, h.calls, h.lost, h.refused, s.kills, s.crashes, s.edits.Load())
 }
 
 // layOut creates the project, a repository with jobs, agents and a source of workflows, and defines
@@ -111,7 +103,7 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	s.config = fmt.Sprintf("attempts: {max_concurrent: 4}\n%s"+
 		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
 		s.executors(), s.source.url)
-	err = errors.Join(s.layRepo(ctx, s.config, "config user.name Sim", "config user.email sim@example.com"), s.layTrap(ctx), s.image.Reset())
+	err = errors.Join(s.layRepo(ctx, s.config, "config user.name Sim", "config user.email sim@example.com"), s.layTrap(ctx))
 	if err == nil {
 		err = s.gitAll(ctx, "clone -q --bare . "+s.mirror(), "remote add mirror "+s.mirror())
 	}
@@ -125,8 +117,10 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	return s.guard()
 }
 
-// build builds the program, with faults.
+// build builds the program, with faults. One command in ten is applied twice, which finds effects outside of
+// the state.
 func (s *simulation) build(ctx context.Context) (err error) {
+	s.env = append(s.env, "DEEPWORK_FAULT_OVERTAKEN=0.1")
 	s.program, err = build(ctx, s.dir, "-tags", "faults")
 	return err
 }
@@ -166,7 +160,7 @@ func (s *simulation) live(ctx context.Context) error {
 		defer done()
 		s.await(working)
 		// On a busy machine, servers may be killed before they have answered anything.
-		for until := time.Now().Add(settleTime); working.Err() == nil && len(s.history.known(false)) == 0 && time.Now().Before(until); {
+		for until := time.Now().Add(settleTime); working.Err() == nil && len(s.history.known()) == 0 && time.Now().Before(until); {
 			_ = wait.For(working, 50*time.Millisecond)
 		}
 	})
@@ -177,7 +171,7 @@ func (s *simulation) live(ctx context.Context) error {
 		s.callers = append(s.callers, c)
 		work(working, &clients, c.agent, c.act, 120)
 	}
-	for n, edits := range [][]func(*hostile, context.Context) error{{(*hostile).alterSession, (*hostile).alterSession, (*hostile).alterSession, (*hostile).litter, (*hostile).hideSessions}, {(*hostile).editConfig}} {
+	for n, edits := range [][]func(*hostile, context.Context) error{{(*hostile).alterExport, (*hostile).alterExport, (*hostile).alterExport, (*hostile).litter, (*hostile).hideExports}, {(*hostile).editConfig}} {
 		clients.Go(func() { s.plot(working, n, edits) })
 	}
 	stranger := &stranger{agent: s.agent(2*s.clients + 1), sim: s}

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"deepwork/actor/wait"
 )
 
 // The fractions of sessions with unusual events.
@@ -23,17 +20,11 @@ const (
 	partRequest = 0.50 // of the calls of finished_step, those with a request_id
 )
 
-const (
-	handedWithin = 20 * time.Second     // how long a session may belong to its server after its connection was closed
-	askAgain     = 5 * time.Millisecond // pause before its next owner asks again
-)
-
 // A walker is an agent of a load. It has its own stack of nested sessions, so that it can predict
 // every reply.
 type walker struct {
 	*agent
-	load  *load
-	moved time.Time // to another server, the last time
+	load *load
 }
 
 // An opened session is one that an agent has begun.
@@ -150,9 +141,6 @@ func (a *walker) do(ctx context.Context, s *opened, in input) error {
 	}
 	last := a.saves.last(s.job)
 	t := a.perform(ctx, in)
-	for !ownersGone && t.code == "session_owned" && in.Tool == "get_step" && time.Since(a.moved) < handedWithin && wait.For(ctx, askAgain) == nil {
-		t = a.perform(ctx, in)
-	}
 	switch {
 	case t.kind == given && !isRefusal(t.said):
 		return a.check(s, in, t, last)
@@ -205,7 +193,6 @@ func (a *walker) move(ctx context.Context, s *opened) error {
 		return a.wrong("a connection that did not end", "%v", err)
 	}
 	a.home = a.servers[(a.home.number+1)%len(a.servers)]
-	a.moved = time.Now()
 	a.load.moves.Add(1)
 	return a.do(ctx, s, input{Tool: "get_step"})
 }

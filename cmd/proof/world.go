@@ -29,17 +29,19 @@ type world struct {
 	history *history
 	saves   *saves
 	servers []*server
-	guarded *server      // its callers need a token; nil means none
-	calls   sync.RWMutex // held for reading by each call
+	guarded *server // its callers need a token; nil means none
 
-	env     []string // of servers
-	version string   // of the protocol that clients speak; "" is the newest, which has no sessions
-	lose    float64  // the part of the replies that are lost
-	strict  bool     // only what is lost on purpose may fail; else servers are killed, and clients roam
+	board   func() (driver, source string) // the database
+	env     []string                       // of servers
+	version string                         // of the protocol that clients speak; "" is the newest, which has no sessions
+	lose    float64                        // the part of the replies that are lost
+	strict  bool                           // only what is lost on purpose may fail; else servers are killed, and clients roam
 }
 
 func newWorld(root, dir string, seed uint64) *world {
-	return &world{root: root, dir: dir, seed: seed, version: withSessions, history: newHistory(), saves: &saves{hashes: map[string]int{}}}
+	w := &world{root: root, dir: dir, seed: seed, version: withSessions, history: newHistory(), saves: &saves{hashes: map[string]int{}}}
+	w.board = w.inFile
+	return w
 }
 
 // agent makes the client with a number; its own server is chosen in turn.

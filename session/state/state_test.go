@@ -226,3 +226,21 @@ func TestOpenFindsTheProjectOfAFolder(t *testing.T) {
 		t.Error("a project that is gone was found")
 	}
 }
+
+// A path among the worktrees of a project leads to its state, also if that is gone. No other path does.
+func TestAround(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("worktrees have other paths there")
+	}
+	f := Of(t.TempDir())
+	for below, want := range map[string]string{"id": "id", "id/shop": "id/shop", "id/shop/a/b": "id/shop/a/b"} {
+		if dir, got := Around(filepath.Join(f.Worktrees(), below)); dir != f.Dir || got != want {
+			t.Errorf("%s: %s in %s, want %s", below, got, dir, f.Dir)
+		}
+	}
+	for _, path := range []string{"/", f.Root, f.Dir, f.Worktrees(), filepath.Join(f.Logs(), "id"), "/src/projects/shop/worktrees/id", "/src/shop-0123456789ab/worktrees/id"} {
+		if dir, below := Around(path); dir != "" || below != "" {
+			t.Errorf("%s leads to %s", path, dir)
+		}
+	}
+}

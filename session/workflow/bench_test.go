@@ -113,3 +113,22 @@ func BenchmarkResumable(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTransitions is finished_step of 16 callers at once, each on a connection of its own.
+func BenchmarkTransitions(b *testing.B) {
+	p := newProject(b)
+	p.long(400)
+	srv := p.open()
+	b.SetParallelism(8)
+	b.RunParallel(func(pb *testing.PB) {
+		c := srv.Connect("local")
+		p.start(c, "alpha", "main")
+		for n := 1; pb.Next(); n++ {
+			if n%399 == 0 {
+				c = srv.Connect("local")
+				p.start(c, "alpha", "main")
+			}
+			testkit.Must(b, errOf(c.Finish(ctx, FinishArgs{Outputs: []byte("{}")})))
+		}
+	})
+}

@@ -112,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.Now = session.Clock
 	}
 	e.AskTimeout, e.IdleAfter = cmp.Or(e.AskTimeout, time.Minute), cmp.Or(e.IdleAfter, 5*time.Minute)
-	e.records = &records{Sessions: e.Stores.Database.Sessions(), root: o.Root}
+	e.records = &records{Sessions: storing(e.Stores.Database.Sessions()), root: o.Root}
 	e.definitions = newDefinitions(e.Catalog, e.records)
 	e.exports.log, e.exports.own, e.exports.is = e.Logger, e.State, e.records.revision
 	e.follower.engine = e
@@ -128,6 +128,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
+// storing puts faults between the engine and its store, in a program that is built for the simulation.
+var storing = func(s store.Sessions) store.Sessions { return s }
+
 // Close stops every session actor; acknowledged changes are on disk already, and nothing is
 // written. It returns the names of the actors that did not stop before ctx ended.
 func (e *Engine) Close(ctx context.Context) []string {
@@ -140,6 +143,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if wait.Group(ctx, &e.background) != nil { // a read on a disk that hangs
 		stuck = append(stuck, "reading files for reviews")
 	}
+	e.exports.close()
 	return stuck
 }
 

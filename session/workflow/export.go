@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -27,6 +27,12 @@ type exports struct {
 
 	failing sync.Map // folders whose exports cannot be written, and were logged: root -> true
 	checked sync.Map // the revisions that exports were last seen to have: session id -> int64
+
+	spares spares
+
+	mu     sync.Mutex  // guards the following fields
+	dir    *os.Root    // the folder of own, if it is open
+	opened fs.FileInfo // dir as it was opened
 }
 
 // exportName is the name of a session's export.
@@ -63,58 +69,92 @@ func (x *exports) check(a *sessionActor) {
 func (x *exports) put(row store.Session, s *machine.State, most int64) error {
 	folder := x.own
 	if row.Root != folder.Root {
+		if _, err := os.Stat(row.Root); errors.Is(err, fs.ErrNotExist) {
+			return nil // that of an attempt that was deleted, or of another machine
+		}
 		if folder = state.Of(row.Root); folder.Root != row.Root {
-			return fmt.Errorf("the session's folder %s is not on this machine", row.Root)
-		}
-		if _, err := os.Stat(row.Root); err != nil {
-			return err
+			return fmt.Errorf("the session's folder %s is not at that path on this machine", row.Root)
 		}
 	}
-	dir, err := folder.OpenTmp()
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = session.MakeSessions(folder, x.log); err == nil {
-			dir, err = folder.OpenTmp()
-		}
-	}
+	dir, done, err := x.open(folder)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	defer done()
 	name := exportName(s.SessionID)
-	if revision, there := revisionOf(dir, name); there && revision > most && revision <= max(s.Revision, x.is(s.SessionID)) {
+	revision, regular := revisionOf(dir, name)
+	if regular && revision > most && revision <= max(s.Revision, x.is(s.SessionID)) {
 		return nil
 	}
 	body, err := s.Encode()
 	if err != nil {
 		return err
 	}
-	temp := ".session_" + strconv.FormatUint(rand.Uint64(), 36)
-	f, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return x.spares.replace(dir, name, regular, append(body, '\n'))
+}
+
+// open opens the folder of exports of a root, and makes it. That of the engine's own root stays open.
+func (x *exports) open(folder *state.Folder) (dir *os.Root, done func(), err error) {
+	if folder == x.own {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.dir != nil && x.inPlace() {
+			return x.dir, func() {}, nil
+		}
+	}
+	dir, err = folder.OpenTmp()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = session.MakeSessions(folder, x.log); err == nil {
+			dir, err = folder.OpenTmp()
+		}
+	}
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	_, err = f.Write(append(body, '\n'))
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = dir.Rename(temp, name)
+	if folder != x.own {
+		return dir, func() { dir.Close() }, nil
 	}
-	if err != nil {
-		err = errors.Join(err, dir.Remove(temp))
+	// Others may still use the folder that this one replaces: it is closed when they have ended.
+	x.dir, x.opened = dir, nil
+	if fi, err := dir.Stat("."); err == nil {
+		x.opened = fi
 	}
-	return err
+	return dir, func() {}, nil
+}
+
+// inPlace reports whether the path of the folder still leads to the open one, without a link.
+func (x *exports) inPlace() bool {
+	above, err := os.Lstat(filepath.Dir(x.own.Tmp()))
+	if err != nil || !above.IsDir() || x.opened == nil {
+		return false
+	}
+	fi, err := os.Lstat(x.own.Tmp())
+	return err == nil && os.SameFile(fi, x.opened)
+}
+
+// close closes the folder that stays open.
+func (x *exports) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.dir != nil {
+		x.spares.remove(x.dir)
+		x.dir.Close()
+		x.dir = nil
+	}
 }
 
 // headBytes is how much of an export is read for its revision, which is its third key.
 const headBytes = 256
 
-// revisionOf returns the revision that an export has. What is not a regular file, or has none, is replaced.
-func revisionOf(dir *os.Root, name string) (revision int64, there bool) {
+// revisionOf returns the revision that an export has, -1 if it has none, and whether it is a regular file.
+func revisionOf(dir *os.Root, name string) (revision int64, regular bool) {
 	fi, err := dir.Lstat(name)
 	if err != nil || !fi.Mode().IsRegular() {
-		return 0, false
+		return -1, false
 	}
 	f, err := dir.Open(name)
 	if err != nil {
-		return 0, false
+		return -1, true
 	}
 	defer f.Close()
 	head := make([]byte, headBytes)
@@ -122,7 +162,10 @@ func revisionOf(dir *os.Root, name string) (revision int64, there bool) {
 	_, after, found := bytes.Cut(head[:n], []byte("\n  \"revision\": "))
 	digits, _, whole := bytes.Cut(after, []byte(","))
 	revision, err = strconv.ParseInt(string(digits), 10, 64)
-	return revision, found && whole && err == nil
+	if !found || !whole || err != nil {
+		return -1, true
+	}
+	return revision, true
 }
 
 // remove removes the exports of sessions that were pruned, and what else of them is in their roots.

@@ -1,12 +1,14 @@
 package workflow
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -95,12 +97,11 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 			c := srv.Connect("local")
 			lose()
 			r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})
-			if !made {
-				refused(t, err, session.StateError, "not_saved")
-				r, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})
-			}
 			testkit.Must(t, err)
 			id := r.BeginStep.SessionID
+			if all, err := srv.List(ctx); err != nil || len(all) != 1 || all[0].ID != id {
+				t.Errorf("sessions %s, %v, want %s", toJSON(t, all), err, id)
+			}
 			lose()
 			if f := p.finish(c, `{"outputs":{"report":"r.md"}}`); f.BeginStep == nil || f.BeginStep.StepID != "two" {
 				t.Errorf("finished_step: %s", toJSON(t, f))
@@ -116,6 +117,25 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 				t.Errorf("record %s", toJSON(t, s))
 			}
 		})
+	}
+}
+
+// A new session whose commit arrives late, when its server has given it up, is not begun by a call that was
+// told that nothing has moved.
+func TestACommitOfANewSessionThatArrivesLate(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	srv := p.open()
+	disk := srv.makeFaulty()
+	late := make(chan *store.SessionWrite, 1)
+	disk.delay.Store(&late)
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	if written, err := disk.Sessions.WriteSession(ctx, <-late); written || !errors.Is(err, store.ErrExists) {
+		t.Errorf("the late commit: %v, %v", written, err)
+	}
+	if all, err := srv.List(ctx); err != nil || len(all) != 1 || all[0].ID != id {
+		t.Errorf("sessions %s, %v, want %s", toJSON(t, all), err, id)
 	}
 }
 

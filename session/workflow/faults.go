@@ -3,15 +3,48 @@
 package workflow
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"strconv"
+
+	"deepwork/session/store"
 )
 
-// With this variable, a share of the transitions is not written at first, as if another process had been faster: the
-// command is applied again to the same state.
+// A program that is built for the simulation takes its sessions from a store that is faulty on purpose.
 func init() {
-	if share, err := strconv.ParseFloat(os.Getenv("DEEPWORK_FAULT_OVERTAKEN"), 64); err == nil {
-		overtaken = func() bool { return rand.Float64() < share }
+	share, _ := strconv.ParseFloat(os.Getenv("DEEPWORK_FAULT_OVERTAKEN"), 64) // "" means 0
+	without := os.Getenv("DEEPWORK_FAULT_BREAK")
+	if share > 0 || without != "" {
+		storing = func(s store.Sessions) store.Sessions { return &faultyStore{s, share, without} }
 	}
+}
+
+// A faultyStore does not write a share of the transitions at first, as if another process had been faster: the
+// command is applied again to the same state, which must not show. It also leaves out a check of the engine, to
+// show that the check is needed: "reread" takes a write for not made if it was not confirmed, and "look" believes
+// that a session is as this process saw it last.
+type faultyStore struct {
+	store.Sessions
+	overtaken float64
+	without   string
+}
+
+func (f *faultyStore) WriteSession(ctx context.Context, w *store.SessionWrite) (bool, error) {
+	if w.Before >= 0 && rand.Float64() < f.overtaken {
+		return false, nil
+	}
+	written, err := f.Sessions.WriteSession(ctx, w)
+	if f.without == "reread" && errors.Is(err, store.ErrPending) {
+		err = errors.New("the store did not confirm it")
+	}
+	return written, err
+}
+
+func (f *faultyStore) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {
+	if f.without == "look" && known >= 0 {
+		return &store.SessionRecord{Session: store.Session{ID: id, Revision: known}}, nil
+	}
+	return f.Sessions.ReadSession(ctx, id, known)
 }

@@ -65,6 +65,12 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	}
 	switch st := c.plan.Step; {
 	case a.engine.reviewed(st), len(st.ReviewsBy(true)) > 0:
+		// The call is about the step that is current as it arrives, whatever this process knew.
+		if changed, err := a.refresh(ctx); err != nil {
+			return nil, err
+		} else if changed {
+			return nil, errOvertaken
+		}
 		m.step = st.ID
 		a.hash(m, c.outputs)
 		return nil, errLater

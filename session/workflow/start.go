@@ -131,16 +131,7 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 		w := defining(def)
 		_, err = e.records.write(ctx, nil, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		if errors.Is(err, store.ErrPending) {
-			// The id is new: if there is a session of this id and call, it is this one.
-			stored, rerr := e.records.read(ctx, b.SessionID, nil)
-			switch {
-			case rerr == nil && stored.state.OwnReply(b.Call) != nil:
-				err = nil
-			case session.CodeOf(rerr) == "unknown_session":
-				err = notSaved(b.SessionID, err)
-			default:
-				err = session.NotNow(codeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
-			}
+			err = e.createAgain(ctx, b, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		}
 		switch {
 		case errors.Is(err, store.ErrExists):
@@ -155,6 +146,24 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 		return w.Session, r, nil
 	}
 	return row, nil, errors.New("no free session id was found in 20 tries")
+}
+
+// createAgain stores a new session whose commit was not confirmed. Its id is written once: what the first
+// commit has written, or may write yet, is found by the second one, which waits for it. A session that is
+// there and has the reply to this call is this one.
+func (e *Engine) createAgain(ctx context.Context, b machine.NewSession, row store.Session, s *machine.State, w *store.SessionWrite) error {
+	_, err := e.records.write(ctx, nil, row, s, w)
+	if err == nil || errors.Is(err, store.ErrRequested) {
+		return err
+	}
+	stored, rerr := e.records.read(ctx, b.SessionID, nil)
+	switch {
+	case rerr == nil && stored.state.OwnReply(b.Call) != nil:
+		return nil
+	case rerr == nil && errors.Is(err, store.ErrExists):
+		return err
+	}
+	return session.NotNow(codeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
 }
 
 // parent finds the parent of a new session: the named one, or the top. The top of a stateless

@@ -158,9 +158,9 @@ func sessionItem(i *workflow.SessionInfo) item {
 	status := i.Status
 	if i.Status == "active" {
 		about += ", step " + i.Step
-		if !i.InUse {
+		if i.MovedBy != "" && !i.InUse {
 			status = "paused"
-			about += "; no server runs it"
+			about += "; the server that moved it last has ended"
 		}
 	}
 	return item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: status, Since: i.UpdatedAt}

@@ -10,7 +10,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-// A database injects faults into the task board.
+// A database injects faults into the database.
 type database struct {
 	plan    Plan
 	commits atomic.Int64

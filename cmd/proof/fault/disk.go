@@ -3,8 +3,6 @@ package fault
 import (
 	"io/fs"
 	"math/rand/v2"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -12,17 +10,9 @@ import (
 	"deepwork/actor/durable"
 )
 
-// tracked reports whether a folder is one that loses what was not synced: of session
-// files, or of definitions.
-func tracked(dir string) bool {
-	dir = filepath.Clean(dir)
-	return filepath.Base(dir) == "definitions" || strings.HasSuffix(dir, string(filepath.Separator)+filepath.Join(".deepwork", "tmp"))
-}
-
-// A disk injects faults into the file operations of a server.
+// A disk injects faults into the file operations of a server; those of its database are not among them.
 type disk struct {
 	plan   Plan
-	image  Image
 	writes atomic.Int64
 	points atomic.Int64
 }
@@ -32,42 +22,14 @@ func (d *disk) carryOut(op durable.Op, do func() error) error {
 	if d.isFull(op) {
 		return &fs.PathError{Op: op.Do, Path: op.Path, Err: syscall.ENOSPC}
 	}
-	err := d.recorded(op, do)
+	if d.plan.Slow > 0 && (op.Do == durable.OpSync || op.Do == durable.OpSyncDir) {
+		time.Sleep(rand.N(d.plan.Slow))
+	}
+	err := do()
 	if err == nil {
 		d.killAt("after "+op.Do, op)
 	}
 	return err
-}
-
-// recorded executes an Op, and records in the image what it makes durable.
-func (d *disk) recorded(op durable.Op, do func() error) error {
-	slowly := func() error {
-		if d.plan.Slow > 0 {
-			time.Sleep(rand.N(d.plan.Slow))
-		}
-		return do()
-	}
-	switch {
-	case op.Do == durable.OpSyncDir && tracked(op.Path):
-		return d.image.of(op.Path).naming(op.Path, slowly)
-	case op.Do == durable.OpSync && tracked(filepath.Dir(op.Path)):
-		return d.image.of(filepath.Dir(op.Path)).syncing(op.Path, slowly)
-	case op.Do == durable.OpSync || op.Do == durable.OpSyncDir:
-		return slowly()
-	case op.Do == durable.OpWrite:
-		if err := d.writing(op); err != nil {
-			return err
-		}
-	}
-	return do()
-}
-
-// writing records in the image that a file is being overwritten.
-func (d *disk) writing(op durable.Op) error {
-	if !tracked(filepath.Dir(op.Path)) {
-		return nil
-	}
-	return d.image.of(filepath.Dir(op.Path)).writing(op.Path)
 }
 
 // isFull reports whether the disk has no room for an Op.
@@ -85,7 +47,7 @@ func (d *disk) isFull(op durable.Op) bool {
 
 // tear writes half of the data, if the plan says so.
 func (d *disk) tear(op durable.Op) {
-	if d.plan.Torn && d.writing(op) == nil {
+	if d.plan.Torn {
 		_, _ = op.File.Write(op.Data[:len(op.Data)/2]) // the write is incomplete on purpose
 	}
 }

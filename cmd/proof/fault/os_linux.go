@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"encoding/hex"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -14,10 +13,3 @@ func Exchange(a, b string) error {
 
 // Pipe creates a named pipe.
 func Pipe(path string) error { return os.NewSyscallError("mkfifo", unix.Mkfifo(path, 0o600)) }
-
-// identity returns what identifies a file: its handle, since the system may use its inode again for
-// another file at once.
-func identity(path string) (string, error) {
-	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0)
-	return hex.EncodeToString(handle.Bytes()), os.NewSyscallError("name_to_handle_at", err)
-}

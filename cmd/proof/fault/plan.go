@@ -21,7 +21,6 @@ const env = "DEEPWORK_FAULT"
 
 // A Plan is the faults of a server process.
 type Plan struct {
-	Image   string        `json:"image"`              // the folder with the durable state of the disk, see Image; "" means a disk without faults
 	Tied    bool          `json:"tied,omitempty"`     // it ends when its stdin does, so that none outlives a killed test
 	Point   string        `json:"point,omitempty"`    // where it is killed: "before sync", "after move"; an Op of durable
 	PointAt int           `json:"point_at,omitempty"` // at which occurrence of Point, from 1
@@ -29,13 +28,10 @@ type Plan struct {
 	FullFor int           `json:"full_for,omitempty"` // for how many writes
 	Torn    bool          `json:"torn,omitempty"`     // half of a write is made before it fails or is killed
 	Slow    time.Duration `json:"slow,omitempty"`     // the maximum duration of a sync
-	Commit  int           `json:"commit,omitempty"`   // the number of the board's commit at which it is killed, from 1
+	Commit  int           `json:"commit,omitempty"`   // the number of the database's commit at which it is killed, from 1
 	Late    time.Duration `json:"late,omitempty"`     // the delay of that kill after the commit began
-	Pages   int           `json:"pages,omitempty"`    // how many pages the board may have; 0 means no bound
+	Pages   int           `json:"pages,omitempty"`    // how many pages the database may have; 0 means no bound
 	Clock   time.Duration `json:"clock,omitempty"`    // the error of its clock
-	// Twice is the percentage of a session's commands that the engine applies twice, which finds effects
-	// outside of the state. Nothing reads it yet: Install is to set a hook of the engine by it.
-	Twice int `json:"twice,omitempty"`
 }
 
 // Env returns the environment variable that gives a server the plan.
@@ -60,8 +56,8 @@ func Install() {
 		fmt.Fprintf(os.Stderr, "reading %s: %v\n", env, err)
 		os.Exit(1)
 	}
-	if p.Image != "" {
-		durable.Intercept = (&disk{plan: p, image: Image{Dir: p.Image}}).carryOut
+	if p.Point != "" || p.FullAt > 0 || p.Slow > 0 {
+		durable.Intercept = (&disk{plan: p}).carryOut
 	}
 	if p.Commit > 0 || p.Pages > 0 || p.Slow > 0 {
 		sqlite.RegisterConnectionHook((&database{plan: p}).connected)

@@ -57,7 +57,7 @@ func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, e
 
 // damage returns why a database cannot be used, nil if it can or does not exist.
 func damage(ctx context.Context, s *File) error {
-	db := s.database(true)
+	db := s.database(s.path, true)
 	err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 		found, err := db.Damage(db.Tx(ctx, q))
 		if err == nil && len(found) > 0 {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/state"
@@ -67,7 +69,7 @@ func (s *File) Adapt(r transfer.Row) transfer.Row {
 
 // Rows implements transfer.Side.
 func (s *File) Rows(ctx context.Context, f func(transfer.Row) error) error {
-	db := s.database(true)
+	db := s.database(s.path, true)
 	if !db.Exists() {
 		return nil
 	}
@@ -77,7 +79,16 @@ func (s *File) Rows(ctx context.Context, f func(transfer.Row) error) error {
 
 // Replace implements transfer.Side.
 func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) error, rows func(f func(transfer.Row) error) error) error) error {
-	db := s.database(false)
+	path := s.path
+	if s.backup { // it has its name once it is complete
+		path += ".part"
+		for _, rest := range []string{"", "-wal", "-shm"} { // of a copy that was killed
+			if err := os.Remove(path + rest); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	db := s.database(path, false)
 	err := db.Transact(ctx, sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 		if err := transfer.ClearBoard(ctx, q); err != nil {
 			return err
@@ -85,13 +96,21 @@ func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 		to := transfer.Board{Querier: q}
 		return fill(func(r transfer.Row) error { return to.Put(ctx, r) }, func(f func(transfer.Row) error) error { return transfer.BoardRows(ctx, q, f) })
 	})
-	if err = errors.Join(err, db.Close()); err != nil {
+	err = errors.Join(err, db.Close())
+	if s.backup && err == nil {
+		if err = os.Rename(path, s.path); err == nil {
+			err = durable.Disk{}.SyncFolder(filepath.Dir(s.path))
+		}
+	} else if s.backup {
+		_ = os.Remove(path) // it may not have been made
+	}
+	if err != nil {
 		return fmt.Errorf("writing %s: %w", s.path, err)
 	}
 	return nil
 }
 
-func (s *File) database(readOnly bool) *sqlite.DB {
+func (s *File) database(path string, readOnly bool) *sqlite.DB {
 	prepare := func() error { return session.MakeState(s.f) }
 	if s.backup {
 		prepare = func() error {
@@ -99,7 +118,7 @@ func (s *File) database(readOnly bool) *sqlite.DB {
 			return err
 		}
 	}
-	return sqlite.New(sqlite.Options{Path: s.path, ReadOnly: readOnly, Make: prepare})
+	return sqlite.New(sqlite.Options{Path: path, ReadOnly: readOnly, Make: prepare})
 }
 
 // Release implements transfer.Side.

@@ -42,12 +42,13 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 			t.Parallel()
 			url, leave, come := begin(t)
 			s := openAt(t, url)
-			r, b := recordsOf(s), s.Database()
-			must(t, r.Create(t.Context(), id, head{s.ID(), 1, true}.bytes()))
+			r, b := sessionsOf(s), s.Database()
+			must(t, second(r.WriteSession(t.Context(), transition(id, 1))))
 			calls := map[string]func(ctx context.Context) error{
-				"read":       func(ctx context.Context) error { return second(r.Read(ctx, id)) },
-				"write":      func(ctx context.Context) error { return r.Write(ctx, id, head{s.ID(), 2, true}.bytes()) },
-				"definition": func(ctx context.Context) error { return r.PutDefinition(ctx, "0", []byte{1}) },
+				"read":       func(ctx context.Context) error { return second(r.ReadSession(ctx, id, 1)) },
+				"write":      func(ctx context.Context) error { return second(r.WriteSession(ctx, transition(id, 2))) },
+				"renewal":    func(ctx context.Context) error { return second(r.RenewReview(ctx, id, store.Review{})) },
+				"definition": func(ctx context.Context) error { return second(r.Definition(ctx, "0")) },
 				"changes":    func(ctx context.Context) error { return second(b.Changes().Since(ctx, "0")) },
 				"board":      func(ctx context.Context) error { return second(b.Board().Task(ctx, "x")) },
 				"change of the board": func(ctx context.Context) error {
@@ -69,7 +70,7 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 			}
 			come()
 			began := time.Now()
-			testkit.Until(t, "calls succeed", func() bool { return second(r.Read(t.Context(), id)) == nil })
+			testkit.Until(t, "calls succeed", func() bool { return second(r.ReadSession(t.Context(), id, 1)) == nil })
 			if took := time.Since(began); took > 2*renewTime {
 				t.Errorf("they succeed after %v", took)
 			}
@@ -82,31 +83,41 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// While the database is away, later calls about a session with a write of unknown outcome change
-// nothing, and then they learn it.
+// A transition whose reply is lost may have been made or not. When the database is back, the row says which.
 func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
-	proxy := pgtest.NewProxy(t, pgtest.URL(t))
-	s := openAt(t, proxy.URL)
-	r := recordsOf(s)
-	must(t, r.Create(t.Context(), id, head{s.ID(), 1, true}.bytes()))
-	proxy.RefuseAt(func(m pgtest.Message) bool { return m.Commits })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if err := r.Write(ctx, id, head{s.ID(), 2, true}.bytes()); !errors.Is(err, store.ErrPending) {
-		t.Fatal(err)
+	for what, made := range map[string]bool{"the reply is lost": true, "the request is lost": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			proxy := pgtest.NewProxy(t, pgtest.URL(t))
+			s := openAt(t, proxy.URL)
+			r := sessionsOf(s)
+			must(t, second(r.WriteSession(t.Context(), transition(id, 1))))
+			must(t, s.Enter(t.Context()))
+			caught := proxy.RefuseAt(func(m pgtest.Message) bool {
+				return made && m.Commits || !made && !m.FromServer && m.Type == 'P' && strings.Contains(string(m.Body), "move_session")
+			})
+			if written, err := r.WriteSession(t.Context(), transition(id, 2)); written || !errors.Is(err, store.ErrPending) {
+				t.Fatal(written, err)
+			}
+			<-caught
+			testkit.Until(t, "it knows", func() bool { return s.away() != nil })
+			for _, err := range []error{second(r.ReadSession(t.Context(), id, 1)), second(r.WriteSession(t.Context(), transition(id, 2)))} {
+				if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) {
+					t.Error(err)
+				}
+			}
+			proxy.Refuse(false)
+			testkit.Until(t, "it can be read", func() bool { return second(r.ReadSession(t.Context(), id, 1)) == nil })
+			now, err := r.ReadSession(t.Context(), id, -1)
+			must(t, err)
+			if (now.Revision == 2) != made {
+				t.Errorf("the session has revision %d", now.Revision)
+			}
+			if written, err := r.WriteSession(t.Context(), transition(id, 2)); written == made || err != nil {
+				t.Errorf("the same transition again: %v, %v", written, err)
+			}
+		})
 	}
-	testkit.Until(t, "it knows", func() bool { return s.away() != nil })
-	for _, err := range []error{second(r.Read(t.Context(), id)), r.Write(t.Context(), id, head{s.ID(), 3, true}.bytes())} {
-		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) {
-			t.Error(err)
-		}
-	}
-	proxy.Refuse(false)
-	testkit.Until(t, "it is known", func() bool { return second(r.Read(t.Context(), id)) == nil })
-	if h := stored(t, r, id); h.N != 2 {
-		t.Errorf("the write that was made is lost: %+v", h)
-	}
-	must(t, r.Write(t.Context(), id, head{s.ID(), 3, true}.bytes()))
 }
 
 // So is it for a process that has started while the database was away.

@@ -36,8 +36,14 @@ func (d database) Damage(sqlstore.Tx) ([]session.Finding, error) { return nil, n
 // nul is stored for a NUL character, which PostgreSQL refuses: a code point that no text has.
 const nul = "\uFDD0"
 
-// plain returns the arguments of a statement as values that pgx sends as they are. Text is made what
-// PostgreSQL accepts: UTF-8 without NUL.
+// plainText makes a text what PostgreSQL accepts: UTF-8 without NUL.
+func plainText(s string) string {
+	return replacer.Replace(strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+var replacer = strings.NewReplacer(nul, "\uFFFD", "\x00", nul)
+
+// plain returns the arguments of a statement as values that pgx sends as they are.
 func plain(args []any) []any {
 	all := make([]any, len(args))
 	for i, a := range args {
@@ -48,7 +54,7 @@ func plain(args []any) []any {
 		switch v.Kind() {
 		case reflect.Invalid, reflect.Pointer:
 		case reflect.String:
-			all[i] = strings.ReplaceAll(strings.ToValidUTF8(v.String(), "\uFFFD"), "\x00", nul)
+			all[i] = plainText(v.String())
 		case reflect.Int, reflect.Int64:
 			all[i] = v.Int()
 		case reflect.Bool:

@@ -18,7 +18,7 @@ import (
 // makeChange makes a change in the project.
 func makeChange(t testing.TB, s *Store, id string) {
 	t.Helper()
-	must(t, s.Database().Executions().Save(t.Context(), &store.Execution{ID: id, Owner: s.ID(), Identity: "me", State: store.ExecutionWaiting}))
+	must(t, s.Database().Executions().Save(t.Context(), &store.Execution{ID: id, Owner: s.ID(), Identity: "me", State: store.ExecutionWaiting}, time.Hour))
 }
 
 // pruneAll removes all changes.
@@ -222,7 +222,7 @@ func TestSleepingSessionsCostNothing(t *testing.T) {
 	work := func() (commits, touched int) {
 		read := func() (commits, touched int) {
 			_, err := s.first(t.Context(), `SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()),
-				(SELECT seq_scan + idx_scan + n_tup_upd FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = 'session_records')`, []any{s.schema}, &commits, &touched)
+				(SELECT seq_scan + idx_scan + n_tup_upd FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = 'workflow_sessions_all')`, []any{s.schema}, &commits, &touched)
 			must(t, err)
 			return commits, touched
 		}
@@ -233,8 +233,8 @@ func TestSleepingSessionsCostNothing(t *testing.T) {
 		return commits - c, touched - n
 	}
 	fill := func(from, to int) {
-		_, err := s.exec(t.Context(), `INSERT INTO @session_records (scope, id, owner, term, version, transition, caller, body)
-			SELECT $1, lpad(to_hex(n), 8, '0'), CASE WHEN n % 2 = 0 THEN $2 ELSE '' END, 1, 1, 'x', 'me', '{}' FROM generate_series($3::int, $4::int) n`, s.scope.Load(), s.ID(), from, to)
+		_, err := s.exec(t.Context(), `INSERT INTO @workflow_sessions_all
+			SELECT $1, lpad(to_hex(n), 8, '0'), 1, '/srv/shop', '', 'alpha', 'main', 'one', 'active', '', 'me', $2, '', '', '', '', '', '', '', '', '', '{}' FROM generate_series($3::int, $4::int) n`, s.scope.Load(), s.ID(), from, to)
 		must(t, err)
 	}
 	fill(1, 10)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"strings"
 
 	"deepwork/catalog/task"
 	"deepwork/session/store/sqlstore"
@@ -15,7 +16,7 @@ import (
 var files embed.FS
 
 // migrations are the steps from an empty schema to the current one, each a script; the version of a
-// schema is the number of steps applied.
+// schema is the number of steps applied. In a script, @ is the schema and a dot.
 var migrations = sqlstore.Scripts(files)
 
 // SchemaVersion returns the version of the schema, 0 if it does not exist, and the version that this program
@@ -101,7 +102,7 @@ func (s *Store) migrate(ctx context.Context) error {
 			err = known(is)
 		}
 		for v := is; v < latest && err == nil; v++ {
-			if _, err = c.Exec(ctx, migrations[v]).ReadAll(); err != nil {
+			if _, err = c.Exec(ctx, weaken(strings.ReplaceAll(migrations[v], "@", s.schema+"."))).ReadAll(); err != nil {
 				return fmt.Errorf("migrating the schema from version %d to %d: %w", v, v+1, err)
 			}
 		}

@@ -72,6 +72,7 @@ type Store struct {
 	writing  chan struct{} // holds an element while a transaction changes the board
 	scope    atomic.Int64  // scopes.id; 0 means not connected yet
 	texts    sync.Map      // statements as given, to those of this schema
+	looks    sync.Map      // those of a looker, likewise
 	lease    lease
 	stores   *sqlstore.Store // of the database
 	hints    hints

@@ -49,7 +49,7 @@ var errLapsed = errors.New("the lease of this process has ended")
 // for its outcome; store.ErrPending means that it could not be learned.
 func (s *Store) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
 	err := s.transact(ctx, mode, f)
-	if err == nil && mode != sqlstore.Reading {
+	if err == nil && mode != sqlstore.Reading && mode != sqlstore.Looking {
 		s.hint()
 	}
 	if ended := ctx.Err(); ended != nil && errors.Is(err, store.ErrUnavailable) {
@@ -64,6 +64,9 @@ func (s *Store) transact(ctx context.Context, mode sqlstore.Mode, f func(context
 	scope, err := s.connect(ctx)
 	if err != nil {
 		return err
+	}
+	if mode == sqlstore.Looking {
+		return s.again(ctx, func() error { return f(ctx, looker{s, scope}) })
 	}
 	if mode == sqlstore.Reading {
 		return s.again(ctx, func() error { return s.once(ctx, scope, 0, "", false, false, f) })

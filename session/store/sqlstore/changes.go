@@ -68,11 +68,16 @@ func (s *Store) publish(t Tx) error {
 func (s *Store) prune(t Tx) error {
 	now := s.o.Now()
 	last := s.pruned.Load()
-	if last != nil && now.Sub(*last).Abs() < pruneEvery || !s.pruned.CompareAndSwap(last, &now) {
+	if !s.pruneDue() || !s.pruned.CompareAndSwap(last, &now) {
 		return nil
 	}
 	_, err := t.Exec(s.o.Feed.Prune, task.FormatTime(now.Add(-changesKept)), maxChanges)
 	return err
+}
+
+func (s *Store) pruneDue() bool {
+	last := s.pruned.Load()
+	return last == nil || s.o.Now().Sub(*last).Abs() >= pruneEvery
 }
 
 // Since implements store.Changes. It does not create a database.

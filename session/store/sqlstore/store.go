@@ -26,7 +26,11 @@ const (
 	Swapping             // changes what its own statements guard, and may run beside others
 	Single               // as Writing, for one statement, which may be a transaction on its own; it reports no change
 	Unsynced             // as Writing, and may be lost with the power until the next one that is not
+	Looking              // reads by one statement without a transaction; it names the table t as @t, with an alias
 )
+
+// reads reports whether a transaction changes nothing.
+func (m Mode) reads() bool { return m == Reading || m == Looking }
 
 // A Database runs the transactions of a Store.
 type Database interface {
@@ -116,6 +120,11 @@ func read[T any](ctx context.Context, v viewer, doing string, f func(t Tx) (T, e
 	return transact(ctx, v, doing, Reading, f)
 }
 
+// look runs f, which reads by one statement.
+func look[T any](ctx context.Context, v viewer, doing string, f func(t Tx) (T, error)) (T, error) {
+	return transact(ctx, v, doing, Looking, f)
+}
+
 // write runs f in the one transaction that may change the database now.
 func write[T any](ctx context.Context, v viewer, doing string, f func(t Tx) (T, error)) (T, error) {
 	return transact(ctx, v, doing, Writing, f)
@@ -140,7 +149,7 @@ func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f f
 		changes = nil
 		t := s.Tx(ctx, q)
 		t.changes, t.who = &changes, who
-		if mode != Reading {
+		if !mode.reads() {
 			t.claim = s.o.Claim
 		}
 		if result, err = f(t); err != nil {
@@ -150,7 +159,7 @@ func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f f
 	})
 	if err != nil {
 		var none T
-		if mode == Reading && ctx.Err() != nil {
+		if mode.reads() && ctx.Err() != nil {
 			err = ctx.Err()
 		}
 		return none, wrap(doing, err)

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,12 +29,22 @@ const (
 		ON CONFLICT (session_id, kind, key) DO UPDATE SET position = excluded.position, body = excluded.body`
 	dropPart   = `DELETE FROM session_parts WHERE session_id = ? AND kind = ? AND key = ?`
 	addRequest = `INSERT INTO session_requests (key, session_id) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`
+	// addDefinition leaves one that was stored a short time ago as it is, so that transitions do not wait for
+	// each other.
+	addDefinition = `INSERT INTO definitions (hash, data, put_at) SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM definitions WHERE hash = ? AND put_at > ?)
+		ON CONFLICT (hash) DO UPDATE SET put_at = excluded.put_at`
 	endReview  = `DELETE FROM session_reviews WHERE session_id = ? AND step = ? AND runner = ?`
 	dropReview = `DELETE FROM session_reviews WHERE session_id = ? AND step = ?`
 	takeReview = `INSERT INTO session_reviews (session_id, step, runner, total, done, until) VALUES (?, ?, ?, ?, 0, unixepoch('subsec') + ?)
 		ON CONFLICT (session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, until = excluded.until`
 	keepReview = `UPDATE session_reviews SET done = ?, until = unixepoch('subsec') + ? WHERE session_id = ? AND step = ? AND runner = ?`
 )
+
+// A Mover is a Database that makes a transition of a session by one statement.
+type Mover interface {
+	// MoveSession is WriteSession for a session of no attempt.
+	MoveSession(ctx context.Context, w *store.SessionWrite, now time.Time) (written bool, err error)
+}
 
 // errNotWritten rolls back a transition that another one has overtaken.
 var errNotWritten = errors.New("another transition was faster")
@@ -41,9 +53,17 @@ func (w workflows) WriteSession(ctx context.Context, s *store.SessionWrite) (boo
 	mode := Swapping
 	if s.AttemptID != "" {
 		mode = Writing // it changes the board, too
+	} else if m, ok := w.db.(Mover); ok {
+		written, err := m.MoveSession(ctx, s, w.o.Now())
+		if written && w.pruneDue() { // the statement adds its change itself
+			if _, perr := transact(ctx, w.Store, "removing old changes", Swapping, func(t Tx) (none struct{}, err error) { return none, w.prune(t) }); perr != nil {
+				w.o.Logger.Warn("old changes are removed later", "error", perr)
+			}
+		}
+		return written, wrap("writing session "+s.ID, err)
 	}
 	_, err := transact(ctx, w.Store, "writing session "+s.ID, mode, func(t Tx) (none struct{}, err error) {
-		return none, t.writeSession(s)
+		return none, t.writeSession(s, Fresh(w.o.Now()))
 	})
 	if errors.Is(err, errNotWritten) {
 		return false, nil
@@ -51,8 +71,12 @@ func (w workflows) WriteSession(ctx context.Context, s *store.SessionWrite) (boo
 	return err == nil, err
 }
 
-// writeSession makes a transition; errNotWritten means that the session, or its review, is not as expected.
-func (t Tx) writeSession(s *store.SessionWrite) error {
+// Fresh returns the time, as databases store it, after which a definition was stored so that a transition
+// need not store it again.
+func Fresh(now time.Time) string { return task.FormatTime(now.Add(-time.Hour)) }
+
+// writeSession makes a transition; errNotWritten means that the session is not as expected.
+func (t Tx) writeSession(s *store.SessionWrite, fresh string) error {
 	n, err := int64(0), error(nil)
 	started, updated := task.FormatTime(s.StartedAt), task.FormatTime(s.UpdatedAt)
 	if s.Before < 0 {
@@ -85,7 +109,7 @@ func (t Tx) writeSession(s *store.SessionWrite) error {
 		}
 	}
 	if d := s.Define; d != nil {
-		if _, err := t.Exec(`INSERT INTO definitions (hash, data, put_at) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET put_at = excluded.put_at`, d.Hash, string(d.Data), t.Now); err != nil {
+		if _, err := t.Exec(addDefinition, d.Hash, string(d.Data), t.Now, d.Hash, fresh); err != nil {
 			return err
 		}
 	}
@@ -146,31 +170,48 @@ func (t Tx) moveAttempt(s *store.SessionWrite) error {
 	return err
 }
 
-// ancestry names the ids of a session and of what it is nested in.
-const ancestry = `WITH RECURSIVE chain (id, parent, depth) AS (SELECT id, parent, 0 FROM workflow_sessions WHERE id = ?
+// ancestry names the ids of a session and of what it is nested in, in a transaction.
+const ancestry = `WITH RECURSIVE chain (id, parent, depth) AS (SELECT id, parent, 0 FROM workflow_sessions s WHERE id = ?
 	UNION ALL SELECT s.id, s.parent, chain.depth + 1 FROM workflow_sessions s JOIN chain ON s.id = chain.parent WHERE chain.depth < 1000)`
 
+// wholeSession reads a session and its parts from one state of the database: its row, and then a row for
+// each part.
+const wholeSession = `SELECT ` + sessionColumns + `, frame, '' AS kind, '' AS key, 0 AS position, '' AS body FROM @workflow_sessions s WHERE id = ?1
+	UNION ALL SELECT '', 0, '', '', '', '', '', '', '', '', '', '', '', '', '', '', '', '', NULL, NULL, '', kind, key, position, body FROM @session_parts p WHERE session_id = ?1
+	ORDER BY kind, position`
+
 func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {
-	return read(ctx, w.Store, "reading session "+id, func(t Tx) (*store.SessionRecord, error) {
-		if known >= 0 {
-			revision, err := t.Count(`SELECT coalesce(max(revision), -1) FROM workflow_sessions WHERE id = ?`, id)
-			switch {
-			case err != nil:
-				return nil, err
-			case int64(revision) == known:
-				return &store.SessionRecord{Session: store.Session{ID: id, Revision: known}}, nil
+	if known >= 0 {
+		revision, err := look(ctx, w.Store, "reading session "+id, func(t Tx) (revision int64, err error) {
+			found, err := t.First(`SELECT revision FROM @workflow_sessions s WHERE id = ?`, []any{id}, &revision)
+			if err == nil && !found {
+				err = store.ErrNotFound
 			}
+			return revision, err
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case revision == known:
+			return &store.SessionRecord{Session: store.Session{ID: id, Revision: known}}, nil
 		}
-		all, err := List[store.SessionRecord](t, `SELECT `+sessionColumns+`, frame FROM workflow_sessions WHERE id = ?`, id)
+	}
+	return look(ctx, w.Store, "reading session "+id, func(t Tx) (*store.SessionRecord, error) {
+		rows, err := List[struct {
+			store.SessionRecord
+			store.SessionPart
+		}](t, wholeSession, id)
 		if err != nil {
 			return nil, err
 		}
-		if len(all) == 0 {
+		if len(rows) == 0 || rows[0].ID == "" { // parts without a session are those of a damaged database
 			return nil, store.ErrNotFound
 		}
-		s := &all[0]
-		s.Parts, err = List[store.SessionPart](t, `SELECT kind, key, position, body FROM session_parts WHERE session_id = ? ORDER BY kind, position`, id)
-		return s, err
+		s := &rows[0].SessionRecord
+		for _, row := range rows[1:] {
+			s.Parts = append(s.Parts, row.SessionPart)
+		}
+		return s, nil
 	})
 }
 
@@ -184,10 +225,8 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 		where, args = append(where, condition), append(args, values...)
 	}
 	among := func(column string, ids []string) {
-		where = append(where, column+` IN (?`+strings.Repeat(", ?", len(ids)-1)+`)`)
-		for _, id := range ids {
-			args = append(args, id)
-		}
+		condition, values := in(column, ids)
+		is(condition, values...)
 	}
 	if q.IDs != nil {
 		among("id", q.IDs)
@@ -213,7 +252,7 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	if !q.Before.IsZero() {
 		is(`updated_at < ?`, task.FormatTime(q.Before))
 	}
-	query := `SELECT ` + sessionColumns + ` FROM workflow_sessions`
+	query := `SELECT ` + sessionColumns + ` FROM @workflow_sessions s`
 	if where != nil {
 		query += ` WHERE ` + strings.Join(where, ` AND `)
 	}
@@ -221,43 +260,71 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	if q.Limit > 0 {
 		query += fmt.Sprintf(` LIMIT %d`, q.Limit)
 	}
-	return read(ctx, w.Store, "listing the sessions", func(t Tx) ([]store.Session, error) { return List[store.Session](t, query, args...) })
+	return look(ctx, w.Store, "listing the sessions", func(t Tx) ([]store.Session, error) { return List[store.Session](t, query, args...) })
 }
 
 func (w workflows) Ancestry(ctx context.Context, id string) ([]store.Session, error) {
-	return read(ctx, w.Store, "reading what session "+id+" is nested in", func(t Tx) ([]store.Session, error) {
-		return List[store.Session](t, ancestry+` SELECT s.`+strings.ReplaceAll(sessionColumns, ", ", ", s.")+` FROM chain JOIN workflow_sessions s ON s.id = chain.id ORDER BY chain.depth DESC`, id)
-	})
+	query := strings.ReplaceAll(ancestry+` SELECT s.`+strings.ReplaceAll(sessionColumns, ", ", ", s.")+` FROM chain JOIN workflow_sessions s ON s.id = chain.id ORDER BY chain.depth`,
+		" workflow_sessions ", " @workflow_sessions ")
+	all, err := look(ctx, w.Store, "reading what session "+id+" is nested in", func(t Tx) ([]store.Session, error) { return List[store.Session](t, query, id) })
+	for i := range all { // of a cycle, which only an import can make, once around
+		if slices.ContainsFunc(all[:i], func(s store.Session) bool { return s.ID == all[i].ID }) {
+			all = all[:i]
+			break
+		}
+	}
+	slices.Reverse(all)
+	return all, err
 }
 
-func (w workflows) RemoveSessions(ctx context.Context, ids []string) error {
-	if len(ids) == 0 {
-		return nil
+// in is the condition that a column has one of some values.
+func in(column string, values []string) (condition string, args []any) {
+	n := 1 << bits.Len(uint(len(values)-1)) // few different statements
+	for i := range n {
+		args = append(args, values[min(i, len(values)-1)])
 	}
-	return change(ctx, w.Store, "removing sessions", func(t Tx) error {
-		for _, id := range ids {
-			n, err := t.Exec(`DELETE FROM workflow_sessions WHERE id = ? AND status <> 'active'`, id)
-			if err != nil {
+	return column + ` IN (?` + strings.Repeat(", ?", n-1) + `)`, args
+}
+
+// removedAtOnce is how many sessions are removed by one transaction, so that others get their turns.
+const removedAtOnce = 256
+
+func (w workflows) RemoveSessions(ctx context.Context, ids []string) error {
+	for some := range slices.Chunk(ids, removedAtOnce) {
+		err := change(ctx, w.Store, "removing sessions", func(t Tx) error {
+			these, args := in("id", some)
+			gone, err := List[string](t, `DELETE FROM workflow_sessions WHERE status <> 'active' AND `+these+` RETURNING id`, args...)
+			if err != nil || len(gone) == 0 {
 				return err
 			}
-			if n > 0 {
+			these, args = in("session_id", gone)
+			for _, table := range []string{"session_parts", "session_requests", "session_reviews"} {
+				if _, err := t.Exec(`DELETE FROM `+table+` WHERE `+these, args...); err != nil {
+					return err
+				}
+			}
+			for _, id := range gone {
 				t.changed(store.SessionChanged, id)
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func (w workflows) FindRequest(ctx context.Context, key store.Key) (id string, err error) {
-	return read(ctx, w.Store, "looking for a request_id", func(t Tx) (id string, err error) {
-		_, err = t.First(`SELECT session_id FROM session_requests WHERE key = ?`, []any{hex.EncodeToString(key[:])}, &id)
+	return look(ctx, w.Store, "looking for a request_id", func(t Tx) (id string, err error) {
+		_, err = t.First(`SELECT session_id FROM @session_requests r WHERE key = ?`, []any{hex.EncodeToString(key[:])}, &id)
 		return id, err
 	})
 }
 
 func (w workflows) Reviews(ctx context.Context, id string) ([]store.Review, error) {
-	return read(ctx, w.Store, "reading the reviews of session "+id, func(t Tx) ([]store.Review, error) {
-		return List[store.Review](t, `SELECT step, runner, total, done, until <= unixepoch('subsec') AS over FROM session_reviews WHERE session_id = ?`, id)
+	return look(ctx, w.Store, "reading the reviews of session "+id, func(t Tx) ([]store.Review, error) {
+		return List[store.Review](t, `SELECT step, runner, total, done, until <= unixepoch('subsec') AS over FROM @session_reviews r WHERE session_id = ?`, id)
 	})
 }
 
@@ -272,9 +339,9 @@ func (w workflows) LeaveReviews(ctx context.Context, runner string) error {
 }
 
 func (w workflows) Definition(ctx context.Context, hash string) ([]byte, error) {
-	return read(ctx, w.Store, "reading definition "+hash, func(t Tx) ([]byte, error) {
+	return look(ctx, w.Store, "reading definition "+hash, func(t Tx) ([]byte, error) {
 		var data string
-		found, err := t.First(`SELECT data FROM definitions WHERE hash = ?`, []any{hash}, &data)
+		found, err := t.First(`SELECT data FROM @definitions d WHERE hash = ?`, []any{hash}, &data)
 		if err == nil && !found {
 			err = store.ErrNotFound
 		}

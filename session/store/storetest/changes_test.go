@@ -117,16 +117,16 @@ func TestChangesAreFollowed(t *testing.T) {
 	}
 	check("a failure")
 	x := &store.Execution{ID: "x", Owner: "gone", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
-	save(t, b.db.Executions(), x)
+	testkit.Must(t, b.db.Executions().Save(t.Context(), x, 0))
 	check("an execution", changed(store.ExecutionChanged, "x")...)
 	other := *x
 	other.Owner = "another"
-	if err := b.db.Executions().Save(t.Context(), &other); !errors.Is(err, store.ErrNotOwner) {
+	if err := b.db.Executions().Save(t.Context(), &other, time.Hour); !errors.Is(err, store.ErrNotOwner) {
 		t.Error(err)
 	}
 	check("an execution of another process")
-	testkit.Must(t, second(b.db.Executions().Adopt(t.Context(), []string{"gone"}, "here")))
-	check("an adoption", changed(store.ExecutionChanged, "x")...)
+	testkit.Must(t, second(b.db.Executions().TakeUp(t.Context(), "here", time.Hour, nil)))
+	check("taking it up", changed(store.ExecutionChanged, "x")...)
 	x.Owner, x.State, x.EndedAt = "here", store.ExecutionFailed, new(time.Now())
 	save(t, b.db.Executions(), x)
 	check("an end that is not synced", changed(store.ExecutionChanged, "x")...)

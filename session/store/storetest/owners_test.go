@@ -228,8 +228,8 @@ func TestLists(t *testing.T) {
 		}) {
 			t.Errorf("%+v sees the branches %v, %v", want.who, seen, err)
 		}
-		if in, err := v.Workspaces(t.Context(), task.Place{}); err != nil || len(in) != len(want.all) {
-			t.Errorf("%+v sees the workspaces %v, %v", want.who, in, err)
+		if in, err := v.WorkedOn(t.Context()); err != nil || len(in) != len(want.all) {
+			t.Errorf("%+v works on %v, %v", want.who, in, err)
 		}
 		if open, ended, err := v.Work(t.Context()); err != nil || len(ended) != 0 || len(open) != len(want.all) || slices.ContainsFunc(open, func(w task.Work) bool {
 			return !slices.Contains(want.all, w.Title)

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/catalog/task"
@@ -59,6 +60,7 @@ type DB struct {
 	mu     sync.RWMutex // read-locked by each call, write-locked to open and close
 	writer *writer      // nil if not open, or opened for reading only
 	reader *sql.DB      // nil if not open
+	looker atomic.Pointer[looker]
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
 	watcher *sql.DB

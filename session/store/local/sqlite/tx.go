@@ -52,20 +52,23 @@ func (d *DB) pause(ctx context.Context, since *time.Time, pace time.Duration) er
 
 // Transact implements sqlstore.Database.
 func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
-	if mode == sqlstore.Reading {
-		return d.read(ctx, f)
+	if mode == sqlstore.Reading || mode == sqlstore.Looking {
+		return d.read(ctx, mode == sqlstore.Looking, f)
 	}
 	within := context.WithoutCancel(ctx)
 	return d.write(ctx, member{synced: mode != sqlstore.Unsynced, change: func(q sqlstore.Querier) error { return f(within, q) }})
 }
 
-// read runs f on one state of the database.
-func (d *DB) read(ctx context.Context, f func(context.Context, sqlstore.Querier) error) error {
+// read runs f on one state of the database, or, if it only looks, its one statement.
+func (d *DB) read(ctx context.Context, looking bool, f func(context.Context, sqlstore.Querier) error) error {
 	release, err := d.use(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
+	if looking {
+		return d.retry(ctx, func() error { return f(ctx, d.looks()) })
+	}
 	return d.retry(ctx, func() error {
 		c, err := d.reader.Conn(ctx)
 		if err != nil {

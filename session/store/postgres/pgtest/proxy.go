@@ -39,7 +39,7 @@ type Message struct {
 	FromServer bool
 	Type       byte   // 0 for the first one of a client
 	Body       []byte // without the length
-	Commits    bool   // it confirms a commit: CommandComplete of COMMIT, or of an UPDATE, INSERT or DELETE outside a transaction
+	Commits    bool   // it confirms a commit: CommandComplete of COMMIT, or of an UPDATE, INSERT, DELETE or CALL outside a transaction
 }
 
 // Completes reports whether a message is the server's CommandComplete of a command such as "COMMIT".
@@ -275,7 +275,7 @@ func (s *stream) follow(m *Message) {
 		m.Commits, s.inside = true, false
 	case m.Completes("ROLLBACK"):
 		s.inside = false
-	case !s.inside && (m.Completes("UPDATE") || m.Completes("INSERT") || m.Completes("DELETE")):
+	case !s.inside && (m.Completes("UPDATE") || m.Completes("INSERT") || m.Completes("DELETE") || m.Completes("CALL")):
 		m.Commits = true
 	}
 }

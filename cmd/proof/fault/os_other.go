@@ -1,7 +1,0 @@
-//go:build !unix
-
-package fault
-
-import "errors"
-
-func identity(string) (string, error) { return "", errors.ErrUnsupported }

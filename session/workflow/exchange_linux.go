@@ -1,0 +1,32 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// exchange swaps the names of two files of a folder atomically. The error is errors.ErrUnsupported if the file
+// system cannot do it.
+func exchange(dir *os.Root, a, b string) error {
+	folder, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	fd := int(folder.Fd())
+	for {
+		err = unix.Renameat2(fd, a, fd, b, unix.RENAME_EXCHANGE)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOTSUP):
+			return errors.ErrUnsupported
+		case err != nil:
+			return fmt.Errorf("exchanging %s and %s: %w", a, b, err)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package workflow
+
+import (
+	"errors"
+	"os"
+)
+
+// exchange is supported on Linux only.
+func exchange(*os.Root, string, string) error { return errors.ErrUnsupported }
