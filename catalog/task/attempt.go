@@ -112,14 +112,21 @@ type Execution struct {
 	Prompt       string // the text given to the agent; a follow-up that begins another conversation has more before it
 	Variant      *string
 	State        AttemptState
-	Owner        string // the server that manages it; "" means none
-	Lead         bool   // it is not an agent but the leader of a run, and needs no slot
+	Owner        string     // the server that manages it; "" means none
+	Lead         bool       // it is not an agent but the leader of a run, and needs no slot
+	StopAsked    *time.Time // when its server was asked to stop it; nil means never
 	ExitCode     *int
 	FinalMessage *string
 	Error        *string // why it failed, if known
 	CreatedAt    time.Time
 	StartedAt    *time.Time
 	EndedAt      *time.Time
+}
+
+// A Removal asks the place of an attempt to remove its worktrees.
+type Removal struct {
+	AttemptID string
+	AskedAt   time.Time
 }
 
 // An Ending is how an execution ended.

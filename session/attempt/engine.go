@@ -121,12 +121,13 @@ type Engine struct {
 	able            able      // of serve
 	lookedElsewhere time.Time // likewise
 
-	mu     sync.Mutex // guards the fields below; held while the board is opened
-	used   bool       // the database is open
-	closed bool
-	runs   map[string]*run // by execution: those that this server runs
-	slot   chan struct{}   // closed when an agent of a step ends; nil means that nobody waits for it
-	stats  Stats
+	mu       sync.Mutex // guards the fields below; held while the board is opened
+	used     bool       // the database is open
+	closed   bool
+	runs     map[string]*run // by execution: those that this server runs
+	removals map[string]bool // by attempt: the worktrees that it removes for other machines
+	slot     chan struct{}   // closed when an agent of a step ends; nil means that nobody waits for it
+	stats    Stats
 }
 
 // Open returns the engine of a project. The board is opened, or created, by the first call that
@@ -139,7 +140,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	o = o.withDefaults()
 	e := &Engine{
 		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), executor: o.Executor,
-		kicks: wait.NewSignal(), finished: wait.NewSignal(), readies: wait.NewSignal(), runs: make(map[string]*run),
+		kicks: wait.NewSignal(), finished: wait.NewSignal(), readies: wait.NewSignal(), runs: make(map[string]*run), removals: make(map[string]bool),
 		stats: Stats{Ended: make(map[task.AttemptState]uint64)},
 	}
 	if e.executor == nil {

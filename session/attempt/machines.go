@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -19,8 +20,8 @@ import (
 
 // In stores that several machines share, an attempt is at no place until a server claims it whose
 // machine has its repositories and its executor. From then on its worktrees and its agent are there:
-// only servers of that place take it over or run its follow-ups. Others ask them through stored
-// requests, and read what they save of its output and its changes.
+// only servers of that place take it over or run its follow-ups. Others set a column of it, which those
+// servers act on, and read what they save of its output and its changes.
 
 // claim returns what this server may run; nil means everything.
 func (e *Engine) claim(b store.Board, cfg *config.Config) *task.Claim {
@@ -204,44 +205,76 @@ func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
 		a.ID, a.Place.Describe(), gone.Round(time.Second), workOf(a)).With("attempt_id", a.ID).With("machine", a.MachineName)
 }
 
-// actionRemove asks a place to remove the worktrees of an attempt whose task is being deleted. Its
-// argument is the attempt's id, its answer the list of Rescue.
-const actionRemove = "remove"
+// A removal is how it went to remove the worktrees of an attempt for another machine, as JSON on the board.
+type removal struct {
+	Rescued []Rescue       `json:"rescued"`
+	Refusal *session.Error `json:"refusal"` // nil if they are gone
+}
 
-// serveRemovals removes worktrees at the request of other machines.
-func (e *Engine) serveRemovals() {
-	owns := func(place string) bool { return place == e.here.Key() }
-	e.db.Requests().Serve(e.ctx, store.OfPlace, owns, func(ctx context.Context, q store.Request) (any, error) {
-		var id string
-		if err := json.Unmarshal(q.Arguments, &id); err != nil || q.Action != actionRemove {
-			return nil, fmt.Errorf("a machine cannot %s %s", q.Action, q.Arguments)
+// removePause is between two looks of a caller for how a removal went, and removeAnswer how long it looks.
+const (
+	removePause  = 100 * time.Millisecond
+	removeAnswer = 5 * time.Second
+)
+
+// removeAsked begins to remove the worktrees that other machines ask this one to remove.
+func (e *Engine) removeAsked(ctx context.Context, b store.Board) error {
+	if e.shared == nil {
+		return nil
+	}
+	asked, err := b.Removals(ctx, e.here)
+	for _, r := range asked {
+		e.mu.Lock()
+		busy := e.removals[r.AttemptID]
+		e.removals[r.AttemptID] = true
+		e.mu.Unlock()
+		if busy {
+			continue
 		}
-		all, b := e.db.Board(), e.db.Board().For(q.Caller)
-		a, err := b.Attempt(ctx, id)
-		if err != nil {
-			return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		e.beside.Go(func() {
+			if err := e.removeFor(e.ctx, b, r); err != nil && e.ctx.Err() == nil {
+				e.log.Warn("cannot remove the worktrees of an attempt for another machine; trying again", "attempt", r.AttemptID, "error", err)
+				_ = wait.For(e.serving, time.Second)
+			}
+			e.mu.Lock()
+			delete(e.removals, r.AttemptID)
+			e.mu.Unlock()
+		})
+	}
+	return err
+}
+
+// removeFor removes the worktrees of an attempt for another machine, and records how that went. An error
+// means that nothing was recorded.
+func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) error {
+	done := removal{}
+	err := e.endEarlier(ctx, b, task.Execution{AttemptID: r.AttemptID})
+	if err == nil {
+		done.Rescued, err = e.removeWorktrees(ctx, b, r.AttemptID)
+	}
+	refusal, refused := errors.AsType[*session.Error](err)
+	switch {
+	case err == nil:
+		if err := e.executor.Remove(r.AttemptID); err != nil {
+			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", r.AttemptID, "error", err)
 		}
-		deleting, err := all.Deleting(ctx)
-		if err != nil || !slices.Contains(deleting, a.TaskID) {
-			return nil, errors.Join(fmt.Errorf("the task %s is not being deleted", a.TaskID), err)
-		}
-		if err := e.endEarlier(ctx, all, task.Execution{AttemptID: id}); err != nil {
-			return nil, fault("ending the agent", err)
-		}
-		rescued, err := e.removeWorktrees(ctx, b, id)
-		if err != nil {
-			return nil, midway(err)
-		}
-		if err := e.executor.Remove(id); err != nil {
-			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", id, "error", err)
-		}
-		return list(rescued), nil
-	})
+	case ctx.Err() != nil, errors.Is(err, store.ErrUnavailable), errors.Is(err, task.ErrRunning):
+		return err
+	case refused:
+		done.Refusal = refusal
+	default:
+		done.Refusal = session.NotNow("not_removed", "The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work is kept.", r.AttemptID, err).With("attempt_id", r.AttemptID)
+	}
+	result, err := json.Marshal(done)
+	if err == nil {
+		err = b.SaveRemoval(ctx, r, result)
+	}
+	return err
 }
 
 // removeElsewhere has the worktrees of an attempt removed by its machine. left says that they stay,
 // since that machine is gone.
-func (e *Engine) removeElsewhere(ctx context.Context, who session.Caller, a *task.Attempt) (rescued []Rescue, left string, err error) {
+func (e *Engine) removeElsewhere(ctx context.Context, b view, a *task.Attempt) (rescued []Rescue, left string, err error) {
 	gone, err := e.shared.GoneFor(ctx, a.Place)
 	if err != nil {
 		return nil, "", fault("looking for the machine of the attempt", err)
@@ -253,12 +286,29 @@ func (e *Engine) removeElsewhere(ctx context.Context, who session.Caller, a *tas
 		return nil, fmt.Sprintf("The worktrees of attempt %s are left on the machine %s, in %s: no server of the project has run there for %v. The next one removes them, and keeps first what is not committed.",
 			a.ID, a.Place.Describe(), a.Workspace, gone.Round(time.Second)), nil
 	}
-	answer, err := e.db.Requests().Ask(ctx, store.Request{Kind: store.OfPlace, Target: a.Key(), Action: actionRemove, Arguments: fmt.Appendf(nil, "%q", a.ID), Caller: who})
-	if errors.Is(err, store.ErrNotAnswered) {
-		return nil, "", session.NotNow("not_removed", "The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id", a.ID).Because(err).Wait(retryAfter)
+	err = b.AskRemoval(ctx, a.ID)
+	for began := time.Now(); err == nil && time.Since(began) < removeAnswer; err = wait.For(ctx, removePause) {
+		var result json.RawMessage
+		if result, err = b.Removal(ctx, a.ID); err != nil {
+			break
+		}
+		if result == nil {
+			continue
+		}
+		var done removal
+		if err := json.Unmarshal(result, &done); err != nil {
+			return nil, "", fault("reading how the removal of worktrees went", err)
+		}
+		if done.Refusal != nil {
+			return nil, "", done.Refusal
+		}
+		return done.Rescued, "", nil
 	}
-	if err == nil {
-		err = json.Unmarshal(answer, &rescued)
+	switch {
+	case errors.Is(err, task.ErrNotFound):
+		return nil, "", nil // another call was faster
+	case err != nil:
+		return nil, "", fault("removing the worktrees of the attempt", err)
 	}
-	return rescued, "", err
+	return nil, "", session.NotNow("not_removed", "The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id", a.ID).Wait(retryAfter)
 }

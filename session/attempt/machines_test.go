@@ -191,6 +191,10 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 			t.Errorf("a part of the changes: %+v, %v", diff, err)
 		}
 
+		p2.git(p2.root, "worktree", "lock", "--reason", "I work here", got.Repos[0].WorktreePath)
+		_, err = m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		refused(t, err, session.StateError, "worktree_in_use", "I work here")
+		p2.git(p2.root, "worktree", "unlock", got.Repos[0].WorktreePath)
 		gone, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
 		if err != nil || len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p2.root || gone.Notice != nil {
 			t.Fatalf("deleting: %+v, %v", gone, err)
@@ -239,8 +243,8 @@ func TestAMachineThatIsGone(t *testing.T) {
 		f.gone(m2.place, 50*time.Second)
 		_, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
 		refused(t, err, session.StateError, "machine_gone", "bbbb")
-		if r := m1.get(made.AttemptID); r.State != string(task.Running) {
-			t.Errorf("given up too early: %+v", r)
+		if x := m1.latest(made.AttemptID); x.State != task.Running || x.StopAsked != nil {
+			t.Errorf("given up too early, or asked to stop by a call that was refused: %+v", x)
 		}
 		f.gone(m2.place, 101*time.Second)
 		r := m1.reaches(made.AttemptID, task.Interrupted)
@@ -263,6 +267,54 @@ func TestAMachineThatIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		m1.reaches(made.AttemptID, task.Completed)
+	})
+}
+
+// A machine that goes when it has been asked to stop an agent, and has not done so, does it when it is back.
+// Calls in the meantime say so.
+func TestAMachineStopsWhenItIsBack(t *testing.T) {
+	onMachines(t, func(t *testing.T, f fleet) {
+		p1, p2 := newProject(t), newProject(t)
+		p1.without()
+		m1 := p1.machine("aaaa", f)
+		made := m1.begin(m1.newTask("! sleep 1h"))
+		m2 := p2.machine("bbbb", f, suspended)
+		m1.reaches(made.AttemptID, task.Running)
+		m1.givenUp(made.AttemptID)
+		m2.die()
+		f.gone(m2.place, time.Minute)
+		_, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
+		refused(t, err, session.StateError, "machine_gone", "without another call")
+		f.gone(m2.place, 0)
+		p2.machine("bbbb", f)
+		m1.reaches(made.AttemptID, task.Stopped)
+	})
+}
+
+// Worktrees that a machine was asked to remove, and did not, stay when the task does: what the machine finds
+// when it looks again is no longer asked for.
+func TestARemovalThatIsNotAnswered(t *testing.T) {
+	onMachines(t, func(t *testing.T, f fleet) {
+		p1, p2 := newProject(t), newProject(t)
+		p1.without()
+		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f)
+		made := m1.begin(m1.newTask("! write note.txt here"))
+		tree := m1.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
+		m2.stop()
+		f.gone(m2.place, 0)
+		silent := p2.machine("bbbb", f, func(o *Options) { o.Passive = true })
+		must(t, silent.member.Enter(ctx))
+		_, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		refused(t, err, session.StateError, "not_removed", "bbbb", "Call again")
+		back := p2.machine("bbbb", f)
+		back.ends(back.begin(back.newTask("! say hello")).AttemptID)
+		if !exists(tree) {
+			t.Error("the worktree of a task that stayed was removed")
+		}
+		gone, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		if err != nil || len(gone.Rescued) != 1 || exists(tree) {
+			t.Errorf("deleting: %+v, %v", gone, err)
+		}
 	})
 }
 
@@ -417,9 +469,9 @@ func (f fadingView) CreateAttempt(ctx context.Context, a task.Attempt, x task.Ex
 	return f.View.CreateAttempt(ctx, a, x, r)
 }
 
-func (f fadingView) StopWaiting(ctx context.Context, execution string) (bool, error) {
+func (f fadingView) Stop(ctx context.Context, execution string) (task.AttemptState, error) {
 	defer f.away.Store(true)
-	return f.View.StopWaiting(ctx, execution)
+	return f.View.Stop(ctx, execution)
 }
 
 func (f fadingView) LatestExecution(ctx context.Context, attempt string) (*task.Execution, error) {

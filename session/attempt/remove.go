@@ -120,7 +120,7 @@ func withRescued(err error, rescued []Rescue) error {
 func (e *Engine) removeAnywhere(ctx context.Context, b view, id string) (rescued []Rescue, left string, err error) {
 	at, err := b.Attempt(ctx, id)
 	if err == nil && at.Elsewhere(e.here) {
-		return e.removeElsewhere(ctx, b.who, at)
+		return e.removeElsewhere(ctx, b, at)
 	}
 	rescued, err = e.removeWorktrees(ctx, b, id) // which returns the error again
 	return rescued, "", err

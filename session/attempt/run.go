@@ -50,6 +50,9 @@ func (e *Engine) lead(x task.Execution) {
 	var cancel, stopMaking context.CancelFunc
 	r.ctx, cancel = context.WithCancel(e.ctx)
 	r.stopping, r.stop = context.WithCancel(r.ctx)
+	if x.StopAsked != nil { // of the server that led it before
+		r.stop()
+	}
 	r.making, stopMaking = context.WithCancel(r.stopping)
 	untie := context.AfterFunc(e.serving, stopMaking)
 	e.runs[x.ID] = r

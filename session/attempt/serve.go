@@ -24,10 +24,6 @@ import (
 func (e *Engine) Serve() {
 	e.makers.Add(1)
 	e.beside.Go(e.serve)
-	e.beside.Go(e.serveRequests)
-	if e.shared != nil {
-		e.beside.Go(e.serveRemovals)
-	}
 }
 
 // ServeOnly is Serve for a process that ends with one attempt: it leads no run but that, since the agents of
@@ -97,8 +93,8 @@ func (e *Engine) adopt(ctx context.Context, b store.Board, x *task.Execution) (b
 	return taken, err
 }
 
-// serve hands out slots and takes over from dead servers: after each kick, and every Options.Poll
-// for changes by other servers. It runs on its own goroutine until Close begins.
+// serve hands out slots, takes over from dead servers, and does what other servers ask of this one:
+// after each kick, and every Options.Poll for changes by other servers. It runs on its own goroutine until Close begins.
 func (e *Engine) serve() {
 	defer e.makers.Done()
 	ctx := e.serving
@@ -139,6 +135,9 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	if err := e.takeUp(ctx, b); err != nil {
 		return err
 	}
+	if err := e.removeAsked(ctx, b); err != nil {
+		return err
+	}
 	cfg, err := e.config(ctx)
 	if err != nil {
 		return err // work that needs it waits until it can be read
@@ -171,8 +170,8 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	return nil
 }
 
-// takeUp takes over the executions of dead servers, and leads those of this one that it does not
-// lead yet.
+// takeUp takes over the executions of dead servers, leads those of this one that it does not lead
+// yet, and stops those that it was asked to stop.
 func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	led := e.led()
 	open, err := b.OpenExecutions(ctx)
@@ -190,6 +189,9 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 		}
 		if x.Owner == e.member.ID() {
 			if slices.ContainsFunc(led, func(r *run) bool { return r.exec.ID == x.ID }) {
+				if x.StopAsked != nil {
+					e.stopHere(x.ID)
+				}
 				continue // it may have ended since the list was read, and must not be led again
 			}
 		} else {

@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/store"
 )
 
 const (
@@ -66,7 +64,8 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 // starts in the meantime, and returns the state in which it found the first.
 func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task.AttemptState, err error) {
 	began := time.Now()
-	for asked := ""; ; { // the owner and execution of the last request that was granted
+	var lookedElsewhere time.Time
+	for asked := ""; ; { // the execution that was asked to stop
 		x, err := b.LatestExecution(ctx, attempt)
 		if err != nil {
 			return was, err
@@ -74,38 +73,36 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 		if was == "" {
 			was = x.State
 		}
-		switch {
-		case !x.State.Open():
+		if !x.State.Open() {
 			return was, nil
-		case x.State == task.Waiting:
-			if _, err := b.StopWaiting(ctx, x.ID); err != nil {
+		}
+		elsewhere := x.State != task.Waiting && x.Elsewhere(e.here)
+		if elsewhere && time.Since(lookedElsewhere) > time.Second {
+			lookedElsewhere = time.Now()
+			if err := e.stopUnreachable(ctx, b, attempt, x.StopAsked != nil); err != nil {
 				return was, err
 			}
-			continue // if a server has just claimed it, stop it there
+		}
+		if asked != x.ID {
+			if _, err := b.Stop(ctx, x.ID); err != nil {
+				return was, err
+			}
+			asked = x.ID
+			continue
+		}
+		switch {
+		case elsewhere: // its own machine does it
 		case x.Owner == e.member.ID():
 			if why := e.stopHere(x.ID).hindrance(); why != "" && time.Since(began) > faultPatience {
 				return was, session.NotNow("not_stoppable", "Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that corrected: it is then stopped without another call, as get_attempt shows.", attempt, why).With("attempt_id", attempt)
 			}
-		case e.o.Passive && !x.Elsewhere(e.here) && !e.member.Alive(x.Owner): // nobody else may take it over
+		case e.o.Passive && !e.member.Alive(x.Owner): // nobody else may take it over
 			taken, err := e.adopt(ctx, e.db.Board(), x)
 			if err != nil {
 				return was, err
 			}
 			if taken {
 				e.lead(*x)
-				e.stopHere(x.ID)
-			}
-		case x.Owner+x.ID != asked:
-			stopping, err := e.askOwner(ctx, b.who, x)
-			if err != nil {
-				return was, err
-			}
-			if stopping {
-				asked = x.Owner + x.ID
-			} else if x.Elsewhere(e.here) {
-				if err := e.stopUnreachable(ctx, b, attempt); err != nil {
-					return was, err
-				}
 			}
 		}
 		e.kick() // makes serve notice a dead owner
@@ -115,55 +112,18 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 	}
 }
 
-// stopUnreachable returns an error if the machine of an attempt is gone.
-func (e *Engine) stopUnreachable(ctx context.Context, b view, attempt string) error {
+// stopUnreachable returns an error if the machine of an attempt is gone. asked says that the attempt is
+// stopped when that machine is back.
+func (e *Engine) stopUnreachable(ctx context.Context, b view, attempt string, asked bool) error {
 	a, err := b.Attempt(ctx, attempt)
 	if err != nil {
 		return err
 	}
-	return e.unreachable(ctx, a)
-}
-
-// actionStop is the only action of a request to the owner of an attempt. Its argument is the id of
-// the execution, its answer whether that server leads it.
-const actionStop = "stop"
-
-// askOwner asks the server that leads an execution to stop it. It reports false if there is no
-// answer or the server does not lead it yet.
-func (e *Engine) askOwner(ctx context.Context, who session.Caller, x *task.Execution) (stopping bool, err error) {
-	answer, err := e.db.Requests().Ask(ctx, store.Request{
-		Kind: store.OfAttempt, Target: x.AttemptID, Action: actionStop, Arguments: fmt.Appendf(nil, "%q", x.ID), Caller: who,
-	})
-	if errors.Is(err, store.ErrNotAnswered) {
-		return false, nil
+	err = e.unreachable(ctx, a)
+	if gone, is := errors.AsType[*session.Error](err); is && asked {
+		gone.Message += " The attempt is stopped as soon as one runs there, without another call."
 	}
-	return string(answer) == "true", err
-}
-
-// serveRequests carries out requests of other servers to the owner of an attempt. A stop is
-// answered when it has begun: the board shows when it is done.
-func (e *Engine) serveRequests() {
-	owns := func(attempt string) bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		for _, r := range e.runs {
-			if r.exec.AttemptID == attempt {
-				return true
-			}
-		}
-		return false
-	}
-	e.db.Requests().Serve(e.ctx, store.OfAttempt, owns, func(ctx context.Context, q store.Request) (any, error) {
-		var id string
-		if err := json.Unmarshal(q.Arguments, &id); err != nil || q.Action != actionStop {
-			return nil, fmt.Errorf("an attempt's owner cannot %s %s", q.Action, q.Arguments)
-		}
-		x, err := e.db.Board().For(q.Caller).LatestExecution(ctx, q.Target)
-		if err != nil {
-			return nil, found("stopping the attempt", err, "attempt", "attempt_id", q.Target, remedyAttempt)
-		}
-		return x.ID == id && e.stopHere(id) != nil, nil
-	})
+	return err
 }
 
 // stopHere stops an execution and returns its run; nil means that this server does not lead it.

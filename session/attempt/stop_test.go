@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
@@ -202,18 +204,20 @@ func TestStopElsewhere(t *testing.T) {
 	r := s.begin(s.newTask("! sleep 1h"))
 	s.reaches(r.AttemptID, task.Running)
 	other := p.open(func(o *Options) { o.Passive = true })
-	x, err := s.db.Board().LatestExecution(t.Context(), r.AttemptID)
-	if err != nil {
-		t.Fatal(err)
-	}
 	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents, Channel: session.ChannelHTTP}
-	for _, who := range []session.Caller{eve, {}} { // whatever asked for them
-		if _, err := other.askOwner(t.Context(), who, x); session.CodeOf(err) != "unknown_attempt" {
-			t.Errorf("the owner lets %+v stop it: %v", who, err)
-		}
+	for _, who := range []session.Caller{eve, {}} {
+		_, err := other.StopAttempt(ctx, who, AttemptArgs{the(r.AttemptID)})
+		refused(t, err, session.ToolError, "unknown_attempt")
 	}
+	if x := s.latest(r.AttemptID); x.StopAsked != nil || x.State != task.Running {
+		t.Errorf("a call that was refused has asked for its end: %+v", x)
+	}
+	began := time.Now()
 	if r := other.stopAttempt(r.AttemptID); r.State != "stopped" {
 		t.Errorf("%+v", r)
+	}
+	if took := time.Since(began); took > 4*time.Second { // usually half a second
+		t.Errorf("it took %v", took)
 	}
 	eventually(t, func() string { // it counts when the board has it
 		if got := s.Stats(); got.Ended[task.Stopped] != 1 || got.Started != 1 {
@@ -221,4 +225,50 @@ func TestStopElsewhere(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// latest returns an attempt's newest execution.
+func (s *server) latest(attempt string) *task.Execution {
+	s.t.Helper()
+	b, err := s.board(ctx)
+	must(s.t, err)
+	x, err := b.LatestExecution(ctx, attempt)
+	must(s.t, err)
+	return x
+}
+
+// suspended makes a server look at the board once, as one that is suspended later.
+func suspended(o *Options) { o.Poll = time.Hour }
+
+// givenUp asks to stop an attempt, and gives up waiting for that.
+func (s *server) givenUp(attempt string) {
+	s.t.Helper()
+	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := s.StopAttempt(bounded, me, AttemptArgs{the(attempt)}); !errors.Is(err, context.DeadlineExceeded) {
+		s.t.Errorf("a stop that nobody carries out: %v", err)
+	}
+	if x := s.latest(attempt); x.State != task.Running || x.StopAsked == nil {
+		s.t.Errorf("it is %s, asked to stop at %v", x.State, x.StopAsked)
+	}
+}
+
+// A stop that the server of the agent did not carry out, since it was suspended and then killed, is carried
+// out by the next one, also if who asked has left; what was queued does not run.
+func TestStopByTheNextServer(t *testing.T) {
+	p := newProject(t)
+	s := p.open(suspended)
+	r := s.begin(s.newTask("! sleep 1h"))
+	s.reaches(r.AttemptID, task.Running)
+	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
+	other := p.open(func(o *Options) { o.Passive = true })
+	other.givenUp(r.AttemptID)
+	s.die()
+	next := p.open()
+	if r := next.ends(r.AttemptID); r.State != "stopped" || r.QueuedFollowUp != nil {
+		t.Errorf("%+v", r)
+	}
+	if all := next.executions(r.AttemptID); len(all) != 1 {
+		t.Errorf("what was queued has run: %+v", all)
+	}
 }

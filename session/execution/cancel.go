@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"deepwork/session"
-	"deepwork/session/store"
 )
 
 // Cancel cancels an execution that any server follows, tells its source if that has a cancel tool,
@@ -35,6 +34,9 @@ func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Exe
 	return e.durable(&v.Execution)
 }
 
+// errNotAnswered is why a wait for another server ends.
+var errNotAnswered = errors.New("asked, not answered yet")
+
 // cancelElsewhere asks the server that follows an execution to cancel it, whichever that is, and
 // returns the execution when it has ended. What was asked is durable: if that server is gone, the one
 // that takes the execution up cancels it.
@@ -42,7 +44,7 @@ func (e *Engine) cancelElsewhere(ctx context.Context, x *Execution) (*view, erro
 	if err := e.store.AskCancel(ctx, x.ExecutionID); err != nil {
 		return nil, fmt.Errorf("asking the server that follows execution %s to cancel it: %w", x.ExecutionID, err)
 	}
-	patience, cancel := context.WithTimeoutCause(ctx, askTime, store.ErrNotAnswered)
+	patience, cancel := context.WithTimeoutCause(ctx, askTime, errNotAnswered)
 	defer cancel()
 	v, err := e.elsewhere(patience, x.ExecutionID)
 	switch {

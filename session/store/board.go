@@ -46,7 +46,13 @@ type View interface {
 	// ErrRunning: an attempt of it has not ended. A marked task may be marked again, by any caller
 	// that completes the deletion.
 	BeginDelete(ctx context.Context, id string) (attemptIDs []string, err error)
-	// UndoDelete removes the mark of BeginDelete; without one it does nothing.
+	// AskRemoval asks the place of an attempt whose task is marked to remove its worktrees. What came
+	// of an earlier call is forgotten.
+	AskRemoval(ctx context.Context, attemptID string) error
+	// Removal returns what SaveRemoval has recorded since, nil if nothing yet.
+	Removal(ctx context.Context, attemptID string) (json.RawMessage, error)
+	// UndoDelete removes the mark of BeginDelete, and with it what AskRemoval asked for; without one
+	// it does nothing.
 	UndoDelete(ctx context.Context, id string) error
 	// DeleteTask removes a task with its attempts' rows; ErrRunning if one is
 	// waiting, starting or running. Their worktrees must be removed before, between
@@ -106,9 +112,11 @@ type View interface {
 	// SetTargets changes the target branches of an attempt, by the id of their repo. ErrRunning: an
 	// execution of it has not ended.
 	SetTargets(ctx context.Context, attemptID string, targets map[string]string) error
-	// StopWaiting ends a waiting execution, so that it never runs, and drops the queue of its
-	// session. It reports false if the execution is no longer waiting. The task is unchanged.
-	StopWaiting(ctx context.Context, executionID string) (stopped bool, err error)
+	// Stop ends a waiting execution, so that it never runs, and drops the queue of its session. One
+	// that is starting or running it marks as StopAsked: the server that leads it, or takes it over,
+	// then ends it, and what is queued does not run, however it ends. Stop returns the state in which
+	// it found the execution, and does nothing if that is an end. The task is unchanged.
+	Stop(ctx context.Context, executionID string) (was task.AttemptState, err error)
 
 	// Steps returns the executions of the agents of a run, the newest first, none if there is no such run.
 	Steps(ctx context.Context, attemptID string) ([]task.StepExecution, error)
@@ -158,6 +166,13 @@ type Board interface {
 	// Deleting returns the ids of the marked tasks in the order of their marks: after a crash,
 	// their deletion must be completed.
 	Deleting(ctx context.Context) ([]string, error)
+
+	// Removals returns what AskRemoval asked of a place and SaveRemoval has not recorded, for tasks
+	// that are still marked.
+	Removals(ctx context.Context, here task.Place) ([]task.Removal, error)
+	// SaveRemoval records how a removal went, a JSON value that only its caller understands. It does
+	// nothing if the removal was asked for again since, or is no longer asked for.
+	SaveRemoval(ctx context.Context, r task.Removal, result json.RawMessage) error
 
 	// AllAttempts returns every attempt of the board, by id.
 	AllAttempts(ctx context.Context) ([]task.Attempt, error)
@@ -216,8 +231,8 @@ type Board interface {
 	// means that there is a newer one, and nothing was given.
 	ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, used *int64) (*task.Execution, error)
 	// Release returns a claimed execution whose process was never started to the board: it and its
-	// attempt wait again, in the same position, and at no place if the attempt has no worktrees yet. It reports false if it is not this owner's, or is
-	// no longer starting.
+	// attempt wait again, in the same position, and at no place if the attempt has no worktrees yet. One that was asked to stop is
+	// stopped instead. It reports false if it is not this owner's, or is no longer starting.
 	Release(ctx context.Context, executionID, owner string) (released bool, err error)
 	// Ready returns the tasks that servers may start without a call, the oldest first, at most
 	// task.MaxReady, if there is room: those that are todo, have no attempt, depend on none that is not
@@ -244,7 +259,7 @@ type Board interface {
 	// EndExecution records the end of an execution, its attempt and the task, in one transaction.
 	// If the execution completed or failed, a queued follow-up of its session becomes the next,
 	// waiting, execution, which is returned, and the task is inprogress; if it was stopped or
-	// interrupted, the queue is dropped. A task that is no longer inprogress keeps its status; if a
+	// interrupted, or had been asked to stop, the queue is dropped. A task that is no longer inprogress keeps its status; if a
 	// follow-up runs next, only done and cancelled are kept. It reports false and does nothing if
 	// the execution has ended. ErrInvalid: e.State or e.Task is not allowed.
 	EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error)

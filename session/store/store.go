@@ -27,7 +27,6 @@ type Database interface {
 	Sessions() Sessions
 	Board() Board
 	Executions() Executions
-	Requests() Requests
 	Changes() Changes
 	// Where returns its location for messages: a path.
 	Where() string

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"reflect"
 	"strings"
 	"time"
@@ -11,7 +10,7 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// Database returns the task board, the executions, the requests and the changes of the project. Its
+// Database returns the task board, the executions and the changes of the project. Its
 // Close does nothing: that of the Store disconnects.
 func (s *Store) Database() store.Database { return database{s} }
 
@@ -27,26 +26,9 @@ type database struct{ *Store }
 func (d database) Sessions() store.Sessions     { return d.stores.Sessions() }
 func (d database) Board() store.Board           { return d.stores.Board() }
 func (d database) Executions() store.Executions { return d.stores.Executions() }
-func (d database) Requests() store.Requests     { return d.stores.Requests() }
 func (d database) Changes() store.Changes       { return d.stores.Changes() }
 func (d database) Exists() bool                 { return true }
 func (d database) Close() error                 { return nil }
-
-// Version is the highest version of the requests, which grows with each change of any of them.
-// Transactions that change requests take turns, so no version becomes visible after a higher one.
-func (d database) Version(ctx context.Context) (v int64, err error) {
-	ctx, cancel := d.deadline(ctx)
-	defer cancel()
-	scope, err := d.connect(ctx)
-	if err != nil {
-		return 0, err
-	}
-	err = d.again(ctx, func() error {
-		_, err := d.first(ctx, `SELECT coalesce(max(version), 0) FROM @owner_requests_all WHERE scope = $1`, []any{scope}, &v)
-		return err
-	})
-	return v, err
-}
 
 // Damage finds nothing: the server checks its pages and references.
 func (d database) Damage(sqlstore.Tx) ([]session.Finding, error) { return nil, nil }

@@ -293,9 +293,6 @@ func TestTheBoardWithoutItsDatabase(t *testing.T) {
 	for what, call := range map[string]func(ctx context.Context) error{
 		"reading": func(ctx context.Context) error { return second(b.Task(ctx, "x")) },
 		"writing": func(ctx context.Context) error { return b.DeleteTask(ctx, "x") },
-		"asking": func(ctx context.Context) error {
-			return second(s.Database().Requests().Ask(ctx, store.Request{Kind: store.OfAttempt}))
-		},
 	} {
 		if err := call(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s: %v", what, err)

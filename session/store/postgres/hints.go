@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A hint is a notification that tells the other processes of a project to look for changes and requests
-// now. It is sent by a statement of its own after what it is about, one for all of 50 ms. Nobody relies
+// A hint is a notification that tells the other processes of a project to look for changes now.
+// It is sent by a statement of its own after what it is about, one for all of 50 ms. Nobody relies
 // on it: it may be lost, and none arrives through PgBouncer in transaction mode. Whoever waits for one
 // looks from time to time anyway.
 const (

@@ -18,7 +18,7 @@ const (
 	briefRows = `SELECT substr(prompt, 1, 500) AS prompt, substr(final_message, 1, 500) AS final_message, substr(error, 1, 500) AS error, ` + fromExecutions
 
 	fromExecutions = `id, attempt_id, session_id, follow_up, variant, state, coalesce(owner, '') AS owner,
-		exit_code, created_at, started_at, ended_at, machine_id, machine_name, root, ` + leads + ` AS lead FROM executions `
+		stop_asked, exit_code, created_at, started_at, ended_at, machine_id, machine_name, root, ` + leads + ` AS lead FROM executions `
 
 	// leads is the condition for executions of leaders.
 	leads = `EXISTS (SELECT 1 FROM attempts led WHERE led.id = attempt_id AND led.run IS NOT NULL)`
@@ -215,43 +215,54 @@ func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Cla
 }
 
 func (b board) Release(ctx context.Context, executionID, owner string) (bool, error) {
-	return b.move(ctx, "releasing an execution", executionID, task.Waiting,
-		`UPDATE executions SET state = 'waiting', owner = NULL WHERE id = ? AND owner = ? AND state = 'starting'`, executionID, owner)
-}
-
-func (b board) StopWaiting(ctx context.Context, executionID string) (bool, error) {
-	return b.move(ctx, "stopping a waiting execution", executionID, task.Stopped,
-		`UPDATE executions SET state = 'stopped', ended_at = max(?, created_at) WHERE id = ? AND state = 'waiting'`, b.stamp(), executionID)
-}
-
-// move updates one execution and, if that changed something, sets its attempt to the same state.
-func (b board) move(ctx context.Context, doing, executionID string, to task.AttemptState, update string, args ...any) (bool, error) {
-	return write(ctx, b, doing, func(t Tx) (bool, error) {
+	return write(ctx, b, "releasing an execution", func(t Tx) (bool, error) {
 		e, err := t.execution(executionID)
-		if err != nil {
+		if err != nil || e.State != task.Starting || e.Owner != owner {
 			return false, err
 		}
-		n, err := t.Exec(update, args...)
-		if err != nil || n == 0 {
+		if e.StopAsked != nil {
+			return true, t.stopIdle(e)
+		}
+		if _, err := t.Exec(`UPDATE executions SET state = 'waiting', owner = NULL WHERE id = ?`, e.ID); err != nil {
 			return false, err
 		}
-		if err := t.setAttempt(e.AttemptID, to, nil); err != nil {
-			return false, err
+		if err := t.setAttempt(e.AttemptID, task.Waiting, nil); err != nil || e.MachineID == "" {
+			return true, err
 		}
-		if to == task.Waiting && e.MachineID != "" {
-			if err := t.unplace(e.AttemptID); err != nil {
-				return false, err
-			}
-		}
-		if to == task.Stopped && e.SessionID != nil {
-			s, err := t.session(*e.SessionID)
-			if err != nil {
-				return false, err
-			}
-			return true, t.setQueued(s, nil)
-		}
-		return true, nil
+		return true, t.unplace(e.AttemptID)
 	})
+}
+
+func (b board) Stop(ctx context.Context, executionID string) (task.AttemptState, error) {
+	return write(ctx, b, "stopping an execution", func(t Tx) (task.AttemptState, error) {
+		e, err := t.execution(executionID)
+		switch {
+		case err != nil:
+			return "", err
+		case e.State == task.Waiting:
+			return e.State, t.stopIdle(e)
+		case e.State.Ended() || e.StopAsked != nil:
+			return e.State, nil
+		}
+		t.changed(store.AttemptChanged, e.AttemptID)
+		_, err = t.Exec(`UPDATE executions SET stop_asked = ? WHERE id = ?`, t.Now, e.ID)
+		return e.State, err
+	})
+}
+
+// stopIdle ends an execution whose process was never started as stopped, and drops the queue of its session.
+func (t Tx) stopIdle(e *task.Execution) error {
+	if _, err := t.Exec(`UPDATE executions SET state = 'stopped', ended_at = max(?, created_at) WHERE id = ?`, t.Now, e.ID); err != nil {
+		return err
+	}
+	if err := t.setAttempt(e.AttemptID, task.Stopped, nil); err != nil || e.SessionID == nil {
+		return err
+	}
+	s, err := t.session(*e.SessionID)
+	if err != nil {
+		return err
+	}
+	return t.setQueued(s, nil)
 }
 
 func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, error) {
@@ -369,7 +380,7 @@ func (t Tx) nextOf(x *task.Execution, how task.AttemptState) (*task.Execution, e
 	if err != nil || s.Queued == nil {
 		return nil, err
 	}
-	runs := how == task.Completed || how == task.Failed
+	runs := (how == task.Completed || how == task.Failed) && x.StopAsked == nil
 	if runs {
 		if _, err := t.Exec(`DELETE FROM attempt_comments WHERE attempt_id = ? AND queued = ?`, s.AttemptID, true); err != nil {
 			return nil, err

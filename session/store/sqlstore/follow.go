@@ -74,9 +74,5 @@ func (e executions) Asked(ctx context.Context, owner string) ([]string, error) {
 }
 
 func (e executions) Watch(ctx context.Context, look func() (done bool, err error)) error {
-	version := e.db.Version
-	if e.o.Hint != nil {
-		version = nil // it is that of requests alone
-	}
-	return e.watch(ctx, e.o.Poll, version, look)
+	return e.watch(ctx, e.o.Poll, e.o.Feed.Version, look)
 }

@@ -85,3 +85,43 @@ func (b board) Report(ctx context.Context, attemptID string) (*task.Report, erro
 		return &all[0], nil
 	})
 }
+
+func (b board) AskRemoval(ctx context.Context, attemptID string) error {
+	return change(ctx, b, "asking for a removal", func(t Tx) error {
+		if err := t.own("attempt", attemptID); err != nil {
+			return err
+		}
+		n, err := t.Exec(`UPDATE attempts SET remove_asked = ?, removal = NULL WHERE id = ?`, t.Now, attemptID)
+		if err == nil && n == 0 {
+			err = task.Missing("attempt", attemptID)
+		}
+		return err
+	})
+}
+
+func (b board) Removal(ctx context.Context, attemptID string) (json.RawMessage, error) {
+	return read(ctx, b, "looking for a removal", func(t Tx) (json.RawMessage, error) {
+		if err := t.own("attempt", attemptID); err != nil {
+			return nil, err
+		}
+		result, err := only[*string](t, "attempt", attemptID, `SELECT removal FROM attempts WHERE id = ?`, attemptID)
+		if err != nil || *result == nil {
+			return nil, err
+		}
+		return json.RawMessage(**result), nil
+	})
+}
+
+func (b board) Removals(ctx context.Context, here task.Place) ([]task.Removal, error) {
+	return read(ctx, b, "listing removals", func(t Tx) ([]task.Removal, error) {
+		return List[task.Removal](t, `SELECT a.id AS attempt_id, a.remove_asked AS asked_at FROM attempts a JOIN tasks t ON t.id = a.task_id
+			WHERE a.remove_asked IS NOT NULL AND a.removal IS NULL AND t.deleting_at IS NOT NULL AND a.machine_id = ? AND a.root = ?
+			ORDER BY a.remove_asked, a.id`, here.MachineID, here.Root)
+	})
+}
+
+func (b board) SaveRemoval(ctx context.Context, r task.Removal, result json.RawMessage) error {
+	_, err := statement(ctx, b.Store, "recording a removal", Single, `UPDATE attempts SET removal = ? WHERE id = ? AND remove_asked = ?`,
+		string(result), r.AttemptID, task.FormatTime(r.AskedAt))
+	return err
+}

@@ -1,4 +1,4 @@
-// Package sqlstore implements store.Board, store.Executions, store.Requests and store.Changes in SQL, for the
+// Package sqlstore implements store.Board, store.Executions and store.Changes in SQL, for the
 // databases of packages sqlite and postgres. Both understand its statements: where PostgreSQL lacks
 // a function or a column of SQLite, its schema adds it.
 package sqlstore
@@ -39,9 +39,6 @@ type Database interface {
 	// has its own context, and has closed its rows when it returns. f may run again if another process
 	// was in the way. A transaction may be part of one that others share.
 	Transact(ctx context.Context, mode Mode, f func(context.Context, Querier) error) error
-	// Version changes whenever anybody else may have changed a request. It returns an error if the
-	// database cannot be asked until ctx ends.
-	Version(ctx context.Context) (int64, error)
 	// Exists reports whether the database was created.
 	Exists() bool
 	// Damage returns what the database itself finds wrong with its storage or its references.
@@ -65,7 +62,7 @@ type Options struct {
 	// this process gave to SyncProjects, since each machine has its own.
 	Shared bool
 	NUL    string        // what the database has for a NUL character, if it cannot store one
-	Poll   time.Duration // between two looks for requests, or for changes without Feed.Version; default: 200 ms
+	Poll   time.Duration // between two looks of followers, or for changes without Feed.Version; default: 200 ms
 	// Hint returns a channel that is closed when it may be time for a look; nil means none.
 	Hint  func() <-chan struct{}
 	Claim string // ends a query for a row that nobody else is to claim
@@ -102,9 +99,6 @@ func (s *Store) Executions() store.Executions { return executions{s} }
 
 // Sessions returns the sessions of the project.
 func (s *Store) Sessions() store.Sessions { return workflows{s} }
-
-// Requests returns the requests to owners.
-func (s *Store) Requests() store.Requests { return requests{s} }
 
 // Tx returns the transaction that f of Transact has as q.
 func (s *Store) Tx(ctx context.Context, q Querier) Tx {

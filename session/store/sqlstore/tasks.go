@@ -160,6 +160,9 @@ func (b board) UndoDelete(ctx context.Context, id string) error {
 			return err
 		}
 		t.changed(store.TaskChanged, id)
+		if _, err := t.Exec(`UPDATE attempts SET remove_asked = NULL, removal = NULL WHERE task_id = ? AND remove_asked IS NOT NULL`, id); err != nil {
+			return err
+		}
 		_, err := t.Exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
 		return err
 	})

@@ -115,7 +115,7 @@ func TestAttemptContext(t *testing.T) {
 	}
 	e, err := b.LatestExecution(t.Context(), a.ID)
 	testkit.Must(t, err)
-	if stopped, err := b.StopWaiting(t.Context(), e.ID); !stopped || err != nil {
+	if was, err := b.Stop(t.Context(), e.ID); was != task.Waiting || err != nil {
 		t.Fatal(err)
 	}
 	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))

@@ -121,7 +121,7 @@ func urlOf(backend string) (url string, end func(), err error) {
 }
 
 // roles are what a child process may be.
-var roles = map[string]func(context.Context) int{"serve": serveRequests, "some rounds": workSome, "for ever": workForever}
+var roles = map[string]func(context.Context) int{"some rounds": workSome, "for ever": workForever}
 
 // open opens a database that is closed at the end of the test.
 func open(t testing.TB, path string, now func() time.Time) store.Database {

@@ -292,7 +292,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-func TestReleaseAndStopWaiting(t *testing.T) {
+func TestReleaseAndStop(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
@@ -318,9 +318,6 @@ func TestReleaseAndStopWaiting(t *testing.T) {
 	if ok, err := b.Release(t.Context(), e.ID, "server"); ok || err != nil {
 		t.Error("released while it runs", ok, err)
 	}
-	if ok, err := b.StopWaiting(t.Context(), e.ID); ok || err != nil {
-		t.Error("stopped while it runs", ok, err)
-	}
 	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "more"}); err != nil {
 		t.Fatal(err)
 	}
@@ -328,8 +325,8 @@ func TestReleaseAndStopWaiting(t *testing.T) {
 	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "even more"}); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := b.StopWaiting(t.Context(), next.ID); !ok || err != nil {
-		t.Error(ok, err)
+	if was, err := b.Stop(t.Context(), next.ID); was != task.Waiting || err != nil {
+		t.Error(was, err)
 	}
 	got, err := b.Attempt(t.Context(), a.ID)
 	if err != nil || got.State != task.Stopped || taskOf(t, b, s.ID).Status != task.InProgress {
@@ -339,7 +336,7 @@ func TestReleaseAndStopWaiting(t *testing.T) {
 		t.Errorf("%+v %v", session, err)
 	}
 	for what, err := range map[string]error{
-		"release": second(b.Release(t.Context(), "x", "one")), "stop": second(b.StopWaiting(t.Context(), "x")),
+		"release": second(b.Release(t.Context(), "x", "one")), "stop": second(b.Stop(t.Context(), "x")),
 	} {
 		if !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("%s: %v", what, err)
@@ -349,5 +346,60 @@ func TestReleaseAndStopWaiting(t *testing.T) {
 		if taken, err := b.BranchTaken(t.Context(), branch); taken != want || err != nil {
 			t.Error(branch, taken, err)
 		}
+	}
+}
+
+// One that has been claimed is marked once, and its server ends it, or gives it back, which ends it, too.
+// What is queued does not run, however it ends.
+func TestStopOfWhatAServerLeads(t *testing.T) {
+	b, c, p := newBoard(t)
+	a := try(t, b, addTask(t, b, p, "one"))
+	stop := func(id string, want task.AttemptState) *time.Time {
+		t.Helper()
+		c.forward(time.Second)
+		if was, err := b.Stop(t.Context(), id); was != want || err != nil {
+			t.Errorf("Stop = %s, %v, want %s", was, err, want)
+		}
+		e, err := b.Execution(t.Context(), id)
+		testkit.Must(t, err)
+		return e.StopAsked
+	}
+	e, session := run(t, b)
+	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "more"}); err != nil {
+		t.Fatal(err)
+	}
+	at := stop(e.ID, task.Running)
+	if at == nil || !at.Equal(*stop(e.ID, task.Running)) {
+		t.Errorf("asked at %v", at)
+	}
+	if ok, err := b.Adopt(t.Context(), e.ID, "server", "next"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	open, err := b.OpenExecutions(t.Context())
+	if err != nil || len(open) != 1 || open[0].Owner != "next" || open[0].StopAsked == nil {
+		t.Errorf("the next server sees %+v, %v", open, err)
+	}
+	if next := end(t, b, e, task.Ending{State: task.Completed}); next != nil {
+		t.Errorf("what was queued runs: %+v", next)
+	}
+	if session, err = b.Session(t.Context(), session.ID); err != nil || session.Queued != nil {
+		t.Errorf("%+v, %v", session, err)
+	}
+
+	late, err := b.AddExecution(t.Context(), session.ID, "again", nil)
+	testkit.Must(t, err)
+	testkit.Must(t, second(b.ClaimNext(t.Context(), "server", 1, nil, nil)))
+	stop(late.ID, task.Starting)
+	if ok, err := b.Release(t.Context(), late.ID, "server"); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	if at := stop(late.ID, task.Stopped); at == nil {
+		t.Error("the mark is gone with its end")
+	}
+	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.State != task.Stopped {
+		t.Error(got.State, err)
+	}
+	if at := stop(e.ID, task.Completed); at == nil {
+		t.Error("the mark is gone with its end")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
@@ -147,5 +148,63 @@ func TestMachinesAddProjects(t *testing.T) {
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other"}}, true))
 	if all, total, _, err := b.Projects(t.Context(), task.Page{Limit: 9}); err != nil || total != 3 {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// A place is asked to remove worktrees of a task while that is marked, and what it records is read by
+// who asked, until that is asked again.
+func TestRemovals(t *testing.T) {
+	b, c, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	a := unplaced(t, b, s, "CODEX")
+	x := claim(t, b, red, 1, []string{"CODEX"}, []string{"r"})
+	end(t, b, x, task.Ending{State: task.Completed})
+	asked := func(here task.Place, want int) task.Removal {
+		t.Helper()
+		all, err := b.Removals(t.Context(), here)
+		if err != nil || len(all) != want {
+			t.Fatalf("%s is asked for %+v, %v", here.MachineName, all, err)
+		}
+		if want == 0 {
+			return task.Removal{}
+		}
+		return all[0]
+	}
+	recorded := func(want string) {
+		t.Helper()
+		if got, err := b.Removal(t.Context(), a.ID); err != nil || string(got) != want {
+			t.Errorf("Removal = %q, %v, want %q", got, err, want)
+		}
+	}
+	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+	asked(red, 0) // its task is not marked
+	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
+	asked(blue, 0)
+	first := asked(red, 1)
+	if first.AttemptID != a.ID {
+		t.Errorf("asked for %+v", first)
+	}
+	recorded("")
+	c.forward(time.Second)
+	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+	testkit.Must(t, b.SaveRemoval(t.Context(), first, json.RawMessage(`"of the first"`)))
+	recorded("")
+	again := asked(red, 1)
+	testkit.Must(t, b.SaveRemoval(t.Context(), again, json.RawMessage(`{"kept": []}`)))
+	recorded(`{"kept": []}`)
+	asked(red, 0)
+	testkit.Must(t, b.UndoDelete(t.Context(), s.ID))
+	recorded("")
+	testkit.Must(t, b.SaveRemoval(t.Context(), again, json.RawMessage(`"too late"`)))
+	recorded("")
+	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
+	asked(red, 0)
+	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
+	asked(red, 0)
+	for what, err := range map[string]error{"asking": b.AskRemoval(t.Context(), a.ID), "looking": second(b.Removal(t.Context(), a.ID))} {
+		if !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

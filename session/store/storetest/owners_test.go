@@ -67,8 +67,10 @@ var byID = map[string]func(context.Context, store.View, row) error{
 	"SetTargets": func(ctx context.Context, v store.View, r row) error {
 		return v.SetTargets(ctx, r.attempt, map[string]string{"r1": "next"})
 	},
-	"StopWaiting": func(ctx context.Context, v store.View, r row) error { return second(v.StopWaiting(ctx, r.waiting)) },
-	"Session":     func(ctx context.Context, v store.View, r row) error { return second(v.Session(ctx, r.session)) },
+	"AskRemoval": func(ctx context.Context, v store.View, r row) error { return v.AskRemoval(ctx, r.attempt) },
+	"Removal":    func(ctx context.Context, v store.View, r row) error { return second(v.Removal(ctx, r.attempt)) },
+	"Stop":       func(ctx context.Context, v store.View, r row) error { return second(v.Stop(ctx, r.waiting)) },
+	"Session":    func(ctx context.Context, v store.View, r row) error { return second(v.Session(ctx, r.session)) },
 	"Queue": func(ctx context.Context, v store.View, r row) error {
 		_, _, err := v.Queue(ctx, r.session, nil)
 		return err

@@ -18,12 +18,12 @@ type table struct{ name, order string }
 // maintained by the database (task_counts).
 var tables = []table{
 	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""}, {"sessions", ""}, {"executions", "seq"}, {"step_executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
-	{"requests", "rowid"}, {"workflow_executions", ""}, {"owner_requests", ""},
+	{"requests", "rowid"}, {"workflow_executions", ""},
 	{"definitions", ""}, {"workflow_sessions", ""}, {"session_parts", ""}, {"session_requests", ""},
 }
 
 // own are the columns that each database fills on its own.
-var own = []string{"scope", "seq", "rowid", "version"}
+var own = []string{"scope", "seq", "rowid"}
 
 // BoardRows calls f with the rows of a board.
 func BoardRows(ctx context.Context, q sqlstore.Querier, f func(Row) error) error {

@@ -1,4 +1,4 @@
-// Package sqlite keeps the task board, executions and requests of a project in an
+// Package sqlite keeps the task board and executions of a project in an
 // embedded SQLite database (board.db of the state folder) that several servers share. Package
 // sqlstore has its statements.
 //

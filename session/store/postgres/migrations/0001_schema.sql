@@ -163,14 +163,18 @@ CREATE TABLE attempts_all (
 	machine_id          string NOT NULL DEFAULT '',
 	machine_name        string NOT NULL DEFAULT '',
 	root                string NOT NULL DEFAULT '',
+	remove_asked        string,
+	removal             string,
 	created_at          string NOT NULL,
 	updated_at          string NOT NULL,
+	CHECK (removal IS NULL OR remove_asked IS NOT NULL),
 	PRIMARY KEY (scope, id),
 	FOREIGN KEY (scope, task_id) REFERENCES tasks_all ON DELETE CASCADE
 );
 CREATE INDEX attempts_newest ON attempts_all (scope, task_id, created_at DESC, id);
 CREATE INDEX attempts_branch ON attempts_all (scope, branch);
 CREATE INDEX attempts_open ON attempts_all (scope, task_id) WHERE state IN ('waiting', 'starting', 'running');
+CREATE INDEX attempts_to_remove ON attempts_all (scope, machine_id) WHERE remove_asked IS NOT NULL AND removal IS NULL;
 
 CREATE TABLE attempt_repos_all (
 	scope         bigint NOT NULL DEFAULT scope(),
@@ -244,6 +248,7 @@ CREATE TABLE executions_all (
 	variant       string,
 	state         string NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
 	owner         string,
+	stop_asked    string,
 	pid           bigint,
 	exit_code     bigint,
 	final_message string,
@@ -254,6 +259,7 @@ CREATE TABLE executions_all (
 	created_at    string NOT NULL,
 	started_at    string,
 	ended_at      string,
+	CHECK (stop_asked IS NULL OR state <> 'waiting'),
 	PRIMARY KEY (scope, id),
 	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE,
 	FOREIGN KEY (scope, session_id) REFERENCES sessions_all ON DELETE CASCADE
@@ -349,33 +355,6 @@ CREATE TABLE workflow_executions_all (
 );
 CREATE INDEX workflow_executions_at_source ON workflow_executions_all (scope, source_execution_id) WHERE source_execution_id IS NOT NULL;
 CREATE INDEX workflow_executions_open ON workflow_executions_all (scope, owner) WHERE ended_at IS NULL AND status_supported;
-
-CREATE TABLE owner_requests_all (
-	scope       bigint NOT NULL DEFAULT scope(),
-	version     bigint NOT NULL, -- grows with each change of any row
-	id          string,
-	kind        string NOT NULL,
-	target      string NOT NULL,
-	action      string NOT NULL,
-	arguments   string,
-	caller      string NOT NULL,
-	channel     string NOT NULL,
-	state       string NOT NULL CHECK (state IN ('asked', 'taken', 'answered')),
-	answer      string,
-	asked_at    string NOT NULL,
-	taken_at    string,
-	answered_at string,
-	PRIMARY KEY (scope, id)
-);
-CREATE INDEX owner_requests_version ON owner_requests_all (scope, version);
-CREATE INDEX owner_requests_asked ON owner_requests_all (scope, kind, asked_at) WHERE state = 'asked';
-CREATE SEQUENCE owner_requests_versions;
-CREATE FUNCTION version_request() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-BEGIN
-	NEW.version := nextval('owner_requests_versions');
-	RETURN NEW;
-END $$;
-CREATE TRIGGER version_request BEFORE INSERT OR UPDATE ON owner_requests_all FOR EACH ROW EXECUTE FUNCTION version_request();
 
 CREATE TABLE workflow_sessions_all (
 	scope      bigint NOT NULL DEFAULT scope(),

@@ -104,12 +104,18 @@ CREATE TABLE attempts (
 	machine_id          TEXT NOT NULL DEFAULT '',
 	machine_name        TEXT NOT NULL DEFAULT '',
 	root                TEXT NOT NULL DEFAULT '',
+	-- When that machine was asked to remove the worktrees, since the task is being deleted, and how that
+	-- went, JSON.
+	remove_asked        TEXT,
+	removal             TEXT,
 	created_at          TEXT NOT NULL,
-	updated_at          TEXT NOT NULL
+	updated_at          TEXT NOT NULL,
+	CHECK (removal IS NULL OR remove_asked IS NOT NULL)
 ) STRICT;
 CREATE INDEX attempts_newest ON attempts (task_id, created_at DESC, id);
 CREATE INDEX attempts_branch ON attempts (branch);
 CREATE INDEX attempts_open ON attempts (task_id) WHERE state IN ('waiting', 'starting', 'running');
+CREATE INDEX attempts_to_remove ON attempts (machine_id) WHERE remove_asked IS NOT NULL AND removal IS NULL;
 
 CREATE TABLE attempt_repos (
 	attempt_id    TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
@@ -178,6 +184,7 @@ CREATE TABLE executions (
 	variant       TEXT,
 	state         TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
 	owner         TEXT, -- the server that leads it
+	stop_asked    TEXT, -- when that server, or its successor, was asked to stop it
 	pid           INTEGER,
 	exit_code     INTEGER,
 	final_message TEXT,
@@ -188,7 +195,8 @@ CREATE TABLE executions (
 	root          TEXT NOT NULL DEFAULT '',
 	created_at    TEXT NOT NULL,
 	started_at    TEXT,
-	ended_at      TEXT
+	ended_at      TEXT,
+	CHECK (stop_asked IS NULL OR state <> 'waiting')
 ) STRICT;
 CREATE INDEX executions_of ON executions (attempt_id, seq);
 CREATE INDEX executions_of_session ON executions (session_id) WHERE session_id IS NOT NULL;
@@ -276,23 +284,6 @@ CREATE TABLE workflow_executions (
 ) STRICT;
 CREATE INDEX workflow_executions_at_source ON workflow_executions (source_execution_id) WHERE source_execution_id IS NOT NULL;
 CREATE INDEX workflow_executions_open ON workflow_executions (owner) WHERE ended_at IS NULL AND status_supported;
-
--- What other processes ask the owner of something to do with it.
-CREATE TABLE owner_requests (
-	id          TEXT PRIMARY KEY,
-	kind        TEXT NOT NULL, -- of the target: session, attempt, place
-	target      TEXT NOT NULL,
-	action      TEXT NOT NULL,
-	arguments   TEXT,
-	caller      TEXT NOT NULL,
-	channel     TEXT NOT NULL,
-	state       TEXT NOT NULL CHECK (state IN ('asked', 'taken', 'answered')),
-	answer      TEXT, -- JSON
-	asked_at    TEXT NOT NULL,
-	taken_at    TEXT,
-	answered_at TEXT
-) STRICT;
-CREATE INDEX owner_requests_asked ON owner_requests (kind, asked_at) WHERE state = 'asked';
 
 -- Sessions of workflows, of all roots of the project: the project itself and the workspaces of attempts. (The table
 -- sessions has the conversations of agents.)
