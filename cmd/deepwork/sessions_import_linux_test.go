@@ -182,3 +182,51 @@ func TestEditedExportsChangeNothing(t *testing.T) {
 		t.Errorf("a pruned session that was put back: %v, %s", codeOf(r), resultText(r))
 	}
 }
+
+// A database that was damaged: calls and commands are refused with its path, nothing moves it while a server
+// runs, and once it is set aside its sessions go on from their files.
+func TestADamagedDatabaseIsSetAside(t *testing.T) {
+	root := t.TempDir()
+	ownUser(t, "")
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": jobText("one", "a"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+	})
+	client, _ := startClient(t, root)
+	id := beginSession(t, client, "one", "Goal")
+	database := state.Of(root).Database()
+	if out, err := commandOn(t, root, "check", "--set-aside"); err == nil || !strings.Contains(out, "a server runs on this project") {
+		t.Errorf("beside a server: %v, %s", err, out)
+	}
+	must(t, client.Close())
+	text, err := os.ReadFile(database)
+	must(t, err)
+	copy(text[4096:], make([]byte, len(text)-8192))
+	must(t, os.WriteFile(database, text, 0o600))
+
+	client, _ = startClient(t, root)
+	r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": id}})
+	must(t, err)
+	if said := resultText(r); codeOf(r) != "store_damaged" || !strings.Contains(said, database) || !strings.Contains(said, "deepwork check --set-aside") {
+		t.Errorf("a call: %v, %s", codeOf(r), said)
+	}
+	must(t, client.Close())
+	if out, err := commandOn(t, root, "check"); err == nil || !strings.Contains(out, database) || !strings.Contains(out, "deepwork check --set-aside") {
+		t.Errorf("check: %v, %s", err, out)
+	}
+	if now, err := os.ReadFile(database); err != nil || string(now) != string(text) {
+		t.Errorf("the damaged database was changed: %v", err)
+	}
+	mustPrint(t, root, "check", "--set-aside")
+	aside := glob(database + ".damaged-*")
+	if len(aside) == 0 || readAll(aside[0]) != string(text) || fileExists(database) {
+		t.Errorf("set aside are %v", aside)
+	}
+	if out, _, err := typing(t, "yes", "deepwork", "sessions", "import", "--all", "--path", root); err != nil || !strings.Contains(out, "Imported 1 session.") {
+		t.Errorf("imported: %v, %s", err, out)
+	}
+	client, _ = startClient(t, root)
+	if r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id}); !strings.Contains(string(r), "workflow_complete") {
+		t.Errorf("an agent goes on with %s", r)
+	}
+}
