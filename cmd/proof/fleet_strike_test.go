@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -88,11 +89,15 @@ func (f *fleet) loseReply(ctx context.Context) error {
 		return err
 	}
 	sent := false
-	f.machines[0].proxy.CutAt(func(m pgtest.Message) bool {
+	caught := f.machines[0].proxy.CutAt(func(m pgtest.Message) bool {
+
 		sent = sent || moves(m)
 		return sent && m.Commits
 	})
 	a.perform(ctx, a.finishing(id, "s0"))
+	if !happens(ctx, caught) {
+		return errors.New("no reply was lost")
+	}
 	a.perform(ctx, input{Tool: "get_step", Session: id})
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 
 	"deepwork/session/store"
 )
@@ -17,18 +18,21 @@ func init() {
 	share, _ := strconv.ParseFloat(os.Getenv("DEEPWORK_FAULT_OVERTAKEN"), 64) // "" means 0
 	without := os.Getenv("DEEPWORK_FAULT_BREAK")
 	if share > 0 || without != "" {
-		storing = func(s store.Sessions) store.Sessions { return &faultyStore{s, share, without} }
+		storing = func(s store.Sessions) store.Sessions {
+			return &faultyStore{Sessions: s, overtaken: share, without: without}
+		}
 	}
 }
 
 // A faultyStore does not write a share of the transitions at first, as if another process had been faster: the
 // command is applied again to the same state, which must not show. It also leaves out a check of the engine, to
-// show that the check is needed: "reread" takes a write for not made if it was not confirmed, and "look" believes
-// that a session is as this process saw it last.
+// show that the check is needed: "reread" takes a write for not made if it was not confirmed, and does not look
+// at the session again, and "look" believes that a session is always as this process saw it last.
 type faultyStore struct {
 	store.Sessions
 	overtaken float64
 	without   string
+	unread    sync.Map // ids of sessions that are not looked at again, once
 }
 
 func (f *faultyStore) WriteSession(ctx context.Context, w *store.SessionWrite) (bool, error) {
@@ -37,13 +41,15 @@ func (f *faultyStore) WriteSession(ctx context.Context, w *store.SessionWrite) (
 	}
 	written, err := f.Sessions.WriteSession(ctx, w)
 	if f.without == "reread" && errors.Is(err, store.ErrPending) {
+		f.unread.Store(w.ID, true)
 		err = errors.New("the store did not confirm it")
 	}
 	return written, err
 }
 
 func (f *faultyStore) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {
-	if f.without == "look" && known >= 0 {
+	_, unread := f.unread.LoadAndDelete(id)
+	if known >= 0 && (unread || f.without == "look") {
 		return &store.SessionRecord{Session: store.Session{ID: id, Revision: known}}, nil
 	}
 	return f.Sessions.ReadSession(ctx, id, known)
