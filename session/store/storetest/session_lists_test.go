@@ -9,7 +9,7 @@ import (
 	"deepwork/session/store"
 )
 
-func idsOf(all []store.Session) (ids []string) {
+func sessionIDs(all []store.Session) (ids []string) {
 	for _, s := range all {
 		ids = append(ids, s.ID)
 	}
@@ -61,14 +61,14 @@ func TestListsOfSessions(t *testing.T) {
 		"ended before a time":    {store.SessionQuery{Ended: true, Before: began.Add(3 * time.Second)}, []string{"00000004"}},
 	} {
 		got, err := b.ListSessions(t.Context(), c.q)
-		if err != nil || !slices.Equal(idsOf(got), c.want) {
-			t.Errorf("%s: %v, %v; want %v", name, idsOf(got), err, c.want)
+		if err != nil || !slices.Equal(sessionIDs(got), c.want) {
+			t.Errorf("%s: %v, %v; want %v", name, sessionIDs(got), err, c.want)
 		}
 	}
 	w := newSession("00000001")
 	write(t, b, moved(w, func(w *store.SessionWrite) { w.UpdatedAt = began.Add(time.Hour) }))
-	if got, err := a.ListSessions(t.Context(), store.SessionQuery{Limit: 1}); err != nil || !slices.Equal(idsOf(got), []string{"00000001"}) {
-		t.Errorf("after it moved: %v, %v", idsOf(got), err)
+	if got, err := a.ListSessions(t.Context(), store.SessionQuery{Limit: 1}); err != nil || !slices.Equal(sessionIDs(got), []string{"00000001"}) {
+		t.Errorf("after it moved: %v, %v", sessionIDs(got), err)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestAListOfManySessions(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 100, 101, 300} {
 		got, err := b.ListSessions(t.Context(), store.SessionQuery{IDs: ids[:n]})
 		if err != nil || len(got) != (n+99)/100 {
-			t.Errorf("of %d: %v, %v", n, idsOf(got), err)
+			t.Errorf("of %d: %v, %v", n, sessionIDs(got), err)
 		}
 	}
 }
@@ -96,8 +96,8 @@ func TestAncestryOfASession(t *testing.T) {
 	a, b := twoStores(t)
 	want := func(id string, want ...string) {
 		t.Helper()
-		if got, err := b.Ancestry(t.Context(), id); err != nil || !slices.Equal(idsOf(got), want) {
-			t.Errorf("the ancestry of %s is %v, %v; want %v", id, idsOf(got), err, want)
+		if got, err := b.Ancestry(t.Context(), id); err != nil || !slices.Equal(sessionIDs(got), want) {
+			t.Errorf("the ancestry of %s is %v, %v; want %v", id, sessionIDs(got), err, want)
 		}
 	}
 	want("0000000f")
@@ -164,7 +164,7 @@ func TestRemovingSessions(t *testing.T) {
 	noError(t, b.RemoveSessions(t.Context(), ids))
 	list, err := a.ListSessions(t.Context(), store.SessionQuery{})
 	noError(t, err)
-	if got, want := idsOf(list), []string{"00000001", "00000003", "00000005", "0000024f", "00000251", "00000253", "00000255", "00000257"}; !slices.Equal(got, want) {
+	if got, want := sessionIDs(list), []string{"00000001", "00000003", "00000005", "0000024f", "00000251", "00000253", "00000255", "00000257"}; !slices.Equal(got, want) {
 		t.Errorf("%v are left, want %v", got, want)
 	}
 	for n, want := range map[int]bool{0: false, 1: true, 598: false, 599: true} {
