@@ -103,7 +103,7 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	kept := begin("00000031", of.ID, "", "main")
 	x, err := b.LatestExecution(t.Context(), of.ID)
 	noError(t, err)
-	noError(t, second(b.StopWaiting(t.Context(), x.ID)))
+	noError(t, second(b.Stop(t.Context(), x.ID)))
 	noError(t, b.DeleteTask(t.Context(), gone.ID))
 	last := moved(kept, abort)
 	write(t, other.Sessions(), last)
