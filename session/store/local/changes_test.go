@@ -11,7 +11,13 @@ import (
 	"time"
 
 	"deepwork/actor/presence"
+	"deepwork/actor/testkit"
 	"deepwork/session/store"
+)
+
+var (
+	ctx  = context.Background()
+	must = testkit.Must
 )
 
 // follow returns what is new since a position, all of it.
