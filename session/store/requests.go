@@ -11,7 +11,6 @@ import (
 
 // The kinds of targets of requests.
 const (
-	OfSession = "session"
 	OfAttempt = "attempt"
 	OfPlace   = "place" // a project's folder on one machine, by task.Place.Key
 )
@@ -37,7 +36,7 @@ const (
 	RequestLife = time.Minute     // after which a request that nobody took is dropped
 )
 
-// Requests reach the owner of a session or an attempt from another process. Each is carried out at
+// Requests reach the owner of an attempt, or a server at a place, from another process. Each is carried out at
 // most once.
 type Requests interface {
 	// Ask stores a request, waits for the answer, and returns it. An error of the owner is a

@@ -38,7 +38,7 @@ func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 	session.Clock = func() time.Time { return clock().Add(-10 * time.Hour) }
 	t.Cleanup(func() { session.Clock = clock })
 	s, _ := openNew(t)
-	_, err := s.Database().Requests().Ask(t.Context(), store.Request{Kind: store.OfSession, Target: id})
+	_, err := s.Database().Requests().Ask(t.Context(), store.Request{Kind: store.OfAttempt, Target: id})
 	if !errors.Is(err, store.ErrNotAnswered) {
 		t.Fatalf("Ask = %v", err)
 	}

@@ -134,7 +134,7 @@ func TestARequestWaitsForItsOwnerAndExpires(t *testing.T) {
 	s := open(t, path, func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }).Requests()
 	for _, target := range []string{"early", "late"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		if _, err := s.Ask(ctx, store.Request{Kind: store.OfSession, Target: target}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := s.Ask(ctx, store.Request{Kind: store.OfAttempt, Target: target}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Ask = %v", err)
 		}
 		cancel()
@@ -146,7 +146,7 @@ func TestARequestWaitsForItsOwnerAndExpires(t *testing.T) {
 	defer cancel()
 	var owned atomic.Bool
 	time.AfterFunc(300*time.Millisecond, func() { owned.Store(true) })
-	s.Serve(ctx, store.OfSession, func(string) bool { return owned.Load() }, func(_ context.Context, r store.Request) (any, error) {
+	s.Serve(ctx, store.OfAttempt, func(string) bool { return owned.Load() }, func(_ context.Context, r store.Request) (any, error) {
 		if r.Target != "late" {
 			t.Errorf("%s was carried out", r.Target)
 		}
