@@ -31,22 +31,6 @@ func syncDir(f *os.File) error {
 	return err
 }
 
-// Inode returns a number that is unique in the file system while the file exists; 0 if unknown.
-func Inode(fi fs.FileInfo) uint64 {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Ino)
-	}
-	return 0
-}
-
-// Links returns how many names a file has.
-func Links(fi fs.FileInfo) int {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return int(st.Nlink)
-	}
-	return 1
-}
-
 // linkNew moves a file to a name that must be free, using a hard link if possible.
 func linkNew(from, to string) error {
 	err := os.Link(from, to)
