@@ -173,7 +173,7 @@ func TestCopiedRows(t *testing.T) {
 	if copied.Revision != 3 || copied.Goal != "a\x00b\uFFFD" || copied.Frame != `{"n":3}` || len(copied.Parts) != 1 || copied.Parts[0].Body != `{"x":1}` || *copied.PlaceOf() != here {
 		t.Errorf("the session is %+v", copied)
 	}
-	board := s.Database(nil).Board()
+	board := s.Database().Board()
 	if a, err := board.Attempt(t.Context(), "a1"); err != nil || a.Place != here {
 		t.Errorf("the attempt lies at %+v, %v", a, err)
 	}
