@@ -54,6 +54,11 @@ func OpenRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
 	return regular(os.OpenFile(path, flag|openNoFollow, 0))
 }
 
+// OpenRegularIn is OpenRegular for a file in an opened folder.
+func OpenRegularIn(dir *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
+	return regular(dir.OpenFile(name, flag|openNoFollow, 0))
+}
+
 func regular(f *os.File, err error) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
