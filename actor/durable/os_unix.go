@@ -31,6 +31,14 @@ func syncDir(f *os.File) error {
 	return err
 }
 
+// Links returns how many names a file has.
+func Links(fi fs.FileInfo) int {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return int(st.Nlink)
+	}
+	return 1
+}
+
 // linkNew moves a file to a name that must be free, using a hard link if possible.
 func linkNew(from, to string) error {
 	err := os.Link(from, to)

@@ -55,6 +55,9 @@ func move(from, to string, flags uint32) error {
 // through.
 func syncDir(*os.File) error { return nil }
 
+// Links returns how many names a file has; 1 if unknown, as always on Windows.
+func Links(fs.FileInfo) int { return 1 }
+
 func isNoSpace(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) ||
 		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)

@@ -51,7 +51,15 @@ func Read(path string, limit int64) ([]byte, fs.FileInfo, error) {
 // OpenRegular opens an existing regular file with os.O_RDONLY, os.O_WRONLY or os.O_RDWR, and
 // returns its FileInfo. A link that has replaced it, or a pipe, is an error.
 func OpenRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
-	f, err := os.OpenFile(path, flag|openNoFollow, 0)
+	return regular(os.OpenFile(path, flag|openNoFollow, 0))
+}
+
+// OpenRegularIn is OpenRegular for a file in an opened folder.
+func OpenRegularIn(dir *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
+	return regular(dir.OpenFile(name, flag|openNoFollow, 0))
+}
+
+func regular(f *os.File, err error) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}

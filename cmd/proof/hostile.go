@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
@@ -115,13 +117,13 @@ func (h *hostile) alterExport(ctx context.Context) error {
 	id, other := ids[h.random.IntN(len(ids))], exported(h.root, ids[h.random.IntN(len(ids))])
 	path := exported(h.root, id)
 	h.history.with(func() { h.history.sessions[id].edited = true })
-	data, err := os.ReadFile(path)
+	data, err := regularFile(path)
 	if err != nil {
-		data = []byte("{}\n") // it was put there before, or the folder is another
+		data = []byte("{}\n") // it is another's, or the folder is
 	} else if h.older == nil || h.random.IntN(4) == 0 {
 		h.older = bytes.Clone(data)
 	}
-	if fi, lerr := os.Lstat(path); lerr == nil && fi.Mode().IsRegular() && h.random.IntN(3) == 0 {
+	if err == nil && h.random.IntN(3) == 0 {
 		err = os.WriteFile(path, h.falsify(data), 0o600) // in place
 	} else {
 		planted := h.aside()
@@ -138,11 +140,13 @@ func (h *hostile) alterExport(ctx context.Context) error {
 
 // plant creates a file that is to be in the place of another, or none.
 func (h *hostile) plant(path string, data []byte, other string) error {
-	switch h.random.IntN(8) {
+	switch h.random.IntN(9) {
 	case 0: // none
 		return nil
 	case 1:
 		return os.Symlink(filepath.Join(h.trap(), "profile"), path)
+	case 6:
+		return os.Link(filepath.Join(h.trap(), "profile"), path)
 	case 2:
 		return os.Symlink(other, path)
 	case 3:
@@ -150,11 +154,24 @@ func (h *hostile) plant(path string, data []byte, other string) error {
 	case 4:
 		return os.WriteFile(path, h.older, 0o600)
 	case 5:
-		if another, err := os.ReadFile(other); err == nil {
+		if another, err := regularFile(other); err == nil {
 			return os.WriteFile(path, another, 0o600)
 		}
 	}
 	return os.WriteFile(path, h.falsify(data), 0o600)
+}
+
+// regularFile reads a file that has no other name.
+func regularFile(path string) ([]byte, error) {
+	f, fi, err := durable.OpenRegular(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if durable.Links(fi) != 1 {
+		return nil, fs.ErrInvalid
+	}
+	return io.ReadAll(f)
 }
 
 // read reads a session whose export was edited, on the command line or at any server.

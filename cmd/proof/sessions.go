@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	states "deepwork/session/workflow/machine"
@@ -88,7 +87,7 @@ func exported(root, id string) string {
 
 // agree reports whether the export of a session has what the database has.
 func (k kept) agree() bool {
-	file, err := os.ReadFile(exported(k.root, k.id))
+	file, err := regularFile(exported(k.root, k.id))
 	return err == nil && bytes.Equal(file, append(bytes.Clone(k.body), '\n'))
 }
 
@@ -96,14 +95,14 @@ func (k kept) agree() bool {
 // or behind.
 func (w *world) agrees(k kept) {
 	if !k.agree() {
-		file, err := os.ReadFile(exported(k.root, k.id))
+		file, err := regularFile(exported(k.root, k.id))
 		w.history.fault("an export that differs from its session", "session %s: %v\n%.2000s\nwant\n%.2000s", k.id, err, file, k.body)
 	}
 }
 
 // whole checks the export of a session that others may be writing: it has some state of that session.
 func (w *world) whole(k kept) {
-	file, err := os.ReadFile(exported(k.root, k.id))
+	file, err := regularFile(exported(k.root, k.id))
 	var r record
 	if err == nil {
 		err = json.Unmarshal(file, &r)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 
+	"deepwork/actor/durable"
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -82,15 +83,17 @@ func (x *exports) put(row store.Session, s *machine.State, most int64) error {
 	}
 	defer done()
 	name := exportName(s.SessionID)
-	revision, regular := revisionOf(dir, name)
-	if regular && revision > most && revision <= max(s.Revision, x.is(s.SessionID)) {
-		return nil
+	newest := func() int64 { return max(s.Revision, x.is(s.SessionID)) }
+	if most < s.Revision { // else that is seen when the file is replaced
+		if revision, usable := revisionOf(dir, name); usable && revision > most && revision <= newest() {
+			return nil
+		}
 	}
 	body, err := s.Encode()
 	if err != nil {
 		return err
 	}
-	return x.spares.replace(dir, name, regular, append(body, '\n'))
+	return x.spares.replace(dir, name, version{append(body, '\n'), s.Revision, newest}, folder == x.own)
 }
 
 // open opens the folder of exports of a root, and makes it. That of the engine's own root stays open.
@@ -146,26 +149,24 @@ func (x *exports) close() {
 // headBytes is how much of an export is read for its revision, which is its third key.
 const headBytes = 256
 
-// revisionOf returns the revision that an export has, -1 if it has none, and whether it is a regular file.
-func revisionOf(dir *os.Root, name string) (revision int64, regular bool) {
-	fi, err := dir.Lstat(name)
-	if err != nil || !fi.Mode().IsRegular() {
+// revisionOf returns the revision that an export has, -1 if it has none, and whether it is a regular file with
+// no other name.
+func revisionOf(dir *os.Root, name string) (revision int64, usable bool) {
+	f, fi, err := durable.OpenRegularIn(dir, name, os.O_RDONLY)
+	if err != nil {
 		return -1, false
 	}
-	f, err := dir.Open(name)
-	if err != nil {
-		return -1, true
-	}
 	defer f.Close()
+	usable = durable.Links(fi) == 1
 	head := make([]byte, headBytes)
 	n, _ := f.Read(head)
 	_, after, found := bytes.Cut(head[:n], []byte("\n  \"revision\": "))
 	digits, _, whole := bytes.Cut(after, []byte(","))
 	revision, err = strconv.ParseInt(string(digits), 10, 64)
 	if !found || !whole || err != nil {
-		return -1, true
+		return -1, usable
 	}
-	return revision, true
+	return revision, usable
 }
 
 // remove removes the exports of sessions that were pruned, and what else of them is in their roots.

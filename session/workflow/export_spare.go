@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 // spares are files in the folder of exports that are written again and then exchanged with an export, whose
@@ -26,35 +28,78 @@ const (
 	spareLife = time.Hour
 )
 
-// replace replaces a file atomically. regular reports whether there is a regular file of that name.
-func (s *spares) replace(dir *os.Root, name string, regular bool, body []byte) error {
-	spare := s.take(dir)
-	f, err := dir.OpenFile(spare, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		s.drop()
-		return err
+// A version is the content of an export, and the revision that it has.
+type version struct {
+	body     []byte
+	revision int64
+	newest   func() int64 // the revision that the session has now
+}
+
+// replace puts an export in the place of a file, atomically. Of two processes that do so at the same time the
+// higher revision stays: one that finds that it has replaced a newer export puts that back. Without keep, what
+// was replaced is no spare.
+func (s *spares) replace(dir *os.Root, name string, v version, keep bool) error {
+	spare, err := s.fill(dir, v.body)
+	if err == nil {
+		err = exchange(dir, spare, name)
+	}
+	switch {
+	case errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist):
+		if err = dir.Rename(spare, name); err == nil {
+			s.drop()
+			return nil
+		}
+	case err == nil:
+		at := v.revision // of what is in place
+		revision, usable := revisionOf(dir, spare)
+		for err == nil && revision > at && revision <= v.newest() {
+			at = revision
+			if err = exchange(dir, spare, name); err == nil {
+				revision, usable = revisionOf(dir, spare)
+			}
+		}
+		if err == nil && usable && keep {
+			s.give(spare)
+			return nil
+		}
+	}
+	s.drop()
+	if spare != "" {
+		err = errors.Join(err, dir.RemoveAll(spare))
+	}
+	return err
+}
+
+// fill writes a body to a spare that nobody else uses, and returns its name; "" with an error.
+func (s *spares) fill(dir *os.Root, body []byte) (name string, err error) {
+	var f *os.File
+	if name = s.take(dir); name != "" {
+		var fi fs.FileInfo
+		if f, fi, err = durable.OpenRegularIn(dir, name, os.O_WRONLY); err == nil && durable.Links(fi) != 1 {
+			f.Close()
+			f = nil
+		}
+	}
+	if f == nil { // there is no spare, or somebody has put a link in its place, or gave its file another name
+		if name != "" {
+			_ = dir.RemoveAll(name) // if it stays, a later server removes it
+		}
+		name = sparePrefix + randomID(8)
+		if f, err = dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+			return "", err
+		}
 	}
 	_, err = f.Write(body)
 	if err == nil {
 		err = f.Truncate(int64(len(body)))
 	}
-	if err = errors.Join(err, f.Close()); err == nil && regular {
-		if err = exchange(dir, spare, name); err == nil {
-			s.give(spare)
-			return nil
-		}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, dir.Remove(name))
 	}
-	if err == nil || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) {
-		err = dir.Rename(spare, name)
-	}
-	s.drop()
-	if err != nil {
-		err = errors.Join(err, dir.Remove(spare))
-	}
-	return err
+	return name, nil
 }
 
-// take returns the name of a spare that nobody else uses, which may have to be made.
+// take returns the name of a spare that nobody else uses, or "" if one has to be made.
 func (s *spares) take(dir *os.Root) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +113,7 @@ func (s *spares) take(dir *os.Root) string {
 		return name
 	}
 	s.made++
-	return sparePrefix + randomID(8)
+	return ""
 }
 
 func (s *spares) give(name string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/durable"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -136,11 +138,28 @@ func (i *inspection) export(r *record) {
 		return // the workspace of an attempt that was deleted
 	}
 	path := filepath.Join(r.row.Root, ".deepwork", "tmp", exportName(r.row.ID))
-	file, err := os.ReadFile(path)
-	body, eerr := r.state.Encode()
-	if err != nil || eerr != nil || !bytes.Equal(file, append(body, '\n')) {
+	body, err := r.state.Encode()
+	if err == nil {
+		err = hasExactly(path, append(body, '\n'))
+	}
+	if err != nil {
 		i.behind = append(i.behind, path)
 	}
+}
+
+// hasExactly returns an error unless a path is that of a file with this content. It waits for nobody at the
+// other end of a pipe, and reads no more than it needs.
+func hasExactly(path string, content []byte) error {
+	f, _, err := durable.OpenRegular(path, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	have, err := io.ReadAll(io.LimitReader(f, int64(len(content))+1))
+	if err == nil && !bytes.Equal(have, content) {
+		err = errors.New("it has other content")
+	}
+	return err
 }
 
 // faults returns the faults of a readable session.
