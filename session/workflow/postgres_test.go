@@ -10,7 +10,6 @@ import (
 var onlyFiles = map[string]string{
 	"TestAcknowledgedTransitionsSurviveKills": "kills many servers, each of which a lease would outlive by 6 s; see cmd/deepwork and cmd/proof",
 	"TestAFullDiskRefusesAndMovesNothing":     "fills the disk",
-	"TestResumableSessions":                   "damages sessions' files",
 }
 
 func TestOnPostgres(t *testing.T) { pgtest.Again(t, onlyFiles) }
