@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"runtime"
@@ -57,17 +56,6 @@ func (l *sharedLog) close(last string) (err error) {
 	}
 	l.shut()
 	return err
-}
-
-// is reports whether this is the open file.
-func (l *sharedLog) is(file fs.FileInfo) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file == nil {
-		return false
-	}
-	held, err := l.file.Stat()
-	return err == nil && os.SameFile(held, file)
 }
 
 // append adds whole lines. A line may be duplicated, but is never missing from a file that replaces

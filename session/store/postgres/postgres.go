@@ -4,10 +4,9 @@
 // Everything works through PgBouncer in transaction mode: no prepared statements, nothing that
 // lasts longer than a transaction, no startup parameters.
 //
-// A process owns sessions while it renews its lease; see lease.go. Each write of a session is one
-// statement that names the owner, its term and the version that it replaces, so a process that was
-// suspended or cut off cannot overwrite what another has taken over. If the reply to a write is lost,
-// the row itself says whether it was made; see settle.go.
+// A transition of a session is one statement that names the revision that it replaces, so of two processes
+// one makes it; see move.go. If its reply is lost, the row itself says whether it was made. Changes of the
+// board take turns, and name the lease of their process; see lease.go.
 package postgres
 
 import (
