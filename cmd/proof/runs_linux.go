@@ -89,9 +89,11 @@ func (r *runs) live(ctx context.Context) error {
 func (r *runs) lead(ctx context.Context, a *agent) {
 	id := ""
 	for ctx.Err() == nil {
-		args := []string{"steps/all", "--goal", a.token("run "), "--executor", "STEP"}
-		if id != "" {
-			args = []string{"resume", id}
+		args := []string{"resume", id}
+		if id == "" {
+			goal := a.token("run ")
+			r.history.ask("session", goal, &effect{job: "steps"})
+			args = []string{"steps/all", "--goal", goal, "--executor", "STEP"}
 		}
 		// It is killed at a commit of the board, or not at all.
 		if r.command(ctx, &id, fault.Plan{Commit: a.below(150), Late: time.Duration(a.below(3000)) * time.Microsecond}, args...) {
