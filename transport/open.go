@@ -237,7 +237,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	tasks.share(&e, engine.AskAbout)
 	e.pages = func() (page.Options, error) {
 		key, err := folder.Sign("web pages", nil)
-		return page.Options{Project: filepath.Base(root), Root: root, Board: tasks.engine, Engine: engine, Jobs: e.jobs, Config: current, Changes: stores.Changes, Key: []byte(key), Logger: logger}, err
+		return page.Options{Project: filepath.Base(root), Root: root, Board: tasks.engine, Engine: engine, Jobs: e.jobs, Config: current, Changes: stores.Database.Changes(), Key: key, Logger: logger}, err
 	}
 	s, err := newServer(e, sets, o.Version, logger)
 	if err != nil {

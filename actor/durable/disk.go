@@ -4,21 +4,19 @@ import "os"
 
 // The operations of a Disk, as named in an Op.
 const (
-	OpCreate   = "create"   // an empty file
-	OpWrite    = "write"    // Data, to File
-	OpSync     = "sync"     // the content of a file
-	OpMove     = "move"     // a file to another name, To, replacing a file there if allowed
-	OpExchange = "exchange" // the names of two files, Path and To
-	OpLink     = "link"     // a second name, To
-	OpRemove   = "remove"   // a name
-	OpSyncDir  = "syncdir"  // the names of a folder
+	OpCreate  = "create"  // an empty file
+	OpWrite   = "write"   // Data, to File
+	OpSync    = "sync"    // the content of a file
+	OpMove    = "move"    // a file to another name, To, replacing a file there if allowed
+	OpRemove  = "remove"  // a name
+	OpSyncDir = "syncdir" // the names of a folder
 )
 
 // An Op is one change that a Disk is about to make, or one sync.
 type Op struct {
 	Do   string   // one of the constants above
 	Path string   // of the file or folder, as the caller gave it
-	To   string   // the other name, of a move, an exchange or a link
+	To   string   // the other name, of a move
 	File *os.File // of a write or a sync
 	Data []byte   // of a write
 }
@@ -29,15 +27,6 @@ type Disk struct {
 	// Carry, if set, executes every Op instead of the Disk: it calls do, or returns an error, or
 	// ends the process. It may be called concurrently. It is for tests and simulations of faults.
 	Carry func(op Op, do func() error) error
-
-	// NoSync skips every sync: written data survives the end of the program, but not a crash of the
-	// machine.
-	NoSync bool
-
-	// Dir, if set, is the folder of all files that Create, Move, MoveNew, Exchange and Remove are
-	// given: of a path only the last element counts, so that nothing is written anywhere else, even
-	// if the folder is replaced by a link meanwhile. SyncFolder syncs it.
-	Dir *Dir
 }
 
 // Intercept, if set, is the Carry of all Disks without one. Simulations of faults set it first, in

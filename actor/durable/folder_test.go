@@ -18,7 +18,6 @@ func TestSyncFolder(t *testing.T) {
 	if err := (Disk{}).SyncFolder(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("one that is not there: %v", err)
 	}
-	must(t, Disk{NoSync: true}.SyncFolder(missing))
 	if err := (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).SyncFolder(dir); !errors.Is(err, errBroken) {
 		t.Errorf("a sync that fails: %v", err)
 	}
@@ -81,24 +80,4 @@ func TestMakeFolderRefuses(t *testing.T) {
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "nowhere"), 0o700))
 	must(t, Disk{}.MakeFolder(link, 0o700))
-}
-
-func TestIsAt(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a")
-	f, err := os.Create(path)
-	must(t, err)
-	if !IsAt(f, path) {
-		t.Error("a file that was just made is not at its path")
-	}
-	if IsAt(f, path+"2") {
-		t.Error("it is where nothing is")
-	}
-	must(t, os.WriteFile(path+"2", nil, 0o600))
-	if IsAt(f, path+"2") {
-		t.Error("another file is taken for it")
-	}
-	must(t, f.Close())
-	if IsAt(f, path) {
-		t.Error("a closed file is at its path")
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 )
 
 // Create creates an empty file, mode 0600, and opens it for writing. The error is fs.ErrExist if
@@ -13,11 +12,7 @@ import (
 func (d Disk) Create(path string) (f *os.File, err error) {
 	const flag = os.O_WRONLY | os.O_CREATE | os.O_EXCL | openNonBlock
 	err = d.carryOut(Op{Do: OpCreate, Path: path}, func() error {
-		if d.Dir != nil {
-			f, err = d.Dir.root.OpenFile(filepath.Base(path), flag, 0o600)
-		} else {
-			f, err = os.OpenFile(path, flag, 0o600)
-		}
+		f, err = os.OpenFile(path, flag, 0o600)
 		return err
 	})
 	if err != nil && f != nil {
@@ -40,9 +35,6 @@ func (d Disk) Write(f *os.File, data []byte) (n int, err error) {
 // Sync returns when the content of a file, and what is needed to read it, is on disk. Its mode and
 // times may not be. The error is fs.ErrClosed if the file is closed.
 func (d Disk) Sync(f *os.File) error {
-	if d.NoSync {
-		return nil
-	}
 	return d.carryOut(Op{Do: OpSync, Path: f.Name(), File: f}, func() error { return syncData(f) })
 }
 
@@ -50,65 +42,20 @@ func (d Disk) Sync(f *os.File) error {
 // replaced, it waits a second for readers to close theirs. The new name is durable once its folder
 // is synced.
 func (d Disk) Move(from, to string) error {
-	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error {
-		if d.movesInDir() {
-			return d.Dir.root.Rename(filepath.Base(from), filepath.Base(to))
-		}
-		return replace(from, to)
-	})
+	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error { return replace(from, to) })
 }
 
 // MoveNew renames a file or folder to a name that must be free; otherwise the error is fs.ErrExist.
 // If the file system has neither an exclusive rename nor hard links, it checks first, and two
 // concurrent calls may both succeed.
 func (d Disk) MoveNew(from, to string) error {
-	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error {
-		if d.movesInDir() {
-			return renameNewIn(d.Dir.root, filepath.Base(from), filepath.Base(to))
-		}
-		return renameNew(from, to)
-	})
-}
-
-// movesInDir reports whether moves are made through Dir: on Windows they would not be durable.
-func (d Disk) movesInDir() bool { return d.Dir != nil && runtime.GOOS != "windows" }
-
-// Exchange swaps the names of two files of Dir atomically; that is durable once the folder is
-// synced. The error is errors.ErrUnsupported if the system or the file system cannot do it.
-func (d Disk) Exchange(a, b string) error {
-	return d.carryOut(Op{Do: OpExchange, Path: a, To: b}, func() error {
-		return exchange(d.Dir.file, filepath.Base(a), filepath.Base(b))
-	})
-}
-
-// renameNewIn is renameNew in a folder.
-func renameNewIn(root *os.Root, from, to string) error {
-	err := root.Link(from, to)
-	if err == nil {
-		return root.Remove(from)
-	}
-	if _, there := root.Lstat(to); errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) || !errors.Is(there, fs.ErrNotExist) {
-		return err
-	}
-	return root.Rename(from, to) // without hard links
-}
-
-// Link gives a file a second name; the error is fs.ErrExist if that is taken.
-func (d Disk) Link(path, to string) error {
-	return d.carryOut(Op{Do: OpLink, Path: path, To: to}, func() error { return os.Link(path, to) })
+	return d.carryOut(Op{Do: OpMove, Path: from, To: to}, func() error { return renameNew(from, to) })
 }
 
 // Remove removes a name; the error is fs.ErrNotExist if it is missing. It is durable once its
 // folder is synced.
 func (d Disk) Remove(path string) error {
-	return d.carryOut(Op{Do: OpRemove, Path: path}, func() error { return d.unlink(path) })
-}
-
-func (d Disk) unlink(path string) error {
-	if d.Dir != nil {
-		return d.Dir.root.Remove(filepath.Base(path))
-	}
-	return os.Remove(path)
+	return d.carryOut(Op{Do: OpRemove, Path: path}, func() error { return os.Remove(path) })
 }
 
 // Drop is Remove and a sync of the folder. A missing name is no error, but an earlier removal may

@@ -32,18 +32,6 @@ func syncData(f *os.File) error {
 	return nil
 }
 
-// exchange swaps the names of two files of a folder.
-func exchange(dir *os.File, a, b string) error {
-	err := control(dir, func(fd int) error { return unix.Renameat2(fd, a, fd, b, unix.RENAME_EXCHANGE) })
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOTSUP):
-		err = errors.ErrUnsupported // an old kernel, or a file system without support for the flag
-	}
-	return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err}
-}
-
 // control makes a system call on an open file, which stays open meanwhile: a bare descriptor might
 // refer to another file after a Close.
 func control(f *os.File, call func(fd int) error) (err error) {

@@ -2,16 +2,10 @@
 
 package durable
 
-import (
-	"errors"
-	"os"
-)
+import "os"
 
 // renameNew moves a file, and fails with fs.ErrExist if to exists.
 func renameNew(from, to string) error { return linkNew(from, to) }
 
 // syncData is the full sync: on macOS os.File.Sync also flushes the drive's cache.
 func syncData(f *os.File) error { return f.Sync() }
-
-// exchange is not supported.
-func exchange(*os.File, string, string) error { return errors.ErrUnsupported }

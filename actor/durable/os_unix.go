@@ -31,14 +31,6 @@ func syncDir(f *os.File) error {
 	return err
 }
 
-// Inode returns a number that is unique in the file system while the file exists; 0 if unknown.
-func Inode(fi fs.FileInfo) uint64 {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Ino)
-	}
-	return 0
-}
-
 // Links returns how many names a file has.
 func Links(fi fs.FileInfo) int {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"time"
 
@@ -56,10 +55,6 @@ func move(from, to string, flags uint32) error {
 // through.
 func syncDir(*os.File) error { return nil }
 
-// Inode returns a number that is unique in the file system while the file exists; 0 if unknown, as
-// always on Windows.
-func Inode(fs.FileInfo) uint64 { return 0 }
-
 // Links returns how many names a file has; 1 if unknown, as always on Windows.
 func Links(fs.FileInfo) int { return 1 }
 
@@ -73,6 +68,3 @@ func isReadOnlyDisk(err error) bool { return errors.Is(err, windows.ERROR_WRITE_
 func isTooManyFiles(err error) bool { return errors.Is(err, windows.ERROR_TOO_MANY_OPEN_FILES) }
 
 func syncData(f *os.File) error { return f.Sync() }
-
-// exchange is not supported.
-func exchange(*os.File, string, string) error { return errors.ErrUnsupported }

@@ -67,7 +67,7 @@ func (d Disk) Fill(path string, data []byte, mode fs.FileMode) (err error) {
 			err = cerr
 		}
 		if err != nil {
-			_ = d.unlink(path) // the error of the write says more
+			_ = os.Remove(path) // the error of the write says more
 		}
 	}()
 	if mode != 0 {

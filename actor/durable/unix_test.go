@@ -36,12 +36,8 @@ func TestOpenRegularOpensNothingElse(t *testing.T) {
 	f, fi, err := OpenRegular(file, os.O_RDWR)
 	must(t, err)
 	defer f.Close()
-	if fi.Size() != 1 || Inode(fi) == 0 {
+	if fi.Size() != 1 {
 		t.Errorf("%v", fi)
-	}
-	must(t, Disk{}.Link(file, file+"2"))
-	if err := (Disk{}).Link(file, link); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a second name that is taken: %v", err)
 	}
 }
 

@@ -155,7 +155,7 @@ func (p *parser) uniform(to *[]string, normalize func(string) (string, error)) f
 }
 
 // CheckTokenName returns what is wrong with a token's name, or nil. Names are the identities of
-// callers and appear in logs and session files.
+// callers and appear in logs and sessions.
 func CheckTokenName(name string) error {
 	if err := checkName("a token", name); err != nil {
 		return err

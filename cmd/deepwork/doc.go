@@ -22,7 +22,7 @@
 // .ci/run runs every check. These measure more:
 //
 //	go run ./cmd/proof figures          # every promised figure beside its comparison; -write keeps them
-//	go run ./cmd/proof load --servers 2 # many real clients on a server; each session file is checked
+//	go run ./cmd/proof load --servers 2 # many real clients on a server; each session is checked
 //
 // transport/BENCHMARKS.md has the figures. "go run ./cmd/proof load --help" lists the options of load.
 package main

@@ -27,7 +27,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 			"config":       {".deepwork/config.yml", "quality_gate: {override: agent}\n", true, "workflow_complete", "override_needs_person", "overridden by the agent, without a review", `the reviewer was ["reviewer","task.txt"], and is self`},
 			"reviewer":     {".deepwork/config.yml", "quality_gate: {agent_review_command: reviewer other.txt}\n", false, "needs_work", "needs_work", "", ""},
 			"job":          {".deepwork/jobs/one/job.yml", reviewedJob("one", "[]", "a"), false, "workflow_complete", "needs_work", "", "review of step: it is gone"},
-			"session file": {"session", "", false, "needs_work", "needs_work", "", ""},
+			"export":       {"session", "", false, "needs_work", "needs_work", "", ""},
 		} {
 			t.Run(fmt.Sprintf("%s/strict=%t", way, strict), func(t *testing.T) {
 				root := t.TempDir()

@@ -13,7 +13,7 @@ import (
 )
 
 // points are where servers are killed.
-var points = []string{durable.OpCreate, durable.OpWrite, durable.OpSync, durable.OpMove, durable.OpExchange, durable.OpSyncDir}
+var points = []string{durable.OpCreate, durable.OpWrite, durable.OpSync, durable.OpMove, durable.OpSyncDir}
 
 // plan chooses the faults of the next process.
 func (s *simulation) plan() fault.Plan {

@@ -103,5 +103,5 @@ func openIn(name string, at task.Place) *postgres.Store {
 func storesIn(name string, at task.Place) *store.Stores {
 	s := openIn(name, at)
 	db := s.Database()
-	return &store.Stores{Members: s, Database: db, Changes: db.Changes(), Others: s.Others, Place: &at, Project: "shop", GoneFor: s.GoneFor, Close: s.Close}
+	return &store.Stores{Members: s, Database: db, Others: s.Others, Place: &at, Project: "shop", GoneFor: s.GoneFor, Close: s.Close}
 }

@@ -169,7 +169,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 
 // use sets the stores.
 func (e *Engine) use(s *store.Stores) {
-	e.stores, e.member, e.db, e.changes = s, s.Members, s.Database, s.Changes
+	e.stores, e.member, e.db, e.changes = s, s.Members, s.Database, s.Database.Changes()
 	if s.Place != nil {
 		e.shared, e.here = s, *s.Place
 	}

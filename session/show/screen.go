@@ -138,7 +138,7 @@ func init() {
 		words string
 	}{
 		{good, "completed complete done passed succeeded merged"},
-		{bad, "failed aborted damaged foreign stopped killed interrupted untrusted refused cancelled"},
+		{bad, "failed aborted stopped killed interrupted untrusted refused cancelled"},
 		{busy, "active running starting waiting paused limited inprogress inreview blocked step_waits"},
 	} {
 		for word := range strings.FieldsSeq(of.words) {

@@ -1,6 +1,6 @@
 // Package state says where the state of a project is: outside the project, in a folder
 // of the user's that nobody else reads (catalog/trust/README.md). In the project itself are only
-// what people write and share, and the session and review files.
+// what people write and share, exported sessions and review files.
 //
 //	<base>/key                                        the key of the installation
 //	<base>/trust/                                     what the user approved
@@ -22,7 +22,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"deepwork/actor/durable"
 )
@@ -45,8 +44,7 @@ type Folder struct {
 	Base string // of all projects
 	Dir  string // of this one
 
-	lacks error                  // why there is no place for the state
-	signs atomic.Pointer[signer] // nil until first used
+	lacks error // why there is no place for the state
 
 	mu   sync.Mutex
 	made bool
@@ -278,7 +276,6 @@ func (f *Folder) Adopt(old string, follow func() error) error {
 	}
 	own := f.Dir
 	f.Dir, f.id = was.Dir, was.id
-	f.signs.Store(nil)
 	if err := follow(); err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ const (
 	keySize   = 32 // bytes
 )
 
-// A Key is the secret of an installation. Its signatures prove that this user's deepwork wrote
-// something on this machine.
+// A Key is the secret of an installation. It identifies the machine in a shared store, and its
+// signatures prove that this user's deepwork made something on this machine.
 type Key struct {
 	id     string
 	secret []byte
@@ -30,7 +30,7 @@ type Key struct {
 // Key returns the key of the installation. If it is missing, it is created if make is set;
 // otherwise, as for read-only commands, the error is ErrMissing.
 func (f *Folder) Key(make bool) (*Key, error) {
-	secret, err := f.secret(filepath.Join(f.Base, keyFile), "the key of the installation", "remove it and adopt the sessions again", make)
+	secret, err := f.secret(filepath.Join(f.Base, keyFile), "the key of the installation", "remove it, which makes this machine another one for a shared store", make)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,24 @@ func newSecret() []byte {
 // ID identifies a key by 8 hexadecimal digits that reveal nothing about the secret.
 func (k *Key) ID() string { return k.id }
 
-// Sign returns the HMAC-SHA256 over the project's id, a file's name and its content.
+// Sign returns what Key.Sign returns for the project. It creates the key and the folder if they are
+// missing, and blocks for the disk.
+func (f *Folder) Sign(name string, content []byte) ([]byte, error) {
+	if err := f.Make(); err != nil {
+		return nil, err
+	}
+	key, err := f.Key(true)
+	if err != nil {
+		return nil, err
+	}
+	id, err := f.ID()
+	if err != nil {
+		return nil, err
+	}
+	return key.Sign(id, name, content), nil
+}
+
+// Sign returns the HMAC-SHA256 over the project's id, a name and a content.
 func (k *Key) Sign(project, name string, content []byte) []byte {
 	mac := hmac.New(sha256.New, k.secret)
 	fmt.Fprintf(mac, "%s\n%d %s\n", project, len(name), name)

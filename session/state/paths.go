@@ -2,17 +2,14 @@ package state
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
-
-	"deepwork/actor/durable"
 )
 
-// Tmp is the folder of session and review files, inside the project.
+// Tmp is the folder of exported sessions and review files, inside the project.
 func (f *Folder) Tmp() string { return filepath.Join(f.Root, ".deepwork", "tmp") }
 
 // OwnTmp returns an error if a link in the project leads from Tmp to a folder outside of
@@ -48,29 +45,15 @@ func (f *Folder) OpenTmp() (*os.Root, error) {
 	return root.OpenRoot(rel)
 }
 
-// IsTmp reports whether an opened folder is Tmp, to which its path leads without a link in the
-// project.
-func (f *Folder) IsTmp(dir interface{ Stat() (fs.FileInfo, error) }) bool {
-	above, err := os.Lstat(filepath.Dir(f.Tmp()))
-	return err == nil && above.IsDir() && durable.IsAt(dir, f.Tmp())
-}
-
 // Database is the file of the project's SQLite database.
 func (f *Folder) Database() string { return filepath.Join(f.Dir, "board.db") }
 
-// Copied is the file with all that was copied here from another store, until it is in place. CopyLock
-// is locked by a process that copies; no server begins meanwhile.
-func (f *Folder) Copied() string { return filepath.Join(f.Dir, "copied.db") }
-
-// CopyLock is described with Copied.
+// CopyLock is locked by a process that copies the database, replaces it or sets it aside; no server starts
+// meanwhile.
 func (f *Folder) CopyLock() string { return filepath.Join(f.Servers(), "copy.lock") }
 
-// Servers is the folder of the servers' lock files and of their shared data about sessions: the
-// claim lock, the index of request ids, the feed of changes.
+// Servers is the folder of the lock files of the project's servers, and of CopyLock.
 func (f *Folder) Servers() string { return filepath.Join(f.Dir, "servers") }
-
-// Definitions is the folder of the jobs that sessions started with.
-func (f *Folder) Definitions() string { return filepath.Join(f.Dir, "definitions") }
 
 // Worktrees is the folder of the attempts' worktrees, unless the config names one. On Windows,
 // which limits the length of paths, its name is short.

@@ -21,14 +21,13 @@ var (
 	ErrPending = errors.New("the store has not answered in time, and the call may still be carried out")
 )
 
-// A Database holds those stores of a project that are not separate files. It is opened by the first
-// call that needs it. Its methods may be called from any goroutine.
+// A Database holds the stores of a project. It is opened by the first call that needs it. Its methods may be called from any goroutine.
 type Database interface {
 	Sessions() Sessions
 	Board() Board
 	Executions() Executions
 	Changes() Changes
-	// Where returns its location for messages: a path.
+	// Where returns its location for messages.
 	Where() string
 	// Open opens it now, and creates it if necessary, so that the caller gets the error.
 	Open(ctx context.Context) error

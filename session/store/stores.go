@@ -19,7 +19,7 @@ var ErrUnavailable = errors.New("the store does not answer")
 var ErrBusy = fmt.Errorf("%w: another process is writing", ErrUnavailable)
 
 // Refused converts an error to one that agents can act on if the stores were unavailable; it returns
-// any other error unchanged, also ErrPending: whether something has moved is not known then.
+// any other error unchanged, also ErrPending: whether something has changed is not known then.
 func Refused(err error) error {
 	code := session.CodeOf(err)
 	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPending) || code == CodeUnavailable || code == CodeBusy {
@@ -41,7 +41,6 @@ const CodeUnavailable = "store_unavailable"
 type Stores struct {
 	Members  Members
 	Database Database
-	Changes  Changes
 	// Others reports whether other processes use the stores.
 	Others func(ctx context.Context) (bool, error)
 	// Unavailable returns why calls of a process that has entered fail now, nil if they do not. It
@@ -56,8 +55,8 @@ type Stores struct {
 	// GoneFor returns for how long no process at a place has held a lease, by the clock of shared stores:
 	// 0 if one does.
 	GoneFor func(ctx context.Context, p task.Place) (time.Duration, error)
-	// Close leaves the other processes and releases everything: from then on they may take over what
-	// this process owned.
+	// Close leaves the other processes, which may then take over the agents and executions of this one,
+	// and releases everything.
 	Close func(ctx context.Context) error
 }
 

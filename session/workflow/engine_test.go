@@ -100,7 +100,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 		return
 	}
 	if fi, err := os.Stat(filepath.Join(p.state().Tmp(), "session_"+b.SessionID+".json")); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("session file: %v %v", fi.Mode(), err)
+		t.Errorf("export: %v %v", fi.Mode(), err)
 	}
 }
 

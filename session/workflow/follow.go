@@ -25,7 +25,7 @@ func (f *follower) start() {
 }
 
 func (f *follower) run(ctx context.Context) {
-	changes := f.engine.Stores.Changes
+	changes := f.engine.Stores.Database.Changes()
 	position := ""
 	for ctx.Err() == nil {
 		news, err := changes.Since(ctx, position)

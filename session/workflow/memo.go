@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// A memo remembers what was read from the disk and can be read again: when it is full, it forgets
+// A memo remembers what was read from the database and can be read again: when it is full, it forgets
 // everything. Its methods may be called concurrently.
 type memo[K comparable, V any] struct {
 	most int64 // values

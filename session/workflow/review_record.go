@@ -45,7 +45,7 @@ func contentDigest(outputs machine.Outputs, tasks []gate.Task) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// recorded converts the gate's results for the session file, in the order of the step's reviews;
+// recorded converts the gate's results for the session, in the order of the step's reviews;
 // failure says what prevented a verdict, or "".
 func recorded(r *review) (verdicts []*machine.Verdict, failure string) {
 	verdicts = slices.Clone(r.reused)

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// filesKept is the minimum number of open files reserved for other uses, mainly session files,
+// filesKept is the minimum number of open files reserved for other uses, mainly the database,
 // without which no call can be executed.
 const filesKept = 64
 

@@ -67,7 +67,7 @@ func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logge
 func Of(pg *postgres.Store, place *task.Place, project string) *store.Stores {
 	db := pg.Database()
 	return &store.Stores{
-		Members: pg, Database: db, Changes: db.Changes(), Others: pg.Others, GoneFor: pg.GoneFor,
+		Members: pg, Database: db, Others: pg.Others, GoneFor: pg.GoneFor,
 		Place: place, Project: project, Env: []string{config.ProjectEnv + "=" + project},
 		Unavailable: func() error {
 			_, err := pg.Term()

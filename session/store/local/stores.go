@@ -11,20 +11,20 @@ import (
 	"deepwork/session/store/local/sqlite"
 )
 
-// Stores returns the stores of a project as files of this machine. It touches no file: each is
-// opened by the first call that needs it. With readOnly nothing is created, and a database that does
+// Stores returns the stores of a project in a database file of this machine. It touches no file: the
+// first call that needs it opens it. With readOnly nothing is created, and a database that does
 // not exist is empty.
 func Stores(f *state.Folder, readOnly bool, logger *slog.Logger) *store.Stores {
 	member := session.NewMember(f, logger)
 	db := sqlite.New(sqlite.Options{Path: f.Database(), Make: func() error { return session.MakeState(f) }, ReadOnly: readOnly, Logger: logger})
 	return &store.Stores{
-		Members: member, Database: db, Changes: db.Changes(),
+		Members: member, Database: db,
 		Others: func(context.Context) (bool, error) {
 			others, _ := member.Others()
 			return len(others) > 0, nil
 		},
 		Close: func(context.Context) error {
-			return errors.Join(db.Close(), member.Leave()) // last: until then no other server takes over what this one owns
+			return errors.Join(db.Close(), member.Leave()) // last: until then no other server takes over what this one runs
 		},
 	}
 }

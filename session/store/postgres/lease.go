@@ -14,13 +14,12 @@ import (
 	"deepwork/session/store"
 )
 
-// A process that owns something holds a lease, a row of members that expires by the clock of the
+// A process that has agents or executions holds a lease, a row of members that expires by the clock of the
 // database. It renews the row every two seconds, and trusts the lease for less long than it lasts, by
 // its own monotonic clock from before it asked for the renewal: while it trusts the lease, no other
-// process may take what it owns. It is suspended or cut off longer: the lease has expired, others may
-// have taken over, and its next renewal begins a new term. The sessions that nobody took are moved to
-// the new term by the same statement. All that a process writes names its term, so what it sent in an
-// earlier one and is delayed changes nothing.
+// process may take over its agents and executions. If it is suspended or cut off longer, the lease has
+// expired, others may have taken over, and its next renewal begins a new term. All that a process writes,
+// except moves of sessions, names its term, so what it sent in an earlier one and is delayed changes nothing.
 const (
 	leaseTime = 6 * time.Second // in the SQL below, too
 	renewTime = 2 * time.Second
@@ -68,7 +67,7 @@ func (s *Store) away() error {
 // ID returns the id of this process, which has the form of presence.ID.
 func (s *Store) ID() string { return s.id }
 
-// Term implements store.Lease.
+// Term returns the term of the lease, or why this process has none that it can trust.
 func (s *Store) Term() (int64, error) {
 	l := &s.lease
 	l.mu.Lock()
@@ -175,8 +174,7 @@ func (s *Store) keepLease() {
 	}
 }
 
-// renew renews the lease, or takes a new term, and then forgets processes that ended over 30 days ago,
-// unless sessions name them.
+// renew renews the lease, or takes a new term, and then forgets processes that ended over 30 days ago.
 func (s *Store) renew() error {
 	scope, err := s.join(s.closing)
 	ctx, cancel := context.WithTimeout(s.closing, renewTime)
@@ -191,7 +189,7 @@ func (s *Store) renew() error {
 			WHERE id = $1 AND term = $2 AND expires > clock_timestamp() RETURNING (SELECT version FROM @schema_version), clock_timestamp()`), s.id, term).Scan(&version, &clock)
 	}
 	if none(err) {
-		ctx, cancel := context.WithTimeout(s.closing, leaseTime) // to move many sessions
+		ctx, cancel := context.WithTimeout(s.closing, leaseTime) // the row of the project may be locked
 		defer cancel()
 		began = time.Now()
 		err = s.leases.QueryRowContext(ctx, s.text(`WITH m AS (
@@ -215,7 +213,7 @@ func (s *Store) renew() error {
 	case err != nil && last == nil && s.closing.Err() == nil:
 		s.o.Logger.Warn("the lease on the store could not be renewed; without it nothing is written", "error", err)
 	case err == nil && term > 0 && next != term:
-		s.o.Logger.Warn("the lease on the store had ended; sessions that another server has taken over meanwhile are its own", "term", next)
+		s.o.Logger.Warn("the lease on the store had ended; other servers may have taken over agents and executions of this one", "term", next)
 	}
 	return err
 }
@@ -273,8 +271,7 @@ func (m Member) String() string {
 }
 
 // Member returns a process, or store.ErrNotFound if it is unknown: one whose lease ended over 30 days ago
-// may be forgotten, unless it is the owner of sessions.
-// It blocks for at most 3 s.
+// may be forgotten. It blocks for at most 3 s.
 func (s *Store) Member(ctx context.Context, id string) (Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -4,10 +4,11 @@
 // Everything works through PgBouncer in transaction mode: no prepared statements, nothing that
 // lasts longer than a transaction, no startup parameters.
 //
-// A process owns sessions while it renews its lease; see lease.go. Each write of a session is one
-// statement that names the owner, its term and the version that it replaces, so a process that was
-// suspended or cut off cannot overwrite what another has taken over. If the reply to a write is lost,
-// the row itself says whether it was made; see settle.go.
+// A process writes the board, executions and requests only while it holds a lease (lease.go), and each such
+// transaction checks it, so a process that was suspended or cut off cannot overwrite what another has taken
+// over (tx.go). A session belongs to no process: a move is one statement that names the revision that it
+// replaces, and needs no lease (move.go). If the reply to a commit is lost, the row of this process in
+// commits says whether it was made.
 package postgres
 
 import (
@@ -139,8 +140,8 @@ func (s *Store) Open(ctx context.Context) error {
 	return err
 }
 
-// Close ends the lease, so that others may take over what this process owned, and disconnects. It
-// waits until ctx ends at most.
+// Close ends the lease, so that others may take over the agents and executions of this process, and
+// disconnects. It waits until ctx ends at most.
 func (s *Store) Close(ctx context.Context) error {
 	if s.closing.Err() != nil {
 		return nil

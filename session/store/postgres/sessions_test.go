@@ -1,9 +1,17 @@
 package postgres
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/store"
+	"deepwork/session/store/postgres/pgtest"
 )
 
 const id = "0123abcd"
@@ -19,4 +27,272 @@ func transition(id string, revision int64) *store.SessionWrite {
 		w.Before = -1
 	}
 	return w
+}
+
+// moves reports whether a message is a client's statement for a transition.
+func moves(m pgtest.Message) bool {
+	return !m.FromServer && m.Type == 'P' && strings.Contains(string(m.Body), "move_session")
+}
+
+// revisionOf returns the revision of a session, 0 if there is none.
+func revisionOf(t testing.TB, s store.Sessions, id string) int64 {
+	t.Helper()
+	now, err := s.ReadSession(t.Context(), id, -1)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0
+	}
+	must(t, err)
+	return now.Revision
+}
+
+// A transition whose reply is lost is pending, whether it was made, was not, or is still on its way: then the
+// one that is made again and the delayed one cannot both be made. The row says which.
+func TestATransitionWithoutAReply(t *testing.T) {
+	s, url := openNew(t)
+	direct := sessionsOf(s)
+	made := map[string]bool{"reply": true, "request": false, "delayed": false}
+	number := 0
+	for how, begin := range map[string]func(p *pgtest.Proxy) <-chan struct{}{
+		"reply": func(p *pgtest.Proxy) <-chan struct{} {
+			return p.CutAt(func(m pgtest.Message) bool { return m.Commits })
+		},
+		"request": func(p *pgtest.Proxy) <-chan struct{} { return p.CutAt(moves) },
+		"delayed": func(p *pgtest.Proxy) <-chan struct{} { return p.HoldAt(moves, 2*time.Second) },
+	} {
+		for _, before := range []int64{0, 1} { // it begins a session by a request, or moves one
+			number++
+			id, key := fmt.Sprintf("%08x", number), store.Key{byte(number)}
+			t.Run(fmt.Sprintf("%s %d", how, before), func(t *testing.T) {
+				t.Parallel()
+				proxy := pgtest.NewProxy(t, url)
+				slow := openAt(t, proxy.URL)
+				cut := sessionsOf(slow)
+				must(t, slow.Enter(t.Context()))
+				if before == 1 {
+					must(t, second(direct.WriteSession(t.Context(), transition(id, 1))))
+				}
+				w := transition(id, before+1)
+				w.Request = &key
+				caught := begin(proxy)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				written, err := cut.WriteSession(ctx, w)
+				if written || !errors.Is(err, store.ErrPending) {
+					t.Errorf("written %v, %v", written, err)
+				}
+				<-caught
+				if is := revisionOf(t, direct, id) == before+1; is != made[how] {
+					t.Errorf("it was made: %v", is)
+				}
+				written, err = cut.WriteSession(t.Context(), w) // the same transition again
+				if written == made[how] || err != nil && !errors.Is(err, store.ErrExists) {
+					t.Errorf("again: written %v, %v", written, err)
+				}
+				next := transition(id, before+2)
+				must(t, second(cut.WriteSession(t.Context(), next)))
+				if how == "delayed" { // what was on its way arrives
+					time.Sleep(3 * time.Second)
+				}
+				if got := revisionOf(t, direct, id); got != before+2 {
+					t.Errorf("at last it has revision %d, want %d", got, before+2)
+				}
+				if found, err := direct.FindRequest(t.Context(), key); found != id || err != nil {
+					t.Errorf("its call is found in %q, %v", found, err)
+				}
+			})
+		}
+	}
+}
+
+// The outcome of a transition that changes the board, too, is asked for.
+func TestATransitionOfAnAttemptWithoutAReply(t *testing.T) {
+	s, url := openNew(t)
+	proxy := pgtest.NewProxy(t, url)
+	cut := openAt(t, proxy.URL)
+	must(t, cut.Enter(t.Context()))
+	w := transition(id, 1)
+	w.AttemptID = "none"
+	caught := proxy.CutAt(func(m pgtest.Message) bool { return m.Commits })
+	if written, err := sessionsOf(cut).WriteSession(t.Context(), w); !written || err != nil {
+		t.Errorf("written %v, %v", written, err)
+	}
+	<-caught
+	if got := revisionOf(t, sessionsOf(s), id); got != 1 {
+		t.Errorf("it has revision %d", got)
+	}
+}
+
+// A transition waits for the session's row no longer than its call, and may be made later.
+func TestATransitionThatWaitsForItsRow(t *testing.T) {
+	s, url := openNew(t)
+	sessions := sessionsOf(s)
+	must(t, second(sessions.WriteSession(t.Context(), transition(id, 1))))
+	other := openAt(t, url)
+	must(t, other.Open(t.Context()))
+	tx, err := other.pool.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer tx.Rollback()
+	_, err = tx.ExecContext(t.Context(), s.text(`SELECT FROM @workflow_sessions_all FOR UPDATE`))
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/5)
+	defer cancel()
+	began := time.Now()
+	if written, err := sessions.WriteSession(ctx, transition(id, 2)); written || !errors.Is(err, store.ErrPending) {
+		t.Errorf("written %v, %v", written, err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it has waited for %v", took)
+	}
+	must(t, second(sessions.WriteSession(t.Context(), transition("00000001", 1)))) // others do not wait
+	must(t, tx.Rollback())
+	written, err := sessions.WriteSession(t.Context(), transition(id, 2))
+	must(t, err)
+	if got := revisionOf(t, sessions, id); got != 2 {
+		t.Errorf("written %v, and it has revision %d", written, got)
+	}
+}
+
+// Statements of other projects in the same schema have other sessions, also with the same ids and requests.
+func TestSessionsOfTwoProjects(t *testing.T) {
+	s, url := openNew(t)
+	o := options(pgtest.Bouncer(t, url))
+	o.Project = "another"
+	other, err := Open(o)
+	must(t, err)
+	t.Cleanup(func() { must(t, other.Close(context.Background())) })
+	one, two := sessionsOf(s), sessionsOf(other)
+	w := transition(id, 1)
+	w.Request, w.Define = &store.Key{7}, &store.Definition{Hash: "d1", Data: []byte("{}")}
+	w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "1"}}
+	w.Began = &store.Review{Step: "one", Runner: "r", Life: time.Minute}
+	must(t, second(one.WriteSession(t.Context(), w)))
+	if _, err := two.ReadSession(t.Context(), id, -1); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("read from another project: %v", err)
+	}
+	if _, err := two.Definition(t.Context(), "d1"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a definition of another project: %v", err)
+	}
+	if found, err := two.FindRequest(t.Context(), *w.Request); found != "" || err != nil {
+		t.Errorf("a request of another project: %q, %v", found, err)
+	}
+	if all, err := two.ListSessions(t.Context(), store.SessionQuery{}); len(all) > 0 || err != nil {
+		t.Errorf("listed %+v, %v", all, err)
+	}
+	w.Status, w.Put[0].Body = "completed", "2"
+	must(t, second(two.WriteSession(t.Context(), w)))
+	must(t, second(two.WriteSession(t.Context(), transition(id, 2))))
+	must(t, second(two.WriteSession(t.Context(), transition("00000001", 1))))
+	must(t, one.LeaveReviews(t.Context(), "r"))
+	if all, err := two.Reviews(t.Context(), id); len(all) != 1 || all[0].Over || err != nil {
+		t.Errorf("the reviews are %+v, %v", all, err)
+	}
+	ended := transition(id, 3)
+	ended.Status = "aborted"
+	must(t, second(two.WriteSession(t.Context(), ended)))
+	must(t, two.RemoveSessions(t.Context(), []string{id}))
+	if now, err := one.ReadSession(t.Context(), id, -1); err != nil || now.Revision != 1 || len(now.Parts) != 1 || now.Parts[0].Body != "1" {
+		t.Errorf("after that of the other project was removed: %+v, %v", now, err)
+	}
+	if n, err := two.PruneDefinitions(t.Context(), time.Now().Add(time.Hour)); n != 1 || err != nil {
+		t.Errorf("%d definitions were removed, %v", n, err)
+	}
+	must(t, second(one.Definition(t.Context(), "d1")))
+}
+
+// A server without connections left is unavailable, and later it is not.
+func TestExhaustedConnections(t *testing.T) {
+	server := pgtest.New(t, "max_connections=15")
+	s := openAt(t, server.URL())
+	r := sessionsOf(s)
+	must(t, second(r.WriteSession(t.Context(), transition(id, 1))))
+	release, err := pgtest.Exhaust(server.At(""))
+	must(t, err)
+	other := openAt(t, server.URL())
+	if err := other.Open(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("opened: %v", err)
+	}
+	must(t, second(r.WriteSession(t.Context(), transition(id, 2)))) // it keeps its connections
+	release()
+	testkit.Until(t, "it opens", func() bool { return other.Open(t.Context()) == nil })
+}
+
+// Writers go on after the database was killed, and nothing that was acknowledged is lost.
+func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
+	server := pgtest.New(t)
+	s := openAt(t, server.URL())
+	r := sessionsOf(s)
+	must(t, s.Enter(t.Context()))
+	const writers = 8
+	var all sync.WaitGroup
+	acked := make([]int64, writers)
+	ctx, stop := context.WithCancel(t.Context())
+	progress := make(chan struct{}, writers)
+	for w := range writers {
+		all.Go(func() {
+			id := fmt.Sprintf("%08x", w)
+			for n := int64(1); ctx.Err() == nil; {
+				written, err := r.WriteSession(t.Context(), transition(id, n))
+				switch {
+				case written:
+					acked[w] = n
+					n++
+					select {
+					case progress <- struct{}{}:
+					default:
+					}
+				case err == nil || errors.Is(err, store.ErrPending) || errors.Is(err, store.ErrExists):
+					now, err := r.ReadSession(t.Context(), id, -1)
+					if err == nil && (now.Revision < acked[w] || now.Revision > n) {
+						t.Errorf("%d was acknowledged, %d was written, and %d is stored", acked[w], n, now.Revision)
+						return
+					} else if err == nil {
+						acked[w], n = now.Revision, now.Revision+1
+					} else if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrNotFound) {
+						t.Error(err)
+						return
+					}
+				case !errors.Is(err, store.ErrUnavailable):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 3 {
+		for range 50 {
+			<-progress
+		}
+		must(t, server.Kill())
+		must(t, server.Start())
+	}
+	for range 50 {
+		<-progress
+	}
+	stop()
+	all.Wait()
+	for w := range writers {
+		if got := revisionOf(t, r, fmt.Sprintf("%08x", w)); got != acked[w] {
+			t.Errorf("writer %d: %d was acknowledged last, and %d is stored", w, acked[w], got)
+		}
+	}
+}
+
+// A process that joins forgets those that ended over 30 days ago.
+func TestProcessesThatAreForgotten(t *testing.T) {
+	s, url := openNew(t)
+	must(t, s.Enter(t.Context()))
+	gone, recent, alive := "bbbbbbbbbbbbbbbb", "cccccccccccccccc", "dddddddddddddddd"
+	for id, ended := range map[string]string{gone: "31 days", recent: "29 days", alive: "-1 minute"} {
+		_, err := s.exec(t.Context(), `INSERT INTO @members (id, scope, term, expires, reported, machine, host, pid, root, since)
+			VALUES ($1, $2, 1, clock_timestamp() - $3::interval, true, 'm', 'here', 7, '/srv/shop', clock_timestamp() - interval '40 days')`, id, s.scope.Load(), ended)
+		must(t, err)
+	}
+	_, err := s.exec(t.Context(), `INSERT INTO @commits SELECT id, '' FROM @members`)
+	must(t, err)
+	must(t, openAt(t, url).Enter(t.Context()))
+	for id, want := range map[string]bool{gone: false, recent: true, alive: true, s.ID(): true} {
+		if got := s.Describe(id) != ""; got != want {
+			t.Errorf("%s is known: %v", id, got)
+		}
+	}
 }

@@ -228,8 +228,8 @@ func TestLists(t *testing.T) {
 		}) {
 			t.Errorf("%+v sees the branches %v, %v", want.who, seen, err)
 		}
-		if ids, err := v.WorkedOn(t.Context()); err != nil || len(ids) != len(want.all)-len(want.done) {
-			t.Errorf("%+v works on %v, %v", want.who, ids, err)
+		if in, err := v.WorkedOn(t.Context()); err != nil || len(in) != len(want.all)-len(want.done) {
+			t.Errorf("%+v works on %v, %v", want.who, in, err)
 		}
 		if open, ended, err := v.Work(t.Context()); err != nil || len(ended) != 0 || len(open) != len(want.all) || slices.ContainsFunc(open, func(w task.Work) bool {
 			return !slices.Contains(want.all, w.Title)

@@ -158,12 +158,3 @@ func (b *Board) prepare(ctx context.Context, r Row) error {
 	b.inserts[r.Table] = fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s)", r.Table, strings.Join(columns, ", "), strings.Repeat(", ?", len(columns)-1))
 	return found.Err()
 }
-
-// Tables returns the tables of the board that are copied, sorted.
-func Tables() (names []string) {
-	for _, t := range tables {
-		names = append(names, t.name)
-	}
-	slices.Sort(names)
-	return names
-}

@@ -30,7 +30,7 @@ type Side interface {
 	// Adapt returns a row of another store as this one has it.
 	Adapt(r Row) Row
 	// Replace replaces all rows of the project by those that fill puts, in one transaction, which is
-	// rolled back if fill fails. Rows of to are those of the transaction.
+	// rolled back if fill fails; fill may run again. Its rows are those of the transaction.
 	Replace(ctx context.Context, fill func(put func(Row) error, rows func(f func(Row) error) error) error) error
 	// Release ends Hold. It may be called at any time.
 	Release()
@@ -82,8 +82,9 @@ func Copy(ctx context.Context, from, to Side) (Counts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking at %s: %w", to.Where(), err)
 	}
-	read := summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}}
+	var read summary
 	err = to.Replace(ctx, func(put func(Row) error, rows func(func(Row) error) error) error {
+		read = summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}} // it may be filled again
 		err := from.Rows(ctx, func(r Row) error {
 			if state := r.Values["state"]; (r.Table == "executions" || r.Table == "step_executions") && (state == "starting" || state == "running") {
 				return fmt.Errorf("execution %v of attempt %v is %v, and cannot be moved while its agent works: end it with stop_attempt, or start a server on that store until it has recorded its end", r.Values["id"], r.Values["attempt_id"], state)

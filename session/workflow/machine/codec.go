@@ -15,7 +15,7 @@ func IsSessionID(text string) bool {
 	return err == nil && len(id) == 4 && strings.ToLower(text) == text
 }
 
-// Decode decodes a session file's JSON and validates it.
+// Decode decodes a session's JSON, such as an export, and validates it.
 func Decode(id string, data []byte) (*State, error) {
 	var head struct {
 		FormatVersion int `json:"format_version"`

@@ -96,12 +96,13 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 	return out
 }
 
-// Reaches reports whether the outputs of a step were delivered where the session's owner runs.
+// Reaches reports whether the outputs of a step were delivered at the place that moved the session last.
 func (s *State) Reaches(p *StepProgress) bool {
 	return p.Place == nil || s.Place != nil && p.Place.Is(*s.Place)
 }
 
-// elsewhere describes where the outputs of a step are; "" means where the session's owner runs.
+// elsewhere describes where the outputs of a step are; "" means at the place that moved the
+// session last.
 func (s *State) elsewhere(p *StepProgress) string {
 	if s.Reaches(p) || len(p.Outputs) == 0 {
 		return ""

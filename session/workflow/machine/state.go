@@ -11,8 +11,8 @@ import (
 	"deepwork/session"
 )
 
-// FormatVersion is the version of the session file this program writes. A file of a newer version
-// is refused and left unchanged.
+// FormatVersion is the version of the JSON of a session that this program writes. A session of a newer
+// version is refused and left unchanged.
 const FormatVersion = 1
 
 // SessionStatus is the status of a session.
@@ -25,7 +25,7 @@ const (
 	Aborted   SessionStatus = "aborted"
 )
 
-// A State is the state of a session, and the content of its file (seed 002, "Session and State
+// A State is the state of a session, and the content of its export (seed 002, "Session and State
 // Model"). A State never changes after it was made: a transition makes the next one, which shares
 // unchanged parts. Only one goroutine at a time may encode states that share parts.
 type State struct {
@@ -64,7 +64,7 @@ type State struct {
 
 // A DefinitionRef refers to the definition of a session's job.
 type DefinitionRef struct {
-	Hash   string `json:"hash"`    // of the definition stored with the session files
+	Hash   string `json:"hash"`    // of the stored definition
 	Source string `json:"source"`  // hex SHA-256 of its job.yml
 	JobDir string `json:"job_dir"` // absolute
 }

@@ -1,4 +1,4 @@
-// Package sqlite keeps the task board and executions of a project in an
+// Package sqlite keeps the sessions, the task board and executions of a project in an
 // embedded SQLite database (board.db of the state folder) that several servers share. Package
 // sqlstore has its statements.
 //
@@ -83,19 +83,10 @@ func New(o Options) *DB {
 	return d
 }
 
-// Open returns an open database of the current version, to which it is migrated if there are migrations
-// from its version. Any other version is refused with ErrVersion, a file that is not a board with
-// ErrDamaged; both are left untouched. If the disk is not writable, the board can be read, and changes
-// return ErrFull.
-func Open(ctx context.Context, o Options) (*DB, error) {
-	d := New(o)
-	if err := d.Open(ctx); err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return d, nil
-}
-
-// Open opens the database if it is not open, with the errors of the function Open.
+// Open opens the database if it is not open, and migrates it to the current version if there are
+// migrations from its version. Any other version is refused with ErrVersion, a file that is not a board
+// with ErrDamaged; both are left untouched. If the disk is not writable, the database can be read, and
+// changes return ErrFull.
 func (d *DB) Open(ctx context.Context) error {
 	release, err := d.use(ctx)
 	if err == nil {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -36,9 +37,9 @@ type board struct {
 }
 
 func openBoard(ctx context.Context, o Options) (board, error) {
-	d, err := Open(ctx, o)
-	if err != nil {
-		return board{DB: d}, err
+	d := New(o)
+	if err := d.Open(ctx); err != nil {
+		return board{}, errors.Join(err, d.Close())
 	}
 	return board{d, d.Board()}, nil
 }
