@@ -111,7 +111,7 @@ func TestTransactions(t *testing.T) {
 			refused := errors.New("refused")
 			for _, fail := range []error{nil, refused} {
 				err := s.Transact(ctx, sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
-					_, err := q.ExecContext(ctx, `INSERT INTO definitions (scope, hash, data) VALUES (current_setting('deepwork.scope')::bigint, ?, ?)`, name+"?", []byte("x"))
+					_, err := q.ExecContext(ctx, `INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`, name+"?")
 					return errors.Join(err, fail)
 				})
 				if !errors.Is(err, fail) {
@@ -152,7 +152,7 @@ func TestLostReplyToACommit(t *testing.T) {
 	change := func() error {
 		return s.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 			count++
-			_, err := q.ExecContext(ctx, `INSERT INTO definitions (scope, hash, data) VALUES (current_setting('deepwork.scope')::bigint, ?, 'x')`, strings.Repeat("x", count))
+			_, err := q.ExecContext(ctx, `INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`, strings.Repeat("x", count))
 			return err
 		})
 	}
@@ -179,7 +179,7 @@ func TestLostReplyToACommit(t *testing.T) {
 	}
 	must(t, direct.Open(t.Context()))
 	var rows int
-	_, err := direct.first(t.Context(), `SELECT count(*) FROM @definitions`, nil, &rows)
+	_, err := direct.first(t.Context(), `SELECT count(*) FROM @definitions_all`, nil, &rows)
 	if err != nil || rows != 3 {
 		t.Errorf("%d rows, %v", rows, err)
 	}

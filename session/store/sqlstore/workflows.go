@@ -174,11 +174,13 @@ func (t Tx) moveAttempt(s *store.SessionWrite) error {
 const ancestry = `WITH RECURSIVE chain (id, parent, depth) AS (SELECT id, parent, 0 FROM workflow_sessions s WHERE id = ?
 	UNION ALL SELECT s.id, s.parent, chain.depth + 1 FROM workflow_sessions s JOIN chain ON s.id = chain.parent WHERE chain.depth < 1000)`
 
-// wholeSession reads a session and its parts from one state of the database: its row, and then a row for
-// each part.
-const wholeSession = `SELECT ` + sessionColumns + `, frame, '' AS kind, '' AS key, 0 AS position, '' AS body FROM @workflow_sessions s WHERE id = ?1
-	UNION ALL SELECT '', 0, '', '', '', '', '', '', '', '', '', '', '', '', '', '', '', '', NULL, NULL, '', kind, key, position, body FROM @session_parts p WHERE session_id = ?1
-	ORDER BY kind, position`
+// A partRow is a part with the revision of its session; Kind is nil if the session has no parts.
+type partRow struct {
+	Revision  int64
+	Kind, Key *string
+	Position  *int64
+	Body      *string
+}
 
 func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {
 	if known >= 0 {
@@ -196,23 +198,37 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 			return &store.SessionRecord{Session: store.Session{ID: id, Revision: known}}, nil
 		}
 	}
-	return look(ctx, w.Store, "reading session "+id, func(t Tx) (*store.SessionRecord, error) {
-		rows, err := List[struct {
-			store.SessionRecord
-			store.SessionPart
-		}](t, wholeSession, id)
+	for { // until nobody has moved it between the two statements
+		s, err := look(ctx, w.Store, "reading session "+id, func(t Tx) (*store.SessionRecord, error) {
+			rows, err := List[store.SessionRecord](t, `SELECT `+sessionColumns+`, frame FROM @workflow_sessions s WHERE id = ?`, id)
+			if err == nil && len(rows) == 0 {
+				err = store.ErrNotFound
+			}
+			if err != nil {
+				return nil, err
+			}
+			return &rows[0], nil
+		})
 		if err != nil {
 			return nil, err
 		}
-		if len(rows) == 0 || rows[0].ID == "" { // parts without a session are those of a damaged database
-			return nil, store.ErrNotFound
+		parts, err := look(ctx, w.Store, "reading session "+id, func(t Tx) ([]partRow, error) {
+			return List[partRow](t, `SELECT s.revision, p.kind, p.key, p.position, p.body FROM @workflow_sessions s LEFT JOIN @session_parts p ON p.session_id = s.id
+				WHERE s.id = ? ORDER BY p.kind, p.position`, id)
+		})
+		if err != nil {
+			return nil, err
 		}
-		s := &rows[0].SessionRecord
-		for _, row := range rows[1:] {
-			s.Parts = append(s.Parts, row.SessionPart)
+		if len(parts) == 0 || parts[0].Revision != s.Revision {
+			continue
+		}
+		for _, p := range parts {
+			if p.Kind != nil {
+				s.Parts = append(s.Parts, store.SessionPart{Kind: *p.Kind, Key: *p.Key, Position: *p.Position, Body: *p.Body})
+			}
 		}
 		return s, nil
-	})
+	}
 }
 
 func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]store.Session, error) {

@@ -188,6 +188,43 @@ func TestOneOfManyWritersWins(t *testing.T) {
 	}
 }
 
+// A session that moves meanwhile is read as it was at one revision.
+func TestASessionIsReadWhileItMoves(t *testing.T) {
+	a, b := twoStores(t)
+	w := newSession("0123abcd")
+	w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "1"}}
+	write(t, a, w)
+	var reader sync.WaitGroup
+	done := make(chan struct{})
+	reader.Go(func() {
+		for last := int64(0); ; {
+			r, err := b.ReadSession(t.Context(), "0123abcd", last)
+			if err != nil || r.Revision < last {
+				t.Error(r, err)
+				return
+			}
+			if n := fmt.Sprint(r.Revision); r.Revision != last && (len(r.Parts) != 1 || r.Parts[0].Body != n || r.Frame != `{"n":`+n+`}`) {
+				t.Errorf("at revision %s it was read as %+v", n, r)
+				return
+			}
+			last = r.Revision
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for range 100 {
+		w = moved(w, func(w *store.SessionWrite) {
+			w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: fmt.Sprint(w.Revision)}}
+		})
+		write(t, a, w)
+	}
+	close(done)
+	reader.Wait()
+}
+
 // Of many processes that begin a session with one id, one does.
 func TestOneOfManyBeginsASession(t *testing.T) {
 	a, b := twoStores(t)
