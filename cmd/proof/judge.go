@@ -26,6 +26,7 @@ type record struct {
 	Parent     string          `json:"parent_session_id"`
 	Reason     string          `json:"abort_reason"`
 	Updated    time.Time       `json:"updated_at"`
+	Imported   *time.Time      `json:"imported_at"`
 	Definition struct {
 		Source string `json:"source"`
 	} `json:"definition"`
@@ -134,6 +135,9 @@ func (w *world) judgeRecord(s *session, r record) {
 	}
 	if r.Goal != in.Goal || r.Job != in.Job || r.Workflow != in.Workflow || in.Parent != "" && r.Parent != in.Parent {
 		h.fault("a session that is another than was started", "session %s: started by %+v; its record says %s/%s, goal %q, parent %q", r.Session, in, r.Job, r.Workflow, r.Goal, r.Parent)
+	}
+	if r.Imported != nil && r.Status != "active" && r.Definition.Source == "" {
+		return // an ended session needs none, which is gone with the database
 	}
 	if save := w.saves.of(r.Definition.Source); save == 0 || save < s.save {
 		h.fault(wrongDefinition, "session %s: its record names save %d of job.yml (%s), and a step was begun with save %d", r.Session, save, r.Definition.Source, s.save)

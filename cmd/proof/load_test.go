@@ -59,15 +59,14 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// The scripts of the agents whose calls go to the servers in turn are right about one server: it refuses
-// nothing, and does nothing twice. TestAlternate with two servers is to follow once they serve the same
-// sessions.
+// Calls that go to two servers in turn are refused nothing that one server alone would not have refused, and
+// nothing is done twice.
 func TestAlternate(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("people answer at terminals, which are made only on Linux")
 	}
 	var out bytes.Buffer
-	code := run(t.Context(), strings.Fields("load --alternate --servers 1 --connections 8 --review 400ms --calls 200"), &out, &out)
+	code := run(t.Context(), strings.Fields("load --alternate --connections 8 --review 400ms --calls 200"), &out, &out)
 	for _, want := range []string{`(?m)^ +0\.00 refused `, `(?m)^ +[1-9][0-9]*\.00 reviews +by the reviewer$`, `(?m)^ +[1-9][0-9]*\.00 decisions `, `(?m)^all is well`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("no %s", want)

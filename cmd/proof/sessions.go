@@ -58,6 +58,11 @@ func (w *world) query(ctx context.Context, query string, each func(), into ...an
 
 // kept returns all sessions. No server may run.
 func (w *world) kept(ctx context.Context) ([]kept, error) {
+	if driver, _ := w.board(); driver == "sqlite" {
+		if _, err := os.Stat(w.boardFile()); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil // nobody has begun one
+		}
+	}
 	parts := map[string][]states.Part{}
 	var id, kind, frame string
 	var p states.Part

@@ -17,7 +17,7 @@ import (
 
 // SetAside renames a project's database that is damaged, or of another version, with its log, so that the
 // next program begins an empty one. It returns the new path. It is refused while a server runs, none of
-// which can start meanwhile, and for a database that can be used.
+// which can start meanwhile, while any process has the database open, and for a database that can be used.
 func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, err error) {
 	release, err := session.HoldServers(ctx, f)
 	if err != nil {
@@ -35,6 +35,9 @@ func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, e
 		to = path + ".other-version-"
 	default:
 		return "", fmt.Errorf("whether %s is damaged cannot be found out, and it was left as it is: %w", path, why)
+	}
+	if err := inUse(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // a server that has only read is not among the servers
+		return "", fmt.Errorf("setting the database aside: %w", err)
 	}
 	to += now.UTC().Format("20060102T150405Z")
 	moved := false
