@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"runtime"
 	"slices"
@@ -29,6 +30,7 @@ type alternation struct {
 	store    string        // the URL of a database, ownPostgres, or "": the project's own store
 	machines bool          // each server has its own
 	db       *pgtest.Server
+	scope    string // the id of the project in the database
 
 	people chan struct{} // holds one for each command that runs; it has room for few, as a database has
 
@@ -92,6 +94,23 @@ func (l *load) openStore() (err error) {
 	return nil
 }
 
+// readStore has the judge read the project in the database.
+func (l *load) readStore(ctx context.Context) error {
+	u, err := url.Parse(l.store)
+	if err != nil {
+		return err
+	}
+	q := u.Query()
+	q.Set("search_path", cmp.Or(q.Get("schema"), "deepwork"))
+	q.Del("schema")
+	u.RawQuery = q.Encode()
+	l.board = func() (driver, source string) { return "pgx", u.String() }
+	return l.query(ctx, "SELECT id FROM scopes WHERE name = '"+l.project()+"'", func() {
+		q.Set("deepwork.scope", l.scope)
+		u.RawQuery = q.Encode()
+	}, &l.scope)
+}
+
 // project names the project in the database, which may have those of other loads.
 func (l *load) project() string { return fmt.Sprintf("load-%x", l.seed) }
 
@@ -135,6 +154,11 @@ func (o *alternation) refuse(code string) {
 
 // judgeAlternation compares what the store has, and what reviewers did, with the histories.
 func (l *load) judgeAlternation(ctx context.Context) (err error) {
+	if l.store != "" {
+		if err := l.readStore(ctx); err != nil {
+			return fmt.Errorf("finding the project in the store: %w", err)
+		}
+	}
 	if l.checked, err = l.judge(ctx, l.whole); err != nil {
 		return err
 	}

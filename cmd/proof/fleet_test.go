@@ -49,7 +49,7 @@ func TestMachines(t *testing.T) {
 // with all checks stands the same faults.
 func TestBreaksAreNoticed(t *testing.T) {
 	if *fleetTime < 15*time.Second || runtime.GOOS == "windows" {
-		t.Skip("it takes a minute, and processes that can be suspended: -fleet.time=15s runs it")
+		t.Skip("it takes half a minute: -fleet.time=15s runs it")
 	}
 	breaks := []struct {
 		check  string // see faults.go of packages postgres and workflow
