@@ -17,7 +17,7 @@ type Sessions interface {
 	// WriteSession makes a transition. It reports false, and writes nothing, if the session no longer has
 	// the revision that the transition replaces. ErrReviewTaken: w.Verdict is not that of the review's
 	// runner. ErrExists: a new session
-	// has the id of another one. ErrRequested: another session was begun by the call with w.Request.
+	// has the id of another one. ErrRequested: the call with w.Request has begun or moved another session.
 	WriteSession(ctx context.Context, w *SessionWrite) (written bool, err error)
 	// ReadSession returns a session, without Frame and Parts if it still has the known revision; pass -1
 	// to read it. ErrNotFound: there is none.
@@ -48,8 +48,8 @@ type Sessions interface {
 	PruneDefinitions(ctx context.Context, cutoff time.Time) (int, error)
 }
 
-// ErrRequested reports that the call with a request_id has begun another session.
-var ErrRequested = errors.New("the call with this request_id has begun another session")
+// ErrRequested reports that the call with a request_id has begun or moved another session.
+var ErrRequested = errors.New("the call with this request_id has moved another session")
 
 // ErrReviewTaken reports that another runner has taken up a review.
 var ErrReviewTaken = errors.New("another process has taken up the review")

@@ -71,9 +71,11 @@ var (
 )
 
 // maxApplied is how often a command is applied to a session that others move at the same time; between, it
-// waits for up to applyPause times the number of tries.
+// waits for up to applyPause times the number of tries. After maxUnsure commits that were not confirmed, its
+// caller is told so.
 const (
 	maxApplied = 20
+	maxUnsure  = 3
 	applyPause = 4 * time.Millisecond
 )
 
@@ -82,15 +84,22 @@ const (
 // stored session is looked at and the command applied again to a newer state. A command finds what its own
 // earlier application has stored: the record has its reply.
 func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context, *sessionActor) (R, error)) (r R, err error) {
+	unconfirmed := 0
 	for n := range maxApplied {
 		a.wrote = false
 		r, err = do(ctx, a)
 		unsure := errors.Is(err, errUnsure)
 		again := unsure || errors.Is(err, errOvertaken)
+		if unsure {
+			unconfirmed++
+		}
 		if err == errLater || a.wrote && !again {
 			return r, err
 		}
 		changed, failed := a.refresh(ctx)
+		if failed == nil && unconfirmed == maxUnsure && !changed {
+			failed = err
+		}
 		switch {
 		case failed != nil && unsure:
 			return r, session.NotNow(codeUncertain, "Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
@@ -149,7 +158,11 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	}
 	next.Place = e.Place
 	if _, known := next.Sources[e.placeKey()]; !known || next.Definition != a.state.Definition { // else an edit has yet to be taken over
-		if hash := e.definitions.source(next.JobName); hash != "" {
+		hash := next.Definition.Source // that was taken over here; the file may have been edited since
+		if next.Definition == a.state.Definition {
+			hash = e.definitions.source(next.JobName)
+		}
+		if hash != "" {
 			next = next.WithSource(e.placeKey(), hash)
 		}
 	}
@@ -163,7 +176,7 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	case errors.Is(err, store.ErrPending):
 		e.Logger.Warn("a transition was not confirmed; reading the session again", "session", a.id, "error", err)
 		return errUnsure
-	case errors.Is(err, store.ErrReviewTaken):
+	case errors.Is(err, store.ErrReviewTaken), errors.Is(err, store.ErrRequested):
 		return err
 	case err != nil:
 		return notSaved(a.id, err)

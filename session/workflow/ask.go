@@ -68,7 +68,7 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 		return false
 	}
 	d := f.question.decision
-	d.Answer = machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback}
+	d.Answer = machine.Answer{At: c.engine.now(), Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback}
 	err := c.engine.unchanged(ctx, f.ID, d)
 	if err == nil {
 		_, err = ask(ctx, c.engine, f.ID, func(_ context.Context, a *sessionActor) (struct{}, error) { return struct{}{}, a.decide(d) })
@@ -106,7 +106,7 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID st
 	}
 	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
 	defer cancel()
-	answer := client(within, questionText(r.row.Root, r.state, stepID, q, step.ReviewsBy(true)))
+	answer := client(within, questionText(e.rootOf(r.row), r.state, stepID, q, step.ReviewsBy(true)))
 	if answer == nil {
 		if within.Err() == nil {
 			e.declined.Store(key, true)

@@ -144,6 +144,10 @@ func (e *Engine) branch(ctx context.Context, b *machine.NewSession) (undo func()
 	return func() {
 		e.git.Lock()
 		defer e.git.Unlock()
+		if ref, _, err := e.head(context.WithoutCancel(ctx)); mode == config.BranchCheckout && (err != nil || ref != "refs/heads/"+free) {
+			e.Logger.Warn("a branch was made for a session that was not, and stays, since another one is checked out", "branch", free, "error", err)
+			return
+		}
 		for _, args := range undone {
 			if _, err := e.runGit(context.WithoutCancel(ctx), args...); err != nil {
 				e.Logger.Warn("a branch was made for a session that was not, and stays", "branch", free, "error", err)

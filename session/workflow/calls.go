@@ -75,7 +75,7 @@ func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, err
 		if r, id, err = do(); !errors.Is(err, store.ErrRequested) {
 			return r, id, false, err
 		}
-		// The same call has begun a session at another server meanwhile.
+		// The same call has begun or moved a session at another server meanwhile.
 	}
 	return r, id, false, err
 }

@@ -39,7 +39,7 @@ type version struct {
 // higher revision stays: one that finds that it has replaced a newer export puts that back. Without keep, what
 // was replaced is no spare.
 func (s *spares) replace(dir *os.Root, name string, v version, keep bool) error {
-	spare, err := s.fill(dir, v.body)
+	spare, err := s.fill(dir, v.body, keep)
 	if err == nil {
 		err = exchange(dir, spare, name)
 	}
@@ -70,12 +70,13 @@ func (s *spares) replace(dir *os.Root, name string, v version, keep bool) error 
 	return err
 }
 
-// fill writes a body to a spare that nobody else uses, and returns its name; "" with an error.
-func (s *spares) fill(dir *os.Root, body []byte) (name string, err error) {
+// fill writes a body to a spare that nobody else uses, and returns its name; "" with an error. Only with
+// reuse it may be an old one.
+func (s *spares) fill(dir *os.Root, body []byte, reuse bool) (name string, err error) {
 	var f *os.File
-	if name = s.take(dir); name != "" {
+	if name = s.take(dir, reuse); name != "" {
 		var fi fs.FileInfo
-		if f, fi, err = durable.OpenRegularIn(dir, name, os.O_WRONLY); err == nil && durable.Links(fi) != 1 {
+		if f, fi, err = durable.OpenRegularIn(dir, name, os.O_WRONLY); err == nil && (durable.Links(fi) != 1 || f.Chmod(0o600) != nil) {
 			f.Close()
 			f = nil
 		}
@@ -100,14 +101,14 @@ func (s *spares) fill(dir *os.Root, body []byte) (name string, err error) {
 }
 
 // take returns the name of a spare that nobody else uses, or "" if one has to be made.
-func (s *spares) take(dir *os.Root) string {
+func (s *spares) take(dir *os.Root, reuse bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.swept {
 		s.swept = true
 		sweep(dir)
 	}
-	if s.made >= mostSpares && len(s.free) > 0 {
+	if reuse && s.made >= mostSpares && len(s.free) > 0 {
 		name := s.free[0]
 		s.free = s.free[1:]
 		return name

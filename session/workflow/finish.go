@@ -11,6 +11,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -36,9 +37,8 @@ type finishCall struct {
 	// step is the step that the call was about when it arrived, if its outputs are reviewed; it does not
 	// change if the session has moved on meanwhile. "" at first.
 	step string
-	// attempt is the number of attempts of the step, this one included, when the call joined the
-	// review that is its attempt, or 0.
-	attempt int
+	// joined is the digest of the outputs on whose verdict the call waits, or waited; "" at first.
+	joined  string
 	outputs machine.Outputs // validated
 	notice  string          // about a person's override that is not for these outputs, or ""
 }
@@ -102,7 +102,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	case m.step != "" && (err != nil || c.plan.Replay != nil || c.plan.Step.ID != m.step):
 		// It was current when the call arrived: another call has finished it since.
 		if replay = a.state.Replay(m.step, same); replay == nil {
-			return nil, nil, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where the session is.", m.step, a.id).With("step_id", m.step)
+			return nil, nil, movedOn(m.step, a.id)
 		}
 	case err != nil:
 		return nil, nil, err
@@ -120,6 +120,21 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		return nil, nil, a.elsewhereThen(a.repeated(err, same))
 	}
 	return c, nil, nil
+}
+
+func movedOn(stepID, id string) error {
+	return session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where the session is.", stepID, id).With("step_id", stepID)
+}
+
+// root returns the folder of the session's files here: the engine's own, though the checkout may have another
+// path where the session began, or that of the session, about which a command asks.
+func (a *sessionActor) root() string { return a.engine.rootOf(a.row) }
+
+func (e *Engine) rootOf(row store.Session) string {
+	if row.AttemptID == e.Attempt && e.Place != nil {
+		return e.Root
+	}
+	return row.Root
 }
 
 // complete makes the transition from base.
@@ -158,7 +173,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 // lost names the submitted files of the finished steps, except the given one, that no longer exist.
 // Those of other machines are not looked for.
 func (a *sessionActor) lost(except string) (lost []string) {
-	root, err := filepath.EvalSymlinks(a.row.Root)
+	root, err := filepath.EvalSymlinks(a.root())
 	if err != nil {
 		return nil // the check of the outputs has reported it
 	}
@@ -197,7 +212,7 @@ func (a *sessionActor) again(ctx context.Context, stored *machine.StoredReply, c
 // reviewFile returns the name in the project, and the path, of the instructions of a self-review.
 func (a *sessionActor) reviewFile(stepID string) (name, path string) {
 	name = fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, stepID)
-	return name, filepath.Join(a.row.Root, filepath.FromSlash(name))
+	return name, filepath.Join(a.root(), filepath.FromSlash(name))
 }
 
 // selfReview writes the review's instructions and has the agent carry them out (seed 000,

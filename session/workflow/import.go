@@ -90,6 +90,14 @@ func (e *Engine) readExport(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if wd, err := os.Getwd(); err == nil { // its name may lead through links
+		if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
+			if wd, err = filepath.EvalSymlinks(wd); err != nil {
+				return nil, err
+			}
+			path = filepath.Join(wd, rel)
+		}
+	}
 	if rel, err := filepath.Rel(e.Root, path); err == nil && filepath.IsLocal(rel) {
 		if err := durable.Inside(e.Root, path); err != nil {
 			return nil, err

@@ -55,6 +55,7 @@ func (e *Engine) GoToFor(ctx context.Context, id, stepID string) error {
 // ReviewFor records what a person decides about a step that waits for them: about the outputs with a digest,
 // which they were shown. An answer is refused if its files have changed since they were handed in.
 func (e *Engine) ReviewFor(ctx context.Context, id, stepID, digest string, answer machine.Answer) error {
+	answer.At = e.now()
 	d := decision{stepID, digest, answer}
 	if err := e.unchanged(ctx, id, d); err != nil {
 		return err

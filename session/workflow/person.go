@@ -14,7 +14,7 @@ import (
 // A decision is a person's answer about the outputs of a step with a digest.
 type decision struct {
 	Step, Digest string
-	Answer       machine.Answer // without time
+	Answer       machine.Answer // its time, set once, tells it from others
 }
 
 // approve finishes a step, whose other reviews are done or overridden as the evidence says. If it has
@@ -59,14 +59,18 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Ask the user to look at them, and to answer by `deepwork sessions review %s %s --pass` at a terminal, in the project (or --fail --feedback TEXT), or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed attempt, and quality_review_override_reason does not skip it.",
 		stepID, a.id, stepID, a.id, stepID))}}
 	if how.Override == config.OverrideAgent || how.Override == "" {
-		f.question = &question{decision{Step: stepID, Digest: q.Digest}, questionText(a.row.Root, a.state, stepID, q, reviews)}
+		f.question = &question{decision{Step: stepID, Digest: q.Digest}, questionText(a.root(), a.state, stepID, q, reviews)}
 	}
 	return f, nil
 }
 
 // decide records a person's answer, which the next finished_step of the step collects.
 func (a *sessionActor) decide(d decision) error {
-	d.Answer.At = a.engine.now()
+	if p := a.state.Progress(d.Step); p != nil && p.Question != nil && p.Question.Digest == d.Digest && p.Question.Answer != nil {
+		if old := p.Question.Answer; old.At.Equal(d.Answer.At) && old.Identity == d.Answer.Identity {
+			return nil // it is stored, though that was not confirmed
+		}
+	}
 	next, err := a.state.Answer(d.Step, d.Digest, d.Answer)
 	if err != nil {
 		return err
@@ -80,7 +84,7 @@ func (e *Engine) unchanged(ctx context.Context, id string, d decision) error {
 	if err != nil {
 		return err
 	}
-	return asHandedIn(ctx, r.row.Root, r.state, d.Step, d.Digest)
+	return asHandedIn(ctx, e.rootOf(r.row), r.state, d.Step, d.Digest)
 }
 
 // asHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait for

@@ -10,6 +10,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
 )
 
 // at opens a server of another machine, as far as the stores are concerned.
@@ -57,4 +59,32 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 	if err != nil || kept.Place != second || kept.Progress["one"].Place != first || kept.Progress["three"].Place != second {
 		t.Errorf("the record has %+v, %v", kept, err)
 	}
+}
+
+// A checkout on another machine may have another path than the one where the session began: its own files are
+// reviewed there.
+func TestACheckoutOfAnotherPathIsReviewed(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	first, rev := p.reviewed()
+	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
+	second := p.reopen(rev, at(task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: p.root}))
+	second.records.Sessions = began{second.records.Sessions, "/home/red/p"}
+	if r := p.finish(second.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != machine.NextStep {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+}
+
+// began is a store whose sessions began in a folder that is not on this machine.
+type began struct {
+	store.Sessions
+	root string
+}
+
+func (b began) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {
+	r, err := b.Sessions.ReadSession(ctx, id, known)
+	if r != nil {
+		r.Root = b.root
+	}
+	return r, err
 }

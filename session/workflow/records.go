@@ -15,8 +15,9 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// storeTimeout is how long a call waits for the store.
-const storeTimeout = 10 * time.Second
+// storeTimeout is how long a call waits for the store: longer than a store itself does, whose store.ErrBusy
+// after 10 seconds says more.
+const storeTimeout = 12 * time.Second
 
 // records are the sessions in the store, as states. Their errors are *session.Error, if callers can act on
 // them.

@@ -70,7 +70,7 @@ func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 	for _, o := range outputs {
 		paths = append(paths, o.Value.Paths...)
 	}
-	root := a.row.Root
+	root := a.root()
 	a.engine.background.Go(func() {
 		hashes, err := gate.HashFiles(a.engine.ctx, root, paths)
 		told := a.tell(func(ctx context.Context, a *sessionActor) {
@@ -136,20 +136,27 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	case !how.External:
 		return a.selfReview(c, how)
 	}
-	running := a.reviews[stepID]
+	running, last := a.reviews[stepID], p.Newest()
 	c.m.outputs = c.outputs
+	switch {
+	case m.joined == "" || last != nil && (last.Digest == m.joined || last.Digest == digest):
+	case last == nil:
+		return nil, movedOn(stepID, a.id)
+	default:
+		return nil, superseded(stepID)
+	}
 	if running != nil && running.digest == digest {
 		a.join(running, c.m, how)
 		return nil, errLater
 	}
-	last := p.Newest()
 	if running == nil && last.Open() && last.Digest == digest {
 		if f, err := a.elsewhere(ctx, c.m, stepID, how); f != nil || err != nil {
 			return f, err
 		}
 	}
-	joined := m.attempt == len(p.Attempts) // then another call that joined it may have collected it first
-	if running == nil && last.Counts() && last.Digest == digest && (!last.Collected || joined) {
+	waited := m.joined == digest // then another call that joined it may have collected it first
+	if running == nil && last.Counts() && !last.Imported && last.Digest == digest && (!last.Collected || waited) {
+		m.joined = digest // if this is applied again, it has collected the verdict
 		return a.conclude(ctx, a.state.CollectAttempt(stepID, a.engine.now()), c)
 	}
 	if p.QualityAttempts >= how.MaxAttempts {
@@ -159,6 +166,10 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 		}
 	}
 	return a.beginReview(ctx, c, sub, tasks, digest, hashes, how)
+}
+
+func superseded(stepID string) error {
+	return session.NotNow("review_superseded", "The review of step '%s' was cancelled, because other outputs were submitted for it. get_step says where the session is.", stepID)
 }
 
 // beginReview records the attempt, durably, and passes what has not passed before to the gate (seed
@@ -206,7 +217,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		return nil, err
 	}
 	if old := a.reviews[stepID]; old != nil {
-		a.drop(old, session.NotNow("review_superseded", "The review of step '%s' was cancelled, because other outputs were submitted for it. get_step says where the session is.", stepID))
+		a.drop(old, superseded(stepID))
 	}
 	runCtx, cancel := context.WithCancel(a.engine.ctx)
 	r.cancel = cancel
@@ -241,7 +252,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 
 // join lets a call wait for a review, as long as its budget lasts.
 func (a *sessionActor) join(r *review, m *finishCall, how Reviewing) {
-	m.attempt = len(a.state.Progress(r.stepID).Attempts)
+	m.joined = r.digest
 	w := &waiter{m: m}
 	left := max(how.ReplyWithin-time.Since(m.arrived), 0)
 	w.timer = time.AfterFunc(left, func() {

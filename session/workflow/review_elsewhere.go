@@ -65,7 +65,7 @@ func (a *sessionActor) elsewhere(ctx context.Context, m *finishCall, stepID stri
 		return nil, err
 	}
 	p := a.state.Progress(stepID)
-	m.attempt = len(p.Attempts)
+	m.joined = p.Newest().Digest
 	left := how.ReplyWithin - time.Since(m.arrived)
 	if left <= 0 {
 		return a.stillRunning(m, stepID, running.Done, running.Total, p.Newest().OpenedAt), nil
@@ -74,7 +74,8 @@ func (a *sessionActor) elsewhere(ctx context.Context, m *finishCall, stepID stri
 	return nil, errLater
 }
 
-// runs returns the review of a step that a process runs, or nil.
+// runs returns the review of a step that another process runs, or nil. One that this process began, and whose
+// beginning was not confirmed, runs nowhere.
 func (a *sessionActor) runs(ctx context.Context, stepID string) (*store.Review, error) {
 	ctx, cancel := timed(ctx)
 	defer cancel()
@@ -82,7 +83,7 @@ func (a *sessionActor) runs(ctx context.Context, stepID string) (*store.Review, 
 	if err != nil {
 		return nil, a.engine.records.unreadable(a.id, err)
 	}
-	at := slices.IndexFunc(all, func(r store.Review) bool { return r.Step == stepID && !r.Over })
+	at := slices.IndexFunc(all, func(r store.Review) bool { return r.Step == stepID && !r.Over && r.Runner != a.engine.runner })
 	if at < 0 {
 		return nil, nil
 	}
@@ -109,7 +110,7 @@ func (a *sessionActor) looked(ctx context.Context, m *finishCall, stepID string)
 	if err != nil {
 		return nil, err
 	}
-	if m.from.Err() == nil && a.state.Progress(stepID).Newest().Open() && a.reviews[stepID] == nil {
+	if last := a.state.Progress(stepID).Newest(); m.from.Err() == nil && last.Open() && last.Digest == m.joined && a.reviews[stepID] == nil {
 		how, err := a.reviewing(ctx)
 		if err != nil {
 			return nil, err

@@ -141,3 +141,48 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 		t.Errorf("the reviewer was started %d times", n)
 	}
 }
+
+// A call that waits for a review, at either server, is told when the outputs that it handed in are no longer those
+// that count: others were submitted at the other server, or the step was begun again. It begins no review.
+func TestAReviewElsewhereIsSuperseded(t *testing.T) {
+	for name, c := range map[string]struct {
+		code    string
+		reviews int
+		do      func(p *project, c *Conn, id string)
+	}{
+		"by other outputs": {"review_superseded", 2, func(p *project, c *Conn, id string) {
+			p.finish(c, `{"outputs":{"report":"bad.md"},"step_id":"one","session_id":"`+id+`"}`)
+		}},
+		"by a restart of the step": {"step_moved_on", 1, func(p *project, c *Conn, id string) {
+			_, err := c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id})
+			testkit.Must(p.t, err)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			p.reviewedJob()
+			first, rev := p.reviewed()
+			second, third := p.reopen(rev), p.reopen(rev)
+			first.reviewLife = 300 * time.Millisecond
+			id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
+			rev.set("wait", "")
+			call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+			waits := []chan answered{beside(t, ctx, first.Connect("local"), call)}
+			rev.runs(1)
+			waits = append(waits, beside(t, ctx, second.Connect("local"), call))
+			time.Sleep(200 * time.Millisecond) // it looks at the other's review; if it has yet to come, it is refused, too
+			rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: 10 * time.Millisecond})
+			c.do(p, third.Connect("local"), id)
+			for i, got := range waits {
+				x := await(t, got)
+				if code := session.CodeOf(x.err); code != c.code && code != "step_moved_on" {
+					t.Errorf("the call at server %d: %s, %v", i+1, toJSON(t, x.r), x.err)
+				}
+			}
+			if n := rev.calls(); n != c.reviews {
+				t.Errorf("the reviewer was started %d times", n)
+			}
+			rev.unset("wait")
+		})
+	}
+}

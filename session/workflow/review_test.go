@@ -70,7 +70,7 @@ func (p *project) reviewed() (*server, *reviewer) {
 }
 
 // reopen opens a server with the same reviewer.
-func (p *project) reopen(r *reviewer) *server {
+func (p *project) reopen(r *reviewer, change ...func(*Options)) *server {
 	p.t.Helper()
 	r.set("say", passes)
 	if r.how.Load() == nil {
@@ -87,10 +87,10 @@ func (p *project) reopen(r *reviewer) *server {
 		}
 	})
 	r.gate = g
-	return p.open(func(o *Options) {
+	return p.open(append(change, func(o *Options) {
 		o.Gate = g
 		o.Reviewing = func(context.Context) (Reviewing, error) { return *r.how.Load(), nil }
-	})
+	})...)
 }
 
 func (r *reviewer) set(name, text string) {

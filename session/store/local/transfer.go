@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,16 +99,30 @@ func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 	})
 	err = errors.Join(err, db.Close())
 	if s.backup && err == nil {
+		err = complete(path)
+	}
+	if s.backup && err == nil {
 		if err = os.Rename(path, s.path); err == nil {
 			err = durable.Disk{}.SyncFolder(filepath.Dir(s.path))
 		}
 	} else if s.backup {
-		_ = os.Remove(path) // it may not have been made
+		for _, rest := range []string{"", "-wal", "-shm"} {
+			_ = os.Remove(path + rest) // it may not have been made
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", s.path, err)
 	}
 	return nil
+}
+
+// complete checks that a closed database is in one file: SQLite does not report that its log did not fit.
+func complete(path string) error {
+	fi, err := os.Stat(path + "-wal")
+	if errors.Is(err, fs.ErrNotExist) || err == nil && fi.Size() == 0 {
+		return nil
+	}
+	return cmp.Or(err, fmt.Errorf("%w: the log of the copy could not be written into it; make room and copy again", task.ErrFull))
 }
 
 func (s *File) database(path string, readOnly bool) *sqlite.DB {

@@ -124,12 +124,19 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) error {
 		}
 	}
 	if s.Request != nil {
-		n, err := t.Exec(addRequest, hex.EncodeToString(s.Request[:]), s.ID)
-		if err == nil && n == 0 && s.Before < 0 {
-			err = store.ErrRequested
-		}
+		key := hex.EncodeToString(s.Request[:])
+		n, err := t.Exec(addRequest, key, s.ID)
 		if err != nil {
 			return err
+		}
+		id := s.ID
+		if n == 0 && s.Before >= 0 {
+			if _, err := t.First(`SELECT session_id FROM session_requests WHERE key = ?`, []any{key}, &id); err != nil {
+				return err
+			}
+		}
+		if n == 0 && (s.Before < 0 || id != s.ID) {
+			return store.ErrRequested
 		}
 	}
 	t.changed(store.SessionChanged, s.ID)

@@ -43,7 +43,7 @@ type Counts map[string]int
 // server adds the projects of its config.
 var content = []struct{ table, what string }{
 	{"workflow_sessions", "session"}, {"tasks", "task"}, {"attempts", "attempt"}, {"requests", "request_id of the board"},
-	{"workflow_executions", "execution of workflows elsewhere"},
+	{"workflow_executions", "execution of workflows elsewhere"}, {"usages", "record of what agents used"},
 }
 
 // String returns what a project has, such as "3 sessions, 1 task", or "nothing".

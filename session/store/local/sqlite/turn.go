@@ -29,8 +29,9 @@ const lookPace = 250 * time.Microsecond
 // that each gets it in the end. The system releases the locks of a process that is killed.
 //
 // The locks only give an order. Where they cannot be used, and after half of the patience that a call
-// has, a process goes on without them, and SQLite decides: so a process that was stopped while it
-// waited is in nobody's way, and one that was stopped in a transaction still excludes all others.
+// has, a process goes on without them, and SQLite decides; from then on it waits no more for a lock until it has
+// had it once. So a process that was stopped while it waited is in nobody's way, and one that was stopped in
+// a transaction still excludes all others.
 func (w *writer) turn(since *time.Time) (end func(), err error) {
 	until := time.Now().Add(w.db.patience / 2)
 	lock := func(suffix string) (*durable.FileLock, error) {
@@ -43,7 +44,9 @@ func (w *writer) turn(since *time.Time) (end func(), err error) {
 				}
 				return nil, nil
 			}
-			if l != nil || !time.Now().Before(until) || !w.wanted() {
+			late := w.stuck[suffix] || !time.Now().Before(until)
+			if l != nil || late || !w.wanted() {
+				w.stuck[suffix] = l == nil && late
 				return l, nil
 			}
 			if err := w.db.pause(w.db.closing, since, lookPace); err != nil {

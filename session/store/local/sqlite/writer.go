@@ -43,14 +43,15 @@ type writer struct {
 	ended   chan struct{} // closed when it has ended
 
 	// For the goroutine alone:
-	conn      *sql.Conn // that of pool, for as long as the goroutine lives
-	compiled  *compiled // the same
-	sync      bool      // whether a commit is on disk when it returns
-	unordered bool      // the locks for turns cannot be used, which was logged
+	conn      *sql.Conn       // that of pool, for as long as the goroutine lives
+	compiled  *compiled       // the same
+	sync      bool            // whether a commit is on disk when it returns
+	unordered bool            // the locks for turns cannot be used, which was logged
+	stuck     map[string]bool // the locks for turns, by suffix, that could not be had in time
 }
 
 func newWriter(d *DB, pool *sql.DB) *writer {
-	return &writer{db: d, pool: pool, sync: true, wake: wait.NewSignal(), ended: make(chan struct{})}
+	return &writer{db: d, pool: pool, sync: true, wake: wait.NewSignal(), ended: make(chan struct{}), stuck: map[string]bool{}}
 }
 
 // start takes the connection and starts the goroutine. The caller calls close.

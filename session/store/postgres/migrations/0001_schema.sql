@@ -499,8 +499,8 @@ BEGIN
 	INSERT INTO @changes_all (scope, kind, id, at) VALUES (s.scope, 'session', s.id, now);
 	IF request IS NOT NULL THEN
 		INSERT INTO @session_requests_all VALUES (s.scope, request, s.id) ON CONFLICT (scope, key) DO NOTHING;
-		IF NOT FOUND AND before < 0 THEN
-			RAISE 'the request has begun another session' USING ERRCODE = 'DW002';
+		IF NOT FOUND AND (before < 0 OR EXISTS (SELECT FROM @session_requests_all r WHERE r.scope = s.scope AND r.key = request AND r.session_id <> s.id)) THEN
+			RAISE 'the request has moved another session' USING ERRCODE = 'DW002';
 		END IF;
 	END IF;
 END $$;
