@@ -33,7 +33,11 @@ func (w *world) inFile() (driver, source string) {
 
 // query reads the database while servers may use it; it calls each after each row was scanned into into.
 func (w *world) query(ctx context.Context, query string, each func(), into ...any) error {
-	db, err := sql.Open(w.board())
+	driver, source := w.board()
+	if _, err := os.Stat(w.boardFile()); driver == "sqlite" && errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was stored
+	}
+	db, err := sql.Open(driver, source)
 	if err != nil {
 		return err
 	}

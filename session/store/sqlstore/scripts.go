@@ -24,6 +24,6 @@ func Scripts(files fs.FS) (scripts []string) {
 // OtherVersion returns task.ErrVersion for a schema of a version that this program, whose own version is
 // latest, can neither use nor migrate; it says what to do.
 func OtherVersion(version string, latest int) error {
-	return fmt.Errorf("%w: it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside with deepwork check --set-aside and import the sessions with deepwork sessions import --all",
+	return fmt.Errorf("%w: it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside (with deepwork check --set-aside; on PostgreSQL by another schema, ?schema=NAME in its URL) and import the sessions with deepwork sessions import --all",
 		task.ErrVersion, version, latest)
 }
