@@ -98,8 +98,9 @@
 //
 // deepwork check verifies what is on disk, even while servers run. A simulation uses it as well: in
 // it, clients work on workflows, on tasks with real agents and on workflows of another system, while
-// servers are killed, lose power and unsynced data, and meet a full or slow disk, damaged files and
-// a wrong clock. Each answer is compared with a reference model. .ci/run runs it for a minute; to
+// servers are killed, one or all at once, and meet a full or slow disk and a wrong clock, and somebody
+// edits .deepwork. That a commit survives a loss of power is the promise of the database, and is not
+// simulated. Each answer is compared with a reference model. .ci/run runs it for a minute; to
 // run it for hours:
 //
 //	go test ./cmd/proof -run '^TestSimulation$' -timeout 0 -v -sim.time 3h

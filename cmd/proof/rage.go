@@ -104,7 +104,7 @@ func (s *simulation) startAll(ctx context.Context) error {
 }
 
 // crash ends all servers at once, as the machine does when it goes down. What they wrote stays: that a commit
-// is synced before its reply is SQLite's own promise, with synchronous=FULL, and the figures count the syncs.
+// is synced before its reply is SQLite's own promise, with synchronous=FULL, which the tests of package sqlite check.
 func (s *simulation) crash() error {
 	s.crashes++
 	return s.killRunning()

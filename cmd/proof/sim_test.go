@@ -17,7 +17,7 @@ var (
 	simClients = flag.Int("sim.clients", 8, "how many there are")
 )
 
-// TestSimulation has clients work at servers that are killed, lose power, have a
+// TestSimulation has clients work at servers that are killed, one or all at once, have a
 // full disk and a wrong clock, and checks every answer against a model.
 func TestSimulation(t *testing.T) {
 	if runtime.GOOS == "windows" {

@@ -19,10 +19,10 @@ var ErrUnavailable = errors.New("the store does not answer")
 var ErrBusy = fmt.Errorf("%w: another process is writing", ErrUnavailable)
 
 // Refused converts an error to one that agents can act on if the stores were unavailable; it returns
-// any other error unchanged, also ErrPending: whether something has changed is not known then.
+// any other error unchanged: ErrPending, since whether something has changed is not known then, and one that
+// has a code, which may say so, too, and why.
 func Refused(err error) error {
-	code := session.CodeOf(err)
-	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPending) || code == CodeUnavailable || code == CodeBusy {
+	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPending) || session.CodeOf(err) != "" {
 		return err
 	}
 	if errors.Is(err, ErrBusy) {

@@ -21,6 +21,10 @@ func TestRefused(t *testing.T) {
 	if again := Refused(busy); again != busy {
 		t.Errorf("refused twice: %v", again)
 	}
+	unsure := session.NotNow("session_uncertain", "It may have moved or not.").Because(ErrUnavailable)
+	if err := Refused(unsure); err != error(unsure) {
+		t.Errorf("a call that may have been carried out is refused: %v", err)
+	}
 	unknown := fmt.Errorf("%w: %w", ErrPending, ErrUnavailable)
 	if err := Refused(unknown); err != unknown {
 		t.Errorf("a write that may have been made is refused: %v", err)
