@@ -283,8 +283,8 @@ func TestProcessesThatAreForgotten(t *testing.T) {
 	must(t, s.Enter(t.Context()))
 	gone, recent, alive := "bbbbbbbbbbbbbbbb", "cccccccccccccccc", "dddddddddddddddd"
 	for id, ended := range map[string]string{gone: "31 days", recent: "29 days", alive: "-1 minute"} {
-		_, err := s.exec(t.Context(), `INSERT INTO @members (id, scope, term, expires, reported, machine, host, pid, root, since)
-			VALUES ($1, $2, 1, clock_timestamp() - $3::interval, true, 'm', 'here', 7, '/srv/shop', clock_timestamp() - interval '40 days')`, id, s.scope.Load(), ended)
+		_, err := s.exec(t.Context(), `INSERT INTO @members (id, scope, term, expires, machine, host, pid, root, since)
+			VALUES ($1, $2, 1, clock_timestamp() - $3::interval, 'm', 'here', 7, '/srv/shop', clock_timestamp() - interval '40 days')`, id, s.scope.Load(), ended)
 		must(t, err)
 	}
 	_, err := s.exec(t.Context(), `INSERT INTO @commits SELECT id, '' FROM @members`)
