@@ -69,7 +69,7 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 	if now, err := c.Step(ctx, StepArgs{}); err != nil || now.BeginStep.SessionID != first {
 		t.Errorf("got %s %v", toJSON(t, now), err)
 	}
-	if found, _, err := c.engine.resumable(ctx, "ann", keptListed); err != nil || len(found) != 1 || found[0].ID != r.BeginStep.SessionID {
+	if found, _, err := c.engine.resumable(ctx, "ann", keptListed, false); err != nil || len(found) != 1 || found[0].ID != r.BeginStep.SessionID {
 		t.Errorf("resumable: %v %v", found, err)
 	}
 	reply, err := c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &r.BeginStep.SessionID})

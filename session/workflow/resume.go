@@ -23,7 +23,9 @@ const (
 // noSession says that there is no session to speak of, and which could be
 // resumed (seed 000, 001.4.4 and 001.6.4).
 func (c *Conn) noSession(ctx context.Context) error {
-	found, more, err := c.engine.resumable(ctx, c.identity, keptListed)
+	// Those on this server's own connections, too: it cannot tell an HTTP client that has gone without a word
+	// from one that is silent, and the caller may be that client.
+	found, more, err := c.engine.resumable(ctx, c.identity, keptListed, true)
 	if err != nil {
 		return err
 	}
@@ -54,12 +56,11 @@ func listSessions(b *strings.Builder, found []store.Session, more bool) []string
 	return ids
 }
 
-// inUse returns the function that reports whether somebody probably works on a session: a living process
-// moved it last over a connection, in this process one that has not ended. It permits and forbids nothing.
-func (e *Engine) inUse() func(s *store.Session) bool {
-	alive := store.Census(e.Stores.Members)
+// open returns the sessions on the stacks of this engine's connections.
+func (e *Engine) open() map[string]bool {
 	open := map[string]bool{}
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	for c := range e.conns {
 		c.mu.Lock()
 		for _, id := range c.stack.open {
@@ -67,7 +68,13 @@ func (e *Engine) inUse() func(s *store.Session) bool {
 		}
 		c.mu.Unlock()
 	}
-	e.mu.Unlock()
+	return open
+}
+
+// inUse returns the function that reports whether somebody probably works on a session: a living process
+// moved it last over a connection, in this process one that is among open. It permits and forbids nothing.
+func (e *Engine) inUse(open map[string]bool) func(s *store.Session) bool {
+	alive := store.Census(e.Stores.Members)
 	return func(s *store.Session) bool {
 		if open[s.ID] {
 			return true
@@ -77,9 +84,13 @@ func (e *Engine) inUse() func(s *store.Session) bool {
 }
 
 // resumable returns the newest active sessions of an identity that nobody seems to work on, at most so
-// many; more reports that there are others, or may be.
-func (e *Engine) resumable(ctx context.Context, identity string, most int) (found []store.Session, more bool, err error) {
-	inUse := e.inUse()
+// many; more reports that there are others, or may be. With own those on this server's connections are among them.
+func (e *Engine) resumable(ctx context.Context, identity string, most int, own bool) (found []store.Session, more bool, err error) {
+	var open map[string]bool
+	if !own {
+		open = e.open()
+	}
+	inUse := e.inUse(open)
 	for limit := 4 * most; ; limit = min(10*limit, triedListed) {
 		rows, err := e.records.list(ctx, store.SessionQuery{Identity: identity, Attempt: &e.Attempt, Active: true, Limit: limit})
 		if err != nil {
@@ -103,7 +114,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int) (foun
 
 // resumable returns the newest sessions that the caller can resume, for get_workflows.
 func (c *Conn) resumable(ctx context.Context) []machine.ResumableSession {
-	found, _, err := c.engine.resumable(ctx, c.identity, keptListed)
+	found, _, err := c.engine.resumable(ctx, c.identity, keptListed, false)
 	if err != nil {
 		c.engine.Logger.Warn("listing the sessions that can be resumed", "error", err)
 	}
@@ -131,7 +142,7 @@ func (c *Conn) duplicates(ctx context.Context, workflow, on string) string {
 	if err != nil {
 		c.engine.Logger.Warn("looking for other sessions of a workflow", "error", err)
 	}
-	inUse := c.engine.inUse()
+	inUse := c.engine.inUse(c.engine.open())
 	for i, s := range rows {
 		if s.Job+"/"+s.Workflow == workflow && !slices.Contains(ids, s.ID) && !inUse(&rows[i]) {
 			same = append(same, fmt.Sprintf("session '%s' (at step '%s', last moved %s ago)", s.ID, s.Step, session.Ago(c.engine.now().Sub(s.UpdatedAt))))

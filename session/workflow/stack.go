@@ -146,7 +146,7 @@ func (c *Conn) openStack(ctx context.Context) []machine.StackEntry {
 	if !c.stateless {
 		return c.stackOf(ctx, "")
 	}
-	found, more, err := c.engine.resumable(ctx, c.identity, 1)
+	found, more, err := c.engine.resumable(ctx, c.identity, 1, false)
 	if err != nil || more {
 		return []machine.StackEntry{}
 	}
@@ -202,7 +202,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 	var err error
 	more, s := false, &stack{parents: map[string]string{}}
 	if c.stateless {
-		rows, more, err = c.engine.resumable(ctx, c.identity, keptListed)
+		rows, more, err = c.engine.resumable(ctx, c.identity, keptListed, false)
 		slices.Reverse(rows)
 		s.push(rows...)
 	} else {
