@@ -268,7 +268,7 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	case t.kind == odd && !a.strict:
 		h.fault("an odd answer", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
 	}
-	if whole && len(unsure) > 0 && t.kind != given {
+	if whole && len(unsure) > 0 && (t.kind != given || isRefusal(t.said)) { // one that is in flight may yet be carried out
 		h.add(a.number, in.Session, in, begun, lostReply, never)
 	}
 	return t
