@@ -128,8 +128,8 @@ func TestUnfitFilesAreNotImported(t *testing.T) {
 	}
 }
 
-// An agent that edits files in the project changes nothing by it: not by an older file of a session, nor by
-// what is none, and not by removing it.
+// An agent that edits files in the project changes nothing by it: not by an older file of a session,
+// not by one that is no session, and not by removing it.
 func TestEditedExportsChangeNothing(t *testing.T) {
 	root := t.TempDir()
 	ownUser(t, "")

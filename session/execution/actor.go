@@ -260,7 +260,7 @@ func (a *executionActor) tell(v *view) {
 	a.watchers = nil
 }
 
-// progressText returns progress as it is stored, nil if there is none.
+// progressText returns progress as it is stored; nil means no progress.
 func progressText(p *remote.Progress) json.RawMessage {
 	if p == nil {
 		return nil

@@ -20,7 +20,7 @@ type Sessions interface {
 	// has the id of another one. ErrRequested: the call with w.Request has begun or moved another session.
 	WriteSession(ctx context.Context, w *SessionWrite) (written bool, err error)
 	// ReadSession returns a session, without Frame and Parts if it still has the known revision; pass -1
-	// to read it. ErrNotFound: there is none.
+	// to read it. ErrNotFound: it does not exist.
 	ReadSession(ctx context.Context, id string, known int64) (*SessionRecord, error)
 	// ListSessions returns the sessions that match.
 	ListSessions(ctx context.Context, q SessionQuery) ([]Session, error)
@@ -30,7 +30,7 @@ type Sessions interface {
 	// RemoveSessions removes sessions that have ended.
 	RemoveSessions(ctx context.Context, ids []string) error
 
-	// FindRequest returns the session in which a call was made, "" if there is none.
+	// FindRequest returns the session in which a call was made, or "".
 	FindRequest(ctx context.Context, key Key) (session string, err error)
 
 	// Reviews returns the reviews of a session that are in progress.

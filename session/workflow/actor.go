@@ -97,7 +97,7 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 			return r, err
 		}
 		changed, failed := a.refresh(ctx)
-		if failed == nil && unconfirmed == maxUnsure && !changed {
+		if failed == nil && unconfirmed >= maxUnsure && !changed {
 			failed = err
 		}
 		switch {

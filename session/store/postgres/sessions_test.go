@@ -34,7 +34,7 @@ func moves(m pgtest.Message) bool {
 	return !m.FromServer && m.Type == 'P' && strings.Contains(string(m.Body), "move_session")
 }
 
-// revisionOf returns the revision of a session, 0 if there is none.
+// revisionOf returns the revision of a session, or 0 if it does not exist.
 func revisionOf(t testing.TB, s store.Sessions, id string) int64 {
 	t.Helper()
 	now, err := s.ReadSession(t.Context(), id, -1)

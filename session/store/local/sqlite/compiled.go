@@ -32,7 +32,7 @@ type driverConn interface {
 type phase int
 
 const (
-	outside phase = iota // there is none, or the caller's own one
+	outside phase = iota // no transaction of the writer is open
 	inside
 	lost // SQLite has ended it: a statement would now be a transaction of its own, so it is refused
 )
