@@ -182,7 +182,7 @@ func (a *agent) check(s *opened, in input, t answer, last int) error {
 	}
 	at := func(step string) int { return (&state{workflow: s.workflow}).entryOf(step) }
 	if !slices.Equal(want, got) || r.Begin != nil && at(r.Stack[len(got)-1].Step) != at(r.Begin.Step) {
-		return a.wrong("a wrong stack", "agent %d, session %s: the reply's stack is %v, and the sessions are %v", a.number, s.id, r.Stack, want)
+		return a.wrong("a wrong stack", "agent %d, session %s: the reply %q has the stack %v, and the sessions are %v", a.number, s.id, t.said, r.Stack, want)
 	}
 	return nil
 }

@@ -15,18 +15,35 @@ import (
 // lookEvery is how often a call looks at a review that runs in another process, if nothing wakes it.
 const lookEvery = time.Second
 
-// renew keeps a review of this engine until it ends. If another process has taken it up, since this one could
-// not renew it in time, the review is cancelled here, and the calls that wait for it wait for that one.
+// renew keeps a review of this engine until it ends. If another process has moved the session on, or has
+// taken the review up, since this one could not renew it in time, the review is cancelled here; in the second
+// case the calls that wait for it wait for that one.
 func (a *sessionActor) renew(ctx context.Context, r *review) {
 	e := a.engine
-	for wait.For(ctx, e.reviewLife/3) == nil {
+	changed := e.follower.changed(a.id)
+	due := time.Now().Add(e.reviewLife / 3)
+	for wait.Until(ctx, time.Until(due), changed) == nil {
+		select {
+		case <-changed:
+			changed = e.follower.changed(a.id)
+			_ = a.tell(func(ctx context.Context, a *sessionActor) { // the error means that the engine is closing
+				if _, err := a.refresh(ctx); err != nil {
+					e.Logger.Debug("a session under review could not be read", "session", a.id, "error", err)
+				}
+			})
+		default:
+		}
+		if time.Now().Before(due) {
+			continue
+		}
+		due = time.Now().Add(e.reviewLife / 3)
 		bounded, cancel := context.WithTimeout(ctx, e.reviewLife/3)
 		kept, err := e.records.RenewReview(bounded, a.id, store.Review{Step: r.stepID, Runner: e.runner, Done: int(r.done.Load()), Life: e.reviewLife})
 		cancel()
 		if err != nil || kept {
 			continue // else it ends with its verdict, if nobody takes it up until then
 		}
-		_ = a.tell(func(_ context.Context, a *sessionActor) { // the error means that the engine is closing
+		_ = a.tell(func(_ context.Context, a *sessionActor) { // as above
 			if a.reviews[r.stepID] != r {
 				return
 			}

@@ -91,6 +91,21 @@ func (cutOff) RenewReview(context.Context, string, store.Review) (bool, error) {
 	return false, store.ErrUnavailable
 }
 
+// A session that is aborted at another server ends its review here, and answers the call that waits for it.
+func TestAnAbortElsewhereEndsTheReview(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	first, rev := p.reviewed()
+	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
+	rev.set("wait", "")
+	got := beside(t, ctx, first.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
+	rev.runs(1)
+	if _, err := p.reopen(rev).Connect("local").Abort(ctx, AbortArgs{Explanation: "enough", SessionID: &id}); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, await(t, got).err, session.StateError, "step_moved_on")
+}
+
 // A server that stops gives up its reviews: the next call goes on without a wait.
 func TestAStoppedServerLeavesItsReview(t *testing.T) {
 	p := newProject(t)
