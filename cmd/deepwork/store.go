@@ -8,12 +8,10 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog/config"
-	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -137,10 +135,7 @@ func (a *app) describeStatus(s backend.Status) {
 	for _, m := range s.Servers {
 		text := m.Text
 		if m.Machine != "" {
-			text += fmt.Sprintf(" (machine %s), lease ends in %.1f s unless it is renewed", m.Machine, m.Lease)
-		}
-		if !m.Since.IsZero() {
-			text += ", connected for " + session.Ago(time.Since(m.Since))
+			text = fmt.Sprintf("on %s (machine %s)", text, m.Machine)
 		}
 		a.out.Field(9, "server", oneLine(text, 1000))
 	}

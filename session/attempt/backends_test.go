@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store"
+	"deepwork/session/store/backend"
 	files "deepwork/session/store/local"
 	"deepwork/session/store/postgres"
 	"deepwork/session/store/postgres/pgtest"
@@ -89,7 +91,7 @@ func schemaURL(name string) string {
 	return server.At("test_" + hex.EncodeToString(sum[:8]))
 }
 
-// openIn opens the schema with a name for a process at a place.
+// openIn opens the schema with a name for a process at a place, the last one there.
 func openIn(name string, at task.Place) *postgres.Store {
 	s, err := postgres.Open(postgres.Options{URL: schemaURL(name), Project: "shop",
 		Repository: postgres.Repository{Remote: "https://example.com/shop.git"}, Machine: at.MachineID, Root: at.Root})
@@ -101,7 +103,5 @@ func openIn(name string, at task.Place) *postgres.Store {
 
 // storesIn returns the stores of a process at a place in the schema with a name.
 func storesIn(name string, at task.Place) *store.Stores {
-	s := openIn(name, at)
-	db := s.Database()
-	return &store.Stores{Members: s, Database: db, Others: s.Others, Place: &at, Project: "shop", GoneFor: s.GoneFor, Close: s.Close}
+	return backend.Of(openIn(name, at), session.NewMember(state.Of(at.Root), nil), &at, "shop")
 }

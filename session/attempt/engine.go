@@ -66,7 +66,8 @@ type Options struct {
 	// Passive engines start nothing before Serve is called, and take over only what Settle or a stop
 	// needs: they are for the command line, and may run at the same time as servers.
 	Passive bool
-	// Poll is how often the board is checked for changes by other servers; default 500 ms.
+	// Poll is how often the board is checked for changes by other servers; default 500 ms. In a store that several
+	// machines share it is checked after changes, at most so often, and a sixth as often without one.
 	Poll time.Duration
 	// Grace is the time from SIGTERM to SIGKILL when an agent is stopped; default 5 s.
 	Grace time.Duration

@@ -180,7 +180,7 @@ func (s *server) die() {
 	s.closed = true
 	s.mu.Unlock()
 	if s.stores != nil {
-		must(s.t, s.stores.Close(ctx)) // its lease ends
+		must(s.t, s.stores.Close(ctx)) // as the last process of its place
 		return
 	}
 	s.db.Close()

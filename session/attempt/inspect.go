@@ -164,7 +164,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 
 // execution checks whether a server leads an execution that has not ended.
 func (i *inspection) execution(x task.Execution) error {
-	if x.Owner == "" || i.engine.member.Alive(x.Owner) {
+	if x.Owner == "" || x.Elsewhere(i.engine.here) || i.engine.member.Alive(x.Owner) {
 		return nil // the board's own inspection reports one without an owner
 	}
 	dir := local{logs: i.engine.o.State.Logs()}.run(x.AttemptID, x.ID)

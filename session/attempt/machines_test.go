@@ -31,7 +31,7 @@ import (
 type fleet interface {
 	// stores returns the stores for a process at a place. The test closes them.
 	stores(place task.Place) *store.Stores
-	// gone makes the processes of a place look as if their last lease had ended a time ago.
+	// gone makes a place look as if no process had used the project there for a time.
 	gone(place task.Place, since time.Duration)
 }
 
@@ -79,7 +79,7 @@ func (f sharedDatabase) stores(place task.Place) *store.Stores {
 
 func (f sharedDatabase) gone(place task.Place, since time.Duration) {
 	if since == 0 {
-		return // the next process of the place has a lease
+		return // the next process of the place touches its row
 	}
 	u, err := url.Parse(schemaURL(f.name))
 	must(f.t, err)
@@ -90,7 +90,7 @@ func (f sharedDatabase) gone(place task.Place, since time.Duration) {
 	db, err := sql.Open("pgx", u.String())
 	must(f.t, err)
 	defer db.Close()
-	_, err = db.ExecContext(ctx, `UPDATE `+schema+`.members SET expires = clock_timestamp() - make_interval(secs => $1) WHERE machine = $2`, since.Seconds(), place.MachineID)
+	_, err = db.ExecContext(ctx, `UPDATE `+schema+`.places SET until = clock_timestamp() - make_interval(secs => $1) WHERE machine = $2`, since.Seconds(), place.MachineID)
 	must(f.t, err)
 }
 

@@ -16,11 +16,11 @@ import (
 )
 
 // serveReady starts tasks as attempts.auto_start says: after each change of a task by this server, and
-// every Options.Poll for those of others. It runs on its own goroutine, as it waits for git, until Close
+// every poll for those of others. It runs on its own goroutine, as it waits for git, until Close
 // begins.
 func (e *Engine) serveReady() {
 	defer e.makers.Done()
-	ticker := time.NewTicker(e.o.Poll)
+	ticker := time.NewTicker(e.poll())
 	defer ticker.Stop()
 	for s := (starter{engine: e}); ; {
 		s.postpone("", s.startReady(e.serving))

@@ -24,6 +24,9 @@ import (
 func (e *Engine) Serve() {
 	e.makers.Add(1)
 	e.beside.Go(e.serve)
+	if e.shared != nil {
+		e.beside.Go(e.followBoard)
+	}
 }
 
 // ServeOnly is Serve for a process that ends with one attempt: it leads no run but that, since the agents of
@@ -94,11 +97,11 @@ func (e *Engine) adopt(ctx context.Context, b store.Board, x *task.Execution) (b
 }
 
 // serve hands out slots, takes over from dead servers, and does what other servers ask of this one:
-// after each kick, and every Options.Poll for changes by other servers. It runs on its own goroutine until Close begins.
+// after each kick, and every poll for changes by other servers. It runs on its own goroutine until Close begins.
 func (e *Engine) serve() {
 	defer e.makers.Done()
 	ctx := e.serving
-	ticker := time.NewTicker(e.o.Poll)
+	ticker := time.NewTicker(e.poll())
 	defer ticker.Stop()
 	recovered, said := false, error(nil)
 	for {
@@ -115,6 +118,36 @@ func (e *Engine) serve() {
 			return
 		case <-e.kicks:
 		case <-ticker.C:
+		}
+	}
+}
+
+// poll returns how often the board is checked without a kick: seldom in a store that several machines share, where
+// each look costs all of them, and followBoard kicks.
+func (e *Engine) poll() time.Duration {
+	if e.shared != nil {
+		return sharedPolls * e.o.Poll
+	}
+	return e.o.Poll
+}
+
+// sharedPolls makes 3 seconds of the default of Options.Poll.
+const sharedPolls = 6
+
+// followBoard kicks after changes of the board by any process, every Options.Poll at most, until Close begins.
+func (e *Engine) followBoard() {
+	position := ""
+	for wait.For(e.serving, e.o.Poll) == nil {
+		news, err := e.changes.Since(e.serving, position)
+		if err == nil {
+			position = news.Next
+			if news.Reset || slices.ContainsFunc(news.Changes, func(c store.Change) bool { return c.Kind == store.TaskChanged || c.Kind == store.AttemptChanged }) {
+				e.kick()
+			}
+			err = e.changes.Wait(e.serving, position)
+		}
+		if err != nil {
+			_ = wait.For(e.serving, e.poll()) // the store is away
 		}
 	}
 }

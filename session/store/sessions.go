@@ -147,10 +147,10 @@ type Review struct {
 // A Key identifies a call with a request_id: a digest of the id and its scope.
 type Key [16]byte
 
-// Members returns the processes that share the stores. presence.Member is one.
+// Members returns the processes of this machine that share the stores. presence.Member is one.
 type Members interface {
 	ID() string                      // of this process
 	Enter(ctx context.Context) error // before this process writes anything
-	Alive(id string) bool            // also true if that cannot be determined
+	Alive(id string) bool            // whether one of this machine lives; also true if that cannot be determined
 	Describe(id string) string       // for people; "" if unknown
 }

@@ -10,8 +10,8 @@ import (
 	"deepwork/session"
 )
 
-// ErrUnavailable reports that the stores cannot be used now, since their database does not answer or
-// this process could not renew its lease in time. Nothing was changed.
+// ErrUnavailable reports that the stores cannot be used now, since their database does not answer. Nothing
+// was changed.
 var ErrUnavailable = errors.New("the store does not answer")
 
 // ErrBusy reports that another process has not let this one write for too long, perhaps since it was
@@ -43,8 +43,8 @@ type Stores struct {
 	Database Database
 	// Others reports whether other processes use the stores.
 	Others func(ctx context.Context) (bool, error)
-	// Unavailable returns why calls of a process that has entered fail now, nil if they do not. It
-	// does not block. A nil function is for stores that need no service.
+	// Unavailable returns why calls fail now, nil if they do not. It does not block. A nil function is for stores
+	// that need no service.
 	Unavailable func() error
 	// Place is where this process runs, if other machines use the stores, too; else nil.
 	Place *task.Place
@@ -52,12 +52,44 @@ type Stores struct {
 	Project string
 	// Env is the environment with which the programs of agents find shared stores, as NAME=value.
 	Env []string
-	// GoneFor returns for how long no process at a place has held a lease, by the clock of shared stores:
-	// 0 if one does.
+	// GoneFor returns for how long no process at a place has used shared stores, by their clock: 0 if one does.
 	GoneFor func(ctx context.Context, p task.Place) (time.Duration, error)
-	// Close leaves the other processes, which may then take over the agents and executions of this one,
-	// and releases everything.
+	// Close releases everything, and leaves the other processes, which may then take over the agents of this one.
 	Close func(ctx context.Context) error
+}
+
+// InUse returns the function that reports whether somebody probably works on a session: the process that moved it
+// last over a connection lives or, if that was at another place, some process there does. It is for one pass over
+// many sessions, and for one goroutine.
+func (s *Stores) InUse(ctx context.Context) func(row *Session) bool {
+	alive, lives := Census(s.Members), map[task.Place]bool{}
+	return func(row *Session) bool {
+		if row.MovedBy == "" || !s.elsewhere(row) {
+			return row.MovedBy != "" && alive(row.MovedBy)
+		}
+		p := *row.PlaceOf()
+		used, known := lives[p]
+		if !known {
+			gone, err := s.GoneFor(ctx, p)
+			used = gone == 0 || err != nil // also if it cannot be determined
+			lives[p] = used
+		}
+		return used
+	}
+}
+
+// Mover describes for people who moved a session last over a connection; "" if it is unknown.
+func (s *Stores) Mover(row *Session) string {
+	if s.elsewhere(row) {
+		return "a server on " + row.PlaceOf().Describe()
+	}
+	return s.Members.Describe(row.MovedBy)
+}
+
+// elsewhere reports whether a session was moved last at another place.
+func (s *Stores) elsewhere(row *Session) bool {
+	p := row.PlaceOf()
+	return s.Place != nil && p != nil && p.Elsewhere(*s.Place)
 }
 
 // Census returns Members.Alive with a cache, for one pass over many records: it checks each process

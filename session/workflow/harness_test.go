@@ -87,7 +87,7 @@ func (p *project) newStores() *store.Stores {
 	}
 	pg, err := postgres.Open(postgres.Options{URL: p.url, Project: p.root, Repository: postgres.Repository{RootCommit: p.root}, Machine: "12345678", Root: p.root})
 	testkit.Must(p.t, err)
-	return backend.Of(pg, nil, p.root)
+	return backend.Of(pg, session.NewMember(p.state(), nil), nil, p.root)
 }
 
 // oneURL is that of a schema for all tests.

@@ -73,13 +73,10 @@ func (e *Engine) open() map[string]bool {
 
 // inUse returns the function that reports whether somebody probably works on a session: a living process
 // moved it last over a connection, in this process one that is among open. It permits and forbids nothing.
-func (e *Engine) inUse(open map[string]bool) func(s *store.Session) bool {
-	alive := store.Census(e.Stores.Members)
+func (e *Engine) inUse(ctx context.Context, open map[string]bool) func(s *store.Session) bool {
+	inUse := e.Stores.InUse(ctx)
 	return func(s *store.Session) bool {
-		if open[s.ID] {
-			return true
-		}
-		return s.MovedBy != "" && s.MovedBy != e.server() && alive(s.MovedBy)
+		return open[s.ID] || s.MovedBy != e.server() && inUse(s)
 	}
 }
 
@@ -90,7 +87,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int, own b
 	if !own {
 		open = e.open()
 	}
-	inUse := e.inUse(open)
+	inUse := e.inUse(ctx, open)
 	for limit := 4 * most; ; limit = min(10*limit, triedListed) {
 		rows, err := e.records.list(ctx, store.SessionQuery{Identity: identity, Attempt: &e.Attempt, Active: true, Limit: limit})
 		if err != nil {
@@ -142,7 +139,7 @@ func (c *Conn) duplicates(ctx context.Context, workflow, on string) string {
 	if err != nil {
 		c.engine.Logger.Warn("looking for other sessions of a workflow", "error", err)
 	}
-	inUse := c.engine.inUse(c.engine.open())
+	inUse := c.engine.inUse(ctx, c.engine.open())
 	for i, s := range rows {
 		if s.Job+"/"+s.Workflow == workflow && !slices.Contains(ids, s.ID) && !inUse(&rows[i]) {
 			same = append(same, fmt.Sprintf("session '%s' (at step '%s', last moved %s ago)", s.ID, s.Step, session.Ago(c.engine.now().Sub(s.UpdatedAt))))

@@ -34,12 +34,12 @@ func (e *Engine) infos(ctx context.Context, q store.SessionQuery) ([]SessionInfo
 	if err != nil {
 		return nil, err
 	}
-	alive := store.Census(e.Stores.Members)
+	inUse := e.Stores.InUse(ctx)
 	out := make([]SessionInfo, len(rows))
 	for i, row := range rows {
 		out[i] = SessionInfo{Session: row}
-		if row.Status == string(machine.Active) && row.MovedBy != "" && alive(row.MovedBy) {
-			out[i].InUse, out[i].By = true, e.Stores.Members.Describe(row.MovedBy)
+		if row.Status == string(machine.Active) && inUse(&row) {
+			out[i].InUse, out[i].By = true, e.Stores.Mover(&row)
 		}
 	}
 	return out, nil

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"deepwork/actor/presence"
 	"deepwork/session"
@@ -32,13 +31,11 @@ type Status struct {
 	Servers    []Server       `json:"servers"`
 }
 
-// A Server uses a store.
+// A Server is a process that uses the files of a project, or a place where processes use a database.
 type Server struct {
-	ID      string    `json:"id"`
-	Text    string    `json:"text"` // its process id, host and folder, for people
-	Machine string    `json:"machine,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
-	Lease   float64   `json:"lease_seconds,omitempty"` // that are left of it
+	ID      string `json:"id,omitempty"` // of the process
+	Text    string `json:"text"`         // its process id and host, or the host and folder of the place, for people
+	Machine string `json:"machine,omitempty"`
 }
 
 // Look returns the status of a project's store. It changes nothing. What prevents it from looking is the
@@ -50,11 +47,11 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 		files(ctx, f, &s)
 		return s, nil
 	}
-	pg, _, err := connection(ctx, f, &c, true, slog.New(slog.DiscardHandler))
+	pg, _, err := connection(ctx, f, &c, true, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return s, err
 	}
-	defer pg.Close(ctx) // which holds no lease
+	defer pg.Close(ctx)
 	s.Where, s.Project = pg.Where(), c.Project
 	now, err := pg.Status(ctx)
 	s.Schema, s.Knows, s.Repository = now.Version, now.Latest, now.Repository
@@ -74,8 +71,8 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 	default:
 		s.Counts = map[string]int{"active sessions": now.Active, "ended sessions": now.Sessions - now.Active, "tasks": now.Tasks, "attempts": now.Attempts, "executions": now.Executions}
 	}
-	for _, m := range now.Servers {
-		s.Servers = append(s.Servers, Server{m.ID, m.String(), m.Machine, m.Since, m.Left.Seconds()})
+	for _, p := range now.Places {
+		s.Servers = append(s.Servers, Server{Text: p.String(), Machine: p.Machine})
 	}
 	return s, nil
 }
@@ -109,11 +106,11 @@ func files(ctx context.Context, f *state.Folder, s *Status) {
 
 // Migrate creates or migrates the schema of a database, and returns its versions before and after.
 func Migrate(ctx context.Context, f *state.Folder, c Choice) (where string, from, to int, err error) {
-	pg, _, err := connection(ctx, f, &c, false, slog.New(slog.DiscardHandler))
+	pg, _, err := connection(ctx, f, &c, false, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", 0, 0, err
 	}
-	defer pg.Close(ctx) // which holds no lease
+	defer pg.Close(ctx)
 	if from, to, err = pg.Migrate(ctx); err != nil {
 		err = fmt.Errorf("migrating the schema: %w", err)
 	}
@@ -140,11 +137,11 @@ func Copy(ctx context.Context, f *state.Folder, from, to Choice) (counts transfe
 			sides = append(sides, local.NewFile(f))
 			continue
 		}
-		pg, place, err := connection(ctx, f, &c, false, slog.New(slog.DiscardHandler))
+		pg, place, err := connection(ctx, f, &c, false, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, err
 		}
-		defer pg.Close(ctx) // which holds no lease
+		defer pg.Close(ctx)
 		sides = append(sides, pg.Side(place))
 	}
 	return transfer.Copy(ctx, sides[0], sides[1])

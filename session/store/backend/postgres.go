@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/presence"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -22,7 +23,7 @@ import (
 
 // connection returns the access to a project in a database, under the name of its repository unless
 // the choice has another one. It does not connect.
-func connection(ctx context.Context, f *state.Folder, c *Choice, readOnly bool, logger *slog.Logger) (*postgres.Store, task.Place, error) {
+func connection(ctx context.Context, f *state.Folder, c *Choice, readOnly bool, alone func() bool, logger *slog.Logger) (*postgres.Store, task.Place, error) {
 	remote, root, err := git.Identity(ctx, f.Root)
 	if err != nil {
 		return nil, task.Place{}, fmt.Errorf("the name of a project in a database is bound to its repository, which git cannot read here: %w", err)
@@ -39,14 +40,16 @@ func connection(ctx context.Context, f *state.Folder, c *Choice, readOnly bool, 
 	}
 	pg, err := postgres.Open(postgres.Options{
 		URL: c.URL, Project: c.Project, Repository: postgres.Repository{Remote: remote, RootCommit: root},
-		Machine: place.MachineID, Root: f.Root, ReadOnly: readOnly, Logger: logger,
+		Machine: place.MachineID, Root: f.Root, ReadOnly: readOnly, Alone: alone, Logger: logger,
 	})
 	return pg, place, err
 }
 
 // shared returns the stores of a project in a database.
 func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logger *slog.Logger) (*store.Stores, error) {
-	pg, place, err := connection(ctx, f, &c, readOnly, logger)
+	member := session.NewMember(f, logger)
+	alone := func() bool { others, _ := member.Others(); return len(others) == 0 }
+	pg, place, err := connection(ctx, f, &c, readOnly, alone, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -60,20 +63,39 @@ func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logge
 	} else if err != nil {
 		return nil, errors.Join(err, pg.Close(ctx))
 	}
-	return Of(pg, &place, c.Project), nil
+	return Of(pg, member, &place, c.Project), nil
 }
 
-// Of returns the stores of a project in a database.
-func Of(pg *postgres.Store, place *task.Place, project string) *store.Stores {
+// members are the processes of this machine that share a database with others.
+type members struct {
+	*presence.Member
+	pg *postgres.Store
+}
+
+// Enter implements store.Members: the others of this machine see the process, and other machines its place.
+func (m members) Enter(ctx context.Context) error {
+	if err := m.Member.Enter(ctx); err != nil {
+		return err
+	}
+	return m.pg.Enter(ctx)
+}
+
+// Of returns the stores of a project in a database, for a member of the processes at this place.
+func Of(pg *postgres.Store, member *presence.Member, place *task.Place, project string) *store.Stores {
 	db := pg.Database()
 	return &store.Stores{
-		Members: pg, Database: db, Others: pg.Others, GoneFor: pg.GoneFor,
+		Members: members{member, pg}, Database: db, GoneFor: pg.GoneFor,
 		Place: place, Project: project, Env: []string{config.ProjectEnv + "=" + project},
-		Unavailable: func() error {
-			_, err := pg.Term()
-			return err
+		Others: func(ctx context.Context) (bool, error) {
+			if others, _ := member.Others(); len(others) > 0 {
+				return true, nil
+			}
+			return pg.Elsewhere(ctx)
 		},
-		Close: pg.Close,
+		Unavailable: pg.Unavailable,
+		Close: func(ctx context.Context) error {
+			return errors.Join(pg.Close(ctx), member.Leave()) // last: until then no other server takes over what this one runs
+		},
 	}
 }
 

@@ -14,11 +14,8 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// ready reports whether a process has a lease that it can trust.
-func ready(s *Store) bool {
-	_, err := s.Term()
-	return err == nil
-}
+// ready reports whether a process takes calls to the database.
+func ready(s *Store) bool { return s.Unavailable() == nil }
 
 // Once a process knows that the database is away, its calls fail at once, however it is away, and they
 // succeed as soon as it answers again.
@@ -58,10 +55,8 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 				"gone": func(ctx context.Context) error { return second(s.GoneFor(ctx, task.Place{})) },
 			}
 			leave()
-			testkit.Until(t, "it knows", func() bool { return s.away() != nil })
-			if ready(s) {
-				t.Error("it is ready")
-			}
+			s.contact.probe.Wake()
+			testkit.Until(t, "it knows", func() bool { return !ready(s) })
 			for what, call := range calls {
 				began := time.Now()
 				err := call(t.Context())
@@ -72,7 +67,7 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 			come()
 			began := time.Now()
 			testkit.Until(t, "calls succeed", func() bool { return second(r.ReadSession(t.Context(), id, 1)) == nil })
-			if took := time.Since(began); took > 2*renewTime {
+			if took := time.Since(began); took > 2*touchTime {
 				t.Errorf("they succeed after %v", took)
 			}
 			for what, call := range calls {
@@ -101,7 +96,7 @@ func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
 				t.Fatal(written, err)
 			}
 			<-caught
-			testkit.Until(t, "it knows", func() bool { return s.away() != nil })
+			testkit.Until(t, "it knows", func() bool { return !ready(s) })
 			for _, err := range []error{second(r.ReadSession(t.Context(), id, 1)), second(r.WriteSession(t.Context(), transition(id, 2)))} {
 				if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) {
 					t.Error(err)
@@ -139,7 +134,7 @@ func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 		t.Errorf("ten calls took %v, and it is ready: %v", took, ready(s))
 	}
 	must(t, server.Start())
-	testkit.Until(t, "it has a lease", func() bool { return ready(s) })
+	testkit.Until(t, "it is ready", func() bool { return ready(s) })
 	must(t, second(s.Database().Changes().Since(t.Context(), "")))
 }
 

@@ -17,7 +17,7 @@ func (s *Store) Database() store.Database { return database{s} }
 // newStores returns the stores of the database of s.
 func newStores(s *Store) *sqlstore.Store {
 	return sqlstore.New(database{s}, sqlstore.Options{Where: s.where, Logger: s.o.Logger, Now: s.o.Now, Feed: feed,
-		Shared: true, NUL: nul, Claim: " FOR UPDATE SKIP LOCKED", Poll: time.Second / 2, Hint: s.hinted})
+		Shared: true, NUL: nul, Claim: " FOR UPDATE SKIP LOCKED", Poll: 2 * time.Second, Hint: s.hinted})
 }
 
 // A database is a Store as store.Database and as sqlstore.Database.

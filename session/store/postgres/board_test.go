@@ -146,7 +146,7 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
 	must(t, err)
 	executions := s.Database().Executions()
-	x := &store.Execution{ID: "x", Owner: s.ID(), Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
+	x := &store.Execution{ID: "x", Owner: "0011223344556677", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
 	must(t, executions.Save(t.Context(), x, time.Hour))
 	for _, c := range []struct{ damage, repair, want string }{
 		{`UPDATE @attempts_all SET state = 'running'`, `UPDATE @attempts_all SET state = 'waiting'`, "attempt " + a.ID + " is running, and its newest execution"},

@@ -18,7 +18,7 @@ import (
 // makeChange makes a change in the project.
 func makeChange(t testing.TB, s *Store, id string) {
 	t.Helper()
-	must(t, s.Database().Executions().Save(t.Context(), &store.Execution{ID: id, Owner: s.ID(), Identity: "me", State: store.ExecutionWaiting}, time.Hour))
+	must(t, s.Database().Executions().Save(t.Context(), &store.Execution{ID: id, Owner: "0011223344556677", Identity: "me", State: store.ExecutionWaiting}, time.Hour))
 }
 
 // pruneAll removes all changes.
@@ -228,13 +228,13 @@ func TestSleepingSessionsCostNothing(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second) // the server counts what was done before
 		c, n := read()
-		time.Sleep(3 * renewTime)
+		time.Sleep(6 * time.Second)
 		commits, touched = read()
 		return commits - c, touched - n
 	}
 	fill := func(from, to int) {
 		_, err := s.exec(t.Context(), `INSERT INTO @workflow_sessions_all
-			SELECT $1, lpad(to_hex(n), 8, '0'), 1, '/srv/shop', '', 'alpha', 'main', 'one', 'active', '', 'me', $2, '', '', '', '', '', '', '', '', '', '{}' FROM generate_series($3::int, $4::int) n`, s.scope.Load(), s.ID(), from, to)
+			SELECT $1, lpad(to_hex(n), 8, '0'), 1, '/srv/shop', '', 'alpha', 'main', 'one', 'active', '', 'me', $2, '', '', '', '', '', '', '', '', '', '{}' FROM generate_series($3::int, $4::int) n`, s.scope.Load(), "0011223344556677", from, to)
 		must(t, err)
 	}
 	fill(1, 10)

@@ -34,7 +34,7 @@ func passing(err error) bool {
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	_, network := errors.AsType[net.Error](err)
 	_, not := errors.AsType[*notSent](err)
-	for _, known := range []error{errLapsed, store.ErrUnavailable, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgconn.ErrConnClosed, context.DeadlineExceeded} {
+	for _, known := range []error{store.ErrUnavailable, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgconn.ErrConnClosed, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return true
 		}

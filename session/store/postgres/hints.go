@@ -14,12 +14,13 @@ import (
 
 // A hint is a notification that tells the other processes of a project to look for changes now.
 // It is sent by a statement of its own after what it is about, one for all of 50 ms. Nobody relies
-// on it: it may be lost, and none arrives through PgBouncer in transaction mode. Whoever waits for one
-// looks from time to time anyway.
+// on it: it may be lost, and any caller that waits for one looks from time to time anyway. Through PgBouncer in
+// transaction mode none arrives: then this process looks at the feed of changes itself, once for all that wait.
 const (
-	hintPause   = 50 * time.Millisecond // between two, for who sends and for who looks
-	listenTime  = 5 * time.Second       // to connect and to hear a hint of its own, and between two connections
-	listenAgain = time.Minute           // if no hints arrive
+	hintPause   = 50 * time.Millisecond  // between two, for who sends and for who looks
+	listenTime  = 5 * time.Second        // to connect and to hear a hint of its own, and between two connections
+	listenAgain = time.Minute            // if no hints arrive
+	pollPause   = 500 * time.Millisecond // between two looks at the feed while none can arrive
 )
 
 var errUnheard = errors.New("the database passes no notifications on, as behind PgBouncer in transaction mode")
@@ -79,10 +80,21 @@ func (s *Store) listen() {
 	for s.closing.Err() == nil {
 		again := listenTime
 		if err := s.hear(); errors.Is(err, errUnheard) {
-			s.o.Logger.Debug("changes of other machines are looked for twice a second", "error", err)
+			s.o.Logger.Debug("changes of other processes are looked for twice a second", "error", err)
 			again = listenAgain
 		}
-		wait.For(s.closing, again)
+		s.poll(again)
+	}
+}
+
+// poll takes the place of hints for a time.
+func (s *Store) poll(life time.Duration) {
+	position := ""
+	for until := time.Now().Add(life); time.Now().Before(until) && wait.For(s.closing, pollPause) == nil; {
+		if news, err := s.stores.Changes().Since(s.closing, position); err == nil && news.Next != position {
+			position = news.Next
+			s.hints.arrived()
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ const moveText = `CALL @move_session(NULL, ROW($1, $2, $3, $4, $5, $6, $7, $8, $
 // refusals are what move_session raises, by their codes.
 var refusals = map[string]error{"DW001": store.ErrReviewTaken, "DW002": store.ErrRequested}
 
-// MoveSession implements sqlstore.Mover. The statement is a transaction of its own, which needs no lease: it
+// MoveSession implements sqlstore.Mover. The statement is a transaction of its own: it
 // names the revision that it replaces. If its reply is lost, the row itself says whether it was made.
 func (d database) MoveSession(ctx context.Context, w *store.SessionWrite, now time.Time) (written bool, err error) {
 	ctx, cancel := d.deadline(ctx)

@@ -36,10 +36,10 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 	}
 	s := openAt(t, url)
 	must(t, s.Open(t.Context()))
-	var projects, members int
-	_, err := s.first(t.Context(), `SELECT (SELECT count(*) FROM @scopes), (SELECT count(*) FROM @members)`, nil, &projects, &members)
-	if err != nil || projects != 1 || members != 8 {
-		t.Errorf("%d projects and %d members, %v", projects, members, err)
+	var projects, places int
+	_, err := s.first(t.Context(), `SELECT (SELECT count(*) FROM @scopes), (SELECT count(*) FROM @places)`, nil, &projects, &places)
+	if err != nil || projects != 1 || places != 1 {
+		t.Errorf("%d projects and %d places, %v", projects, places, err)
 	}
 }
 
@@ -52,12 +52,20 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	if err := late.Open(t.Context()); !errors.Is(err, task.ErrVersion) || !strings.Contains(err.Error(), "it has version 2, and this deepwork uses version 1: use the deepwork that wrote it, or set the database aside") {
 		t.Errorf("opened with %v", err)
 	}
-	// One that runs already stops to write when it renews its lease.
-	if err := s.renew(); !errors.Is(err, task.ErrVersion) {
-		t.Errorf("renewed with %v", err)
+	// One that runs already stops to use it.
+	for _, mode := range []sqlstore.Mode{sqlstore.Reading, sqlstore.Writing} {
+		if err := s.Transact(t.Context(), mode, nil); !errors.Is(err, task.ErrVersion) {
+			t.Errorf("a transaction: %v", err)
+		}
 	}
-	if _, err := s.Term(); !errors.Is(err, task.ErrVersion) {
-		t.Errorf("ready with %v", err)
+	if err := s.look(); !errors.Is(err, task.ErrVersion) {
+		t.Errorf("it looks: %v", err)
+	}
+	if err := s.Unavailable(); !errors.Is(err, task.ErrVersion) {
+		t.Errorf("it is unavailable: %v", err)
+	}
+	if err := second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))); !errors.Is(err, task.ErrVersion) {
+		t.Errorf("a transition: %v", err)
 	}
 }
 
@@ -190,8 +198,6 @@ func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
 	server := pgtest.New(t)
 	s := openAt(t, server.URL())
 	must(t, s.Enter(t.Context()))
-	first, err := s.Term()
-	must(t, err)
 	must(t, server.Kill())
 	read := func(ctx context.Context) error {
 		return s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
@@ -203,40 +209,11 @@ func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
 	if err := read(t.Context()); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > callTime {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
-	for ready(s) {
-		time.Sleep(20 * time.Millisecond)
-		if time.Since(began) > time.Minute {
-			t.Fatal("it is ready without a database")
-		}
-	}
+	testkit.Until(t, "it knows", func() bool { return !ready(s) })
 	if err := s.Transact(t.Context(), sqlstore.Writing, nil); !errors.Is(err, store.ErrUnavailable) {
 		t.Error(err)
 	}
-	for time.Since(began) < leaseTime+renewTime { // the lease expires
-		time.Sleep(20 * time.Millisecond)
-	}
 	must(t, server.Start())
-	testkit.Until(t, "calls succeed", func() bool { return read(t.Context()) == nil }) // a renewal that has just failed is not repeated at once
-	must(t, s.Enter(t.Context()))
-	if next, err := s.Term(); next != first+1 || err != nil {
-		t.Errorf("the term %d follows %d, %v", next, first, err)
-	}
-}
-
-// A place is gone since its last lease ended, also if no process of it is known any more.
-func TestPlacesThatAreGone(t *testing.T) {
-	s, err := Open(options(pgtest.URL(t)))
-	must(t, err)
-	must(t, s.Enter(t.Context()))
-	here := task.Place{MachineID: s.o.Machine, Root: s.o.Root}
-	for place, want := range map[task.Place]time.Duration{here: 0, {MachineID: "forgotten", Root: "/srv"}: unknownFor} {
-		if gone, err := s.GoneFor(t.Context(), place); err != nil || gone != want {
-			t.Errorf("%+v is gone for %v, %v; want %v", place, gone, err, want)
-		}
-	}
-	change(t, s, `UPDATE @members SET expires = clock_timestamp() - interval '1 hour'`)
-	if gone, err := s.GoneFor(t.Context(), here); err != nil || gone < time.Hour || gone > 2*time.Hour {
-		t.Errorf("gone for %v, %v", gone, err)
-	}
-	must(t, s.Close(t.Context()))
+	testkit.Until(t, "calls succeed", func() bool { return read(t.Context()) == nil })
+	must(t, s.Transact(t.Context(), sqlstore.Writing, func(context.Context, sqlstore.Querier) error { return nil }))
 }

@@ -2,31 +2,241 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
 )
 
-// unknownFor is what GoneFor returns for a place whose processes are all forgotten.
+// A place, a machine and a folder, has one row, which says until when it counts as one where a process
+// uses the project. Every process there tries to touch it, and the first one that does so after touchPause
+// changes it. Nobody needs the row to write: it says whether an answer can be expected from the place, and
+// when its agents are given up. Which processes of a place live is known there (package presence).
+const (
+	touchEvery = 10 * time.Second
+	placeLife  = "25 s"
+	touchPause = "9 s"
+	touchTime  = 2 * time.Second // of one statement
+	probePause = touchTime / 10  // between two while the database does not answer
+	silentTime = touchTime       // after which calls fail at once
+	forgetTime = "30 days"       // after which the row of a place that is gone is removed
+)
+
+// unknownFor is what GoneFor returns for a place without a row.
 const unknownFor = 30 * 24 * time.Hour
 
-// GoneFor returns for how long no process at a place has held a lease, by the clock of the database: 0
-// if one does.
-func (s *Store) GoneFor(ctx context.Context, p task.Place) (time.Duration, error) {
+var errReadOnly = errors.New("the store was opened read-only")
+
+// contact is what a process knows of the database.
+type contact struct {
+	probe   wait.Signal // wakes the goroutine
+	keeping sync.Once
+
+	mu      sync.Mutex // guards the following fields
+	entered bool       // this process touches its place
+	failed  error      // why calls fail at once: the database does not answer, or its schema is newer than this program
+	silent  time.Time  // since when the database has not answered; zero if it does
+	clock   time.Time  // of the database when it last answered; zero before that
+	read    time.Time  // when it was read, with a monotonic reading
+}
+
+// refused returns why calls fail at once, or nil.
+func (s *Store) refused() error {
+	s.contact.mu.Lock()
+	defer s.contact.mu.Unlock()
+	return s.contact.failed
+}
+
+// Unavailable returns why calls fail now, or nil. It does not block.
+func (s *Store) Unavailable() error {
+	if s.closing.Err() != nil {
+		return task.ErrClosed
+	}
+	return s.refused()
+}
+
+// now returns the time by the clock of the database, by which processes on several machines agree, or
+// that of this process before the first contact.
+func (s *Store) now() time.Time {
+	c := &s.contact
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clock.IsZero() {
+		return session.Clock()
+	}
+	return c.clock.Add(time.Since(c.read))
+}
+
+// setClock takes over the clock of the database, in seconds since 1970.
+func (s *Store) setClock(seconds float64) {
+	s.contact.mu.Lock()
+	defer s.contact.mu.Unlock()
+	s.contact.clock, s.contact.read = time.UnixMicro(int64(seconds*1e6)), time.Now()
+}
+
+// Enter makes the place of this process one where the project is used, from now on until Close.
+func (s *Store) Enter(ctx context.Context) error {
+	switch {
+	case s.closing.Err() != nil:
+		return task.ErrClosed
+	case s.o.ReadOnly:
+		return errReadOnly
+	}
+	s.contact.mu.Lock()
+	entered := s.contact.entered
+	s.contact.mu.Unlock()
+	if entered {
+		return nil
+	}
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	scope, err := s.connect(ctx)
+	if err == nil {
+		err = s.again(ctx, func() error { return s.touch(ctx, scope, true) })
+	}
+	if err != nil {
+		return err
+	}
+	s.contact.mu.Lock()
+	s.contact.entered = true
+	s.contact.mu.Unlock()
+	s.keep()
+	return nil
+}
+
+// keep begins to watch over the database, and to touch the place if this process has entered.
+func (s *Store) keep() {
+	s.contact.keeping.Do(func() {
+		s.whileOpen(func() {
+			for s.closing.Err() == nil {
+				if s.look() != nil {
+					_ = wait.For(s.closing, probePause)
+				} else {
+					_ = wait.Until(s.closing, touchEvery, s.contact.probe)
+				}
+			}
+		})
+	})
+}
+
+// look asks the database whether it can be used.
+func (s *Store) look() error {
+	c := &s.contact
+	c.mu.Lock()
+	entered := c.entered
+	c.mu.Unlock()
+	scope, err := s.join(s.closing)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(s.closing, touchTime)
+		err = s.explain(s.touch(ctx, scope, entered))
+		cancel()
+	}
+	if s.closing.Err() == nil {
+		s.heard(err)
+	}
+	return err
+}
+
+// fails makes calls fail at once with an error until the database can be used.
+func (s *Store) fails(err error) {
+	s.contact.mu.Lock()
+	defer s.contact.mu.Unlock()
+	s.contact.failed = err
+}
+
+// heard notes whether the database can be used; err is why it cannot.
+func (s *Store) heard(err error) {
+	c := &s.contact
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.failed
+	switch {
+	case err == nil:
+		c.failed, c.silent = nil, time.Time{}
+	case errors.Is(err, store.ErrUnavailable) && c.silent.IsZero():
+		c.silent = time.Now() // it may be busy for a moment
+	case !errors.Is(err, store.ErrUnavailable) || time.Since(c.silent) >= silentTime:
+		c.failed = err
+	}
+	switch {
+	case c.failed != nil && last == nil:
+		s.o.Logger.Warn("the store cannot be used now: calls fail until it can", "error", err)
+	case c.failed == nil && last != nil:
+		s.o.Logger.Info("the store can be used again")
+	}
+}
+
+// touch reads the version of the schema and the clock of the database, and touches the place if the
+// process has entered it.
+func (s *Store) touch(ctx context.Context, scope int64, entered bool) error {
+	query, args := `SELECT version, extract(epoch FROM clock_timestamp())::float8 FROM @schema_version`, []any(nil)
+	if entered {
+		args = []any{scope, s.o.Machine, s.o.Root, s.host}
+		query = `WITH touched AS (INSERT INTO @places AS p (scope, machine, root, host, until) VALUES ($1, $2, $3, $4, clock_timestamp() + interval '` + placeLife + `')
+				ON CONFLICT (scope, machine, root) DO UPDATE SET host = excluded.host, until = excluded.until WHERE p.until < excluded.until - interval '` + touchPause + `'),
+			forgotten AS (DELETE FROM @places WHERE scope = $1 AND until < clock_timestamp() - interval '` + forgetTime + `' AND NOT (machine = $2 AND root = $3)) ` + query
+	}
+	var version int
+	var clock float64
+	if err := s.probes.QueryRowContext(ctx, s.text(query), args...).Scan(&version, &clock); err != nil {
+		return err
+	}
+	s.setClock(clock)
+	return known(version)
+}
+
+// leave makes the place of this process one where no process uses the project.
+func (s *Store) leave(ctx context.Context) {
+	_, err := s.probes.ExecContext(ctx, s.text(`UPDATE @places SET until = least(until, clock_timestamp()) WHERE scope = $1 AND machine = $2 AND root = $3`), s.scope.Load(), s.o.Machine, s.o.Root)
+	if err != nil {
+		s.o.Logger.Debug("this place counts as used for a while", "error", err)
+	}
+}
+
+// ask reads something that does not change, by a statement with the scope as its first parameter.
+func (s *Store) ask(ctx context.Context, query string, to any, args ...any) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	scope, err := s.connect(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
+	return s.again(ctx, func() error {
+		_, err := s.first(ctx, query, append([]any{scope}, args...), to)
+		return err
+	})
+}
+
+// GoneFor returns for how long no process at a place has used the project, by the clock of the database: 0
+// if one does. One that was killed, or is cut off, is noticed after half a minute.
+func (s *Store) GoneFor(ctx context.Context, p task.Place) (time.Duration, error) {
 	var gone *float64
-	err = s.leases.QueryRowContext(ctx, s.text(`SELECT extract(epoch FROM clock_timestamp() - max(expires))::float8
-		FROM @members WHERE scope = $1 AND machine = $2 AND root = $3`), scope, p.MachineID, p.Root).Scan(&gone)
+	err := s.ask(ctx, `SELECT extract(epoch FROM clock_timestamp() - max(until))::float8 FROM @places WHERE scope = $1 AND machine = $2 AND root = $3`, &gone, p.MachineID, p.Root)
 	switch {
 	case err != nil:
-		return 0, s.explain(err)
+		return 0, err
 	case gone == nil:
 		return unknownFor, nil
 	}
 	return max(0, time.Duration(*gone*float64(time.Second))), nil
 }
+
+// Elsewhere reports whether a process at another place uses the project.
+func (s *Store) Elsewhere(ctx context.Context) (used bool, err error) {
+	err = s.ask(ctx, `SELECT EXISTS (SELECT FROM @places WHERE scope = $1 AND until > clock_timestamp() AND NOT (machine = $2 AND root = $3))`, &used, s.o.Machine, s.o.Root)
+	return used, err
+}
+
+// A Place is one where a process uses the project.
+type Place struct {
+	Machine string // Options.Machine there
+	Host    string
+	Root    string // of the project there
+}
+
+func (p Place) String() string { return fmt.Sprintf("%s in %s", p.Host, p.Root) }

@@ -4,18 +4,15 @@
 // Everything works through PgBouncer in transaction mode: no prepared statements, nothing that
 // lasts longer than a transaction, no startup parameters.
 //
-// A process writes the board, executions and requests only while it holds a lease (lease.go), and each such
-// transaction checks it, so a process that was suspended or cut off cannot overwrite what another has taken
-// over (tx.go). A session belongs to no process: a move is one statement that names the revision that it
-// replaces, and needs no lease (move.go). If the reply to a commit is lost, the row of this process in
-// commits says whether it was made.
+// Processes own nothing here. A move of a session is one statement that names the revision that it replaces
+// (move.go), and what a process claims on the board is a row that names it. A transaction of the board has the lock
+// of the project (tx.go). If the reply to a commit is lost, pg_xact_status says whether it was made, or the row itself.
+// A row of each place says whether the project is used there (place.go).
 package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +24,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 	"deepwork/session/store/sqlstore"
@@ -37,7 +35,7 @@ import (
 
 const (
 	callTime    = 10 * time.Second // of a call whose context has no deadline
-	connections = 24               // of a process at most, and two for its lease, and one for hints
+	connections = 24               // of a process at most, and one to touch its place, and one for hints
 )
 
 // Options configure a Store. URL, Project and Machine are required.
@@ -47,39 +45,40 @@ type Options struct {
 	URL        string
 	Project    string     // the name that all machines use for the project
 	Repository Repository // of Root; zero is refused
-	Machine    string     // the id of this installation, for Member
-	Root       string     // of the project on this machine, for people
-	ReadOnly   bool       // nothing is created, migrated or written, and no lease is taken
-	Logger     *slog.Logger
-	Now        func() time.Time // default: the clock of the database
+	Machine    string     // the id of this installation; with Root it is the place
+	Root       string     // of the project on this machine
+	ReadOnly   bool       // nothing is created, migrated or written
+	// Alone reports whether no other process of the place uses the project; nil means that none does.
+	Alone  func() bool
+	Logger *slog.Logger
+	Now    func() time.Time // default: the clock of the database
 }
 
 // A Store is a process's access to the database. It connects when it is first used, and again
 // whenever the connection was lost. Its methods may be called from any goroutine, and take at most
-// until the deadline of their context, else 10 seconds; they fail at once while the lease cannot be
-// renewed. Errors: store.ErrUnavailable if the database does not answer, task.ErrVersion if the
+// until the deadline of their context, else 10 seconds; they fail at once while the database is known to
+// be away. Errors: store.ErrUnavailable if the database does not answer, task.ErrVersion if the
 // schema has a version that this program does not know, or task.ErrClosed.
 type Store struct {
 	o      Options
-	id     string // of this process
 	host   string
 	schema string
 	config *pgx.ConnConfig
 	where  string
 
 	pool     *sql.DB
-	leases   *sql.DB       // for the lease, so that calls cannot delay it
+	probes   *sql.DB       // to touch the place, so that calls cannot delay it
 	joining  chan struct{} // holds an element while a call connects
 	writing  chan struct{} // holds an element while a transaction changes the board
 	scope    atomic.Int64  // scopes.id; 0 means not connected yet
 	texts    sync.Map      // statements as given, to those of this schema
 	looks    sync.Map      // those of a looker, likewise
-	lease    lease
+	contact  contact
 	stores   *sqlstore.Store // of the database
 	hints    hints
 	closing  context.Context
 	halt     context.CancelFunc
-	finished sync.WaitGroup // the goroutines of the lease and the hints
+	finished sync.WaitGroup // the goroutines of the contact and the hints
 }
 
 // Open returns the store of a project. It checks the URL and does not connect.
@@ -100,8 +99,8 @@ func Open(o Options) (*Store, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		o: o, id: randomHex(), schema: schema, config: config, where: location(config, schema),
-		pool: stdlib.OpenDB(*config), leases: stdlib.OpenDB(*config),
+		o: o, schema: schema, config: config, where: location(config, schema),
+		pool: stdlib.OpenDB(*config), probes: stdlib.OpenDB(*config),
 		joining: make(chan struct{}, 1), writing: make(chan struct{}, 1),
 	}
 	if o.Now == nil {
@@ -112,13 +111,13 @@ func Open(o Options) (*Store, error) {
 	}
 	s.pool.SetMaxOpenConns(connections)
 	s.pool.SetMaxIdleConns(connections)
-	s.leases.SetMaxOpenConns(2)
-	for _, pool := range []*sql.DB{s.pool, s.leases} {
+	s.probes.SetMaxOpenConns(1)
+	for _, pool := range []*sql.DB{s.pool, s.probes} {
 		pool.SetConnMaxIdleTime(time.Minute)
 		pool.SetConnMaxLifetime(10 * time.Minute) // a server that was moved is found again
 	}
 	s.closing, s.halt = context.WithCancel(context.Background())
-	s.lease.init()
+	s.contact.probe = wait.NewSignal()
 	s.hints.init()
 	s.stores = newStores(s)
 	return s, nil
@@ -128,20 +127,20 @@ func Open(o Options) (*Store, error) {
 func (s *Store) Where() string { return s.where }
 
 // Open connects now, creates or migrates the schema if necessary, and checks that the project's name
-// belongs to the repository. If the database is away, the process takes a lease as soon as it answers,
-// and until then calls fail at once.
+// belongs to the repository. If the database is away, calls fail at once until it answers.
 func (s *Store) Open(ctx context.Context) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	_, err := s.connect(ctx)
 	if errors.Is(err, store.ErrUnavailable) && !s.o.ReadOnly {
-		s.begin(err)
+		s.fails(err)
+		s.keep()
 	}
 	return err
 }
 
-// Close ends the lease, so that others may take over the agents and executions of this process, and
-// disconnects. It waits until ctx ends at most.
+// Close disconnects. Its place is then one where the project is not used, if no other process there uses it.
+// It waits until ctx ends at most.
 func (s *Store) Close(ctx context.Context) error {
 	if s.closing.Err() != nil {
 		return nil
@@ -150,8 +149,10 @@ func (s *Store) Close(ctx context.Context) error {
 	defer cancel()
 	s.halt()
 	s.finished.Wait()
-	err := s.leave(ctx)
-	return errors.Join(err, s.pool.Close(), s.leases.Close())
+	if s.contact.entered && (s.o.Alone == nil || s.o.Alone()) {
+		s.leave(ctx)
+	}
+	return errors.Join(s.pool.Close(), s.probes.Close())
 }
 
 // deadline returns a context with a deadline.
@@ -165,7 +166,7 @@ func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFu
 // connect returns the scope of the project, for a call that begins. It fails at once if the database is
 // known to be away.
 func (s *Store) connect(ctx context.Context) (scope int64, err error) {
-	if err := s.away(); err != nil && s.closing.Err() == nil {
+	if err := s.refused(); err != nil && s.closing.Err() == nil {
 		return 0, err
 	}
 	return s.join(ctx)
@@ -213,14 +214,3 @@ func (s *Store) join(ctx context.Context) (scope int64, err error) {
 	s.scope.Store(scope)
 	return scope, nil
 }
-
-// randomHex returns 16 hexadecimal characters.
-func randomHex() string {
-	var id [8]byte
-	rand.Read(id[:]) // never fails
-	return hex.EncodeToString(id[:])
-}
-
-var (
-	_ store.Members = (*Store)(nil)
-)

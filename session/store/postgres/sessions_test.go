@@ -276,23 +276,3 @@ func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
 		}
 	}
 }
-
-// A process that joins forgets those that ended over 30 days ago.
-func TestProcessesThatAreForgotten(t *testing.T) {
-	s, url := openNew(t)
-	must(t, s.Enter(t.Context()))
-	gone, recent, alive := "bbbbbbbbbbbbbbbb", "cccccccccccccccc", "dddddddddddddddd"
-	for id, ended := range map[string]string{gone: "31 days", recent: "29 days", alive: "-1 minute"} {
-		_, err := s.exec(t.Context(), `INSERT INTO @members (id, scope, term, expires, machine, host, pid, root, since)
-			VALUES ($1, $2, 1, clock_timestamp() - $3::interval, 'm', 'here', 7, '/srv/shop', clock_timestamp() - interval '40 days')`, id, s.scope.Load(), ended)
-		must(t, err)
-	}
-	_, err := s.exec(t.Context(), `INSERT INTO @commits SELECT id, '' FROM @members`)
-	must(t, err)
-	must(t, openAt(t, url).Enter(t.Context()))
-	for id, want := range map[string]bool{gone: false, recent: true, alive: true, s.ID(): true} {
-		if got := s.Describe(id) != ""; got != want {
-			t.Errorf("%s is known: %v", id, got)
-		}
-	}
-}

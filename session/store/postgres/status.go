@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"time"
 )
 
 // A Status describes the database and the project in it for people.
@@ -15,13 +14,7 @@ type Status struct {
 
 	Sessions, Active, Tasks, Attempts, Executions int // Executions are those of workflows elsewhere
 
-	Servers []Server
-}
-
-// A Server is a process that holds a lease on the project.
-type Server struct {
-	Member
-	Left time.Duration // until the lease ends, if it is not renewed
+	Places []Place // where the project is used
 }
 
 // Status returns what is there, and changes nothing. If the schema has another version than this
@@ -45,13 +38,8 @@ func (s *Store) Status(ctx context.Context) (st Status, err error) {
 		(SELECT count(*) FROM @attempts_all WHERE scope = $1), (SELECT count(*) FROM @workflow_executions_all WHERE scope = $1)`,
 		[]any{scope}, &st.Sessions, &st.Active, &st.Tasks, &st.Attempts, &st.Executions)
 	if err == nil {
-		st.Servers, err = list(ctx, s, func(rows *sql.Rows, m *Server) error {
-			var left float64
-			err := rows.Scan(&m.ID, &m.Machine, &m.Host, &m.PID, &m.Root, &m.Since, &left)
-			m.Left = time.Duration(left * float64(time.Second))
-			return err
-		}, `SELECT id, machine, host, pid, root, since, extract(epoch FROM expires - clock_timestamp())::float8 FROM @members
-			WHERE scope = $1 AND expires > clock_timestamp() ORDER BY since`, scope)
+		st.Places, err = list(ctx, s, func(rows *sql.Rows, p *Place) error { return rows.Scan(&p.Machine, &p.Host, &p.Root) },
+			`SELECT machine, host, root FROM @places WHERE scope = $1 AND until > clock_timestamp() ORDER BY host, root, machine`, scope)
 	}
 	return st, s.explain(err)
 }

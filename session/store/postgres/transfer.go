@@ -15,8 +15,7 @@ import (
 )
 
 // A side is a project in the database as a side of a copy: one transaction, which has locked the
-// project, so that no process can take a lease on it, or renew one that has ended, and none of the
-// board's writers gets its turn.
+// project, so that no process can enter it, and none of the board's writers gets its turn.
 type side struct {
 	s     *Store
 	place task.Place
@@ -36,8 +35,8 @@ func (x *side) Where() string { return fmt.Sprintf("project %s in %s", x.s.o.Pro
 
 func (x *side) querier() querier { return querier{x.s, x.c} }
 
-// Hold implements transfer.Side. A process that takes its first lease waits for the row of the project,
-// to which that of the lease refers; one that had a lease waits for its own row.
+// Hold implements transfer.Side. A process at a new place waits for the row of the project, to which that of the
+// place refers; one at a known place waits for the row of that.
 func (x *side) Hold(ctx context.Context) (err error) {
 	soon, cancel := x.s.deadline(ctx)
 	defer cancel()
@@ -49,20 +48,20 @@ func (x *side) Hold(ctx context.Context) (err error) {
 	}
 	begin := fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL statement_timeout = %[1]d; SET LOCAL lock_timeout = 8000;
 		SET LOCAL search_path = %[2]s; SET LOCAL deepwork.scope = '%[3]d'; SELECT pg_advisory_xact_lock(hashtextextended('deepwork writes %[2]s', %[3]d));
-		SELECT FROM scopes WHERE id = %[3]d FOR UPDATE; SELECT FROM members WHERE scope = %[3]d FOR UPDATE`, copyTime.Milliseconds(), x.s.schema, x.scope)
+		SELECT FROM scopes WHERE id = %[3]d FOR UPDATE; SELECT FROM places WHERE scope = %[3]d FOR UPDATE`, copyTime.Milliseconds(), x.s.schema, x.scope)
 	if err = raw(x.c, func(p *pgconn.PgConn) error {
 		_, err := p.Exec(soon, begin).ReadAll()
 		return err
 	}); err != nil {
 		return x.s.explain(err)
 	}
-	var m Member
-	err = x.querier().QueryRowContext(soon, `SELECT id, host, pid, root, since FROM members WHERE scope = $1 AND expires > clock_timestamp() LIMIT 1`, x.scope).Scan(&m.ID, &m.Host, &m.PID, &m.Root, &m.Since)
+	var p Place
+	err = x.querier().QueryRowContext(soon, `SELECT machine, host, root FROM places WHERE scope = $1 AND until > clock_timestamp() LIMIT 1`, x.scope).Scan(&p.Machine, &p.Host, &p.Root)
 	if none(err) {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("a server uses the project in %s (%v): stop it first; one that was killed counts for 6 seconds", x.s.where, m)
+		err = fmt.Errorf("a server uses the project in %s (on %v): stop it first; one that was killed counts for %s", x.s.where, p, placeLife)
 	}
 	return x.s.explain(err)
 }
@@ -122,9 +121,8 @@ func (x *side) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 		err := board.Put(ctx, r)
 		if machine := r.Values["machine_id"]; err == nil && r.Table == "attempts" && machine != "" {
 			// Its machine counts as gone from now on, not since ever.
-			_, err = q.ExecContext(ctx, `INSERT INTO members (id, scope, term, expires, machine, host, pid, root)
-				SELECT $1, $2::bigint, 1, clock_timestamp(), $3, $4, 0, $5 WHERE NOT EXISTS (SELECT FROM members WHERE scope = $2::bigint AND machine = $3 AND root = $5)`,
-				randomHex(), x.scope, machine, r.Values["machine_name"], r.Values["root"])
+			_, err = q.ExecContext(ctx, `INSERT INTO places (scope, machine, root, host, until) VALUES ($1, $2, $3, $4, clock_timestamp()) ON CONFLICT (machine, root) DO NOTHING`,
+				x.scope, machine, r.Values["root"], r.Values["machine_name"])
 		}
 		return x.s.explain(err)
 	}, func(f func(transfer.Row) error) error { return x.Rows(ctx, f) })

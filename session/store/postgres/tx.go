@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,8 +42,13 @@ func (q querier) QueryRowContext(ctx context.Context, query string, args ...any)
 // A process that is suspended within a transaction keeps others waiting until the server ends it.
 const beginText = `; SET LOCAL idle_in_transaction_session_timeout = 2000; SET LOCAL search_path = %s; SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %[2]d; SET LOCAL deepwork.scope = '%d'`
 
-// errLapsed is the error of a transaction that found that the lease of this process has ended.
-var errLapsed = errors.New("the lease of this process has ended")
+// Each transaction begins with a look at the schema's version and the database's clock. One that changes
+// something has its id there, by which its outcome is found if the reply to its commit is lost, and the start of the
+// server, which may give the same ids again after another start.
+const (
+	looksText   = `; SELECT version, extract(epoch FROM clock_timestamp()) FROM schema_version`
+	changesText = `; SELECT version, extract(epoch FROM clock_timestamp()), pg_current_xact_id(), extract(epoch FROM pg_postmaster_start_time()) FROM schema_version`
+)
 
 // Transact implements sqlstore.Database. The tables of the project are in the search path. f runs
 // again also if the connection is lost before the end. If a commit is not confirmed, Transact asks
@@ -68,17 +74,9 @@ func (s *Store) transact(ctx context.Context, mode sqlstore.Mode, f func(context
 	if mode == sqlstore.Looking {
 		return s.again(ctx, func() error { return f(ctx, looker{s, scope}) })
 	}
-	if mode == sqlstore.Reading {
-		return s.again(ctx, func() error { return s.once(ctx, scope, 0, "", false, false, f) })
-	}
-	if mode == sqlstore.Swapping {
-		return s.again(ctx, func() error {
-			err := s.once(ctx, scope, 0, "", false, true, f)
-			if _, unknown := errors.AsType[*unconfirmed](err); unknown {
-				return fmt.Errorf("%w: the database did not confirm the change: %w", store.ErrPending, err)
-			}
-			return err
-		})
+	how := kind{scope: scope, reads: mode == sqlstore.Reading, alone: mode != sqlstore.Swapping, unsynced: mode == sqlstore.Unsynced}
+	if how.reads || !how.alone {
+		return s.again(ctx, func() error { return s.once(ctx, how, f) })
 	}
 	// Those of this process wait here, without a connection.
 	select {
@@ -87,62 +85,53 @@ func (s *Store) transact(ctx context.Context, mode sqlstore.Mode, f func(context
 	case <-ctx.Done():
 		return s.explain(ctx.Err())
 	}
-	return s.again(ctx, func() error {
-		term, err := s.enter(ctx)
-		if err != nil {
-			return err
-		}
-		token := randomHex()
-		err = s.once(ctx, scope, term, token, mode == sqlstore.Unsynced, true, f)
-		if errors.Is(err, errLapsed) {
-			s.lease.lapse(term)
-		}
-		if _, unknown := errors.AsType[*unconfirmed](err); unknown {
-			return s.outcome(scope, token, err)
-		}
-		return err
-	})
+	return s.again(ctx, func() error { return s.once(ctx, how, f) })
 }
 
-// unconfirmed is the error of a commit that may have been made.
-type unconfirmed struct{ error }
+// A kind is one of transactions.
+type kind struct {
+	scope    int64
+	reads    bool // it changes nothing
+	alone    bool // it has the lock of the project, if it changes something
+	unsynced bool
+}
 
-func (e *unconfirmed) Unwrap() error { return e.error }
-
-// once runs f in one transaction, which changes something; with a term, in one that has the lock of the
-// project and stores a token.
-func (s *Store) once(ctx context.Context, scope, term int64, token string, unsynced, changes bool, f func(context.Context, sqlstore.Querier) error) (err error) {
+// once runs f in one transaction.
+func (s *Store) once(ctx context.Context, how kind, f func(context.Context, sqlstore.Querier) error) (err error) {
 	c, err := s.pool.Conn(ctx)
 	if err != nil {
 		return &notSent{err}
 	}
 	defer c.Close() // also discards a connection that is in a transaction
-	begin := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-	if changes {
-		begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+	begin := "BEGIN ISOLATION LEVEL READ COMMITTED"
+	if how.reads {
+		begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 	}
 	left, within := callTime, ctx
-	if changes { // a change that has begun is finished
+	if !how.reads { // a change that has begun is finished
 		var cancel context.CancelFunc
 		within, cancel = context.WithTimeout(context.WithoutCancel(ctx), left)
 		defer cancel()
 	} else if until, ok := ctx.Deadline(); ok {
 		left = max(time.Until(until), time.Millisecond)
 	}
-	begin += fmt.Sprintf(beginText, s.schema, left.Milliseconds()+1, scope)
-	if unsynced {
+	begin += fmt.Sprintf(beginText, s.schema, left.Milliseconds()+1, how.scope)
+	switch {
+	case how.reads:
+		begin += looksText
+	case how.alone:
+		begin += fmt.Sprintf(`; SELECT pg_advisory_xact_lock(hashtextextended('deepwork writes %s', %d))`, s.schema, how.scope) + changesText
+	default:
+		begin += changesText
+	}
+	if how.unsynced {
 		begin += "; SET LOCAL synchronous_commit = off"
 	}
-	if term > 0 {
-		// The lease is checked while the lock is held: a process that takes over from this process waits for it.
-		begin += fmt.Sprintf(`; SELECT pg_advisory_xact_lock(hashtextextended('deepwork writes %s', %d)); INSERT INTO commits
-			SELECT id, '%s' FROM members WHERE id = '%s' AND term = %d AND expires > clock_timestamp() FOR KEY SHARE
-			ON CONFLICT (member) DO UPDATE SET token = EXCLUDED.token`, s.schema, scope, token, s.id, term)
-	}
+	var id commit
 	err = raw(c, func(p *pgconn.PgConn) error {
 		all, err := p.Exec(ctx, begin).ReadAll()
-		if err == nil && term > 0 && all[len(all)-1].CommandTag.RowsAffected() == 0 {
-			err = errLapsed
+		if err == nil {
+			id, err = s.begun(all)
 		}
 		return err
 	})
@@ -162,45 +151,87 @@ func (s *Store) once(ctx context.Context, scope, term int64, token string, unsyn
 		return err
 	}
 	done = true
-	return raw(c, func(p *pgconn.PgConn) error {
+	said := ""
+	err = raw(c, func(p *pgconn.PgConn) error {
 		within, cancel := context.WithTimeout(context.WithoutCancel(within), callTime/2)
 		defer cancel()
 		all, err := p.Exec(within, "COMMIT").ReadAll()
-		switch {
-		case err == nil && all[0].CommandTag.String() != "COMMIT":
-			return errors.New("the transaction was rolled back, since one of its statements had failed")
-		case err != nil && changes && !sure(err):
-			return &unconfirmed{err}
+		if err == nil {
+			said = all[0].CommandTag.String()
 		}
 		return err
 	})
+	switch {
+	case err != nil && !how.reads && !sure(err):
+		return s.outcome(id, err)
+	case err == nil && said != "COMMIT":
+		return errors.New("the transaction was rolled back, since one of its statements had failed")
+	}
+	return err
 }
 
-// outcome reports whether the transaction that stored a token was committed: nil, or its error, if it
-// was not. This process stores no other token meanwhile.
-func (s *Store) outcome(scope int64, token string, lost error) error {
+// A commit identifies a transaction: its id, and the start of the server that gave it.
+type commit struct{ id, start string }
+
+// begun evaluates the replies to the beginning of a transaction.
+func (s *Store) begun(replies []*pgconn.Result) (c commit, err error) {
+	for _, r := range replies {
+		if len(r.Rows) != 1 || len(r.Rows[0]) < 2 {
+			continue // not that to looksText or changesText
+		}
+		row := r.Rows[0]
+		version, err := strconv.Atoi(string(row[0]))
+		if err != nil {
+			return c, err
+		}
+		clock, err := strconv.ParseFloat(string(row[1]), 64)
+		if err != nil {
+			return c, err
+		}
+		s.setClock(clock)
+		if len(row) == 4 {
+			c = commit{string(row[2]), string(row[3])}
+		}
+		return c, known(version)
+	}
+	return c, errors.New("the database did not say which version its schema has")
+}
+
+// errInProgress reports that a transaction has not ended yet.
+var errInProgress = fmt.Errorf("%w: the transaction is still in progress", store.ErrUnavailable)
+
+// outcome returns nil if a transaction was committed although the reply was lost, or an error: the lost one if it
+// was not, so that it may be repeated, or store.ErrPending. A committed transaction keeps its id for good. One that
+// was not may lose it if the server crashes: then another transaction can have the id, and be committed. So
+// after another start that one is committed decides nothing. There is one gap, as in the feed: if only a process of
+// the server crashes, it goes on without a new start.
+func (s *Store) outcome(c commit, lost error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
-	var last string
+	var status *string
+	var same bool
 	err := s.persist(ctx, callTime, func() error {
-		return s.onConn(ctx, func(p *pgconn.PgConn) error {
-			// Who gets the lock after it sees its end. The statement that takes the lock sees the
-			// state of before.
-			all, err := p.Exec(ctx, fmt.Sprintf(`BEGIN; SET LOCAL lock_timeout = 5000; SELECT pg_advisory_xact_lock(hashtextextended('deepwork writes %s', %d));
-				SELECT token FROM %[1]s.commits WHERE member = '%[3]s'; COMMIT`, s.schema, scope, s.id)).ReadAll()
-			if err == nil && len(all[3].Rows) > 0 {
-				last = string(all[3].Rows[0][0])
-			}
-			return err
-		})
+		_, err := s.first(ctx, `SELECT pg_xact_status($1::xid8), extract(epoch FROM pg_postmaster_start_time())::text = $2`, []any{c.id, c.start}, &status, &same)
+		if said, ok := errors.AsType[*pgconn.PgError](err); ok && said.Code == "22023" { // an id that is not given yet
+			status, err = new("aborted"), nil
+		}
+		if err == nil && status != nil && *status == "in progress" && same {
+			err = errInProgress
+		}
+		return err
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: the database does not say whether it has made the change: %w", store.ErrPending, err)
-	case last == token:
+	case status == nil:
+		err = errors.New("it has forgotten the transaction")
+	case *status == "committed" && same:
 		return nil
+	case *status == "committed":
+		err = errors.New("it was started again")
+	default:
+		return &notSent{lost}
 	}
-	return &notSent{errors.Unwrap(lost)}
+	return fmt.Errorf("%w: the database does not say whether it has made the change: %w", store.ErrPending, err)
 }
 
 // patience is how long a call repeats what was certainly not carried out, as after a restart of the
@@ -209,7 +240,12 @@ const patience = 2 * time.Second
 
 // again calls f until it succeeds or its error is final, for a short time, and explains the error.
 func (s *Store) again(ctx context.Context, f func() error) error {
-	return s.explain(s.persist(ctx, patience, f))
+	err := s.explain(s.persist(ctx, patience, f))
+	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) {
+		s.keep()
+		s.contact.probe.Wake()
+	}
+	return err
 }
 
 func (s *Store) persist(ctx context.Context, at time.Duration, f func() error) error {

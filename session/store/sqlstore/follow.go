@@ -63,8 +63,11 @@ func (e executions) TakeUp(ctx context.Context, owner string, life time.Duration
 }
 
 func (e executions) AskCancel(ctx context.Context, id string) error {
-	_, err := statement(ctx, e.Store, "asking to cancel an execution", Single, `UPDATE workflow_executions SET cancel_asked = coalesce(cancel_asked, ?) WHERE id = ? AND `+isOpen, e.stamp(), id)
-	return err
+	return change(ctx, e.Store, "asking to cancel an execution", func(t Tx) error {
+		t.changed(store.ExecutionChanged, id)
+		_, err := t.Exec(`UPDATE workflow_executions SET cancel_asked = coalesce(cancel_asked, ?) WHERE id = ? AND `+isOpen, t.Now, id)
+		return err
+	})
 }
 
 func (e executions) Asked(ctx context.Context, owner string) ([]string, error) {

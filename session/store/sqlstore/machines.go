@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 )
 
 // unplace takes an attempt without worktrees from its place, so that another machine can run it.
@@ -91,6 +92,7 @@ func (b board) AskRemoval(ctx context.Context, attemptID string) error {
 		if err := t.own("attempt", attemptID); err != nil {
 			return err
 		}
+		t.changed(store.AttemptChanged, attemptID)
 		n, err := t.Exec(`UPDATE attempts SET remove_asked = ?, removal = NULL WHERE id = ?`, t.Now, attemptID)
 		if err == nil && n == 0 {
 			err = task.Missing("attempt", attemptID)

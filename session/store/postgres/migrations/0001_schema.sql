@@ -10,23 +10,14 @@ CREATE TABLE scopes (
 	created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
-CREATE TABLE members (
-	id text PRIMARY KEY, -- of a process
+-- A place where the project is used: a machine and a folder.
+CREATE TABLE places (
 	scope bigint NOT NULL REFERENCES scopes,
-	term bigint NOT NULL,
-	expires timestamptz NOT NULL, -- the lease, by the clock of the database
 	machine text NOT NULL,
-	host text NOT NULL,
-	pid integer NOT NULL,
 	root text NOT NULL,
-	since timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-CREATE INDEX members_since ON members (since); -- to forget the oldest; renewals do not change it
-
--- The token of the last transaction that each process committed under the lock of its project.
-CREATE TABLE commits (
-	member text PRIMARY KEY REFERENCES members ON DELETE CASCADE,
-	token text NOT NULL
+	host text NOT NULL,
+	until timestamptz NOT NULL, -- when it counts as one where no process uses the project, unless one touches it before
+	PRIMARY KEY (scope, machine, root)
 );
 
 

@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/store/postgres/pgtest"
+	"deepwork/session/store/sqlstore"
+)
+
+// touched returns which version of the row of a place the database has.
+func touched(t *testing.T, s *Store, root string) (version string) {
+	t.Helper()
+	found, err := s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)
+	must(t, err)
+	if !found {
+		t.Fatalf("the place %s has no row", root)
+	}
+	return version
+}
+
+// Of several processes of a place one touches its row, whichever comes first after nine seconds.
+func TestAPlaceIsTouchedOnce(t *testing.T) {
+	one, url := openNew(t)
+	two := openAt(t, url)
+	o := options(url)
+	o.Root = "/home/shop"
+	other, err := Open(o)
+	must(t, err)
+	t.Cleanup(func() { must(t, other.Close(context.Background())) })
+	for _, s := range []*Store{one, two, other} {
+		must(t, s.Enter(t.Context()))
+	}
+	before, elsewhere := touched(t, one, "/srv/shop"), touched(t, one, "/home/shop")
+	must(t, errors.Join(one.look(), two.look()))
+	if now := touched(t, one, "/srv/shop"); now != before {
+		t.Error("it was touched again at once")
+	}
+	for _, next := range []*Store{one, two} {
+		change(t, one, `UPDATE @places SET until = until - interval '10 s' WHERE root = '/srv/shop'`)
+		before := touched(t, one, "/srv/shop")
+		must(t, next.look())
+		after := touched(t, one, "/srv/shop")
+		if after == before {
+			t.Error("it was not touched after ten seconds")
+		}
+		must(t, errors.Join(one.look(), two.look()))
+		if now := touched(t, one, "/srv/shop"); now != after {
+			t.Error("both have touched it")
+		}
+	}
+	if now := touched(t, one, "/home/shop"); now != elsewhere {
+		t.Error("another place was touched with it")
+	}
+}
+
+// A place is gone since its row was not touched in time, or since the last of its processes has closed its store.
+func TestPlacesThatAreGone(t *testing.T) {
+	url := pgtest.URL(t)
+	alone := true
+	o := options(url)
+	o.Alone = func() bool { return alone }
+	asker := openAt(t, url)
+	gone := func(p task.Place) time.Duration {
+		t.Helper()
+		d, err := asker.GoneFor(t.Context(), p)
+		must(t, err)
+		return d
+	}
+	elsewhere := func(want bool) {
+		t.Helper()
+		far := options(url)
+		far.Root = "/far"
+		s, err := Open(far)
+		must(t, err)
+		defer s.Close(t.Context())
+		if used, err := s.Elsewhere(t.Context()); used != want || err != nil {
+			t.Errorf("another place uses the project: %v, %v", used, err)
+		}
+	}
+	here := task.Place{MachineID: o.Machine, Root: o.Root}
+	if got := gone(here); got != unknownFor {
+		t.Errorf("a place that nobody knows is gone for %v", got)
+	}
+	elsewhere(false)
+	enter := func() *Store {
+		s, err := Open(o)
+		must(t, err)
+		must(t, s.Enter(t.Context()))
+		if got := gone(here); got != 0 {
+			t.Errorf("a place with a process is gone for %v", got)
+		}
+		return s
+	}
+	s := enter()
+	elsewhere(true)
+	if used, err := s.Elsewhere(t.Context()); used || err != nil {
+		t.Errorf("its own place is another one: %v, %v", used, err)
+	}
+	alone = false
+	must(t, s.Close(t.Context()))
+	if got := gone(here); got != 0 {
+		t.Errorf("a place with another process is gone for %v", got)
+	}
+	s = enter()
+	alone = true
+	must(t, s.Close(t.Context()))
+	if got := gone(here); got <= 0 || got > time.Minute {
+		t.Errorf("a place that was left is gone for %v", got)
+	}
+	elsewhere(false)
+	s = enter()
+	change(t, asker, `UPDATE @places SET until = clock_timestamp() - interval '1 hour'`)
+	if got := gone(here); got < time.Hour || got > 2*time.Hour {
+		t.Errorf("a place whose processes were killed is gone for %v", got)
+	}
+	must(t, s.look()) // they were not: they were cut off
+	if got := gone(here); got != 0 {
+		t.Errorf("a place that is back is gone for %v", got)
+	}
+	must(t, s.Close(t.Context()))
+}
+
+// Places that were left over 30 days ago are forgotten.
+func TestPlacesThatAreForgotten(t *testing.T) {
+	s, _ := openNew(t)
+	must(t, s.Enter(t.Context()))
+	for root, left := range map[string]string{"/old": "31 days", "/recent": "29 days", "/used": "-1 minute"} {
+		_, err := s.exec(t.Context(), `INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - $3::interval)`, s.scope.Load(), root, left)
+		must(t, err)
+	}
+	must(t, s.look())
+	for root, want := range map[string]bool{"/old": false, "/recent": true, "/used": true, "/srv/shop": true} {
+		if is, err := s.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root}); is != want || err != nil {
+			t.Errorf("%s is known: %v, %v", root, is, err)
+		}
+	}
+}
+
+// The board has the times of the database, so that machines whose clocks differ agree on them.
+func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
+	clock := session.Clock
+	session.Clock = func() time.Time { return clock().Add(-10 * time.Hour) }
+	t.Cleanup(func() { session.Clock = clock })
+	s, _ := openNew(t)
+	b := s.Database().Board()
+	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
+	made := listed(t, b)["shop"].CreatedAt
+	if old := time.Since(made); old.Abs() > 5*time.Minute {
+		t.Errorf("the project was made at %v, %v ago", made, old)
+	}
+}
+
+// What is known of a transaction whose reply was lost.
+func TestOutcomes(t *testing.T) {
+	s, _ := openNew(t)
+	scope, err := s.connect(t.Context())
+	must(t, err)
+	refused, lost := errors.New("refused"), errors.New("lost")
+	run := func(end error, within func(id commit)) (id commit) {
+		t.Helper()
+		err := s.once(t.Context(), kind{scope: scope, alone: true}, func(ctx context.Context, q sqlstore.Querier) error {
+			must(t, q.QueryRowContext(ctx, `SELECT pg_current_xact_id()::text, extract(epoch FROM pg_postmaster_start_time())::text`).Scan(&id.id, &id.start))
+			within(id)
+			return end
+		})
+		if err != end {
+			t.Fatal(err)
+		}
+		return id
+	}
+	nothing := func(commit) {}
+	made, undone := run(nil, nothing), run(refused, nothing)
+	later := func(c commit) commit { return commit{c.id, "1"} } // as if the server had been started again
+	for what, c := range map[string]struct {
+		id   commit
+		want error // nil, lost or store.ErrPending
+	}{
+		"committed": {made, nil}, "rolled back": {undone, lost},
+		"committed, perhaps by another one": {later(made), store.ErrPending}, "rolled back before": {later(undone), lost},
+		"not begun since the restart": {commit{"999999999", "1"}, lost},
+	} {
+		if err := s.outcome(c.id, lost); !errors.Is(err, c.want) || c.want == lost && errors.Is(err, store.ErrPending) {
+			t.Errorf("%s: %v, want %v", what, err, c.want)
+		}
+	}
+	outcome := make(chan error, 1)
+	run(nil, func(id commit) {
+		go func() { outcome <- s.outcome(id, lost) }()
+		time.Sleep(100 * time.Millisecond) // it asks
+	})
+	if err := <-outcome; err != nil {
+		t.Errorf("one that is committed later: %v", err)
+	}
+}
