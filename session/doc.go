@@ -70,6 +70,10 @@
 //   - The server is killed while agents work: they continue. The next server, or another one of
 //     the project, takes them over and reports how they ended. What was cut short is interrupted;
 //     nothing is run twice or repeated automatically.
+//   - An attempt is stopped or deleted at another server than the one that leads its agent: that server acts on
+//     it within a second, on another machine within 5 s.
+//   - A machine is away longer than attempts.machine_lost_after: its attempts are interrupted, and say where
+//     their work is. When it is back, it ends the agents that still run there.
 //   - Two agents work on one repository: each has its own worktree and branch. Your checkout is
 //     not touched until you merge, and its state is no reason to refuse.
 //   - A run is killed, with some or all of its agents: deepwork run resume continues it; no

@@ -10,10 +10,10 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-// longest is the longest fault of a machine or of the database: more than the lease of a place lasts.
+// longest is the longest fault of a machine or of the database: less than a call waits for it at most.
 const longest = 9 * time.Second
 
-// duration chooses how long a fault lasts: most are short, and some longer than the lease of a place.
+// duration chooses how long a fault lasts: most are short, and after some calls fail at once until the end of it.
 func duration(r *rand.Rand) time.Duration {
 	if r.IntN(3) == 0 {
 		return 6*time.Second + rand.N(longest-6*time.Second)

@@ -291,6 +291,43 @@ func TestAMachineStopsWhenItIsBack(t *testing.T) {
 	})
 }
 
+// A server looks at the board after each change by another one.
+func TestABoardThatOthersChange(t *testing.T) {
+	onMachines(t, func(t *testing.T, f fleet) {
+		p1, p2 := newProject(t), newProject(t)
+		p1.without()
+		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f, func(o *Options) { o.Passive = true })
+		m2.beside.Go(m2.followBoard)
+		kicked := func(after string) {
+			t.Helper()
+			select {
+			case <-m2.kicks:
+			case <-time.After(time.Minute):
+				t.Fatalf("it does not look after %s", after)
+			}
+		}
+		kicked("the start")
+		made := m1.begin(m1.newTask("! say hello"))
+		kicked("an attempt")
+		x, _ := m2.claimed()
+		if x.AttemptID != made.AttemptID {
+			t.Fatalf("it has %+v", x)
+		}
+		for began := time.Now(); time.Since(began) < time.Second; { // until it is quiet
+			select {
+			case <-m2.kicks:
+				began = time.Now()
+			case <-time.After(time.Second):
+			}
+		}
+		b, err := m1.board(ctx)
+		must(t, err)
+		_, err = b.Stop(ctx, x.ID)
+		must(t, err)
+		kicked("a wish to stop it")
+	})
+}
+
 // Worktrees that a machine was asked to remove, and did not, stay when the task does: what the machine finds
 // when it looks again is no longer asked for.
 func TestARemovalThatIsNotAnswered(t *testing.T) {

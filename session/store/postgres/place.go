@@ -21,10 +21,10 @@ const (
 	touchEvery = 10 * time.Second
 	placeLife  = "25 s"
 	touchPause = "9 s"
-	touchTime  = 2 * time.Second // of one statement
-	probePause = touchTime / 10  // between two while the database does not answer
-	silentTime = touchTime       // after which calls fail at once
-	forgetTime = "30 days"       // after which the row of a place that is gone is removed
+	touchTime  = 4 * time.Second        // of one statement
+	probePause = 200 * time.Millisecond // between two while the database does not answer
+	silentTime = 2 * time.Second        // after which calls fail at once
+	forgetTime = "30 days"              // after which the row of a place that is gone is removed
 )
 
 // unknownFor is what GoneFor returns for a place without a row.
@@ -87,10 +87,7 @@ func (s *Store) Enter(ctx context.Context) error {
 	case s.o.ReadOnly:
 		return errReadOnly
 	}
-	s.contact.mu.Lock()
-	entered := s.contact.entered
-	s.contact.mu.Unlock()
-	if entered {
+	if s.entered() {
 		return nil
 	}
 	ctx, cancel := s.deadline(ctx)
@@ -109,12 +106,19 @@ func (s *Store) Enter(ctx context.Context) error {
 	return nil
 }
 
+// entered reports whether this process touches its place.
+func (s *Store) entered() bool {
+	s.contact.mu.Lock()
+	defer s.contact.mu.Unlock()
+	return s.contact.entered
+}
+
 // keep begins to watch over the database, and to touch the place if this process has entered.
 func (s *Store) keep() {
 	s.contact.keeping.Do(func() {
 		s.whileOpen(func() {
 			for s.closing.Err() == nil {
-				if s.look() != nil {
+				if errors.Is(s.look(), store.ErrUnavailable) {
 					_ = wait.For(s.closing, probePause)
 				} else {
 					_ = wait.Until(s.closing, touchEvery, s.contact.probe)
@@ -126,14 +130,10 @@ func (s *Store) keep() {
 
 // look asks the database whether it can be used.
 func (s *Store) look() error {
-	c := &s.contact
-	c.mu.Lock()
-	entered := c.entered
-	c.mu.Unlock()
 	scope, err := s.join(s.closing)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(s.closing, touchTime)
-		err = s.explain(s.touch(ctx, scope, entered))
+		err = s.explain(s.touch(ctx, scope, s.entered()))
 		cancel()
 	}
 	if s.closing.Err() == nil {

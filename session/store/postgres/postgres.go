@@ -149,7 +149,7 @@ func (s *Store) Close(ctx context.Context) error {
 	defer cancel()
 	s.halt()
 	s.finished.Wait()
-	if s.contact.entered && (s.o.Alone == nil || s.o.Alone()) {
+	if s.entered() && (s.o.Alone == nil || s.o.Alone()) {
 		s.leave(ctx)
 	}
 	return errors.Join(s.pool.Close(), s.probes.Close())

@@ -110,8 +110,12 @@ func TestChangesAreFollowed(t *testing.T) {
 	check("an attempt", slices.Concat(changed(store.AttemptChanged, a.ID), changed(store.TaskChanged, s.ID))...)
 	e, _ := run(t, b)
 	check("a start", changed(store.AttemptChanged, a.ID, a.ID)...)
+	testkit.Must(t, second(b.Stop(t.Context(), e.ID)))
+	check("a wish to stop it", changed(store.AttemptChanged, a.ID)...)
 	end(t, b, e, task.Ending{State: task.Failed, Task: task.InReview})
 	check("an end", slices.Concat(changed(store.AttemptChanged, a.ID), changed(store.TaskChanged, s.ID))...)
+	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+	check("a wish to remove it", changed(store.AttemptChanged, a.ID)...)
 	if err := b.DeleteTask(t.Context(), "nothing"); err == nil {
 		t.Error("deleted what does not exist")
 	}
@@ -127,6 +131,8 @@ func TestChangesAreFollowed(t *testing.T) {
 	check("an execution of another process")
 	testkit.Must(t, second(b.db.Executions().TakeUp(t.Context(), "here", time.Hour, nil)))
 	check("taking it up", changed(store.ExecutionChanged, "x")...)
+	testkit.Must(t, b.db.Executions().AskCancel(t.Context(), "x"))
+	check("a wish to cancel it", changed(store.ExecutionChanged, "x")...)
 	x.Owner, x.State, x.EndedAt = "here", store.ExecutionFailed, new(time.Now())
 	save(t, b.db.Executions(), x)
 	check("an end that is not synced", changed(store.ExecutionChanged, "x")...)
