@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -149,5 +150,28 @@ func TestSettingsThatTheServerRefuses(t *testing.T) {
 		if err := s.Open(t.Context()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "correct ") || strings.Count(err.Error(), s.Where()) != 1 {
 			t.Errorf("%s: %v", change, err)
 		}
+	}
+}
+
+// A call that is given up sends no request to cancel its statement, which can end PgBouncer.
+func TestNoRequestToCancel(t *testing.T) {
+	proxy := pgtest.NewProxy(t, pgtest.URL(t))
+	s := openAt(t, proxy.URL)
+	must(t, s.Open(t.Context()))
+	cancels := proxy.CutAt(func(m pgtest.Message) bool {
+		return !m.FromServer && m.Type == 0 && bytes.HasPrefix(m.Body, []byte{4, 210, 22, 46})
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/5)
+	defer cancel()
+	err := s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
+		return q.QueryRowContext(ctx, `SELECT pg_sleep(20)::text`).Scan(new(string))
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	select {
+	case <-cancels:
+		t.Error("it was sent")
+	case <-time.After(time.Second / 2):
 	}
 }

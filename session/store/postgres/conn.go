@@ -5,8 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 )
@@ -40,6 +43,23 @@ func (s *Store) text(query string) string {
 	known := weaken(b.String())
 	s.texts.Store(query, known)
 	return known
+}
+
+// noCancel prepares a connection that sends no request to cancel a statement when it is given up: PgBouncer 1.18 ends
+// if such a request's own connection is lost (pgbouncer/pgbouncer#801). What is given up ends by its timeouts.
+func noCancel(_ context.Context, c *pgx.ConnConfig) error {
+	dial, connected := c.DialFunc, new(atomic.Bool)
+	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if connected.Load() {
+			return nil, errors.New("requests to cancel are not sent")
+		}
+		return dial(ctx, network, addr)
+	}
+	c.AfterConnect = func(context.Context, *pgconn.PgConn) error {
+		connected.Store(true)
+		return nil
+	}
+	return nil
 }
 
 // exec runs one changing statement as a transaction of its own. An error for which sure is false may

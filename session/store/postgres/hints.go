@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
@@ -28,6 +29,7 @@ var errUnheard = errors.New("the database passes no notifications on, as behind 
 type hints struct {
 	unsent        wait.Signal
 	sends, listen sync.Once
+	heard         atomic.Bool // hints arrive
 
 	mu    sync.Mutex    // guards the following fields
 	next  chan struct{} // closed soon after the next hint
@@ -77,20 +79,25 @@ func (s *Store) hinted() <-chan struct{} {
 
 // listen hears hints until the store is closed.
 func (s *Store) listen() {
+	s.whileOpen(s.poll)
 	for s.closing.Err() == nil {
 		again := listenTime
 		if err := s.hear(); errors.Is(err, errUnheard) {
 			s.o.Logger.Debug("changes of other processes are looked for twice a second", "error", err)
 			again = listenAgain
 		}
-		s.poll(again)
+		wait.For(s.closing, again)
 	}
 }
 
-// poll takes the place of hints for a time.
-func (s *Store) poll(life time.Duration) {
+// poll looks for changes while no hints arrive, until the store is closed.
+func (s *Store) poll() {
 	position := ""
-	for until := time.Now().Add(life); time.Now().Before(until) && wait.For(s.closing, pollPause) == nil; {
+	for wait.For(s.closing, pollPause) == nil {
+		if s.hints.heard.Load() {
+			position = "" // what comes until hints are missing is not known
+			continue
+		}
 		if news, err := s.stores.Changes().Since(s.closing, position); err == nil && news.Next != position {
 			position = news.Next
 			s.hints.arrived()
@@ -106,7 +113,9 @@ func (s *Store) hear() error {
 	if err != nil {
 		return err
 	}
-	c, err := pgx.ConnectConfig(ctx, s.config)
+	config := s.config.Copy()
+	_ = noCancel(ctx, config)
+	c, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -126,6 +135,7 @@ func (s *Store) hear() error {
 		return err
 	}
 	s.hint()
+	defer s.hints.heard.Store(false)
 	for within := ctx; ; {
 		said, err := c.WaitForNotification(within)
 		if err != nil {
@@ -144,6 +154,7 @@ func (s *Store) hear() error {
 			time.AfterFunc(hintPause, s.hints.arrived)
 		}
 		s.hints.mu.Unlock()
+		s.hints.heard.Store(true)
 	}
 }
 

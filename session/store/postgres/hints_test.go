@@ -8,10 +8,17 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-func (h *hints) heard() int {
+func (h *hints) closed() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.count
+}
+
+// hears reports whether hints arrive, and all of them have been passed on.
+func (h *hints) hears() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.heard.Load() && !h.soon
 }
 
 // A change is hinted at to the other processes of the project, also after their connections were lost.
@@ -28,22 +35,18 @@ func TestAHintArrives(t *testing.T) {
 	third.hinted()
 	heard := func() {
 		t.Helper()
-		testkit.Until(t, "the listening begins with a hint of its own", func() bool { return other.hints.heard() > 0 && third.hints.heard() > 0 })
-		before, foreign := other.hints.heard(), third.hints.heard()
+		testkit.Until(t, "the listening begins with a hint of its own", func() bool { return other.hints.hears() && third.hints.hears() })
+		before, foreign := other.hints.closed(), third.hints.closed()
 		makeChange(t, s, "x")
-		testkit.Until(t, "a hint arrives", func() bool { return other.hints.heard() > before })
-		if third.hints.heard() != foreign {
+		testkit.Until(t, "a hint arrives", func() bool { return other.hints.closed() > before })
+		if third.hints.closed() != foreign {
 			t.Error("another project had it too")
 		}
 	}
 	heard()
 	must(t, server.Kill())
+	testkit.Until(t, "the connections end", func() bool { return !other.hints.heard.Load() && !third.hints.heard.Load() })
 	must(t, server.Start())
-	for _, s := range []*Store{other, third} {
-		s.hints.mu.Lock()
-		s.hints.count = 0
-		s.hints.mu.Unlock()
-	}
 	testkit.Until(t, "the database is back", func() bool {
 		_, err := other.Database().Changes().Since(t.Context(), "")
 		return err == nil
@@ -66,10 +69,10 @@ func TestNoHintsThroughPgBouncer(t *testing.T) {
 	if all, _ := since(t, other, at); len(all) != 1 {
 		t.Errorf("the changes are %v", all)
 	}
-	testkit.Until(t, "it looks", func() bool { return other.hints.heard() > 0 })
-	before := other.hints.heard()
+	testkit.Until(t, "it looks", func() bool { return other.hints.closed() > 0 })
+	before := other.hints.closed()
 	makeChange(t, s, "y")
-	testkit.Until(t, "it finds a change", func() bool { return other.hints.heard() > before })
+	testkit.Until(t, "it finds a change", func() bool { return other.hints.closed() > before })
 	listening := 0
 	if _, err := s.first(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'listen%'`, nil, &listening); err != nil || listening != 0 {
 		t.Errorf("%d connections listen, %v", listening, err)

@@ -113,15 +113,12 @@ func (s *Store) entered() bool {
 	return s.contact.entered
 }
 
-// keep begins to watch over the database, and to touch the place if this process has entered.
+// keep watches over the database from now on: at each wake of contact.probe, and when the place is to be touched.
 func (s *Store) keep() {
 	s.contact.keeping.Do(func() {
 		s.whileOpen(func() {
-			for s.closing.Err() == nil {
-				if errors.Is(s.look(), store.ErrUnavailable) {
-					_ = wait.For(s.closing, probePause)
-				} else {
-					_ = wait.Until(s.closing, touchEvery, s.contact.probe)
+			for wait.Until(s.closing, touchEvery, s.contact.probe) == nil {
+				for errors.Is(s.look(), store.ErrUnavailable) && wait.For(s.closing, probePause) == nil {
 				}
 			}
 		})

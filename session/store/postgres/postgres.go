@@ -100,7 +100,7 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{
 		o: o, schema: schema, config: config, where: location(config, schema),
-		pool: stdlib.OpenDB(*config), probes: stdlib.OpenDB(*config),
+		pool: stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(noCancel)), probes: stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(noCancel)),
 		joining: make(chan struct{}, 1), writing: make(chan struct{}, 1),
 	}
 	if o.Now == nil {
@@ -135,6 +135,7 @@ func (s *Store) Open(ctx context.Context) error {
 	if errors.Is(err, store.ErrUnavailable) && !s.o.ReadOnly {
 		s.fails(err)
 		s.keep()
+		s.contact.probe.Wake()
 	}
 	return err
 }
