@@ -35,6 +35,8 @@ type sessionActor struct {
 	row    store.Session
 	wrote  bool // the command that is being applied has written
 
+	branchMade bool // though the state says that it is due
+
 	reviews map[string]*review // those that run in this process, by step
 	gone    error              // why the session can no longer be served
 }
@@ -156,7 +158,7 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	if by != nil {
 		row.MovedBy = *by
 	}
-	next.Place = e.Place
+	next.Place, next.BranchDue = e.Place, next.BranchDue && !a.branchMade
 	if _, known := next.Sources[e.placeKey()]; !known || next.Definition != a.state.Definition { // else an edit has yet to be taken over
 		hash := next.Definition.Source // that was taken over here; the file may have been edited since
 		if next.Definition == a.state.Definition {
@@ -260,6 +262,9 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	if a.state.Status != machine.Active {
 		return nil, a.state.Ended()
 	}
+	if err := a.branched(ctx, who); err != nil {
+		return nil, err
+	}
 	def, err := a.definition(ctx)
 	if err != nil {
 		return nil, err
@@ -296,8 +301,11 @@ func defining(def *machine.Definition) *store.SessionWrite {
 }
 
 // replay returns the stored reply to an earlier call in this session.
-func (a *sessionActor) replay(who caller) (*machine.StoredReply, error) {
+func (a *sessionActor) replay(ctx context.Context, who caller) (*machine.StoredReply, error) {
 	r, err := a.repetition(who)
+	if err == nil {
+		err = a.branched(ctx, who)
+	}
 	if r == nil && err == nil {
 		return nil, session.NotNow("reply_forgotten",
 			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no longer kept. get_step says where the session is.",

@@ -63,8 +63,8 @@ func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, err
 			if _, err = c.resume(ctx, id); err != nil {
 				return nil, "", false, err
 			}
-			r, err = ask(ctx, c.engine, id, func(_ context.Context, a *sessionActor) (any, error) {
-				stored, err := a.replay(who)
+			r, err = ask(ctx, c.engine, id, func(ctx context.Context, a *sessionActor) (any, error) {
+				stored, err := a.replay(ctx, who)
 				if err != nil {
 					return nil, err
 				}

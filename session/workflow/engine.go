@@ -76,8 +76,7 @@ type Engine struct {
 	requests    sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
-	declined    sync.Map   // what users declined to answer about runs: session id and digest -> true
-	git         sync.Mutex // branches are made one at a time
+	declined    sync.Map // what users declined to answer about runs: session id and digest -> true
 	jobs        atomic.Pointer[encodedJobs]
 	exports     exports
 	runner      string        // of reviews, for the store

@@ -92,6 +92,9 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
 	c = &candidate{m: m}
 	if a.state.Status == machine.Active {
+		if err = a.branched(ctx, m.caller); err != nil {
+			return nil, nil, err
+		}
 		if c.def, err = a.definition(ctx); err != nil {
 			return nil, nil, err
 		}

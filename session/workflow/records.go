@@ -142,7 +142,7 @@ func rowOf(row store.Session, s *machine.State) store.Session {
 	if s.Place != nil {
 		row.MachineID, row.Machine, row.Place = s.Place.MachineID, s.Place.MachineName, s.Place.Root
 	}
-	row.Definition, row.Waiting = s.Definition.Hash, waitingOf(s)
+	row.Definition, row.Waiting, row.Branch = s.Definition.Hash, waitingOf(s), s.Branch()
 	if s.Pinned != nil {
 		row.Pinned = s.Pinned.Definition.Hash
 	}

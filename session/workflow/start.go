@@ -95,8 +95,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, parent))
 	}
 	b.BranchName = branchName(j.Name, wf.Name, a.InstanceID, b.At)
-	undo, err := e.branch(ctx, &b)
-	if err != nil {
+	if err := e.planBranch(ctx, &b); err != nil {
 		return nil, "", err
 	}
 	by := *who.MovedBy
@@ -105,9 +104,6 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	}
 	row, r, err := e.create(ctx, def, b, by)
 	if err != nil {
-		if session.CodeOf(err) != codeUncertain {
-			undo()
-		}
 		return nil, "", err
 	}
 	if !c.stateless && !a.Root {
@@ -116,13 +112,24 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		c.mu.Unlock()
 	}
 	c.moved(nil)
+	if b.BranchDue {
+		if _, err := ask(ctx, e, row.ID, func(ctx context.Context, a *sessionActor) (struct{}, error) { return struct{}{}, a.branched(ctx, who) }); err != nil {
+			return nil, "", err
+		}
+	}
 	return r, row.ID, nil
 }
 
-// create stores the session under a new id.
+// create stores the session under a new id and, if its branch is to be made, a name for that which is free.
 func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.NewSession, by string) (row store.Session, r *machine.StartReply, err error) {
+	name, taken := b.BranchName, map[string]bool{}
 	for range 20 {
 		b.SessionID = randomID(4)
+		if b.BranchDue {
+			if b.BranchName, err = e.freeBranch(ctx, name, taken); err != nil {
+				return row, nil, err
+			}
+		}
 		s, r, err := machine.Begin(def, b)
 		if err != nil {
 			return row, nil, err
@@ -134,7 +141,8 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 			err = e.createAgain(ctx, b, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		}
 		switch {
-		case errors.Is(err, store.ErrExists):
+		case errors.Is(err, store.ErrExists): // the id or, until git has it, the branch
+			taken[b.BranchName] = true
 			continue
 		case errors.Is(err, store.ErrRequested):
 			return row, nil, err
@@ -145,7 +153,7 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 		e.notifyMoved(nil, s)
 		return w.Session, r, nil
 	}
-	return row, nil, errors.New("no free session id was found in 20 tries")
+	return row, nil, errors.New("no free session id and branch were found in 20 tries")
 }
 
 // createAgain stores a new session whose commit was not confirmed. Its id is written once: what the first
@@ -160,7 +168,7 @@ func (e *Engine) createAgain(ctx context.Context, b machine.NewSession, row stor
 	switch {
 	case rerr == nil && stored.state.OwnReply(b.Call) != nil:
 		return nil
-	case rerr == nil && errors.Is(err, store.ErrExists):
+	case (rerr == nil || session.CodeOf(rerr) == "unknown_session") && errors.Is(err, store.ErrExists): // the branch is another one's
 		return err
 	}
 	return session.NotNow(codeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)

@@ -38,7 +38,7 @@ func DecodeExport(data []byte) (*State, error) {
 // marked, and what the next finished_step would rely on is dropped. It belongs to no attempt and place.
 func (s *State) Imported(at time.Time) *State {
 	n := s.Next(at)
-	n.ImportedAt, n.AttemptID, n.Place = &at, "", nil
+	n.ImportedAt, n.AttemptID, n.Place, n.BranchDue = &at, "", nil, false
 	n.StepProgress = importedSteps(s.StepProgress, at)
 	n.History = slices.Clone(s.History)
 	for i, w := range n.History {

@@ -26,6 +26,7 @@ type NewSession struct {
 	InstanceID *string
 	BranchName string
 	Branch     BranchStatus
+	BranchDue  bool // it is to be made
 	Parent     *string
 	Identity   string
 	Place      *task.Place // of the server, or nil
@@ -59,7 +60,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	s := &State{
 		FormatVersion: FormatVersion, SessionID: b.SessionID,
 		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
-		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch,
+		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
 		Status: Active, ParentSessionID: b.Parent,
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,

@@ -105,6 +105,14 @@ const (
 	BranchCheckedOut BranchStatus = "checked out: commit here"
 )
 
+// Branch returns the git branch that is made for the session, or "". One that was imported has none of its own.
+func (s *State) Branch() string {
+	if made := s.BranchStatus == BranchCreated || s.BranchStatus == BranchCheckedOut; !made || s.ImportedAt != nil {
+		return ""
+	}
+	return s.BranchName
+}
+
 // ExpectedOutput is one declared output (seed 000, 001.3.13 and 14).
 type ExpectedOutput struct {
 	Name        string `json:"name" jsonschema:"name of the output, a key of finished_step's outputs"`

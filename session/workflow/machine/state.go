@@ -38,6 +38,7 @@ type State struct {
 	InstanceID        *string                   `json:"instance_id"`
 	BranchName        string                    `json:"branch_name"`
 	BranchStatus      BranchStatus              `json:"branch_status"`
+	BranchDue         bool                      `json:"branch_due,omitempty"` // nobody has recorded that it was made
 	Status            SessionStatus             `json:"status"`
 	CurrentStepID     string                    `json:"current_step_id"` // in a group, the primary
 	CurrentEntryIndex int                       `json:"current_entry_index"`
