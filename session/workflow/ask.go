@@ -88,11 +88,11 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID st
 	if err != nil || client == nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
 		return false, err
 	}
-	r, err := e.records.read(ctx, id, nil)
+	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
 		return false, err
 	}
-	q, err := r.state.ToAnswer(stepID, "")
+	q, err := r.State.ToAnswer(stepID, "")
 	if err != nil {
 		return false, err
 	}
@@ -100,13 +100,13 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID st
 	if _, declined := e.declined.Load(key); declined {
 		return false, nil
 	}
-	step, err := e.Step(r.state, stepID)
+	step, err := e.Step(r.State, stepID)
 	if err != nil {
 		return false, err
 	}
 	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
 	defer cancel()
-	answer := client(within, questionText(e.rootOf(r.row), r.state, stepID, q, step.ReviewsBy(true)))
+	answer := client(within, questionText(e.exports.RootOf(r.Row), r.State, stepID, q, step.ReviewsBy(true)))
 	if answer == nil {
 		if within.Err() == nil {
 			e.declined.Store(key, true)

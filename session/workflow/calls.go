@@ -11,6 +11,7 @@ import (
 	"deepwork/actor"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -47,14 +48,14 @@ func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, err
 		r, id, err = do()
 		return r, id, false, err
 	}
-	key := requestKey{who.Identity, who.Call.Tool, *who.Call.RequestID}
-	end, err := c.engine.claimRequest(ctx, key.digest())
+	key := record.Request{Identity: who.Identity, Tool: who.Call.Tool, ID: *who.Call.RequestID}
+	end, err := c.engine.claimRequest(ctx, key.Key())
 	if err != nil {
 		return nil, "", false, err
 	}
 	defer end()
 	for range 2 {
-		if id, err = c.engine.records.find(ctx, key); err != nil {
+		if id, err = c.engine.records.Find(ctx, key); err != nil {
 			return nil, "", false, err
 		}
 		if id != "" {

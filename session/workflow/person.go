@@ -80,11 +80,11 @@ func (a *sessionActor) decide(d decision) error {
 
 // unchanged checks that a decision is about the files as they are now.
 func (e *Engine) unchanged(ctx context.Context, id string, d decision) error {
-	r, err := e.records.read(ctx, id, nil)
+	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
 		return err
 	}
-	return asHandedIn(ctx, e.rootOf(r.row), r.state, d.Step, d.Digest)
+	return asHandedIn(ctx, e.exports.RootOf(r.Row), r.State, d.Step, d.Digest)
 }
 
 // asHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait for

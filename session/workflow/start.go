@@ -11,6 +11,8 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/branch"
+	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -41,7 +43,7 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 		if !replayed || slices.ContainsFunc(r.Stack, func(e machine.StackEntry) bool { return e.SessionID == id }) {
 			return
 		}
-		if rows, err := c.engine.records.list(ctx, store.SessionQuery{IDs: []string{id}}); err == nil && len(rows) > 0 && rows[0].Status != string(machine.Active) {
+		if rows, err := c.engine.records.List(ctx, store.SessionQuery{IDs: []string{id}}); err == nil && len(rows) > 0 && rows[0].Status != string(machine.Active) {
 			r.Notice = join(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", id, rows[0].Status))
 		}
 	})
@@ -94,7 +96,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if !a.Root {
 		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, parent))
 	}
-	b.BranchName = branchName(j.Name, wf.Name, a.InstanceID, b.At)
+	b.BranchName = branch.Name(j.Name, wf.Name, a.InstanceID, b.At)
 	if err := e.planBranch(ctx, &b); err != nil {
 		return nil, "", err
 	}
@@ -126,8 +128,8 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 	for range 20 {
 		b.SessionID = randomID(4)
 		if b.BranchDue {
-			if b.BranchName, err = e.freeBranch(ctx, name, taken); err != nil {
-				return row, nil, err
+			if b.BranchName, err = (branch.Tree{Root: e.Root}).Free(ctx, name, b.Branch == machine.BranchCheckedOut, taken); err != nil {
+				return row, nil, gitFailed(name, err)
 			}
 		}
 		s, r, err := machine.Begin(def, b)
@@ -135,8 +137,8 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 			return row, nil, err
 		}
 		s = s.WithSource(e.placeKey(), def.Job.Hash)
-		w := defining(def)
-		_, err = e.records.write(ctx, nil, store.Session{Root: e.Root, MovedBy: by}, s, w)
+		w := record.Defining(def)
+		_, err = e.records.Write(ctx, nil, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		if errors.Is(err, store.ErrPending) {
 			err = e.createAgain(ctx, b, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		}
@@ -147,9 +149,9 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 		case errors.Is(err, store.ErrRequested):
 			return row, nil, err
 		case err != nil:
-			return row, nil, notSaved(b.SessionID, err)
+			return row, nil, record.NotSaved(b.SessionID, err)
 		}
-		e.exports.write(w.Session, s)
+		e.exports.Write(w.Session, s)
 		e.notifyMoved(nil, s)
 		return w.Session, r, nil
 	}
@@ -160,18 +162,18 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 // commit has written, or may write yet, is found by the second one, which waits for it. A session that is
 // there and has the reply to this call is this one.
 func (e *Engine) createAgain(ctx context.Context, b machine.NewSession, row store.Session, s *machine.State, w *store.SessionWrite) error {
-	_, err := e.records.write(ctx, nil, row, s, w)
+	_, err := e.records.Write(ctx, nil, row, s, w)
 	if err == nil || errors.Is(err, store.ErrRequested) {
 		return err
 	}
-	stored, rerr := e.records.read(ctx, b.SessionID, nil)
+	stored, rerr := e.records.Read(ctx, b.SessionID, nil)
 	switch {
-	case rerr == nil && stored.state.OwnReply(b.Call) != nil:
+	case rerr == nil && stored.State.OwnReply(b.Call) != nil:
 		return nil
 	case (rerr == nil || session.CodeOf(rerr) == "unknown_session") && errors.Is(err, store.ErrExists): // the branch is another one's
 		return err
 	}
-	return session.NotNow(codeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
+	return session.NotNow(record.CodeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
 }
 
 // parent finds the parent of a new session: the named one, or the top. The top of a stateless
