@@ -75,7 +75,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 		a.hash(m, c.outputs)
 		return nil, errLater
 	case len(st.Reviews) > 0:
-		a.prove(c, machine.Unreviewed, "")
+		c.evidence = a.evidence(c, machine.Unreviewed, "")
 	}
 	return a.complete(ctx, a.state, c)
 }

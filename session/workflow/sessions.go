@@ -94,12 +94,6 @@ func (e *Engine) Importer() *export.Importer {
 	return &export.Importer{Folder: e.State, Records: e.records, Definitions: e.definitions, Files: e.exports, Place: e.Place, Now: e.now, Enter: e.enter}
 }
 
-// AsHandedIn returns why a person cannot decide about outputs of a step of a session whose files are in root, or nil: it
-// does not wait for one, other outputs than those with the digest were handed in since, or its files have changed.
-func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, digest string) error {
-	return asHandedIn(ctx, root, s, stepID, digest)
-}
-
 // GivenFor returns what was handed in last for a step, to a reviewer or for a review by the agent
 // itself: its digest, "" if nothing was, and its files.
 func GivenFor(s *machine.State, stepID string) (digest string, files []machine.FileHash) {

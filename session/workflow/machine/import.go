@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"deepwork/catalog/jsontext"
 )
 
 // imported is why a review in progress is void in an imported session.
@@ -47,7 +49,7 @@ func (s *State) Imported(at time.Time) *State {
 	return n
 }
 
-func importedSteps(steps OrderedMap[*StepProgress], at time.Time) OrderedMap[*StepProgress] {
+func importedSteps(steps jsontext.OrderedMap[*StepProgress], at time.Time) jsontext.OrderedMap[*StepProgress] {
 	all := slices.Clone(steps)
 	for i, entry := range all {
 		p := entry.Value.clone()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 )
@@ -88,11 +89,11 @@ func (s *State) enter(def *Definition, index int, at time.Time, texts Instructio
 	entry := def.Workflow.Entries[index]
 	from := s.CurrentStepID
 	s.CurrentEntryIndex, s.CurrentStepID, s.ReportedByStepID = index, entry[0], false
-	var over OrderedMap[*StepProgress]
+	var over jsontext.OrderedMap[*StepProgress]
 	for _, id := range entry {
 		// Begun before, and moved behind the current step by an edit of the job.
 		if p := s.Progress(id); p != nil {
-			over = append(over, Pair[*StepProgress]{id, p.voided(movedOn, at)})
+			over = append(over, jsontext.Pair[*StepProgress]{Key: id, Value: p.voided(movedOn, at)})
 		}
 		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})
 	}

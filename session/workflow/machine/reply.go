@@ -124,10 +124,10 @@ type ExpectedOutput struct {
 
 // ReviewInfo is one review of a step.
 type ReviewInfo struct {
-	RunEach  string             `json:"run_each" jsonschema:"step for all outputs together, or the name of the output to review, files one by one"`
-	Criteria OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
-	Guidance *string            `json:"additional_review_guidance,omitempty" jsonschema:"guidance for the reviewer"`
-	By       string             `json:"by,omitempty" jsonschema:"human: a person reviews"`
+	RunEach  string                      `json:"run_each" jsonschema:"step for all outputs together, or the name of the output to review, files one by one"`
+	Criteria jsontext.OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
+	Guidance *string                     `json:"additional_review_guidance,omitempty" jsonschema:"guidance for the reviewer"`
+	By       string                      `json:"by,omitempty" jsonschema:"human: a person reviews"`
 }
 
 // CriterionResult is the verdict on one criterion (seed 001).
