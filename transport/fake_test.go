@@ -10,17 +10,18 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
-
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/state/statetest"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/wire"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
@@ -86,7 +87,7 @@ func fullStep(id string) *machine.StepInfo {
 		Inputs: []machine.StepInput{{Name: "who", Description: "w"}, {Name: "bee", Description: "b", FromStep: "a", Paths: []string{"b.md"}, Omitted: 1}},
 		ExpectedOutputs: []machine.ExpectedOutput{{Name: "zoo", Type: "file", Description: "z", Required: true, Syntax: "filepath"},
 			{Name: "ant", Type: "files", Description: "a", Syntax: "array of filepaths for all individual files"}},
-		Reviews: []machine.ReviewInfo{{RunEach: "step", Criteria: machine.OrderedMap[string]{{Key: "zz", Value: "?"}, {Key: "aa", Value: "?"}},
+		Reviews: []machine.ReviewInfo{{RunEach: "step", Criteria: jsontext.OrderedMap[string]{{Key: "zz", Value: "?"}, {Key: "aa", Value: "?"}},
 			Guidance: new("g")}},
 		QualityCriteria: []string{"?", "?"}, Instructions: "Do <b>this</b> & that.\n\u2028Done.", CommonJobInfo: new("c"),
 	}

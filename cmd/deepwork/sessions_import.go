@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
+	"deepwork/session/export"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
+
+	"github.com/spf13/cobra"
 )
 
 func (a *app) sessionsImportCommand() *cobra.Command {
@@ -50,14 +51,14 @@ the job as it is now counts.`,
 // importSessions imports files, those of the project if none is named. Without any to import it makes no
 // database.
 func (a *app) importSessions(ctx context.Context, jobs *catalog.Catalog, files []string) error {
-	var found []*workflow.Import
+	var found []*export.Import
 	err := a.withEngineOf(ctx, true, jobs, func(engine *workflow.Engine) (err error) {
 		if len(files) == 0 {
-			if files, err = engine.Exports(); err != nil {
+			if files, err = engine.Importer().All(); err != nil {
 				return fmt.Errorf("looking for files of sessions: %w", err)
 			}
 		}
-		found, err = engine.Examine(ctx, files)
+		found, err = engine.Importer().Examine(ctx, files)
 		return err
 	})
 	if err != nil {
@@ -75,7 +76,7 @@ func (a *app) importSessions(ctx context.Context, jobs *catalog.Catalog, files [
 		return err
 	}
 	return a.withEngineOf(ctx, false, jobs, func(engine *workflow.Engine) error {
-		made, err := engine.Import(ctx, found)
+		made, err := engine.Importer().Import(ctx, found)
 		if made > 0 || err == nil {
 			fmt.Fprintf(a.out, "Imported %s.\n", count(made, "session"))
 		}
@@ -84,7 +85,7 @@ func (a *app) importSessions(ctx context.Context, jobs *catalog.Catalog, files [
 }
 
 // showImports prints what is in files, and returns how many can be imported.
-func (a *app) showImports(found []*workflow.Import) (n int) {
+func (a *app) showImports(found []*export.Import) (n int) {
 	root, _ := a.projectRoot()
 	for _, i := range found {
 		fmt.Fprintf(a.out, "%s  %d bytes\n", oneLine(a.display(root, i.Path), 400), i.Size)
@@ -107,7 +108,7 @@ func (a *app) showImports(found []*workflow.Import) (n int) {
 }
 
 // claimed says what a file counts as done.
-func claimed(i *workflow.Import) string {
+func claimed(i *export.Import) string {
 	c := i.State.Claim()
 	text := count(c.Steps, "step") + " finished"
 	var none []string

@@ -28,7 +28,7 @@ type fleet struct {
 	machines []*machine
 	plain    bool   // no agents are started
 	pooler   bool   // PgBouncer is between the machines and the database
-	broken   string // the check that servers do not make, see faults.go of packages postgres and workflow; "" means none
+	broken   string // the check that servers do not make, see faults.go of packages postgres and record; "" means none
 
 	db      *pgtest.Server
 	bouncer *pgtest.Pooler

@@ -52,7 +52,7 @@ func TestBreaksAreNoticed(t *testing.T) {
 		t.Skip("it takes half a minute: -fleet.time=15s runs it")
 	}
 	breaks := []struct {
-		check  string // see faults.go of packages postgres and workflow
+		check  string // see faults.go of packages postgres and record
 		strike func(*fleet, context.Context) error
 	}{{"revision", (*fleet).writeLate}, {"request", (*fleet).startTwice}, {"reread", (*fleet).loseReply}, {"look", (*fleet).readAfter}}
 	struck := func(t *testing.T, broken string, strikes ...func(*fleet, context.Context) error) string {

@@ -6,11 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
 	"deepwork/session/workflow/machine"
+
+	"github.com/google/uuid"
 )
 
 // plan says what to run for a step.
@@ -96,7 +97,7 @@ func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 // alone reports whether a step that has begun is no member of a group: those begin at one time.
 func alone(s *machine.State, stepID string) bool {
 	began := s.Progress(stepID).StartedAt
-	return !slices.ContainsFunc(s.StepProgress, func(p machine.Pair[*machine.StepProgress]) bool {
+	return !slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*machine.StepProgress]) bool {
 		return p.Key != stepID && p.Value.StartedAt.Equal(began)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow/machine"
 )
 
@@ -55,7 +56,7 @@ func Session(w *Screen, s *machine.State) {
 	}
 }
 
-func printProgress(w *Screen, steps machine.OrderedMap[*machine.StepProgress]) {
+func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) {
 	for _, step := range steps {
 		p := step.Value
 		detail := func(format string, args ...any) {

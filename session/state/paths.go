@@ -12,6 +12,9 @@ import (
 // Tmp is the folder of exported sessions and review files, inside the project.
 func (f *Folder) Tmp() string { return filepath.Join(f.Root, ".deepwork", "tmp") }
 
+// ExportName is the name of the export of a session in Tmp.
+func ExportName(sessionID string) string { return "session_" + sessionID + ".json" }
+
 // OwnTmp returns an error if a link in the project leads from Tmp to a folder outside of
 // the project, where nothing is written then.
 func (f *Folder) OwnTmp() error {

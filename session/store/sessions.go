@@ -16,8 +16,8 @@ import (
 type Sessions interface {
 	// WriteSession makes a transition. It reports false, and writes nothing, if the session no longer has
 	// the revision that the transition replaces. ErrReviewTaken: w.Verdict is not that of the review's
-	// runner. ErrExists: a new session
-	// has the id of another one. ErrRequested: the call with w.Request has begun or moved another session.
+	// runner. ErrExists: a new session has the id of another one, or the branch of another active one.
+	// ErrRequested: the call with w.Request has begun or moved another session.
 	WriteSession(ctx context.Context, w *SessionWrite) (written bool, err error)
 	// ReadSession returns a session, without Frame and Parts if it still has the known revision; pass -1
 	// to read it. ErrNotFound: it does not exist.
@@ -74,6 +74,7 @@ type Session struct {
 	Definition string // the hash of the one it goes on with; "" if none is stored
 	Pinned     string // that of the one it began with
 	Waiting    string // JSON: what may wait for a person; "" if nothing does
+	Branch     string // the git branch that is made for it, which no other active session has; "" if none is
 	StartedAt  time.Time
 	UpdatedAt  time.Time
 }

@@ -9,6 +9,7 @@ import (
 	"deepwork/actor"
 	"deepwork/actor/wait"
 	"deepwork/session"
+	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -35,6 +36,8 @@ type sessionActor struct {
 	row    store.Session
 	wrote  bool // the command that is being applied has written
 
+	branchMade bool // though the state says that it is due
+
 	reviews map[string]*review // those that run in this process, by step
 	gone    error              // why the session can no longer be served
 }
@@ -42,9 +45,9 @@ type sessionActor struct {
 // Start reads the session. Its error is returned to callers that use the session.
 func (a *sessionActor) Start(ctx context.Context) error {
 	a.reviews = map[string]*review{}
-	r, err := a.engine.records.read(ctx, a.id, nil)
+	r, err := a.engine.records.Read(ctx, a.id, nil)
 	if err == nil {
-		a.state, a.row = r.state, r.row
+		a.state, a.row = r.State, r.Row
 	}
 	return err
 }
@@ -54,7 +57,7 @@ func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
 		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the try does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id).Wait(5*time.Second))
 	}
-	a.engine.exports.checked.Delete(a.id)
+	a.engine.exports.Forget(a.id)
 }
 
 // Receive carries out one message. A refusal is in its reply, and leaves the state unchanged.
@@ -102,11 +105,11 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 		}
 		switch {
 		case failed != nil && unsure:
-			return r, session.NotNow(codeUncertain, "Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
+			return r, session.NotNow(record.CodeUncertain, "Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
 		case failed != nil:
 			return r, failed
 		case !changed && !again:
-			a.engine.exports.check(a)
+			a.engine.exports.Check(a.row, a.state)
 			return r, err
 		case again && n > 0:
 			_ = wait.For(ctx, rand.N(time.Duration(n)*applyPause)) // the next try reports the end of ctx
@@ -117,7 +120,7 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 
 // refresh reads the session if it has changed, and reports whether it has.
 func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
-	r, err := a.engine.records.read(ctx, a.id, a.state)
+	r, err := a.engine.records.Read(ctx, a.id, a.state)
 	if err != nil {
 		if session.CodeOf(err) == "unknown_session" { // it was pruned
 			a.gone = err
@@ -127,8 +130,8 @@ func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
 	if r == nil {
 		return false, nil
 	}
-	a.row = r.row
-	a.become(r.state)
+	a.row = r.Row
+	a.become(r.State)
 	return true, nil
 }
 
@@ -156,11 +159,11 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	if by != nil {
 		row.MovedBy = *by
 	}
-	next.Place = e.Place
+	next.Place, next.BranchDue = e.Place, next.BranchDue && !a.branchMade
 	if _, known := next.Sources[e.placeKey()]; !known || next.Definition != a.state.Definition { // else an edit has yet to be taken over
 		hash := next.Definition.Source // that was taken over here; the file may have been edited since
 		if next.Definition == a.state.Definition {
-			hash = e.definitions.source(next.JobName)
+			hash = e.definitions.Source(next.JobName)
 		}
 		if hash != "" {
 			next = next.WithSource(e.placeKey(), hash)
@@ -171,7 +174,7 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 			w.Reviewed = append(w.Reviewed, p.Key)
 		}
 	}
-	written, err := e.records.write(ctx, a.state, row, next, w)
+	written, err := e.records.Write(ctx, a.state, row, next, w)
 	switch {
 	case errors.Is(err, store.ErrPending):
 		e.Logger.Warn("a transition was not confirmed; reading the session again", "session", a.id, "error", err)
@@ -179,7 +182,7 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	case errors.Is(err, store.ErrReviewTaken), errors.Is(err, store.ErrRequested):
 		return err
 	case err != nil:
-		return notSaved(a.id, err)
+		return record.NotSaved(a.id, err)
 	case !written:
 		return errOvertaken
 	}
@@ -187,7 +190,7 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	before := a.state
 	a.row = w.Session
 	a.become(next)
-	e.exports.write(a.row, next)
+	e.exports.Write(a.row, next)
 	e.notifyMoved(before, next)
 	if next.Status != machine.Active {
 		e.forget(a.id)
@@ -260,6 +263,9 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	if a.state.Status != machine.Active {
 		return nil, a.state.Ended()
 	}
+	if err := a.branched(ctx, who); err != nil {
+		return nil, err
+	}
 	def, err := a.definition(ctx)
 	if err != nil {
 		return nil, err
@@ -283,21 +289,15 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	if notice := a.engine.unclosable(how, def, to); notice != "" {
 		r.Notice = join(r.Notice, notice)
 	}
-	return r, a.commit(who.MovedBy, next, defining(def))
-}
-
-// defining returns what a transition stores of the definition that it uses.
-func defining(def *machine.Definition) *store.SessionWrite {
-	w := &store.SessionWrite{}
-	if def.Data != nil {
-		w.Define = &store.Definition{Hash: def.Ref.Hash, Data: def.Data}
-	}
-	return w
+	return r, a.commit(who.MovedBy, next, record.Defining(def))
 }
 
 // replay returns the stored reply to an earlier call in this session.
-func (a *sessionActor) replay(who caller) (*machine.StoredReply, error) {
+func (a *sessionActor) replay(ctx context.Context, who caller) (*machine.StoredReply, error) {
 	r, err := a.repetition(who)
+	if err == nil {
+		err = a.branched(ctx, who)
+	}
 	if r == nil && err == nil {
 		return nil, session.NotNow("reply_forgotten",
 			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no longer kept. get_step says where the session is.",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"deepwork/catalog/config"
@@ -45,6 +46,19 @@ func WithAsk(ctx context.Context, f AskFunc) context.Context {
 	return context.WithValue(ctx, askKey{}, f)
 }
 
+// once asks, unless the user has declined before to answer about outputs, which declined remembers.
+func (f AskFunc) once(ctx context.Context, declined *sync.Map, id, digest, question string) *machine.Answer {
+	key := id + " " + digest
+	if _, before := declined.Load(key); before || ctx.Err() != nil {
+		return nil
+	}
+	answer := f(ctx, question)
+	if answer == nil && ctx.Err() == nil {
+		declined.Store(key, true)
+	}
+	return answer
+}
+
 // ask has the client of a finished_step ask its user what the step waits for, until the call has to be
 // answered, and reports whether there is now an answer to collect. It asks only where an agent could
 // override reviews too (quality_gate.override is agent): that a user answered is the client's word, and
@@ -54,17 +68,10 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 	if f.question == nil || client == nil {
 		return false
 	}
-	key := f.ID + " " + f.question.Digest
-	if _, declined := c.declined.Load(key); declined || !time.Now().Before(until) {
-		return false
-	}
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	answer := client(within, f.question.Text)
+	answer := client.once(within, &c.declined, f.ID, f.question.Digest, f.question.Text)
 	if answer == nil {
-		if within.Err() == nil {
-			c.declined.Store(key, true)
-		}
 		return false
 	}
 	d := f.question.decision
@@ -88,30 +95,39 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID st
 	if err != nil || client == nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
 		return false, err
 	}
-	r, err := e.records.read(ctx, id, nil)
+	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
 		return false, err
 	}
-	q, err := r.state.ToAnswer(stepID, "")
+	q, err := r.State.ToAnswer(stepID, "")
 	if err != nil {
 		return false, err
 	}
-	key := id + " " + q.Digest
-	if _, declined := e.declined.Load(key); declined {
-		return false, nil
-	}
-	step, err := e.Step(r.state, stepID)
+	step, err := e.Step(r.State, stepID)
 	if err != nil {
 		return false, err
 	}
 	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
 	defer cancel()
-	answer := client(within, questionText(e.rootOf(r.row), r.state, stepID, q, step.ReviewsBy(true)))
+	answer := client.once(within, &e.declined, id, q.Digest, questionText(e.exports.RootOf(r.Row), r.State, stepID, q, step.ReviewsBy(true)))
 	if answer == nil {
-		if within.Err() == nil {
-			e.declined.Store(key, true)
-		}
 		return false, nil
 	}
 	return true, e.ReviewFor(ctx, id, stepID, q.Digest, machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback})
+}
+
+// A ProgressFunc receives the progress of a call, as done of total, and what it waits for. It must
+// not block.
+type ProgressFunc func(done, total int, message string)
+
+type progressKey struct{}
+
+// WithProgress returns a context whose calls report their progress.
+func WithProgress(ctx context.Context, f ProgressFunc) context.Context {
+	return context.WithValue(ctx, progressKey{}, f)
+}
+
+func progressOf(ctx context.Context) ProgressFunc {
+	f, _ := ctx.Value(progressKey{}).(ProgressFunc)
+	return f
 }

@@ -100,7 +100,7 @@ func BenchmarkResumable(b *testing.B) {
 				if ended && n >= keptListed {
 					next.Status, next.CompletedAt = machine.Completed, &s.StartedAt
 				}
-				if _, err := srv.records.write(ctx, nil, store.Session{Root: p.root}, &next, &store.SessionWrite{}); err != nil {
+				if _, err := srv.records.Write(ctx, nil, store.Session{Root: p.root}, &next, &store.SessionWrite{}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,52 +1,18 @@
 package workflow
 
 import (
+	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
-
-func TestBranchNamesAreLegalRefs(t *testing.T) {
-	at := time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC)
-	for instance, want := range map[string]string{
-		"": "2026-03-04", "acme": "acme", "q1-2026": "q1-2026", "a b\tc": "a-b-c", "..": "2026-03-04",
-		"x..y": "x.y", "x.lock": "x", "x.lock.lock": "x", "-x-": "x", "a~^:?*[\\b": "a-b", "@{": "2026-03-04",
-		"größe": "größe", "a/b": "a-b", ".lock": "lock", strings.Repeat("x", 300): strings.Repeat("x", 101), "\x00\xff": "2026-03-04",
-	} {
-		got := branchName("job", "flow", &instance, at)
-		if got != "deepwork/job-flow-"+want {
-			t.Errorf("%q gives %q, want …%q", instance, got, want)
-		}
-		if err := exec.Command("git", "check-ref-format", "--branch", got).Run(); err != nil {
-			t.Errorf("git does not take %q", got)
-		}
-	}
-	if got := branchName("job", "flow", nil, at); got != "deepwork/job-flow-2026-03-04" {
-		t.Error(got)
-	}
-}
-
-func FuzzBranchName(f *testing.F) {
-	f.Add("a/..b.lock")
-	f.Fuzz(func(t *testing.T, s string) {
-		got := refPart(s)
-		for _, bad := range []string{"..", "/", " ", "~", "^", ":", "?", "*", "[", "\\", "@{", "\x7f"} {
-			if strings.Contains(got, bad) {
-				t.Errorf("%q gives %q, which has %q", s, got, bad)
-			}
-		}
-		if strings.HasPrefix(got, ".") || strings.HasSuffix(got, ".") || strings.HasSuffix(got, ".lock") || strings.HasPrefix(got, "-") {
-			t.Errorf("%q gives %q", s, got)
-		}
-	})
-}
 
 func (p *project) git(args ...string) string {
 	p.t.Helper()
@@ -116,17 +82,104 @@ func TestGitBranchModes(t *testing.T) {
 		t.Errorf("git checkout - goes to %s", before)
 	}
 
-	// A session that cannot be recorded leaves no branch behind.
-	if os.Getuid() == 0 {
-		t.Log("as root nothing is read-only: the rest is shown by TestAFullDiskRefusesAndMovesNothing")
-		return
+	p.write(".git/MERGE_HEAD", "x")
+	_, err = begin()
+	refused(t, err, session.StateError, "git_failed", "MERGE_HEAD", "no session was started")
+	testkit.Must(t, os.Remove(filepath.Join(p.root, ".git", "MERGE_HEAD")))
+	p.git("branch", "other")
+	p.git("update-ref", "refs/heads/deepwork/alpha-main-j/x", "HEAD") // no branch can be above it
+	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("j")})
+	refused(t, err, session.StateError, "git_failed", "no session was started")
+	if all, err := p.open().List(ctx); err != nil || len(all) != 6 {
+		t.Errorf("%d sessions, %v, want 6: a refused start has stored one", len(all), err)
 	}
-	testkit.Must(t, os.Chmod(filepath.Join(p.state().Tmp()), 0o500))
-	defer os.Chmod(p.state().Tmp(), 0o700)
-	if _, err = begin(); err == nil {
-		t.Fatal("recorded in a read-only folder")
+}
+
+// Sessions of one name that two servers begin at the same moment get a branch each.
+func TestBranchesOfOneName(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	p.git("init", "-q")
+	p.git("commit", "-qm", "first", "--allow-empty")
+	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit: {branch: create}\n")
+	const each = 4
+	names := make([]string, 2*each)
+	var wg sync.WaitGroup
+	for i := range names {
+		srv := p.open()
+		wg.Go(func() {
+			r, err := srv.Connect("local").Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("i")})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			names[i] = r.BeginStep.BranchName
+			if s := p.record(r.BeginStep.SessionID); s.BranchName != names[i] {
+				t.Errorf("the reply has branch %s, and the record %s", names[i], s.BranchName)
+			}
+		})
 	}
-	if out := p.git("branch", "--list", "deepwork/alpha-main-i-5"); out != "" {
-		t.Errorf("left behind %s", out)
+	wg.Wait()
+	made := strings.Fields(p.git("for-each-ref", "--format=%(refname:short)", "refs/heads/deepwork"))
+	slices.Sort(names)
+	slices.Sort(made)
+	if !slices.Equal(slices.Compact(slices.Clone(names)), made) || len(made) != len(names) {
+		t.Errorf("the sessions have the branches %q, and git %q", names, made)
+	}
+}
+
+// A branch that was not made when its session began, though that is stored, is made by the session's next call
+// at any server, and no other session gets its name.
+func TestABranchThatIsDue(t *testing.T) {
+	for _, mode := range []string{"create", "checkout"} {
+		t.Run(mode, func(t *testing.T) {
+			p := newProject(t)
+			p.simple("alpha")
+			p.write("r.md", "x")
+			p.git("init", "-q")
+			p.git("commit", "-qm", "first", "--allow-empty")
+			p.write(".deepwork/config.yml", "version: \"1.0\"\ngit: {branch: "+mode+"}\n")
+			const name = "deepwork/alpha-main-i"
+			srv := p.open()
+			fails := func() { p.git("update-ref", "refs/heads/"+name+"/x", "HEAD") } // no branch can be above it
+			srv.makeFaulty().during.Store(&fails)
+			begin := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("i")}
+			_, err := srv.Connect("local").Start(ctx, begin)
+			refused(t, err, session.StateError, "git_failed", "has begun", name, "get_step")
+			var e *session.Error
+			errors.As(err, &e)
+			id, _ := e.Details["session_id"].(string)
+			c := p.open().Connect("local")
+			_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`))
+			refused(t, err, session.StateError, "git_failed", "has begun", name)
+
+			p.git("update-ref", "-d", "refs/heads/"+name+"/x")
+			other, err := p.open().Connect("local").Start(ctx, begin)
+			if err != nil || other.BeginStep.BranchName != name+"-2" {
+				t.Fatalf("another session: %s, %v, want branch %s-2", toJSON(t, other), err, name)
+			}
+			if r, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.BranchName != name {
+				t.Fatalf("get_step: %s, %v", toJSON(t, r), err)
+			}
+			p.git("rev-parse", "--verify", "refs/heads/"+name)
+			want := "main"
+			if mode == "checkout" {
+				want = name
+			}
+			if head := p.git("symbolic-ref", "--short", "HEAD"); head != want {
+				t.Errorf("on %s, want %s", head, want)
+			}
+
+			// Once a transition has recorded that it was made, it is the user's.
+			p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
+			if s := p.record(id); s.BranchDue {
+				t.Error("the record says that the branch is due")
+			}
+			p.git("checkout", "-q", "-B", "main")
+			p.git("branch", "-D", name)
+			if _, err := p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id}); err != nil || p.git("branch", "--list", name) != "" {
+				t.Errorf("a branch that the user deleted was made again: %v", err)
+			}
+		})
 	}
 }

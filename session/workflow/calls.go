@@ -11,6 +11,7 @@ import (
 	"deepwork/actor"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -47,14 +48,14 @@ func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, err
 		r, id, err = do()
 		return r, id, false, err
 	}
-	key := requestKey{who.Identity, who.Call.Tool, *who.Call.RequestID}
-	end, err := c.engine.claimRequest(ctx, key.digest())
+	key := record.Request{Identity: who.Identity, Tool: who.Call.Tool, ID: *who.Call.RequestID}
+	end, err := c.engine.claimRequest(ctx, key.Key())
 	if err != nil {
 		return nil, "", false, err
 	}
 	defer end()
 	for range 2 {
-		if id, err = c.engine.records.find(ctx, key); err != nil {
+		if id, err = c.engine.records.Find(ctx, key); err != nil {
 			return nil, "", false, err
 		}
 		if id != "" {
@@ -63,8 +64,8 @@ func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, err
 			if _, err = c.resume(ctx, id); err != nil {
 				return nil, "", false, err
 			}
-			r, err = ask(ctx, c.engine, id, func(_ context.Context, a *sessionActor) (any, error) {
-				stored, err := a.replay(who)
+			r, err = ask(ctx, c.engine, id, func(ctx context.Context, a *sessionActor) (any, error) {
+				stored, err := a.replay(ctx, who)
 				if err != nil {
 					return nil, err
 				}
@@ -172,38 +173,37 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 			return f, err
 		}
 	}
-	id, err := c.target(ctx, a.SessionID)
-	if err != nil {
-		if a.StepID != nil && session.CodeOf(err) == codeNoSession {
-			if id := c.lastEnded(ctx, *a.StepID, false, same); id != "" {
-				return finish(id)
-			}
+	f, id, err := about(ctx, c, a.SessionID, finish)
+	switch {
+	case err == nil || a.StepID == nil:
+		return f, err
+	case id != "":
+		return f, c.elsewhere(ctx, id, a, err)
+	case session.CodeOf(err) == codeNoSession:
+		if id := c.lastEnded(ctx, *a.StepID, false, same); id != "" {
+			return finish(id)
 		}
-		return nil, err
 	}
-	f, err := finish(id)
-	if instead, ierr := c.insteadOf(ctx, a.SessionID, id, err); instead != "" {
-		id = instead
-		f, err = finish(id)
-	} else {
-		err = ierr
-	}
-	if err != nil && a.StepID != nil {
-		err = c.elsewhere(ctx, id, a, err)
-	}
-	return f, err
+	return nil, err
 }
 
-// insteadOf returns the session that a call is about which named none, if the session that was the only one
-// on the stack has been ended by somebody else meanwhile. It returns err otherwise.
-func (c *Conn) insteadOf(ctx context.Context, named *string, id string, err error) (string, error) {
+// about carries out a call about the session that it names, or about the only one. If that one is ended by
+// somebody else meanwhile, the call is about the one that is then the only one. id is "" if there is none.
+func about[R any](ctx context.Context, c *Conn, named *string, do func(id string) (R, error)) (r R, id string, err error) {
+	if id, err = c.target(ctx, named); err != nil {
+		return r, "", err
+	}
+	r, err = do(id)
 	if named != nil || c.stateless || session.CodeOf(err) != "session_ended" || !c.holds(id) {
-		return "", err
+		return r, id, err
 	}
 	if _, rerr := c.rows(ctx); rerr != nil || c.holds(id) {
-		return "", err
+		return r, id, err
 	}
-	return c.only(ctx)
+	if id, err = c.only(ctx); err == nil {
+		r, err = do(id)
+	}
+	return r, id, err
 }
 
 // askedElsewhere is the maximum number of sessions whose concurrent groups are searched for a step.
@@ -270,17 +270,7 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*machine.AbortReply, err
 
 // move asks the session for a transition.
 func move[R any](ctx context.Context, c *Conn, sessionID *string, do func(context.Context, *sessionActor) (*R, error)) (*R, string, error) {
-	id, err := c.target(ctx, sessionID)
-	if err != nil {
-		return nil, "", err
-	}
-	r, err := ask(ctx, c.engine, id, do)
-	if instead, ierr := c.insteadOf(ctx, sessionID, id, err); instead != "" {
-		id = instead
-		r, err = ask(ctx, c.engine, id, do)
-	} else {
-		err = ierr
-	}
+	r, id, err := about(ctx, c, sessionID, func(id string) (*R, error) { return ask(ctx, c.engine, id, do) })
 	if err != nil {
 		return nil, "", err
 	}
@@ -300,20 +290,11 @@ func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, err
 		return nil, err
 	}
 	defer c.calls.Done()
-	id, err := c.target(ctx, args.SessionID)
-	if err != nil {
-		return nil, err
-	}
-	read := func(ctx context.Context, a *sessionActor) (*machine.StepReply, error) {
-		return a.step(ctx, caller{Identity: c.identity}, args.StepID)
-	}
-	r, err := ask(ctx, c.engine, id, read)
-	if instead, ierr := c.insteadOf(ctx, args.SessionID, id, err); instead != "" {
-		id = instead
-		r, err = ask(ctx, c.engine, id, read)
-	} else {
-		err = ierr
-	}
+	r, id, err := about(ctx, c, args.SessionID, func(id string) (*machine.StepReply, error) {
+		return ask(ctx, c.engine, id, func(ctx context.Context, a *sessionActor) (*machine.StepReply, error) {
+			return a.step(ctx, caller{Identity: c.identity}, args.StepID)
+		})
+	})
 	if err != nil {
 		return nil, err
 	}

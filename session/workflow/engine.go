@@ -30,6 +30,9 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/definition"
+	"deepwork/session/export"
+	"deepwork/session/record"
 	"deepwork/session/state"
 	"deepwork/session/store"
 )
@@ -71,15 +74,14 @@ type Options struct {
 type Engine struct {
 	Options // with defaults applied
 
-	records     *records
-	definitions *definitions
+	records     *record.Store
+	definitions *definition.Store
 	requests    sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
-	declined    sync.Map   // what users declined to answer about runs: session id and digest -> true
-	git         sync.Mutex // branches are made one at a time
+	declined    sync.Map // what users declined to answer about runs: session id and digest -> true
 	jobs        atomic.Pointer[encodedJobs]
-	exports     exports
+	exports     *export.Files
 	runner      string        // of reviews, for the store
 	ran         atomic.Bool   // a review has run
 	reviewLife  time.Duration // how long a review is left to its runner, which renews it three times as often
@@ -112,9 +114,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.Now = session.Clock
 	}
 	e.AskTimeout, e.IdleAfter = cmp.Or(e.AskTimeout, time.Minute), cmp.Or(e.IdleAfter, 5*time.Minute)
-	e.records = &records{Sessions: storing(e.Stores.Database.Sessions()), root: o.Root}
-	e.definitions = newDefinitions(e.Catalog, e.records)
-	e.exports.log, e.exports.own, e.exports.is = e.Logger, e.State, e.records.revision
+	e.records = record.Of(e.Stores.Database.Sessions(), o.Root)
+	e.definitions = &definition.Store{Catalog: e.Catalog, Records: e.records}
+	e.exports = &export.Files{Own: e.State, Attempt: e.Attempt, Place: e.Place, Revision: e.records.Revision, Logger: e.Logger}
 	e.follower.engine = e
 	e.runner, e.reviewLife = e.server()+"-"+randomID(4), 15*time.Second
 	e.system = actor.NewSystem(e.Logger)
@@ -128,9 +130,6 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// storing puts faults between the engine and its store, in a program that is built for the simulation.
-var storing = func(s store.Sessions) store.Sessions { return s }
-
 // Close stops every session actor; acknowledged changes are on disk already, and nothing is
 // written. It returns the names of the actors that did not stop before ctx ended.
 func (e *Engine) Close(ctx context.Context) []string {
@@ -143,7 +142,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if wait.Group(ctx, &e.background) != nil { // a read on a disk that hangs
 		stuck = append(stuck, "reading files for reviews")
 	}
-	e.exports.close()
+	e.exports.Close()
 	return stuck
 }
 
@@ -174,9 +173,9 @@ func (e *Engine) server() string { return e.Stores.Members.ID() }
 
 // enter makes this process one of those that share the stores, before it writes.
 func (e *Engine) enter(ctx context.Context) error {
-	ctx, cancel := timed(ctx)
+	ctx, cancel := record.Timed(ctx)
 	defer cancel()
-	return explain(e.Stores.Members.Enter(ctx))
+	return record.Explain(e.Stores.Members.Enter(ctx))
 }
 
 // Stats are metrics of an Engine.

@@ -28,27 +28,27 @@ func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*mach
 	if !machine.IsSessionID(sessionID) {
 		return nil, session.Wrong("bad_session_id", "'%s' is not a session_id: expected 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
 	}
-	r, err := e.records.read(ctx, sessionID, nil)
+	r, err := e.records.Read(ctx, sessionID, nil)
 	if err != nil {
 		return nil, err
 	}
-	if r.row.Identity != identity {
-		return nil, e.records.unknown(sessionID)
+	if r.Row.Identity != identity {
+		return nil, e.records.Unknown(sessionID)
 	}
-	return r.state, nil
+	return r.State, nil
 }
 
 // Children returns the active sessions of this identity that were started from these.
 func (e *Engine) Children(ctx context.Context, identity string, parents map[string]bool) (all []*machine.State, err error) {
-	rows, err := e.records.list(ctx, store.SessionQuery{Identity: identity, Active: true, Parents: slices.Sorted(maps.Keys(parents))})
+	rows, err := e.records.List(ctx, store.SessionQuery{Identity: identity, Active: true, Parents: slices.Sorted(maps.Keys(parents))})
 	for _, row := range rows {
-		r, err := e.records.read(ctx, row.ID, nil)
+		r, err := e.records.Read(ctx, row.ID, nil)
 		switch {
 		case session.CodeOf(err) == "unknown_session": // it was removed meanwhile
 		case err != nil:
 			return nil, err
 		default:
-			all = append(all, r.state)
+			all = append(all, r.State)
 		}
 	}
 	return all, err

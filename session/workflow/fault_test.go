@@ -8,6 +8,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -154,7 +155,7 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	disk.unread.Store(1)
 	call := `{"outputs":{"report":"r.md"},"session_id":"` + id + `","step_id":"one"}`
 	_, err := c.Finish(ctx, finishArgs(t, call))
-	refused(t, err, session.StateError, codeUncertain)
+	refused(t, err, session.StateError, record.CodeUncertain)
 	if r := p.finish(c, call); r.BeginStep == nil || r.BeginStep.StepID != "two" || p.record(id).Revision != 1 {
 		t.Errorf("the repetition: %s", toJSON(t, r))
 	}

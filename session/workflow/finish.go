@@ -11,7 +11,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/gate"
 	"deepwork/session"
-	"deepwork/session/store"
+	"deepwork/session/record"
 	"deepwork/session/workflow/machine"
 )
 
@@ -75,7 +75,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 		a.hash(m, c.outputs)
 		return nil, errLater
 	case len(st.Reviews) > 0:
-		a.prove(c, machine.Unreviewed, "")
+		c.evidence = a.evidence(c, machine.Unreviewed, "")
 	}
 	return a.complete(ctx, a.state, c)
 }
@@ -92,6 +92,9 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
 	c = &candidate{m: m}
 	if a.state.Status == machine.Active {
+		if err = a.branched(ctx, m.caller); err != nil {
+			return nil, nil, err
+		}
 		if c.def, err = a.definition(ctx); err != nil {
 			return nil, nil, err
 		}
@@ -126,16 +129,8 @@ func movedOn(stepID, id string) error {
 	return session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where the session is.", stepID, id).With("step_id", stepID)
 }
 
-// root returns the folder of the session's files here: the engine's own, though the checkout may have another
-// path where the session began, or that of the session, about which a command asks.
-func (a *sessionActor) root() string { return a.engine.rootOf(a.row) }
-
-func (e *Engine) rootOf(row store.Session) string {
-	if row.AttemptID == e.Attempt && e.Place != nil {
-		return e.Root
-	}
-	return row.Root
-}
+// root returns the folder of the session's files here.
+func (a *sessionActor) root() string { return a.engine.exports.RootOf(a.row) }
 
 // complete makes the transition from base.
 func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
@@ -164,7 +159,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 		e = &ended{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
 	}
 	c.m.conn.moved(e) // before, because the caller may leave and repeat the call while it is stored
-	if err := a.commit(c.m.MovedBy, next, defining(def)); err != nil {
+	if err := a.commit(c.m.MovedBy, next, record.Defining(def)); err != nil {
 		return nil, err
 	}
 	return &finished{ID: a.id, Reply: r, Recorded: true}, nil
@@ -229,7 +224,7 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 		err = durable.Disk{}.Put(path, []byte(gate.SelfReview(a.submission(c))), durable.PutOptions{Temp: ".review-*"})
 	}
 	if err != nil {
-		return nil, notSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
+		return nil, record.NotSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
 	}
 	if shown := a.state.ProgressOrNew(st.ID, a.engine.now()).Shown; shown == nil || shown.Digest != c.digest {
 		next := a.state.Show(st.ID, machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files})

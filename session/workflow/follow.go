@@ -7,6 +7,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
 )
 
 // A follower wakes what waits in this process for transitions of any process. It follows the feed of
@@ -83,4 +84,30 @@ func (f *follower) wakeAll() {
 		close(ch)
 		delete(f.waiting, id)
 	}
+}
+
+// notifyMoved calls Options.Moved for a durable transition that others see: a new session, another
+// step, the end of a member of a group, a question to a person and its answer, an end.
+func (e *Engine) notifyMoved(before, now *machine.State) {
+	if e.Moved != nil && (before == nil || before.Status != now.Status || before.CurrentStepID != now.CurrentStepID || visibleIn(before) != visibleIn(now)) {
+		e.Moved()
+	}
+}
+
+// A visible counts what others see of the steps of a session: each transition that does not move the
+// session changes one of the numbers, if others see it.
+type visible struct{ finished, asked, answered int }
+
+func visibleIn(s *machine.State) (n visible) {
+	for _, e := range s.StepProgress {
+		switch p := e.Value; {
+		case p.Done():
+			n.finished++
+		case p.Question.Open():
+			n.asked++
+		case p.Question != nil:
+			n.answered++
+		}
+	}
+	return n
 }

@@ -9,6 +9,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/export"
+	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
 )
 
@@ -28,23 +30,23 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	p := newProject(t)
 	p.personJob(bothStep)
 	for _, of := range []string{id, child} {
-		text, err := os.ReadFile(filepath.Join(from.state().Tmp(), exportName(of)))
+		text, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))
 		testkit.Must(t, err)
-		p.write(filepath.Join(".deepwork", "tmp", exportName(of)), string(text))
+		p.write(filepath.Join(".deepwork", "tmp", state.ExportName(of)), string(text))
 	}
 	srv = p.reopen(rev)
-	paths, err := srv.Exports()
+	paths, err := srv.Importer().All()
 	testkit.Must(t, err)
-	all, err := srv.Examine(ctx, append(paths, paths[0]))
+	all, err := srv.Importer().Examine(ctx, append(paths, paths[0]))
 	testkit.Must(t, err)
 	if len(all) != 3 || all[0].Err != nil || all[1].Err != nil || all[2].Err == nil || !all[0].AsNow {
 		t.Fatalf("examined %+v, %+v, %+v", all[0], all[1], all[2])
 	}
-	i := slices.IndexFunc(all, func(i *Import) bool { return i.State.SessionID == id })
+	i := slices.IndexFunc(all, func(i *export.Import) bool { return i.State.SessionID == id })
 	if got, want := all[i].State.Claim(), (machine.Claim{Reviews: 1, Decisions: 1}); got != want {
 		t.Errorf("it claims %+v, want %+v", got, want)
 	}
-	if n, err := srv.Import(ctx, all); n != 2 || err != nil {
+	if n, err := srv.Importer().Import(ctx, all); n != 2 || err != nil {
 		t.Fatalf("imported %d: %v", n, err)
 	}
 
@@ -63,7 +65,7 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	if r, err := srv.Inspect(ctx); err != nil || len(r.Findings) > 0 {
 		t.Errorf("inspected: %+v, %v", r.Findings, err)
 	}
-	again, err := srv.Examine(ctx, paths)
+	again, err := srv.Importer().Examine(ctx, paths)
 	if err != nil || again[0].Err == nil || !strings.Contains(again[0].Err.Error(), "in the project already") {
 		t.Errorf("examined again: %+v, %v", again, err)
 	}
@@ -82,7 +84,7 @@ func TestImportedEvidenceIsMarked(t *testing.T) {
 	from.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"reviewed"}`)
 	from.finish(c, `{"outputs":{"report":"good.md"}}`)
 	testkit.Must(t, srv.OverrideFor(ctx, id, "two", machine.Override{Identity: "ann", Reason: "fine"}))
-	data, err := os.ReadFile(filepath.Join(from.state().Tmp(), exportName(id)))
+	data, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(id)))
 	testkit.Must(t, err)
 	was, err := machine.DecodeExport(data)
 	testkit.Must(t, err)

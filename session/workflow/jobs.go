@@ -118,3 +118,74 @@ func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, 
 	}
 	return append(out, ']'), len(all), nil
 }
+
+// CheckWorkflow checks that there is a workflow of exactly these names in the job folders. Its
+// error, a ToolError, lists the available ones; for a name by which start_workflow would also find
+// it, such as that of the job's folder, it gives the one in the job.
+func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflowName string) error {
+	j, err := findJob(ctx, jobs, jobName)
+	if err != nil {
+		return err
+	}
+	if j.Name != jobName {
+		return session.Wrong("job_not_found", "Job not found: %s. The job in the folder of that name is called %s.", jsontext.Clip(jobName, 200), j.Name).With("job_name", jobName)
+	}
+	wf, err := findWorkflow(j, workflowName)
+	if err != nil {
+		return err
+	}
+	if wf.Name != workflowName {
+		return session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. Available workflows: %s.", jsontext.Clip(workflowName, 200), j.Name, wf.Name).
+			With("job_name", j.Name).With("available", []string{wf.Name})
+	}
+	return nil
+}
+
+// findJob finds a job by name (seed 000, 001.3.4).
+func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job, error) {
+	snap, err := jobs.FreshJob(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("looking for job %s: %w", name, err)
+	}
+	if j := snap.Job(name); j != nil {
+		return j, nil
+	}
+	if bad := snap.Err(name); bad != nil {
+		return nil, session.Wrong("job_broken", "Job '%s' in %s does not load:\n%s\nCorrect it (get_workflows lists the errors that remain) and call again.",
+			name, bad.JobDir, bad.Diagnostics.Error()).With("job_name", name).With("job_dir", bad.JobDir)
+	}
+	return nil, session.Wrong("job_not_found", "Job not found: %s. %s", jsontext.Clip(name, 200), jobsThereAre(snap)).
+		With("job_name", name).With("argument", "job_name").With("value", jsontext.Clip(name, 200))
+}
+
+func jobsThereAre(snap *catalog.Snapshot) string {
+	if len(snap.Jobs) == 0 {
+		return "There are no jobs; make one with the workflow deepwork_jobs/new_job, or put a folder with a job.yml into .deepwork/jobs."
+	}
+	var names []string
+	for _, j := range snap.Jobs {
+		names = append(names, j.Name)
+	}
+	return "The jobs there are: " + jsontext.Clip(strings.Join(names, ", "), 4000) + "."
+}
+
+// findWorkflow finds a workflow of a job; a job's only one is used for any name (seed 000, 001.3.5
+// and 001.3.6).
+func findWorkflow(j *job.Job, name string) (*job.Workflow, error) {
+	if wf := j.Workflow(name); wf != nil {
+		return wf, nil
+	}
+	if len(j.Workflows) == 1 {
+		return &j.Workflows[0], nil
+	}
+	names := make([]string, len(j.Workflows))
+	for i, wf := range j.Workflows {
+		names[i] = wf.Name
+	}
+	available := "Available workflows: " + strings.Join(names, ", ") + "."
+	if len(names) == 0 {
+		available = "The job has no workflows; add one to " + j.Dir + "/" + job.FileName + "."
+	}
+	return nil, session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. %s", jsontext.Clip(name, 200), j.Name, available).
+		With("job_name", j.Name).With("available", names).With("argument", "workflow_name").With("value", jsontext.Clip(name, 200))
+}

@@ -51,29 +51,28 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 		With("session_id", a.id).With("step_id", stepID).With("override", string(how.Override))
 }
 
-// overridden reports whether a step is finished without its reviews, at the word of a person, or without
-// those that are not by people, at the word of the agent, and sets the evidence. mayOverride has allowed
+// override returns the evidence of a step that is finished without its reviews, at the word of a person, or
+// without those that are not by people, at the word of the agent; nil if it is reviewed. mayOverride has allowed
 // the agent's.
-func (a *sessionActor) overridden(c *candidate, how Reviewing) bool {
+func (a *sessionActor) override(c *candidate, how Reviewing) (e *machine.Evidence) {
 	given := a.state.Progress(c.plan.Step.ID)
 	switch {
 	case given.HasGrant() && how.Override != config.OverrideNever && (given.Granted.GivenFor == "" || given.Granted.GivenFor == c.digest):
 		g := given.Granted
-		c.evidence = &machine.Evidence{Kind: machine.ByPerson, At: g.At, Identity: g.Identity, Channel: g.Channel, Reason: g.Reason, GivenFor: g.GivenFor, Digest: c.digest, Files: c.files}
-		return true
+		return &machine.Evidence{Kind: machine.ByPerson, At: g.At, Identity: g.Identity, Channel: g.Channel, Reason: g.Reason, GivenFor: g.GivenFor, Digest: c.digest, Files: c.files}
 	case c.m.reason() == "", given.HasGrant() && how.Override != config.OverrideAgent && !c.m.Person: // the person saw other outputs
-		return false
+		return nil
 	case c.m.Person && how.Override != config.OverrideNever:
-		a.prove(c, machine.ByPerson, "")
+		e = a.evidence(c, machine.ByPerson, "")
 	case !a.engine.reviewed(c.plan.Step):
-		return false
+		return nil
 	case !how.External && how.Refused == nil && given != nil && given.Shown != nil && given.Shown.Digest == c.digest:
-		a.prove(c, machine.BySelf, "")
+		e = a.evidence(c, machine.BySelf, "")
 	default:
-		a.prove(c, machine.ByOverride, "")
+		e = a.evidence(c, machine.ByOverride, "")
 	}
-	c.evidence.Reason = c.m.reason()
-	return true
+	e.Reason = c.m.reason()
+	return e
 }
 
 // grant records a person's override, which is for the next finished_step of the step.
@@ -97,12 +96,13 @@ func nobodyMay(id, stepID string) error {
 	return session.NotNow(codeNeedsPerson, "Nobody may override the reviews of step '%s' of session '%s', not even a person: quality_gate.override is never.", stepID, id)
 }
 
-// prove sets the evidence of a step that its caller finishes.
-func (a *sessionActor) prove(c *candidate, kind machine.EvidenceKind, reviewer string) {
-	c.evidence = &machine.Evidence{Kind: kind, At: a.engine.now(), Identity: c.m.Identity, Channel: c.m.Channel, Reviewer: reviewer, Digest: c.digest, Files: c.files}
+// evidence returns that of a step that its caller finishes.
+func (a *sessionActor) evidence(c *candidate, kind machine.EvidenceKind, reviewer string) *machine.Evidence {
+	e := &machine.Evidence{Kind: kind, At: a.engine.now(), Identity: c.m.Identity, Channel: c.m.Channel, Reviewer: reviewer, Digest: c.digest, Files: c.files}
 	if given := a.state.Progress(c.plan.Step.ID); given.HasGrant() {
-		c.evidence.GivenFor = given.Granted.GivenFor
+		e.GivenFor = given.Granted.GivenFor
 	}
+	return e
 }
 
 // overrideCommand is what a person types.

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/record"
 	"deepwork/session/workflow/machine"
 )
 
@@ -25,7 +26,7 @@ func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (machine.Output
 	}
 	root, err := filepath.EvalSymlinks(e.Root)
 	if err != nil {
-		return nil, projectGone(e.Root, err)
+		return nil, record.ProjectGone(e.Root, err)
 	}
 	for _, o := range out {
 		for _, p := range o.Value.Paths {

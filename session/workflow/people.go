@@ -27,7 +27,7 @@ func (e *Engine) AbortFor(ctx context.Context, id, reason string) error {
 
 // AbortOf ends the active sessions that were begun in the workspace of an attempt.
 func (e *Engine) AbortOf(ctx context.Context, attemptID, reason string) error {
-	rows, err := e.records.list(ctx, store.SessionQuery{Active: true, Attempt: &attemptID})
+	rows, err := e.records.List(ctx, store.SessionQuery{Active: true, Attempt: &attemptID})
 	for _, row := range rows {
 		if aerr := e.AbortFor(ctx, row.ID, reason); session.CodeOf(aerr) != "session_ended" {
 			err = errors.Join(err, aerr)

@@ -80,17 +80,17 @@ func (a *sessionActor) decide(d decision) error {
 
 // unchanged checks that a decision is about the files as they are now.
 func (e *Engine) unchanged(ctx context.Context, id string, d decision) error {
-	r, err := e.records.read(ctx, id, nil)
+	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
 		return err
 	}
-	return asHandedIn(ctx, e.rootOf(r.row), r.state, d.Step, d.Digest)
+	return AsHandedIn(ctx, e.exports.RootOf(r.Row), r.State, d.Step, d.Digest)
 }
 
-// asHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait for
-// one, other outputs were handed in since, or its files are no longer what the agent handed in. root is
-// where the session works; digest is "" before the outputs are shown.
-func asHandedIn(ctx context.Context, root string, s *machine.State, stepID, digest string) error {
+// AsHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait for
+// one, other outputs than those with the digest were handed in since, or its files are no longer what the agent
+// handed in. root is where the session works; digest is "" before the outputs are shown.
+func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, digest string) error {
 	q, err := s.ToAnswer(stepID, digest)
 	if err != nil {
 		return err

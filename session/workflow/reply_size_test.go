@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/definition"
 	"deepwork/session/workflow/machine"
 )
 
@@ -20,14 +21,14 @@ func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 	p.job("alpha", []testStep{{id: "first", outputs: oneFile}, {id: "a", outputs: oneFile}, {id: "b", outputs: oneFile}, {id: "c", outputs: oneFile}},
 		map[string]string{"main": "[first, [a, b, c]]"})
 	p.write("r.md", "x")
-	part := strings.Repeat("Read this.\n", MaxEntryBytes/3/11)
+	part := strings.Repeat("Read this.\n", definition.MaxEntryBytes/3/11)
 	for _, id := range []string{"a", "b", "c"} {
 		p.write(".deepwork/jobs/alpha/steps/"+id+".md", part)
 	}
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})
-	refused(t, err, session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", fmt.Sprint(MaxEntryBytes))
+	refused(t, err, session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", fmt.Sprint(definition.MaxEntryBytes))
 	if r, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.StepID != "first" {
 		t.Fatalf("the session moved: %+v, %v", r, err)
 	}
@@ -49,13 +50,13 @@ func TestAGroupWithTooMuchTextByNowIsReadAsItBegan(t *testing.T) {
 	before, err := c.Step(ctx, StepArgs{SessionID: &id})
 	testkit.Must(t, err)
 	for _, name := range []string{"a", "b", "c"} {
-		p.write(".deepwork/jobs/alpha/steps/"+name+".md", strings.Repeat("Read this.\n", MaxEntryBytes/3/11))
+		p.write(".deepwork/jobs/alpha/steps/"+name+".md", strings.Repeat("Read this.\n", definition.MaxEntryBytes/3/11))
 	}
 	r, err := c.Step(ctx, StepArgs{SessionID: &id})
 	if err != nil || r.BeginStep.Instructions != before.BeginStep.Instructions {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if r.Notice == nil || !strings.Contains(*r.Notice, "those the step began with") || !strings.Contains(*r.Notice, fmt.Sprint(MaxEntryBytes)) || strings.Contains(*r.Notice, "nil") {
+	if r.Notice == nil || !strings.Contains(*r.Notice, "those the step began with") || !strings.Contains(*r.Notice, fmt.Sprint(definition.MaxEntryBytes)) || strings.Contains(*r.Notice, "nil") {
 		t.Errorf("the notice is %v", r.Notice)
 	}
 }
@@ -68,7 +69,7 @@ func TestAKeptGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 		map[string]string{"main": "[first, [a, b, c]]"})
 	p.write("r.md", "x")
 	for _, name := range []string{"a", "b", "c"} {
-		p.write(".deepwork/jobs/alpha/steps/"+name+".md", strings.Repeat("Read this.\n", MaxEntryBytes/3/11))
+		p.write(".deepwork/jobs/alpha/steps/"+name+".md", strings.Repeat("Read this.\n", definition.MaxEntryBytes/3/11))
 	}
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID

@@ -89,7 +89,7 @@ func (e *Engine) resumable(ctx context.Context, identity string, most int, own b
 	}
 	inUse := e.inUse(ctx, open)
 	for limit := 4 * most; ; limit = min(10*limit, triedListed) {
-		rows, err := e.records.list(ctx, store.SessionQuery{Identity: identity, Attempt: &e.Attempt, Active: true, Limit: limit})
+		rows, err := e.records.List(ctx, store.SessionQuery{Identity: identity, Attempt: &e.Attempt, Active: true, Limit: limit})
 		if err != nil {
 			return nil, false, err
 		}
@@ -135,7 +135,7 @@ func (c *Conn) duplicates(ctx context.Context, workflow, on string) string {
 			same = append(same, fmt.Sprintf("session '%s' (on the stack, at step '%s')", e.SessionID, e.Step))
 		}
 	}
-	rows, err := c.engine.records.list(ctx, store.SessionQuery{Identity: c.identity, Attempt: &c.engine.Attempt, Active: true, Limit: keptListed})
+	rows, err := c.engine.records.List(ctx, store.SessionQuery{Identity: c.identity, Attempt: &c.engine.Attempt, Active: true, Limit: keptListed})
 	if err != nil {
 		c.engine.Logger.Warn("looking for other sessions of a workflow", "error", err)
 	}

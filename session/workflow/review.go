@@ -13,7 +13,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
-	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -113,7 +112,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 			return nil, err
 		}
 	}
-	if a.overridden(c, how) {
+	if c.evidence = a.override(c, how); c.evidence != nil {
 		return a.approve(ctx, a.state, c)
 	}
 	if a.state.Progress(stepID).HasGrant() && how.Override != config.OverrideNever {
@@ -127,7 +126,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	case p.Question != nil && p.Question.Digest == digest:
 		return a.approve(ctx, a.state, c) // its other reviews have passed
 	case !a.engine.Reviews && len(c.plan.Step.ReviewsBy(false)) > 0:
-		a.prove(c, machine.Unreviewed, "")
+		c.evidence = a.evidence(c, machine.Unreviewed, "")
 		return a.approve(ctx, a.state, c)
 	case !a.engine.reviewed(c.plan.Step):
 		return a.approve(ctx, a.state, c)
@@ -170,84 +169,6 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 
 func superseded(stepID string) error {
 	return session.NotNow("review_superseded", "The review of step '%s' was cancelled, because other outputs were submitted for it. get_step says where the session is.", stepID)
-}
-
-// beginReview records the attempt, durably, and passes what has not passed before to the gate (seed
-// 000, 001.4.8 and 001.4.11).
-func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, digest string, hashes map[string]string, how Reviewing) (*finished, error) {
-	stepID := c.plan.Step.ID
-	r := &review{stepID: stepID, digest: digest, began: a.engine.now(), order: map[string]int{}}
-	var todo []gate.Task
-	for i, t := range tasks {
-		r.order[t.Key] = i
-		if v := a.state.ProgressOrNew(stepID, r.began).PassedBefore(t.Key, t.Digest); v != nil {
-			again := *v
-			again.Reused = true
-			r.reused = append(r.reused, &again)
-		} else {
-			todo = append(todo, t)
-		}
-	}
-	r.total = len(todo)
-	base := a.state
-	if old := a.reviews[stepID]; old != nil {
-		base = base.CloseAttempt(stepID, nil, "other outputs were submitted while the review ran", r.began)
-	}
-	if len(tasks) == 0 {
-		a.prove(c, machine.NotDue, "")
-		return a.approve(ctx, base, c)
-	}
-	next := base.OpenAttempt(stepID, machine.Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: machine.FileHashes(c.outputs, hashes), Digest: digest})
-	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
-		next.ReportedByStepID = true // its group waits for it from now on
-	}
-	if len(todo) == 0 {
-		// Everything to review has passed before, unchanged.
-		next = next.CloseAttempt(stepID, r.reused, "", r.began).CollectAttempt(stepID, r.began)
-		a.prove(c, machine.ByReviewer, r.reused[0].Reviewer)
-		return a.approve(ctx, next, c)
-	}
-	release, err := a.engine.takeReview(c.m.from, stepID, how.PerCaller, a.reviews[stepID] != nil)
-	if err != nil {
-		return nil, err
-	}
-	w := &store.SessionWrite{Began: &store.Review{Step: stepID, Runner: a.engine.runner, Total: r.total, Life: a.engine.reviewLife}}
-	if err := a.commit(c.m.MovedBy, next, w); err != nil {
-		release()
-		return nil, err
-	}
-	if old := a.reviews[stepID]; old != nil {
-		a.drop(old, superseded(stepID))
-	}
-	runCtx, cancel := context.WithCancel(a.engine.ctx)
-	r.cancel = cancel
-	a.reviews[stepID] = r
-	a.engine.ran.Store(true)
-	err = a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
-		if err := a.tell(func(ctx context.Context, a *sessionActor) { a.verdict(ctx, r, v) }); err != nil && runCtx.Err() == nil {
-			a.engine.Logger.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
-		}
-	})
-	if err != nil {
-		delete(a.reviews, stepID)
-		cancel()
-		release()
-		if cerr := a.commit(nil, a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now()), nil); cerr != nil {
-			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
-		}
-		return nil, session.NotNow("review_not_started", "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err).Wait(10 * time.Second)
-	}
-	a.engine.background.Go(func() { a.renew(runCtx, r) })
-	a.engine.background.Go(func() {
-		// Ends with the review or the actor: then nobody would take the verdict.
-		actor.Ask(runCtx, a.self(), func(reply actor.Reply[struct{}]) message {
-			return func(_ context.Context, a *sessionActor) { a.hold(r, reply) }
-		})
-		cancel()
-		release()
-	})
-	a.join(r, c.m, how)
-	return nil, errLater
 }
 
 // join lets a call wait for a review, as long as its budget lasts.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/session/record"
 	"deepwork/session/store"
 )
 
@@ -94,11 +95,11 @@ func (a *sessionActor) elsewhere(ctx context.Context, m *finishCall, stepID stri
 // runs returns the review of a step that another process runs, or nil. One that this process began, and whose
 // beginning was not confirmed, runs nowhere.
 func (a *sessionActor) runs(ctx context.Context, stepID string) (*store.Review, error) {
-	ctx, cancel := timed(ctx)
+	ctx, cancel := record.Timed(ctx)
 	defer cancel()
 	all, err := a.engine.records.Reviews(ctx, a.id)
 	if err != nil {
-		return nil, a.engine.records.unreadable(a.id, err)
+		return nil, a.engine.records.Unreadable(a.id, err)
 	}
 	at := slices.IndexFunc(all, func(r store.Review) bool { return r.Step == stepID && !r.Over && r.Runner != a.engine.runner })
 	if at < 0 {

@@ -163,14 +163,13 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 	for name, c := range map[string]struct {
 		code    string
 		reviews int
-		do      func(p *project, c *Conn, id string)
+		do      func(c *Conn, id string) error
 	}{
-		"by other outputs": {"review_superseded", 2, func(p *project, c *Conn, id string) {
-			p.finish(c, `{"outputs":{"report":"bad.md"},"step_id":"one","session_id":"`+id+`"}`)
+		"by other outputs": {"review_superseded", 2, func(c *Conn, id string) error {
+			return errOf(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "bad.md"), StepID: new("one"), SessionID: &id}))
 		}},
-		"by a restart of the step": {"step_moved_on", 1, func(p *project, c *Conn, id string) {
-			_, err := c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id})
-			testkit.Must(p.t, err)
+		"by a restart of the step": {"step_moved_on", 1, func(c *Conn, id string) error {
+			return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id}))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,19 +184,25 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 			waits := []chan answered{beside(t, ctx, first.Connect("local"), call)}
 			rev.runs(1)
 			waits = append(waits, beside(t, ctx, second.Connect("local"), call))
-			time.Sleep(200 * time.Millisecond) // it looks at the other's review; if it has yet to come, it is refused, too
-			rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: 10 * time.Millisecond})
-			c.do(p, third.Connect("local"), id)
+			testkit.Until(t, "waiting for the review of another server", func() bool {
+				second.follower.mu.Lock()
+				defer second.follower.mu.Unlock()
+				return second.follower.waiting[id] != nil
+			})
+			done := make(chan error, 1)
+			go func() { done <- c.do(third.Connect("local"), id) }()
 			for i, got := range waits {
 				x := await(t, got)
 				if code := session.CodeOf(x.err); code != c.code && code != "step_moved_on" {
 					t.Errorf("the call at server %d: %s, %v", i+1, toJSON(t, x.r), x.err)
 				}
 			}
+			rev.runs(c.reviews)
 			if n := rev.calls(); n != c.reviews {
 				t.Errorf("the reviewer was started %d times", n)
 			}
 			rev.unset("wait")
+			testkit.Must(t, <-done)
 		})
 	}
 }

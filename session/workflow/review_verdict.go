@@ -1,10 +1,14 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
+	"deepwork/catalog/job"
+	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -55,7 +59,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	p := base.Progress(stepID)
 	judged := p.Judged(c.digest)
 	if judged.State == machine.AttemptPassed {
-		a.prove(c, machine.ByReviewer, judged.Verdicts[0].Reviewer)
+		c.evidence = a.evidence(c, machine.ByReviewer, judged.Verdicts[0].Reviewer)
 		return a.approve(ctx, base, c)
 	}
 	how, err := a.reviewing(ctx)
@@ -136,4 +140,49 @@ func combined(failed []*machine.Verdict) string {
 		parts[i] = name + ":\n" + f.Feedback
 	}
 	return strings.Join(parts, "\n\n")
+}
+
+// recorded converts the gate's results for the session, in the order of the step's reviews;
+// failure says what prevented a verdict, or "".
+func recorded(r *review) (verdicts []*machine.Verdict, failure string) {
+	verdicts = slices.Clone(r.reused)
+	slices.SortStableFunc(r.verdicts, func(a, b gate.Verdict) int { return cmp.Compare(r.order[a.Task.Key], r.order[b.Task.Key]) })
+	var failures []string
+	for _, v := range r.verdicts {
+		if v.Err != nil {
+			failures = append(failures, v.Err.Error())
+			continue
+		}
+		out := &machine.Verdict{
+			At: v.EndedAt.UTC(), Reviewer: v.Reviewer, RunEach: v.Task.RunEach, TargetFile: v.Task.Target,
+			Key: v.Task.Key, Digest: v.Task.Digest, Passed: v.Passed, Feedback: v.Feedback,
+			Seconds: v.EndedAt.Sub(v.StartedAt).Seconds(),
+		}
+		for _, f := range v.Task.Files {
+			out.Files = append(out.Files, machine.FileHash{Path: f.Path, SHA256: f.SHA256})
+		}
+		for _, c := range v.Criteria {
+			out.Criteria = append(out.Criteria, machine.CriterionResult{Criterion: questionOf(v.Task.Criteria, c.Criterion), Passed: c.Passed, Feedback: c.Feedback})
+		}
+		if out.Passed && len(out.Criteria) == 0 {
+			// It passed as a whole: so did each of its criteria.
+			for _, c := range v.Task.Criteria {
+				out.Criteria = append(out.Criteria, machine.CriterionResult{Criterion: c.Question, Passed: true})
+			}
+		}
+		verdicts = append(verdicts, out)
+	}
+	slices.SortStableFunc(verdicts, func(a, b *machine.Verdict) int { return cmp.Compare(r.order[a.Key], r.order[b.Key]) })
+	return verdicts, strings.Join(failures, "\n\n")
+}
+
+// questionOf returns the text of the criterion with this name (seed 001,
+// "QualityCriteriaResult").
+func questionOf(criteria []job.Criteria, name string) string {
+	for _, c := range criteria {
+		if c.Name == name {
+			return c.Question
+		}
+	}
+	return name
 }

@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/export"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -30,7 +31,7 @@ func (e *Engine) List(ctx context.Context) ([]SessionInfo, error) {
 }
 
 func (e *Engine) infos(ctx context.Context, q store.SessionQuery) ([]SessionInfo, error) {
-	rows, err := e.records.list(ctx, q)
+	rows, err := e.records.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func (e *Engine) Info(ctx context.Context, id string) (*SessionInfo, error) {
 	}
 	all, err := e.infos(ctx, store.SessionQuery{IDs: []string{id}})
 	if err == nil && len(all) == 0 {
-		err = e.records.missing(id)
+		err = e.records.Missing(id)
 	}
 	if err != nil {
 		return nil, err
@@ -72,11 +73,11 @@ func (e *Engine) Read(ctx context.Context, id string) (*machine.State, error) {
 	if err := checkSessionID(id); err != nil {
 		return nil, err
 	}
-	r, err := e.records.read(ctx, id, nil)
+	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
 		return nil, err
 	}
-	return r.state, nil
+	return r.State, nil
 }
 
 // Show returns one session's record as JSON, like its export.
@@ -88,10 +89,9 @@ func (e *Engine) Show(ctx context.Context, id string) (json.RawMessage, error) {
 	return s.Encode()
 }
 
-// AsHandedIn returns why a person cannot decide about outputs of a step of a session whose files are in root, or nil: it
-// does not wait for one, other outputs than those with the digest were handed in since, or its files have changed.
-func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, digest string) error {
-	return asHandedIn(ctx, root, s, stepID, digest)
+// Importer returns what makes sessions of files. The engine needs a catalog.
+func (e *Engine) Importer() *export.Importer {
+	return &export.Importer{Folder: e.State, Records: e.records, Definitions: e.definitions, Files: e.exports, Place: e.Place, Now: e.now, Enter: e.enter}
 }
 
 // GivenFor returns what was handed in last for a step, to a reviewer or for a review by the agent
@@ -141,7 +141,7 @@ const definitionsKept = 2 * time.Hour
 // that no session needs then. It returns the sessions' ids, and the number of definitions. A dry run removes
 // nothing, and counts no definitions.
 func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old []string, definitions int, err error) {
-	rows, err := e.records.list(ctx, store.SessionQuery{Ended: true, Before: cutoff})
+	rows, err := e.records.List(ctx, store.SessionQuery{Ended: true, Before: cutoff})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -156,7 +156,7 @@ func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old 
 	}
 	for _, row := range rows {
 		if _, there := os.Stat(row.Root); there == nil {
-			err = errors.Join(err, e.exports.remove(row))
+			err = errors.Join(err, e.exports.Remove(row))
 		}
 	}
 	if err != nil {

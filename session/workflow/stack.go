@@ -68,7 +68,7 @@ func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
 		c.last.Store(nil)
 		return nil, nil
 	}
-	found, err := c.engine.records.list(ctx, store.SessionQuery{IDs: ids, Active: true})
+	found, err := c.engine.records.List(ctx, store.SessionQuery{IDs: ids, Active: true})
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (c *Conn) StackOf(ctx context.Context, sessionID *string) []machine.StackEn
 func (c *Conn) stackOf(ctx context.Context, id string) []machine.StackEntry {
 	rows, err := c.rows(ctx)
 	if c.stateless && id != "" {
-		rows, err = c.engine.records.ancestry(ctx, id)
+		rows, err = c.engine.records.Ancestry(ctx, id)
 		rows = slices.DeleteFunc(rows, func(row store.Session) bool { return row.Identity != c.identity })
 	}
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *Conn) openStack(ctx context.Context) []machine.StackEntry {
 
 // resumed returns what continues below an ended session (seed 000, 001.6.8).
 func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) {
-	rows, err := c.engine.records.ancestry(ctx, id)
+	rows, err := c.engine.records.Ancestry(ctx, id)
 	if err != nil {
 		return nil, nil
 	}
@@ -249,7 +249,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 // restart, or when its connection is gone. Of one that has ended, which is returned all the same, only the
 // ancestors. It writes nothing.
 func (c *Conn) resume(ctx context.Context, id string) (store.Session, error) {
-	rows, err := c.engine.records.ancestry(ctx, id)
+	rows, err := c.engine.records.Ancestry(ctx, id)
 	if err != nil {
 		return store.Session{}, err
 	}
@@ -273,7 +273,7 @@ func (c *Conn) resume(ctx context.Context, id string) (store.Session, error) {
 // which it must not learn of, and those of other roots.
 func (e *Engine) mayServe(identity string, row store.Session) error {
 	if row.Identity != identity {
-		return e.records.unknown(row.ID)
+		return e.records.Unknown(row.ID)
 	}
 	if row.AttemptID == e.Attempt {
 		return nil
@@ -337,7 +337,7 @@ func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func
 
 func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same func(machine.Outputs) bool) string {
 	newest := func(active bool, limit int) []store.Session {
-		rows, err := c.engine.records.list(ctx, store.SessionQuery{Identity: c.identity, Attempt: &c.engine.Attempt, Active: active, Ended: !active, Limit: limit})
+		rows, err := c.engine.records.List(ctx, store.SessionQuery{Identity: c.identity, Attempt: &c.engine.Attempt, Active: active, Ended: !active, Limit: limit})
 		if err != nil {
 			return nil // the call itself reports it
 		}
@@ -352,11 +352,11 @@ func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same fu
 		}
 	}
 	for _, row := range rows {
-		r, err := c.engine.records.read(ctx, row.ID, nil)
-		if err != nil || r.state.Status != machine.Completed {
+		r, err := c.engine.records.Read(ctx, row.ID, nil)
+		if err != nil || r.State.Status != machine.Completed {
 			continue
 		}
-		if stored := r.state.Replay(stepID, same); stored != nil && !stored.Named {
+		if stored := r.State.Replay(stepID, same); stored != nil && !stored.Named {
 			return row.ID
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"deepwork/catalog"
-	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/branch"
+	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -41,7 +41,7 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 		if !replayed || slices.ContainsFunc(r.Stack, func(e machine.StackEntry) bool { return e.SessionID == id }) {
 			return
 		}
-		if rows, err := c.engine.records.list(ctx, store.SessionQuery{IDs: []string{id}}); err == nil && len(rows) > 0 && rows[0].Status != string(machine.Active) {
+		if rows, err := c.engine.records.List(ctx, store.SessionQuery{IDs: []string{id}}); err == nil && len(rows) > 0 && rows[0].Status != string(machine.Active) {
 			r.Notice = join(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", id, rows[0].Status))
 		}
 	})
@@ -94,9 +94,8 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if !a.Root {
 		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, parent))
 	}
-	b.BranchName = branchName(j.Name, wf.Name, a.InstanceID, b.At)
-	undo, err := e.branch(ctx, &b)
-	if err != nil {
+	b.BranchName = branch.Name(j.Name, wf.Name, a.InstanceID, b.At)
+	if err := e.planBranch(ctx, &b); err != nil {
 		return nil, "", err
 	}
 	by := *who.MovedBy
@@ -105,9 +104,6 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	}
 	row, r, err := e.create(ctx, def, b, by)
 	if err != nil {
-		if session.CodeOf(err) != codeUncertain {
-			undo()
-		}
 		return nil, "", err
 	}
 	if !c.stateless && !a.Root {
@@ -116,54 +112,66 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		c.mu.Unlock()
 	}
 	c.moved(nil)
+	if b.BranchDue {
+		if _, err := ask(ctx, e, row.ID, func(ctx context.Context, a *sessionActor) (struct{}, error) { return struct{}{}, a.branched(ctx, who) }); err != nil {
+			return nil, "", err
+		}
+	}
 	return r, row.ID, nil
 }
 
-// create stores the session under a new id.
+// create stores the session under a new id and, if its branch is to be made, a name for that which is free.
 func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.NewSession, by string) (row store.Session, r *machine.StartReply, err error) {
+	name, taken := b.BranchName, map[string]bool{}
 	for range 20 {
 		b.SessionID = randomID(4)
+		if b.BranchDue {
+			if b.BranchName, err = (branch.Tree{Root: e.Root}).Free(ctx, name, b.Branch == machine.BranchCheckedOut, taken); err != nil {
+				return row, nil, gitFailed(name, err)
+			}
+		}
 		s, r, err := machine.Begin(def, b)
 		if err != nil {
 			return row, nil, err
 		}
 		s = s.WithSource(e.placeKey(), def.Job.Hash)
-		w := defining(def)
-		_, err = e.records.write(ctx, nil, store.Session{Root: e.Root, MovedBy: by}, s, w)
+		w := record.Defining(def)
+		_, err = e.records.Write(ctx, nil, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		if errors.Is(err, store.ErrPending) {
 			err = e.createAgain(ctx, b, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		}
 		switch {
-		case errors.Is(err, store.ErrExists):
+		case errors.Is(err, store.ErrExists): // the id or, until git has it, the branch
+			taken[b.BranchName] = true
 			continue
 		case errors.Is(err, store.ErrRequested):
 			return row, nil, err
 		case err != nil:
-			return row, nil, notSaved(b.SessionID, err)
+			return row, nil, record.NotSaved(b.SessionID, err)
 		}
-		e.exports.write(w.Session, s)
+		e.exports.Write(w.Session, s)
 		e.notifyMoved(nil, s)
 		return w.Session, r, nil
 	}
-	return row, nil, errors.New("no free session id was found in 20 tries")
+	return row, nil, errors.New("no free session id and branch were found in 20 tries")
 }
 
 // createAgain stores a new session whose commit was not confirmed. Its id is written once: what the first
 // commit has written, or may write yet, is found by the second one, which waits for it. A session that is
 // there and has the reply to this call is this one.
 func (e *Engine) createAgain(ctx context.Context, b machine.NewSession, row store.Session, s *machine.State, w *store.SessionWrite) error {
-	_, err := e.records.write(ctx, nil, row, s, w)
+	_, err := e.records.Write(ctx, nil, row, s, w)
 	if err == nil || errors.Is(err, store.ErrRequested) {
 		return err
 	}
-	stored, rerr := e.records.read(ctx, b.SessionID, nil)
+	stored, rerr := e.records.Read(ctx, b.SessionID, nil)
 	switch {
-	case rerr == nil && stored.state.OwnReply(b.Call) != nil:
+	case rerr == nil && stored.State.OwnReply(b.Call) != nil:
 		return nil
-	case rerr == nil && errors.Is(err, store.ErrExists):
+	case (rerr == nil || session.CodeOf(rerr) == "unknown_session") && errors.Is(err, store.ErrExists): // the branch is another one's
 		return err
 	}
-	return session.NotNow(codeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
+	return session.NotNow(record.CodeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
 }
 
 // parent finds the parent of a new session: the named one, or the top. The top of a stateless
@@ -183,53 +191,4 @@ func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 		return "", session.NotNow("session_ended", "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, row.Status)
 	}
 	return *id, nil
-}
-
-// findJob finds a job by name (seed 000, 001.3.4).
-func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job, error) {
-	snap, err := jobs.FreshJob(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("looking for job %s: %w", name, err)
-	}
-	if j := snap.Job(name); j != nil {
-		return j, nil
-	}
-	if bad := snap.Err(name); bad != nil {
-		return nil, session.Wrong("job_broken", "Job '%s' in %s does not load:\n%s\nCorrect it (get_workflows lists the errors that remain) and call again.",
-			name, bad.JobDir, bad.Diagnostics.Error()).With("job_name", name).With("job_dir", bad.JobDir)
-	}
-	return nil, session.Wrong("job_not_found", "Job not found: %s. %s", jsontext.Clip(name, 200), jobsThereAre(snap)).
-		With("job_name", name).With("argument", "job_name").With("value", jsontext.Clip(name, 200))
-}
-
-func jobsThereAre(snap *catalog.Snapshot) string {
-	if len(snap.Jobs) == 0 {
-		return "There are no jobs; make one with the workflow deepwork_jobs/new_job, or put a folder with a job.yml into .deepwork/jobs."
-	}
-	var names []string
-	for _, j := range snap.Jobs {
-		names = append(names, j.Name)
-	}
-	return "The jobs there are: " + jsontext.Clip(strings.Join(names, ", "), 4000) + "."
-}
-
-// findWorkflow finds a workflow of a job; a job's only one is used for any name (seed 000, 001.3.5
-// and 001.3.6).
-func findWorkflow(j *job.Job, name string) (*job.Workflow, error) {
-	if wf := j.Workflow(name); wf != nil {
-		return wf, nil
-	}
-	if len(j.Workflows) == 1 {
-		return &j.Workflows[0], nil
-	}
-	names := make([]string, len(j.Workflows))
-	for i, wf := range j.Workflows {
-		names[i] = wf.Name
-	}
-	available := "Available workflows: " + strings.Join(names, ", ") + "."
-	if len(names) == 0 {
-		available = "The job has no workflows; add one to " + j.Dir + "/" + job.FileName + "."
-	}
-	return nil, session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. %s", jsontext.Clip(name, 200), j.Name, available).
-		With("job_name", j.Name).With("available", names).With("argument", "workflow_name").With("value", jsontext.Clip(name, 200))
 }

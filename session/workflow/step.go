@@ -21,6 +21,9 @@ func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*m
 	if a.state.Status != machine.Active {
 		return nil, a.state.Ended()
 	}
+	if err := a.branched(ctx, who); err != nil {
+		return nil, err
+	}
 	def, err := a.definition(ctx)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -74,7 +75,7 @@ func openFile(root, path string) (*os.File, os.FileInfo, error) {
 // delivered reports whether a session has an output of this path, in a step or in a review.
 func delivered(p *sessionPage, path string) bool {
 	has := func(outputs machine.Outputs) bool {
-		return slices.ContainsFunc(outputs, func(o machine.Pair[machine.OutputValue]) bool { return slices.Contains(o.Value.Paths, path) })
+		return slices.ContainsFunc(outputs, func(o jsontext.Pair[machine.OutputValue]) bool { return slices.Contains(o.Value.Paths, path) })
 	}
 	for _, e := range p.State.StepProgress {
 		if has(e.Value.Outputs) || e.Value.Question != nil && has(e.Value.Question.Outputs) ||

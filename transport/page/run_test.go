@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"deepwork/actor/testkit"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/workflow/machine"
+
+	"github.com/google/uuid"
 )
 
 // A run of many steps whose agents say much, with many tries, fits on a page, beside a diff.
@@ -61,7 +62,7 @@ func TestRunStepStates(t *testing.T) {
 	agent := func(state string, started, ended *string) []attempt.RunStep {
 		return []attempt.RunStep{{State: state, StartedAt: started, EndedAt: ended}}
 	}
-	active := &machine.State{Status: machine.Active, CurrentStepID: "one", StepProgress: machine.OrderedMap[*machine.StepProgress]{{Key: "one", Value: &machine.StepProgress{}}}}
+	active := &machine.State{Status: machine.Active, CurrentStepID: "one", StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{Key: "one", Value: &machine.StepProgress{}}}}
 	for _, test := range []struct {
 		want   string
 		step   runStep

@@ -6,10 +6,10 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow/machine"
+
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // Property is one argument of a tool.
@@ -90,7 +90,7 @@ type Words struct {
 // program finds.
 func OutputSchema[R any](w Words) *jsonschema.Schema {
 	known := map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[machine.OrderedMap[string]](): {
+		reflect.TypeFor[jsontext.OrderedMap[string]](): {
 			Type:                 "object",
 			AdditionalProperties: &jsonschema.Schema{Type: "string", Description: "the criterion's question, under its name"},
 		},

@@ -234,7 +234,7 @@ func TestSleepingSessionsCostNothing(t *testing.T) {
 	}
 	fill := func(from, to int) {
 		_, err := s.exec(t.Context(), `INSERT INTO @workflow_sessions_all
-			SELECT $1, lpad(to_hex(n), 8, '0'), 1, '/srv/shop', '', 'alpha', 'main', 'one', 'active', '', 'me', $2, '', '', '', '', '', '', '', '', '', '{}' FROM generate_series($3::int, $4::int) n`, s.scope.Load(), "0011223344556677", from, to)
+			SELECT $1, lpad(to_hex(n), 8, '0'), 1, '/srv/shop', '', 'alpha', 'main', 'one', 'active', '', 'me', $2, '', '', '', '', '', '', '', '', '', '', '{}' FROM generate_series($3::int, $4::int) n`, s.scope.Load(), "0011223344556677", from, to)
 		must(t, err)
 	}
 	fill(1, 10)

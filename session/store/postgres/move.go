@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-const moveText = `CALL @move_session(NULL, ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)::@workflow_sessions_all,
-	$23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41)`
+const moveText = `CALL @move_session(NULL, ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)::@workflow_sessions_all,
+	$24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42)`
 
 // refusals are what move_session raises, by their codes.
 var refusals = map[string]error{"DW001": store.ErrReviewTaken, "DW002": store.ErrRequested}
@@ -92,7 +92,7 @@ func moveArgs(scope int64, w *store.SessionWrite, now time.Time) []any {
 		reviewed = append(reviewed, plainText(step))
 	}
 	return plain([]any{scope, s.ID, s.Revision, s.Root, s.Parent, s.Job, s.Workflow, s.Step, s.Status, s.Goal, s.Identity, s.MovedBy, s.AttemptID,
-		s.MachineID, s.Machine, s.Place, s.Definition, s.Pinned, s.Waiting, task.FormatTime(s.StartedAt), task.FormatTime(s.UpdatedAt), w.Frame,
+		s.MachineID, s.Machine, s.Place, s.Definition, s.Pinned, s.Waiting, s.Branch, task.FormatTime(s.StartedAt), task.FormatTime(s.UpdatedAt), w.Frame,
 		w.Before, task.FormatTime(now), put.kinds, put.keys, put.positions, put.bodies, gone.kinds, gone.keys,
 		request, hash, data, sqlstore.Fresh(now), began, runner, total, life, verdict, judge, reviewed})
 }

@@ -64,7 +64,7 @@ func shop() pile {
 		{Table: "requests", Values: map[string]any{"identity": "local", "tool": "t", "request_id": "1", "args_digest": "x", "result": "t1", "created_at": "2026-01-02T03:04:05.000000Z"}},
 		{Table: "definitions", Values: map[string]any{"hash": "00", "data": `{"text":"\u0000"}`, "put_at": "2026-01-02T03:04:05.000000Z"}},
 		{Table: "workflow_sessions", Values: map[string]any{"id": id, "revision": int64(3), "root": "/srv/w", "parent": "", "job": "alpha", "workflow": "main", "step": "one", "status": "active",
-			"goal": "a\x00b\uFDD0", "identity": "local", "moved_by": "00112233aabbccdd", "attempt_id": "a1", "machine_id": "", "machine": "", "place": "", "definition": "00", "pinned": "", "waiting": "",
+			"goal": "a\x00b\uFDD0", "identity": "local", "moved_by": "00112233aabbccdd", "attempt_id": "a1", "machine_id": "", "machine": "", "place": "", "definition": "00", "pinned": "", "waiting": "", "branch": "",
 			"started_at": "2026-01-02T03:04:05.000000Z", "updated_at": "2026-01-02T03:04:06.000000Z", "frame": `{"n":3}`}},
 		{Table: "session_parts", Values: map[string]any{"session_id": id, "kind": "step", "key": "one", "position": int64(0), "body": `{"x":1}`}},
 		{Table: "session_requests", Values: map[string]any{"key": "07000000000000000000000000000000", "session_id": id}},

@@ -18,10 +18,10 @@ import (
 // workflows is a Store as store.Sessions.
 type workflows struct{ *Store }
 
-const sessionColumns = `id, revision, root, parent, job, workflow, step, status, goal, identity, moved_by, attempt_id, machine_id, machine, place, definition, pinned, waiting, started_at, updated_at`
+const sessionColumns = `id, revision, root, parent, job, workflow, step, status, goal, identity, moved_by, attempt_id, machine_id, machine, place, definition, pinned, waiting, branch, started_at, updated_at`
 
 const (
-	addSession = `INSERT INTO workflow_sessions (` + sessionColumns + `, frame) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+	addSession = `INSERT INTO workflow_sessions (` + sessionColumns + `, frame) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	// moveSession is the compare-and-swap that all transitions rely on.
 	moveSession = `UPDATE workflow_sessions SET revision = ?, step = ?, status = ?, moved_by = ?, machine_id = ?, machine = ?, place = ?, definition = ?, waiting = ?, updated_at = ?, frame = ?
 		WHERE id = ? AND revision = ?`
@@ -81,7 +81,7 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) error {
 	started, updated := task.FormatTime(s.StartedAt), task.FormatTime(s.UpdatedAt)
 	if s.Before < 0 {
 		n, err = t.Exec(addSession, s.ID, s.Revision, s.Root, s.Parent, s.Job, s.Workflow, s.Step, s.Status, s.Goal, s.Identity, s.MovedBy, s.AttemptID,
-			s.MachineID, s.Machine, s.Place, s.Definition, s.Pinned, s.Waiting, started, updated, s.Frame)
+			s.MachineID, s.Machine, s.Place, s.Definition, s.Pinned, s.Waiting, s.Branch, started, updated, s.Frame)
 	} else {
 		n, err = t.Exec(moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Definition, s.Waiting, updated, s.Frame, s.ID, s.Before)
 	}

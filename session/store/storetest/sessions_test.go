@@ -100,7 +100,7 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	a, b := twoStores(t)
 	w := newSession("0123abcd")
 	w.Parent, w.AttemptID, w.MovedBy, w.MachineID, w.Machine, w.Place = "89ab0000", "no attempt", "00112233aabbccdd", "0a1b2c3d", "host", "/home/me/shop"
-	w.Definition, w.Pinned, w.Waiting, w.StartedAt = "d1", "d0", `{"steps":["one"]}`, began.Add(-time.Hour)
+	w.Definition, w.Pinned, w.Waiting, w.Branch, w.StartedAt = "d1", "d0", `{"steps":["one"]}`, "deepwork/x", began.Add(-time.Hour)
 	for _, known := range []int64{-1, 1} {
 		if r, err := a.ReadSession(t.Context(), w.ID, known); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("before it exists: %+v, %v", r, err)
@@ -128,6 +128,20 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 		t.Fatalf("listed %+v", list)
 	}
 	alike(t, list[0], next.Session)
+}
+
+// No two active sessions have the same branch, and any number has none.
+func TestAnActiveSessionHasItsBranchAlone(t *testing.T) {
+	a, b := twoStores(t)
+	on := func(id, branch string) *store.SessionWrite {
+		w := newSession(id)
+		w.Branch = branch
+		return w
+	}
+	first := on("0000000a", "deepwork/x")
+	write(t, a, first, on("0000000b", "deepwork/y"), on("0000000c", ""), on("0000000d", ""))
+	refused(t, b, on("0000000e", "deepwork/x"), store.ErrExists)
+	write(t, b, moved(first, func(w *store.SessionWrite) { w.Status = "aborted" }), on("0000000e", "deepwork/x"))
 }
 
 // A session that still has a known revision is not read.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"deepwork/catalog/jsontext"
 )
 
 // A checker collects the faults of a record.
@@ -34,7 +36,7 @@ func (s *State) unusable(id string) (c checker) {
 		c.fault(bad(p.Value) || p.Value.StepID != p.Key, "step_progress of %q is not that step's, or has an invalid attempt", p.Key)
 	}
 	for i, w := range s.History {
-		c.fault(w == nil || slices.ContainsFunc(w.Progress, func(p Pair[*StepProgress]) bool { return bad(p.Value) }), "history[%d] is null, or a part of it", i)
+		c.fault(w == nil || slices.ContainsFunc(w.Progress, func(p jsontext.Pair[*StepProgress]) bool { return bad(p.Value) }), "history[%d] is null, or a part of it", i)
 	}
 	for i, r := range s.Replies {
 		c.fault(r == nil, "replies[%d] is null", i)
@@ -73,7 +75,7 @@ func (s *State) Faults() []string {
 // ClockWentBack reports whether the times of a state decrease, which is not a fault of its record.
 func (s *State) ClockWentBack() bool {
 	return s.UpdatedAt.Before(s.StartedAt) || s.CompletedAt != nil && s.CompletedAt.Before(s.StartedAt) ||
-		slices.ContainsFunc(s.StepProgress, func(p Pair[*StepProgress]) bool {
+		slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*StepProgress]) bool {
 			return p.Value.Done() && p.Value.CompletedAt.Before(p.Value.StartedAt)
 		})
 }

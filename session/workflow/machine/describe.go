@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 )
 
 // A Described is an entry as an agent reads it.
@@ -49,9 +50,9 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntax}
 	}
 	for i, r := range st.Reviews {
-		criteria := make(OrderedMap[string], len(r.Criteria))
+		criteria := make(jsontext.OrderedMap[string], len(r.Criteria))
 		for k, c := range r.Criteria {
-			criteria[k] = Pair[string]{c.Name, c.Question}
+			criteria[k] = jsontext.Pair[string]{Key: c.Name, Value: c.Question}
 			info.QualityCriteria = append(info.QualityCriteria, c.Question)
 		}
 		info.Reviews[i] = ReviewInfo{RunEach: r.RunEach, Criteria: criteria, Guidance: r.Guidance}

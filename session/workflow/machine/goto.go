@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
 
@@ -64,12 +65,12 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, a
 	r := &GoToReply{InvalidatedSteps: []string{}, Notice: NoticeOf(def)}
 	for _, id := range slices.Concat(entry, slices.Concat(def.Workflow.Entries[to+1:]...)) {
 		if p := s.Progress(id); p != nil {
-			w.Progress = append(w.Progress, Pair[*StepProgress]{id, p.voided(movedOn, at)})
+			w.Progress = append(w.Progress, jsontext.Pair[*StepProgress]{Key: id, Value: p.voided(movedOn, at)})
 			r.InvalidatedSteps = append(r.InvalidatedSteps, id)
 		}
 	}
 	n.History = append(slices.Clone(s.History), w)
-	n.StepProgress = slices.DeleteFunc(slices.Clone(s.StepProgress), func(p Pair[*StepProgress]) bool {
+	n.StepProgress = slices.DeleteFunc(slices.Clone(s.StepProgress), func(p jsontext.Pair[*StepProgress]) bool {
 		return slices.Contains(r.InvalidatedSteps, p.Key)
 	})
 	n.Replies = nil
@@ -94,7 +95,7 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, a
 			}
 			members = append(members, p)
 		}
-		n.StepProgress = slices.DeleteFunc(n.StepProgress, func(p Pair[*StepProgress]) bool {
+		n.StepProgress = slices.DeleteFunc(n.StepProgress, func(p jsontext.Pair[*StepProgress]) bool {
 			return slices.Contains(def.Workflow.Entries[to], p.Key)
 		})
 		n.setProgress(members...)

@@ -58,7 +58,7 @@ func TestStatesNeverChange(t *testing.T) {
 					stepID = &id
 				}
 				if p, err := s.PlanFinish(def, stepID, func(Outputs) bool { return false }); err == nil {
-					f := FinishInput{Call: c, At: at, Outputs: Outputs{{p.Step.ID + "_out", OutputValue{Paths: []string{fmt.Sprint(i)}}}}, Texts: Instructions{}}
+					f := FinishInput{Call: c, At: at, Outputs: Outputs{{Key: p.Step.ID + "_out", Value: OutputValue{Paths: []string{fmt.Sprint(i)}}}}, Texts: Instructions{}}
 					if random.IntN(3) == 0 {
 						kinds := []EvidenceKind{ByReviewer, BySelf, ByOverride, ByPerson, Unreviewed}
 						f.Evidence = &Evidence{At: at, Kind: kinds[random.IntN(len(kinds))], Reason: fmt.Sprint(i)}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"deepwork/catalog/jsontext"
 )
 
 // imported is why a review in progress is void in an imported session.
@@ -38,7 +40,7 @@ func DecodeExport(data []byte) (*State, error) {
 // marked, and what the next finished_step would rely on is dropped. It belongs to no attempt and place.
 func (s *State) Imported(at time.Time) *State {
 	n := s.Next(at)
-	n.ImportedAt, n.AttemptID, n.Place = &at, "", nil
+	n.ImportedAt, n.AttemptID, n.Place, n.BranchDue = &at, "", nil, false
 	n.StepProgress = importedSteps(s.StepProgress, at)
 	n.History = slices.Clone(s.History)
 	for i, w := range n.History {
@@ -47,7 +49,7 @@ func (s *State) Imported(at time.Time) *State {
 	return n
 }
 
-func importedSteps(steps OrderedMap[*StepProgress], at time.Time) OrderedMap[*StepProgress] {
+func importedSteps(steps jsontext.OrderedMap[*StepProgress], at time.Time) jsontext.OrderedMap[*StepProgress] {
 	all := slices.Clone(steps)
 	for i, entry := range all {
 		p := entry.Value.clone()

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 )
 
 // A StepInput is one declared input of a step.
@@ -88,7 +89,7 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 		for _, o := range p.Outputs {
 			paths, omitted := room.take(o.Value.Paths)
 			if c.Omitted += omitted; len(paths) > 0 || omitted == 0 {
-				c.Outputs = append(c.Outputs, Pair[OutputValue]{o.Key, OutputValue{paths, o.Value.List}})
+				c.Outputs = append(c.Outputs, jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{paths, o.Value.List}})
 			}
 		}
 		out = append(out, c)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 )
 
 // However many files earlier steps submitted, a reply lists a bounded number, and says
@@ -29,8 +30,8 @@ steps:
 		paths = append(paths, fmt.Sprintf("%05d/%s", i, strings.Repeat("x", 94)))
 	}
 	at := time.Now()
-	s := &State{StepProgress: OrderedMap[*StepProgress]{{"a", &StepProgress{StepID: "a", CompletedAt: &at,
-		Outputs: Outputs{{"many", OutputValue{paths, true}}, {"one", OutputValue{[]string{strings.Repeat("y", 100)}, false}}}}}}}
+	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at,
+		Outputs: Outputs{{Key: "many", Value: OutputValue{paths, true}}, {Key: "one", Value: OutputValue{[]string{strings.Repeat("y", 100)}, false}}}}}}}
 	def := &Definition{Job: j, Workflow: &j.Workflows[0]}
 	const fit = listedBytes / 100
 	in := s.Inputs(def, j.Step("b"))
@@ -42,7 +43,7 @@ steps:
 		t.Errorf("completed %+v", done)
 	}
 	// A file that is no declared output means all files of its step.
-	s.StepProgress[0].Value.Outputs = Outputs{{"one", OutputValue{[]string{"o.md"}, false}}}
+	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{[]string{"o.md"}, false}}}
 	if in = s.Inputs(def, j.Step("b")); fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths) != "[o.md] [o.md] []" {
 		t.Errorf("inputs %+v", in)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 )
@@ -26,6 +27,7 @@ type NewSession struct {
 	InstanceID *string
 	BranchName string
 	Branch     BranchStatus
+	BranchDue  bool // it is to be made
 	Parent     *string
 	Identity   string
 	Place      *task.Place // of the server, or nil
@@ -59,7 +61,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	s := &State{
 		FormatVersion: FormatVersion, SessionID: b.SessionID,
 		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
-		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch,
+		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
 		Status: Active, ParentSessionID: b.Parent,
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
@@ -87,11 +89,11 @@ func (s *State) enter(def *Definition, index int, at time.Time, texts Instructio
 	entry := def.Workflow.Entries[index]
 	from := s.CurrentStepID
 	s.CurrentEntryIndex, s.CurrentStepID, s.ReportedByStepID = index, entry[0], false
-	var over OrderedMap[*StepProgress]
+	var over jsontext.OrderedMap[*StepProgress]
 	for _, id := range entry {
 		// Begun before, and moved behind the current step by an edit of the job.
 		if p := s.Progress(id); p != nil {
-			over = append(over, Pair[*StepProgress]{id, p.voided(movedOn, at)})
+			over = append(over, jsontext.Pair[*StepProgress]{Key: id, Value: p.voided(movedOn, at)})
 		}
 		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})
 	}

@@ -149,7 +149,7 @@ func drive(t *testing.T, shape, commands []byte) {
 			got := "refused"
 			p, err := s.PlanFinish(def, stepID, never)
 			if err == nil {
-				out := Outputs{{p.Step.ID + "_out", OutputValue{Paths: []string{fmt.Sprint(i)}}}}
+				out := Outputs{{Key: p.Step.ID + "_out", Value: OutputValue{Paths: []string{fmt.Sprint(i)}}}}
 				var r *FinishReply
 				s, r = s.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: out, Texts: Instructions{}})
 				got = string(r.Status)
@@ -183,7 +183,7 @@ func drive(t *testing.T, shape, commands []byte) {
 			if err == nil {
 				s, _ = s.GoTo(def, Call{Tool: ToolGoTo}, to, id, all, at, Instructions{})
 				steps := slices.Concat(entries...)
-				if !slices.IsSortedFunc(s.StepProgress, func(a, b Pair[*StepProgress]) int {
+				if !slices.IsSortedFunc(s.StepProgress, func(a, b jsontext.Pair[*StepProgress]) int {
 					return slices.Index(steps, a.Key) - slices.Index(steps, b.Key)
 				}) {
 					t.Fatalf("command %d: go_to_step %s: progress is not in the order of the steps: %+v", i, id, s.StepProgress)
@@ -286,15 +286,15 @@ func FuzzDecode(f *testing.F) {
 // The encoder writes by hand what json.Marshal would give.
 func TestEncodeIsWhatMarshalGives(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)
-	p := &StepProgress{StepID: "a\"b<", StartedAt: at, CompletedAt: &at, Outputs: Outputs{{"x", OutputValue{Paths: []string{"p"}, List: true}}}, Notes: new("n\n"),
+	p := &StepProgress{StepID: "a\"b<", StartedAt: at, CompletedAt: &at, Outputs: Outputs{{Key: "x", Value: OutputValue{Paths: []string{"p"}, List: true}}}, Notes: new("n\n"),
 		QualityAttempts: 2, Unreported: true, Overrides: []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
 		Granted: &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"}, Evidence: &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{"p", "s"}}},
 		Attempts: []*Attempt{{Number: 1, State: AttemptFailed, OpenedAt: at, Verdicts: []*Verdict{{At: at, Reviewer: "r", Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}}}}}}}
 	full := &State{FormatVersion: 1, SessionID: "00000001", JobName: "j", WorkflowName: "w", Goal: "g", InstanceID: new("i"), BranchName: "b", Status: Aborted,
-		CurrentStepID: "a", ReportedByStepID: true, StepProgress: OrderedMap[*StepProgress]{{p.StepID, p}, {"z", &StepProgress{StepID: "z", StartedAt: at}}},
+		CurrentStepID: "a", ReportedByStepID: true, StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: p.StepID, Value: p}, {Key: "z", Value: &StepProgress{StepID: "z", StartedAt: at}}},
 		ParentSessionID: new("p"), AbortReason: new("r"), StartedAt: at, UpdatedAt: at, CompletedAt: &at, Identity: "i", Definition: DefinitionRef{"h", "s", "d"},
 		Pinned: &Pinned{Reviewer: "self", Definition: DefinitionRef{"h", "s", "d"}}, Weakened: []Weakening{{at, "a", []string{"w"}}},
-		History: []*Withdrawal{{At: at, From: "a", To: "b", Progress: OrderedMap[*StepProgress]{{"z", &StepProgress{StepID: "z", StartedAt: at}}}}},
+		History: []*Withdrawal{{At: at, From: "a", To: "b", Progress: jsontext.OrderedMap[*StepProgress]{{Key: "z", Value: &StepProgress{StepID: "z", StartedAt: at}}}}},
 		Replies: []*StoredReply{{Tool: ToolAbort, RequestID: new("q"), ArgsDigest: "d", StepID: "s", EntryIndex: 3, Raw: []byte(`{"a":[1,{}]}`)},
 			{Tool: ToolFinish, RequestID: new("e"), Raw: []byte("null"), Refusal: &session.Error{Kind: session.ToolError, Code: "c", Message: "m", Details: map[string]any{"n": 1}}}}}
 	for _, s := range []*State{full, {FormatVersion: 1, Replies: []*StoredReply{}, History: []*Withdrawal{}}} {

@@ -13,7 +13,7 @@ import (
 )
 
 // Outputs maps an output's name to its value, in the author's order.
-type Outputs = OrderedMap[OutputValue]
+type Outputs = jsontext.OrderedMap[OutputValue]
 
 // An OutputValue is one path, or a list of paths, as submitted.
 type OutputValue struct {
@@ -81,7 +81,7 @@ func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
 			missing = append(missing, o.Name+" (needs at least one path)")
 			continue
 		}
-		out = append(out, Pair[OutputValue]{o.Name, v})
+		out = append(out, jsontext.Pair[OutputValue]{Key: o.Name, Value: v})
 	}
 	if missing != nil {
 		return nil, session.Wrong("missing_outputs", "Missing required outputs: %s. Step '%s' declares: %s.",
@@ -104,7 +104,7 @@ func declared(st *job.Step) string {
 
 // decodeOutputs decodes an object or, as in seed 001, a list of paths if the step declares exactly
 // one output.
-func decodeOutputs(st *job.Step, raw json.RawMessage) (OrderedMap[json.RawMessage], error) {
+func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.RawMessage], error) {
 	raw = bytes.TrimSpace(raw)
 	unreadable := func(err error) error {
 		return session.Wrong("bad_outputs", "outputs cannot be read: %v. Give an object of output names and paths.", err).Because(err)
@@ -113,7 +113,7 @@ func decodeOutputs(st *job.Step, raw json.RawMessage) (OrderedMap[json.RawMessag
 	case string(raw) == "{}":
 		return nil, nil
 	case bytes.HasPrefix(raw, []byte("{")):
-		var m OrderedMap[json.RawMessage]
+		var m jsontext.OrderedMap[json.RawMessage]
 		if err := json.Unmarshal(raw, &m); err != nil {
 			return nil, unreadable(err)
 		}
@@ -132,7 +132,7 @@ func decodeOutputs(st *job.Step, raw json.RawMessage) (OrderedMap[json.RawMessag
 				raw = list[0]
 			}
 		}
-		return OrderedMap[json.RawMessage]{{only.Name, raw}}, nil
+		return jsontext.OrderedMap[json.RawMessage]{{Key: only.Name, Value: raw}}, nil
 	case bytes.HasPrefix(raw, []byte("[")):
 		return nil, session.Wrong("bad_outputs", "outputs is a list, which is only understood where a step declares exactly one output. Give an object; step '%s' declares: %s.", st.ID, declared(st))
 	}
@@ -181,7 +181,7 @@ func SameOutputs(raw json.RawMessage, have Outputs) bool {
 		}
 		return len(have) <= 1 && json.Unmarshal(raw, &list) == nil && slices.Equal(list, paths)
 	}
-	var given OrderedMap[*OutputValue]
+	var given jsontext.OrderedMap[*OutputValue]
 	if !bytes.HasPrefix(raw, []byte("{")) || json.Unmarshal(raw, &given) != nil {
 		return false
 	}

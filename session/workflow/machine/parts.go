@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
 )
 
 // A PartKind is a list of a State.
@@ -90,7 +93,7 @@ func Assemble(id string, frame []byte, parts []Part) (*State, error) {
 		case StepPart:
 			p := new(StepProgress)
 			err = json.Unmarshal(part.Body, p)
-			s.StepProgress = append(s.StepProgress, Pair[*StepProgress]{part.Key, p})
+			s.StepProgress = append(s.StepProgress, jsontext.Pair[*StepProgress]{Key: part.Key, Value: p})
 		case WithdrawalPart:
 			w := new(Withdrawal)
 			err = json.Unmarshal(part.Body, w)
@@ -105,6 +108,29 @@ func Assemble(id string, frame []byte, parts []Part) (*State, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading session %s, %s %s: %w", id, part.Kind, part.Key, err)
 		}
+	}
+	if why := s.unusable(id); len(why) > 0 {
+		return nil, fmt.Errorf("reading session %s: %s", id, why[0])
+	}
+	return s, nil
+}
+
+// Decode decodes a session's JSON, such as an export, and validates it.
+func Decode(id string, data []byte) (*State, error) {
+	var head struct {
+		FormatVersion int `json:"format_version"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fmt.Errorf("reading session %s: %w", id, err)
+	}
+	if head.FormatVersion > FormatVersion {
+		return nil, session.NotNow("session_too_new",
+			"Session '%s' was written by a newer deepwork (file format %d, this program knows %d). It was left untouched; use that version, or a newer one.",
+			id, head.FormatVersion, FormatVersion).With("session_id", id)
+	}
+	s := new(State)
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("reading session %s: %w", id, err)
 	}
 	if why := s.unusable(id); len(why) > 0 {
 		return nil, fmt.Errorf("reading session %s: %s", id, why[0])

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/jsontext"
 )
 
 // What a person says is kept up to a limit, and is never nothing where the agent has to act on it.
 func TestTheFeedbackOfAnAnswer(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	asked := (&State{Status: Active, StepProgress: OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", StartedAt: at}}}}).
+	asked := (&State{Status: Active, StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", StartedAt: at}}}}).
 		Ask("a", &Question{AskedAt: at, RunEach: "step", Digest: "d"})
 	for given, want := range map[string]int{strings.Repeat("é", maxAnswer+1): maxAnswer, " \n": len("A person did not pass it, and gave no reason."), "No": 2} {
 		s, err := asked.Answer("a", "d", Answer{At: at, Feedback: given})

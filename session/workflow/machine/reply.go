@@ -105,6 +105,14 @@ const (
 	BranchCheckedOut BranchStatus = "checked out: commit here"
 )
 
+// Branch returns the git branch that is made for the session, or "". One that was imported has none of its own.
+func (s *State) Branch() string {
+	if made := s.BranchStatus == BranchCreated || s.BranchStatus == BranchCheckedOut; !made || s.ImportedAt != nil {
+		return ""
+	}
+	return s.BranchName
+}
+
 // ExpectedOutput is one declared output (seed 000, 001.3.13 and 14).
 type ExpectedOutput struct {
 	Name        string `json:"name" jsonschema:"name of the output, a key of finished_step's outputs"`
@@ -116,10 +124,10 @@ type ExpectedOutput struct {
 
 // ReviewInfo is one review of a step.
 type ReviewInfo struct {
-	RunEach  string             `json:"run_each" jsonschema:"step for all outputs together, or the name of the output to review, files one by one"`
-	Criteria OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
-	Guidance *string            `json:"additional_review_guidance,omitempty" jsonschema:"guidance for the reviewer"`
-	By       string             `json:"by,omitempty" jsonschema:"human: a person reviews"`
+	RunEach  string                      `json:"run_each" jsonschema:"step for all outputs together, or the name of the output to review, files one by one"`
+	Criteria jsontext.OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
+	Guidance *string                     `json:"additional_review_guidance,omitempty" jsonschema:"guidance for the reviewer"`
+	By       string                      `json:"by,omitempty" jsonschema:"human: a person reviews"`
 }
 
 // CriterionResult is the verdict on one criterion (seed 001).

@@ -1,12 +1,15 @@
 package machine
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 )
@@ -29,37 +32,44 @@ const (
 // Model"). A State never changes after it was made: a transition makes the next one, which shares
 // unchanged parts. Only one goroutine at a time may encode states that share parts.
 type State struct {
-	FormatVersion     int                       `json:"format_version"`
-	SessionID         string                    `json:"session_id"`
-	Revision          int64                     `json:"revision"` // Next increments it
-	JobName           string                    `json:"job_name"`
-	WorkflowName      string                    `json:"workflow_name"`
-	Goal              string                    `json:"goal"`
-	InstanceID        *string                   `json:"instance_id"`
-	BranchName        string                    `json:"branch_name"`
-	BranchStatus      BranchStatus              `json:"branch_status"`
-	Status            SessionStatus             `json:"status"`
-	CurrentStepID     string                    `json:"current_step_id"` // in a group, the primary
-	CurrentEntryIndex int                       `json:"current_entry_index"`
-	ReportedByStepID  bool                      `json:"reported_by_step_id"` // of a member of the current entry
-	StepProgress      OrderedMap[*StepProgress] `json:"step_progress"`       // in the order the steps began
-	ParentSessionID   *string                   `json:"parent_session_id"`
-	AbortReason       *string                   `json:"abort_reason"`
-	StartedAt         time.Time                 `json:"started_at"`
-	UpdatedAt         time.Time                 `json:"updated_at"` // of the last transition
-	CompletedAt       *time.Time                `json:"completed_at"`
-	Identity          string                    `json:"identity"`              // the caller it belongs to
-	Place             *task.Place               `json:"place,omitempty"`       // of the server that moved it last; nil in a store of one machine
-	AttemptID         string                    `json:"attempt_id,omitempty"`  // of the task board, whose agent began it; "" if a person did
-	ImportedAt        *time.Time                `json:"imported_at,omitempty"` // from an export, whose reviews and decisions are no evidence; nil if it was begun here
-	Definition        DefinitionRef             `json:"definition"`
-	Sources           map[string]string         `json:"sources"`            // the hash of job.yml at each place that has moved it, by task.Place.Key; "" in a store of one machine
-	Pinned            *Pinned                   `json:"pinned,omitempty"`   // nil means that nothing is pinned
-	Weakened          []Weakening               `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
-	History           []*Withdrawal             `json:"history"`            // what go_to_step cleared
-	Replies           []*StoredReply            `json:"replies"`            // for calls that are repeated
+	FormatVersion     int                                `json:"format_version"`
+	SessionID         string                             `json:"session_id"`
+	Revision          int64                              `json:"revision"` // Next increments it
+	JobName           string                             `json:"job_name"`
+	WorkflowName      string                             `json:"workflow_name"`
+	Goal              string                             `json:"goal"`
+	InstanceID        *string                            `json:"instance_id"`
+	BranchName        string                             `json:"branch_name"`
+	BranchStatus      BranchStatus                       `json:"branch_status"`
+	BranchDue         bool                               `json:"branch_due,omitempty"` // nobody has recorded that it was made
+	Status            SessionStatus                      `json:"status"`
+	CurrentStepID     string                             `json:"current_step_id"` // in a group, the primary
+	CurrentEntryIndex int                                `json:"current_entry_index"`
+	ReportedByStepID  bool                               `json:"reported_by_step_id"` // of a member of the current entry
+	StepProgress      jsontext.OrderedMap[*StepProgress] `json:"step_progress"`       // in the order the steps began
+	ParentSessionID   *string                            `json:"parent_session_id"`
+	AbortReason       *string                            `json:"abort_reason"`
+	StartedAt         time.Time                          `json:"started_at"`
+	UpdatedAt         time.Time                          `json:"updated_at"` // of the last transition
+	CompletedAt       *time.Time                         `json:"completed_at"`
+	Identity          string                             `json:"identity"`              // the caller it belongs to
+	Place             *task.Place                        `json:"place,omitempty"`       // of the server that moved it last; nil in a store of one machine
+	AttemptID         string                             `json:"attempt_id,omitempty"`  // of the task board, whose agent began it; "" if a person did
+	ImportedAt        *time.Time                         `json:"imported_at,omitempty"` // from an export, whose reviews and decisions are no evidence; nil if it was begun here
+	Definition        DefinitionRef                      `json:"definition"`
+	Sources           map[string]string                  `json:"sources"`            // the hash of job.yml at each place that has moved it, by task.Place.Key; "" in a store of one machine
+	Pinned            *Pinned                            `json:"pinned,omitempty"`   // nil means that nothing is pinned
+	Weakened          []Weakening                        `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
+	History           []*Withdrawal                      `json:"history"`            // what go_to_step cleared
+	Replies           []*StoredReply                     `json:"replies"`            // for calls that are repeated
 
 	frame []byte // its JSON without the lists, cached by encodeFrame
+}
+
+// IsSessionID reports whether a text is 8 lower-case hexadecimal characters.
+func IsSessionID(text string) bool {
+	id, err := hex.DecodeString(text)
+	return err == nil && len(id) == 4 && strings.ToLower(text) == text
 }
 
 // A DefinitionRef refers to the definition of a session's job.
@@ -109,10 +119,10 @@ type Shown struct {
 
 // A Withdrawal is the progress that one go_to_step cleared.
 type Withdrawal struct {
-	At       time.Time                 `json:"at"`
-	From     string                    `json:"from_step"`
-	To       string                    `json:"to_step"`
-	Progress OrderedMap[*StepProgress] `json:"step_progress"`
+	At       time.Time                          `json:"at"`
+	From     string                             `json:"from_step"`
+	To       string                             `json:"to_step"`
+	Progress jsontext.OrderedMap[*StepProgress] `json:"step_progress"`
 
 	encoded []byte
 }
@@ -177,7 +187,7 @@ func (s *State) Next(at time.Time) *State {
 
 // setProgress replaces the progress of a step in a clone of the map.
 func (s *State) setProgress(changed ...*StepProgress) {
-	m := make(OrderedMap[*StepProgress], len(s.StepProgress), len(s.StepProgress)+len(changed))
+	m := make(jsontext.OrderedMap[*StepProgress], len(s.StepProgress), len(s.StepProgress)+len(changed))
 	copy(m, s.StepProgress)
 	for _, p := range changed {
 		m = m.Set(p.StepID, p)

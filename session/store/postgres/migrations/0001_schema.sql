@@ -367,6 +367,7 @@ CREATE TABLE workflow_sessions_all (
 	definition string NOT NULL,
 	pinned     string NOT NULL,
 	waiting    string NOT NULL,
+	branch     string NOT NULL,
 	started_at string NOT NULL,
 	updated_at string NOT NULL,
 	frame      string NOT NULL,
@@ -376,6 +377,7 @@ CREATE INDEX workflow_sessions_of ON workflow_sessions_all (scope, identity, att
 CREATE INDEX workflow_sessions_in ON workflow_sessions_all (scope, parent) WHERE parent <> '';
 CREATE INDEX workflow_sessions_at ON workflow_sessions_all (scope, attempt_id) WHERE attempt_id <> '';
 CREATE INDEX workflow_sessions_waiting ON workflow_sessions_all (scope, identity) WHERE waiting <> '';
+CREATE UNIQUE INDEX workflow_sessions_on ON workflow_sessions_all (scope, branch) WHERE branch <> '' AND status = 'active';
 
 -- What belongs to a session names it without a foreign key: a transition has the session's row, and so needs no
 -- check that it exists, which would take a tenth of its time.

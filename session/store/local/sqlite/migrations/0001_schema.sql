@@ -306,6 +306,7 @@ CREATE TABLE workflow_sessions (
 	definition TEXT NOT NULL,    -- the hash of that with which it goes on; '': none is stored
 	pinned     TEXT NOT NULL,    -- that with which it began
 	waiting    TEXT NOT NULL,    -- what may wait for a person, JSON; '': nothing
+	branch     TEXT NOT NULL,    -- the git branch that is made for it; '': none is
 	started_at TEXT NOT NULL,
 	updated_at TEXT NOT NULL,
 	frame      TEXT NOT NULL     -- the state without its lists, JSON
@@ -314,6 +315,7 @@ CREATE INDEX workflow_sessions_of ON workflow_sessions (identity, attempt_id, st
 CREATE INDEX workflow_sessions_in ON workflow_sessions (parent) WHERE parent <> '';
 CREATE INDEX workflow_sessions_at ON workflow_sessions (attempt_id) WHERE attempt_id <> '';
 CREATE INDEX workflow_sessions_waiting ON workflow_sessions (identity) WHERE waiting <> '';
+CREATE UNIQUE INDEX workflow_sessions_on ON workflow_sessions (branch) WHERE branch <> '' AND status = 'active';
 
 -- The elements of the lists of a session: progress of steps, withdrawn progress, replies.
 CREATE TABLE session_parts (

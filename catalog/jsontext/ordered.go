@@ -1,10 +1,8 @@
-package machine
+package jsontext
 
 import (
 	"encoding/json"
 	"fmt"
-
-	"deepwork/catalog/jsontext"
 )
 
 // An OrderedMap is a JSON object with ordered keys.
@@ -50,23 +48,23 @@ func (m OrderedMap[V]) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		v, err := jsontext.Encode(p.Value)
+		v, err := Encode(p.Value)
 		if err != nil {
 			return nil, err
 		}
-		b = append(append(append(b, jsontext.Quote(p.Key)...), ':'), v...)
+		b = append(append(append(b, Quote(p.Key)...), ':'), v...)
 	}
 	return append(b, '}'), nil
 }
 
 // UnmarshalJSON reads an object and keeps its order; a duplicate key is an error.
 func (m *OrderedMap[V]) UnmarshalJSON(data []byte) error {
-	if jsontext.IsNull(data) {
+	if IsNull(data) {
 		*m = nil
 		return nil
 	}
 	out, seen := OrderedMap[V]{}, map[string]bool{}
-	for p, err := range jsontext.Members(data) {
+	for p, err := range Members(data) {
 		if err != nil {
 			return err
 		}

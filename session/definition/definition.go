@@ -1,4 +1,7 @@
-package workflow
+// Package definition finds the definition with which a session goes on: that of the job as it is here, or
+// the one that is stored. Each one in use is stored, so that a session can be finished after any edit of its
+// job (DESIGN "Hot reload").
+package definition
 
 import (
 	"cmp"
@@ -7,35 +10,33 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
-// definitions finds the definition of a session. Each one in use is stored, so that a session can be
-// finished after any edit of its job (DESIGN "Hot reload").
-type definitions struct {
-	catalog *catalog.Catalog
-	records *records
+// A Store has the definitions of a project's sessions. Its methods may be called from any goroutine.
+type Store struct {
+	Catalog *catalog.Catalog // nil for commands: sessions go on with what is stored
+	Records *record.Store
+	// MaxKnown is how many stored definitions are remembered, default 1000: a job that is edited all day makes
+	// many. They can be read again, so all are forgotten when there are more.
+	MaxKnown int
 
-	known memo[string, map[string]string] // the digests of a stored definition's texts by step, by its hash
-}
-
-// maxKnown is how many stored definitions are remembered: a job that is edited all day makes many.
-const maxKnown = 1000
-
-func newDefinitions(c *catalog.Catalog, r *records) *definitions {
-	return &definitions{catalog: c, records: r, known: memo[string, map[string]string]{most: maxKnown}}
+	mu    sync.Mutex
+	known map[string]map[string]string // the digests of a stored definition's texts by step, by its hash
 }
 
 // Current returns the definition for a session at a place: the stored one, unless job.yml was edited there
 // since the session was moved there last; then the edited job, if it still has the workflow and the current
 // step. So two checkouts with different jobs do not change a session's definition in turn. It writes nothing.
-func (d *definitions) Current(ctx context.Context, s *machine.State, place string) (*machine.Definition, error) {
-	j, why, err := d.usable(ctx, s)
+func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*machine.Definition, error) {
+	j, why, err := d.Usable(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +64,12 @@ func (d *definitions) Current(ctx context.Context, s *machine.State, place strin
 	return def, nil
 }
 
-// usable returns the job as it is here, or why the session cannot go on with it.
-func (d *definitions) usable(ctx context.Context, s *machine.State) (j *job.Job, why string, err error) {
-	if d.catalog == nil {
+// Usable returns the job as it is here, or why the session cannot go on with it.
+func (d *Store) Usable(ctx context.Context, s *machine.State) (j *job.Job, why string, err error) {
+	if d.Catalog == nil {
 		return nil, "", nil // a command
 	}
-	snap, err := d.catalog.FreshJob(ctx, s.JobName)
+	snap, err := d.Catalog.FreshJob(ctx, s.JobName)
 	if err != nil {
 		return nil, "", fmt.Errorf("looking for job %s: %w", s.JobName, err)
 	}
@@ -88,19 +89,19 @@ func (d *definitions) usable(ctx context.Context, s *machine.State) (j *job.Job,
 	return nil, why, nil
 }
 
-// source returns the hash of a job here, or "" if it is not known.
-func (d *definitions) source(jobName string) string {
-	if d.catalog == nil {
+// Source returns the hash of a job here, or "" if it is not known.
+func (d *Store) Source(jobName string) string {
+	if d.Catalog == nil {
 		return ""
 	}
-	if j := d.catalog.Snapshot().Job(jobName); j != nil {
+	if j := d.Catalog.Snapshot().Job(jobName); j != nil {
 		return j.Hash
 	}
 	return ""
 }
 
 // Texts reads the current instructions of the steps of an entry.
-func (d *definitions) Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error) {
+func (d *Store) Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error) {
 	if def.Kept {
 		texts, err := def.KeptTexts(entry)
 		return texts, cmp.Or(err, fits(def, entry, texts))
@@ -143,7 +144,7 @@ func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) 
 }
 
 // KeptTexts returns those stored when the entry began.
-func (d *definitions) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error) {
+func (d *Store) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error) {
 	def, err := d.Kept(ref)
 	if err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func (d *definitions) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (mac
 
 // Keep returns the definition with the reference to it with these texts. If it is not stored, it has the
 // Data to be stored.
-func (d *definitions) Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error) {
+func (d *Store) Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error) {
 	if def.Kept || (def.Ref.Hash != "" && d.have(def.Ref.Hash, texts)) {
 		return def, nil
 	}
@@ -164,9 +165,11 @@ func (d *definitions) Keep(def *machine.Definition, texts machine.Instructions) 
 }
 
 // have reports whether the stored definition has these texts.
-func (d *definitions) have(hash string, texts machine.Instructions) bool {
-	known, ok := d.known.get(hash)
-	if !ok {
+func (d *Store) have(hash string, texts machine.Instructions) bool {
+	d.mu.Lock()
+	known := d.known[hash]
+	d.mu.Unlock()
+	if known == nil {
 		def, err := d.Kept(machine.DefinitionRef{Hash: hash})
 		if err != nil {
 			return false
@@ -181,18 +184,23 @@ func (d *definitions) have(hash string, texts machine.Instructions) bool {
 	return true
 }
 
-func (d *definitions) learn(hash string, texts map[string]string) map[string]string {
+func (d *Store) learn(hash string, texts map[string]string) map[string]string {
 	digests := make(map[string]string, len(texts))
 	for id, text := range texts {
 		digests[id] = machine.Digest(text)
 	}
-	d.known.put(hash, digests)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known == nil || len(d.known) >= cmp.Or(d.MaxKnown, 1000) {
+		d.known = map[string]map[string]string{}
+	}
+	d.known[hash] = digests
 	return digests
 }
 
 // bundle encodes a definition with these texts and, for the other steps, the current instructions in
 // their files.
-func (d *definitions) bundle(def *machine.Definition, texts machine.Instructions) (machine.DefinitionRef, []byte, error) {
+func (d *Store) bundle(def *machine.Definition, texts machine.Instructions) (machine.DefinitionRef, []byte, error) {
 	b := machine.Bundle{JobDir: def.Job.Dir, Workflow: def.Workflow.Name, Source: string(def.Job.Source), Instructions: map[string]string{}}
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		if text, ok := texts[id]; ok {
@@ -206,8 +214,8 @@ func (d *definitions) bundle(def *machine.Definition, texts machine.Instructions
 }
 
 // Kept returns a stored definition.
-func (d *definitions) Kept(ref machine.DefinitionRef) (*machine.Definition, error) {
-	data, err := d.records.definition(ref.Hash)
+func (d *Store) Kept(ref machine.DefinitionRef) (*machine.Definition, error) {
+	data, err := d.Records.Definition(ref.Hash)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errors.New("it is not stored any more")
 	}
@@ -215,4 +223,21 @@ func (d *definitions) Kept(ref machine.DefinitionRef) (*machine.Definition, erro
 		return nil, err
 	}
 	return machine.DecodeBundle(ref, data)
+}
+
+// Now returns the definition of a session's job as it is here, to be stored, for a session without one.
+func (d *Store) Now(ctx context.Context, s *machine.State) (*machine.Definition, error) {
+	j, why, err := d.Usable(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if j == nil {
+		return nil, session.NotNow("definition_lost", "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
+	}
+	def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}
+	texts, err := d.Texts(def, def.Workflow.Entries[def.Workflow.Find(s.CurrentStepID)])
+	if err != nil {
+		return nil, err
+	}
+	return d.Keep(def, texts)
 }

@@ -1,9 +1,11 @@
-package workflow
+package export
 
 import (
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,7 +87,7 @@ func (s *spares) fill(dir *os.Root, body []byte, reuse bool) (name string, err e
 		if name != "" {
 			_ = dir.RemoveAll(name) // if it stays, a later server removes it
 		}
-		name = sparePrefix + randomID(8)
+		name = sparePrefix + strings.ToLower(rand.Text())
 		if f, err = dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return "", err
 		}

@@ -1,6 +1,6 @@
 //go:build faults
 
-package workflow
+package record
 
 import (
 	"context"

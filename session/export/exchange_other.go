@@ -1,6 +1,6 @@
 //go:build !linux
 
-package workflow
+package export
 
 import (
 	"errors"

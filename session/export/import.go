@@ -1,7 +1,6 @@
-package workflow
+package export
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"deepwork/actor/durable"
-	"deepwork/catalog/job"
+	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/definition"
+	"deepwork/session/record"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -33,9 +36,20 @@ type Import struct {
 	def  *machine.Definition // with Data, if that is stored with it
 }
 
-// Exports returns the paths of all files of sessions in the engine's root.
-func (e *Engine) Exports() ([]string, error) {
-	dir, err := e.State.OpenTmp()
+// An Importer makes sessions of a project of files. Its methods block for the disk and the store.
+type Importer struct {
+	Folder      *state.Folder // of the project
+	Records     *record.Store
+	Definitions *definition.Store // with a catalog
+	Files       *Files
+	Place       *task.Place // of this process, or nil
+	Now         func() time.Time
+	Enter       func(context.Context) error // is called before anything is written
+}
+
+// All returns the paths of all files of sessions in the project.
+func (m *Importer) All() ([]string, error) {
+	dir, err := m.Folder.OpenTmp()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -43,22 +57,22 @@ func (e *Engine) Exports() ([]string, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	names, err := fs.Glob(dir.FS(), exportName("????????"))
+	names, err := fs.Glob(dir.FS(), state.ExportName("????????"))
 	for i, name := range names {
-		names[i] = filepath.Join(e.State.Tmp(), name)
+		names[i] = filepath.Join(m.Folder.Tmp(), name)
 	}
 	return names, err
 }
 
-// Examine reads files and says what would be imported. It writes nothing. The engine needs a catalog. The
-// error is that of the store.
-func (e *Engine) Examine(ctx context.Context, paths []string) (all []*Import, err error) {
-	if _, err := e.records.list(ctx, store.SessionQuery{Limit: 1}); err != nil {
+// Examine reads files and says what would be imported. It writes nothing. The error is that
+// of the store.
+func (m *Importer) Examine(ctx context.Context, paths []string) (all []*Import, err error) {
+	if _, err := m.Records.List(ctx, store.SessionQuery{Limit: 1}); err != nil {
 		return nil, err
 	}
 	from := map[string]string{} // the path of each session
 	for _, path := range paths {
-		i := e.examineFile(ctx, path)
+		i := m.examineFile(ctx, path)
 		if i.Err == nil {
 			if other, twice := from[i.State.SessionID]; twice {
 				i.Err = fmt.Errorf("session %s is in %s, too", i.State.SessionID, other)
@@ -70,22 +84,22 @@ func (e *Engine) Examine(ctx context.Context, paths []string) (all []*Import, er
 	return all, nil
 }
 
-func (e *Engine) examineFile(ctx context.Context, path string) *Import {
+func (m *Importer) examineFile(ctx context.Context, path string) *Import {
 	i := &Import{Path: path}
-	data, err := e.readExport(path)
+	data, err := m.read(path)
 	if err == nil {
 		i.Size = len(data)
 		i.State, err = machine.DecodeExport(data)
 	}
 	if err == nil {
-		err = e.examine(ctx, i)
+		err = m.examine(ctx, i)
 	}
 	i.Err = err
 	return i
 }
 
-// readExport reads a file. No link leads it out of the engine's root.
-func (e *Engine) readExport(path string) ([]byte, error) {
+// read reads a file. No link leads it out of the project.
+func (m *Importer) read(path string) ([]byte, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -98,8 +112,8 @@ func (e *Engine) readExport(path string) ([]byte, error) {
 			path = filepath.Join(wd, rel)
 		}
 	}
-	if rel, err := filepath.Rel(e.Root, path); err == nil && filepath.IsLocal(rel) {
-		if err := durable.Inside(e.Root, path); err != nil {
+	if rel, err := filepath.Rel(m.Folder.Root, path); err == nil && filepath.IsLocal(rel) {
+		if err := durable.Inside(m.Folder.Root, path); err != nil {
 			return nil, err
 		}
 	}
@@ -116,23 +130,23 @@ func (e *Engine) readExport(path string) ([]byte, error) {
 }
 
 // examine checks a decoded file against what is stored here.
-func (e *Engine) examine(ctx context.Context, i *Import) error {
-	there, err := e.records.list(ctx, store.SessionQuery{IDs: []string{i.State.SessionID}})
+func (m *Importer) examine(ctx context.Context, i *Import) error {
+	there, err := m.Records.List(ctx, store.SessionQuery{IDs: []string{i.State.SessionID}})
 	if err != nil {
 		return err
 	}
 	if len(there) > 0 {
 		return fmt.Errorf("session %s is in the project already (%s)", i.State.SessionID, there[0].Status)
 	}
-	i.next = i.State.Imported(e.now()).In(e.Place)
-	return e.define(ctx, i)
+	i.next = i.State.Imported(m.Now()).In(m.Place)
+	return m.define(ctx, i)
 }
 
 // define finds the definition with which a session goes on: the one that it had, if that is stored, else
 // that of the job as it is now. An ended session needs none.
-func (e *Engine) define(ctx context.Context, i *Import) error {
+func (m *Importer) define(ctx context.Context, i *Import) error {
 	s := i.next
-	def, err := e.definitions.Kept(s.Definition)
+	def, err := m.Definitions.Kept(s.Definition)
 	if session.CodeOf(err) != "" { // the store
 		return err
 	}
@@ -141,14 +155,17 @@ func (e *Engine) define(ctx context.Context, i *Import) error {
 	}
 	if def == nil && s.Status == machine.Active {
 		i.AsNow = true
-		if def, err = e.definitionNow(ctx, s); err != nil {
+		if def, err = m.Definitions.Now(ctx, s); err != nil {
 			return err
+		}
+		if at := def.Workflow.Find(s.CurrentStepID); !slices.ContainsFunc(def.Workflow.Entries[at], s.IsCurrent) {
+			return errors.New("all steps of its current entry are finished, and it is active: it was edited")
 		}
 		s.Definition, s.CurrentEntryIndex = def.Ref, def.Workflow.Find(s.CurrentStepID)
 	}
 	i.def = def
 	if p := s.Pinned; p != nil {
-		if _, err := e.definitions.Kept(p.Definition); err != nil {
+		if _, err := m.Definitions.Kept(p.Definition); err != nil {
 			pinned := *p
 			pinned.Definition = s.Definition
 			s.Pinned = &pinned
@@ -157,37 +174,14 @@ func (e *Engine) define(ctx context.Context, i *Import) error {
 	return nil
 }
 
-// definitionNow returns the definition of a session's job as it is now, to be stored.
-func (e *Engine) definitionNow(ctx context.Context, s *machine.State) (*machine.Definition, error) {
-	j, why, err := e.definitions.usable(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	if j == nil {
-		return nil, session.NotNow("definition_lost", "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
-	}
-	def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}
-	entry := def.Workflow.Entries[def.Workflow.Find(s.CurrentStepID)]
-	texts, err := e.definitions.Texts(def, entry)
-	if err == nil {
-		def, err = e.definitions.Keep(def, texts)
-	}
-	if err == nil && !pending(s, entry) {
-		err = fmt.Errorf("all steps of its current entry are finished, and it is active: it was edited")
-	}
-	return def, err
-}
-
-func pending(s *machine.State, entry job.Entry) bool { return slices.ContainsFunc(entry, s.IsCurrent) }
-
 // Import makes sessions of what was examined and has no Err, parents first. It returns how many it has
 // made, which stay if a later one fails.
-func (e *Engine) Import(ctx context.Context, all []*Import) (made int, err error) {
-	if err := e.enter(ctx); err != nil {
+func (m *Importer) Import(ctx context.Context, all []*Import) (made int, err error) {
+	if err := m.Enter(ctx); err != nil {
 		return 0, err
 	}
 	for _, i := range parentsFirst(all) {
-		if err := e.importOne(ctx, i); err != nil {
+		if err := m.importOne(ctx, i); err != nil {
 			return made, fmt.Errorf("importing %s: %w", i.Path, err)
 		}
 		made++
@@ -195,10 +189,10 @@ func (e *Engine) Import(ctx context.Context, all []*Import) (made int, err error
 	return made, nil
 }
 
-func (e *Engine) importOne(ctx context.Context, i *Import) error {
+func (m *Importer) importOne(ctx context.Context, i *Import) error {
 	s := i.next
 	if s.ParentSessionID != nil {
-		up, err := e.records.list(ctx, store.SessionQuery{IDs: []string{*s.ParentSessionID}})
+		up, err := m.Records.List(ctx, store.SessionQuery{IDs: []string{*s.ParentSessionID}})
 		if err != nil {
 			return err
 		}
@@ -208,11 +202,11 @@ func (e *Engine) importOne(ctx context.Context, i *Import) error {
 	}
 	w := &store.SessionWrite{}
 	if i.def != nil {
-		w = defining(i.def)
+		w = record.Defining(i.def)
 	}
-	_, err := e.records.write(ctx, nil, store.Session{Root: e.Root}, s, w)
+	_, err := m.Records.Write(ctx, nil, store.Session{Root: m.Folder.Root}, s, w)
 	if errors.Is(err, store.ErrPending) {
-		if stored, rerr := e.records.read(ctx, s.SessionID, nil); rerr == nil && stored.state.ImportedAt != nil && stored.state.ImportedAt.Equal(*s.ImportedAt) {
+		if stored, rerr := m.Records.Read(ctx, s.SessionID, nil); rerr == nil && stored.State.ImportedAt != nil && stored.State.ImportedAt.Equal(*s.ImportedAt) {
 			err = nil
 		}
 	}
@@ -220,27 +214,10 @@ func (e *Engine) importOne(ctx context.Context, i *Import) error {
 	case errors.Is(err, store.ErrExists):
 		return session.NotNow("session_exists", "session %s is in the project already", s.SessionID).Because(err)
 	case err != nil:
-		return notSaved(s.SessionID, err)
+		return record.NotSaved(s.SessionID, err)
 	}
-	e.exports.write(w.Session, s)
-	e.notifyMoved(nil, s)
+	m.Files.Write(w.Session, s)
 	return nil
-}
-
-// missing is the error for a session that is not stored. It names a file that can be imported.
-func (r *records) missing(id string) *session.Error {
-	e, dir := r.unknown(id), filepath.Join(r.root, ".deepwork", "tmp")
-	if info, err := os.Lstat(filepath.Join(dir, exportName(id))); err == nil && info.Mode().IsRegular() {
-		e.Message += fmt.Sprintf(" A file of it is in the project: `deepwork sessions import %s` makes it a session, if the user wants that and runs it at a terminal.", filepath.Join(".deepwork", "tmp", exportName(id)))
-	}
-	files, err := fs.Glob(os.DirFS(dir), exportName("????????"))
-	if err != nil || len(files) == 0 {
-		return e
-	}
-	if stored, err := r.list(context.Background(), store.SessionQuery{Limit: 1}); err == nil && len(stored) == 0 {
-		e.Message += " The project has files of sessions, and its database has no session: if the folder was moved here, `deepwork where --adopt OLD-PATH` takes over what it had there."
-	}
-	return e
 }
 
 // parentsFirst returns those that can be imported, each after the one in which it is nested. Those that are

@@ -1,0 +1,241 @@
+// Package branch makes the git branches of sessions, in the work tree that the sessions are of.
+//
+// To change it, know these: Tree, DirtyError.
+package branch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+
+	"deepwork/session/git"
+)
+
+// Name is deepwork/<job>-<workflow>-<instance or date>, made a legal git
+// ref (seed 002, "Session and State Model").
+func Name(jobName, workflowName string, instance *string, at time.Time) string {
+	last := at.Format(time.DateOnly)
+	if instance != nil {
+		if s := refPart(*instance); s != "" {
+			last = s
+		}
+	}
+	return "deepwork/" + refPart(jobName) + "-" + refPart(workflowName) + "-" + last
+}
+
+// refPart makes text valid in a branch name: what git-check-ref-format forbids becomes a hyphen.
+func refPart(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '_', r == '.':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() > 100 {
+			break
+		}
+	}
+	out := b.String()
+	for strings.Contains(out, "..") {
+		out = strings.ReplaceAll(out, "..", ".")
+	}
+	for {
+		cut := strings.TrimSuffix(strings.Trim(out, "-."), ".lock")
+		if cut == out {
+			break
+		}
+		out = cut
+	}
+	return strings.ToValidUTF8(out, "")
+}
+
+// A Tree is a folder that may be a git work tree, or in one. Its methods run git, each for at most half a
+// minute.
+type Tree struct{ Root string }
+
+// Outside reports whether neither the folder nor a folder above it has a repository.
+func (t Tree) Outside() bool {
+	for dir := t.Root; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
+// Free returns the name of a branch that Make can make: the given one, or that with a number. Those in taken,
+// to which it adds, are used.
+func (t Tree) Free(ctx context.Context, name string, checkout bool, taken map[string]bool) (free string, err error) {
+	out, err := t.run(ctx, "for-each-ref", "--format=%(refname:short)", "refs/heads/"+name+"*")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(out) {
+		taken[strings.TrimSpace(line)] = true
+	}
+	free = name
+	for i := 2; taken[free]; i++ {
+		free = fmt.Sprintf("%s-%d", name, i)
+	}
+	_, commit, err := t.head(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case commit == "" && !checkout:
+		return "", errors.New("there is no commit yet")
+	}
+	if err = t.linkFree(ctx, free); err == nil && commit != "" { // would git make it?
+		_, err = t.git(ctx, git.Command{Args: []string{"update-ref", "--stdin"}, Stdin: fmt.Appendf(nil, "start\ncreate refs/heads/%s %s\nprepare\nabort\n", free, commit)})
+		if git.Said(err, "already exists") { // made meanwhile, for another session
+			return t.Free(ctx, name, checkout, taken)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("making the branch %s: %w", free, err)
+	}
+	return free, nil
+}
+
+// Make makes a branch of the commit that is checked out and, if it is to be checked out, switches to it,
+// as git checkout -b does: no file changes. One that is there was made by an earlier call, which may have been
+// killed before it switched.
+func (t Tree) Make(ctx context.Context, name string, checkout bool) error {
+	full := "refs/heads/" + name
+	ref, commit, err := t.head(ctx)
+	if err != nil || ref == full {
+		return err
+	}
+	at, err := t.commitOf(ctx, full)
+	if err != nil || at != "" && (!checkout || at != commit) {
+		return err
+	}
+	if err := t.linkFree(ctx, name); err != nil {
+		return err
+	}
+	if checkout {
+		if err := t.Switchable(ctx); err != nil {
+			return err
+		}
+	}
+	if at == "" && commit != "" { // before the first commit no branch has one
+		if _, err := t.run(ctx, "branch", "--no-track", "--", name, commit); err != nil && !git.Said(err, "already exists") {
+			return err
+		}
+	}
+	if !checkout {
+		return nil
+	}
+	on := cmp.Or(strings.TrimPrefix(ref, "refs/heads/"), commit)
+	_, err = t.run(ctx, "symbolic-ref", "-m", "checkout: moving from "+on+" to "+name, "HEAD", full)
+	return err
+}
+
+// linkFree refuses a branch if git would write through a link for it.
+func (t Tree) linkFree(ctx context.Context, name string) error {
+	dirs, err := t.gitDirs(ctx)
+	for _, dir := range dirs {
+		err = cmp.Or(err, git.CheckBranch(dir, name, "logs/HEAD"))
+	}
+	return err
+}
+
+// gitDirs returns the git folder of the work tree and the one that it shares with others.
+func (t Tree) gitDirs(ctx context.Context) (dirs []string, err error) {
+	out, err := t.run(ctx, "rev-parse", "--git-dir", "--git-common-dir")
+	if err != nil {
+		return nil, err
+	}
+	for dir := range strings.Lines(out) {
+		if dir = filepath.FromSlash(strings.TrimRight(dir, "\r\n")); !filepath.IsAbs(dir) {
+			dir = filepath.Join(t.Root, dir)
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs, nil
+}
+
+// head returns the ref of the checked-out branch, or "" for a detached HEAD, and the commit, or ""
+// before the first commit.
+func (t Tree) head(ctx context.Context) (ref, commit string, err error) {
+	if commit, err = t.commitOf(ctx, "HEAD"); err != nil {
+		return "", "", err
+	}
+	if ref, err = t.run(ctx, "symbolic-ref", "--quiet", "HEAD"); git.ExitCode(err) == 1 && commit != "" {
+		err = nil
+	}
+	return ref, commit, err
+}
+
+// commitOf returns the commit of a ref, or "" if there is none.
+func (t Tree) commitOf(ctx context.Context, ref string) (commit string, err error) {
+	if commit, err = t.run(ctx, "rev-parse", "--verify", "--quiet", ref); git.ExitCode(err) == 1 {
+		return "", nil
+	}
+	return commit, err
+}
+
+// A DirtyError reports changes to tracked files.
+type DirtyError struct{ Files []string }
+
+func (e *DirtyError) Error() string {
+	return "the work tree has uncommitted changes: " + strings.Join(e.Files, ", ")
+}
+
+// underWay are the files of the git folder with which git goes on with something that a switch of branches
+// would break.
+var underWay = []string{"rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"}
+
+// Switchable refuses a tree with changes to tracked files, which a switch of branches would take along
+// (untracked files do not matter), and one in which git is in the middle of something.
+func (t Tree) Switchable(ctx context.Context) error {
+	out, err := t.run(ctx, "status", "--porcelain", "--untracked-files=no")
+	if err != nil {
+		return err
+	}
+	var files []string
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\n")
+		if len(files) == 20 {
+			files = append(files, "…")
+			break
+		}
+		files = append(files, strings.TrimSpace(line[min(3, len(line)):]))
+	}
+	if files != nil {
+		return &DirtyError{files}
+	}
+	dirs, err := t.gitDirs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range underWay {
+		if _, err := os.Lstat(filepath.Join(dirs[0], name)); err == nil {
+			return fmt.Errorf("a rebase, merge, cherry-pick, revert or bisect is under way (%s): finish or abort it first", name)
+		}
+	}
+	return nil
+}
+
+// run runs git in the tree and returns its output without the final line break.
+func (t Tree) run(ctx context.Context, args ...string) (string, error) {
+	return t.git(ctx, git.Command{Args: args})
+}
+
+func (t Tree) git(ctx context.Context, c git.Command) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if c.Dir = t.Root; c.Args[0] == "branch" {
+		c.Config = []string{git.NoReflog}
+	}
+	return git.Line(ctx, c)
+}

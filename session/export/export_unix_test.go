@@ -1,0 +1,137 @@
+//go:build unix
+
+package export
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+const id = "0123abcd"
+
+// exporting returns the exports of a process, and its root. Its session has the revision newest.
+func exporting(t *testing.T) (x *Files, root string, newest *int64) {
+	root, newest = testkit.Dir(t), new(int64)
+	x = &Files{Own: &state.Folder{Root: root}, Revision: func(string) int64 { return *newest }, Logger: slog.New(slog.DiscardHandler)}
+	t.Cleanup(x.Close)
+	return x, root, newest
+}
+
+func at(revision int64) *machine.State {
+	return &machine.State{FormatVersion: machine.FormatVersion, SessionID: id, Revision: revision, UpdatedAt: time.Now().Add(-time.Minute)}
+}
+
+// has checks which revision the export in a root has.
+func has(t *testing.T, root string, want int64) {
+	t.Helper()
+	dir, err := os.OpenRoot(filepath.Join(root, ".deepwork", "tmp"))
+	testkit.Must(t, err)
+	defer dir.Close()
+	if got, _ := revisionOf(dir, state.ExportName(id)); got != want {
+		t.Fatalf("the export in %s has revision %d, want %d", root, got, want)
+	}
+}
+
+// Of two processes that export a session at the same time, the one with the higher revision stays. A file of a
+// revision that the session never had is replaced.
+func TestTheNewerExportStays(t *testing.T) {
+	x, root, newest := exporting(t)
+	row := store.Session{ID: id, Root: root}
+	for n := range int64(mostSpares + 2) {
+		*newest = n
+		x.Write(row, at(n))
+	}
+	for range 3 {
+		x.Write(row, at(0))
+		has(t, root, mostSpares+1)
+	}
+	*newest = 3
+	x.Write(row, at(3))
+	has(t, root, 3)
+}
+
+// Whatever is in the place of an export or of a spare, nothing else is written to, and no call waits.
+func TestExportsOverLinksAndPipes(t *testing.T) {
+	trap := filepath.Join(t.TempDir(), "precious")
+	testkit.Must(t, os.WriteFile(trap, []byte("precious"), 0o600))
+	for name, plant := range map[string]func(path string) error{
+		"hard link": func(path string) error { return os.Link(trap, path) },
+		"link":      func(path string) error { return os.Symlink(trap, path) },
+		"pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"folder":    func(path string) error { return os.MkdirAll(filepath.Join(path, "x"), 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, root, newest := exporting(t)
+			tmp := filepath.Join(root, ".deepwork", "tmp")
+			for n := range int64(2 * mostSpares) {
+				*newest = n
+				x.Write(store.Session{ID: id, Root: root}, at(n))
+				has(t, root, n)
+				all, err := filepath.Glob(filepath.Join(tmp, sparePrefix+"*"))
+				testkit.Must(t, err)
+				if n%2 == 0 {
+					all = append(all, filepath.Join(tmp, state.ExportName(id)))
+				}
+				for _, path := range all {
+					testkit.Must(t, os.RemoveAll(path))
+					testkit.Must(t, plant(path))
+				}
+			}
+			if text, err := os.ReadFile(trap); err != nil || string(text) != "precious" {
+				t.Errorf("the other file has %q, %v", text, err)
+			}
+		})
+	}
+}
+
+// The inspection does not wait for the other end of a pipe in the place of an export.
+func TestInspectionOfPipes(t *testing.T) {
+	x, root, _ := exporting(t)
+	row := store.Session{ID: id, Root: root}
+	x.Write(row, at(1))
+	if path := x.Behind(row, at(1)); path == "" {
+		t.Error("an export with another time does not differ")
+	}
+	s := at(1)
+	x.Write(row, s)
+	if path := x.Behind(row, s); path != "" {
+		t.Errorf("%s differs", path)
+	}
+	path := filepath.Join(root, ".deepwork", "tmp", state.ExportName(id))
+	testkit.Must(t, os.Remove(path))
+	testkit.Must(t, syscall.Mkfifo(path, 0o600))
+	if got := x.Behind(row, s); got != path {
+		t.Errorf("differing export %q, want %q", got, path)
+	}
+}
+
+// A checkout on another machine may have another path than the one where the session began: it has its own
+// export. What another place moved last is not looked at.
+func TestTheExportOfACheckoutAtAnotherPath(t *testing.T) {
+	x, root, newest := exporting(t)
+	x.Place, *newest = &task.Place{MachineID: "bbbbbbbb", Root: root}, 2
+	row := store.Session{ID: id, Root: "/home/red/p", MachineID: "bbbbbbbb", Place: root}
+	s := at(2)
+	x.Write(row, s)
+	has(t, root, 2)
+	for place, want := range map[string]string{root: filepath.Join(root, ".deepwork", "tmp", state.ExportName(id)), "/home/red/p": ""} {
+		row.Place = place
+		if got := x.Behind(row, at(3)); got != want {
+			t.Errorf("moved last at %s: differing export %q, want %q", place, got, want)
+		}
+	}
+	testkit.Must(t, x.Remove(row))
+	if _, err := os.Stat(filepath.Join(root, ".deepwork", "tmp", state.ExportName(id))); !os.IsNotExist(err) {
+		t.Errorf("the export was not removed: %v", err)
+	}
+}

@@ -1,0 +1,173 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+// An Inspection is one pass over all sessions. Operations in progress may cause findings: inspect again, and see
+// session.Report.Confirmed.
+type Inspection struct {
+	Report session.Report
+	// Behind returns the path of a session's export, if it is to be reported as differing, else "".
+	Behind func(*Record) string
+
+	store       *Store
+	definitions map[string]keptDefinition
+	sessions    map[string]*machine.State // by id; what others refer to, or nil if unreadable
+	backwards   []string                  // sessions whose times run backwards
+	started     map[Request]string        // the session that a start_workflow began
+	behind      []string                  // exports that differ from their sessions
+}
+
+// A keptDefinition is a definition, or the error of reading it.
+type keptDefinition struct {
+	def *machine.Definition
+	err error
+}
+
+// Inspect checks sessions: their states, definitions, the consistency of steps, times, parents and replies, and
+// their exports. It writes nothing and may run beside servers; it blocks for the disk. The error is that of ctx.
+func (r *Store) Inspect(ctx context.Context, all []store.Session, i *Inspection) error {
+	i.store, i.definitions, i.sessions, i.started = r, map[string]keptDefinition{}, map[string]*machine.State{}, map[Request]string{}
+	for _, row := range all {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		i.session(ctx, row.ID)
+	}
+	i.parents()
+	if n := len(i.backwards); n > 0 {
+		i.Report.Note(slices.Min(i.backwards), fmt.Sprintf("the times of %s run backwards: the clock was set back while they were worked on", machine.Count(n, "session")), "nothing has to be done")
+	}
+	if n := len(i.behind); n > 0 {
+		i.Report.Note(slices.Min(i.behind), fmt.Sprintf("%s in .deepwork/tmp differ from the sessions, which are in the database: they were edited, or could not be written", machine.Count(n, "file")), "nothing has to be done: nothing reads them, and a session's next call writes its file again")
+	}
+	return nil
+}
+
+// Found reports whether a session was there, and whether it could be read.
+func (i *Inspection) Found(id string) (there, readable bool) {
+	s, there := i.sessions[id]
+	return there, s != nil
+}
+
+// Len returns how many sessions were there.
+func (i *Inspection) Len() int { return len(i.sessions) }
+
+// where returns where a session is, for messages.
+func where(id string) string { return "session " + id }
+
+// session checks one session on its own.
+func (i *Inspection) session(ctx context.Context, id string) {
+	r, err := i.store.Read(ctx, id, nil)
+	switch {
+	case session.CodeOf(err) == "unknown_session":
+		return // removed meanwhile
+	case err != nil:
+		i.sessions[id] = nil
+		why := err
+		if e, ok := errors.AsType[*session.Error](err); ok && e.Err != nil {
+			why = e.Err
+		}
+		i.Report.Fault(where(id), fmt.Sprintf("it cannot be read: %v", why), "restore the database from a backup, or start the workflow again")
+		return
+	}
+	s := r.State
+	i.sessions[id] = &machine.State{Status: s.Status, Identity: s.Identity, StartedAt: s.StartedAt, ParentSessionID: s.ParentSessionID}
+	do := fmt.Sprintf("look at it with `deepwork sessions show %s`; if it cannot go on, end it with `deepwork sessions abort %s` and start the workflow again", id, id)
+	if now := RowOf(r.Row, s); now != r.Row {
+		i.Report.Fault(where(id), "its row contradicts its state", do)
+	}
+	for _, what := range i.faults(s) {
+		i.Report.Fault(where(id), what, do)
+	}
+	if s.ClockWentBack() {
+		i.backwards = append(i.backwards, where(id))
+	}
+	for _, r := range s.Replies {
+		if r.Tool != machine.ToolStart || r.RequestID == nil {
+			continue
+		}
+		k := Request{s.Identity, r.Tool, *r.RequestID}
+		if other, twice := i.started[k]; twice {
+			i.Report.Fault(where(id), fmt.Sprintf("session %s and session %s were begun by one call, that with request_id %q", max(id, other), min(id, other), k.ID),
+				"abort the one that nobody works on")
+		}
+		i.started[k] = id
+	}
+	if path := i.Behind(r); path != "" {
+		i.behind = append(i.behind, path)
+	}
+}
+
+// faults returns the faults of a readable session.
+func (i *Inspection) faults(s *machine.State) []string {
+	faults := s.Faults()
+	if s.Definition.Hash == "" {
+		if s.Status == machine.Active { // else its job was edited before its last step: that one was not stored
+			faults = append(faults, "it names no definition")
+		}
+		return faults
+	}
+	k := i.definition(s.Definition)
+	if k.err != nil {
+		return append(faults, fmt.Sprintf("its definition %s cannot be used: %v", s.Definition.Hash, k.err))
+	}
+	return append(faults, s.FaultsWith(k.def)...)
+}
+
+// definition reads the definition of a session; each is read once.
+func (i *Inspection) definition(ref machine.DefinitionRef) keptDefinition {
+	k, known := i.definitions[ref.Hash]
+	if known { // what was kept under one hash by two job folders differs in nothing but the reference
+		return k
+	}
+	data, err := i.store.Definition(ref.Hash)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		k.err = errors.New("it is not there")
+	case err != nil:
+		k.err = err
+	case machine.Digest(string(data)) != ref.Hash:
+		k.err = errors.New("its content has another hash than its name")
+	default:
+		k.def, k.err = machine.DecodeBundle(ref, data)
+	}
+	i.definitions[ref.Hash] = k
+	return k
+}
+
+// parents checks how sessions are nested. Parents that were pruned, or are already reported as
+// unreadable, are skipped.
+func (i *Inspection) parents() {
+	up := func(s *machine.State) (id string, parent *machine.State) {
+		if s == nil || s.ParentSessionID == nil {
+			return "", nil
+		}
+		return *s.ParentSessionID, i.sessions[*s.ParentSessionID]
+	}
+	for id, s := range i.sessions {
+		path := where(id)
+		at, parent := up(s)
+		if parent != nil && parent.Identity != s.Identity {
+			i.Report.Fault(path, fmt.Sprintf("session %s of %q is nested in session %s of %q", id, s.Identity, at, parent.Identity),
+				"abort it and start the workflow again")
+		}
+		on := []string{id}
+		for parent != nil && !slices.Contains(on, at) {
+			on = append(on, at)
+			at, parent = up(parent)
+		}
+		if parent != nil && at == id && id == slices.Min(on) { // reported once per cycle
+			i.Report.Fault(path, "sessions are nested in a circle: "+strings.Join(append(on, id), " in "), "abort one of them")
+		}
+	}
+}

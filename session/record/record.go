@@ -1,0 +1,267 @@
+// Package record reads and writes the sessions of a project, which are rows of its store, as states of the
+// machine. It checks nothing about who may do so.
+//
+// To change it, know these: Store, Record, Request, Waiting.
+package record
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+// storeTimeout is how long a call waits for the store: longer than a store itself does, whose store.ErrBusy
+// after 10 seconds says more.
+const storeTimeout = 12 * time.Second
+
+// A Store is the sessions in a project's store. Its errors are *session.Error, if callers can act on them.
+// Its methods block for the store, and may be called from any goroutine.
+type Store struct {
+	store.Sessions
+	root string // of the process, for messages
+}
+
+// Of returns the sessions of stores; root is where this process works.
+func Of(s store.Sessions, root string) *Store { return &Store{storing(s), root} }
+
+// storing puts faults between a process and its store, in a program that is built for the simulation.
+var storing = func(s store.Sessions) store.Sessions { return s }
+
+// A Record is a session as it was read.
+type Record struct {
+	State *machine.State
+	Row   store.Session
+}
+
+// Timed bounds a call to the store. What was begun is finished, also if the caller has left.
+func Timed(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+}
+
+// Read returns a session, or nil if it still has the revision of known, which may be nil.
+func (r *Store) Read(ctx context.Context, id string, known *machine.State) (*Record, error) {
+	revision := int64(-1)
+	if known != nil {
+		revision = known.Revision
+	}
+	ctx, cancel := Timed(ctx)
+	defer cancel()
+	stored, err := r.ReadSession(ctx, id, revision)
+	if err != nil {
+		return nil, r.Unreadable(id, err)
+	}
+	if stored.Revision == revision {
+		return nil, nil
+	}
+	parts := make([]machine.Part, len(stored.Parts))
+	for i, p := range stored.Parts {
+		parts[i] = machine.Part{Kind: machine.PartKind(p.Kind), Key: p.Key, Position: p.Position, Body: []byte(p.Body)}
+	}
+	s, err := machine.Assemble(id, []byte(stored.Frame), parts)
+	if err == nil && s.Revision != stored.Revision {
+		err = fmt.Errorf("its row has revision %d, and its state %d", stored.Revision, s.Revision)
+	}
+	if err != nil {
+		return nil, session.NotNow("session_unreadable",
+			"Session '%s' cannot be read: %v. It was left as it is; `deepwork check` says more. Start the workflow again.", id, err).
+			With("session_id", id).Because(err)
+	}
+	return &Record{s, stored.Session}, nil
+}
+
+// Revision returns the revision that a session has, or -1 if it cannot be read.
+func (r *Store) Revision(id string) int64 {
+	all, err := r.List(context.Background(), store.SessionQuery{IDs: []string{id}})
+	if err != nil || len(all) == 0 {
+		return -1
+	}
+	return all[0].Revision
+}
+
+// List returns the sessions that match.
+func (r *Store) List(ctx context.Context, q store.SessionQuery) ([]store.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	all, err := r.ListSessions(ctx, q)
+	return all, Explain(err)
+}
+
+// Ancestry returns a session and what it is nested in, the outermost first.
+func (r *Store) Ancestry(ctx context.Context, id string) ([]store.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	all, err := r.Sessions.Ancestry(ctx, id)
+	if err == nil && len(all) == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return nil, r.Unreadable(id, err)
+	}
+	return all, nil
+}
+
+// Write makes the transition from before, nil for a new session, to next. It reports false if another
+// process was faster.
+func (r *Store) Write(ctx context.Context, before *machine.State, row store.Session, next *machine.State, w *store.SessionWrite) (written bool, err error) {
+	w.Before = -1
+	if before == nil {
+		before = &machine.State{}
+	} else {
+		w.Before = before.Revision
+	}
+	frame, put, gone, err := next.Changes(before)
+	if err != nil {
+		return false, err
+	}
+	w.Session, w.Frame = RowOf(row, next), string(frame)
+	w.Put, w.Gone = partsOf(put), partsOf(gone)
+	if n := len(next.Replies); n > 0 {
+		if p := next.Replies[n-1]; p.RequestID != nil && (p.Revision > before.Revision || w.Before < 0) {
+			w.Request = new(Request{next.Identity, p.Tool, *p.RequestID}.Key())
+		}
+	}
+	ctx, cancel := Timed(ctx)
+	defer cancel()
+	return r.WriteSession(ctx, w)
+}
+
+func partsOf(parts []machine.Part) []store.SessionPart {
+	all := make([]store.SessionPart, len(parts))
+	for i, p := range parts {
+		all[i] = store.SessionPart{Kind: string(p.Kind), Key: p.Key, Position: p.Position, Body: string(p.Body)}
+	}
+	return all
+}
+
+// Defining returns what a transition stores of the definition that it uses.
+func Defining(def *machine.Definition) *store.SessionWrite {
+	w := &store.SessionWrite{}
+	if def.Data != nil {
+		w.Define = &store.Definition{Hash: def.Ref.Hash, Data: def.Data}
+	}
+	return w
+}
+
+// RowOf returns the row of a state. Root, MovedBy and what never changes are those of the row before.
+func RowOf(row store.Session, s *machine.State) store.Session {
+	row.ID, row.Revision, row.Job, row.Workflow, row.Step, row.Status = s.SessionID, s.Revision, s.JobName, s.WorkflowName, s.CurrentStepID, string(s.Status)
+	row.Goal, row.Identity, row.AttemptID, row.StartedAt, row.UpdatedAt = s.Goal, s.Identity, s.AttemptID, s.StartedAt, s.UpdatedAt
+	if s.ParentSessionID != nil {
+		row.Parent = *s.ParentSessionID
+	}
+	if s.Place != nil {
+		row.MachineID, row.Machine, row.Place = s.Place.MachineID, s.Place.MachineName, s.Place.Root
+	}
+	row.Definition, row.Waiting, row.Branch = s.Definition.Hash, waitingOf(s), s.Branch()
+	if s.Pinned != nil {
+		row.Pinned = s.Pinned.Definition.Hash
+	}
+	return row
+}
+
+// A Request is a call with a request_id and what that is scoped to (DESIGN "Retries").
+type Request struct{ Identity, Tool, ID string }
+
+// Key distinguishes requests: collisions do not occur by chance, and could only be forced within one
+// identity, which is part of it.
+func (k Request) Key() store.Key {
+	text := make([]byte, 0, 128)
+	for _, part := range []string{k.Identity, k.Tool, k.ID} {
+		text = append(binary.AppendUvarint(text, uint64(len(part))), part...)
+	}
+	sum := sha256.Sum256(text)
+	return store.Key(sum[:16])
+}
+
+// Find returns the session in which a call with a request_id was made, or "".
+func (r *Store) Find(ctx context.Context, k Request) (string, error) {
+	ctx, cancel := Timed(ctx)
+	defer cancel()
+	id, err := r.FindRequest(ctx, k.Key())
+	return id, Explain(err)
+}
+
+// Definition returns the bytes of a stored definition.
+func (r *Store) Definition(hash string) ([]byte, error) {
+	ctx, cancel := Timed(context.Background())
+	defer cancel()
+	data, err := r.Sessions.Definition(ctx, hash)
+	return data, Explain(err)
+}
+
+// CodeUncertain is the code for a transition that may or may not have been made.
+const CodeUncertain = "session_uncertain"
+
+// CodeDamaged is the code of a call that needs a database that is damaged.
+const CodeDamaged = "store_damaged"
+
+// Explain converts the errors of a store on which agents can act.
+func Explain(err error) error {
+	if errors.Is(err, task.ErrDamaged) && session.CodeOf(err) == "" {
+		return session.NotNow(CodeDamaged, "The database of this project is damaged, and this call has changed nothing: %v. Tell the user.", err).Because(err)
+	}
+	return store.Refused(err)
+}
+
+// Unreadable converts a read error to one that agents can act on.
+func (r *Store) Unreadable(id string, err error) error {
+	err = Explain(err)
+	switch {
+	case session.CodeOf(err) != "":
+		return err
+	case errors.Is(err, store.ErrNotFound):
+		if _, gone := os.Stat(r.root); gone != nil {
+			return ProjectGone(r.root, gone)
+		}
+		return r.Missing(id).Because(err)
+	}
+	return session.NotNow("session_unreadable", "Session '%s' cannot be read: %v.", id, err).With("session_id", id).Because(err)
+}
+
+// Unknown is the error for a session that does not exist, as far as the caller may know.
+func (r *Store) Unknown(id string) *session.Error {
+	return session.NotNow("unknown_session",
+		"Session '%s' not found in this project. get_workflows lists the sessions that you can go on with, in resumable and stack; start_workflow begins a new one.", id).With("session_id", id)
+}
+
+// Missing is the error for a session that is not stored. It names a file that can be imported.
+func (r *Store) Missing(id string) *session.Error {
+	e, dir := r.Unknown(id), filepath.Join(r.root, ".deepwork", "tmp")
+	if info, err := os.Lstat(filepath.Join(dir, state.ExportName(id))); err == nil && info.Mode().IsRegular() {
+		e.Message += fmt.Sprintf(" A file of it is in the project: `deepwork sessions import %s` makes it a session, if the user wants that and runs it at a terminal.", filepath.Join(".deepwork", "tmp", state.ExportName(id)))
+	}
+	files, err := fs.Glob(os.DirFS(dir), state.ExportName("????????"))
+	if err != nil || len(files) == 0 {
+		return e
+	}
+	if stored, err := r.List(context.Background(), store.SessionQuery{Limit: 1}); err == nil && len(stored) == 0 {
+		e.Message += " The project has files of sessions, and its database has no session: if the folder was moved here, `deepwork where --adopt OLD-PATH` takes over what it had there."
+	}
+	return e
+}
+
+// ProjectGone is the error of a call that needs a project folder which cannot be reached.
+func ProjectGone(root string, err error) error {
+	return session.NotNow("project_gone", "The project folder %s cannot be reached: %v. Restore it and call again.", root, err).Because(err)
+}
+
+// NotSaved returns the error of a transition that could not be made durable, and was not made.
+func NotSaved(id string, err error) error {
+	if err := Explain(err); session.CodeOf(err) != "" {
+		return err
+	}
+	return session.NotNow("not_saved",
+		"Session '%s' could not be saved, so nothing has moved: %v. Correct that and make the same call again.", id, err).With("session_id", id).Because(err)
+}
