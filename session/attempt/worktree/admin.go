@@ -109,34 +109,9 @@ func dropAdmin(ctx context.Context, common, path string) error {
 		return nil
 	}
 	// Twice, for the lock of a worktree add that was killed.
-	_, err := git.Output(ctx, inRepo(common, "worktree", "remove", "--force", "--force", path))
-	if err == nil || adminOf(common, path) == "" {
-		return nil
-	}
-	if git.ExitCode(err) < 0 {
+	_, err := git.Output(ctx, inRepo(common, "worktree", "remove", "--force", "--force", pathOf(admin)))
+	if err != nil && adminOf(common, path) != "" {
 		return fmt.Errorf("removing the worktree %s: %w", path, err)
 	}
-	// Git neither reads nor removes a worktree that a killed git left half-made, and refuses to
-	// list the others. It is ours, since it names our folder.
-	if broken := removeNamed(admin); broken != nil {
-		return fmt.Errorf("removing the worktree %s: %w", path, errors.Join(err, broken))
-	}
 	return nil
-}
-
-// removeNamed deletes an administrative folder, and last the file that names its worktree.
-func removeNamed(admin string) error {
-	list, err := os.ReadDir(admin)
-	if err != nil {
-		return err
-	}
-	for _, f := range list {
-		if f.Name() == "gitdir" {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(admin, f.Name())); err != nil {
-			return err
-		}
-	}
-	return os.RemoveAll(admin)
 }

@@ -41,14 +41,14 @@ func TestCreateAndRemove(t *testing.T) {
 	if _, err := k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil); err == nil {
 		t.Error("an attempt was given other worktrees while it has some")
 	}
-	if r := remove(t, k); r.Ref != "" || r.Commit != "" || r.Path != want.Path {
+	if r := remove(t, k); r != (Rescue{}) {
 		t.Errorf("of a clean worktree was kept: %+v", r)
 	}
 	if out := gitIn(t, repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
 		t.Errorf("refs are left: %s", out)
 	}
 	sound(t, repo, 0)
-	if kept, err := k.Remove(t.Context(), attemptID, nil); kept != nil || err != nil {
+	if kept, _, err := k.Remove(t.Context(), attemptID, false, nil); kept != nil || err != nil {
 		t.Errorf("removed again: %v, %v", kept, err)
 	}
 }
@@ -175,7 +175,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 		write(t, m.Path, "work", m.Path)
 	}
 	write(t, filepath.Dir(done[0].Path), "NOTES.md", "beside them")
-	kept, err := k.Remove(t.Context(), attemptID, nil)
+	kept, _, err := k.Remove(t.Context(), attemptID, false, nil)
 	if err != nil || len(kept) != 3 {
 		t.Fatalf("kept %+v, %v", kept, err)
 	}
@@ -289,7 +289,7 @@ func TestManyAttemptsOnOneRepository(t *testing.T) {
 			if i%4 == 0 {
 				return
 			}
-			kept, err := k.Remove(t.Context(), attempt, nil)
+			kept, _, err := k.Remove(t.Context(), attempt, false, nil)
 			if err != nil || len(kept) != 1 || show(t, repo, kept[0].Commit, "mine") != attempt {
 				t.Errorf("%s: kept %v, %v", attempt, kept, err)
 			}
@@ -298,7 +298,7 @@ func TestManyAttemptsOnOneRepository(t *testing.T) {
 	wg.Wait()
 	sound(t, repo, n/4)
 	for i := 0; i < n; i += 4 {
-		if _, err := of(i).Remove(t.Context(), fmt.Sprintf("attempt-%d", i), nil); err != nil {
+		if _, _, err := of(i).Remove(t.Context(), fmt.Sprintf("attempt-%d", i), false, nil); err != nil {
 			t.Error(err)
 		}
 	}

@@ -43,7 +43,7 @@ func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []st
 	if err != nil {
 		return "", false, err
 	}
-	c := v.call(slices.Concat([]string{"diff", "--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"},
+	c := v.call(slices.Concat([]string{"diff", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"},
 		options, []string{v.from, "--"}, pathspecs(paths))...)
 	c.Index, c.Limit = index, maxBytes
 	c.Config = []string{"diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.relative=false", "color.ui=false"}
@@ -78,6 +78,9 @@ func pathspecs(paths []string) []string {
 	return out
 }
 
+// emptyBlobs are the ids of an empty file, in both object formats of repositories.
+var emptyBlobs = []string{"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"}
+
 // indexWithLoose copies the worktree's index and adds the untracked files to the copy, without
 // their content: git then reads the files themselves.
 func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
@@ -97,18 +100,18 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	loose, err := filesOf(ctx, v.call(), v.path, "", "--others")
-	if err != nil || len(loose) == 0 {
+	loose, err := v.loose(ctx)
+	if err != nil || len(loose[untracked]) == 0 {
 		return index, err
 	}
 	empty := emptyBlobs[len(v.target)/64] // by the length of the repository's ids
 	var add strings.Builder
-	for _, name := range loose {
+	for _, name := range loose[untracked] {
 		mode := modeFile
 		info, err := os.Lstat(filepath.Join(v.path, filepath.FromSlash(name)))
 		switch {
 		case err != nil || info.IsDir():
-			continue // it has just vanished, or is a repository that cannot be read
+			continue // it has just vanished, or is a repository
 		case info.Mode().Type() == fs.ModeSymlink:
 			mode = modeLink
 		case !readable(filepath.Join(v.path, filepath.FromSlash(name))):

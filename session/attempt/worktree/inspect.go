@@ -90,22 +90,19 @@ func (i *inspection) journaled() error {
 		case j.Phase == made && !known:
 			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
 				"start a server on the project: it removes them, and keeps first what is not committed")
-		case j.changing():
+		case isThere(i.k.gone(attempt)):
 			i.halfDone[attempt] = true
-			i.report.Fault(path, fmt.Sprintf("a merge of attempt %s was cut short", attempt), doServe)
-		case j.Phase != made && !(j.Phase == creating && known && e.State.Open()):
+			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: removing was cut short", attempt), doServe)
+		case j.Phase == creating && !(known && e.State.Open()):
 			i.halfDone[attempt] = true
-			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: %s was cut short", attempt, j.Phase), doServe)
+			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: creating was cut short", attempt), doServe)
 		}
 	}
-	for _, folder := range []string{i.k.removed(), i.k.temp()} {
-		list, err := os.ReadDir(folder)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		left += len(list)
+	list, err := os.ReadDir(i.k.temp())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if left > 0 {
+	if left += len(list); left > 0 {
 		i.report.Note(i.k.journal, fmt.Sprintf("temporary files of removed or unfinished worktrees: %d", left), "the next server removes those that nobody uses")
 	}
 	return nil

@@ -33,17 +33,11 @@ func (k *Keeper) lock(ctx context.Context, path string) (*durable.FileLock, erro
 	return lock, nil
 }
 
-// lockRepo waits until no other call of this program writes to a repository, and removes files of
-// killed servers that block all calls. own is the journal of the caller's attempt as a dead process
-// left it, or nil.
-func (k *Keeper) lockRepo(ctx context.Context, common string, own *journal) (unlock func(), err error) {
+// lockRepo waits until no other call of this program writes to a repository.
+func (k *Keeper) lockRepo(ctx context.Context, common string) (unlock func(), err error) {
 	sum := sha256.Sum256([]byte(common))
 	lock, err := k.lock(ctx, filepath.Join(k.locks(), "repo-"+hex.EncodeToString(sum[:8])+".lock"))
 	if err != nil {
-		return nil, err
-	}
-	if err := k.clearObstacles(ctx, common, own); err != nil {
-		lock.Unlock()
 		return nil, err
 	}
 	return func() { lock.Unlock() }, nil
@@ -68,19 +62,13 @@ func (k *Keeper) lockAttempt(ctx context.Context, attempt string) (unlock func()
 	}, nil
 }
 
-// Await waits until no other call works on an attempt, in any process, and ends a merge that was
-// interrupted.
+// Await waits until no other call works on an attempt, in any process.
 func (k *Keeper) Await(ctx context.Context, attempt string) error {
 	unlock, err := k.lockAttempt(ctx, attempt)
-	if err != nil {
-		return err
+	if err == nil {
+		unlock()
 	}
-	defer unlock()
-	j, err := k.load(attempt)
-	if err != nil || j == nil {
-		return err
-	}
-	return k.settleAll(ctx, j)
+	return err
 }
 
 // busy reports whether a call is working on an attempt. It creates no lock file.

@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 )
 
-const (
-	// abandoned is the age at which temporary files are removed.
-	abandoned = time.Hour
-	// busyFor bounds the wait for an attempt's lock: processes that a killed server had started may
-	// hold it a moment longer.
-	busyFor = 500 * time.Millisecond
-)
+// busyFor bounds the wait for an attempt's lock: processes that a killed server had started may
+// hold it a moment longer.
+const busyFor = 500 * time.Millisecond
 
 // Recover finishes or undoes work that crashes interrupted: for attempts that keep reports as known
 // it finishes removals and leaves creations to Create; for others it undoes everything, saving
@@ -81,45 +76,21 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	}
 	defer unlock()
 	os.Remove(k.draft(attempt))
-	os.RemoveAll(filepath.Join(k.temp(), "keep-"+attempt))
 	j, err := k.load(attempt)
 	if err != nil || j == nil || j.Board != k.board {
 		return nil, err
 	}
 	isKnown := known != nil && known(attempt)
-	var kept []Rescue
-	var what string
-	switch {
-	case j.Phase == removing, j.Phase == made && !isKnown:
-		what = "removed the worktrees of attempt " + attempt
-		kept, err = k.remove(ctx, j, func() bool { return false })
-	case j.Phase == undoing, !isKnown:
-		what = "undid the unfinished worktrees of attempt " + attempt
-		if err = k.clearOwn(ctx, j); err == nil {
-			kept, err = k.undo(ctx, j)
-		}
-	default:
-		return k.recoverChanges(ctx, j)
+	if isKnown && !isThere(k.gone(attempt)) {
+		return nil, nil
 	}
+	kept, _, err := k.remove(ctx, j, false, func() bool { return false })
 	if err != nil {
 		return nil, err
 	}
-	did := []string{what}
+	did := []string{"removed the worktrees of attempt " + attempt}
 	for _, r := range kept {
-		if r.Ref != "" {
-			did = append(did, fmt.Sprintf("kept the work in %s as %s (%s)", r.Path, r.Ref, r.Commit))
-		}
+		did = append(did, fmt.Sprintf("kept the work in %s as %s (%s)", r.Path, r.Ref, r.Commit))
 	}
 	return did, nil
-}
-
-// recoverChanges ends the merges of an attempt that were interrupted.
-func (k *Keeper) recoverChanges(ctx context.Context, j *journal) ([]string, error) {
-	if !j.changing() {
-		return nil, nil
-	}
-	if err := k.settleAll(ctx, j); err != nil {
-		return nil, err
-	}
-	return []string{"ended an interrupted merge of attempt " + j.Attempt}, nil
 }

@@ -24,6 +24,13 @@ func inRepo(common string, args ...string) git.Command {
 	return git.Command{Dir: common, GitDir: common, Args: args, Limit: listLimit}
 }
 
+// call returns a git command for a worktree. Its .git file, which an agent or the project may write,
+// is not trusted. Worktrees are made in folders that the user has approved, so the filters of the
+// user's config run.
+func call(path, admin string, args ...string) git.Command {
+	return git.Command{Dir: path, GitDir: admin, WorkTree: path, Args: args, Limit: listLimit, Filters: true}
+}
+
 // findRepo finds the repository that a path is in. A folder inside a repository is enough.
 func findRepo(ctx context.Context, path string) (common string, err error) {
 	if info, err := os.Stat(path); err != nil {
@@ -156,4 +163,13 @@ func CurrentBranch(ctx context.Context, repo string) (string, error) {
 		return "", fmt.Errorf("reading the current branch of %s: %w", repo, err)
 	}
 	return branch, nil
+}
+
+// isAncestor reports whether a commit, which may be missing, is another one or an ancestor of it.
+func isAncestor(ctx context.Context, common, commit, of string) (bool, error) {
+	_, err := git.Output(ctx, inRepo(common, "merge-base", "--is-ancestor", commit, of))
+	if git.ExitCode(err) > 0 {
+		return false, nil
+	}
+	return err == nil, err
 }

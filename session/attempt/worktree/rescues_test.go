@@ -24,12 +24,12 @@ func TestRescuesAreListedLater(t *testing.T) {
 		write(t, m.Path, "new", "work in "+m.RepoID)
 	}
 	write(t, k.folder(attemptID), "notes", "beside")
-	want, err := k.Remove(t.Context(), attemptID, nil)
-	if err != nil || len(want) != 4 {
+	want, _, err := k.Remove(t.Context(), attemptID, false, nil)
+	if err != nil || len(want) != 3 {
 		t.Fatalf("%+v %v", want, err)
 	}
 	write(t, filepath.Join(k.folder(attemptID[:35]+"1"), "web"), "new", "another's")
-	if _, err := k.Remove(t.Context(), attemptID[:35]+"1", nil); err != nil {
+	if _, _, err := k.Remove(t.Context(), attemptID[:35]+"1", false, nil); err != nil {
 		t.Fatal(err)
 	}
 	got, err := k.Rescues(t.Context(), attemptID, []string{repo, other, filepath.Join(repo, "lib"), filepath.Join(repo, "gone")})
@@ -87,28 +87,5 @@ func TestCreateAgainAfterTheConfigWasEdited(t *testing.T) {
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{edited}, nil)
 	if err != nil || len(done) != 1 || done[0].Path != path || read(t, path, "new") != "work" {
 		t.Errorf("%+v, %v", done, err)
-	}
-}
-
-// A worktree that its agent has moved, or has made beside its own, goes with the
-// attempt's folder: its files are kept, and the commits that only it is on.
-func TestWorktreesBesideTheOwnAreKept(t *testing.T) {
-	repo := newRepo(t)
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
-	gitIn(t, repo, "worktree", "move", path, path+"-moved")
-	gitIn(t, path+"-moved", "checkout", "-q", "--detach")
-	write(t, path+"-moved", "c", "committed")
-	id := commit(t, path+"-moved", "on no branch")
-	write(t, path+"-moved", "new", "work")
-	kept, err := k.Remove(t.Context(), attemptID, nil)
-	if err != nil || len(kept) != 2 {
-		t.Fatalf("%+v %v", kept, err)
-	}
-	if got := show(t, repo, kept[1].Commit, "web-moved/new"); got != "work" {
-		t.Errorf("the file is %q", got)
-	}
-	if out, err := tryGit(repo, "merge-base", "--is-ancestor", id, kept[1].Ref); err != nil {
-		t.Errorf("the commit is lost: %v %s", err, out)
 	}
 }
