@@ -95,7 +95,7 @@ func TestInspectWell(t *testing.T) {
 	p.finds()
 	// And what is kept of it when it is deleted.
 	last := p.open()
-	kept, err := last.DeleteTask(ctx, me, TaskArgs{last.get(r.AttemptID).TaskID})
+	kept, err := last.DeleteTask(ctx, me, DeleteArgs{TaskID: last.get(r.AttemptID).TaskID})
 	must(t, err)
 	last.stop()
 	if len(kept.Rescued) != 1 {

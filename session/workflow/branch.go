@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -118,22 +117,19 @@ func (e *Engine) branch(ctx context.Context, b *machine.NewSession) (undo func()
 	b.BranchName, b.Branch = free, machine.BranchCreated
 	made, undone := [][]string{{"branch", "--no-track", "--", free}}, [][]string{{"branch", "-D", "--", free}}
 	if mode == config.BranchCheckout {
-		// As git checkout -b does: the new branch has the commit that is checked out, so no file changes.
 		b.Branch = machine.BranchCheckedOut
 		ref, commit, err := e.head(ctx)
 		if err != nil {
 			return none, gitFailed(free, err)
 		}
-		on := cmp.Or(strings.TrimPrefix(ref, "refs/heads/"), commit)
-		to, back := "checkout: moving from "+on+" to "+free, "checkout: moving from "+free+" to "+on
-		if commit == "" { // neither branch has a commit
-			made, undone = nil, nil
-		}
-		made = append(made, []string{"symbolic-ref", "-m", to, "HEAD", "refs/heads/" + free})
-		if ref == "" {
-			undone = slices.Insert(undone, 0, []string{"update-ref", "--no-deref", "-m", back, "HEAD", commit})
-		} else {
-			undone = slices.Insert(undone, 0, []string{"symbolic-ref", "-m", back, "HEAD", ref})
+		made = [][]string{{"switch", "--quiet", "--create", free}}
+		switch {
+		case commit == "": // neither branch has a commit
+			undone = [][]string{{"symbolic-ref", "HEAD", ref}}
+		case ref == "":
+			undone = slices.Insert(undone, 0, []string{"switch", "--quiet", "--detach", commit})
+		default:
+			undone = slices.Insert(undone, 0, []string{"switch", "--quiet", strings.TrimPrefix(ref, "refs/heads/")})
 		}
 	}
 	for _, args := range made {
@@ -230,8 +226,8 @@ func (e *Engine) freeBranch(ctx context.Context, name string) (string, error) {
 func (e *Engine) runGit(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
-	c := git.Command{Dir: e.Root, Args: args}
-	if args[0] == "branch" {
+	c := git.Command{Dir: e.Root, Args: args, Filters: true} // git.branch has the user's approval
+	if args[0] == "branch" || args[0] == "switch" {
 		c.Config = []string{git.NoReflog}
 	}
 	return git.Line(ctx, c)

@@ -236,7 +236,9 @@ func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, t
 	if err != nil {
 		return "", "", err
 	}
-	if staged, err = git.Line(ctx, s.call("write-tree")); err != nil && git.ExitCode(err) < 0 {
+	write := s.call("write-tree")
+	write.Filters = false // it would run them for files that have just changed
+	if staged, err = git.Line(ctx, write); err != nil && git.ExitCode(err) < 0 {
 		return "", "", err
 	}
 	if !isDir(s.root) {
@@ -262,7 +264,7 @@ func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, t
 	if err := unopened(warnings); err != nil {
 		return "", "", err
 	}
-	tree, err = git.Line(ctx, s.call("write-tree"))
+	tree, err = git.Line(ctx, write)
 	return staged, tree, err
 }
 

@@ -83,13 +83,17 @@ func TestDiffAfterMerges(t *testing.T) {
 					t.Fatal(err)
 				}
 				clean(t, repo, path)
-				expectChanged(t, k, path, "main", "third.txt")
-				// The agent takes over the target itself: the work that both have is no longer the attempt's alone.
+				if way == WayMerge || others {
+					expectChanged(t, k, path, "main", "third.txt")
+				} else {
+					expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt", "third.txt")
+				}
+				// The agent takes over the target itself: the work that both have is not shown.
 				write(t, repo, "w.txt", "theirs\n")
 				commit(t, repo, "theirs")
 				gitIn(t, path, "merge", "-q", "main")
 				write(t, path, "fourth.txt", "fourth\n")
-				expectChanged(t, k, path, "main", "fourth.txt")
+				expectChanged(t, k, path, "main", "fourth.txt", "third.txt")
 			})
 		}
 	}
