@@ -33,14 +33,10 @@ func admins(common string) []string {
 
 // adminOf returns the administrative folder of the worktree at a path, which may be missing, or ""
 // if the repository has no such worktree.
-func adminOf(common, path string) string { return adminFrom(common, common, path) }
-
-// adminFrom is adminOf for a repository that was at another path when its worktrees were last
-// linked: the links may be relative (worktree.useRelativePaths).
-func adminFrom(common, was, path string) string {
+func adminOf(common, path string) string {
 	want := canonical(path)
 	for _, admin := range admins(common) {
-		if pathFrom(admin, filepath.Join(was, "worktrees", filepath.Base(admin))) == want {
+		if pathOf(admin) == want {
 			return admin
 		}
 	}
@@ -49,10 +45,8 @@ func adminFrom(common, was, path string) string {
 
 // admin is adminOf for a worktree in the journal. It returns ErrNotOurs if git would take the
 // folder for one of another repository.
-func (e *record) admin() (string, error) { return e.adminFrom(e.Common) }
-
-func (e *record) adminFrom(was string) (string, error) {
-	admin := adminFrom(e.Common, was, e.Path)
+func (e *record) admin() (string, error) {
+	admin := adminOf(e.Common, e.Path)
 	if admin == "" {
 		return "", nil
 	}
@@ -65,17 +59,14 @@ func (e *record) adminFrom(was string) (string, error) {
 
 // pathOf returns the path of an administrative folder's worktree, without symlinks, or "" if it is
 // unknown.
-func pathOf(admin string) string { return pathFrom(admin, admin) }
-
-// pathFrom is pathOf for a folder that was at another path when the worktree was linked.
-func pathFrom(admin, was string) string {
+func pathOf(admin string) string {
 	data, _, err := durable.Read(filepath.Join(admin, "gitdir"), maxGitFile)
 	if err != nil || len(data) == 0 {
 		return ""
 	}
 	at := filepath.FromSlash(strings.TrimRight(string(data), "\r\n"))
 	if !filepath.IsAbs(at) {
-		at = filepath.Join(was, at)
+		at = filepath.Join(admin, at) // worktree.useRelativePaths
 	}
 	return canonical(filepath.Dir(at))
 }

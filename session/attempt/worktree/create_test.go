@@ -158,7 +158,7 @@ func TestBranchThatExistsIsRefusedAndStays(t *testing.T) {
 	}
 	gitIn(t, repo, "rev-parse", "--verify", branchName)
 	nothingLeft(t, k)
-	if _, err := k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "cannot be a branch's name") {
+	if _, err := k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "not a valid branch name") {
 		t.Errorf("got %v", err)
 	}
 	nothingLeft(t, k)

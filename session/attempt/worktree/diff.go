@@ -3,7 +3,6 @@ package worktree
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,7 +33,7 @@ func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []st
 	if err != nil {
 		return "", false, err
 	}
-	tmp, done, err := k.scratch("diff-" + rand.Text())
+	tmp, done, err := scratch()
 	if err != nil {
 		return "", false, err
 	}

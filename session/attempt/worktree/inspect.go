@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,12 +97,8 @@ func (i *inspection) journaled() error {
 			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: creating was cut short", attempt), doServe)
 		}
 	}
-	list, err := os.ReadDir(i.k.temp())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if left += len(list); left > 0 {
-		i.report.Note(i.k.journal, fmt.Sprintf("temporary files of removed or unfinished worktrees: %d", left), "the next server removes those that nobody uses")
+	if left > 0 {
+		i.report.Note(i.k.journal, fmt.Sprintf("locks and drafts of removed or unfinished worktrees: %d", left), "the next server removes those that nobody uses")
 	}
 	return nil
 }

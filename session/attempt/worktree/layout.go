@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"deepwork/actor/durable"
 )
@@ -17,7 +16,7 @@ import (
 //	<dir>/<attempt>/<repo>          the worktrees
 //	<dir>/<attempt>.removing        the same while it is removed
 //	<journal>/<attempt>.json        what was made for an attempt
-//	<journal>/locks, tmp            locks and temporary files
+//	<journal>/locks                 locks
 //
 // The folder of worktrees may be in a project, where others write too: there nothing is
 // used or removed but what a journal names, and no link is followed.
@@ -33,16 +32,13 @@ func (k *Keeper) gone(attempt string) string { return k.folder(attempt) + ".remo
 
 func (k *Keeper) locks() string { return filepath.Join(k.journal, "locks") }
 
-// temp returns the folder of temporary files, which Recover removes after a crash.
-func (k *Keeper) temp() string { return filepath.Join(k.journal, "tmp") }
-
 // private reports whether nobody else writes to the folder of worktrees.
 func (k *Keeper) private() bool { return k.journal == filepath.Join(k.dir, privateFolder) }
 
 // unlinked returns ErrNotOurs if one of the keeper's own folders, a worktree, or the folder that it
 // is in is a link: its target is not ours.
 func (k *Keeper) unlinked(paths ...string) error {
-	own := []string{filepath.Join(k.dir, privateFolder), k.journal, k.locks(), k.temp()}
+	own := []string{filepath.Join(k.dir, privateFolder), k.journal, k.locks()}
 	if rel, err := filepath.Rel(k.project, k.dir); k.project != "" && err == nil && filepath.IsLocal(rel) {
 		for at := k.dir; at != k.project; at = filepath.Dir(at) {
 			own = append(own, at)
@@ -94,29 +90,10 @@ func removeAll(root *os.Root, name string) error {
 	return root.RemoveAll(name)
 }
 
-// scratch creates an empty folder for temporary files; done removes it. No other call may use the
-// same name at the same time.
-func (k *Keeper) scratch(name string) (dir string, done func(), err error) {
-	dir = filepath.Join(k.temp(), name)
-	done = func() { os.RemoveAll(dir) }
-	done()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", nil, fmt.Errorf("making a folder for temporary files: %w", err)
-	}
-	return dir, done, nil
-}
-
-// abandoned is the age at which temporary files are removed.
-const abandoned = time.Hour
-
-// sweep deletes temporary files that earlier processes left.
-func (k *Keeper) sweep() {
-	list, _ := os.ReadDir(k.temp()) // it may be missing
-	for _, f := range list {
-		if info, err := f.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
-			os.RemoveAll(filepath.Join(k.temp(), f.Name()))
-		}
-	}
+// scratch creates a folder for temporary files; done removes it.
+func scratch() (dir string, done func(), err error) {
+	dir, err = os.MkdirTemp("", "deepwork-git-*")
+	return dir, func() { os.RemoveAll(dir) }, err
 }
 
 func isThere(path string) bool {

@@ -142,7 +142,7 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 		t.Errorf("with another commondir: %v", err)
 	}
 	write(t, admin, "commondir", "../..\n")
-	kept, _, err := k.Remove(t.Context(), attemptID, false, nil)
+	kept, _, err := k.Remove(t.Context(), attemptID, true, nil)
 	if err != nil || len(kept) == 0 || show(t, repo, kept[0].Commit, "new.txt") != "work" {
 		t.Errorf("%+v, %v", kept, err)
 	}

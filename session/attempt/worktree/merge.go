@@ -362,22 +362,20 @@ func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kep
 	return kept, err
 }
 
-// keepMerge saves the files of a merge in progress.
+// keepMerge saves the files of a merge in progress, without repositories among them, which a reset leaves
+// alone.
 func (k *Keeper) keepMerge(ctx context.Context, b *branchView) (r *Rescue, err error) {
-	tmp, done, err := k.scratch("keep-" + b.journal.Attempt)
+	tmp, done, err := scratch()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	s, err := b.source(ctx, tmp)
 	if err == nil {
-		defer done()
-		s := &source{common: b.Common, admin: b.admin, root: b.Path, head: b.head, tmp: tmp, index: filepath.Join(tmp, "index")}
-		var found []Nested
-		found, err = s.nested(ctx) // which a reset leaves alone
-		for _, n := range found {
-			if n.name != "" {
-				s.skip = append(s.skip, n.name)
-			}
-		}
-		if err == nil {
-			r, err = k.keep(ctx, s, b.journal.Attempt, keptOf+b.journal.Attempt+keptIn+b.Name, []string{b.journal.Attempt, b.journal.Attempt + "-" + slug(b.Name, "repo")})
-		}
+		_, err = s.leaveOut(ctx)
+	}
+	if err == nil {
+		r, err = k.keep(ctx, s, b.journal.Attempt)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrNotKept, err)

@@ -13,10 +13,10 @@ import (
 )
 
 // A Nested is a repository in a worktree: a submodule, or one that an agent has made, cloned or added as
-// a worktree. It goes with the worktree.
+// a worktree. It goes with the worktree, and is not saved.
 type Nested struct {
 	Path    string // absolute
-	Why     string // it has work that is nowhere else; "" means that it has none
+	Why     string // it must not go; "" means that a submodule has no work of its own
 	Publish string // a command that publishes that work; "" means that there is none
 	Discard string // a command that discards it
 
@@ -29,13 +29,11 @@ type NestedError struct{ Found []Nested }
 func (e *NestedError) Error() string {
 	var all []string
 	for _, n := range e.Found {
-		text := fmt.Sprintf("the repository %s in it %s", n.Path, n.Why)
+		help := "move it elsewhere"
 		if n.Publish != "" {
-			text += "; publish that with: " + n.Publish
-		} else {
-			text += "; move it elsewhere"
+			help = "publish that with: " + n.Publish
 		}
-		all = append(all, text+"; or discard it with: "+n.Discard)
+		all = append(all, fmt.Sprintf("the repository %s %s; %s; or discard that with: %s", n.Path, n.Why, help, n.Discard))
 	}
 	return strings.Join(all, ". ")
 }
@@ -47,8 +45,7 @@ const (
 	modeRepo = "160000" // a commit of another repository: a submodule
 )
 
-// nested lists the repositories in a source. Git adds no file of them, except of those that were made
-// in a folder with tracked files.
+// nested lists the repositories in a source.
 func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	if !isDir(s.root) {
 		return nil, nil
@@ -70,82 +67,64 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names, foreign []string
-	seen := map[string]bool{".": true}
-	if isDir(filepath.Join(s.root, ".git")) { // in the place of the worktree's file
-		names = append(names, ".")
+	var found []Nested
+	made := func(name, inIndex string) {
+		at := filepath.Join(s.root, filepath.FromSlash(inIndex))
+		found = append(found, Nested{Path: at, Why: "was made there", Discard: fmt.Sprintf("rm -rf %q", at), name: name})
 	}
-	look := func(dir string) {
+	if isDir(filepath.Join(s.root, ".git")) { // in the place of the worktree's file
+		made("", ".git")
+	}
+	seen := map[string]bool{".": true}
+	look := func(dir string) { // for repositories whose files git adds to the one around them
 		for ; !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
-			if slices.Contains(s.skip, dir) {
-				continue
-			}
 			if _, err := root.Lstat(filepath.FromSlash(dir + "/.git")); err == nil {
-				names = append(names, dir)
+				made("", dir+"/.git")
 			}
 		}
 	}
-	var found []Nested
 	for _, line := range git.Fields(staged) {
 		info, name, _ := strings.Cut(line, "\t")
 		if !strings.HasPrefix(info, modeRepo) {
 			look(path.Dir(name))
 			continue
 		}
-		foreign = append(foreign, name)
-		look(name)
-		if list, err := os.ReadDir(filepath.Join(s.root, filepath.FromSlash(name))); err == nil && len(list) > 0 && !slices.Contains(names, name) {
-			at := filepath.Join(s.root, filepath.FromSlash(name))
-			found = append(found, Nested{Path: at, Why: "is a submodule that is not checked out, and has files", Discard: fmt.Sprintf("rm -rf %q", at), name: name})
-		}
-	}
-	for _, name := range others {
-		if dir, is := strings.CutSuffix(name, "/"); is {
-			foreign = append(foreign, dir)
-			look(dir)
-		} else {
-			look(path.Dir(name))
-		}
-	}
-	for _, name := range names {
-		n, err := s.inside(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains(foreign, name) {
-			n.name = "" // git adds its files
+		at := filepath.Join(s.root, filepath.FromSlash(name))
+		list, _ := os.ReadDir(at) // usually missing or empty
+		n := Nested{Path: at, Why: "is a submodule that is not checked out, and has files", Discard: fmt.Sprintf("rm -rf %q", at), name: name}
+		if isThere(filepath.Join(at, ".git")) {
+			if n, err = s.submodule(ctx, name); err != nil {
+				return nil, err
+			}
+		} else if len(list) == 0 {
+			continue
 		}
 		found = append(found, n)
+	}
+	for _, name := range others {
+		if dir, is := strings.CutSuffix(name, "/"); !is {
+			look(path.Dir(name))
+		} else if !slices.Contains(s.skip, dir) {
+			made(dir, dir)
+		}
 	}
 	return found, nil
 }
 
-// inside returns what git tells of a repository in the source.
-func (s *source) inside(ctx context.Context, name string) (n Nested, err error) {
+// submodule returns why a submodule at a path in the source, or one inside of it, must not go, with the
+// commands that help; Why is "" if all of it is also elsewhere.
+func (s *source) submodule(ctx context.Context, name string) (n Nested, err error) {
 	n = Nested{Path: filepath.Join(s.root, filepath.FromSlash(name)), name: name}
-	if n.Discard = fmt.Sprintf("rm -rf %q", n.Path); name == "." {
-		n.Path = filepath.Join(n.Path, ".git")
-		n.Discard = fmt.Sprintf("rm -rf %q", n.Path)
-		n.Why = "is in the place of the worktree's own .git file"
-		return n, nil
-	}
-	run := func(args ...string) string {
-		if err != nil {
-			return ""
+	n.Discard = fmt.Sprintf("rm -rf %q", n.Path)
+	run := func(args ...string) (out string) {
+		if err == nil {
+			out, err = git.Line(ctx, within(n.Path, args...))
 		}
-		var out string
-		out, err = git.Line(ctx, within(n.Path, args...))
 		return out
 	}
-	gitDir := run("rev-parse", "--absolute-git-dir")
-	if git.ExitCode(err) > 0 {
-		n.Why = "cannot be read: " + err.Error()
-		return n, nil
-	}
 	dirt := run("status", "--porcelain", "--untracked-files=all")
-	remotes := strings.Fields(run("remote"))
-	list := []string{"rev-list", "--max-count=1"}
+	list := []string{"rev-list", "--max-count=1", "--branches", "--tags"}
 	for _, ref := range []string{"HEAD", "refs/stash"} {
 		if err == nil {
 			var id string
@@ -154,73 +133,39 @@ func (s *source) inside(ctx context.Context, name string) (n Nested, err error) 
 			}
 		}
 	}
-	if err != nil {
-		return n, err
-	}
-	unborn := len(list) == 2
-	common, err := commonDir(gitDir)
-	if err != nil {
-		return n, err
-	}
-	goes := isWithin(common, canonical(s.root)) || s.admin != "" && isWithin(common, canonical(s.admin))
-	if goes {
-		list = append(list, "--branches", "--tags", "--not", "--remotes")
-	} else { // a worktree of another repository, whose branches stay
-		list = append(list, "--not", "--branches", "--tags", "--remotes")
-	}
-	push := ""
-	if len(remotes) > 0 {
-		push = fmt.Sprintf("git -C %q push %s HEAD:refs/heads/%s", n.Path, remotes[0], slug(filepath.Base(n.Path), "work"))
-	}
+	own := run(append(list, "--not", "--remotes")...)
+	remote, _, _ := strings.Cut(run("remote"), "\n")
+	push := fmt.Sprintf("git -C %q push %s HEAD:refs/heads/%s", n.Path, remote, slug(filepath.Base(n.Path), "work"))
 	switch {
+	case git.ExitCode(err) > 0:
+		n.Why = "cannot be read (" + err.Error() + ")"
+		return n, nil
+	case err != nil:
+		return n, err
 	case dirt != "":
-		n.Why = "has changes that are not committed"
+		n.Why, n.Publish = "has changes that are not committed", fmt.Sprintf("git -C %q add -A && git -C %[1]q commit && %s", n.Path, push)
 		n.Discard = fmt.Sprintf("git -C %q reset --hard && git -C %[1]q clean -ffd", n.Path)
-		if push != "" {
-			n.Publish = fmt.Sprintf("git -C %q add -A && git -C %[1]q commit && %s", n.Path, push)
-		}
-	case (goes || !unborn) && run(list...) != "":
+	case own != "":
 		n.Why, n.Publish = "has commits that are nowhere else", push
 	}
-	if err != nil || n.Why != "" {
-		return n, err
+	if remote == "" {
+		n.Publish = ""
 	}
-	return n, s.deeper(ctx, &n)
-}
-
-// deeper looks into the submodules of a repository in the source.
-func (s *source) deeper(ctx context.Context, n *Nested) error {
-	staged, err := git.Output(ctx, within(n.Path, "ls-files", "--stage", "-z"))
-	if err != nil {
-		return err
-	}
-	for _, line := range git.Fields(staged) {
-		info, name, _ := strings.Cut(line, "\t")
-		name = path.Join(n.name, name)
-		if !strings.HasPrefix(info, modeRepo) || !isThere(filepath.Join(s.root, filepath.FromSlash(name), ".git")) {
-			continue
-		}
-		inner, err := s.inside(ctx, name)
-		if err != nil {
-			return err
-		}
-		if inner.Why != "" {
-			inner.name = n.name
-			*n = inner
-			return nil
+	for _, line := range git.Fields(run("ls-files", "--stage", "-z")) {
+		info, inside, _ := strings.Cut(line, "\t")
+		if inside = path.Join(name, inside); n.Why == "" && strings.HasPrefix(info, modeRepo) && isThere(filepath.Join(s.root, filepath.FromSlash(inside), ".git")) {
+			if n, err = s.submodule(ctx, inside); err != nil {
+				return n, err
+			}
+			n.name = name
 		}
 	}
-	return nil
+	return n, err
 }
 
 // within returns a git command for a repository inside the worktree, never for one around it.
 func within(dir string, args ...string) git.Command {
 	return git.Command{Dir: dir, Env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))}, Args: args, Limit: listLimit, Filters: true}
-}
-
-func isWithin(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // listFiles runs git ls-files without ignored files. An untracked repository is one entry, with a

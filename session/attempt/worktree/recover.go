@@ -36,7 +36,6 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 			faults = append(faults, fmt.Errorf("recovering attempt %s: %w", attempt, err))
 		}
 	}
-	k.sweep()
 	return did, errors.Join(faults...)
 }
 

@@ -74,6 +74,7 @@ type source struct {
 	common string   // the repository
 	admin  string   // "" if the repository has no such worktree, or no longer
 	root   string   // may be missing
+	name   string   // of the worktree; "" means the folder around them
 	head   string   // the commit that is checked out; "" means none
 	skip   []string // names in root that are not part of it
 	tmp    string   // for temporary files
@@ -102,41 +103,29 @@ func (k *Keeper) keepAll(ctx context.Context, j *journal, force bool) (out []Res
 			err = fmt.Errorf("%w: %w", ErrNotKept, err)
 		}
 	}()
-	tmp, done, err := k.scratch("keep-" + j.Attempt)
+	tmp, done, err := scratch()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer done()
 	sources, err := k.sources(ctx, j, tmp)
+	for _, s := range sources {
+		if err == nil {
+			var found []Nested
+			found, err = s.leaveOut(ctx)
+			discarded = append(discarded, found...)
+		}
+	}
 	if err != nil {
 		return nil, nil, err
-	}
-	for _, s := range sources {
-		found, err := s.nested(ctx)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", s.root, err)
-		}
-		for _, n := range found {
-			if n.name != "" {
-				s.skip = append(s.skip, n.name)
-			}
-			if n.Why != "" {
-				discarded = append(discarded, n)
-			}
-		}
 	}
 	if len(discarded) > 0 && !force {
 		return nil, nil, &NestedError{Found: discarded}
 	}
-	for i, s := range sources {
-		names, message := []string{j.Attempt + "-workspace"}, keptOf+j.Attempt+keptBeside
-		if i < len(j.Trees) {
-			name := j.Trees[i].Name
-			names, message = []string{j.Attempt, j.Attempt + "-" + slug(name, "repo")}, keptOf+j.Attempt+keptIn+name
-		}
-		r, err := k.keep(ctx, s, j.Attempt, message, names)
+	for _, s := range sources {
+		r, err := k.keep(ctx, s, j.Attempt)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", s.root, err)
+			return nil, nil, err
 		}
 		if r != nil {
 			out = append(out, *r)
@@ -145,26 +134,33 @@ func (k *Keeper) keepAll(ctx context.Context, j *journal, force bool) (out []Res
 	return out, discarded, nil
 }
 
+// leaveOut leaves the repositories in a source out of it, and returns those that must not go.
+func (s *source) leaveOut(ctx context.Context) (must []Nested, err error) {
+	found, err := s.nested(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.root, err)
+	}
+	for _, n := range found {
+		if n.name != "" {
+			s.skip = append(s.skip, n.name)
+		}
+		if n.Why != "" {
+			must = append(must, n)
+		}
+	}
+	return must, nil
+}
+
 // sources returns the worktrees of an attempt, in their order, and the folder around them if it has
 // other files.
 func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*source, err error) {
 	folder := k.folder(j.Attempt)
-	around := &source{root: folder, tmp: tmp, index: filepath.Join(tmp, "index-around")}
-	for i, e := range j.Trees {
-		s := &source{common: e.Common, root: e.Path, tmp: tmp, index: filepath.Join(tmp, fmt.Sprintf("index-%d", i))}
+	around := &source{root: folder, tmp: tmp, index: filepath.Join(tmp, "index")}
+	for _, e := range j.Trees {
 		if !isDir(e.Common) {
 			return nil, fmt.Errorf("its repository %s is gone; put it back, or remove %s by hand", e.Common, folder)
 		}
-		if s.admin, err = e.admin(); err != nil {
-			return nil, err
-		}
-		if s.admin == "" {
-			if s.head, err = branchTip(ctx, e.Common, e.Branch); s.head == "" {
-				s.head = e.Base
-			}
-		} else {
-			s.head, err = commitOf(ctx, s.call(), "HEAD")
-		}
+		s, err := e.source(ctx, tmp)
 		if err != nil {
 			return nil, err
 		}
@@ -181,9 +177,24 @@ func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*so
 	return out, nil
 }
 
+// source returns a worktree as a source; tmp is a folder for temporary files.
+func (e *record) source(ctx context.Context, tmp string) (s *source, err error) {
+	s = &source{common: e.Common, root: e.Path, name: e.Name, tmp: tmp, index: filepath.Join(tmp, "index-"+e.Name)}
+	if s.admin, err = e.admin(); err != nil {
+		return nil, err
+	}
+	if s.admin != "" {
+		s.head, err = commitOf(ctx, inRepo(s.admin), "HEAD")
+	} else if s.head, err = branchTip(ctx, e.Common, e.Branch); s.head == "" {
+		s.head = e.Base
+	}
+	return s, err
+}
+
 // keep saves the work of a source, if any, under the first free one of some refs. It changes nothing in
 // the source.
-func (k *Keeper) keep(ctx context.Context, s *source, attempt, message string, names []string) (*Rescue, error) {
+func (k *Keeper) keep(ctx context.Context, s *source, attempt string) (r *Rescue, err error) {
+	defer wrap(&err, "%s", s.root)
 	lost, err := s.inDanger(ctx, attempt)
 	if err != nil {
 		return nil, err
@@ -216,7 +227,7 @@ func (k *Keeper) keep(ctx context.Context, s *source, attempt, message string, n
 			unique = append(unique, id)
 		}
 	}
-	return k.pin(ctx, s, names, tree, unique, message+"\n\nKept before it was removed.\n")
+	return k.pin(ctx, s, attempt, tree, unique)
 }
 
 // emptyTrees are the ids of an empty tree, in both object formats of repositories.
@@ -300,19 +311,13 @@ func unopened(warnings string) error {
 	return nil
 }
 
-// stagedCommit returns a commit of what is staged. Its dates are the head's, so that saving the same
-// again gives the same commit.
+// stagedCommit returns a commit of what is staged, the same each time.
 func (s *source) stagedCommit(ctx context.Context, tree string) (string, error) {
-	c, date := s.call("commit-tree", tree, "-m", "What was staged"), "@0 +0000"
+	c := s.call("commit-tree", tree, "-m", "What was staged")
 	if s.head != "" {
-		at, err := git.Line(ctx, s.call("show", "--no-patch", "--format=%ct", s.head))
-		if err != nil {
-			return "", err
-		}
-		date = "@" + at + " +0000"
 		c.Args = append(c.Args, "-p", s.head)
 	}
-	c.Env = []string{"GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}
+	c.Env = []string{"GIT_AUTHOR_DATE=@0 +0000", "GIT_COMMITTER_DATE=@0 +0000"}
 	return git.Line(ctx, c)
 }
 
@@ -339,59 +344,47 @@ func (s *source) inDanger(ctx context.Context, attempt string) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	var out []string
-	for _, id := range append(ids, strings.Fields(private)...) {
-		if id == "" || slices.Contains(out, id) {
-			continue
-		}
-		// The reflog may name commits that were removed long ago.
-		id, err := commitOf(ctx, inRepo(s.common), id)
-		if err != nil {
-			return nil, err
-		} else if id == "" {
-			continue
-		}
-		lost, err := git.Line(ctx, inRepo(s.common, "rev-list", "--max-count=1", id, "--not", "--branches", "--tags", "--remotes",
-			"--exclude="+rescueRefs+attempt+"*", "--glob="+rescueRefs+"*"))
-		if err != nil {
-			return nil, fmt.Errorf("looking for who reaches commit %s: %w", id, err)
-		}
-		if lost != "" {
-			out = append(out, id)
-		}
+	ids = append(ids, strings.Fields(private)...)
+	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
+	// The reflog may name commits that were removed long ago.
+	list := inRepo(s.common, slices.Concat([]string{"rev-list", "--ignore-missing"}, ids, []string{"--not", "--branches", "--tags", "--remotes",
+		"--exclude=" + rescueRefs + attempt + "*", "--glob=" + rescueRefs + "*"})...)
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	return out, nil
+	lost, err := git.Output(ctx, list)
+	if err != nil {
+		return nil, fmt.Errorf("looking for who reaches the commits: %w", err)
+	}
+	return slices.DeleteFunc(ids, func(id string) bool { return !strings.Contains(lost, id) }), nil
 }
 
 // leftBehind returns the commits in the reflog of a worktree's HEAD that a checkout has left on no
 // branch: those for which git warns that they are left behind.
 var leftBehind = regexp.MustCompile(`(?m)^([0-9a-f]{40,64}) .*\tcheckout: moving from [0-9a-f]{40,64} to `)
 
-// pin makes the first free one of some refs point to a commit. A commit that is already saved is
-// not saved twice.
-func (k *Keeper) pin(ctx context.Context, s *source, names []string, tree string, parents []string, message string) (*Rescue, error) {
-	common := s.common
+// pin makes a ref point to a new commit, the first free one. Work that is already saved is not saved
+// twice.
+func (k *Keeper) pin(ctx context.Context, s *source, attempt, tree string, parents []string) (*Rescue, error) {
+	message, names := keptOf+attempt+keptBeside, []string{attempt + "-workspace"}
+	if s.name != "" {
+		message, names = keptOf+attempt+keptIn+s.name, []string{attempt, attempt + "-" + slug(s.name, "repo")}
+	}
 	for n := 0; ; n++ {
-		name := names[min(n, len(names)-1)]
+		ref := rescueRefs + names[min(n, len(names)-1)]
 		if n >= len(names) {
-			name = fmt.Sprintf("%s-%d", name, n-len(names)+2)
+			ref = fmt.Sprintf("%s-%d", ref, n-len(names)+2)
 		}
-		ref := rescueRefs + name
-		tip, err := refTip(ctx, inRepo(common), ref)
+		have, err := git.Line(ctx, inRepo(s.common, "for-each-ref", "--format=%(objectname) %(tree) %(parent)", ref))
 		if err != nil {
 			return nil, err
 		}
-		if tip != "" {
-			have, err := git.Line(ctx, inRepo(common, "show", "--no-patch", "--format=%T %P", tip))
-			if err != nil {
-				return nil, err
-			}
-			if slices.Equal(strings.Fields(have), append([]string{tree}, parents...)) {
-				return &Rescue{Path: s.root, Ref: ref, Commit: tip}, nil
-			}
+		if tip, rest, _ := strings.Cut(have, " "); slices.Equal(strings.Fields(rest), append([]string{tree}, parents...)) {
+			return &Rescue{Path: s.root, Ref: ref, Commit: tip}, nil
+		} else if tip != "" {
 			continue
 		}
-		c := inRepo(common, "commit-tree", tree, "-m", message)
+		c := inRepo(s.common, "commit-tree", tree, "-m", message+"\n\nKept before it was removed.\n")
 		c.Config = []string{"core.fsync=all"}
 		for _, p := range parents {
 			c.Args = append(c.Args, "-p", p)

@@ -209,62 +209,33 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 	})
 }
 
-// Repositories that an agent made inside go with the worktree: if they have work of their own, that is
-// refused, with what helps, and discarded only by force.
+// Repositories that an agent made inside go with the worktree, which is refused, with what helps, and done
+// only by force.
 func TestRepositoriesInsideAreRefused(t *testing.T) {
 	t.Parallel()
 	origin := newRepo(t)
-	clone := func(t *testing.T, at string) { gitIn(t, origin, "clone", "-q", origin, at) }
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, path string)
-		says    []string // nothing: it is not refused
+		says    []string
 	}{
-		"a clone without work": {func(t *testing.T, path string) { clone(t, filepath.Join(path, "nested")) }, nil},
-		"a clone with changes": {func(t *testing.T, path string) {
-			clone(t, filepath.Join(path, "nested"))
-			write(t, path, "nested/new", "n")
-		}, []string{"not committed", "push origin HEAD:refs/heads/nested", "reset --hard"}},
-		"a clone with commits": {func(t *testing.T, path string) {
-			clone(t, filepath.Join(path, "nested"))
-			write(t, path, "nested/new", "n")
-			commit(t, filepath.Join(path, "nested"), "new")
-			gitIn(t, filepath.Join(path, "nested"), "checkout", "-q", "-b", "other", "HEAD~1")
-		}, []string{"commits that are nowhere else", "push origin", "rm -rf"}},
-		"a stash": {func(t *testing.T, path string) {
-			clone(t, filepath.Join(path, "nested"))
-			write(t, path, "nested/a.txt", "n")
-			gitIn(t, filepath.Join(path, "nested"), "stash", "-q")
-		}, []string{"commits that are nowhere else"}},
-		"made": {func(t *testing.T, path string) {
-			gitIn(t, path, "init", "-q", "nested")
-			write(t, path, "nested/x", "x")
-			commit(t, filepath.Join(path, "nested"), "one")
-		}, []string{"commits that are nowhere else", "move it elsewhere", "rm -rf"}},
-		"empty": {func(t *testing.T, path string) {
-			gitIn(t, path, "init", "-q", "nested")
-			write(t, path, "nested/x", "x")
-		}, []string{"not committed"}},
+		"a clone": {func(t *testing.T, path string) {
+			gitIn(t, origin, "clone", "-q", origin, filepath.Join(path, "nested"))
+		}, []string{"nested was made there", "move it elsewhere", "rm -rf"}},
+		"empty": {func(t *testing.T, path string) { gitIn(t, path, "init", "-q", "nested/deeper") }, []string{filepath.Join("nested", "deeper")}},
 		"in a folder of the worktree": {func(t *testing.T, path string) {
 			gitIn(t, path, "init", "-q", "lib")
 			commit(t, filepath.Join(path, "lib"), "one")
 			write(t, path, "lib/c.txt", "c")
-		}, []string{"not committed", "lib"}},
-		"deeper": {func(t *testing.T, path string) {
-			clone(t, filepath.Join(path, "nested"))
-			gitIn(t, filepath.Join(path, "nested"), "submodule", "--quiet", "add", origin, "sub")
-			commit(t, filepath.Join(path, "nested"), "sub")
-			gitIn(t, filepath.Join(path, "nested"), "update-ref", "refs/remotes/origin/main", "HEAD")
-			write(t, path, "nested/sub/new", "n")
-		}, []string{"not committed", filepath.Join("nested", "sub")}},
+		}, []string{filepath.Join("lib", ".git") + " was made there"}},
 		"in the place of .git": {func(t *testing.T, path string) {
 			must(t, os.Remove(filepath.Join(path, ".git")))
 			gitIn(t, path, "init", "-q")
-		}, []string{"in the place of", "rm -rf"}},
-		"broken": {func(t *testing.T, path string) { write(t, path, "lib/.git", "gitdir: nowhere\n") }, []string{"cannot be read", "lib"}},
+		}, []string{filepath.Join("web", ".git") + " was made there"}},
+		"broken": {func(t *testing.T, path string) { write(t, path, "lib/.git", "gitdir: nowhere\n") }, []string{"lib"}},
 		"a worktree beside": {func(t *testing.T, path string) {
 			gitIn(t, path, "worktree", "add", "-q", "--detach", path+"-2")
 			write(t, path+"-2", "new", "n")
-		}, []string{"web-2", "not committed"}},
+		}, []string{"web-2 was made there"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -273,20 +244,18 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 			path := create(t, k, repo)
 			write(t, path, "mine", "work")
 			c.prepare(t, path)
-			if c.says != nil {
-				_, _, err := k.Remove(t.Context(), attemptID, false, nil)
-				if nested, is := errors.AsType[*NestedError](err); !is || len(nested.Found) != 1 {
-					t.Fatal(err)
-				}
-				for _, text := range c.says {
-					expectError(t, err, ErrNotKept, text)
-				}
-				if read(t, path, "mine") != "work" || gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
-					t.Error("something was changed")
-				}
+			_, _, err := k.Remove(t.Context(), attemptID, false, nil)
+			if nested, is := errors.AsType[*NestedError](err); !is || len(nested.Found) != 1 {
+				t.Fatal(err)
+			}
+			for _, text := range c.says {
+				expectError(t, err, ErrNotKept, text)
+			}
+			if read(t, path, "mine") != "work" || gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
+				t.Error("something was changed")
 			}
 			kept, discarded, err := k.Remove(t.Context(), attemptID, true, nil)
-			if err != nil || len(kept) != 1 || (len(discarded) == 1) != (c.says != nil) {
+			if err != nil || len(kept) != 1 || len(discarded) != 1 {
 				t.Fatalf("kept %+v, discarded %+v, %v", kept, discarded, err)
 			}
 			for _, file := range files(t, repo, kept[0].Commit) {
@@ -371,6 +340,18 @@ func TestSubmodules(t *testing.T) {
 	write(t, path, "other/hidden", "in a submodule that is not checked out")
 	refused("not checked out")
 	must(t, os.RemoveAll(filepath.Join(path, "other")))
+	gitIn(t, sub, "checkout", "-q", "-b", "aside") // the commit is on a branch, and a stash beside it
+	write(t, sub, "a.txt", "stashed")
+	gitIn(t, sub, "stash", "-q")
+	gitIn(t, sub, "push", "-q", "origin", "HEAD:refs/heads/sub")
+	refused("commits that are nowhere else")
+	gitIn(t, sub, "stash", "drop", "-q")
+	gitIn(t, sub, "submodule", "--quiet", "add", lib, "inner")
+	commit(t, sub, "inner")
+	gitIn(t, sub, "push", "-q", "origin", "HEAD:refs/heads/sub")
+	write(t, sub, "inner/new", "n")
+	refused(fmt.Sprintf("git -C %q add -A", filepath.Join(sub, "inner")))
+	must(t, os.Remove(filepath.Join(sub, "inner", "new")))
 	gitIn(t, sub, "push", "-q", "origin", "HEAD:refs/heads/sub") // as it was told
 	gitIn(t, path, "add", "sub")
 	if r := remove(t, k); r.Ref == "" || !strings.Contains(gitIn(t, repo, "ls-tree", r.Commit, "sub"), gitIn(t, lib, "rev-parse", "sub")) {
