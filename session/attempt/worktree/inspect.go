@@ -110,9 +110,9 @@ func (i *inspection) folders() error {
 		return err
 	}
 	for _, f := range list {
-		name := f.Name()
+		name := strings.TrimSuffix(f.Name(), ".removing")
 		e, known := i.expected[name]
-		path := i.k.folder(name)
+		path := filepath.Join(i.k.dir, f.Name())
 		switch {
 		case !f.IsDir() || strings.HasPrefix(name, ".") || i.journals[name] || i.k.busy(name):
 		case !isDir(path): // removed in the meantime

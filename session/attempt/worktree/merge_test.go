@@ -340,59 +340,6 @@ func TestMergeSubmodule(t *testing.T) {
 	}
 }
 
-// Neither hooks nor programs of the repository's config run; those of the user do.
-func TestMergeRunsOnlyWhatIsTheUsers(t *testing.T) {
-	mark, users := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "users")
-	signer := filepath.Join(t.TempDir(), "sign")
-	testkit.Write(t, signer, "#!/bin/sh\ntouch "+users+"\necho '[GNUPG:] SIG_CREATED ' >&2\ncat >/dev/null\necho '-----BEGIN PGP SIGNATURE-----'\n")
-	testkit.Must(t, os.Chmod(signer, 0o755))
-	asUser(t, "[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = "+signer+"\n")
-	repo := newRepo2(t)
-	k, path := attemptIn2(t, repo)
-	for _, args := range [][]string{{"filter.a.clean", "touch " + mark + "; cat"}, {"filter.a.smudge", "touch " + mark + "; cat"},
-		{"merge.a.driver", "touch " + mark}, {"gpg.program", "touch " + mark}, {"core.fsmonitor", "touch " + mark}} {
-		gitIn(t, repo, "config", args[0], args[1])
-	}
-	for _, hook := range []string{"pre-commit", "commit-msg", "post-merge", "post-checkout", "reference-transaction", "pre-push", "post-index-change", "pre-rebase"} {
-		file := filepath.Join(repo, ".git", "hooks", hook)
-		testkit.Write(t, file, "#!/bin/sh\ntouch "+mark+"\n")
-		testkit.Must(t, os.Chmod(file, 0o755))
-	}
-	for _, way := range ways {
-		write(t, path, string(way), "x\n")
-		tryGit(path, "-c", "commit.gpgSign=false", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "filter.a.clean=cat", "add", "-A")
-		tryGit(path, "-c", "commit.gpgSign=false", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "filter.a.clean=cat", "commit", "-q", "-m", "more")
-		os.Remove(mark)
-		os.Remove(users)
-		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-			t.Fatal(err)
-		}
-		if isThere(mark) {
-			t.Errorf("%s: a program of the repository ran", way)
-		}
-		if !strings.Contains(gitIn(t, repo, "cat-file", "commit", "main"), "gpgsig") && way != WayRebase {
-			t.Errorf("%s: the commit is not signed", way)
-		}
-	}
-}
-
-func newRepo2(t *testing.T) string {
-	t.Helper()
-	t.Setenv("GIT_CONFIG_COUNT", "1")
-	t.Setenv("GIT_CONFIG_KEY_0", "commit.gpgSign")
-	t.Setenv("GIT_CONFIG_VALUE_0", "false")
-	repo := newRepo(t)
-	write(t, repo, ".gitattributes", "*.txt filter=a merge=a\n")
-	commit(t, repo, "attributes")
-	return repo
-}
-
-func attemptIn2(t *testing.T, repo string) (*Keeper, string) {
-	k, path := attemptIn(t, repo)
-	os.Unsetenv("GIT_CONFIG_COUNT")
-	return k, path
-}
-
 // A target that is moved between the merge and its last step is not overwritten.
 func TestMergeOfATargetThatMoves(t *testing.T) {
 	t.Parallel()
