@@ -19,6 +19,7 @@ const wholeTree = `{"repo_id":"r","name":"web","repo":"/p/web","target_branch":"
 
 // A journal that is damaged is told, and nothing is done by it.
 func TestDamagedJournals(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("the paths in the texts are no absolute ones there")
 	}

@@ -43,6 +43,7 @@ func link(t *testing.T, target, at string) {
 // Where a link is in the place of a folder, whatever was to be done is refused, and
 // nothing is touched where it leads to.
 func TestLinksAreNotFollowed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		at   string
 		made bool // the attempt has its worktree before
@@ -100,6 +101,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 
 // A journal that names a folder elsewhere moves and removes nothing.
 func TestJournalOfAFolderElsewhere(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	home, untouched := newVictim(t)
 	k, _ := newKeeper(t)
@@ -119,6 +121,7 @@ func TestJournalOfAFolderElsewhere(t *testing.T) {
 
 // What is in a worktree's .git file is no evidence: the journal says whose it is.
 func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
+	t.Parallel()
 	repo, other := newRepo(t), newRepo(t)
 	write(t, other, "secret.txt", "x")
 	base := commit(t, other, "secret")

@@ -83,7 +83,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 				back()
 			}
 		}()
-		now, from := "", b.from
+		now := ""
 		switch l.Way {
 		case WayMerge:
 			now, err = k.landed(ctx, l, b)
@@ -107,13 +107,12 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		if err := advance(ctx, l, b, at, now); err != nil {
 			return nil, err
 		}
-		if common := b.head; l.Way == WayMerge {
-			b.Since = &since{From: from, Common: common}
-		} else {
-			if b.common != b.target { // from which on others have changed the target
-				from = b.target
+		back = func() {}
+		if b.Since = (&since{From: b.from, Common: b.head}); l.Way != WayMerge {
+			b.Since.Common = now
+			if b.common != b.target { // others have changed the target
+				b.Since.From = b.target
 			}
-			b.Since = &since{From: from, Common: now}
 		}
 		return &Landed{Before: b.target, Commit: now}, k.save(b.journal)
 	})
@@ -257,6 +256,7 @@ func (k *Keeper) moveTo(ctx context.Context, b *branchView, do func(context.Cont
 	}
 	if now, look := commitOf(ctx, b.call(), "HEAD"); look == nil && now == b.head {
 		back() // nothing was moved
+		return func() {}, nil
 	}
 	return back, nil
 }
@@ -331,7 +331,12 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 				r.Conflicts = files
 				return r, nil
 			}
-			return nil, b.dirty(said, err)
+			err = b.dirty(said, err)
+			if (checkout{b.Path, b.admin}).operation() == "merge" { // such as when it cannot be signed
+				_, abort := git.Output(ctx, b.call("merge", "--abort"))
+				err = errors.Join(err, abort)
+			}
+			return nil, err
 		}
 		r.Commit, err = commitOf(ctx, b.call(), "HEAD")
 		return r, err

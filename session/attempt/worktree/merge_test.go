@@ -48,6 +48,7 @@ func landing(path string, way Way) Landing {
 var ways = []Way{WayMerge, WaySquash, WayRebase}
 
 func TestMergeEachWay(t *testing.T) {
+	t.Parallel()
 	for _, away := range []bool{false, true} {
 		for _, way := range ways {
 			name := string(way) + map[bool]string{true: ", checked out nowhere", false: ""}[away]
@@ -200,6 +201,7 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 
 // Conflicts arise only in the attempt's worktree, where they can be resolved or undone.
 func TestConflicts(t *testing.T) {
+	t.Parallel()
 	{
 		repo := newRepo(t)
 		write(t, repo, "pic.bin", "a\x00b")

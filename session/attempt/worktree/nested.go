@@ -38,12 +38,8 @@ func (e *NestedError) Error() string {
 	return strings.Join(all, ". ")
 }
 
-// The modes of a tree's entries.
-const (
-	modeFile = "100644"
-	modeLink = "120000"
-	modeRepo = "160000" // a commit of another repository: a submodule
-)
+// modeRepo is the mode of a tree's entry that is a commit of another repository: a submodule.
+const modeRepo = "160000"
 
 // nested lists the repositories in a source.
 func (s *source) nested(ctx context.Context) ([]Nested, error) {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -28,6 +29,7 @@ func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {
 }
 
 func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	k.at = func(point string) {
@@ -44,6 +46,7 @@ func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
 }
 
 func TestRecoverGoesOnAfterAFault(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	if _, err := k.Create(t.Context(), "good", branchName, []Tree{tree(repo)}, nil); err != nil {
@@ -73,6 +76,7 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 }
 
 func TestWaitingForALockEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	k, _ := newKeeper(t)
 	unlock, err := k.lockAttempt(t.Context(), attemptID)
 	must(t, err)

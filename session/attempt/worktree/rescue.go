@@ -253,7 +253,7 @@ func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, t
 		return "", "", err
 	}
 	if !isDir(s.root) {
-		return staged, before, nil // it was removed by hand: no files are left to save
+		return staged, cmp.Or(before, staged), nil // it was removed by hand: no files are left to save
 	}
 	if err := s.unhide(ctx); err != nil {
 		return "", "", err

@@ -13,6 +13,7 @@ import (
 )
 
 func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -80,6 +81,7 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 }
 
 func TestCommitsStayAndEmptyBranchesGo(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -95,6 +97,7 @@ func TestCommitsStayAndEmptyBranchesGo(t *testing.T) {
 }
 
 func TestBranchThatIsCheckedOutElsewhereStays(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -105,6 +108,7 @@ func TestBranchThatIsCheckedOutElsewhereStays(t *testing.T) {
 }
 
 func TestBranchWithTheLastRefToItsBaseStays(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	write(t, repo, "only", "on main")
 	gitIn(t, repo, "checkout", "-q", "-b", "gone")
@@ -124,6 +128,7 @@ func TestBranchWithTheLastRefToItsBaseStays(t *testing.T) {
 }
 
 func TestCommitsOnNoBranchAreKept(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -154,6 +159,7 @@ func TestCommitsOnNoBranchAreKept(t *testing.T) {
 }
 
 func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
+	t.Parallel()
 	prepare := func(t *testing.T) (*Keeper, string, string) {
 		repo := newRepo(t)
 		k, _ := newKeeper(t)
@@ -394,6 +400,7 @@ func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
 }
 
 func TestSymlinksProgramsAndSwaps(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("symlinks need a right here")
 	}
@@ -420,7 +427,7 @@ func TestSymlinksProgramsAndSwaps(t *testing.T) {
 	do(exec.Command("mkfifo", filepath.Join(path, "pipe")).Run())
 	r := remove(t, k)
 	out := gitIn(t, repo, "ls-tree", "-r", r.Commit)
-	for name, mode := range map[string]string{"link": modeLink, "dangling": modeLink, "dir": modeLink, "flat/now": modeFile, "run": "100755"} {
+	for name, mode := range map[string]string{"link": "120000", "dangling": "120000", "dir": "120000", "flat/now": "100644", "run": "100755"} {
 		if !strings.Contains("\n"+out, "\n"+mode+" blob") || !regexpLine(out, mode, name) {
 			t.Errorf("%s is not kept with mode %s:\n%s", name, mode, out)
 		}
@@ -444,6 +451,7 @@ func regexpLine(out, mode, name string) bool {
 }
 
 func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	write(t, repo, "big/x", "x")
 	write(t, repo, "big/y", "y")
@@ -468,6 +476,7 @@ func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
 }
 
 func TestNothingIsRemovedWhileInUse(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -497,6 +506,7 @@ func TestNothingIsRemovedWhileInUse(t *testing.T) {
 }
 
 func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	seen := map[string]string{}
@@ -516,6 +526,7 @@ func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
 }
 
 func TestReadOnlyFoldersAreDeleted(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -557,6 +568,7 @@ func TestLargeFileIsStreamed(t *testing.T) {
 }
 
 func TestAttemptWithoutItsJournalStays(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -568,6 +580,7 @@ func TestAttemptWithoutItsJournalStays(t *testing.T) {
 }
 
 func TestWhatCannotBeKeptIsNotRemoved(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -587,6 +600,7 @@ func TestWhatCannotBeKeptIsNotRemoved(t *testing.T) {
 }
 
 func TestRepositoriesWithSHA256(t *testing.T) {
+	t.Parallel()
 	repo := filepath.Join(t.TempDir(), "repo")
 	if _, err := tryGit(".", "init", "-q", "-b", "main", "--object-format=sha256", repo); err != nil {
 		t.Skip("this git has no sha256")

@@ -8,6 +8,7 @@ import (
 // A caller that removes an attempt again, after a crash has cut the answer off, is told
 // what was kept all the same.
 func TestRescuesAreListedLater(t *testing.T) {
+	t.Parallel()
 	repo, other := newRepo(t), newRepo(t)
 	k, _ := newKeeper(t)
 	trees := []Tree{
@@ -58,6 +59,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 // Two projects may have their worktrees in one folder: what the board of one does
 // not know is not nobody's.
 func TestRecoverLeavesWhatAnotherOwnerMade(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	k.journal = t.TempDir()
@@ -78,6 +80,7 @@ func TestRecoverLeavesWhatAnotherOwnerMade(t *testing.T) {
 // What the config says of copies and setup counts while worktrees are made; what
 // is made stays what it is.
 func TestCreateAgainAfterTheConfigWasEdited(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
