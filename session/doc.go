@@ -80,8 +80,8 @@
 //     finished step is done again, and a step never has two agents at once.
 //   - An attempt is deleted with uncommitted work: the work becomes a commit under
 //     refs/deepwork/rescue/<attempt> first, or nothing is removed; branches with commits stay.
-//   - A machine goes down between two git steps: the steps are in a journal, and are finished or
-//     undone at the next start.
+//   - A machine goes down while worktrees are made or removed: that is undone or finished at the
+//     next start. While it merges: the next call names the command that ends what git has left.
 //   - An agent hangs or forks: stop_attempt ends its whole process group; its output is limited
 //     to 32 MB.
 //   - An agent stops in the middle of its task's workflow: the task stays inprogress, at that

@@ -203,16 +203,18 @@ func (a *app) boardAddCommand() *cobra.Command {
 }
 
 func (a *app) boardRmCommand() *cobra.Command {
-	return a.onProject("", &cobra.Command{
+	var force bool
+	cmd := a.onProject("", &cobra.Command{
 		Use:   "rm ID",
 		Short: "Remove a task with its attempts and worktrees; " + idsHelp,
 		Long: `Remove a task with its attempts, their worktrees and logs. It is refused while an
 attempt waits or runs. Work that was not committed is kept first, under the git refs
-that are printed; branches with commits stay.`,
+that are printed; branches with commits stay. A repository inside a worktree that has
+changes or commits that are nowhere else is refused, or discarded with --force.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
-				r, err := board.DeleteTask(ctx, atTerminal, attempt.TaskArgs{TaskID: t.TaskID})
+				r, err := board.DeleteTask(ctx, atTerminal, attempt.DeleteArgs{TaskID: t.TaskID, Force: &force})
 				if refused, ok := errors.AsType[*session.Error](err); ok {
 					kept, _ := refused.Details["rescued"].([]attempt.Rescue)
 					a.printRescued(kept)
@@ -222,10 +224,15 @@ that are printed; branches with commits stay.`,
 				}
 				fmt.Fprintf(a.out, "removed %s\n", t.TaskID)
 				a.printRescued(r.Rescued)
+				for _, what := range r.Discarded {
+					fmt.Fprintf(a.out, "discarded %s\n", inline(what))
+				}
 				return nil
 			})
 		},
 	})
+	cmd.Flags().BoolVar(&force, "force", false, "discard repositories in worktrees that have work which is nowhere else")
+	return cmd
 }
 
 // printRescued prints where the work of removed worktrees is.

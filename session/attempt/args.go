@@ -38,6 +38,12 @@ type TaskArgs struct {
 	TaskID string `json:"task_id"`
 }
 
+// DeleteArgs are the arguments of delete_task.
+type DeleteArgs struct {
+	TaskID string `json:"task_id"`
+	Force  *bool  `json:"force"` // discard repositories in its worktrees whose work is nowhere else
+}
+
 // CreateTaskArgs are the arguments of create_task.
 type CreateTaskArgs struct {
 	ProjectID    string   `json:"project_id"`

@@ -43,7 +43,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	if b.State != "failed" {
 		t.Fatalf("%+v", b)
 	}
-	_, err = s.DeleteTask(ctx, me, TaskArgs{first.TaskID})
+	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: first.TaskID})
 	must(t, err)
 	next := s.newTask("! say hello")
 	_, repo := s.rootProject()

@@ -66,7 +66,7 @@ func TestReq004_GetContext(t *testing.T) {
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
-	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	must(t, err)
 	_, err = c.GetContext(ctx)
 	refused(t, err, session.ToolError, "unknown_attempt", r.AttemptID)

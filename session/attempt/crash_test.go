@@ -109,7 +109,7 @@ func (e *Engine) meddle(project, marks string) error {
 		fmt.Println("followed", *v.LatestAttemptID, name)
 	case len(all) == 2 && !v.HasInProgressAttempt && rand.IntN(100) == 0:
 		fmt.Println("deleting", v.TaskID)
-		if _, err := e.DeleteTask(ctx, me, TaskArgs{v.TaskID}); err != nil {
+		if _, err := e.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); err != nil {
 			return err
 		}
 		fmt.Println("deleted", v.TaskID)

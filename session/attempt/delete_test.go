@@ -32,13 +32,13 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	}
 	// The first server was killed; the next call is refused, and nothing is gone.
 	p.git(p.root, "worktree", "lock", "--reason", "I work here", r.Repos[0].WorktreePath)
-	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	refused(t, err, session.StateError, "worktree_in_use", "I work here")
 	if again := s.ends(s.begin(v).AttemptID); again.State != "completed" {
 		t.Errorf("%+v", again)
 	}
 	p.git(p.root, "worktree", "unlock", r.Repos[0].WorktreePath)
-	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	must(t, err)
 }
 
@@ -60,7 +60,7 @@ func TestRequestsAfterDeletion(t *testing.T) {
 	if again.AttemptID != r.AttemptID {
 		t.Error("a repeated call made a second attempt")
 	}
-	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	must(t, err)
 	_, err = s.CreateTask(ctx, me, create)
 	refused(t, err, session.ToolError, "deleted_since", "request_id")
@@ -110,7 +110,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 		t.Fatal(lock, err)
 	}
 	done := make(chan error, 1)
-	go func() { _, err := s.DeleteTask(ctx, me, TaskArgs{v.TaskID}); done <- err }()
+	go func() { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); done <- err }()
 	eventually(t, func() string {
 		b, err := s.board(ctx)
 		must(t, err)

@@ -55,7 +55,7 @@ func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 	if exists(filepath.Join(elsewhere, "planted.txt")) || exists(filepath.Join(home, "planted.txt")) {
 		t.Error("an agent ran outside")
 	}
-	if _, err := first.DeleteTask(ctx, me, TaskArgs{TaskID: first.get(r.AttemptID).TaskID}); err == nil {
+	if _, err := first.DeleteTask(ctx, me, DeleteArgs{TaskID: first.get(r.AttemptID).TaskID}); err == nil {
 		t.Error("a worktree without a journal was removed")
 	}
 	if !exists(filepath.Join(elsewhere, ".git")) {
@@ -93,7 +93,7 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 			if (r.State == "completed") != (at == "") || at != "" && !strings.Contains(deref(r.Error), "was not made by deepwork") {
 				t.Errorf("%+v: %s", r, deref(r.Error))
 			}
-			_, err := s.DeleteTask(ctx, me, TaskArgs{TaskID: v.TaskID})
+			_, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 			if (err == nil) != (at == "") {
 				t.Errorf("deleted: %v", err)
 			}
@@ -146,7 +146,7 @@ func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
 	if f.Dir == s.o.State.Dir || !exists(f.Dir) {
 		t.Fatal(f.Dir)
 	}
-	_, err = s.DeleteTask(ctx, me, TaskArgs{TaskID: v.TaskID})
+	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	must(t, err)
 	if exists(f.Dir) || !exists(s.o.State.Dir) {
 		t.Errorf("%s is there: %v; the project's: %v", f.Dir, exists(f.Dir), exists(s.o.State.Dir))

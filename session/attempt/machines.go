@@ -207,8 +207,9 @@ func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
 
 // A removal is how it went to remove the worktrees of an attempt for another machine, as JSON on the board.
 type removal struct {
-	Rescued []Rescue       `json:"rescued"`
-	Refusal *session.Error `json:"refusal"` // nil if they are gone
+	Rescued   []Rescue       `json:"rescued"`
+	Discarded []string       `json:"discarded,omitempty"`
+	Refusal   *session.Error `json:"refusal"` // nil if they are gone
 }
 
 // removePause is between two looks of a caller for how a removal went, and removeAnswer how long it looks.
@@ -250,7 +251,7 @@ func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) e
 	done := removal{}
 	err := e.endEarlier(ctx, b, task.Execution{AttemptID: r.AttemptID})
 	if err == nil {
-		done.Rescued, err = e.removeWorktrees(ctx, b, r.AttemptID)
+		done, err = e.removeWorktrees(ctx, b, r.AttemptID, false)
 	}
 	refusal, refused := errors.AsType[*session.Error](err)
 	switch {
@@ -274,16 +275,16 @@ func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) e
 
 // removeElsewhere has the worktrees of an attempt removed by its machine. left says that they stay,
 // since that machine is gone.
-func (e *Engine) removeElsewhere(ctx context.Context, b view, a *task.Attempt) (rescued []Rescue, left string, err error) {
+func (e *Engine) removeElsewhere(ctx context.Context, b view, a *task.Attempt) (done removal, left string, err error) {
 	gone, err := e.shared.GoneFor(ctx, a.Place)
 	if err != nil {
-		return nil, "", fault("looking for the machine of the attempt", err)
+		return done, "", fault("looking for the machine of the attempt", err)
 	}
 	if gone > 0 && a.Workspace == "" {
-		return nil, "", nil
+		return done, "", nil
 	}
 	if gone > 0 {
-		return nil, fmt.Sprintf("The worktrees of attempt %s are left on the machine %s, in %s: no server of the project has run there for %v. The next one removes them, and keeps first what is not committed.",
+		return done, fmt.Sprintf("The worktrees of attempt %s are left on the machine %s, in %s: no server of the project has run there for %v. The next one removes them, and keeps first what is not committed.",
 			a.ID, a.Place.Describe(), a.Workspace, gone.Round(time.Second)), nil
 	}
 	err = b.AskRemoval(ctx, a.ID)
@@ -295,20 +296,19 @@ func (e *Engine) removeElsewhere(ctx context.Context, b view, a *task.Attempt) (
 		if result == nil {
 			continue
 		}
-		var done removal
 		if err := json.Unmarshal(result, &done); err != nil {
-			return nil, "", fault("reading how the removal of worktrees went", err)
+			return done, "", fault("reading how the removal of worktrees went", err)
 		}
 		if done.Refusal != nil {
-			return nil, "", done.Refusal
+			return removal{}, "", done.Refusal
 		}
-		return done.Rescued, "", nil
+		return done, "", nil
 	}
 	switch {
 	case errors.Is(err, task.ErrNotFound):
-		return nil, "", nil // another call was faster
+		return done, "", nil // another call was faster
 	case err != nil:
-		return nil, "", fault("removing the worktrees of the attempt", err)
+		return done, "", fault("removing the worktrees of the attempt", err)
 	}
-	return nil, "", session.NotNow("not_removed", "The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id", a.ID).Wait(retryAfter)
+	return done, "", session.NotNow("not_removed", "The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id", a.ID).Wait(retryAfter)
 }

@@ -192,10 +192,10 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		}
 
 		p2.git(p2.root, "worktree", "lock", "--reason", "I work here", got.Repos[0].WorktreePath)
-		_, err = m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		_, err = m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		refused(t, err, session.StateError, "worktree_in_use", "I work here")
 		p2.git(p2.root, "worktree", "unlock", got.Repos[0].WorktreePath)
-		gone, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		if err != nil || len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p2.root || gone.Notice != nil {
 			t.Fatalf("deleting: %+v, %v", gone, err)
 		}
@@ -341,14 +341,14 @@ func TestARemovalThatIsNotAnswered(t *testing.T) {
 		f.gone(m2.place, 0)
 		silent := p2.machine("bbbb", f, func(o *Options) { o.Passive = true })
 		must(t, silent.member.Enter(ctx))
-		_, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		_, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		refused(t, err, session.StateError, "not_removed", "bbbb", "Call again")
 		back := p2.machine("bbbb", f)
 		back.ends(back.begin(back.newTask("! say hello")).AttemptID)
 		if !exists(tree) {
 			t.Error("the worktree of a task that stayed was removed")
 		}
-		gone, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		if err != nil || len(gone.Rescued) != 1 || exists(tree) {
 			t.Errorf("deleting: %+v, %v", gone, err)
 		}
@@ -379,7 +379,7 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		old.stop()
 
 		f.gone(m2.place, time.Hour)
-		gone, err := m1.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		if err != nil || !containsAll(deref(gone.Notice), m2.place.Describe(), tree) {
 			t.Fatalf("deleting: %+v, %v", gone, err)
 		}
@@ -426,7 +426,7 @@ func TestInspectOnMachines(t *testing.T) {
 		var gone *DeleteReply
 		eventually(t, func() string {
 			var err error
-			if gone, err = m1.DeleteTask(ctx, me, TaskArgs{made.TaskID}); err != nil && session.CodeOf(err) == "not_removed" {
+			if gone, err = m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID}); err != nil && session.CodeOf(err) == "not_removed" {
 				return err.Error() // a busy machine has not answered in time, and the caller repeats the call
 			}
 			must(t, err)
@@ -458,7 +458,7 @@ func TestInspectOnMachines(t *testing.T) {
 		if r := m2.reaches(made.AttemptID, task.Interrupted); !strings.Contains(deref(r.Error), "It has no workspace there yet; ") {
 			t.Errorf("given up: %s", deref(r.Error))
 		}
-		if gone, err = m2.DeleteTask(ctx, me, TaskArgs{made.TaskID}); err != nil || gone.Notice != nil {
+		if gone, err = m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID}); err != nil || gone.Notice != nil {
 			t.Errorf("%+v, %v", gone, err)
 		}
 	})
@@ -613,7 +613,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			p2.without()
 			m2 := p2.machine("bbbb", f)
 			f.gone(place, time.Hour)
-			_, err = m2.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+			_, err = m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 			must(t, err)
 			p.machine("aaaa", f)
 			eventually(t, func() string {

@@ -154,7 +154,7 @@ func (e *Engine) AbortMerge(ctx context.Context, who session.Caller, a AbortArgs
 			r.Status = Unchanged
 			return nil
 		}
-		if err == nil && kept.Ref != "" {
+		if err == nil && kept != nil {
 			r.Rescue = &Rescue{AttemptID: r.attempt, Worktree: kept.Path, RepoPath: r.path, Ref: kept.Ref, Commit: kept.Commit}
 		}
 		r.Status = Aborted

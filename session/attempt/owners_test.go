@@ -107,7 +107,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	s.ends(second.AttemptID)
 	// A branch stays hidden when its task is deleted; with commits it is kept.
 	p.git(p.root, "branch", "kept", first.WorkspaceBranch)
-	_, err = s.DeleteTask(ctx, me, TaskArgs{first.TaskID})
+	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: first.TaskID})
 	must(t, err)
 	p.git(p.root, "branch", first.WorkspaceBranch, "kept")
 	_, err = begin(eve, first.WorkspaceBranch)

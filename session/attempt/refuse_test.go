@@ -93,7 +93,7 @@ func TestWrongArguments(t *testing.T) {
 			_, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: nobody})
 			return err
 		}, "unknown_task", nil},
-		"delete nobody": {func() error { _, err := s.DeleteTask(ctx, me, TaskArgs{nobody}); return err }, "unknown_task", nil},
+		"delete nobody": {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
 		"update nobody": {func() error {
 			_, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: nobody, Title: new("x")})
 			return err

@@ -18,10 +18,11 @@ import (
 const removePatience = 10 * time.Minute
 
 // DeleteTask removes a task with its attempts and their worktrees (seed 004, delete_task).
-// Uncommitted work is rescued first, and the reply says where; branches with commits stay. A task
+// Uncommitted work is rescued first, and the reply says where; branches with commits stay. Repositories
+// in the worktrees that have work which is nowhere else are refused, or discarded by force. A task
 // with an attempt that waits or runs is refused. If a crash interrupts it, repeating the call
 // finishes it.
-func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a TaskArgs) (*DeleteReply, error) {
+func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArgs) (*DeleteReply, error) {
 	b, id, err := e.open(ctx, who, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a TaskArgs)
 	if err != nil {
 		return nil, found("deleting the task", err, "task", "task_id", id, remedyTask)
 	}
-	reply, err := e.delete(ctx, b, id, attempts)
+	reply, err := e.delete(ctx, b, id, attempts, a.Force != nil && *a.Force)
 	if err != nil {
 		// After any refusal the task can be worked on again.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), boardPatience)
@@ -48,17 +49,17 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a TaskArgs)
 }
 
 // delete removes the worktrees of a task that is marked, and then the task.
-func (e *Engine) delete(ctx context.Context, b view, id string, attempts []string) (*DeleteReply, error) {
-	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}}
+func (e *Engine) delete(ctx context.Context, b view, id string, attempts []string, force bool) (*DeleteReply, error) {
+	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}, Discarded: []string{}}
 	for _, attempt := range attempts {
-		rescued, left, err := e.removeAnywhere(ctx, b, attempt)
+		done, left, err := e.removeAnywhere(ctx, b, attempt, force)
 		if errors.Is(err, task.ErrRunning) {
 			return nil, stillRunning(id)
 		}
 		if err != nil {
 			return nil, withRescued(err, reply.Rescued)
 		}
-		reply.Rescued = append(reply.Rescued, rescued...)
+		reply.Rescued, reply.Discarded = append(reply.Rescued, done.Rescued...), append(reply.Discarded, done.Discarded...)
 		if left != "" {
 			reply.Notice = new(strings.TrimSpace(unless(reply.Notice) + " " + left))
 		}
@@ -117,41 +118,44 @@ func withRescued(err error, rescued []Rescue) error {
 }
 
 // removeAnywhere is removeWorktrees for an attempt on any machine; left says where worktrees stay.
-func (e *Engine) removeAnywhere(ctx context.Context, b view, id string) (rescued []Rescue, left string, err error) {
+func (e *Engine) removeAnywhere(ctx context.Context, b view, id string, force bool) (done removal, left string, err error) {
 	at, err := b.Attempt(ctx, id)
 	if err == nil && at.Elsewhere(e.here) {
 		return e.removeElsewhere(ctx, b, at)
 	}
-	rescued, err = e.removeWorktrees(ctx, b, id) // which returns the error again
-	return rescued, "", err
+	done, err = e.removeWorktrees(ctx, b, id, force) // which returns the error again
+	return done, "", err
 }
 
 // removeWorktrees removes the worktrees of an attempt of a task that is marked.
-func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string) ([]Rescue, error) {
+func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, force bool) (done removal, err error) {
 	ctx, cancel := context.WithTimeout(ctx, removePatience)
 	defer cancel()
 	at, err := b.Attempt(ctx, id)
 	if errors.Is(err, task.ErrNotFound) {
-		return nil, nil // another call was faster
+		return done, nil // another call was faster
 	}
 	if err != nil {
-		return nil, fault("reading the attempt", err)
+		return done, fault("reading the attempt", err)
 	}
 	if open, err := isOpen(ctx, b, id); err != nil {
-		return nil, err
+		return done, err
 	} else if open {
-		return nil, task.ErrRunning
+		return done, task.ErrRunning
 	}
 	if at.Workspace == "" || len(at.Repos) == 0 {
-		return nil, nil // no machine has taken it, or it works in place
+		return done, nil // no machine has taken it, or it works in place
 	}
 	k := e.keeper(worktreesOf(at))
-	removed, err := k.Remove(ctx, id, func() bool { // by a follow-up, if another call took the mark away
+	removed, discarded, err := k.Remove(ctx, id, force, func() bool { // by a follow-up, if another call took the mark away
 		open, err := isOpen(ctx, b, id)
 		return open || err != nil
 	})
 	if err != nil {
-		return nil, notRemoved(at, err)
+		return done, notRemoved(at, err)
+	}
+	for _, n := range discarded {
+		done.Discarded = append(done.Discarded, n.Path+": it "+n.Why)
 	}
 	// Include what an earlier removal has rescued but never reported: its server was killed, or its
 	// caller had gone.
@@ -163,11 +167,10 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string) (
 	if err != nil { // the refs show it as well
 		e.log.Warn("cannot list what was kept of an attempt", "attempt", id, "kept", removed, "error", err)
 	}
-	var rescued []Rescue
 	for _, r := range kept {
-		rescued = append(rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})
+		done.Rescued = append(done.Rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})
 	}
-	return rescued, nil
+	return done, nil
 }
 
 func isOpen(ctx context.Context, b store.View, attempt string) (bool, error) {
@@ -180,9 +183,18 @@ func isOpen(ctx context.Context, b store.View, attempt string) (bool, error) {
 
 // notRemoved says why worktrees still exist.
 func notRemoved(a *task.Attempt, err error) error {
+	nested, _ := errors.AsType[*worktree.NestedError](err)
+	var paths []string
+	if nested != nil {
+		for _, n := range nested.Found {
+			paths = append(paths, n.Path)
+		}
+	}
 	switch {
 	case errors.Is(err, worktree.ErrInUse):
 		return session.NotNow("worktree_in_use", "A worktree of attempt %s is in use and was not removed: %v. Stop what uses it and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
+	case nested != nil:
+		return session.NotNow("work_not_kept", "Nothing of attempt %s was removed, as repositories in it would be lost: %v. Do that and call again, or have them discarded with force (deepwork board rm --force) on the machine that has them.", a.ID, nested).With("attempt_id", a.ID).With("repositories", paths).Because(err)
 	case errors.Is(err, worktree.ErrNotKept):
 		return session.NotNow("work_not_kept", "Uncommitted work of attempt %s could not be saved, so nothing was removed: %v. Commit it or move it away, and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -21,7 +21,7 @@ func TestDeleteTask(t *testing.T) {
 	second := s.ends(s.begin(v, func(a *StartArgs) { a.Executor, a.Prompt = "TEST", new("! say only") }).AttemptID)
 	third := s.begin(s.newTask("! say another task"))
 	third = s.ends(third.AttemptID)
-	r, err := s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
+	r, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	must(t, err)
 	if r.TaskID != v.TaskID || !r.Deleted || len(r.Rescued) != 2 {
 		t.Fatalf("%+v", r)
@@ -64,17 +64,17 @@ func TestDeleteRunningTask(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! await " + hold)
 	r := s.begin(v)
-	_, err := s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
+	_, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	refused(t, err, session.StateError, "attempt_running", v.TaskID, "stop_attempt")
 	s.reaches(r.AttemptID, task.Running)
-	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	refused(t, err, session.StateError, "attempt_running")
 	if r := s.get(r.AttemptID); r.State != "running" || !r.Repos[0].Exists {
 		t.Errorf("%+v", r)
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
-	_, err = s.DeleteTask(ctx, me, TaskArgs{v.TaskID})
+	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	must(t, err)
 }
 
@@ -95,11 +95,11 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
 	refused(t, err, session.StateError, "being_deleted", "delete_task")
 	k := s.keeper(worktreesOf(at))
-	_, err = k.Remove(ctx, r.AttemptID, func() bool { return false })
+	_, _, err = k.Remove(ctx, r.AttemptID, false, func() bool { return false })
 	must(t, err)
 	s.stop()
 	next := p.open()
-	again, err := next.DeleteTask(ctx, me, TaskArgs{v.TaskID})
+	again, err := next.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	must(t, err)
 	if len(again.Rescued) != 1 || again.Rescued[0].Ref != "refs/deepwork/rescue/"+r.AttemptID || again.Rescued[0].RepoPath != p.root ||
 		again.Rescued[0].Worktree != r.Repos[0].WorktreePath || again.Rescued[0].Commit != p.git(p.root, "rev-parse", again.Rescued[0].Ref) {

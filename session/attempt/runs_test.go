@@ -343,7 +343,7 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 	if now := s.get(made.RunID); len(now.Repos) > 0 || now.PushError != nil {
 		t.Errorf("%+v", now)
 	}
-	_, err = s.DeleteTask(ctx, me, TaskArgs{made.TaskID})
+	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 	must(t, err)
 	if !exists(p.root + "/new.txt") {
 		t.Error("its work was removed with its task")

@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/git"
 	"deepwork/session/state"
 	"deepwork/session/store"
 )
@@ -22,6 +23,9 @@ import (
 // Serve makes a passive engine one that starts and takes over executions until it is closed, as a
 // server does. It must be called at most once.
 func (e *Engine) Serve() {
+	if err := git.Check(e.ctx); err != nil {
+		e.log.Warn("the task board cannot work", "error", err)
+	}
 	e.makers.Add(1)
 	e.beside.Go(e.serve)
 	if e.shared != nil {

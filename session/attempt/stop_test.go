@@ -130,7 +130,7 @@ func TestStopBehindLinks(t *testing.T) {
 	if r := s.stopAttempt(r.AttemptID); r.State != "stopped" {
 		t.Errorf("%+v", r)
 	}
-	if _, err := s.DeleteTask(ctx, me, TaskArgs{v.TaskID}); err == nil || !strings.Contains(err.Error(), "link") {
+	if _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); err == nil || !strings.Contains(err.Error(), "link") {
 		t.Errorf("delete_task: %v", err)
 	}
 	if text, err := os.ReadFile(filepath.Join(theirs, "work.txt")); string(text) != "unsaved" {

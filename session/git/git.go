@@ -1,8 +1,21 @@
-// Package git is the only place where this program runs git: without hooks, daemons, housekeeping,
-// signatures or programs of the repository's config, without environment variables that point to
-// another repository, in the C locale, and with bounded time and output. It waits for locks that
-// another git program holds. Commands of User have the user's identity, signing and credentials, but
-// no program of the repository's config either.
+// Package git is the only place where this program runs git, and the place that knows what of a
+// repository may run. A repository's own config, which somebody else may have written, never makes
+// git start a program: no hook, no fsmonitor, no filter, no diff or merge driver, no credential
+// helper, ssh command or gpg program of it runs. What the user's own config has for the same works:
+// filters with Command.Filters, identity and signing with Command.User, credentials with
+// Command.Network. Programs that run as the user and edit that config at that very moment are not
+// held off.
+//
+// The concepts:
+//
+//   - Command: one run of git; Run, Output, Line and Once run it.
+//   - settings: -c overrides for every command.
+//   - guard: -c overrides for the programs that the config of the command's repository names, whose
+//     names are not known in advance. Commands that only read the repository do without.
+//   - Environ, Bound: the environment without the variables that point to another repository.
+//   - Error, ExitCode, Said: why git failed.
+//   - Check: the version of git; TopLevel, CheckBranch: what else a prepared folder may lead astray.
+//   - Identity: what identifies a repository on every machine.
 package git
 
 import (
@@ -10,9 +23,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor/process"
@@ -35,19 +50,14 @@ type Command struct {
 	GitDir   string   // default: found from Dir
 	WorkTree string   // default: as git finds it
 	Index    string   // an index file other than the worktree's own
-	Objects  string   // default: those of GitDir
 	Env      []string // additional environment
 	Config   []string // additional settings, key=value
 	Args     []string
 	Stdin    []byte
-	Limit    int // of standard output, in bytes; default: process's
-	// User runs the command as the user would: with the identity that the user or the repository
-	// sets, and the signing, credentials and filters of the user's own config. The command runs in
-	// a git folder of its own that has no refs but those of Refs, so it changes no ref.
-	User    bool
-	Head    string            // with User: the commit of its HEAD; default: the repository's
-	Refs    map[string]string // with User: full name to commit
-	Network bool              // with User: it may reach remotes
+	Limit    int  // of standard output, in bytes; default: process's
+	Filters  bool // run the filters of the user's own config, such as LFS: only in folders that the user has approved
+	User     bool // commit as the user, with the identity and signing of the user's config
+	Network  bool // reach remotes, with the user's credentials
 }
 
 // settings apply to every command: no hooks, daemons, housekeeping or signatures, no network, and
@@ -59,7 +69,6 @@ var settings = []string{
 	"core.filesRefLockTimeout=5000",
 	"core.packedRefsTimeout=10000",
 	"core.bigFileThreshold=16m", // larger files are streamed, not held in memory
-	"core.splitIndex=false",     // the other part would lie in the git folder of the command
 	"gc.auto=0",
 	"maintenance.auto=false",
 	unsigned,
@@ -74,20 +83,16 @@ var settings = []string{
 
 const unsigned = "commit.gpgSign=false"
 
-// unused overrides settings that would run a program, for commands that need none of the user's
-// either.
-var unused = []string{
-	"core.sshCommand=false", "core.gitProxy=false", "core.askPass=false", "core.editor=false", "core.alternateRefsCommand=false", "core.pager=false",
-	"credential.helper=", "diff.external=false", "gpg.program=false", "log.showSignature=false", "protocol.allow=never", "fetch.bundleURI=",
-}
+// NoReflog is a setting for commands that create a branch: what a log of it would say is partly the
+// choice of those who prepared the repository.
+const NoReflog = "core.logAllRefUpdates=false"
 
-// plain lists the commands that look at no content of files in a work tree, so that filters and
-// drivers, whose names nobody knows in advance, do not matter to them. They run on the repository
-// itself. All others run apart, also those that write an index: for that, git compares the files that
-// may have changed just after the index was last written.
-var plain = []string{
-	"branch", "cat-file", "check-ignore", "check-ref-format", "commit-tree", "config", "diff-tree", "for-each-ref", "ls-files", "ls-tree", "merge-base",
-	"rev-list", "rev-parse", "show", "show-ref", "symbolic-ref", "update-ref", "worktree",
+// reading lists the commands that neither look at the content of files in a work tree nor write refs or
+// an index, for which git looks at files that may have just changed, and so run nothing that guard would
+// have to find.
+var reading = []string{
+	"cat-file", "check-ignore", "check-ref-format", "commit-tree", "config", "diff-tree", "for-each-ref", "log", "ls-files", "ls-tree", "merge-base",
+	"rev-list", "rev-parse", "show", "show-ref",
 }
 
 // Bound lists the variables that make git work on a repository other than that of its working
@@ -148,21 +153,38 @@ func Line(ctx context.Context, c Command) (string, error) {
 }
 
 // lockHeld matches git's message that another process holds a lock.
-var lockHeld = regexp.MustCompile(`(?m)Unable to create '.*\.lock': File exists|could not lock config file .*: File exists`)
+var lockHeld = regexp.MustCompile(`(?m)Unable to create '(.*\.lock)': File exists|could not lock config file .*: File exists`)
 
 // halfMade matches git's message that it found another worktree of the repository while another
 // program was creating it: its files exist but are empty. Git then ends before it does anything.
-var halfMade = regexp.MustCompile(`failed to read .*[/\\]worktrees[/\\][^/\\]+[/\\](commondir|gitdir|HEAD)\b`)
+var halfMade = regexp.MustCompile(`failed to read (.*[/\\]worktrees[/\\][^/\\]+)[/\\](?:commondir|gitdir|HEAD)\b`)
 
-// once runs git with all guards.
-func once(ctx context.Context, c Command, more []string) (process.Result, error) {
+// Once is like Run but does not wait for locks.
+func Once(ctx context.Context, c Command) (r process.Result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := Check(ctx); err != nil {
+		return r, err
+	}
+	overrides := inert
+	if c.User || !slices.Contains(reading, c.Args[0]) {
+		if overrides, err = guard(ctx, c); err != nil {
+			return r, err
+		}
+	}
+	return once(ctx, c, overrides)
+}
+
+// once runs git with these settings in addition to its own.
+func once(ctx context.Context, c Command, overrides []string) (process.Result, error) {
 	command := []string{"git", "--no-pager", "--no-optional-locks"}
-	for _, s := range slices.Concat(settings, more, c.Config) {
+	for _, s := range slices.Concat(settings, overrides, c.Config) {
 		if !c.User || s != unsigned {
 			command = append(command, "-c", s)
 		}
 	}
-	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_EDITOR=true")
+	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1",
+		"GIT_EDITOR=true", "GIT_SEQUENCE_EDITOR=true", "GIT_PROXY_COMMAND="+os.Getenv("GIT_PROXY_COMMAND"))
 	if c.Network {
 		env = append(env, "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh") // no program that a URL names
 	} else {
@@ -172,7 +194,7 @@ func once(ctx context.Context, c Command, more []string) (process.Result, error)
 		env = append(env, "GIT_AUTHOR_NAME=deepwork", "GIT_AUTHOR_EMAIL=deepwork@localhost",
 			"GIT_COMMITTER_NAME=deepwork", "GIT_COMMITTER_EMAIL=deepwork@localhost")
 	}
-	for name, value := range map[string]string{"GIT_DIR": c.GitDir, "GIT_WORK_TREE": c.WorkTree, "GIT_INDEX_FILE": c.Index, "GIT_OBJECT_DIRECTORY": c.Objects} {
+	for name, value := range map[string]string{"GIT_DIR": c.GitDir, "GIT_WORK_TREE": c.WorkTree, "GIT_INDEX_FILE": c.Index} {
 		if value != "" {
 			env = append(env, name+"="+value)
 		}
@@ -188,13 +210,13 @@ func once(ctx context.Context, c Command, more []string) (process.Result, error)
 }
 
 // alone returns the arguments such that git does not look into the work trees of submodules, in
-// which it would run the programs of their own config.
+// which it would run the programs of their own config, and shows differences without other programs.
 func alone(args []string) []string {
 	switch args[0] {
 	case "status":
 		return slices.Insert(slices.Clone(args), 1, "--ignore-submodules=dirty")
 	case "diff":
-		return slices.Insert(slices.Clone(args), 1, "--ignore-submodules=dirty", "--submodule=short")
+		return slices.Insert(slices.Clone(args), 1, "--ignore-submodules=dirty", "--submodule=short", "--no-ext-diff", "--no-textconv")
 	}
 	return args
 }
@@ -212,9 +234,20 @@ func (e *Error) Error() string {
 	case ok && p.Kind == process.NotFound:
 		return "the git program is not in PATH; install git, or start deepwork where it is found"
 	case ok && p.Kind == process.Exit && p.Tail != "":
-		return fmt.Sprintf("git %s: %s", e.Command, p.Tail)
+		return fmt.Sprintf("git %s: %s%s", e.Command, p.Tail, leftOver(p.Tail))
 	}
 	return fmt.Sprintf("git %s: %v", e.Command, e.Err)
+}
+
+// leftOver says what to do about a file that a git which was killed has left.
+func leftOver(said string) string {
+	if m := lockHeld.FindStringSubmatch(said); m != nil && m[1] != "" {
+		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this file; remove it: rm %q", m[1])
+	}
+	if m := halfMade.FindStringSubmatch(said); m != nil {
+		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this worktree half-made; remove it: rm -r %q", m[1])
+	}
+	return ""
 }
 
 // Unwrap returns why the command failed.
@@ -240,4 +273,44 @@ func Fields(out string) []string {
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+}
+
+// oldest is the first version of git that has all that this program uses.
+const oldest = "2.38"
+
+var checked atomic.Bool
+
+// Check returns an error if git is missing or older than 2.38. It runs git once per process.
+func Check(ctx context.Context) error {
+	if checked.Load() {
+		return nil
+	}
+	r, err := once(ctx, Command{Args: []string{"version"}}, nil)
+	if err != nil {
+		return err
+	}
+	var major, minor int
+	version := strings.TrimSpace(strings.TrimPrefix(string(r.Stdout), "git version "))
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 38) {
+		return &Error{Command: "version", Err: fmt.Errorf("the git program in PATH is %s, and deepwork needs %s or later: install a newer one", version, oldest)}
+	}
+	checked.Store(true)
+	return nil
+}
+
+// TopLevel returns the top of the work tree around a folder. A repository whose config names another
+// folder is an error.
+func TopLevel(ctx context.Context, dir string) (string, error) {
+	top, err := Line(ctx, Command{Dir: dir, Args: []string{"rev-parse", "--show-toplevel"}})
+	if err != nil {
+		return "", err
+	}
+	top = filepath.FromSlash(top)
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	if rel, err := filepath.Rel(top, dir); err != nil || !filepath.IsLocal(rel) {
+		return "", &Error{Command: "config", Err: fmt.Errorf("core.worktree of the repository at %s names the folder %s, which is not around it: remove that setting", dir, top)}
+	}
+	return top, nil
 }

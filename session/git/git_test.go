@@ -117,7 +117,7 @@ func TestTheUsersConfigComesIntoBeing(t *testing.T) {
 	testkit.Git(t, dir, "init", "--quiet")
 	testkit.WriteAll(t, dir, map[string]string{".gitattributes": "b filter=mine\n", "a": "1\n", "b": "1\n"})
 	add := func(name string) {
-		_, err := Output(t.Context(), Command{Dir: dir, Args: []string{"add", name}})
+		_, err := Output(t.Context(), Command{Dir: dir, Filters: true, Args: []string{"add", name}})
 		must(t, err)
 	}
 	add("a")
@@ -138,6 +138,16 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	dir, run := repo(t)
 	mark, users := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "users")
 	own := "touch " + mark + "; cat"
+	run = func(args ...string) string {
+		t.Helper()
+		out, err := Line(t.Context(), Command{Dir: dir, Filters: true, Args: args})
+		must(t, err)
+		if _, err := os.Stat(mark); err == nil {
+			t.Errorf("a program of the repository's config ran in git %s", args)
+			os.Remove(mark)
+		}
+		return out
+	}
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1") // which may set up LFS
 	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "config"))
 	must(t, os.WriteFile(os.Getenv("GIT_CONFIG_GLOBAL"), []byte("[filter \"lfs\"]\n\tclean = \"touch "+users+"; cat\"\n"), 0o600))
@@ -205,78 +215,6 @@ func TestLinksInPlaceOfABranchAreRefused(t *testing.T) {
 		if (err != nil) != (path != "") || err != nil && !strings.Contains(err.Error(), filepath.Join(dir, path)) {
 			t.Errorf("with a link at %q: %v", path, err)
 		}
-	}
-}
-
-// What runs apart from the repository sees its settings, attributes, index and objects as they are,
-// and what the user has for folders of this kind; it leaves nothing behind.
-func TestApartIsLikeTheRepository(t *testing.T) {
-	for _, format := range []string{"sha1", "sha256"} {
-		t.Run(format, func(t *testing.T) {
-			dir, temp, conf := filepath.Join(t.TempDir(), "work"), t.TempDir(), t.TempDir()
-			testkit.Write(t, filepath.Join(dir, "sub", "a.txt"), "a\n")
-			testkit.Git(t, dir, "init", "-q", "-b", "main", "--object-format="+format)
-			t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(conf, "config"))
-			t.Setenv("TMPDIR", temp)
-			testkit.Git(t, dir, "config", "--global", "includeIf.gitdir:**/work/**.path", "work")
-			testkit.Git(t, dir, "config", "--file", filepath.Join(conf, "work"), "filter.mine.clean", "git config --list -z > "+filepath.ToSlash(filepath.Join(conf, "seen"))+"; cat")
-			settings := map[string]string{`odd.a "b\.c=d].key`: " x\\\"y\"\n#z;\t\r\n end ", "odd.empty": "", "core.autocrlf": "input"}
-			for name, value := range settings {
-				testkit.Git(t, dir, "config", name, value)
-			}
-			testkit.Write(t, filepath.Join(dir, ".git", "config"), read(t, filepath.Join(dir, ".git", "config"))+"[odd]\n\tvalueless\n[lfs]\n\tstorage = ../..\n")
-			testkit.Write(t, filepath.Join(dir, ".git", "info", "attributes"), "* filter=mine\n")
-			testkit.Write(t, filepath.Join(dir, ".git", "info", "exclude"), "*.log\n")
-			testkit.Write(t, filepath.Join(dir, "b.log"), "b\n")
-			testkit.Write(t, filepath.Join(dir, "c.txt"), "c\r\n")
-			at, index := filepath.Join(conf, "link"), ""
-			if err := os.Symlink(filepath.Join(dir, "sub"), at); err != nil {
-				at = filepath.Join(dir, "sub")
-			}
-			status := func(want string) {
-				t.Helper()
-				out, err := Output(t.Context(), Command{Dir: at, Index: index, Args: []string{"status", "--porcelain", "--untracked-files=all"}})
-				if err != nil || out != want {
-					t.Errorf("status is %q, %v, want %q", out, err, want)
-				}
-			}
-			status("?? c.txt\n?? sub/a.txt\n") // no commit yet
-			testkit.Git(t, dir, "add", ".")
-			testkit.Git(t, dir, "commit", "-qm", "one")
-			testkit.Git(t, dir, "sparse-checkout", "set", "--no-cone", "/sub/")
-			testkit.Git(t, dir, "update-index", "--split-index")
-			testkit.Write(t, filepath.Join(dir, "sub", "a.txt"), "A\n")
-			must(t, os.Chtimes(filepath.Join(dir, "sub", "a.txt"), time.Time{}, time.Unix(1e9, 0))) // the copied index is younger
-			status(" M sub/a.txt\n")
-			index = filepath.Join(conf, "index")
-			testkit.Write(t, index, read(t, filepath.Join(dir, ".git", "index")))
-			status(" M sub/a.txt\n")
-			index = ""
-			seen := Fields(read(t, filepath.Join(conf, "seen")))
-			settings["lfs.storage"] = filepath.Join(filepath.FromSlash(testkit.Git(t, dir, "rev-parse", "--absolute-git-dir")), "lfs")
-			for name, value := range settings {
-				if !slices.Contains(seen, name+"\n"+value) {
-					t.Errorf("%s is not %q in %q", name, value, seen)
-				}
-			}
-			if !slices.Contains(seen, "odd.valueless") {
-				t.Errorf("odd.valueless is missing in %q", seen)
-			}
-			must(t, os.Remove(filepath.Join(dir, ".git", "index"))) // as in a new worktree
-			if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"reset", "--hard", "--quiet"}}); err != nil {
-				t.Error(err)
-			}
-			status("")
-			if _, err := os.Stat(filepath.Join(dir, "c.txt")); err == nil {
-				t.Error("a reset made a file that a sparse checkout leaves out")
-			}
-			if text := testkit.Git(t, dir, "status", "--porcelain"); text != "" {
-				t.Errorf("after a reset: %s", text)
-			}
-			if list, err := os.ReadDir(temp); err != nil || len(list) != 0 {
-				t.Errorf("left behind: %v, %v", list, err)
-			}
-		})
 	}
 }
 

@@ -1,80 +1,55 @@
 package git
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"deepwork/actor/process"
 )
 
-// runs matches the settings with which a repository's own config makes git, or a filter of the user's
-// such as LFS, start a program or use the network. The person who prepared the repository wrote them.
-var runs = regexp.MustCompile(`^(filter\..*|alias\..*|merge\..*\.driver|diff\..*\.(command|textconv)|diff\.external|` +
-	`core\.(fsmonitor|hookspath|sshcommand|askpass|editor|pager|gitproxy|alternaterefscommand|attributesfile)|credential\..*|gpg\..*|sequence\.editor|` +
-	`hook\..*|uploadpack\..*|remote\..*\.(uploadpack|receivepack|vcs|proxy|promisor)|protocol\..*|http\..*|url\..*|init\.templatedir|` +
-	`lfs\.(customtransfer|extension)\..*|lfs\.(.*\.)?standalonetransferagent)$`)
+// inert overrides settings that would run a program, for commands that need none of the user's
+// either.
+var inert = []string{
+	"core.sshCommand=false", "core.askPass=false", "core.editor=false", "core.alternateRefsCommand=false", "core.pager=false",
+	"credential.helper=", "diff.external=false", "gpg.program=false", "log.showSignature=false", "protocol.allow=never", "fetch.bundleURI=",
+}
 
-// bound matches the settings that depend on where the git folder is.
-var bound = regexp.MustCompile(`^(core\.(worktree|bare)|include\.path|includeif\..*|extensions\.(worktreeconfig|refstorage|partialclone))$`)
+// programs are the settings with which git, or Git LFS, starts a program or trusts somebody with the
+// user's credentials, and what overrides them if the repository's own config has them and the user's
+// has not. A setting cannot be removed by another one.
+var programs = []struct {
+	name    *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`^core\.sshcommand$`), "ssh"},
+	{regexp.MustCompile(`^core\.askpass$`), os.Getenv("SSH_ASKPASS")},
+	{regexp.MustCompile(`^core\.alternaterefscommand$`), "false"},
+	{regexp.MustCompile(`^diff\.(external|.*\.(command|textconv))$`), "false"},
+	// As git merges a file without a driver.
+	{regexp.MustCompile(`^merge\..*\.driver$`), "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B || exit 1"},
+	{regexp.MustCompile(`^gpg\.(openpgp\.)?program$`), "gpg"},
+	{regexp.MustCompile(`^gpg\.x509\.program$`), "gpgsm"},
+	{regexp.MustCompile(`^gpg\.ssh\.program$`), "ssh-keygen"},
+	{regexp.MustCompile(`^gpg\.ssh\.defaultkeycommand$`), "false"},
+	{regexp.MustCompile(`^lfs\.(customtransfer\..*\.path|extension\..*\.(clean|smudge))$`), "false"},
+	{regexp.MustCompile(`^lfs\.(.*\.)?standalonetransferagent$`), ""},
+	{regexp.MustCompile(`^http\.(.*\.)?sslverify$`), "true"},
+	{regexp.MustCompile(`^(http\.(.*\.)?|remote\..*\.)(proxy|sslcert|sslkey|sslcainfo|sslcapath|pinnedpubkey|cookiefile|savecookies|curloptresolve)$`), ""},
+	{regexp.MustCompile(`^alias\.lfs$`), "lfs"}, // which git refuses
+}
 
-// content matches the settings of the user that concern the content of files. Those that are
-// included for some folders only would not be found from another git folder.
-var content = regexp.MustCompile(`^(core|filter)\.`)
-
-// configTimeout bounds reading a repository's config, which is the first that is done with it: git
-// waits forever for a pipe in the place of a file.
+// configTimeout bounds reading a repository's config: git waits forever for a pipe in the place of a
+// file.
 const configTimeout = 8 * time.Second
 
-// guards caches the guards of folders.
-var guards struct {
-	sync.Mutex
-	of map[string]*guard
-}
-
-// A guard is the inspected config of the repository that a folder is in.
-type guard struct {
-	config string   // its settings without those that run something
-	users  string   // the same with all settings of the user
-	lfs    string   // where LFS has its files: a path that may be relative to the git folder
-	hooks  []string // key=value, which disable the hooks in it
-	files  []stamp  // the files that were read; nil means that changes cannot be detected
-}
-
-type stamp struct {
-	path string
-	size int64
-	time time.Time
-}
-
-func stampOf(path string) stamp {
-	if fi, err := os.Stat(path); err == nil {
-		return stamp{path, fi.Size(), fi.ModTime()}
-	}
-	return stamp{path: path}
-}
-
-// guarded inspects the config of a command's repository. It runs git once per folder and state of the
-// config.
-func guarded(ctx context.Context, c Command) (*guard, error) {
-	user := userConfigs()
-	key := strings.Join(append(user, c.Dir, c.GitDir), "\x00")
-	guards.Lock()
-	g := guards.of[key]
-	guards.Unlock()
-	if g != nil && g.files != nil && !slices.ContainsFunc(g.files, func(s stamp) bool { return stampOf(s.path) != s }) {
-		return g, nil
-	}
-	began := time.Now()
-	list := c
-	list.Args, list.Stdin, list.Limit, list.Config = []string{"config", "--list", "--show-scope", "--show-origin", "--includes", "-z"}, nil, 0, nil
+// guard returns settings that override the programs in the config of a command's repository with
+// those of the user's own config, or with nothing. It runs git once.
+func guard(ctx context.Context, c Command) (overrides []string, err error) {
+	list := Command{Dir: c.Dir, GitDir: c.GitDir, WorkTree: c.WorkTree, Args: []string{"config", "--list", "--show-scope", "--includes", "-z"}}
 	bounded, cancel := context.WithTimeout(ctx, configTimeout)
 	defer cancel()
 	r, err := once(bounded, list, nil)
@@ -84,96 +59,100 @@ func guarded(ctx context.Context, c Command) (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g = &guard{lfs: "lfs"}
-	var config, users strings.Builder
-	files := map[string]bool{}
-	found, includes := false, false
-	for fields := Fields(string(r.Stdout)); len(fields) >= 3; fields = fields[3:] {
-		name, value, valued := strings.Cut(fields[2], "\n")
-		if file, is := strings.CutPrefix(fields[1], "file:"); is {
-			if !filepath.IsAbs(file) {
-				file = filepath.Join(c.Dir, file)
-			}
-			files[file] = true
-		}
-		own := fields[0] != "system" && fields[0] != "global" && fields[0] != "command"
-		if own {
-			found = true
-			includes = includes || strings.HasPrefix(name, "include") || name == "extensions.worktreeconfig" // which may come into being
-		}
-		if hook, is := strings.CutPrefix(name, "hook."); is && own {
-			if strings.Contains(name, "=") { // -c would take it for another setting
-				return nil, &Error{Command: "config", Err: fmt.Errorf("the config of the repository at %s has the setting %q, which cannot be switched off because of the = in it: remove or rename it", c.Dir, name)}
-			}
-			if end := strings.LastIndex(hook, "."); end >= 0 {
-				g.hooks = append(g.hooks, "hook."+hook[:end]+".enabled=false")
-			}
-		}
+	users, own, filters := map[string]string{}, map[string]bool{}, map[string]bool{}
+	helpers, ownHelper := []string{"credential.helper="}, false // the empty one removes those before it
+	for fields := Fields(string(r.Stdout)); len(fields) >= 2; fields = fields[2:] {
+		name, value, _ := strings.Cut(fields[1], "\n")
+		isOwn := fields[0] == "local" || fields[0] == "worktree"
+		isHelper := strings.HasPrefix(name, "credential.") && strings.HasSuffix(name, ".helper")
 		switch {
-		case name == "lfs.storage":
-			if !own || filepath.IsLocal(value) {
-				g.lfs = value
-			}
-		case bound.MatchString(name), own && runs.MatchString(name), fields[0] == "command":
+		case fields[0] == "command": // settings of once, and of the user's environment
+			continue
+		case isOwn:
+			own[name] = true
+			ownHelper = ownHelper || isHelper
 		default:
-			setting(&users, name, value, valued)
-			if own || content.MatchString(name) {
-				setting(&config, name, value, valued)
+			users[name] = value
+			if isHelper {
+				helpers = append(helpers, name+"="+value)
+			}
+		}
+		if rest, is := strings.CutPrefix(name, "filter."); is && (isOwn || !c.Filters) {
+			if dot := strings.LastIndexByte(rest, '.'); dot >= 0 {
+				filters[rest[:dot]] = true
 			}
 		}
 	}
-	g.config, g.users = config.String(), users.String()
-	if found && !includes {
-		g.files = []stamp{}
-		at := filepath.Join(c.Dir, ".git")
-		if fi, err := os.Lstat(at); c.GitDir == "" && (err != nil || !fi.IsDir()) {
-			files[at] = true // a file that names the repository, or will
+	if own["core.worktree"] && c.WorkTree == "" {
+		if _, err := TopLevel(ctx, c.Dir); err != nil {
+			return nil, err
 		}
-		for _, file := range user {
-			files[file] = true // they may come into being
+	}
+	override := func(name, value string) {
+		if strings.Contains(name, "=") && err == nil { // -c would take it for another setting
+			err = &Error{Command: "config", Err: fmt.Errorf("the config of the repository at %s has the setting %q, which cannot be switched off because of the = in it: remove or rename it", c.Dir, name)}
 		}
-		for file := range files {
-			s := stampOf(file)
-			if began.Sub(s.time) < time.Second { // it may change again within the resolution of its time
-				g.files = nil
-				break
+		overrides = append(overrides, name+"="+value)
+	}
+	for name := range own {
+		if hook, is := strings.CutPrefix(name, "hook."); is {
+			if dot := strings.LastIndexByte(hook, '.'); dot >= 0 {
+				override("hook."+hook[:dot]+".enabled", "false")
 			}
-			g.files = append(g.files, s)
+		}
+		for _, p := range programs {
+			if p.name.MatchString(name) {
+				value, has := users[name]
+				if !has {
+					value = p.instead
+				}
+				override(name, value)
+			}
 		}
 	}
-	guards.Lock()
-	defer guards.Unlock()
-	if guards.of == nil || len(guards.of) >= 1000 {
-		guards.of = make(map[string]*guard)
+	for filter := range filters {
+		_, process := users["filter."+filter+".process"]
+		works := c.Filters && (process || !own["filter."+filter+".process"])
+		for _, key := range []string{"clean", "smudge", "process", "required"} {
+			name := "filter." + filter + "." + key
+			value, has := users[name]
+			switch {
+			case works && has:
+				override(name, value)
+			case works && key == "process": // an empty one would switch the others off
+			case key == "required":
+				override(name, "false")
+			default:
+				override(name, "")
+			}
+		}
 	}
-	guards.of[key] = g
-	return g, nil
+	if ownHelper {
+		overrides = append(overrides, helpers...)
+	}
+	if !c.Network && !c.Filters && !c.User {
+		overrides = append(overrides, inert...)
+	}
+	return overrides, err
 }
 
-// userConfigs returns the paths of the user's own config files, which may be missing.
-func userConfigs() []string {
-	if file, set := os.LookupEnv("GIT_CONFIG_GLOBAL"); set {
-		return []string{file}
+// CheckBranch returns an error if creating or deleting a branch would write through a symbolic link
+// in the place of the git folder or below it, for example out of the repository: git follows links
+// in the places of refs and their logs. more are other paths that will be written, relative to the
+// git folder with slashes.
+func CheckBranch(gitDir, branch string, more ...string) error {
+	for _, path := range append([]string{"packed-refs", "reftable", "refs/heads/" + branch, "logs/refs/heads/" + branch}, more...) {
+		at := gitDir
+		for part := range strings.SplitSeq("./"+path, "/") {
+			at = filepath.Join(at, part)
+			fi, err := os.Lstat(at)
+			if err != nil {
+				break // missing, so that nothing is below it
+			}
+			if fi.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0 {
+				return fmt.Errorf("%s is a link, and git would write where it leads: replace it with what it points to", at)
+			}
+		}
 	}
-	home, _ := os.UserHomeDir() // "" leaves paths that are missing
-	return []string{filepath.Join(home, ".gitconfig"), filepath.Join(cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(home, ".config")), "git", "config")}
-}
-
-// Once is like Run but does not wait for locks.
-func Once(ctx context.Context, c Command) (process.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	g, err := guarded(ctx, c)
-	if err != nil {
-		return process.Result{}, err
-	}
-	if !c.User && (slices.Contains(plain, c.Args[0]) || c.Args[0] == "hash-object" && slices.Contains(c.Args, "--no-filters")) {
-		return once(ctx, c, slices.Concat(unused, g.hooks))
-	}
-	own, done, err := apart(ctx, c, g)
-	if err != nil {
-		return process.Result{}, err
-	}
-	defer done()
-	return once(ctx, own, nil)
+	return nil
 }

@@ -179,7 +179,7 @@ func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Reque
 	if err != nil {
 		return "", err
 	}
-	done, err := s.Board.DeleteTask(ctx, who, attempt.TaskArgs{TaskID: t.TaskID})
+	done, err := s.Board.DeleteTask(ctx, who, attempt.DeleteArgs{TaskID: t.TaskID})
 	if err != nil {
 		return "", err
 	}

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -57,21 +55,16 @@ func slug(text, empty string) string {
 // makeBranch creates a branch, which must not exist. worktree add does not create it, so that a
 // failure shows whether the branch is ours.
 func makeBranch(ctx context.Context, common, branch, at string) error {
-	if _, err := git.Output(ctx, inRepo(common, "check-ref-format", "refs/heads/"+branch)); err != nil {
-		return fmt.Errorf("%q cannot be a branch's name", branch)
-	}
 	if err := git.CheckBranch(common, branch, "worktrees"); err != nil {
 		return err
 	}
-	c := inRepo(common, "update-ref", "refs/heads/"+branch, at, "")
+	c := inRepo(common, "branch", "--no-track", "--", branch, at)
 	c.Config = []string{git.NoReflog}
-	if _, err := git.Output(ctx, c); err != nil {
-		if tip, look := branchTip(ctx, common, branch); look == nil && tip != "" {
-			return fmt.Errorf("%w: %s", ErrBranchTaken, branch)
-		}
-		return fmt.Errorf("making the branch %s: %w", branch, err)
+	_, err := git.Output(ctx, c)
+	if git.Said(err, "already exists") {
+		return fmt.Errorf("%w: %s", ErrBranchTaken, branch)
 	}
-	return nil
+	return err
 }
 
 // dropBranch deletes a branch without work of its own: it has no commit beyond base and none that
@@ -90,8 +83,8 @@ func dropBranch(ctx context.Context, common, branch, base string) error {
 			return nil
 		}
 	}
-	if checkedOut(common, branch) {
-		return nil
+	if used, err := checkoutsOf(ctx, common, branch); err != nil || len(used) > 0 {
+		return err
 	}
 	// After a concurrent commit the branch stays, since its old value no longer matches.
 	if _, err := git.Output(ctx, inRepo(common, "update-ref", "-d", "refs/heads/"+branch, tip)); err != nil {
@@ -101,19 +94,4 @@ func dropBranch(ctx context.Context, common, branch, base string) error {
 		return fmt.Errorf("deleting the branch %s: %w", branch, err)
 	}
 	return nil
-}
-
-// checkedOut reports whether a worktree of the repository has a branch checked out.
-func checkedOut(common, branch string) bool {
-	heads := []string{filepath.Join(common, "HEAD")}
-	for _, admin := range admins(common) {
-		heads = append(heads, filepath.Join(admin, "HEAD"))
-	}
-	for _, head := range heads {
-		data, err := os.ReadFile(head)
-		if err == nil && strings.TrimSpace(string(data)) == "ref: refs/heads/"+branch {
-			return true
-		}
-	}
-	return false
 }

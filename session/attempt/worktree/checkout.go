@@ -4,30 +4,40 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"deepwork/session/git"
 )
 
 // A CheckedOutError says that a branch cannot be moved, since it is checked out in a worktree that has
-// changes or an operation in progress.
+// changes or an operation in progress, or in two.
 type CheckedOutError struct {
 	Branch    string
 	Path      string   // the worktree
 	Files     []string // its changed files, relative, with slashes; or those in the way
 	Operation string   // such as rebase; "" means none
+	Also      string   // another worktree that has the branch; "" means none
 	Command   string   // that does the same by hand, once that is resolved
 }
 
 func (e *CheckedOutError) Error() string {
-	why := "an operation is in progress there: " + e.Operation
-	if e.Operation == "" {
-		why = fmt.Sprintf("these files are changed there, or are in the way: %q", e.Files)
+	why := fmt.Sprintf("these files are changed there, or are in the way: %q", e.Files)
+	switch {
+	case e.Also != "":
+		why = fmt.Sprintf("in %s, too: switch one of them to another branch, such as with git -C %q switch --detach", e.Also, e.Also)
+	case e.Operation != "":
+		why = fmt.Sprintf("an operation is in progress there: %s, which git -C %q %s ends", e.Operation, e.Path, ending(e.Operation))
 	}
 	return fmt.Sprintf("the branch %s is checked out in %s, and %s; resolve that, or run: %s", e.Branch, e.Path, why, e.Command)
+}
+
+// ending returns the arguments of git that undo an operation in progress.
+func ending(operation string) string {
+	if operation == "bisect" {
+		return "bisect reset"
+	}
+	return operation + " --abort"
 }
 
 // A DirtyError names files that are not committed, or are in the way.
@@ -80,7 +90,7 @@ func checkoutsOf(ctx context.Context, common, branch string) (out []checkout, er
 
 // operations are the files of a git folder that exist while an operation is in progress.
 var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
-	{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"}, {"sequencer", "cherry-pick or revert"}}
+	{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"}, {"sequencer", "cherry-pick"}}
 
 // operation returns what is in progress in a worktree, or "".
 func (c checkout) operation() string {
@@ -95,8 +105,7 @@ func (c checkout) operation() string {
 // changed lists the tracked files that differ from the commit that is checked out, and the untracked
 // ones.
 func (c checkout) changed(ctx context.Context) (tracked, untracked []string, err error) {
-	out, err := git.Output(ctx, git.Command{Dir: c.path, GitDir: c.admin, WorkTree: c.path, Limit: listLimit,
-		Args: []string{"status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal"}})
+	out, err := git.Output(ctx, c.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal"))
 	for _, line := range git.Fields(out) {
 		if len(line) < 4 {
 			continue
@@ -110,35 +119,15 @@ func (c checkout) changed(ctx context.Context) (tracked, untracked []string, err
 	return tracked, untracked, err
 }
 
-// inTheWay lists the files that are not tracked, ignored ones included, where the move adds others.
-func (f *fileMove) inTheWay(ctx context.Context) (files []string, err error) {
-	added, err := git.Output(ctx, f.call("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=A", "--raw", f.From, f.To))
-	if err != nil {
-		return nil, err
-	}
-	at := func(name string) string { return filepath.Join(f.Path, filepath.FromSlash(name)) }
-	var look []string // what git would remove: folders, and files in the place of folders, unless they are tracked
-	for fields := git.Fields(added); len(fields) > 1; fields = fields[2:] {
-		_, isRepo := strings.CutPrefix(fields[0], ":000000 "+modeRepo)
-		switch name := fields[1]; {
-		case isDir(at(name)) && !isRepo: // git does not touch the files of submodules
-			look = append(look, name)
-		case isThere(at(name)) && !isDir(at(name)):
-			files = append(files, name)
-		default:
-			for name = path.Dir(name); name != "."; name = path.Dir(name) {
-				if isThere(at(name)) && !isDir(at(name)) && !slices.Contains(look, name) {
-					look = append(look, name)
-				}
-			}
+func (c checkout) call(args ...string) git.Command { return call(c.path, c.admin, args...) }
+
+// inTheWay lists the files that git names, in lines with a tab, since a merge or switch would
+// overwrite them.
+func inTheWay(said string) (files []string) {
+	for line := range strings.Lines(said) {
+		if name, is := strings.CutPrefix(line, "\t"); is {
+			files = append(files, strings.TrimRight(name, "\r\n"))
 		}
 	}
-	for _, name := range look {
-		others, err := git.Output(ctx, f.call("ls-files", "--others", "-z", "--", ":(literal)"+name))
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, git.Fields(others)...)
-	}
-	return files, nil
+	return files
 }

@@ -10,6 +10,7 @@ import (
 )
 
 func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	write(t, repo, ".env", "SECRET=1")
 	write(t, repo, "node_modules/pkg/deep/x.js", "x")
@@ -48,6 +49,7 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 }
 
 func TestCopiesOfAFolderInside(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	write(t, repo, "lib/.env", "lib's")
 	k, _ := newKeeper(t)
@@ -61,6 +63,7 @@ func TestCopiesOfAFolderInside(t *testing.T) {
 }
 
 func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("symlinks need a right here")
 	}

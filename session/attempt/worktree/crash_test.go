@@ -1,115 +1,12 @@
 package worktree
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
-	"time"
 )
-
-// The test binary is also the server that is killed: crashEnv says what it does
-// and at which of its points it ends.
-const crashEnv = "WORKTREE_TEST_CRASH"
-
-type crash struct {
-	Dir   string
-	Trees []Tree
-	Op    string // create, remove, or both; or a key of calls
-	Point int    // the n-th one ends it; 0 means none
-}
-
-func crashChild() int {
-	var c crash
-	if err := json.Unmarshal([]byte(os.Getenv(crashEnv)), &c); err != nil {
-		panic(err)
-	}
-	k := New(Options{Dir: c.Dir, Logger: slog.New(slog.DiscardHandler)})
-	n := 0
-	k.at = func(point string) {
-		if n++; n == c.Point {
-			self, _ := os.FindProcess(os.Getpid())
-			self.Kill()
-			select {}
-		}
-	}
-	if call := calls[c.Op]; call != nil {
-		if err := call(k, filepath.Join(c.Dir, attemptID, "web")); err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		fmt.Println("points", n)
-		return 0
-	}
-	if c.Op != "remove" {
-		done, err := k.Create(context.Background(), attemptID, branchName, c.Trees, nil)
-		if err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		if c.Op == "both" {
-			if err := work(done[0].Path); err != nil {
-				fmt.Println(err)
-				return 1
-			}
-			fmt.Println("worked")
-		}
-	}
-	if c.Op != "create" {
-		if _, err := k.Remove(context.Background(), attemptID, nil); err != nil {
-			fmt.Println(err)
-			return 1
-		}
-	}
-	fmt.Println("points", n)
-	return 0
-}
-
-// work does what an agent does in a worktree.
-func work(path string) error {
-	for name, text := range map[string]string{"untracked": "u", "a.txt": "changed"} {
-		if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c crash) command(t *testing.T) *exec.Cmd {
-	t.Helper()
-	data, err := json.Marshal(c)
-	must(t, err)
-	self, err := os.Executable()
-	must(t, err)
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), crashEnv+"="+string(data))
-	return cmd
-}
-
-// run runs it to its end, and returns how many points it passed.
-func (c crash) run(t *testing.T) (points int) {
-	t.Helper()
-	out, err := c.command(t).Output()
-	if c.Point > 0 {
-		if err == nil || strings.TrimSpace(string(out)) != "" {
-			t.Fatalf("it did not die: %s", out)
-		}
-		return 0
-	}
-	if _, scan := fmt.Sscanf(string(out), "points %d", &points); err != nil || scan != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return points
-}
 
 // twoTrees are two repositories, one with all that creation can do.
 func twoTrees(t *testing.T) []Tree {
@@ -123,175 +20,182 @@ func twoTrees(t *testing.T) []Tree {
 	return trees
 }
 
-func eachPoint(t *testing.T, op string, prepare func(*testing.T, *Keeper, []Tree), check func(*testing.T, *Keeper, []Tree)) {
-	measure := func(t *testing.T, point int) (*Keeper, []Tree, int) {
+// died is the value of the panic that ends a call at one of its points.
+type died struct{}
+
+// dieAt calls do, which ends at its n-th point, as if its process had died between two steps. It returns
+// the number of points that it passed.
+func dieAt(k *Keeper, n int, do func() error) (points int, err error) {
+	defer func() {
+		if r := recover(); r != nil && r != any(died{}) {
+			panic(r)
+		}
+	}()
+	k.at = func(string) {
+		if points++; points == n {
+			panic(died{})
+		}
+	}
+	return points, do()
+}
+
+// eachPoint has a call die at each of its points, and then checks what the next process does.
+func eachPoint(t *testing.T, least int, prepare func(t *testing.T, k *Keeper, trees []Tree) (do func() error), check func(*testing.T, *Keeper, []Tree)) {
+	for n, points := 1, least; n <= points; n++ {
 		k, _ := newKeeper(t)
 		trees := twoTrees(t)
-		prepare(t, k, trees)
-		return k, trees, crash{Dir: k.dir, Trees: trees, Op: op, Point: point}.run(t)
-	}
-	_, _, points := measure(t, 0)
-	if points < 15 {
-		t.Fatalf("there are only %d points", points)
-	}
-	for n := 1; n <= points; n++ {
+		do := prepare(t, k, trees)
+		if n == 1 {
+			k.at = func(string) { points++ }
+			points = 0
+			must(t, do())
+			if points < least {
+				t.Fatalf("there are only %d points", points)
+			}
+			k, _ = newKeeper(t)
+			trees = twoTrees(t)
+			do = prepare(t, k, trees)
+		}
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			k, trees, _ := measure(t, n)
-			check(t, k, trees)
+			if _, err := dieAt(k, n, do); err != nil {
+				t.Fatal(err)
+			}
+			check(t, New(Options{Dir: k.dir, Logger: k.log}), trees)
 		})
 	}
 }
 
+// A creation that died is made again, and undone if nobody knows its attempt.
 func TestCrashAtEachPointOfCreate(t *testing.T) {
-	clean := func(t *testing.T, k *Keeper, trees []Tree) {
+	t.Parallel()
+	prepare := func(t *testing.T, k *Keeper, trees []Tree) func() error {
+		return func() error {
+			_, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
+			return err
+		}
+	}
+	eachPoint(t, 10, prepare, func(t *testing.T, k *Keeper, trees []Tree) {
+		if did, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil || len(did) > 0 {
+			t.Errorf("a known attempt: %v, %v", did, err)
+		}
+		done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
+		must(t, err)
+		if read(t, done[0].Path, ".env") != "SECRET=1" || read(t, done[1].Path, "lib/b.txt") != "bee\n" || runtime.GOOS != "windows" && read(t, done[0].Path, "setup.log") != "set up\n" {
+			t.Error("a worktree is not complete")
+		}
+		clean(t, done[0].Path, done[1].Path)
+		if did, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil || len(did) != 1 {
+			t.Errorf("an unknown attempt: %v, %v", did, err)
+		}
+		nothingLeft(t, k)
 		for _, tr := range trees {
 			sound(t, tr.Repo, 0)
 			if out := gitIn(t, tr.Repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
 				t.Errorf("refs are left: %s", out)
 			}
 		}
-		nothingLeft(t, k)
-	}
-	for _, c := range []struct {
-		name  string
-		check func(*testing.T, *Keeper, []Tree)
-	}{
-		{"finished", func(t *testing.T, k *Keeper, trees []Tree) {
-			if _, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil {
-				t.Fatal(err)
-			}
-			done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-			must(t, err)
-			if read(t, done[0].Path, ".env") != "SECRET=1" || read(t, done[1].Path, "a.txt") != "one\ntwo\n" {
-				t.Error("a file is missing")
-			}
-			for _, m := range done {
-				if out := gitIn(t, m.Path, "status", "--porcelain", "--branch"); out != "## "+branchName {
-					t.Errorf("git status says %q", out)
-				}
-			}
-			if _, err := k.Remove(t.Context(), attemptID, nil); err != nil {
-				t.Fatal(err)
-			}
-			clean(t, k, trees)
-		}},
-		{"killed again, and finished", func(t *testing.T, k *Keeper, trees []Tree) {
-			for point := 2; point <= 4; point++ {
-				_ = crash{Dir: k.dir, Trees: trees, Op: "create", Point: point}.command(t).Run() // if it is done before, it ends
-			}
-			done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-			must(t, err)
-			if _, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil { // sweeps
-				t.Fatal(err)
-			}
-			for i, name := range []string{".env", "a.txt"} {
-				if !isThere(filepath.Join(done[i].Path, name)) {
-					t.Errorf("%s has no %s", done[i].Path, name)
-				}
-			}
-			if _, err := k.Remove(t.Context(), attemptID, nil); err != nil {
-				t.Fatal(err)
-			}
-			clean(t, k, trees)
-		}},
-		{"undone", func(t *testing.T, k *Keeper, trees []Tree) {
-			if _, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil {
-				t.Fatal(err)
-			}
-			clean(t, k, trees)
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			eachPoint(t, "create", func(*testing.T, *Keeper, []Tree) {}, c.check)
-		})
-	}
+	})
 }
 
+// A removal that died loses no work, and is finished by the next call.
 func TestCrashAtEachPointOfRemove(t *testing.T) {
-	prepare := func(t *testing.T, k *Keeper, trees []Tree) {
+	t.Parallel()
+	prepare := func(t *testing.T, k *Keeper, trees []Tree) func() error {
 		done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
 		must(t, err)
 		for _, m := range done {
-			must(t, work(m.Path))
+			write(t, m.Path, "untracked", "u")
+			must(t, os.Remove(filepath.Join(m.Path, "lib", "b.txt")))
 		}
-		write(t, done[1].Path, "committed", "c")
-		commit(t, done[1].Path, "work")
-		write(t, done[1].Path, "untracked", "again")
+		write(t, k.folder(attemptID), "notes", "beside")
+		return func() error {
+			_, _, err := k.Remove(t.Context(), attemptID, false, nil)
+			return err
+		}
 	}
-	eachPoint(t, "remove", prepare, func(t *testing.T, k *Keeper, trees []Tree) {
-		if _, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil {
-			t.Fatal(err)
+	eachPoint(t, 8, prepare, func(t *testing.T, k *Keeper, trees []Tree) {
+		half := isThere(k.gone(attemptID))
+		if did, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil || (len(did) > 0) != half {
+			t.Errorf("half-done: %v, did %v, %v", half, did, err)
 		}
-		if _, err := k.Remove(t.Context(), attemptID, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := k.Remove(t.Context(), attemptID, false, nil)
+		must(t, err)
 		nothingLeft(t, k)
-		ref := rescueRefs + attemptID
-		for i, want := range []string{"u", "again"} {
-			sound(t, trees[i].Repo, 0)
-			if got := show(t, trees[i].Repo, ref, "untracked"); got != want {
-				t.Errorf("%s holds %q", trees[i].Name, got)
+		for _, tr := range trees {
+			ref := rescueRefs + attemptID
+			if show(t, tr.Repo, ref, "untracked") != "u" || len(files(t, tr.Repo, ref)) != 3 {
+				t.Errorf("kept are %q", files(t, tr.Repo, ref))
 			}
-			if out := gitIn(t, trees[i].Repo, "for-each-ref", "--format=%(refname)", "refs/deepwork"); out != ref {
-				t.Errorf("it was kept more than once: %s", out)
-			}
+			sound(t, tr.Repo, 0)
 		}
-		if show(t, trees[1].Repo, branchName, "committed") != "c" {
-			t.Error("a commit is lost")
-		}
-		if tip, _ := tryGit(trees[0].Repo, "rev-parse", "--verify", "-q", branchName); tip != "" {
-			t.Error("a branch without commits is left")
+		if show(t, trees[0].Repo, rescueRefs+attemptID+"-workspace", "notes") != "beside" {
+			t.Error("what lay beside is lost")
 		}
 	})
 }
 
-// The server is killed in the middle of whatever git is doing.
-func TestCrashAtRandomMoments(t *testing.T) {
-	rounds := 20
-	if testing.Short() {
-		rounds = 6
-	}
-	for n := range rounds {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
+// A merge that died between two steps has moved the target or not, has lost no commit, and can be called
+// again.
+func TestCrashOfMerges(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(string(way), func(t *testing.T) {
 			t.Parallel()
-			k, _ := newKeeper(t)
 			repo := newRepo(t)
-			cmd := crash{Dir: k.dir, Trees: []Tree{tree(repo)}, Op: "both"}.command(t)
-			out, err := cmd.StdoutPipe()
-			must(t, err)
-			must(t, cmd.Start())
-			after := time.Duration(rand.IntN(300)) * time.Millisecond
-			timer := time.AfterFunc(after, func() { cmd.Process.Kill() })
-			defer timer.Stop()
-			text, _ := io.ReadAll(bufio.NewReader(out))
-			cmd.Wait()
-			worked := strings.Contains(string(text), "worked")
-			if _, err := k.Recover(t.Context(), func(string) bool { return worked }); err != nil {
-				t.Fatalf("killed after %v: %v", after, err)
+			k, path := attemptIn(t, repo)
+			head := gitIn(t, path, "rev-parse", "HEAD")
+			write(t, repo, "lib/b.txt", "moved on\n")
+			commit(t, repo, "meanwhile")
+			if points, err := dieAt(k, 1, func() error { _, err := k.Merge(t.Context(), landing(path, way)); return err }); err != nil || points != 1 {
+				t.Fatalf("%d points, %v", points, err)
 			}
-			if list, _ := os.ReadDir(k.removed()); len(list) > 0 { // of a move that was not made: kept for an hour
-				for _, f := range list {
-					if isThere(filepath.Join(k.dir, trashFolder, f.Name())) {
-						t.Errorf("%s is left in the trash", f.Name())
-					}
-					must(t, os.Chtimes(filepath.Join(k.removed(), f.Name()), time.Time{}, time.Now().Add(-2*abandoned)))
-				}
-				k.sweep()
+			k.at = func(string) {}
+			clean(t, repo, path)
+			if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
+				t.Fatal(err)
 			}
-			if path := filepath.Join(k.dir, attemptID, "web"); isDir(path) {
-				if !worked {
-					t.Error("a worktree of nobody is left")
-				}
-				if _, err := k.Remove(t.Context(), attemptID, nil); err != nil {
-					t.Fatal(err)
-				}
+			if read(t, repo, "a.txt") != "one\ntwo\nthree\n" || read(t, repo, "lib/b.txt") != "moved on\n" {
+				t.Error("it is not merged")
 			}
-			nothingLeft(t, k)
-			sound(t, repo, 0)
-			if worked && (show(t, repo, rescueRefs+attemptID, "untracked") != "u" || show(t, repo, rescueRefs+attemptID, "a.txt") != "changed") {
-				t.Errorf("killed after %v: work is lost", after)
+			if _, err := tryGit(repo, "merge-base", "--is-ancestor", head, "refs/deepwork/before/"+attemptID+"-"+head[:12]); way != WayMerge && err != nil {
+				t.Errorf("the old commits are lost: %v", err)
 			}
+			clean(t, repo, path)
+			sound(t, repo, 1)
 		})
 	}
+}
+
+// What git leaves when it is killed is refused, with the command that ends it.
+func TestWhatAKilledGitLeavesIsNamed(t *testing.T) {
+	t.Parallel()
+	prepare := func(t *testing.T) (*Keeper, string, string) {
+		repo := newRepo(t)
+		k, path := attemptIn(t, repo)
+		write(t, repo, "a.txt", "theirs\n")
+		commit(t, repo, "theirs")
+		return k, repo, path
+	}
+	t.Run("rebase", func(t *testing.T) {
+		t.Parallel()
+		k, _, path := prepare(t)
+		tryGit(path, "rebase", "main")
+		_, err := k.Merge(t.Context(), landing(path, WayMerge))
+		expectError(t, err, ErrUnfinished, fmt.Sprintf("git -C %q rebase --abort", path))
+		gitIn(t, path, "rebase", "--abort")
+		if _, err := k.Update(t.Context(), landing(path, "")); err != nil {
+			t.Error(err)
+		}
+		_, err = k.Rebase(t.Context(), landing(path, ""))
+		expectError(t, err, ErrUnfinished, fmt.Sprintf("git -C %q merge --abort", path))
+	})
+	t.Run("half a merge in the checkout", func(t *testing.T) {
+		t.Parallel()
+		repo := newRepo(t)
+		k, path := attemptIn(t, repo)
+		write(t, repo, "a.txt", "one\ntwo\nthr")
+		_, err := k.Merge(t.Context(), landing(path, WayMerge))
+		expectError(t, err, nil, `"a.txt"`)
+		expectError(t, err, nil, fmt.Sprintf("git -C %q merge", canonical(repo)))
+	})
 }

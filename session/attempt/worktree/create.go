@@ -19,9 +19,9 @@ const setupOutput = 64 << 20
 // Create creates the worktrees of an attempt on the new branch, all or none: after a failure it
 // undoes everything before it returns. If two of the trees are of one repository, the second one's
 // branch ends with "-2", as a branch can be checked out only once. If a crash interrupted it,
-// calling it again finishes the creation; a setup command that was running is run again in the same
-// worktree. After that, it returns the existing worktrees. env is added to the environment of setup
-// commands, which run at the top of the worktree. Hooks of the repository do not run.
+// calling it again begins the creation again. After that, it returns the existing worktrees. env is
+// added to the environment of setup commands, which run at the top of the worktree. Hooks of the
+// repository do not run.
 //
 // It blocks until everything is done, setup commands included, and waits for other calls that work
 // on this attempt or, briefly, on one of its repositories. Errors are ErrNotRepo, ErrNoBranch,
@@ -38,33 +38,19 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case j == nil:
-	case j.Phase == made && j.is(branch, trees) && j.present():
-		return j.made(), nil
-	case j.Phase == made:
+	if j != nil && j.Phase == made && !isThere(k.gone(attempt)) {
+		if j.is(branch, trees) && j.present() {
+			return j.made(), nil
+		}
 		return nil, fmt.Errorf("it has worktrees already, on the branch %s; remove them first", j.Branch)
-	case j.Phase == removing:
-		return nil, errors.New("its worktrees are being removed")
-	default:
-		if err := k.clearOwn(ctx, j); err != nil {
-			return nil, err
-		}
-		if j.Phase == creating && j.is(branch, trees) {
-			for i, e := range j.Trees {
-				e.Tree = trees[i] // use the current copy list and setup command
-			}
-			break
-		}
-		if _, err := k.undo(ctx, j); err != nil { // the caller now wants another worktree
-			return nil, err
-		}
-		j = nil
 	}
-	if j == nil {
-		if j, err = k.plan(ctx, attempt, branch, trees); err != nil {
+	if j != nil {
+		if err := k.drop(ctx, j); err != nil {
 			return nil, err
 		}
+	}
+	if j, err = k.plan(ctx, attempt, branch, trees); err != nil {
+		return nil, err
 	}
 	for _, e := range j.Trees {
 		if err = k.build(ctx, j, e, env); err != nil {
@@ -73,15 +59,15 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 		}
 	}
 	if err == nil {
-		err = k.turn(j, made)
+		j.Phase = made
+		err = k.save(j)
+		k.at("made")
 	}
 	if err == nil {
 		return j.made(), nil
 	}
-	// Nobody has worked in them yet: output of setup commands is not rescued. They must not stay
-	// half-made when the caller's context ends.
-	j.Phase = undoing
-	if _, undo := k.undo(context.WithoutCancel(ctx), j); undo != nil {
+	// Nobody has worked in them yet. They must not stay half-made when the caller's context ends.
+	if undo := k.drop(context.WithoutCancel(ctx), j); undo != nil {
 		k.log.Error("worktrees that could not be made could not be undone; the next start tries again", "attempt", attempt, "error", undo)
 	}
 	return nil, err
@@ -89,7 +75,7 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 
 // plan records what to create. It creates nothing if any repository or branch is wrong.
 func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree) (*journal, error) {
-	j := &journal{Attempt: attempt, Branch: branch}
+	j := &journal{Attempt: attempt, Branch: branch, Phase: creating}
 	uses := map[string]int{}
 	for _, t := range trees {
 		base := ""
@@ -108,18 +94,18 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 			own = fmt.Sprintf("%s-%d", branch, uses[common])
 		}
 		j.Trees = append(j.Trees, &record{
-			Tree: t, Common: common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base, Step: planned,
+			Tree: t, Common: common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base,
 		})
 	}
 	if err := k.unlinked(j.paths()...); err != nil {
 		return nil, err
 	}
-	for _, e := range j.Trees {
-		if list, err := os.ReadDir(e.Path); err == nil && len(list) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("repository %s: %s is in the way; move it elsewhere", e.Name, e.Path)
+	for _, at := range []string{k.folder(attempt), k.gone(attempt)} {
+		if list, err := os.ReadDir(at); err == nil && len(list) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s is in the way; move it elsewhere", at)
 		}
 	}
-	return j, k.turn(j, creating)
+	return j, k.save(j)
 }
 
 // is reports whether a journal has this branch and these trees, regardless of their copy lists and
@@ -143,78 +129,46 @@ func (j *journal) made() []Made {
 	return out
 }
 
-// build creates one worktree, starting at the recorded step.
+// build creates one worktree.
 func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string) error {
-	there := e.Step == added || e.Step == ready
-	if e.Step != planned && !(there && adminOf(e.Common, e.Path) != "") {
-		// The process ended while it was being created, or cleared for that: create it again, since
-		// it may be incomplete.
-		if err := k.keep(ctx, j, e, keepPresent); err != nil {
-			return err
-		}
-		if err := k.drop(ctx, j, e); err != nil {
-			return err
-		}
-		if err := k.reach(j, e, planned); err != nil {
-			return err
-		}
-	}
-	if e.Step == planned {
-		if err := k.add(ctx, j, e); err != nil {
-			return err
-		}
-	}
-	if e.Step == added {
-		if err := k.copyAll(ctx, e); err != nil {
-			return err
-		}
-		k.at("copied " + e.Name)
-		if err := k.setup(ctx, e, env); err != nil {
-			return err
-		}
-		return k.reach(j, e, ready)
-	}
-	return nil
-}
-
-// add creates the branch and the worktree, and checks its files out.
-func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
-	if err := k.addLocked(ctx, j, e); err != nil {
+	if err := k.add(ctx, j, e); err != nil {
 		return err
 	}
 	// The checkout takes the longest and concerns only this worktree. worktree add would do the
-	// same; it runs no hook.
+	// same, by the config that the repository has for its main checkout; it runs no hook.
 	admin := adminOf(e.Common, e.Path)
 	if admin == "" {
 		return fmt.Errorf("the worktree %s is gone already", e.Path) // git would find another
 	}
-	if _, err := git.Output(ctx, git.Command{Dir: e.Path, GitDir: admin, WorkTree: e.Path,
-		Args: []string{"reset", "--hard", "--quiet", "--no-recurse-submodules"}}); err != nil {
+	if _, err := git.Output(ctx, call(e.Path, admin, "reset", "--hard", "--quiet", "--no-recurse-submodules")); err != nil {
 		return fmt.Errorf("checking the files out: %w", err)
 	}
 	k.at("checked out " + e.Name)
-	return k.reach(j, e, added)
+	if err := k.copyAll(ctx, e); err != nil {
+		return err
+	}
+	k.at("copied " + e.Name)
+	return k.setup(ctx, e, env)
 }
 
-func (k *Keeper) addLocked(ctx context.Context, j *journal, e *record) error {
-	unlock, err := k.lockRepo(ctx, e.Common, nil)
+// add creates the branch and the worktree, without its files.
+func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
+	unlock, err := k.lockRepo(ctx, e.Common)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := k.reach(j, e, branching); err != nil {
+	e.Begun = true
+	if err := k.save(j); err != nil {
 		return err
 	}
 	if err := makeBranch(ctx, e.Common, e.Branch, e.Base); err != nil {
 		if errors.Is(err, ErrBranchTaken) {
-			e.Step = planned // it is not ours, so it must not be deleted
+			e.Begun = false // it is not ours, so it must not be deleted
 		}
 		return err
 	}
 	k.at("branch " + e.Name)
-	if err := k.reach(j, e, adding); err != nil {
-		return err
-	}
 	if err := os.MkdirAll(filepath.Dir(e.Path), 0o755); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 )
 
 func TestCreateAndRemove(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	base := gitIn(t, repo, "rev-parse", "main")
 	k, _ := newKeeper(t)
@@ -41,14 +42,14 @@ func TestCreateAndRemove(t *testing.T) {
 	if _, err := k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil); err == nil {
 		t.Error("an attempt was given other worktrees while it has some")
 	}
-	if r := remove(t, k); r.Ref != "" || r.Commit != "" || r.Path != want.Path {
+	if r := remove(t, k); r != (Rescue{}) {
 		t.Errorf("of a clean worktree was kept: %+v", r)
 	}
 	if out := gitIn(t, repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
 		t.Errorf("refs are left: %s", out)
 	}
 	sound(t, repo, 0)
-	if kept, err := k.Remove(t.Context(), attemptID, nil); kept != nil || err != nil {
+	if kept, _, err := k.Remove(t.Context(), attemptID, false, nil); kept != nil || err != nil {
 		t.Errorf("removed again: %v, %v", kept, err)
 	}
 }
@@ -66,6 +67,7 @@ func dirty(t *testing.T, repo string) {
 }
 
 func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	dirty(t, repo)
 	for _, hook := range []string{"post-checkout", "pre-commit", "reference-transaction", "post-index-change"} {
@@ -92,6 +94,7 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 }
 
 func TestRepositoriesOfAllKinds(t *testing.T) {
+	t.Parallel()
 	bare := filepath.Join(t.TempDir(), "bare.git")
 	repo := newRepo(t)
 	gitIn(t, repo, "clone", "-q", "--bare", repo, bare)
@@ -114,6 +117,7 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 }
 
 func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
+	t.Parallel()
 	k, _ := newKeeper(t)
 	repo, plain, unborn := newRepo(t), t.TempDir(), t.TempDir()
 	gitIn(t, unborn, "init", "-q")
@@ -150,6 +154,7 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 }
 
 func TestBranchThatExistsIsRefusedAndStays(t *testing.T) {
+	t.Parallel()
 	k, _ := newKeeper(t)
 	repo := newRepo(t)
 	gitIn(t, repo, "branch", branchName)
@@ -158,7 +163,7 @@ func TestBranchThatExistsIsRefusedAndStays(t *testing.T) {
 	}
 	gitIn(t, repo, "rev-parse", "--verify", branchName)
 	nothingLeft(t, k)
-	if _, err := k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "cannot be a branch's name") {
+	if _, err := k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "not a valid branch name") {
 		t.Errorf("got %v", err)
 	}
 	nothingLeft(t, k)
@@ -166,6 +171,7 @@ func TestBranchThatExistsIsRefusedAndStays(t *testing.T) {
 }
 
 func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
+	t.Parallel()
 	k, _ := newKeeper(t)
 	repo := newRepo(t)
 	trees := []Tree{tree(repo), {RepoID: "r2", Name: "api", Repo: filepath.Join(repo, "lib"), TargetBranch: "main"}}
@@ -175,7 +181,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 		write(t, m.Path, "work", m.Path)
 	}
 	write(t, filepath.Dir(done[0].Path), "NOTES.md", "beside them")
-	kept, err := k.Remove(t.Context(), attemptID, nil)
+	kept, _, err := k.Remove(t.Context(), attemptID, false, nil)
 	if err != nil || len(kept) != 3 {
 		t.Fatalf("kept %+v, %v", kept, err)
 	}
@@ -200,6 +206,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 }
 
 func TestSetupRunsInTheWorktreeWithItsEnvironment(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("the command is for a Unix shell")
 	}
@@ -222,6 +229,7 @@ func TestSetupRunsInTheWorktreeWithItsEnvironment(t *testing.T) {
 }
 
 func TestFailedSetupIsUndoneAndTold(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("the command is for a Unix shell")
 	}
@@ -248,6 +256,7 @@ func TestFailedSetupIsUndoneAndTold(t *testing.T) {
 }
 
 func TestCancelledCreateIsUndone(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("the command is for a Unix shell")
 	}
@@ -269,6 +278,7 @@ func TestCancelledCreateIsUndone(t *testing.T) {
 }
 
 func TestManyAttemptsOnOneRepository(t *testing.T) {
+	t.Parallel()
 	const n = 20
 	repo := newRepo(t)
 	first, _ := newKeeper(t)
@@ -289,7 +299,7 @@ func TestManyAttemptsOnOneRepository(t *testing.T) {
 			if i%4 == 0 {
 				return
 			}
-			kept, err := k.Remove(t.Context(), attempt, nil)
+			kept, _, err := k.Remove(t.Context(), attempt, false, nil)
 			if err != nil || len(kept) != 1 || show(t, repo, kept[0].Commit, "mine") != attempt {
 				t.Errorf("%s: kept %v, %v", attempt, kept, err)
 			}
@@ -298,7 +308,7 @@ func TestManyAttemptsOnOneRepository(t *testing.T) {
 	wg.Wait()
 	sound(t, repo, n/4)
 	for i := 0; i < n; i += 4 {
-		if _, err := of(i).Remove(t.Context(), fmt.Sprintf("attempt-%d", i), nil); err != nil {
+		if _, _, err := of(i).Remove(t.Context(), fmt.Sprintf("attempt-%d", i), false, nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -308,6 +318,7 @@ func TestManyAttemptsOnOneRepository(t *testing.T) {
 }
 
 func TestLocksOfOtherGitsAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	gitIn(t, repo, "branch", "gone")
 	lock := filepath.Join(repo, ".git", "packed-refs.lock")
@@ -346,6 +357,7 @@ func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
 }
 
 func TestBranches(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	for _, b := range []string{"zeta", "alpha", "feature/x"} {
 		gitIn(t, repo, "branch", b)
@@ -362,6 +374,7 @@ func TestBranches(t *testing.T) {
 }
 
 func TestBranchForIsALegalRef(t *testing.T) {
+	t.Parallel()
 	legal := regexp.MustCompile(`^deepwork/[a-z0-9](-?[a-z0-9]){0,39}-[0-9a-f]{4}$`)
 	seen := map[string]bool{}
 	for title, slug := range map[string]string{
@@ -384,6 +397,7 @@ func TestBranchForIsALegalRef(t *testing.T) {
 }
 
 func TestFoldersBehindSymlinks(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("symlinks need a right here")
 	}

@@ -3,7 +3,6 @@ package worktree
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,7 +33,7 @@ func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []st
 	if err != nil {
 		return "", false, err
 	}
-	tmp, done, err := k.scratch("diff-" + rand.Text())
+	tmp, done, err := scratch()
 	if err != nil {
 		return "", false, err
 	}
@@ -43,7 +42,7 @@ func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []st
 	if err != nil {
 		return "", false, err
 	}
-	c := v.call(slices.Concat([]string{"diff", "--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"},
+	c := v.call(slices.Concat([]string{"diff", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"},
 		options, []string{v.from, "--"}, pathspecs(paths))...)
 	c.Index, c.Limit = index, maxBytes
 	c.Config = []string{"diff.noprefix=false", "diff.mnemonicPrefix=false", "diff.relative=false", "color.ui=false"}
@@ -82,50 +81,35 @@ func pathspecs(paths []string) []string {
 // their content: git then reads the files themselves.
 func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	index := filepath.Join(tmp, "index")
-	run := func(stdin []byte, args ...string) error {
+	run := func(args ...string) error {
 		c := v.call(args...)
-		c.Index, c.Stdin = index, stdin
+		c.Index = index
 		_, err := git.Output(ctx, c)
 		return err
 	}
 	err := copyIndex(filepath.Join(v.admin, "index"), index)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = nil; v.head != "" {
-			err = run(nil, "read-tree", v.head)
+			err = run("read-tree", v.head)
 		}
 	}
 	if err != nil {
 		return "", err
 	}
-	loose, err := filesOf(ctx, v.call(), v.path, "", "--others")
-	if err != nil || len(loose) == 0 {
+	loose, err := v.loose(ctx)
+	if err != nil || len(loose[untracked]) == 0 {
 		return index, err
 	}
-	empty := emptyBlobs[len(v.target)/64] // by the length of the repository's ids
-	var add strings.Builder
-	for _, name := range loose {
-		mode := modeFile
-		info, err := os.Lstat(filepath.Join(v.path, filepath.FromSlash(name)))
-		switch {
-		case err != nil || info.IsDir():
-			continue // it has just vanished, or is a repository that cannot be read
-		case info.Mode().Type() == fs.ModeSymlink:
-			mode = modeLink
-		case !readable(filepath.Join(v.path, filepath.FromSlash(name))):
-			continue // git would fail completely
+	add := []string{"add", "--intent-to-add", "--ignore-errors", "--sparse", "--", "."}
+	for _, name := range loose[untracked] {
+		if strings.HasSuffix(name, "/") { // a repository
+			add = append(add, ":(top,exclude,literal)"+name)
 		}
-		fmt.Fprintf(&add, "%s %s\t%s\x00", mode, empty, name)
 	}
-	return index, run([]byte(add.String()), "update-index", "-z", "--index-info")
-}
-
-func readable(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
+	if err = run(add...); git.ExitCode(err) > 0 {
+		err = nil // some files, which git cannot read or which have just vanished, are left out
 	}
-	f.Close()
-	return true
+	return index, err
 }
 
 // copyIndex copies an index with its time, from which git infers which files may have changed just

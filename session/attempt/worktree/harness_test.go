@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,15 +26,16 @@ var must = testkit.Must
 
 // TestMain leaves git without any identity or configuration of the machine's.
 func TestMain(m *testing.M) {
-	if os.Getenv(crashEnv) != "" {
-		os.Exit(crashChild())
-	}
 	home, err := os.MkdirTemp("", "worktree-home-*")
 	if err != nil {
 		panic(err)
 	}
+	config := filepath.Join(home, "gitconfig")
+	if err := os.WriteFile(config, []byte("[user]\n\tname = Una User\n\temail = una@example.com\n"), 0o600); err != nil {
+		panic(err)
+	}
 	for name, value := range map[string]string{
-		"HOME": home, "XDG_CONFIG_HOME": home, "USERPROFILE": home, "GIT_CONFIG_NOSYSTEM": "1",
+		"GIT_CONFIG_GLOBAL": config, "HOME": home, "XDG_CONFIG_HOME": home, "USERPROFILE": home, "GIT_CONFIG_NOSYSTEM": "1",
 		"GORACE": "atexit_sleep_ms=0", "GIT_DIR": filepath.Join(home, "nowhere"), "GIT_INDEX_FILE": filepath.Join(home, "no-index"),
 	} {
 		os.Setenv(name, value)
@@ -61,14 +64,29 @@ func read(t testing.TB, path ...string) string {
 func newRepo(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "repo")
-	must(t, os.Mkdir(dir, 0o755))
-	gitIn(t, dir, "init", "-q", "-b", "main")
-	write(t, dir, "a.txt", "one\ntwo\n")
-	write(t, dir, "lib/b.txt", "bee\n")
-	write(t, dir, ".gitignore", ".env\n*.log\nnode_modules/\n")
-	commit(t, dir, "first")
+	must(t, os.CopyFS(dir, os.DirFS(template())))
+	must(t, os.Chmod(filepath.Join(dir, ".git", "config"), 0o644))
 	return dir
 }
+
+// template makes the repository that newRepo copies.
+var template = sync.OnceValue(func() string {
+	dir := filepath.Join(os.Getenv("HOME"), "template")
+	run := func(args ...string) {
+		if _, err := tryGit(dir, args...); err != nil {
+			panic(err)
+		}
+	}
+	for name, text := range map[string]string{"a.txt": "one\ntwo\n", "lib/b.txt": "bee\n", ".gitignore": ".env\n*.log\nnode_modules/\n"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)); err != nil {
+			panic(err)
+		}
+	}
+	run("init", "-q", "-b", "main")
+	run("add", "-A")
+	run("commit", "-q", "-m", "first")
+	return dir
+})
 
 func commit(t testing.TB, dir, message string) string {
 	t.Helper()
@@ -81,12 +99,8 @@ func newKeeper(t testing.TB) (*Keeper, *bytes.Buffer) {
 	t.Helper()
 	var logged bytes.Buffer
 	k := New(Options{Dir: filepath.Join(t.TempDir(), "worktrees"), Logger: slog.New(slog.NewTextHandler(&logged, nil))})
-	k.stale = time.Second
 	return k, &logged
 }
-
-// lone is the stale of a keeper in tests in which no other git runs.
-const lone = 100 * time.Millisecond
 
 func tree(repo string) Tree {
 	return Tree{RepoID: "r1", Name: "web", Repo: repo, TargetBranch: "main"}
@@ -102,25 +116,16 @@ func create(t testing.TB, k *Keeper, repo string) string {
 	return done[0].Path
 }
 
-// cutShort has the journal of the attempt say that its server was killed in a step.
-func cutShort(t testing.TB, k *Keeper, p phase, s step) {
-	t.Helper()
-	j, err := k.load(attemptID)
-	must(t, err)
-	j.Phase, j.Trees[0].Step = p, s
-	must(t, k.save(j))
-}
-
-// remove removes the attempt and returns the only rescue.
+// remove removes the attempt and returns the only rescue, or none.
 func remove(t testing.TB, k *Keeper) Rescue {
 	t.Helper()
-	kept, err := k.Remove(t.Context(), attemptID, nil)
+	kept, discarded, err := k.Remove(t.Context(), attemptID, false, nil)
 	must(t, err)
-	if len(kept) != 1 {
-		t.Fatalf("rescues: %+v", kept)
+	if len(kept) > 1 || len(discarded) > 0 {
+		t.Fatalf("rescues: %+v, discarded: %+v", kept, discarded)
 	}
 	nothingLeft(t, k)
-	return kept[0]
+	return append(kept, Rescue{})[0]
 }
 
 // nothingLeft checks that a keeper has no worktree, journal, lock or trash.
@@ -207,4 +212,12 @@ func files(t testing.TB, repo, commit string) []string {
 
 func contextThatEnds(t testing.TB, after time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), after)
+}
+
+// expectError checks that an error wraps another one, if that is not nil, and has a text.
+func expectError(t *testing.T, err, is error, text string) {
+	t.Helper()
+	if err == nil || is != nil && !errors.Is(err, is) || !strings.Contains(err.Error(), text) {
+		t.Errorf("the error is %v; expected %v with %s", err, is, text)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,23 +89,16 @@ func (i *inspection) journaled() error {
 		case j.Phase == made && !known:
 			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
 				"start a server on the project: it removes them, and keeps first what is not committed")
-		case j.changing():
+		case isThere(i.k.gone(attempt)):
 			i.halfDone[attempt] = true
-			i.report.Fault(path, fmt.Sprintf("a merge of attempt %s was cut short", attempt), doServe)
-		case j.Phase != made && !(j.Phase == creating && known && e.State.Open()):
+			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: removing was cut short", attempt), doServe)
+		case j.Phase == creating && !(known && e.State.Open()):
 			i.halfDone[attempt] = true
-			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: %s was cut short", attempt, j.Phase), doServe)
+			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: creating was cut short", attempt), doServe)
 		}
-	}
-	for _, folder := range []string{i.k.removed(), i.k.temp()} {
-		list, err := os.ReadDir(folder)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		left += len(list)
 	}
 	if left > 0 {
-		i.report.Note(i.k.journal, fmt.Sprintf("temporary files of removed or unfinished worktrees: %d", left), "the next server removes those that nobody uses")
+		i.report.Note(i.k.journal, fmt.Sprintf("locks and drafts of removed or unfinished worktrees: %d", left), "the next server removes those that nobody uses")
 	}
 	return nil
 }
@@ -118,9 +110,9 @@ func (i *inspection) folders() error {
 		return err
 	}
 	for _, f := range list {
-		name := f.Name()
+		name := strings.TrimSuffix(f.Name(), ".removing")
 		e, known := i.expected[name]
-		path := i.k.folder(name)
+		path := filepath.Join(i.k.dir, f.Name())
 		switch {
 		case !f.IsDir() || strings.HasPrefix(name, ".") || i.journals[name] || i.k.busy(name):
 		case !isDir(path): // removed in the meantime

@@ -10,14 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"deepwork/actor/durable"
 )
 
 // journalVersion is the version of the journal's format; a journal of a newer version is not
 // touched.
-const journalVersion = 1
+const journalVersion = 2
 
 // A phase is the state of an attempt's worktrees.
 type phase string
@@ -25,34 +24,16 @@ type phase string
 const (
 	creating phase = "creating" // Create has not returned: nobody has worked in them
 	made     phase = "made"
-	undoing  phase = "undoing"  // a failed Create is being undone: they contain no work
-	removing phase = "removing" // their work is rescued, then they are removed
 )
 
-// A step is the state of one worktree; a step is recorded before its action starts.
-type step string
-
-const (
-	planned   step = "planned"   // nothing exists
-	branching step = "branching" // its branch is being created
-	adding    step = "adding"    // it is being created and its files are checked out
-	added     step = "added"     // files are being copied, then the setup command runs
-	ready     step = "ready"
-	rescued   step = "rescued"  // its work is rescued
-	dropping  step = "dropping" // it is being removed
-	dropped   step = "dropped"  // only its branch is left, if it has commits
-)
-
-// A journal records what was begun for an attempt and its progress. Only the holder of the
-// attempt's lock may use it.
+// A journal records the worktrees that were made for an attempt, from before the first one is made
+// until after the last one is removed. Only the holder of the attempt's lock may use it.
 type journal struct {
 	Version int       `json:"version"`
 	Attempt string    `json:"attempt"`
 	Branch  string    `json:"branch"`
 	Phase   phase     `json:"phase"`
 	Trees   []*record `json:"trees"`
-	Rest    *Rescue   `json:"rest,omitempty"` // of files next to the worktrees
-	Changed time.Time `json:"changed"`
 	Board   string    `json:"board,omitempty"` // Options.Board
 }
 
@@ -67,15 +48,12 @@ func (j *journal) paths() []string {
 // A record is the journal's entry of one worktree.
 type record struct {
 	Tree
-	Common string  `json:"git_dir"` // the repository's
-	Path   string  `json:"path"`
-	Branch string  `json:"branch"` // "" means unknown
-	Base   string  `json:"base"`   // "" means unknown
-	Step   step    `json:"step"`
-	Ref    string  `json:"rescue_ref,omitempty"`
-	Commit string  `json:"rescue_commit,omitempty"`
-	Change *change `json:"change,omitempty"` // being made
-	Since  *since  `json:"since,omitempty"`  // of the last change; nil means Base
+	Common string `json:"git_dir"` // the repository's
+	Path   string `json:"path"`
+	Branch string `json:"branch"`
+	Base   string `json:"base"`
+	Begun  bool   `json:"begun"`           // something of it may exist
+	Since  *since `json:"since,omitempty"` // of the last merge; nil means that it was not merged
 }
 
 func (k *Keeper) journalPath(attempt string) string {
@@ -104,14 +82,8 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 	return j, nil
 }
 
-var (
-	phases = []phase{creating, made, undoing, removing}
-	steps  = []step{planned, branching, adding, added, ready, rescued, dropping, dropped}
-)
-
-// parseJournal parses the journal of an attempt with its worktrees in dir. Its steps are carried
-// out without asking anybody, so a journal that is incomplete or names a folder elsewhere is
-// refused.
+// parseJournal parses the journal of an attempt with its worktrees in dir. What it names is removed
+// without asking anybody, so a journal that is incomplete or names a folder elsewhere is refused.
 func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 	var j journal
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -120,15 +92,13 @@ func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 	if j.Version != journalVersion || j.Attempt != attempt {
 		return nil, fmt.Errorf("is of another version (%d) or attempt (%q); use the deepwork that wrote it", j.Version, j.Attempt)
 	}
-	if !slices.Contains(phases, j.Phase) {
+	if j.Phase != creating && j.Phase != made {
 		return nil, fmt.Errorf("is damaged: there is no phase %q", j.Phase)
 	}
 	for i, e := range j.Trees {
 		switch {
 		case e == nil:
 			return nil, fmt.Errorf("is damaged: worktree %d is null", i)
-		case !slices.Contains(steps, e.Step):
-			return nil, fmt.Errorf("is damaged: worktree %d has no step %q", i, e.Step)
 		case !filepath.IsAbs(e.Path) || !filepath.IsAbs(e.Common) || strings.ContainsRune(e.Path+e.Common, 0):
 			return nil, fmt.Errorf("is damaged: worktree %d has the paths %q and %q, which must be absolute", i, e.Path, e.Common)
 		case e.Name != filepath.Base(e.Name) || !filepath.IsLocal(e.Name) || e.Path != filepath.Join(dir, attempt, e.Name):
@@ -138,9 +108,9 @@ func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 	return &j, nil
 }
 
-// save makes the journal durable, before and after each step.
+// save makes the journal durable.
 func (k *Keeper) save(j *journal) error {
-	j.Version, j.Board, j.Changed = journalVersion, k.board, time.Now().UTC()
+	j.Version, j.Board = journalVersion, k.board
 	data, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err)
@@ -153,28 +123,12 @@ func (k *Keeper) save(j *journal) error {
 	return nil
 }
 
-// forget removes a journal whose steps are all done.
+// forget removes the journal of an attempt of which nothing is left.
 func (k *Keeper) forget(attempt string) error {
 	if err := (durable.Disk{}).Drop(k.journalPath(attempt)); err != nil {
 		return fmt.Errorf("removing the journal of attempt %s: %w", attempt, err)
 	}
 	return nil
-}
-
-// turn enters a phase.
-func (k *Keeper) turn(j *journal, p phase) error {
-	j.Phase = p
-	err := k.save(j)
-	k.at("phase " + string(p))
-	return err
-}
-
-// reach enters a step of one worktree.
-func (k *Keeper) reach(j *journal, e *record, s step) error {
-	e.Step = s
-	err := k.save(j)
-	k.at("step " + e.Name + " " + string(s))
-	return err
 }
 
 // draft is the path of a journal before it is renamed into place. Only the holder of the attempt's
@@ -200,16 +154,4 @@ func (k *Keeper) attempts() ([]string, error) {
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), nil
-}
-
-// scratch creates an empty folder for temporary files; done removes it. No other call may use the
-// same name at the same time.
-func (k *Keeper) scratch(name string) (dir string, done func(), err error) {
-	dir = filepath.Join(k.temp(), name)
-	done = func() { os.RemoveAll(dir) }
-	done()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", nil, fmt.Errorf("making a folder for temporary files: %w", err)
-	}
-	return dir, done, nil
 }

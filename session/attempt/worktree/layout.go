@@ -1,24 +1,25 @@
 package worktree
 
 import (
-	"crypto/rand"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
+	"syscall"
 
 	"deepwork/actor/durable"
 )
 
 // Where a keeper has its things:
 //
-//	<dir>/<attempt>/<repo>                the worktrees
-//	<dir>/.journal/trash/<name>           what is being deleted, on the same disk
-//	<journal>/<attempt>.json              what was begun for an attempt
-//	<journal>/locks, tmp                  locks and temporary files
-//	<journal>/removed/<name>              names what is ours in the trash
+//	<dir>/<attempt>/<repo>          the worktrees
+//	<dir>/<attempt>.removing        the same while it is removed
+//	<journal>/<attempt>.json        what was made for an attempt
+//	<journal>/locks                 locks
 //
 // The folder of worktrees may be in a project, where others write too: there nothing is
 // used or removed but what a journal names, and no link is followed.
@@ -26,17 +27,13 @@ import (
 // privateFolder is the folder in Dir that does not belong to an attempt.
 const privateFolder = ".journal"
 
-var trashFolder = filepath.Join(privateFolder, "trash")
-
 // folder returns the attempt's folder, which contains its worktrees.
 func (k *Keeper) folder(attempt string) string { return filepath.Join(k.dir, attempt) }
 
+// gone returns the path to which the attempt's folder is renamed when its removal is decided.
+func (k *Keeper) gone(attempt string) string { return k.folder(attempt) + ".removing" }
+
 func (k *Keeper) locks() string { return filepath.Join(k.journal, "locks") }
-
-// temp returns the folder of temporary files, which Recover removes after a crash.
-func (k *Keeper) temp() string { return filepath.Join(k.journal, "tmp") }
-
-func (k *Keeper) removed() string { return filepath.Join(k.journal, "removed") }
 
 // private reports whether nobody else writes to the folder of worktrees.
 func (k *Keeper) private() bool { return k.journal == filepath.Join(k.dir, privateFolder) }
@@ -44,7 +41,7 @@ func (k *Keeper) private() bool { return k.journal == filepath.Join(k.dir, priva
 // unlinked returns ErrNotOurs if one of the keeper's own folders, a worktree, or the folder that it
 // is in is a link: its target is not ours.
 func (k *Keeper) unlinked(paths ...string) error {
-	own := []string{filepath.Join(k.dir, privateFolder), filepath.Join(k.dir, trashFolder), k.journal, k.locks(), k.temp(), k.removed()}
+	own := []string{filepath.Join(k.dir, privateFolder), k.journal, k.locks()}
 	if rel, err := filepath.Rel(k.project, k.dir); k.project != "" && err == nil && filepath.IsLocal(rel) {
 		for at := k.dir; at != k.project; at = filepath.Dir(at) {
 			own = append(own, at)
@@ -70,62 +67,16 @@ func (k *Keeper) unlinked(paths ...string) error {
 // Safe returns ErrNotOurs if one of the keeper's folders is a link.
 func (k *Keeper) Safe() error { return k.unlinked() }
 
-// discard moves a folder of an attempt out of the way at once; empty then deletes it, which may
-// take long. Recover deletes what a crash leaves of it. A missing folder is not an error.
-func (k *Keeper) discard(path, attempt string) (empty func(), err error) {
-	nothing := func() {}
-	if err := k.unlinked(path); err != nil {
-		return nil, err
-	}
+// empty deletes what was renamed to gone.
+func (k *Keeper) empty(attempt string) error {
 	root, err := os.OpenRoot(k.dir)
 	if missing(err) {
-		return nothing, nil
+		return nil
 	} else if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	rel, err := filepath.Rel(k.dir, path)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := root.Lstat(rel); missing(err) {
-		return nothing, nil
-	}
-	name := attempt + "-" + rand.Text()
-	if err := errors.Join(root.MkdirAll(trashFolder, 0o700), os.MkdirAll(k.removed(), 0o700)); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(k.removed(), name), nil, 0o600); err != nil {
-		return nil, err
-	}
-	var disk durable.Disk
-	if err := disk.SyncFolder(k.removed()); err != nil {
-		return nil, err
-	}
-	if err := root.Rename(rel, filepath.Join(trashFolder, name)); err != nil {
-		return nil, errors.Join(err, os.Remove(filepath.Join(k.removed(), name)))
-	}
-	if err := errors.Join(disk.SyncFolder(filepath.Dir(path)), disk.SyncFolder(filepath.Join(k.dir, trashFolder))); err != nil {
-		return nil, err
-	}
-	return func() {
-		if err := k.empty(name); err != nil {
-			k.log.Warn("a removed worktree could not be deleted; the next start tries again", "folder", filepath.Join(k.dir, trashFolder, name), "error", err)
-		}
-	}, nil
-}
-
-// empty deletes a folder that was moved to the trash under a name.
-func (k *Keeper) empty(name string) error {
-	root, err := os.OpenRoot(k.dir)
-	if err == nil {
-		defer root.Close()
-		err = removeAll(root, filepath.Join(trashFolder, name))
-	}
-	if err != nil && !missing(err) {
 		return err
 	}
-	return os.Remove(filepath.Join(k.removed(), name))
+	defer root.Close()
+	return removeAll(root, filepath.Base(k.gone(attempt)))
 }
 
 // removeAll deletes a folder, even if folders in it are read-only, as in package caches.
@@ -142,30 +93,87 @@ func removeAll(root *os.Root, name string) error {
 	return root.RemoveAll(name)
 }
 
-// sweep deletes removed worktrees and temporary files that earlier processes left.
-func (k *Keeper) sweep() {
-	old := func(folder string, remove func(name string, age time.Duration) error) {
-		list, _ := os.ReadDir(folder) // it may be missing
-		for _, f := range list {
-			info, err := f.Info()
-			if err != nil {
-				continue
-			}
-			if err := remove(f.Name(), time.Since(info.ModTime())); err != nil {
-				k.log.Warn("what is left of a removed worktree could not be deleted", "path", filepath.Join(folder, f.Name()), "error", err)
-			}
-		}
+// scratch creates a folder for temporary files; done removes it.
+func scratch() (dir string, done func(), err error) {
+	dir, err = os.MkdirTemp("", "deepwork-git-*")
+	return dir, func() { os.RemoveAll(dir) }, err
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
+}
+
+// missing reports whether an error means that nothing exists at a path.
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// Locks order the calls of one or several processes: an attempt's is held for a whole Create or
+// Remove, a repository's for the git commands that write data shared by all its worktrees. A call
+// takes its attempt's lock first, then one repository's at a time, which prevents deadlocks.
+
+func (k *Keeper) attemptLock(attempt string) string {
+	return filepath.Join(k.locks(), "attempt-"+attempt+".lock")
+}
+
+// lock waits for a lock that all processes share.
+func (k *Keeper) lock(ctx context.Context, path string) (*durable.FileLock, error) {
+	if err := os.MkdirAll(k.locks(), 0o700); err != nil {
+		return nil, err
 	}
-	old(k.removed(), func(name string, age time.Duration) error {
-		if !isThere(filepath.Join(k.dir, trashFolder, name)) && age < abandoned {
-			return nil // a call is about to move a folder there
+	lock, err := durable.Lock(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the lock %s: %w", path, err)
+	}
+	return lock, nil
+}
+
+// lockRepo waits until no other call of this program writes to a repository.
+func (k *Keeper) lockRepo(ctx context.Context, common string) (unlock func(), err error) {
+	sum := sha256.Sum256([]byte(common))
+	lock, err := k.lock(ctx, filepath.Join(k.locks(), "repo-"+hex.EncodeToString(sum[:8])+".lock"))
+	if err != nil {
+		return nil, err
+	}
+	return func() { lock.Unlock() }, nil
+}
+
+// lockAttempt waits until no other call works on an attempt. unlock removes the lock's file if the
+// attempt no longer has a journal.
+func (k *Keeper) lockAttempt(ctx context.Context, attempt string) (unlock func(), err error) {
+	if err := k.unlinked(k.folder(attempt)); err != nil {
+		return nil, err
+	}
+	lock, err := k.lock(ctx, k.attemptLock(attempt))
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if _, err := os.Lstat(k.journalPath(attempt)); errors.Is(err, fs.ErrNotExist) {
+			lock.Remove() // fails where open files cannot be removed: the file stays
+		} else {
+			lock.Unlock()
 		}
-		return k.empty(name)
-	})
-	old(k.temp(), func(name string, age time.Duration) error {
-		if age < abandoned {
-			return nil
-		}
-		return os.RemoveAll(filepath.Join(k.temp(), name))
-	})
+	}, nil
+}
+
+// Await waits until no other call works on an attempt, in any process.
+func (k *Keeper) Await(ctx context.Context, attempt string) error {
+	unlock, err := k.lockAttempt(ctx, attempt)
+	if err == nil {
+		unlock()
+	}
+	return err
+}
+
+// busy reports whether a call is working on an attempt. It creates no lock file.
+func (k *Keeper) busy(attempt string) bool {
+	locked, err := durable.Locked(k.attemptLock(attempt))
+	return locked || err != nil
 }

@@ -43,12 +43,13 @@ func link(t *testing.T, target, at string) {
 // Where a link is in the place of a folder, whatever was to be done is refused, and
 // nothing is touched where it leads to.
 func TestLinksAreNotFollowed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		at   string
 		made bool // the attempt has its worktree before
 	}{
-		{at: ".journal"}, {at: ".journal/trash"}, {at: attemptID}, {at: attemptID + "/web"},
-		{".journal", true}, {".journal/trash", true}, {attemptID, true}, {attemptID + "/web", true},
+		{at: ".journal"}, {at: attemptID}, {at: attemptID + "/web"},
+		{".journal", true}, {attemptID, true}, {attemptID + "/web", true},
 	} {
 		for _, private := range []bool{false, true} {
 			if private && c.at == ".journal" && c.made {
@@ -71,7 +72,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 				if !c.made {
 					_, errs["create"] = k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
 				} else {
-					_, errs["remove"] = k.Remove(t.Context(), attemptID, nil)
+					_, _, errs["remove"] = k.Remove(t.Context(), attemptID, false, nil)
 					_, errs["recover"] = k.Recover(t.Context(), func(string) bool { return false })
 					_, errs["status"] = k.Status(t.Context(), path, base, "main")
 					_, _, errs["diff"] = k.Diff(t.Context(), path, base, "main", nil, 0)
@@ -98,49 +99,20 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A trash that a project came with is not emptied, only what a journal names in it.
-func TestOnlyWhatWasMovedToTheTrashIsDeleted(t *testing.T) {
-	repo := newRepo(t)
-	k, _ := newKeeper(t)
-	k.journal = t.TempDir()
-	write(t, k.dir, ".journal/trash/theirs/a.txt", "x")
-	write(t, k.dir, ".journal/tmp/theirs/a.txt", "x")
-	write(t, k.dir, ".journal/"+attemptID+".json", strings.ReplaceAll(journalText(wholeTree), `"made"`, `"removing"`))
-	create(t, k, repo)
-	removeIt := func() {
-		if _, err := k.Remove(t.Context(), attemptID, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	removeIt()
-	write(t, k.dir, ".journal/trash/ours/b.txt", "x")
-	write(t, k.removed(), "ours", "")
-	if did, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil || len(did) > 0 {
-		t.Errorf("%v, %v", did, err)
-	}
-	for name, want := range map[string]bool{"trash/theirs/a.txt": true, "tmp/theirs/a.txt": true, attemptID + ".json": true, "trash/ours": false} {
-		if isThere(filepath.Join(k.dir, ".journal", name)) != want {
-			t.Errorf("%s is there: %v", name, !want)
-		}
-	}
-	if list, _ := os.ReadDir(k.removed()); len(list) > 0 {
-		t.Errorf("%v is still noted", list)
-	}
-}
-
 // A journal that names a folder elsewhere moves and removes nothing.
 func TestJournalOfAFolderElsewhere(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	home, untouched := newVictim(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	text := read(t, k.journalPath(attemptID))
 	for _, at := range []string{home, filepath.Join(home, attemptID, "web"), filepath.Join(k.dir, attemptID, "..", "..", "home")} {
-		write(t, k.journal, attemptID+".json", strings.ReplaceAll(strings.ReplaceAll(text, path, at), `"made"`, `"removing"`))
+		write(t, k.journal, attemptID+".json", strings.ReplaceAll(strings.ReplaceAll(text, path, at), `"made"`, `"creating"`))
 		if did, err := k.Recover(t.Context(), func(string) bool { return false }); err == nil || len(did) > 0 {
 			t.Errorf("%s: %v, %v", at, did, err)
 		}
-		if _, err := k.Remove(t.Context(), attemptID, nil); err == nil {
+		if _, _, err := k.Remove(t.Context(), attemptID, false, nil); err == nil {
 			t.Errorf("%s was removed", at)
 		}
 	}
@@ -149,6 +121,7 @@ func TestJournalOfAFolderElsewhere(t *testing.T) {
 
 // What is in a worktree's .git file is no evidence: the journal says whose it is.
 func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
+	t.Parallel()
 	repo, other := newRepo(t), newRepo(t)
 	write(t, other, "secret.txt", "x")
 	base := commit(t, other, "secret")
@@ -168,11 +141,11 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	if _, err = k.Status(t.Context(), path, base, "main"); !errors.Is(err, ErrNotOurs) {
 		t.Errorf("with another commondir: %v", err)
 	}
-	if _, err = k.Remove(t.Context(), attemptID, nil); !errors.Is(err, ErrNotOurs) {
+	if _, _, err = k.Remove(t.Context(), attemptID, false, nil); !errors.Is(err, ErrNotOurs) {
 		t.Errorf("with another commondir: %v", err)
 	}
 	write(t, admin, "commondir", "../..\n")
-	kept, err := k.Remove(t.Context(), attemptID, nil)
+	kept, _, err := k.Remove(t.Context(), attemptID, true, nil)
 	if err != nil || len(kept) == 0 || show(t, repo, kept[0].Commit, "new.txt") != "work" {
 		t.Errorf("%+v, %v", kept, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,14 @@ var (
 	ErrOtherBranch = errors.New("the worktree is not on its own branch")
 	ErrNoMerge     = errors.New("no merge is in progress in the worktree")
 )
+
+// A ConflictError says that commits cannot be combined without a decision. Nothing was changed.
+type ConflictError struct {
+	Files  []string // relative, with slashes
+	Commit string   // the commit of the attempt that conflicts; "" for a merge of all
+}
+
+func (e *ConflictError) Error() string { return fmt.Sprintf("there are conflicts in %q", e.Files) }
 
 // A Way is how Merge brings the commits of a branch into another.
 type Way string
@@ -49,92 +58,139 @@ type Landed struct {
 }
 
 // Merge brings the commits of an attempt's worktree into its target branch. If the target is checked
-// out nowhere, its ref is moved and no file is touched. If it is checked out in clean worktrees, their
-// files are moved with it. Otherwise the error is a *CheckedOutError. The commits are the user's: see
-// git.Command.User.
+// out nowhere, its ref is moved and no file is touched. If it is checked out in a worktree without
+// changes, git merge --ff-only moves it there. Otherwise the error is a *CheckedOutError. The commits
+// are the user's: see git.Command.User.
 //
 // After a squash or a rebase the attempt's branch is at the new commit too, so that it can be merged
 // again later; its old commits stay under refs/deepwork/before.
 //
-// It changes everything or nothing, even if the process is killed: the next call for the attempt, or
-// Recover, takes back what was not complete. Other errors are *DirtyError, for tracked files of the
-// worktree that are not committed; *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrNoBranch, ErrMoved, ErrInUse, ErrNoWorktree. It blocks until all is done.
+// Other errors are *DirtyError, for tracked files of the worktree that are not committed;
+// *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrNoBranch, ErrMoved, ErrInUse,
+// ErrNoWorktree. After an error nothing is changed. It blocks until all is done.
 func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
-	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *branchView) (*Landed, error) {
-		c := &change{Refs: []refMove{{Ref: "refs/heads/" + l.Target, Old: b.target}}}
-		if n, err := git.Line(ctx, inRepo(b.Common, "rev-list", "--count", "--max-count=1", b.target+".."+b.head)); err != nil {
-			return nil, err
-		} else if n == "0" {
+	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *branchView) (r *Landed, err error) {
+		if b.common == b.head {
 			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
-		checkouts, err := checkoutsOf(ctx, b.Common, l.Target)
+		at, err := targetCheckout(ctx, l, b)
 		if err != nil {
 			return nil, err
 		}
-		for _, at := range checkouts {
-			files, _, err := at.changed(ctx)
+		back := func() {} // takes the attempt's branch back
+		defer func() {
 			if err != nil {
-				return nil, err
+				back()
 			}
-			if operation := at.operation(); operation != "" || len(files) > 0 {
-				return nil, byHand(l, b, at.path, files, operation)
-			}
-			c.Files = append(c.Files, &fileMove{Path: at.path, Admin: at.admin, From: b.target})
-		}
+		}()
 		now := ""
 		switch l.Way {
-		case WayRebase:
-			now, err = k.replay(ctx, b)
-		case WayMerge, WaySquash:
+		case WayMerge:
 			now, err = k.landed(ctx, l, b)
+		case WaySquash:
+			if now, err = k.landed(ctx, l, b); err == nil && now != b.target {
+				back, err = k.moveTo(ctx, b, func(ctx context.Context) error { return b.reset(ctx, now) })
+			}
+		case WayRebase:
+			back, err = k.moveTo(ctx, b, func(ctx context.Context) (err error) { now, err = b.replay(ctx); return err })
 		default:
 			err = fmt.Errorf("%q is not a way to merge", l.Way)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if now == b.target {
+		k.at("made the commit")
+		if now == b.target { // it changes nothing
+			back()
 			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
-		c.Refs[0].New = now
-		for _, f := range c.Files {
-			f.To = now
-		}
-		if l.Way == WayMerge {
-			c.Since = &since{From: b.from, Common: b.head, Merged: true}
-		} else if err := k.moved(ctx, b, c, now, now, true); err != nil {
+		if err := advance(ctx, l, b, at, now); err != nil {
 			return nil, err
-		} else if now != b.head {
-			b.moveTo(c, now)
 		}
-		if err := k.carryOut(ctx, b.journal, b.record, c); err != nil {
-			if dirty, is := errors.AsType[*DirtyError](err); is && dirty.Path != b.Path {
-				return nil, byHand(l, b, dirty.Path, dirty.Files, "")
+		back = func() {}
+		if b.Since = (&since{From: b.from, Common: b.head}); l.Way != WayMerge {
+			b.Since.Common = now
+			if b.common != b.target { // others have changed the target
+				b.Since.From = b.target
 			}
-			return nil, err
 		}
-		return &Landed{Before: b.target, Commit: now}, nil
+		return &Landed{Before: b.target, Commit: now}, k.save(b.journal)
 	})
+}
+
+// targetCheckout returns the worktree that has the target checked out, or nil. One that cannot be moved
+// is an error.
+func targetCheckout(ctx context.Context, l Landing, b *branchView) (*checkout, error) {
+	all, err := checkoutsOf(ctx, b.Common, l.Target)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	at := all[0]
+	files, _, err := at.changed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := byHand(l, b, at.path, files)
+	if held.Operation = at.operation(); len(all) > 1 {
+		held.Also = all[1].path
+	}
+	if held.Operation != "" || held.Also != "" || len(files) > 0 {
+		return nil, held
+	}
+	return &at, nil
+}
+
+// advance moves the target to a commit that has the present one as an ancestor.
+func advance(ctx context.Context, l Landing, b *branchView, at *checkout, now string) error {
+	ref := "refs/heads/" + l.Target
+	c := inRepo(b.Common, "update-ref", "-m", "deepwork", ref, now, b.target)
+	if at != nil {
+		c = at.call("merge", "--ff-only", "--quiet", "--no-overwrite-ignore", "--no-stat", "--no-squash", "--commit", "--no-autostash", "--no-verify-signatures", now)
+		if !strings.Contains(l.Target, "=") {
+			c.Config = []string{"branch." + l.Target + ".mergeOptions="}
+		}
+	}
+	_, said, err := git.Run(context.WithoutCancel(ctx), c)
+	if err == nil {
+		return nil
+	}
+	if tip, look := refTip(ctx, inRepo(b.Common), ref); look == nil && tip != b.target {
+		return fmt.Errorf("%w: %s is at %.12s, no longer at %.12s", ErrMoved, ref, tip, b.target)
+	}
+	if files := inTheWay(said); at != nil && len(files) > 0 {
+		return byHand(l, b, at.path, files)
+	}
+	return err
 }
 
 // landed makes the commit of a merge or squash. It returns the target's for a squash that changes
 // nothing.
 func (k *Keeper) landed(ctx context.Context, l Landing, b *branchView) (string, error) {
-	result, err := k.combine(ctx, b.record, b.admin, refMove{Ref: "refs/heads/" + l.Target, New: b.target}, refMove{Ref: "refs/heads/" + b.Branch, New: b.head})
-	if err != nil {
+	r, err := git.Once(ctx, b.asUser("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", "refs/heads/"+l.Target, "refs/heads/"+b.Branch))
+	if err != nil && git.ExitCode(err) != 1 {
 		return "", err
 	}
-	if len(result.stages) > 0 {
-		return "", &ConflictError{Files: result.files()}
+	fields := git.Fields(string(r.Stdout))
+	if err != nil && len(fields) > 1 {
+		return "", &ConflictError{Files: fields[1:]}
+	} else if err != nil || len(fields) != 1 {
+		return "", fmt.Errorf("git merge-tree: unexpected output of %d bytes: %w", len(r.Stdout), err)
 	}
-	parents := []string{b.target, b.head}
-	if l.Way == WaySquash {
-		parents = parents[:1]
-		if tree, err := treeOf(ctx, b.Common, b.target); err != nil || tree == result.tree {
-			return b.target, err
-		}
+	c := b.asUser("commit-tree", fields[0], "-p", b.target)
+	if l.Way == WayMerge {
+		c.Args = append(c.Args, "-p", b.head)
+	} else if tree, err := treeOf(ctx, b.Common, b.target); err != nil || tree == fields[0] {
+		return b.target, err
 	}
-	return k.commit(ctx, b.record, b.admin, result.tree, l.message(b.Branch, l.Target), parents)
+	sign, err := git.Line(ctx, b.asUser("config", "--type=bool", "--get", "commit.gpgSign"))
+	if err != nil && git.ExitCode(err) != 1 {
+		return "", err
+	}
+	if sign == "true" { // which commit-tree does not look at
+		c.Args = append(c.Args, "-S")
+	}
+	c.Stdin, c.Config = []byte(l.message(b.Branch, l.Target)), []string{"core.fsync=all"}
+	return git.Line(ctx, c)
 }
 
 // message returns the message of a commit that merges a branch.
@@ -146,7 +202,7 @@ func (l Landing) message(from, into string) string {
 }
 
 // byHand describes why a target cannot be moved where it is checked out.
-func byHand(l Landing, b *branchView, path string, files []string, operation string) error {
+func byHand(l Landing, b *branchView, path string, files []string) *CheckedOutError {
 	at := "git -C " + strconv.Quote(path)
 	command := at + " merge --no-ff " + b.Branch
 	switch l.Way {
@@ -155,7 +211,7 @@ func byHand(l Landing, b *branchView, path string, files []string, operation str
 	case WayRebase:
 		command = "git -C " + strconv.Quote(b.Path) + " rebase " + l.Target + " && " + at + " merge --ff-only " + b.Branch
 	}
-	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Operation: operation, Command: command}
+	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }
 
 // Rebase repeats the commits of an attempt's worktree on its target branch as it is now; of l it uses
@@ -163,17 +219,100 @@ func byHand(l Landing, b *branchView, path string, files []string, operation str
 // after a *ConflictError nothing is changed, and Update can be called instead.
 func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "rebasing onto "+l.Target, func(b *branchView) (*Landed, error) {
-		now, err := k.replay(ctx, b)
-		if err != nil || now == b.head {
-			return &Landed{Before: b.head, Commit: b.head}, err
-		}
-		c := &change{}
-		b.moveTo(c, now)
-		if err = k.moved(ctx, b, c, now, b.target, false); err == nil {
-			err = k.carryOut(ctx, b.journal, b.record, c)
-		}
+		now := b.head
+		_, err := k.moveTo(ctx, b, func(ctx context.Context) (err error) { now, err = b.replay(ctx); return err })
 		return &Landed{Before: b.head, Commit: now}, err
 	})
+}
+
+// moveTo has do move the attempt's branch, and its worktree, to other commits, and keeps the old ones
+// under a ref of their own. back takes that back; after an error it was done.
+func (k *Keeper) moveTo(ctx context.Context, b *branchView, do func(context.Context) error) (back func(), err error) {
+	ref := "refs/deepwork/before/" + b.journal.Attempt + "-" + b.head[:12]
+	known, err := refTip(ctx, inRepo(b.Common), ref)
+	if err == nil {
+		_, err = git.Output(ctx, inRepo(b.Common, "update-ref", ref, b.head))
+	}
+	if err != nil {
+		return func() {}, err
+	}
+	// What git has begun it also ends when the caller's context ends.
+	ctx = context.WithoutCancel(ctx)
+	back = func() {
+		now, err := commitOf(ctx, b.call(), "HEAD")
+		if err == nil && now != b.head {
+			err = b.reset(ctx, b.head)
+		}
+		if err == nil && known == "" {
+			_, err = git.Output(ctx, inRepo(b.Common, "update-ref", "-d", ref, b.head))
+		}
+		if err != nil {
+			k.log.Error("the branch of an attempt could not be taken back after a merge that failed; its old commits are under a ref", "attempt", b.journal.Attempt, "ref", ref, "error", err)
+		}
+	}
+	if err = do(ctx); err != nil {
+		back()
+		return func() {}, err
+	}
+	if now, look := commitOf(ctx, b.call(), "HEAD"); look == nil && now == b.head {
+		back() // nothing was moved
+		return func() {}, nil
+	}
+	return back, nil
+}
+
+// reset moves the attempt's branch and its worktree to a commit.
+func (b *branchView) reset(ctx context.Context, to string) error {
+	_, said, err := git.Run(ctx, b.call("switch", "--quiet", "--no-overwrite-ignore", "--no-recurse-submodules", "--force-create", b.Branch, to))
+	return b.dirty(said, err)
+}
+
+// dirty returns a *DirtyError if git has refused to overwrite files of the worktree.
+func (b *branchView) dirty(said string, err error) error {
+	if files := inTheWay(said); err != nil && len(files) > 0 {
+		return &DirtyError{Path: b.Path, Files: files}
+	}
+	return err
+}
+
+// replay repeats those commits of the attempt on the target that it lacks, without merges and commits
+// that change nothing there, and returns the last one. After an error all is as before.
+func (b *branchView) replay(ctx context.Context) (now string, err error) {
+	upstream := b.target
+	if own, err := isAncestor(ctx, b.Common, b.from, b.target); err != nil {
+		return "", err
+	} else if !own { // of another target, it may have commits that are not the attempt's
+		upstream = b.from
+	}
+	c := b.asUser("rebase", "--merge", "--quiet", "--no-autostash", "--no-stat", "--no-verify", "--no-fork-point", "--empty=drop", "--no-keep-empty",
+		"--onto", b.target, upstream)
+	c.Config = []string{"rebase.updateRefs=false", "rebase.rebaseMerges=false", "rebase.autoSquash=false", "rebase.missingCommitsCheck=ignore"}
+	_, said, err := git.Run(ctx, c)
+	if err == nil {
+		return commitOf(ctx, b.call(), "HEAD")
+	}
+	err = b.dirty(said, err)
+	if files, look := b.unmerged(ctx); look == nil && len(files) > 0 {
+		id, _ := commitOf(ctx, b.call(), "REBASE_HEAD")
+		err = &ConflictError{Files: files, Commit: id}
+	}
+	if (checkout{b.Path, b.admin}).operation() == "rebase" {
+		if _, abort := git.Output(ctx, b.asUser("rebase", "--abort")); abort != nil {
+			return "", errors.Join(err, abort)
+		}
+	}
+	return "", err
+}
+
+// unmerged lists the files with conflicts.
+func (b *branchView) unmerged(ctx context.Context) (files []string, err error) {
+	out, err := git.Output(ctx, b.call("ls-files", "--unmerged", "-z"))
+	for _, line := range git.Fields(out) {
+		if _, name, _ := strings.Cut(line, "\t"); !slices.Contains(files, name) {
+			files = append(files, name)
+		}
+	}
+	return files, err
 }
 
 // Update merges the target branch into an attempt's worktree; of l it uses Path, Target, Message and
@@ -181,45 +320,37 @@ func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
 // Abort undoes it. It returns as Merge does.
 func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging from "+l.Target, func(b *branchView) (*Landed, error) {
-		if b.common == b.target {
-			return &Landed{Before: b.head, Commit: b.head}, nil
-		}
-		now, result, err := b.target, combination{}, error(nil)
-		if b.common != b.head {
-			if result, err = k.combine(ctx, b.record, b.admin, refMove{Ref: "refs/heads/" + b.Branch, New: b.head}, refMove{Ref: "refs/heads/" + l.Target, New: b.target}); err != nil {
-				return nil, err
+		ctx := context.WithoutCancel(ctx)
+		c := b.asUser("merge", "--quiet", "--ff", "--commit", "--no-squash", "--no-stat", "--no-autostash", "--no-verify-signatures", "--no-verify",
+			"-m", strings.TrimSpace(l.message(l.Target, b.Branch)), "refs/heads/"+l.Target)
+		c.Config = []string{"branch." + b.Branch + ".mergeOptions="}
+		_, said, err := git.Run(ctx, c)
+		r := &Landed{Before: b.head, Commit: b.head}
+		if err != nil {
+			if files, look := b.unmerged(ctx); look == nil && len(files) > 0 {
+				r.Conflicts = files
+				return r, nil
 			}
-			if len(result.stages) > 0 {
-				c := &change{Files: []*fileMove{{Path: b.Path, Admin: b.admin, From: b.head, To: result.tree}},
-					Merge: &unfinished{Theirs: b.target, message: strings.TrimSpace(l.message(l.Target, b.Branch)), stages: result.stages}}
-				if err := k.carryOut(ctx, b.journal, b.record, c); err != nil {
-					return nil, err
-				}
-				return &Landed{Before: b.head, Commit: b.head, Conflicts: result.files()}, nil
+			err = b.dirty(said, err)
+			if (checkout{b.Path, b.admin}).operation() == "merge" { // such as when it cannot be signed
+				_, abort := git.Output(ctx, b.call("merge", "--abort"))
+				err = errors.Join(err, abort)
 			}
-			if now, err = k.commit(ctx, b.record, b.admin, result.tree, l.message(l.Target, b.Branch), []string{b.head, b.target}); err != nil {
-				return nil, err
-			}
-		}
-		c := &change{Files: []*fileMove{{Path: b.Path, Admin: b.admin, From: b.head, To: now}}, Refs: []refMove{{Ref: "refs/heads/" + b.Branch, Old: b.head, New: now}}}
-		if err := k.moved(ctx, b, c, now, b.target, false); err != nil {
 			return nil, err
 		}
-		if err := k.carryOut(ctx, b.journal, b.record, c); err != nil {
-			return nil, err
-		}
-		return &Landed{Before: b.head, Commit: now}, nil
+		r.Commit, err = commitOf(ctx, b.call(), "HEAD")
+		return r, err
 	})
 }
 
 // Abort undoes a merge in progress in an attempt's worktree: its files are as in its last commit
 // again; untracked ones stay. What was there, such as conflicts that were resolved already, is first
-// saved as by Remove, and the Rescue says where. It blocks until all is done. Errors: ErrNoMerge,
+// saved as by Remove, and the Rescue says where, or is nil. It blocks until all is done. Errors: ErrNoMerge,
 // ErrNotKept, ErrInUse, ErrNoWorktree.
 func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kept *Rescue, err error) {
 	defer wrap(&err, "aborting the merge in %s", path)
 	err = k.onWorktree(ctx, path, inUse, func(b *branchView) error {
-		free, err := k.lockRepo(ctx, b.Common, nil)
+		free, err := k.lockRepo(ctx, b.Common)
 		if err != nil {
 			return err
 		}
@@ -227,13 +358,34 @@ func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kep
 		if (checkout{b.Path, b.admin}).operation() != "merge" {
 			return ErrNoMerge
 		}
-		if err := k.keep(ctx, b.journal, b.record, keepAll); err != nil {
+		if kept, err = k.keepMerge(ctx, b); err != nil {
 			return err
 		}
-		kept = &Rescue{Path: b.Path, Ref: b.Ref, Commit: b.Commit}
-		return k.carryOut(ctx, b.journal, b.record, &change{Abort: b.head})
+		_, err = git.Output(context.WithoutCancel(ctx), b.call("reset", "--hard", "--quiet", "--no-recurse-submodules"))
+		return err
 	})
 	return kept, err
+}
+
+// keepMerge saves the files of a merge in progress, without repositories among them, which a reset leaves
+// alone.
+func (k *Keeper) keepMerge(ctx context.Context, b *branchView) (r *Rescue, err error) {
+	tmp, done, err := scratch()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	s, err := b.source(ctx, tmp)
+	if err == nil {
+		_, err = s.leaveOut(ctx)
+	}
+	if err == nil {
+		r, err = k.keep(ctx, s, b.journal.Attempt)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrNotKept, err)
+	}
+	return r, err
 }
 
 // A branchView is the worktree of an attempt for the calls that move branches.
@@ -247,11 +399,17 @@ type branchView struct {
 	common  string // the commit that both have in common, or ""
 }
 
-// moveTo has a change move the worktree's branch, whose commit stays under a ref of its own.
-func (b *branchView) moveTo(c *change, now string) {
-	c.Files = append(c.Files, &fileMove{Path: b.Path, Admin: b.admin, From: b.head, To: now})
-	c.Refs = append(c.Refs, refMove{Ref: "refs/heads/" + b.Branch, Old: b.head, New: now})
-	c.keep(b, b.head)
+func (b *branchView) call(args ...string) git.Command { return call(b.Path, b.admin, args...) }
+
+// asUser returns a git command with the user's identity and signing.
+func (b *branchView) asUser(args ...string) git.Command {
+	c := b.call(args...)
+	c.User = true
+	return c
+}
+
+func treeOf(ctx context.Context, common, commit string) (string, error) {
+	return git.Line(ctx, inRepo(common, "rev-parse", "--verify", commit+"^{tree}"))
 }
 
 // onBranch calls do for a worktree that is on its own branch, with all its changes committed. The
@@ -259,16 +417,16 @@ func (b *branchView) moveTo(c *change, now string) {
 func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(*branchView) (*Landed, error)) (r *Landed, err error) {
 	defer wrap(&err, "%s of %s", doing, l.Path)
 	err = k.onWorktree(ctx, l.Path, l.InUse, func(b *branchView) error {
-		free, err := k.lockRepo(ctx, b.Common, nil)
+		free, err := k.lockRepo(ctx, b.Common)
 		if err != nil {
 			return err
 		}
 		defer free()
 		at := checkout{b.Path, b.admin}
 		if operation := at.operation(); operation != "" {
-			return fmt.Errorf("%w: %s", ErrUnfinished, operation)
+			return fmt.Errorf("%w: %s; finish it there, or undo it with: git -C %q %s", ErrUnfinished, operation, b.Path, ending(operation))
 		}
-		ref, err := git.Line(ctx, git.Command{Dir: b.Path, GitDir: b.admin, WorkTree: b.Path, Args: []string{"symbolic-ref", "--quiet", "HEAD"}})
+		ref, err := git.Line(ctx, b.call("symbolic-ref", "--quiet", "HEAD"))
 		if err != nil && git.ExitCode(err) != 1 {
 			return err
 		}
@@ -319,14 +477,11 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 	if err != nil {
 		return err
 	}
-	if j == nil || j.Phase != made {
+	if j == nil || j.Phase != made || isThere(k.gone(attempt)) {
 		return ErrNoWorktree
 	}
 	if inUse != nil && inUse() {
 		return ErrInUse
-	}
-	if err := k.settleAll(ctx, j); err != nil {
-		return err
 	}
 	for _, e := range j.Trees {
 		if e.Path != path || !isDir(path) {
@@ -336,7 +491,7 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 		if b.admin, err = e.admin(); err != nil || b.admin == "" {
 			return errors.Join(err, ErrNoWorktree)
 		}
-		if b.head, err = commitOf(ctx, git.Command{Dir: e.Path, GitDir: b.admin, WorkTree: e.Path}, "HEAD"); err != nil {
+		if b.head, err = commitOf(ctx, b.call(), "HEAD"); err != nil {
 			return err
 		}
 		return do(b)

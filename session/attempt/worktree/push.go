@@ -38,34 +38,30 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (com
 		if err != nil {
 			return err
 		}
-		c := b.asUser(b.admin, map[string]string{ref: commit}, "config", "--get", "remote."+remote+".url")
+		c := b.call("config", "--get", "remote."+remote+".url")
 		if _, err := git.Output(ctx, c); git.ExitCode(err) == 1 {
 			return errors.New("there is no such remote; git remote lists them")
 		} else if err != nil {
+			return err
+		}
+		if err := git.CheckBranch(b.Common, b.Branch, seen, "logs/"+seen); err != nil {
 			return err
 		}
 		c.Network = true
 		if err := pushLFS(ctx, c, remote, ref, commit); err != nil {
 			return err
 		}
-		c.Args = []string{"push", "--porcelain", "--no-verify", remote, commit + ":" + ref}
+		c.Args = []string{"push", "--porcelain", "--no-verify", "--receive-pack=git-receive-pack"} // not the program of the config
 		if force {
-			c.Args = []string{"push", "--porcelain", "--no-verify", "--force-with-lease=" + ref + ":" + before, remote, commit + ":" + ref}
+			c.Args = append(c.Args, "--force-with-lease="+ref+":"+before)
 		}
+		c.Args = append(c.Args, remote, commit+":"+ref)
 		out, said, err := git.Run(ctx, c)
 		for line := range strings.Lines(out) {
 			if why, is := strings.CutPrefix(line, "!\t"); is && err != nil {
 				return fmt.Errorf("%w: %s\n%s", ErrRejected, strings.TrimSpace(why), strings.TrimSpace(said))
 			}
 		}
-		if err != nil {
-			return err
-		}
-		k.at("pushed")
-		if err := git.CheckBranch(b.Common, b.Branch, seen, "logs/"+seen); err != nil {
-			return err
-		}
-		_, err = git.Output(ctx, inRepo(b.Common, "update-ref", seen, commit))
 		return err
 	})
 	return commit, err
@@ -74,14 +70,16 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (com
 // pushLFS pushes the objects of Git LFS that a commit needs, as its pre-push hook does, if the user has
 // LFS set up.
 func pushLFS(ctx context.Context, c git.Command, remote, ref, commit string) error {
-	c.Args = []string{"config", "--get-regexp", `^filter\.lfs\.(clean|process)$`}
-	if _, err := git.Output(ctx, c); git.ExitCode(err) == 1 {
-		return nil
-	} else if err != nil {
+	c.Args = []string{"config", "--show-scope", "--get-regexp", `^filter\.lfs\.(clean|process)$`}
+	out, err := git.Output(ctx, c)
+	if err != nil && git.ExitCode(err) != 1 {
 		return err
+	}
+	if !strings.Contains("\n"+out, "\nglobal\t") && !strings.Contains("\n"+out, "\nsystem\t") {
+		return nil
 	}
 	none := strings.Repeat("0", len(commit))
 	c.Args, c.Stdin = []string{"lfs", "pre-push", remote}, fmt.Appendf(nil, "%s %s %s %s\n", ref, commit, ref, none)
-	_, err := git.Output(ctx, c)
+	_, err = git.Output(ctx, c)
 	return err
 }

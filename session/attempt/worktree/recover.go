@@ -5,17 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
+
+	"deepwork/actor/durable"
+	"deepwork/session/git"
 )
 
-const (
-	// abandoned is the age at which temporary files are removed.
-	abandoned = time.Hour
-	// busyFor bounds the wait for an attempt's lock: processes that a killed server had started may
-	// hold it a moment longer.
-	busyFor = 500 * time.Millisecond
-)
+// busyFor bounds the wait for an attempt's lock: processes that a killed server had started may
+// hold it a moment longer.
+const busyFor = 500 * time.Millisecond
 
 // Recover finishes or undoes work that crashes interrupted: for attempts that keep reports as known
 // it finishes removals and leaves creations to Create; for others it undoes everything, saving
@@ -41,7 +39,6 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 			faults = append(faults, fmt.Errorf("recovering attempt %s: %w", attempt, err))
 		}
 	}
-	k.sweep()
 	return did, errors.Join(faults...)
 }
 
@@ -81,45 +78,69 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	}
 	defer unlock()
 	os.Remove(k.draft(attempt))
-	os.RemoveAll(filepath.Join(k.temp(), "keep-"+attempt))
 	j, err := k.load(attempt)
 	if err != nil || j == nil || j.Board != k.board {
 		return nil, err
 	}
 	isKnown := known != nil && known(attempt)
-	var kept []Rescue
-	var what string
-	switch {
-	case j.Phase == removing, j.Phase == made && !isKnown:
-		what = "removed the worktrees of attempt " + attempt
-		kept, err = k.remove(ctx, j, func() bool { return false })
-	case j.Phase == undoing, !isKnown:
-		what = "undid the unfinished worktrees of attempt " + attempt
-		if err = k.clearOwn(ctx, j); err == nil {
-			kept, err = k.undo(ctx, j)
-		}
-	default:
-		return k.recoverChanges(ctx, j)
+	if isKnown && !isThere(k.gone(attempt)) {
+		return nil, nil
 	}
+	kept, _, err := k.remove(ctx, j, false, func() bool { return false })
 	if err != nil {
 		return nil, err
 	}
-	did := []string{what}
+	did := []string{"removed the worktrees of attempt " + attempt}
 	for _, r := range kept {
-		if r.Ref != "" {
-			did = append(did, fmt.Sprintf("kept the work in %s as %s (%s)", r.Path, r.Ref, r.Commit))
-		}
+		did = append(did, fmt.Sprintf("kept the work in %s as %s (%s)", r.Path, r.Ref, r.Commit))
 	}
 	return did, nil
 }
 
-// recoverChanges ends the merges of an attempt that were interrupted.
-func (k *Keeper) recoverChanges(ctx context.Context, j *journal) ([]string, error) {
-	if !j.changing() {
-		return nil, nil
+// Relocate rewrites the journals after repositories, or the folder of worktrees, which was at from,
+// were moved. to returns the current path of what was at a path. It blocks for the disk, and may be
+// called again after an error.
+func (k *Keeper) Relocate(ctx context.Context, from string, to func(path string) string) error {
+	all, err := k.attempts()
+	if err != nil {
+		return err
 	}
-	if err := k.settleAll(ctx, j); err != nil {
-		return nil, err
+	var faults []error
+	for _, attempt := range all {
+		if err := k.relocate(ctx, from, attempt, to); err != nil {
+			faults = append(faults, fmt.Errorf("following the worktrees of attempt %s: %w", attempt, err))
+		}
 	}
-	return []string{"ended an interrupted merge of attempt " + j.Attempt}, nil
+	return errors.Join(faults...)
+}
+
+func (k *Keeper) relocate(ctx context.Context, from, attempt string, to func(string) string) error {
+	unlock, err := k.lockAttempt(ctx, attempt)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	data, _, err := durable.Read(k.journalPath(attempt), maxJournal)
+	if missing(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	j, err := parseJournal(from, attempt, data)
+	if err != nil {
+		j, err = parseJournal(k.dir, attempt, data) // it was rewritten before an interruption
+	}
+	if err != nil {
+		return fmt.Errorf("%s %w", k.journalPath(attempt), err)
+	}
+	for _, e := range j.Trees {
+		e.Repo, e.Common, e.Path = to(e.Repo), to(e.Common), to(e.Path)
+		if !isDir(e.Common) || !isDir(e.Path) {
+			continue
+		}
+		if _, err := git.Output(ctx, inRepo(e.Common, "worktree", "repair", e.Path)); err != nil {
+			return err
+		}
+	}
+	return k.save(j)
 }

@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -22,6 +23,13 @@ const listLimit = 256 << 20
 // inRepo returns a git command for a repository itself, not for one of its worktrees.
 func inRepo(common string, args ...string) git.Command {
 	return git.Command{Dir: common, GitDir: common, Args: args, Limit: listLimit}
+}
+
+// call returns a git command for a worktree. Its .git file, which an agent or the project may write,
+// is not trusted. Worktrees are made in folders that the user has approved, so the filters of the
+// user's config run.
+func call(path, admin string, args ...string) git.Command {
+	return git.Command{Dir: path, GitDir: admin, WorkTree: path, Args: args, Limit: listLimit, Filters: true}
 }
 
 // findRepo finds the repository that a path is in. A folder inside a repository is enough.
@@ -156,4 +164,108 @@ func CurrentBranch(ctx context.Context, repo string) (string, error) {
 		return "", fmt.Errorf("reading the current branch of %s: %w", repo, err)
 	}
 	return branch, nil
+}
+
+// isAncestor reports whether a commit, which may be missing, is another one or an ancestor of it.
+func isAncestor(ctx context.Context, common, commit, of string) (bool, error) {
+	_, err := git.Output(ctx, inRepo(common, "merge-base", "--is-ancestor", commit, of))
+	if git.ExitCode(err) > 0 {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// maxGitFile is the maximum size in bytes of one of git's files that hold a path.
+const maxGitFile = 1 << 20
+
+// git has an administrative folder for each worktree below the repository's worktrees/: its HEAD,
+// its index, and in the file gitdir the worktree's path (gitrepository-layout(5)).
+
+// admins lists the administrative folders of a repository's worktrees.
+func admins(common string) []string {
+	parent := filepath.Join(common, "worktrees")
+	list, _ := os.ReadDir(parent) // git removes the folder with the last worktree
+	var out []string
+	for _, f := range list {
+		if f.IsDir() {
+			out = append(out, filepath.Join(parent, f.Name()))
+		}
+	}
+	return out
+}
+
+// adminOf returns the administrative folder of the worktree at a path, which may be missing, or ""
+// if the repository has no such worktree.
+func adminOf(common, path string) string {
+	want := canonical(path)
+	for _, admin := range admins(common) {
+		if pathOf(admin) == want {
+			return admin
+		}
+	}
+	return ""
+}
+
+// admin is adminOf for a worktree in the journal. It returns ErrNotOurs if git would take the
+// folder for one of another repository.
+func (e *record) admin() (string, error) {
+	admin := adminOf(e.Common, e.Path)
+	if admin == "" {
+		return "", nil
+	}
+	common, err := commonDir(admin)
+	if errors.Is(err, os.ErrNotExist) || err == nil && common != canonical(e.Common) {
+		err = fmt.Errorf("%w: %s must name the repository %s but names another; correct it", ErrNotOurs, filepath.Join(admin, "commondir"), e.Common)
+	}
+	return admin, err
+}
+
+// pathOf returns the path of an administrative folder's worktree, without symlinks, or "" if it is
+// unknown.
+func pathOf(admin string) string {
+	data, _, err := durable.Read(filepath.Join(admin, "gitdir"), maxGitFile)
+	if err != nil || len(data) == 0 {
+		return ""
+	}
+	at := filepath.FromSlash(strings.TrimRight(string(data), "\r\n"))
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(admin, at) // worktree.useRelativePaths
+	}
+	return canonical(filepath.Dir(at))
+}
+
+// canonical resolves the symlinks of a path, as far as it exists.
+func canonical(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(canonical(parent), filepath.Base(path))
+}
+
+// initializing is the content of git's own lock while worktree add runs.
+const initializing = "initializing"
+
+// lockedBy reports whether a worktree is locked (git worktree lock), and why.
+func lockedBy(admin string) (reason string, locked bool) {
+	data, _, err := durable.Read(filepath.Join(admin, "locked"), maxGitFile)
+	return strings.TrimSpace(string(data)), err == nil && admin != ""
+}
+
+// dropAdmin removes the repository's entry of a worktree whose folder is gone. The repository must
+// be locked.
+func dropAdmin(ctx context.Context, common, path string) error {
+	admin := adminOf(common, path)
+	if admin == "" {
+		return nil
+	}
+	// Twice, for the lock of a worktree add that was killed.
+	_, err := git.Output(ctx, inRepo(common, "worktree", "remove", "--force", "--force", pathOf(admin)))
+	if err != nil && adminOf(common, path) != "" {
+		return fmt.Errorf("removing the worktree %s: %w", path, err)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,14 +17,12 @@ import (
 
 // A Rescue is the work saved from a worktree before its removal: a commit whose first parent is the
 // worktree's HEAD and whose tree has the files. If other content was staged, the second parent
-// holds the index; commits that nothing else reaches are further parents. A repository inside the
-// worktree is saved as files, and its git directory, if it has commits that are on no remote, as
-// .deepwork-git.tar next to them.
+// holds the index; commits that nothing else reaches are further parents.
 type Rescue struct {
 	Repo   string // the repository of its ref, as the caller of Rescues named it; else ""
 	Path   string // the worktree, or the attempt's folder for files next to the worktrees
-	Ref    string // refs/deepwork/rescue/<attempt>; "" if there was no work
-	Commit string // hex; "" likewise
+	Ref    string // refs/deepwork/rescue/<attempt>
+	Commit string // hex
 }
 
 // rescueRefs is the prefix of rescue refs. A second one of an attempt in the same repository has a
@@ -70,227 +69,336 @@ func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (o
 	return out, nil
 }
 
-// keep saves the work of a worktree, if any, under a rescue ref, and sets it in the record. It uses
-// its own index and changes nothing in the worktree.
-func (k *Keeper) keep(ctx context.Context, j *journal, e *record, mode keeping) error {
-	admin, err := e.admin()
-	there := isDir(e.Path)
-	switch {
-	case err != nil && isDir(admin) && halfOf(admin) == "":
-		return fmt.Errorf("%w: %w", ErrNotKept, err)
-	case admin == "" && !there, !there && e.Step == dropping:
-		return nil
-	case !isDir(e.Common):
-		return fmt.Errorf("%w: its repository %s is gone; put it back, or remove %s by hand", ErrNotKept, e.Common, e.Path)
-	case mode == keepPresent && (!there || bare(e.Path)):
-		return nil // no file was checked out yet
-	case !there:
-		mode = keepPresent // it was removed by hand: no files are left to save
+// A source is a folder whose work is saved: a worktree, or the folder around those of an attempt.
+type source struct {
+	common string   // the repository
+	admin  string   // "" if the repository has no such worktree, or no longer
+	root   string   // may be missing
+	name   string   // of the worktree; "" means the folder around them
+	head   string   // the commit that is checked out; "" means none
+	skip   []string // names in root that are not part of it
+	tmp    string   // for temporary files
+	index  string   // a copy of the worktree's
+}
+
+// call returns a git command for the source with its copy of the index, or, if its folder is missing,
+// for what git has of it.
+func (s *source) call(args ...string) git.Command {
+	c := call(s.root, s.admin, args...)
+	if c.Index = s.index; s.admin == "" {
+		c.GitDir = s.common
 	}
-	ref, commit, err := k.keepScan(ctx, &scan{k: k, common: e.Common, admin: admin, root: e.Path, record: e, keeping: mode}, j.Attempt,
-		keptOf+j.Attempt+keptIn+e.Name+"\n\nKept before the worktree was removed.\n", j.Attempt, j.Attempt+"-"+slug(e.Name, "repo"))
-	if ref != "" {
-		e.Ref, e.Commit = ref, commit
+	if !isDir(s.root) {
+		c.Dir, c.WorkTree = s.tmp, s.tmp
+	}
+	return c
+}
+
+// keepAll saves the work of all worktrees of an attempt, and of the files next to them: an agent that
+// has several works there. Repositories with work of their own are returned if force is set, else
+// they are an error.
+func (k *Keeper) keepAll(ctx context.Context, j *journal, force bool) (out []Rescue, discarded []Nested, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w: %w", ErrNotKept, err)
+		}
+	}()
+	tmp, done, err := scratch()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	sources, err := k.sources(ctx, j, tmp)
+	for _, s := range sources {
+		if err == nil {
+			var found []Nested
+			found, err = s.leaveOut(ctx)
+			discarded = append(discarded, found...)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(discarded) > 0 && !force {
+		return nil, nil, &NestedError{Found: discarded}
+	}
+	for _, s := range sources {
+		r, err := k.keep(ctx, s, j.Attempt)
+		if err != nil {
+			return nil, nil, err
+		}
+		if r != nil {
+			out = append(out, *r)
+		}
+	}
+	return out, discarded, nil
+}
+
+// leaveOut leaves the repositories in a source out of it, and returns those that must not go.
+func (s *source) leaveOut(ctx context.Context) (must []Nested, err error) {
+	found, err := s.nested(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.root, err)
+	}
+	for _, n := range found {
+		if n.name != "" {
+			s.skip = append(s.skip, n.name)
+		}
+		if n.Why != "" {
+			must = append(must, n)
+		}
+	}
+	return must, nil
+}
+
+// sources returns the worktrees of an attempt, in their order, and the folder around them if it has
+// other files.
+func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*source, err error) {
+	folder := k.folder(j.Attempt)
+	around := &source{root: folder, tmp: tmp, index: filepath.Join(tmp, "index")}
+	for _, e := range j.Trees {
+		if !isDir(e.Common) {
+			return nil, fmt.Errorf("its repository %s is gone; put it back, or remove %s by hand", e.Common, folder)
+		}
+		s, err := e.source(ctx, tmp)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+		around.common, around.skip = cmp.Or(around.common, e.Common), append(around.skip, e.Name)
+	}
+	list, err := os.ReadDir(folder)
+	if err != nil && !missing(err) {
+		return nil, err
+	}
+	if slices.ContainsFunc(list, func(f fs.DirEntry) bool { return !slices.Contains(around.skip, f.Name()) }) {
+		out = append(out, around)
+	}
+	return out, nil
+}
+
+// source returns a worktree as a source; tmp is a folder for temporary files.
+func (e *record) source(ctx context.Context, tmp string) (s *source, err error) {
+	s = &source{common: e.Common, root: e.Path, name: e.Name, tmp: tmp, index: filepath.Join(tmp, "index-"+e.Name)}
+	if s.admin, err = e.admin(); err != nil {
+		return nil, err
+	}
+	if s.admin != "" {
+		s.head, err = commitOf(ctx, inRepo(s.admin), "HEAD")
+	} else if s.head, err = branchTip(ctx, e.Common, e.Branch); s.head == "" {
+		s.head = e.Base
+	}
+	return s, err
+}
+
+// keep saves the work of a source, if any, under the first free one of some refs. It changes nothing in
+// the source.
+func (k *Keeper) keep(ctx context.Context, s *source, attempt string) (r *Rescue, err error) {
+	defer wrap(&err, "%s", s.root)
+	lost, err := s.inDanger(ctx, attempt)
+	if err != nil {
+		return nil, err
+	}
+	before := ""
+	if s.head != "" {
+		if before, err = treeOf(ctx, s.common, s.head); err != nil {
+			return nil, err
+		}
+	}
+	staged, tree, err := s.trees(ctx, k, before)
+	if err != nil {
+		return nil, err
+	}
+	parents := []string{s.head}
+	if staged != "" && staged != before && staged != tree {
+		id, err := s.stagedCommit(ctx, staged)
+		if err != nil {
+			return nil, err
+		}
+		parents = append(parents, id)
+	}
+	parents = slices.DeleteFunc(append(parents, lost...), func(id string) bool { return id == "" })
+	if tree == before && len(parents) == 1 && len(lost) == 0 || before == "" && tree == emptyTrees[len(tree)/64] && len(parents) == 0 {
+		return nil, nil
+	}
+	unique := parents[:0]
+	for _, id := range parents {
+		if !slices.Contains(unique, id) {
+			unique = append(unique, id)
+		}
+	}
+	return k.pin(ctx, s, attempt, tree, unique)
+}
+
+// emptyTrees are the ids of an empty tree, in both object formats of repositories.
+var emptyTrees = []string{"4b825dc642cb6eb9a060e54bf8d69288fbee4904", "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"}
+
+// trees returns the tree of what is staged, or "" if there are conflicts, and that of the files.
+func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, tree string, err error) {
+	err = fs.ErrNotExist
+	if s.admin != "" {
+		err = copyIndex(filepath.Join(s.admin, "index"), s.index)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = nil; s.head != "" {
+			_, err = git.Output(ctx, s.call("read-tree", s.head))
+		}
+	}
+	if err != nil {
+		return "", "", err
+	}
+	write := s.call("write-tree")
+	write.Filters = false // it would run them for files that have just changed
+	if staged, err = git.Line(ctx, write); err != nil && git.ExitCode(err) < 0 {
+		return "", "", err
+	}
+	if !isDir(s.root) {
+		return staged, cmp.Or(before, staged), nil // it was removed by hand: no files are left to save
+	}
+	if err := s.unhide(ctx); err != nil {
+		return "", "", err
+	}
+	add := s.call("add", "--all", "--sparse", "--", ".")
+	for _, name := range s.skip {
+		add.Args = append(add.Args, ":(top,exclude,literal)"+name)
+	}
+	add.Config = []string{"core.fsync=all", "add.ignoreErrors=false"}
+	_, warnings, err := git.Run(ctx, add)
+	if git.ExitCode(err) > 0 {
+		k.log.Warn("git cannot add files; they are kept without git's filters", "worktree", s.root, "error", err)
+		add.Filters = false
+		_, warnings, err = git.Run(ctx, add)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if err := unopened(warnings); err != nil {
+		return "", "", err
+	}
+	tree, err = git.Line(ctx, write)
+	return staged, tree, err
+}
+
+// unhide removes the flags from the copy of the index with which git ignores changed files.
+func (s *source) unhide(ctx context.Context) error {
+	out, err := git.Output(ctx, s.call("ls-files", "-v", "-z"))
+	if err != nil {
+		return err
+	}
+	var hidden strings.Builder
+	for _, line := range git.Fields(out) {
+		tag, name, _ := strings.Cut(line, " ")
+		if (tag == "S" || tag == strings.ToLower(tag)) && isThere(filepath.Join(s.root, filepath.FromSlash(name))) {
+			hidden.WriteString(name + "\x00")
+		}
+	}
+	for _, flag := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
+		c := s.call("update-index", flag, "-z", "--stdin")
+		if c.Stdin = []byte(hidden.String()); len(c.Stdin) > 0 && err == nil {
+			_, err = git.Output(ctx, c)
+		}
 	}
 	return err
 }
 
-// keepScan saves the result of a scan under the first free one of some refs, and returns "" if
-// there is none. The caller has the attempt's lock.
-func (k *Keeper) keepScan(ctx context.Context, s *scan, attempt, message string, names ...string) (ref, commit string, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w: %s: %w", ErrNotKept, s.root, err)
-		}
-	}()
-	var done func()
-	if s.tmp, done, err = k.scratch("keep-" + attempt); err != nil {
-		return "", "", err
-	}
-	defer done()
-	if err := s.run(ctx); err != nil {
-		return "", "", err
-	}
-	staged, err := s.stagedCommit(ctx)
-	if err != nil {
-		return "", "", err
-	}
-	lost, err := s.inDanger(ctx, attempt)
-	if err != nil || len(s.changes) == 0 && staged == "" && len(lost) == 0 {
-		return "", "", err
-	}
-	tree, err := s.writeTree(ctx, s.changes)
-	if err != nil {
-		return "", "", err
-	}
-	var parents []string
-	for _, id := range append([]string{s.headID, staged}, lost...) {
-		if id != "" && !slices.Contains(parents, id) {
-			parents = append(parents, id)
+// unopened returns an error if git has skipped a folder that it cannot read.
+func unopened(warnings string) error {
+	for line := range strings.Lines(warnings) {
+		if strings.Contains(line, "could not open directory") {
+			return fmt.Errorf("git: %s", strings.TrimSpace(line))
 		}
 	}
-	return k.pin(ctx, s.common, names, tree, parents, message)
+	return nil
 }
 
-// stagedCommit returns a commit of the content that is only in the index, not in the head or the
-// files, or "" if there is none. Its dates are the head's, so that saving the same again gives the
-// same commit.
-func (s *scan) stagedCommit(ctx context.Context) (string, error) {
-	staged := map[string]blob{}
-	for name, b := range s.index {
-		now, changed := s.changes[name]
-		if !changed {
-			now = s.head[name]
-		}
-		// Files added with --intent-to-add are empty in the index.
-		if b != s.head[name] && b.id != now.id && !slices.Contains(emptyBlobs, b.id) && b.mode != modeRepo {
-			staged[name] = b
-		}
-	}
-	if len(staged) == 0 {
-		return "", nil
-	}
-	tree, err := s.writeTree(ctx, staged)
-	if err != nil {
-		return "", err
-	}
+// stagedCommit returns a commit of what is staged, the same each time.
+func (s *source) stagedCommit(ctx context.Context, tree string) (string, error) {
 	c := s.call("commit-tree", tree, "-m", "What was staged")
-	date := "@0 +0000"
-	if s.headID != "" {
-		at, err := git.Line(ctx, s.call("show", "--no-patch", "--format=%ct", s.headID))
-		if err != nil {
-			return "", err
-		}
-		date = "@" + at + " +0000"
-		c.Args = append(c.Args, "-p", s.headID)
+	if s.head != "" {
+		c.Args = append(c.Args, "-p", s.head)
 	}
-	c.Env = []string{"GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}
+	c.Env = []string{"GIT_AUTHOR_DATE=@0 +0000", "GIT_COMMITTER_DATE=@0 +0000"}
 	return git.Line(ctx, c)
 }
 
 // inDanger lists the commits that no ref reaches once the worktree is gone, apart from the rescue
 // refs of this attempt: its detached HEAD, detached commits that it has left, those of a merge,
 // cherry-pick or autostash in progress, and its private refs.
-func (s *scan) inDanger(ctx context.Context, attempt string) ([]string, error) {
-	ids := append([]string{s.headID}, s.commits...)
-	if s.admin != "" {
-		log, _ := os.ReadFile(filepath.Join(s.admin, "logs", "HEAD")) // there may be none
-		for _, left := range leftBehind.FindAllSubmatch(log, -1) {
-			ids = append(ids, string(left[1]))
-		}
-		for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash"} {
-			data, err := os.ReadFile(filepath.Join(s.admin, filepath.FromSlash(name)))
-			if err != nil && !missing(err) {
-				return nil, err
-			}
-			ids = append(ids, strings.Fields(string(data))...)
-		}
-		out, err := git.Output(ctx, s.call("for-each-ref", "--format=%(objectname)", "refs/worktree"))
-		if err != nil {
+func (s *source) inDanger(ctx context.Context, attempt string) ([]string, error) {
+	if s.admin == "" {
+		return nil, nil
+	}
+	ids := []string{s.head}
+	log, _ := os.ReadFile(filepath.Join(s.admin, "logs", "HEAD")) // there may be none
+	for _, left := range leftBehind.FindAllSubmatch(log, -1) {
+		ids = append(ids, string(left[1]))
+	}
+	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash"} {
+		data, err := os.ReadFile(filepath.Join(s.admin, filepath.FromSlash(name)))
+		if err != nil && !missing(err) {
 			return nil, err
 		}
-		ids = append(ids, strings.Fields(out)...)
+		ids = append(ids, strings.Fields(string(data))...)
 	}
-	var out []string
-	for _, id := range ids {
-		if id == "" || slices.Contains(out, id) {
-			continue
-		}
-		// The reflog may name commits that were removed long ago.
-		id, err := commitOf(ctx, inRepo(s.common), id)
-		if err != nil && git.ExitCode(err) < 0 {
-			return nil, err
-		} else if id == "" {
-			continue
-		}
-		lost, err := git.Line(ctx, inRepo(s.common, "rev-list", "--max-count=1", id, "--not", "--branches", "--tags", "--remotes",
-			"--exclude="+rescueRefs+attempt+"*", "--glob="+rescueRefs+"*"))
-		if err != nil {
-			return nil, fmt.Errorf("looking for who reaches commit %s: %w", id, err)
-		}
-		if lost != "" {
-			out = append(out, id)
-		}
+	private, err := git.Output(ctx, s.call("for-each-ref", "--format=%(objectname)", "refs/worktree"))
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	ids = append(ids, strings.Fields(private)...)
+	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
+	// The reflog may name commits that were removed long ago.
+	list := inRepo(s.common, slices.Concat([]string{"rev-list", "--ignore-missing"}, ids, []string{"--not", "--branches", "--tags", "--remotes",
+		"--exclude=" + rescueRefs + attempt + "*", "--glob=" + rescueRefs + "*"})...)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	lost, err := git.Output(ctx, list)
+	if err != nil {
+		return nil, fmt.Errorf("looking for who reaches the commits: %w", err)
+	}
+	return slices.DeleteFunc(ids, func(id string) bool { return !strings.Contains(lost, id) }), nil
 }
 
 // leftBehind returns the commits in the reflog of a worktree's HEAD that a checkout has left on no
 // branch: those for which git warns that they are left behind.
 var leftBehind = regexp.MustCompile(`(?m)^([0-9a-f]{40,64}) .*\tcheckout: moving from [0-9a-f]{40,64} to `)
 
-// pin makes the first free one of some refs point to a commit. A commit that is already saved is
-// not saved twice.
-func (k *Keeper) pin(ctx context.Context, common string, names []string, tree string, parents []string, message string) (ref, commit string, err error) {
+// pin makes a ref point to a new commit, the first free one. Work that is already saved is not saved
+// twice.
+func (k *Keeper) pin(ctx context.Context, s *source, attempt, tree string, parents []string) (*Rescue, error) {
+	message, names := keptOf+attempt+keptBeside, []string{attempt + "-workspace"}
+	if s.name != "" {
+		message, names = keptOf+attempt+keptIn+s.name, []string{attempt, attempt + "-" + slug(s.name, "repo")}
+	}
 	for n := 0; ; n++ {
-		name := names[min(n, len(names)-1)]
+		ref := rescueRefs + names[min(n, len(names)-1)]
 		if n >= len(names) {
-			name = fmt.Sprintf("%s-%d", name, n-len(names)+2)
+			ref = fmt.Sprintf("%s-%d", ref, n-len(names)+2)
 		}
-		ref = rescueRefs + name
-		tip, err := refTip(ctx, inRepo(common), ref)
+		have, err := git.Line(ctx, inRepo(s.common, "for-each-ref", "--format=%(objectname) %(tree) %(parent)", ref))
 		if err != nil {
-			return "", "", err
+			return nil, err
 		}
-		if tip != "" {
-			have, err := git.Line(ctx, inRepo(common, "show", "--no-patch", "--format=%T %P", tip))
-			if err != nil {
-				return "", "", err
-			}
-			if slices.Equal(strings.Fields(have), append([]string{tree}, parents...)) {
-				return ref, tip, nil
-			}
+		if tip, rest, _ := strings.Cut(have, " "); slices.Equal(strings.Fields(rest), append([]string{tree}, parents...)) {
+			return &Rescue{Path: s.root, Ref: ref, Commit: tip}, nil
+		} else if tip != "" {
 			continue
 		}
-		c := inRepo(common, "commit-tree", tree, "-m", message)
+		c := inRepo(s.common, "commit-tree", tree, "-m", message+"\n\nKept before it was removed.\n")
 		c.Config = []string{"core.fsync=all"}
 		for _, p := range parents {
 			c.Args = append(c.Args, "-p", p)
 		}
-		if commit, err = git.Line(ctx, c); err != nil {
-			return "", "", err
+		commit, err := git.Line(ctx, c)
+		if err != nil {
+			return nil, err
 		}
 		k.at("rescue commit")
 		c.Args = []string{"update-ref", ref, commit, ""}
 		if _, err := git.Output(ctx, c); err != nil {
-			return "", "", err
+			return nil, err
 		}
 		k.at("rescue ref")
-		return ref, commit, nil
+		return &Rescue{Path: s.root, Ref: ref, Commit: commit}, nil
 	}
-}
-
-// keepRest saves the files in the attempt's folder next to the worktrees: an agent that has several
-// works there.
-func (k *Keeper) keepRest(ctx context.Context, j *journal) error {
-	folder, ours, common := k.folder(j.Attempt), map[string]bool{}, ""
-	for _, e := range j.Trees {
-		ours[e.Name] = e.Step != dropped
-		if common == "" && isDir(e.Common) {
-			common = e.Common
-		}
-	}
-	list, err := os.ReadDir(folder)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", ErrNotKept, err)
-	}
-	switch {
-	case !slices.ContainsFunc(list, func(f fs.DirEntry) bool { return !ours[f.Name()] }):
-		return nil
-	case common == "":
-		return fmt.Errorf("%w: its repositories are gone; remove %s by hand", ErrNotKept, folder)
-	}
-	// A worktree that was moved or created here may have commits of its own.
-	ref, commit, err := k.keepScan(ctx, &scan{k: k, common: common, root: folder, skip: ours}, j.Attempt,
-		keptOf+j.Attempt+keptBeside+"\n\nKept before its folder was removed.\n", j.Attempt+"-workspace")
-	if ref != "" {
-		j.Rest = &Rescue{Path: folder, Ref: ref, Commit: commit}
-	}
-	return err
-}
-
-// bare reports whether a worktree contains only git's own file.
-func bare(path string) bool {
-	list, err := os.ReadDir(path)
-	return err == nil && (len(list) == 0 || len(list) == 1 && list[0].Name() == ".git")
 }

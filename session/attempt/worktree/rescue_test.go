@@ -1,9 +1,8 @@
 package worktree
 
 import (
-	"archive/tar"
 	"errors"
-	"io"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 )
 
 func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -81,6 +81,7 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 }
 
 func TestCommitsStayAndEmptyBranchesGo(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -96,6 +97,7 @@ func TestCommitsStayAndEmptyBranchesGo(t *testing.T) {
 }
 
 func TestBranchThatIsCheckedOutElsewhereStays(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -106,6 +108,7 @@ func TestBranchThatIsCheckedOutElsewhereStays(t *testing.T) {
 }
 
 func TestBranchWithTheLastRefToItsBaseStays(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	write(t, repo, "only", "on main")
 	gitIn(t, repo, "checkout", "-q", "-b", "gone")
@@ -125,6 +128,7 @@ func TestBranchWithTheLastRefToItsBaseStays(t *testing.T) {
 }
 
 func TestCommitsOnNoBranchAreKept(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -155,6 +159,7 @@ func TestCommitsOnNoBranchAreKept(t *testing.T) {
 }
 
 func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
+	t.Parallel()
 	prepare := func(t *testing.T) (*Keeper, string, string) {
 		repo := newRepo(t)
 		k, _ := newKeeper(t)
@@ -210,81 +215,73 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 	})
 }
 
-func TestRepositoriesInsideAreKept(t *testing.T) {
-	repo := newRepo(t)
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
-	identity := func(dir string) {
-		gitIn(t, path, "init", "-q", dir)
-	}
-	identity("nested")
-	write(t, path, "nested/old", "1")
-	commit(t, filepath.Join(path, "nested"), "in nested")
-	write(t, path, "nested/new", "not committed")
-	write(t, path, "nested/.gitignore", "skip\n")
-	write(t, path, "nested/skip", "ignored there")
-	identity("nested/deeper")
-	write(t, path, "nested/deeper/x", "x")
-	identity("empty")
-	write(t, path, "empty/y", "y")
-	identity("lib") // in a folder with tracked files
-	write(t, path, "lib/c", "c")
-	commit(t, filepath.Join(path, "lib"), "in lib")
-	gitIn(t, path, "clone", "-q", repo, filepath.Join(path, "clone"))
-
-	st, err := k.Status(t.Context(), path, "", "main")
-	if err != nil || !slices.Contains(st.Changed, "nested/deeper/x") || !slices.Contains(st.Changed, "nested/new") {
-		t.Errorf("status: %+v, %v", st, err)
-	}
-	diff, _, err := k.Diff(t.Context(), path, "", "main", []string{"nested"}, 0)
-	if err != nil || !strings.Contains(diff, "+not committed") {
-		t.Errorf("diff: %s, %v", diff, err)
-	}
-
-	r := remove(t, k)
-	for name, want := range map[string]string{"nested/old": "1", "nested/new": "not committed", "nested/deeper/x": "x", "empty/y": "y", "lib/c": "c", "clone/a.txt": "one\ntwo\n"} {
-		if got := show(t, repo, r.Commit, name); got != want {
-			t.Errorf("%s holds %q", name, got)
-		}
-	}
-	all := files(t, repo, r.Commit)
-	for name, want := range map[string]bool{"nested/.deepwork-git.tar": true, "lib/.deepwork-git.tar": true, "clone/.deepwork-git.tar": false, "nested/skip": false} {
-		if slices.Contains(all, name) != want {
-			t.Errorf("%s is kept: %v", name, !want)
-		}
-	}
-	// The archive is a working repository.
-	back := t.TempDir()
-	unpack(t, show(t, repo, r.Commit, "nested/.deepwork-git.tar"), back)
-	if got := gitIn(t, back, "log", "-1", "--format=%s"); got != "in nested" {
-		t.Errorf("the history that was kept says %q", got)
-	}
-	sound(t, repo, 0)
-}
-
-func unpack(t *testing.T, archive, dir string) {
-	t.Helper()
-	for r := tar.NewReader(strings.NewReader(archive)); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, h.Name)
-		if h.Typeflag == tar.TypeDir {
-			os.MkdirAll(path, 0o755)
-			continue
-		}
-		data, err := io.ReadAll(r)
-		must(t, err)
-		must(t, os.WriteFile(path, data, 0o644))
+// Repositories that an agent made inside go with the worktree, which is refused, with what helps, and done
+// only by force.
+func TestRepositoriesInsideAreRefused(t *testing.T) {
+	t.Parallel()
+	origin := newRepo(t)
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, path string)
+		says    []string
+	}{
+		"a clone": {func(t *testing.T, path string) {
+			gitIn(t, origin, "clone", "-q", origin, filepath.Join(path, "nested"))
+		}, []string{"nested was made there", "move it elsewhere", "rm -rf"}},
+		"empty": {func(t *testing.T, path string) { gitIn(t, path, "init", "-q", "nested/deeper") }, []string{filepath.Join("nested", "deeper")}},
+		"in a folder of the worktree": {func(t *testing.T, path string) {
+			gitIn(t, path, "init", "-q", "lib")
+			commit(t, filepath.Join(path, "lib"), "one")
+			write(t, path, "lib/c.txt", "c")
+		}, []string{filepath.Join("lib", ".git") + " was made there"}},
+		"in the place of .git": {func(t *testing.T, path string) {
+			must(t, os.Remove(filepath.Join(path, ".git")))
+			gitIn(t, path, "init", "-q")
+		}, []string{filepath.Join("web", ".git") + " was made there"}},
+		"broken": {func(t *testing.T, path string) { write(t, path, "lib/.git", "gitdir: nowhere\n") }, []string{"lib"}},
+		"a worktree beside": {func(t *testing.T, path string) {
+			gitIn(t, path, "worktree", "add", "-q", "--detach", path+"-2")
+			write(t, path+"-2", "new", "n")
+		}, []string{"web-2 was made there"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			repo := newRepo(t)
+			k, _ := newKeeper(t)
+			path := create(t, k, repo)
+			write(t, path, "mine", "work")
+			c.prepare(t, path)
+			_, _, err := k.Remove(t.Context(), attemptID, false, nil)
+			if nested, is := errors.AsType[*NestedError](err); !is || len(nested.Found) != 1 {
+				t.Fatal(err)
+			}
+			for _, text := range c.says {
+				expectError(t, err, ErrNotKept, text)
+			}
+			if read(t, path, "mine") != "work" || gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
+				t.Error("something was changed")
+			}
+			kept, discarded, err := k.Remove(t.Context(), attemptID, true, nil)
+			if err != nil || len(kept) != 1 || len(discarded) != 1 {
+				t.Fatalf("kept %+v, discarded %+v, %v", kept, discarded, err)
+			}
+			for _, file := range files(t, repo, kept[0].Commit) {
+				if strings.HasPrefix(file, "nested") {
+					t.Errorf("%s is kept", file)
+				}
+			}
+			if show(t, repo, kept[0].Commit, "mine") != "work" || strings.Contains(name, "folder") && show(t, repo, kept[0].Commit, "lib/c.txt") != "c" {
+				t.Error("the worktree's own work is lost")
+			}
+			nothingLeft(t, k)
+		})
 	}
 }
 
 func TestReplacedAndRemovedGitFiles(t *testing.T) {
-	for _, c := range []string{"removed", "replaced", "pruned", "deleted by hand"} {
+	t.Parallel()
+	for _, c := range []string{"removed", "pruned", "deleted by hand"} {
 		t.Run(c, func(t *testing.T) {
+			t.Parallel()
 			repo := newRepo(t)
 			k, _ := newKeeper(t)
 			path := create(t, k, repo)
@@ -295,33 +292,18 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 			switch c {
 			case "removed":
 				os.Remove(filepath.Join(path, ".git"))
-			case "replaced":
-				os.Remove(filepath.Join(path, ".git"))
-				gitIn(t, path, "init", "-q")
-				commit(t, path, "another life")
-				write(t, path, "new", "more work")
+				st, err := k.Status(t.Context(), path, "", "main")
+				if err != nil || !slices.Contains(st.Changed, "new") {
+					t.Errorf("status: %+v, %v", st, err)
+				}
 			case "pruned":
 				os.RemoveAll(adminOf(filepath.Join(canonical(repo), ".git"), path))
 			case "deleted by hand":
 				os.RemoveAll(path)
 			}
-			if c == "removed" || c == "replaced" {
-				st, err := k.Status(t.Context(), path, "", "main")
-				if err != nil || !slices.Contains(st.Changed, "new") {
-					t.Errorf("status: %+v, %v", st, err)
-				}
-			}
 			r := remove(t, k)
 			want := map[string]string{"new": "work", "a.txt": "changed", "staged": "staged"}
-			switch c {
-			case "replaced":
-				want["new"] = "more work"
-				back := t.TempDir()
-				unpack(t, show(t, repo, r.Commit, ".deepwork-git.tar"), back)
-				if got := gitIn(t, back, "log", "-1", "--format=%s"); got != "another life" {
-					t.Errorf("the history that was kept says %q", got)
-				}
-			case "deleted by hand":
+			if c == "deleted by hand" {
 				if show(t, repo, r.Commit+"^2", "staged") != "staged" {
 					t.Error("what was staged is lost")
 				}
@@ -338,79 +320,87 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 }
 
 func TestSubmodules(t *testing.T) {
-	lib := newRepo(t)
-	repo := newRepo(t)
+	t.Parallel()
+	lib, repo := newRepo(t), newRepo(t)
 	gitIn(t, repo, "submodule", "add", "-q", lib, "sub")
 	gitIn(t, repo, "submodule", "add", "-q", lib, "other")
 	commit(t, repo, "submodules")
-	prepare := func(t *testing.T) (*Keeper, string) {
-		k, _ := newKeeper(t)
-		path := create(t, k, repo)
-		gitIn(t, path, "submodule", "update", "-q", "--init", "sub")
-		return k, path
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	gitIn(t, path, "submodule", "update", "-q", "--init", "sub")
+	if r := remove(t, k); r.Ref != "" {
+		t.Errorf("kept %v: %s", r, gitIn(t, repo, "diff", "--stat", r.Commit+"^", r.Commit))
 	}
-	t.Run("clean", func(t *testing.T) {
-		k, _ := prepare(t)
-		if r := remove(t, k); r.Ref != "" {
-			t.Errorf("kept %v: %s", r, gitIn(t, repo, "diff", "--stat", r.Commit+"^", r.Commit))
-		}
-	})
-	t.Run("with work", func(t *testing.T) {
-		k, path := prepare(t)
-		write(t, path, "sub/new", "committed inside")
-		commit(t, filepath.Join(path, "sub"), "in the submodule")
-		write(t, path, "sub/a.txt", "dirty")
-		write(t, path, "other/hidden", "in a submodule that is not checked out")
-		r := remove(t, k)
-		for name, want := range map[string]string{"sub/new": "committed inside", "sub/a.txt": "dirty", "other/hidden": "in a submodule that is not checked out"} {
-			if got := show(t, repo, r.Commit, name); got != want {
-				t.Errorf("%s holds %q", name, got)
-			}
-		}
-		if !slices.Contains(files(t, repo, r.Commit), "sub/.deepwork-git.tar") {
-			t.Error("the submodule's commit is lost")
-		}
-	})
+	path = create(t, k, repo)
+	gitIn(t, path, "submodule", "update", "-q", "--init", "sub")
+	sub := filepath.Join(path, "sub")
+	refused := func(text string) {
+		t.Helper()
+		_, _, err := k.Remove(t.Context(), attemptID, false, nil)
+		expectError(t, err, ErrNotKept, text)
+	}
+	write(t, sub, "new", "in the submodule")
+	refused("add -A")
+	commit(t, sub, "in the submodule")
+	refused(fmt.Sprintf("git -C %q push origin HEAD:refs/heads/sub", sub))
+	write(t, path, "other/hidden", "in a submodule that is not checked out")
+	refused("not checked out")
+	must(t, os.RemoveAll(filepath.Join(path, "other")))
+	gitIn(t, sub, "checkout", "-q", "-b", "aside") // the commit is on a branch, and a stash beside it
+	write(t, sub, "a.txt", "stashed")
+	gitIn(t, sub, "stash", "-q")
+	gitIn(t, sub, "push", "-q", "origin", "HEAD:refs/heads/sub")
+	refused("commits that are nowhere else")
+	gitIn(t, sub, "stash", "drop", "-q")
+	gitIn(t, sub, "submodule", "--quiet", "add", lib, "inner")
+	commit(t, sub, "inner")
+	gitIn(t, sub, "push", "-q", "origin", "HEAD:refs/heads/sub")
+	write(t, sub, "inner/new", "n")
+	refused(fmt.Sprintf("git -C %q add -A", filepath.Join(sub, "inner")))
+	must(t, os.Remove(filepath.Join(sub, "inner", "new")))
+	gitIn(t, sub, "push", "-q", "origin", "HEAD:refs/heads/sub") // as it was told
+	gitIn(t, path, "add", "sub")
+	if r := remove(t, k); r.Ref == "" || !strings.Contains(gitIn(t, repo, "ls-tree", r.Commit, "sub"), gitIn(t, lib, "rev-parse", "sub")) {
+		t.Errorf("the submodule's new commit is lost: %+v", r)
+	}
 }
 
-func TestBytesAreKeptExactly(t *testing.T) {
+// Files are kept as git add stores them. Line ends are no work, and a filter of the repository does not
+// run; one of the user that fails is left out.
+func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
+	asUser(t, "[filter \"bad\"]\n\tclean = exit 1\n\tsmudge = cat\n\trequired = true\n")
 	repo := newRepo(t)
 	write(t, repo, ".gitattributes", "*.crlf text eol=crlf\n*.up filter=up\n*.bad filter=bad\n")
 	write(t, repo, "t.crlf", "a\r\nb\r\n")
-	write(t, repo, "t.up", "lower")
-	write(t, repo, "t.bad", "x")
 	commit(t, repo, "attributes")
+	mark := filepath.Join(t.TempDir(), "mark")
 	gitIn(t, repo, "config", "core.autocrlf", "true")
-	gitIn(t, repo, "config", "filter.up.clean", "tr a-z A-Z")
-	gitIn(t, repo, "config", "filter.bad.clean", "exit 1")
-	gitIn(t, repo, "config", "filter.bad.smudge", "cat")
-	gitIn(t, repo, "config", "filter.bad.required", "true")
+	gitIn(t, repo, "config", "filter.up.clean", "touch "+mark+"; tr a-z A-Z")
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	if got := read(t, path, "t.crlf"); got != "a\r\nb\r\n" {
 		t.Fatalf("checked out as %q", got)
 	}
 	if r := remove(t, k); r.Ref != "" {
-		diff := gitIn(t, repo, "diff", "--stat", r.Commit+"^", r.Commit)
-		if strings.Contains(diff, "t.crlf") || strings.Contains(diff, "a.txt") {
-			t.Errorf("line ends were taken for work: %s", diff)
-		}
+		t.Errorf("line ends were taken for work: %s", gitIn(t, repo, "diff", "--stat", r.Commit+"^", r.Commit))
 	}
-	gitIn(t, repo, "update-ref", "-d", rescueRefs+attemptID)
 	path = create(t, k, repo)
-	binary := "\x00\x01\r\n\n\r\xff"
-	for _, name := range []string{"t.crlf", "t.up", "t.bad", "new.crlf", "new.up", "new.bad", "a.txt"} {
-		write(t, path, name, "mixed\r\nends\n"+name+binary)
+	for _, name := range []string{"new.up", "new.bad", "binary"} {
+		write(t, path, name, "\x00\x01\r\n\n\r\xff"+name)
 	}
 	r := remove(t, k)
-	for _, name := range []string{"t.crlf", "t.up", "t.bad", "new.crlf", "new.up", "new.bad", "a.txt"} {
-		if got := show(t, repo, r.Commit, name); got != "mixed\r\nends\n"+name+binary {
+	for _, name := range []string{"new.up", "new.bad", "binary"} {
+		if got := show(t, repo, r.Commit, name); got != "\x00\x01\r\n\n\r\xff"+name {
 			t.Errorf("%s holds %q", name, got)
 		}
+	}
+	if isThere(mark) {
+		t.Error("the repository's filter ran")
 	}
 }
 
 func TestSymlinksProgramsAndSwaps(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("symlinks need a right here")
 	}
@@ -437,7 +427,7 @@ func TestSymlinksProgramsAndSwaps(t *testing.T) {
 	do(exec.Command("mkfifo", filepath.Join(path, "pipe")).Run())
 	r := remove(t, k)
 	out := gitIn(t, repo, "ls-tree", "-r", r.Commit)
-	for name, mode := range map[string]string{"link": modeLink, "dangling": modeLink, "dir": modeLink, "flat/now": modeFile, "run": modeExec} {
+	for name, mode := range map[string]string{"link": "120000", "dangling": "120000", "dir": "120000", "flat/now": "100644", "run": "100755"} {
 		if !strings.Contains("\n"+out, "\n"+mode+" blob") || !regexpLine(out, mode, name) {
 			t.Errorf("%s is not kept with mode %s:\n%s", name, mode, out)
 		}
@@ -461,6 +451,7 @@ func regexpLine(out, mode, name string) bool {
 }
 
 func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	write(t, repo, "big/x", "x")
 	write(t, repo, "big/y", "y")
@@ -485,19 +476,20 @@ func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
 }
 
 func TestNothingIsRemovedWhileInUse(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	write(t, path, "new", "work")
-	if _, err := k.Remove(t.Context(), attemptID, func() bool { return true }); !errors.Is(err, ErrInUse) {
+	if _, _, err := k.Remove(t.Context(), attemptID, false, func() bool { return true }); !errors.Is(err, ErrInUse) {
 		t.Errorf("got %v", err)
 	}
 	asked := 0
-	if _, err := k.Remove(t.Context(), attemptID, func() bool { asked++; return asked > 1 }); !errors.Is(err, ErrInUse) {
+	if _, _, err := k.Remove(t.Context(), attemptID, false, func() bool { asked++; return asked > 1 }); !errors.Is(err, ErrInUse) {
 		t.Errorf("used just before it is removed: got %v", err)
 	}
 	gitIn(t, repo, "worktree", "lock", "--reason", "mine", path)
-	if _, err := k.Remove(t.Context(), attemptID, nil); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "mine") {
+	if _, _, err := k.Remove(t.Context(), attemptID, false, nil); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "mine") {
 		t.Errorf("locked: got %v", err)
 	}
 	// What was refused is not finished behind anybody's back.
@@ -514,6 +506,7 @@ func TestNothingIsRemovedWhileInUse(t *testing.T) {
 }
 
 func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	seen := map[string]string{}
@@ -533,6 +526,7 @@ func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
 }
 
 func TestReadOnlyFoldersAreDeleted(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -574,24 +568,26 @@ func TestLargeFileIsStreamed(t *testing.T) {
 }
 
 func TestAttemptWithoutItsJournalStays(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	write(t, path, "new", "work")
 	os.RemoveAll(k.journal)
-	if _, err := k.Remove(t.Context(), attemptID, nil); err == nil || !strings.Contains(err.Error(), "by hand") || read(t, path, "new") != "work" {
+	if _, _, err := k.Remove(t.Context(), attemptID, false, nil); err == nil || !strings.Contains(err.Error(), "by hand") || read(t, path, "new") != "work" {
 		t.Errorf("the work is lost, or nobody is told: %v", err)
 	}
 }
 
 func TestWhatCannotBeKeptIsNotRemoved(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	write(t, path, "new", "work")
 	away := repo + "-away"
 	must(t, os.Rename(repo, away))
-	if _, err := k.Remove(t.Context(), attemptID, nil); !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), "put it back") {
+	if _, _, err := k.Remove(t.Context(), attemptID, false, nil); !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), "put it back") {
 		t.Errorf("got %v", err)
 	}
 	if read(t, path, "new") != "work" {
@@ -604,6 +600,7 @@ func TestWhatCannotBeKeptIsNotRemoved(t *testing.T) {
 }
 
 func TestRepositoriesWithSHA256(t *testing.T) {
+	t.Parallel()
 	repo := filepath.Join(t.TempDir(), "repo")
 	if _, err := tryGit(".", "init", "-q", "-b", "main", "--object-format=sha256", repo); err != nil {
 		t.Skip("this git has no sha256")

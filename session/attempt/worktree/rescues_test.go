@@ -8,6 +8,7 @@ import (
 // A caller that removes an attempt again, after a crash has cut the answer off, is told
 // what was kept all the same.
 func TestRescuesAreListedLater(t *testing.T) {
+	t.Parallel()
 	repo, other := newRepo(t), newRepo(t)
 	k, _ := newKeeper(t)
 	trees := []Tree{
@@ -24,12 +25,12 @@ func TestRescuesAreListedLater(t *testing.T) {
 		write(t, m.Path, "new", "work in "+m.RepoID)
 	}
 	write(t, k.folder(attemptID), "notes", "beside")
-	want, err := k.Remove(t.Context(), attemptID, nil)
-	if err != nil || len(want) != 4 {
+	want, _, err := k.Remove(t.Context(), attemptID, false, nil)
+	if err != nil || len(want) != 3 {
 		t.Fatalf("%+v %v", want, err)
 	}
 	write(t, filepath.Join(k.folder(attemptID[:35]+"1"), "web"), "new", "another's")
-	if _, err := k.Remove(t.Context(), attemptID[:35]+"1", nil); err != nil {
+	if _, _, err := k.Remove(t.Context(), attemptID[:35]+"1", false, nil); err != nil {
 		t.Fatal(err)
 	}
 	got, err := k.Rescues(t.Context(), attemptID, []string{repo, other, filepath.Join(repo, "lib"), filepath.Join(repo, "gone")})
@@ -58,6 +59,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 // Two projects may have their worktrees in one folder: what the board of one does
 // not know is not nobody's.
 func TestRecoverLeavesWhatAnotherOwnerMade(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	k.journal = t.TempDir()
@@ -78,6 +80,7 @@ func TestRecoverLeavesWhatAnotherOwnerMade(t *testing.T) {
 // What the config says of copies and setup counts while worktrees are made; what
 // is made stays what it is.
 func TestCreateAgainAfterTheConfigWasEdited(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
@@ -87,28 +90,5 @@ func TestCreateAgainAfterTheConfigWasEdited(t *testing.T) {
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{edited}, nil)
 	if err != nil || len(done) != 1 || done[0].Path != path || read(t, path, "new") != "work" {
 		t.Errorf("%+v, %v", done, err)
-	}
-}
-
-// A worktree that its agent has moved, or has made beside its own, goes with the
-// attempt's folder: its files are kept, and the commits that only it is on.
-func TestWorktreesBesideTheOwnAreKept(t *testing.T) {
-	repo := newRepo(t)
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
-	gitIn(t, repo, "worktree", "move", path, path+"-moved")
-	gitIn(t, path+"-moved", "checkout", "-q", "--detach")
-	write(t, path+"-moved", "c", "committed")
-	id := commit(t, path+"-moved", "on no branch")
-	write(t, path+"-moved", "new", "work")
-	kept, err := k.Remove(t.Context(), attemptID, nil)
-	if err != nil || len(kept) != 2 {
-		t.Fatalf("%+v %v", kept, err)
-	}
-	if got := show(t, repo, kept[1].Commit, "web-moved/new"); got != "work" {
-		t.Errorf("the file is %q", got)
-	}
-	if out, err := tryGit(repo, "merge-base", "--is-ancestor", id, kept[1].Ref); err != nil {
-		t.Errorf("the commit is lost: %v %s", err, out)
 	}
 }

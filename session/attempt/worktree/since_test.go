@@ -40,7 +40,7 @@ func TestDiffAfterMerges(t *testing.T) {
 	for _, way := range ways {
 		for _, others := range []bool{false, true} {
 			t.Run(string(way)+map[bool]string{true: ", others too"}[others], func(t *testing.T) {
-				asUser(t, "")
+				t.Parallel()
 				repo := newRepo(t)
 				k, path := attemptIn(t, repo)
 				other := func(name string) {
@@ -55,6 +55,13 @@ func TestDiffAfterMerges(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				// After a squash or a rebase on what others have changed, earlier merges are not shown.
+				after := func(earlier string, names ...string) []string {
+					if way == WayMerge || !others {
+						names = append(strings.Fields(earlier), names...)
+					}
+					return names
+				}
 				other("x.txt")
 				expectChanged(t, k, path, "main", "a.txt", "new.txt")
 				merge()
@@ -65,26 +72,28 @@ func TestDiffAfterMerges(t *testing.T) {
 				expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt")
 				commit(t, path, "more")
 				merge()
-				expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt")
+				expectChanged(t, k, path, "main", slices.Sorted(slices.Values(after("a.txt new.txt", "more.txt")))...)
+				other("z.txt")
+				gitIn(t, repo, "gc", "-q", "--prune=now")
+				expectChanged(t, k, path, "main", slices.Sorted(slices.Values(after("a.txt new.txt", "more.txt")))...)
 				write(t, path, "third.txt", "third\n")
 				commit(t, path, "third")
-				other("z.txt")
+				other("zz.txt")
 				if _, err := k.Rebase(t.Context(), landing(path, "")); err != nil {
 					t.Fatal(err)
 				}
-				expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt", "third.txt")
-				merge()
-				other("zz.txt")
-				expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt", "third.txt")
-				gitIn(t, repo, "gc", "-q", "--prune=now")
-				expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt", "third.txt")
 				clean(t, repo, path)
-				// The agent takes over the target itself: the work that both have is no longer the attempt's alone.
+				if way == WayMerge || others {
+					expectChanged(t, k, path, "main", "third.txt")
+				} else {
+					expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt", "third.txt")
+				}
+				// The agent takes over the target itself: the work that both have is not shown.
 				write(t, repo, "w.txt", "theirs\n")
 				commit(t, repo, "theirs")
 				gitIn(t, path, "merge", "-q", "main")
 				write(t, path, "fourth.txt", "fourth\n")
-				expectChanged(t, k, path, "main", "fourth.txt")
+				expectChanged(t, k, path, "main", "fourth.txt", "third.txt")
 			})
 		}
 	}
@@ -92,7 +101,7 @@ func TestDiffAfterMerges(t *testing.T) {
 
 // What was already merged and conflicts with what others did since is no longer shown.
 func TestDiffAfterOthersChangedTheSame(t *testing.T) {
-	asUser(t, "")
+	t.Parallel()
 	repo := newRepo(t)
 	k, path := attemptIn(t, repo)
 	if _, err := k.Merge(t.Context(), landing(path, WaySquash)); err != nil {
@@ -108,34 +117,10 @@ func TestDiffAfterOthersChangedTheSame(t *testing.T) {
 	expectChanged(t, k, path, "main", "more.txt")
 }
 
-// Work that a person has merged by hand is shown, too.
-func TestDiffAfterMergesByHand(t *testing.T) {
-	for name, args := range map[string][]string{
-		"fast-forward": {"merge", "-q", "--ff-only", branchName}, "merge": {"merge", "-q", "--no-ff", "-m", "merge", branchName},
-	} {
-		t.Run(name, func(t *testing.T) {
-			repo := newRepo(t)
-			k, path := attemptIn(t, repo)
-			if name == "merge" {
-				write(t, repo, "x.txt", "theirs\n")
-				commit(t, repo, "theirs")
-				gitIn(t, path, "merge", "-q", "main")
-				write(t, repo, "y.txt", "theirs\n")
-				commit(t, repo, "theirs")
-			}
-			gitIn(t, repo, args...)
-			expectChanged(t, k, path, "main", "a.txt", "new.txt")
-			write(t, repo, "z.txt", "theirs\n")
-			commit(t, repo, "theirs")
-			expectChanged(t, k, path, "main", "a.txt", "new.txt")
-		})
-	}
-}
-
 // Compared with another target, the attempt has not made what its first target has, and does not take
 // it along.
 func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
-	asUser(t, "")
+	t.Parallel()
 	repo := newRepo(t)
 	gitIn(t, repo, "branch", "release")
 	write(t, repo, "x.txt", "theirs\n")

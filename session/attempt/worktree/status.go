@@ -27,7 +27,7 @@ type Status struct {
 }
 
 // Status returns the changes of a worktree since the attempt's work begins. If the target branch is gone, or target is "", base
-// replaces it. Files of a repository inside the worktree are listed one by one. It takes no lock
+// replaces it. A repository inside the worktree is listed with a slash at its end. It takes no lock
 // and changes nothing, so an agent may be working there; it blocks until git has ended.
 func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Status, err error) {
 	defer wrap(&err, "looking at the worktree %s", path)
@@ -39,7 +39,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 		return Status{}, err
 	}
 	st.Merging = checkout{path, v.admin}.operation() == "merge"
-	st.Exists, st.Merged = true, v.Since != nil && v.Since.Merged
+	st.Exists, st.Merged = true, v.Since != nil
 	changed := map[string]bool{}
 	if v.head != "" && v.head != v.target {
 		out, err := git.Line(ctx, v.call("rev-list", "--left-right", "--count", v.target+"..."+v.head))
@@ -59,27 +59,20 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 			changed[name] = true
 		}
 	}
-	out, err := git.Output(ctx, v.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no"))
+	loose, err := v.loose(ctx)
 	if err != nil {
 		return Status{}, err
 	}
-	for _, line := range git.Fields(out) {
-		if len(line) > 3 {
+	for xy, names := range loose {
+		for _, name := range names {
 			st.Loose++
-			changed[line[3:]] = true
-			if xy := line[:2]; strings.Contains(xy, "U") || xy == "AA" || xy == "DD" {
-				st.Conflicts = append(st.Conflicts, line[3:])
+			changed[name] = true
+			if strings.Contains(xy, "U") || xy == "AA" || xy == "DD" {
+				st.Conflicts = append(st.Conflicts, name)
 			}
 		}
 	}
-	loose, err := filesOf(ctx, v.call(), path, "", "--others")
-	if err != nil {
-		return Status{}, err
-	}
-	for _, name := range loose {
-		changed[name] = true
-	}
-	st.Loose += len(loose)
+	slices.Sort(st.Conflicts)
 	st.Changed = slices.Sorted(maps.Keys(changed))
 	return st, nil
 }
@@ -106,8 +99,22 @@ type view struct {
 	from   string // the commit at which its work begins
 }
 
-func (v *view) call(args ...string) git.Command {
-	return git.Command{Dir: v.path, GitDir: v.admin, WorkTree: v.path, Args: args, Limit: listLimit}
+func (v *view) call(args ...string) git.Command { return call(v.path, v.admin, args...) }
+
+// untracked is git's status of a file that is in no commit and not ignored.
+const untracked = "??"
+
+// loose returns the files that differ from the commit that is checked out, by git's status of them,
+// which has two letters.
+func (v *view) loose(ctx context.Context) (map[string][]string, error) {
+	out, err := git.Output(ctx, v.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"))
+	files := map[string][]string{}
+	for _, line := range git.Fields(out) {
+		if len(line) > 3 {
+			files[line[:2]] = append(files[line[:2]], line[3:])
+		}
+	}
+	return files, err
 }
 
 // view returns what a worktree is compared with.
@@ -138,6 +145,39 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 		}
 	}
 	return v, nil
+}
+
+// A since is where the work of an attempt begins after it was merged: at the commit From, as long as
+// Common is what its branch and the target have in common. Git alone does not know it: what is merged
+// is in both.
+type since struct {
+	From   string `json:"from"`
+	Common string `json:"common"`
+}
+
+// begin returns the commit at which the work of an attempt begins, and the one that its branch and the
+// target have in common, which is "" if that is nothing.
+func (e *record) begin(ctx context.Context, head, target string) (from, common string, err error) {
+	common, err = git.Line(ctx, inRepo(e.Common, "merge-base", target, head))
+	if err != nil && git.ExitCode(err) != 1 {
+		return "", "", err
+	}
+	common, _, _ = strings.Cut(common, "\n")
+	switch {
+	case e.Since != nil && e.Since.Common == common:
+		return e.Since.From, common, nil
+	case common == "":
+		return target, "", nil
+	case common != e.Base: // of another target, it may have commits that are not the attempt's
+		other, err := isAncestor(ctx, e.Common, common, e.Base)
+		if other && err == nil {
+			other, err = isAncestor(ctx, e.Common, e.Base, head)
+		}
+		if err != nil || other {
+			return e.Base, common, err
+		}
+	}
+	return common, common, nil
 }
 
 // locate finds the record of a worktree and its administrative folder, as the journal has

@@ -11,6 +11,7 @@ import (
 )
 
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	base := gitIn(t, repo, "rev-parse", "HEAD")
 	k, _ := newKeeper(t)
@@ -70,6 +71,7 @@ func commitEmpty(t *testing.T, dir string) {
 }
 
 func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	write(t, repo, "secret of the checkout", "x")
 	k := New(Options{Dir: filepath.Join(repo, ".deepwork", "worktrees")})
@@ -89,6 +91,7 @@ func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	for key, value := range map[string]string{"diff.noprefix": "true", "diff.external": "false", "color.ui": "always", "diff.mnemonicPrefix": "true"} {
 		gitIn(t, repo, "config", key, value)
@@ -158,6 +161,7 @@ func TestDiff(t *testing.T) {
 }
 
 func TestCutKeepsCharactersWhole(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{"one\ntwo": "one\n", "abc": "abc", "日本"[:5]: "日", "": "", "ü": "ü", "\n": "\n"} {
 		if got := cut([]byte(in)); got != want {
 			t.Errorf("cut(%q) = %q, want %q", in, got, want)

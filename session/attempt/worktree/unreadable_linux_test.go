@@ -32,7 +32,7 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 			write(t, path, "closed/x", "x")
 			at := filepath.Join(path, c.path)
 			must(t, os.Chmod(at, 0))
-			_, err := k.Remove(t.Context(), attemptID, nil)
+			_, _, err := k.Remove(t.Context(), attemptID, false, nil)
 			if !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), c.path) {
 				t.Errorf("got %v", err)
 			}

@@ -1,12 +1,27 @@
-// Package worktree creates, inspects and removes the git worktrees of attempts without ever losing
-// work: every step is journaled, and uncommitted work is saved under refs/deepwork/rescue before
-// anything is removed (seed 004; DESIGN "Task board"). It runs only git and the setup commands that
-// it is given, and never touches a repository's main checkout.
+// Package worktree creates, inspects, merges and removes the git worktrees of attempts without ever
+// losing work: uncommitted work is saved under refs/deepwork/rescue before anything is removed (seed
+// 004; DESIGN "Task board"). Git does the work; what it leaves when it is killed, it also ends: the
+// next call names the command. The user's own checkout changes only by a merge into the branch that
+// it is on, and only if no tracked file in it is changed.
 //
-// The saved work is everything that git would show as changed: staged, unstaged and untracked
-// files, byte for byte, files of repositories that were created inside it, and commits that no
-// branch, tag or remote reaches. Ignored files are not work: a copied .env, build output,
-// node_modules. Empty folders are not saved, since git does not track them.
+// The saved work is what git would show as changed, as git add stores it: staged, unstaged and
+// untracked files, and commits that no branch, tag or remote reaches. Ignored files are not work: a
+// copied .env, build output, node_modules. Repositories that an agent made inside, and submodules,
+// cannot be saved in a commit: if they have work of their own, the removal is refused.
+//
+// The concepts:
+//
+//   - Keeper: the worktrees below one folder; Tree, Made: what Create is given and returns.
+//   - journal, record, phase: what was made for an attempt. Only what a journal names is ours.
+//   - common, admin: git's folder of a repository, and its folder for one worktree (git's words).
+//   - lock: one call at a time per attempt, and per repository for what its worktrees share.
+//   - Rescue: work that was saved before a removal; source: where it is taken from.
+//   - Nested: a repository in a worktree.
+//   - Status, Diff, view: the changes of a worktree since the attempt's work begins; since.
+//   - Landing, Landed, Way, branchView: merging, rebasing, updating, aborting; Push.
+//   - checkout: a worktree that has a branch checked out, such as the user's.
+//   - ConflictError, CheckedOutError, DirtyError and the Err values: why nothing was changed.
+//   - Recover, Claim, Relocate, Inspect: after crashes, copies and moves.
 package worktree
 
 import (
@@ -15,7 +30,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
-	"time"
 )
 
 // Options configure a Keeper.
@@ -45,8 +59,6 @@ type Keeper struct {
 	board    string
 	dropping func(path string)
 	log      *slog.Logger
-	oldGit   bool               // as if git had no merge-tree --write-tree
-	stale    time.Duration      // how long a lock must not change to count as a dead git's
 	at       func(point string) // tests end the process here
 }
 
@@ -62,7 +74,7 @@ func New(o Options) *Keeper {
 		o.Dropping = func(string) {}
 	}
 	return &Keeper{dir: filepath.Clean(o.Dir), journal: filepath.Clean(o.Journal), project: o.Project, board: o.Board, dropping: o.Dropping,
-		log: o.Logger, stale: staleAfter, at: func(string) {}}
+		log: o.Logger, at: func(string) {}}
 }
 
 // A Tree describes one worktree to create.

@@ -1,0 +1,176 @@
+package worktree
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepwork/session/git"
+)
+
+// A Nested is a repository in a worktree: a submodule, or one that an agent has made, cloned or added as
+// a worktree. It goes with the worktree, and is not saved.
+type Nested struct {
+	Path    string // absolute
+	Why     string // it must not go; "" means that a submodule has no work of its own
+	Publish string // a command that publishes that work; "" means that there is none
+	Discard string // a command that discards it
+
+	name string // in the worktree, with slashes, if git does not add its files
+}
+
+// A NestedError says that repositories in worktrees have work that would be lost with them.
+type NestedError struct{ Found []Nested }
+
+func (e *NestedError) Error() string {
+	var all []string
+	for _, n := range e.Found {
+		help := "move it elsewhere"
+		if n.Publish != "" {
+			help = "publish that with: " + n.Publish
+		}
+		all = append(all, fmt.Sprintf("the repository %s %s; %s; or discard that with: %s", n.Path, n.Why, help, n.Discard))
+	}
+	return strings.Join(all, ". ")
+}
+
+// modeRepo is the mode of a tree's entry that is a commit of another repository: a submodule.
+const modeRepo = "160000"
+
+// nested lists the repositories in a source.
+func (s *source) nested(ctx context.Context) ([]Nested, error) {
+	if !isDir(s.root) {
+		return nil, nil
+	}
+	root, err := os.OpenRoot(s.root)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	own := *s
+	if own.index = ""; s.admin == "" {
+		own.index = filepath.Join(s.tmp, "no-index")
+	}
+	staged, err := git.Output(ctx, own.call("ls-files", "--stage", "-z"))
+	if err != nil {
+		return nil, err
+	}
+	others, err := listFiles(ctx, own.call(), "--others")
+	if err != nil {
+		return nil, err
+	}
+	var found []Nested
+	made := func(name, inIndex string) {
+		at := filepath.Join(s.root, filepath.FromSlash(inIndex))
+		found = append(found, Nested{Path: at, Why: "was made there", Discard: fmt.Sprintf("rm -rf %q", at), name: name})
+	}
+	if isDir(filepath.Join(s.root, ".git")) { // in the place of the worktree's file
+		made("", ".git")
+	}
+	seen := map[string]bool{".": true}
+	look := func(dir string) { // for repositories whose files git adds to the one around them
+		for ; !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
+			if _, err := root.Lstat(filepath.FromSlash(dir + "/.git")); err == nil {
+				made("", dir+"/.git")
+			}
+		}
+	}
+	for _, line := range git.Fields(staged) {
+		info, name, _ := strings.Cut(line, "\t")
+		if !strings.HasPrefix(info, modeRepo) {
+			look(path.Dir(name))
+			continue
+		}
+		at := filepath.Join(s.root, filepath.FromSlash(name))
+		list, _ := os.ReadDir(at) // usually missing or empty
+		n := Nested{Path: at, Why: "is a submodule that is not checked out, and has files", Discard: fmt.Sprintf("rm -rf %q", at), name: name}
+		if isThere(filepath.Join(at, ".git")) {
+			if n, err = s.submodule(ctx, name); err != nil {
+				return nil, err
+			}
+		} else if len(list) == 0 {
+			continue
+		}
+		found = append(found, n)
+	}
+	for _, name := range others {
+		if dir, is := strings.CutSuffix(name, "/"); !is {
+			look(path.Dir(name))
+		} else if !slices.Contains(s.skip, dir) {
+			made(dir, dir)
+		}
+	}
+	return found, nil
+}
+
+// submodule returns why a submodule at a path in the source, or one inside of it, must not go, with the
+// commands that help; Why is "" if all of it is also elsewhere.
+func (s *source) submodule(ctx context.Context, name string) (n Nested, err error) {
+	n = Nested{Path: filepath.Join(s.root, filepath.FromSlash(name)), name: name}
+	n.Discard = fmt.Sprintf("rm -rf %q", n.Path)
+	run := func(args ...string) (out string) {
+		if err == nil {
+			out, err = git.Line(ctx, within(n.Path, args...))
+		}
+		return out
+	}
+	dirt := run("status", "--porcelain", "--untracked-files=all")
+	list := []string{"rev-list", "--max-count=1", "--branches", "--tags"}
+	for _, ref := range []string{"HEAD", "refs/stash"} {
+		if err == nil {
+			var id string
+			if id, err = commitOf(ctx, within(n.Path), ref); id != "" {
+				list = append(list, id)
+			}
+		}
+	}
+	own := run(append(list, "--not", "--remotes")...)
+	remote, _, _ := strings.Cut(run("remote"), "\n")
+	push := fmt.Sprintf("git -C %q push %s HEAD:refs/heads/%s", n.Path, remote, slug(filepath.Base(n.Path), "work"))
+	switch {
+	case git.ExitCode(err) > 0:
+		n.Why = "cannot be read (" + err.Error() + ")"
+		return n, nil
+	case err != nil:
+		return n, err
+	case dirt != "":
+		n.Why, n.Publish = "has changes that are not committed", fmt.Sprintf("git -C %q add -A && git -C %[1]q commit && %s", n.Path, push)
+		n.Discard = fmt.Sprintf("git -C %q reset --hard && git -C %[1]q clean -ffd", n.Path)
+	case own != "":
+		n.Why, n.Publish = "has commits that are nowhere else", push
+	}
+	if remote == "" {
+		n.Publish = ""
+	}
+	for _, line := range git.Fields(run("ls-files", "--stage", "-z")) {
+		info, inside, _ := strings.Cut(line, "\t")
+		if inside = path.Join(name, inside); n.Why == "" && strings.HasPrefix(info, modeRepo) && isThere(filepath.Join(s.root, filepath.FromSlash(inside), ".git")) {
+			if n, err = s.submodule(ctx, inside); err != nil {
+				return n, err
+			}
+			n.name = name
+		}
+	}
+	return n, err
+}
+
+// within returns a git command for a repository inside the worktree, never for one around it.
+func within(dir string, args ...string) git.Command {
+	return git.Command{Dir: dir, Env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))}, Args: args, Limit: listLimit, Filters: true}
+}
+
+// listFiles runs git ls-files without ignored files. An untracked repository is one entry, with a
+// slash at its end. Folders that cannot be read are an error.
+func listFiles(ctx context.Context, c git.Command, flags ...string) ([]string, error) {
+	c.Args = append([]string{"ls-files", "-z", "--exclude-standard"}, flags...)
+	out, warnings, err := git.Run(ctx, c)
+	if err == nil {
+		err = unopened(warnings)
+	}
+	return git.Fields(out), err
+}
