@@ -24,7 +24,6 @@ type Reviewing struct {
 	ReplyWithin time.Duration // how long a call waits for its review
 	Refused     error         // why nothing may be reviewed, or nil
 	Override    config.Override
-	PerCaller   int    // of the reviews that run or wait; 0 means no limit
 	Reviewer    string // External and Refused said again, in the form of machine.Pinned; "" is the agent itself
 	Pin         bool   // sessions keep to the reviewer and the criteria that they began with
 	// Earlier returns a reviewer of an earlier config, in the form of machine.Pinned, or why it may
@@ -207,13 +206,8 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		a.prove(c, machine.ByReviewer, r.reused[0].Reviewer)
 		return a.approve(ctx, next, c)
 	}
-	release, err := a.engine.takeReview(c.m.from, stepID, how.PerCaller, a.reviews[stepID] != nil)
-	if err != nil {
-		return nil, err
-	}
 	w := &store.SessionWrite{Began: &store.Review{Step: stepID, Runner: a.engine.runner, Total: r.total, Life: a.engine.reviewLife}}
 	if err := a.commit(c.m.MovedBy, next, w); err != nil {
-		release()
 		return nil, err
 	}
 	if old := a.reviews[stepID]; old != nil {
@@ -223,7 +217,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	r.cancel = cancel
 	a.reviews[stepID] = r
 	a.engine.ran.Store(true)
-	err = a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
+	err := a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
 		if err := a.tell(func(ctx context.Context, a *sessionActor) { a.verdict(ctx, r, v) }); err != nil && runCtx.Err() == nil {
 			a.engine.Logger.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
 		}
@@ -231,7 +225,6 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	if err != nil {
 		delete(a.reviews, stepID)
 		cancel()
-		release()
 		if cerr := a.commit(nil, a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now()), nil); cerr != nil {
 			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
@@ -244,7 +237,6 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 			return func(_ context.Context, a *sessionActor) { a.hold(r, reply) }
 		})
 		cancel()
-		release()
 	})
 	a.join(r, c.m, how)
 	return nil, errLater
