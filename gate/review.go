@@ -34,18 +34,15 @@ func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
 // verdict is only for what was submitted.
 func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Error) {
 	t := &r.task
-	fail := func(code Code, what string, cause error) *Error {
-		return &Error{Code: code, Review: t.name(), What: what, Err: cause}
-	}
 	if ctx.Err() != nil {
 		return nil, cancelled(ctx, r)
 	}
 	if !s.External() {
-		return nil, fail(NotStarted, "no reviewer is configured any more", nil)
+		return nil, t.fail(NotStarted, "no reviewer is configured any more", nil)
 	}
 	root, err := filepath.EvalSymlinks(g.options.Root)
 	if err != nil {
-		return nil, fail(NotStarted, fmt.Sprintf("the project root cannot be reached: %v", err), err)
+		return nil, t.fail(NotStarted, fmt.Sprintf("the project root cannot be reached: %v", err), err)
 	}
 	b := builder{sub: &r.batch.sub, task: t, root: root, inline: s.MaxInlineFiles, nonce: newNonce()}
 	p, err := b.build(ctx, s.Claude)
@@ -56,15 +53,40 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	case ctx.Err() != nil:
 		return nil, cancelled(ctx, r)
 	case err != nil:
-		return nil, fail(ContentChanged, err.Error()+", so the review did not begin", err)
+		return nil, t.fail(ContentChanged, err.Error()+", so the review did not begin", err)
 	}
+	result, failed := g.run(ctx, r, s, p)
+	if failed != nil {
+		return nil, failed
+	}
+	got, failed := s.read(result, t)
+	if failed != nil {
+		return nil, failed
+	}
+	switch err := unchanged(ctx, root, t.Files); {
+	case ctx.Err() != nil:
+		return nil, cancelled(ctx, r)
+	case err != nil:
+		return nil, t.fail(ContentChanged, err.Error()+": it was changed while it was reviewed", err)
+	}
+	return got, nil
+}
 
+// fail returns the error of a review.
+func (t *Task) fail(code Code, what string, cause error) *Error {
+	return &Error{Code: code, Review: t.name(), What: what, Err: cause}
+}
+
+// run runs a reviewer on a prompt and returns what it printed.
+func (g *Gate) run(ctx context.Context, r *review, s Settings, p prompt) (process.Result, *Error) {
+	t := &r.task
+	var none process.Result
 	limit := s.timeout(len(t.Files))
 	timed, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	if s.Allowed != nil {
 		if err := s.Allowed(); err != nil {
-			return nil, fail(NotStarted, err.Error(), err)
+			return none, t.fail(NotStarted, err.Error(), err)
 		}
 	}
 	stdin := p.stdin
@@ -72,7 +94,7 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 		stdin = nil
 	}
 	if n := len(p.stdin); s.Argument && n > maxArgument {
-		return nil, fail(NotStarted, fmt.Sprintf("the reviewer `%s` takes its task as an argument, and this one has %d bytes; at most %d are possible. Set quality_gate.max_inline_files to 0, so that it gets paths alone, or have the executor read its prompt from stdin", s.Reviewer(), n, maxArgument), nil)
+		return none, t.fail(NotStarted, fmt.Sprintf("the reviewer `%s` takes its task as an argument, and this one has %d bytes; at most %d are possible. Set quality_gate.max_inline_files to 0, so that it gets paths alone, or have the executor read its prompt from stdin", s.Reviewer(), n, maxArgument), nil)
 	}
 	result, err := process.Run(timed, process.Spec{
 		Command:     s.argv(p, t),
@@ -85,19 +107,24 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	})
 	if e, failed := errors.AsType[*process.Error](err); s.Ended != nil && (!failed || e.After > 0) { // it ran
 		if err := s.Ended(result.Stdout); err != nil && ctx.Err() == nil {
-			return nil, fail(Crashed, fmt.Sprintf("the reviewer `%s` ended, and what it used could not be recorded: %v", s.Reviewer(), err), err)
+			return none, t.fail(Crashed, fmt.Sprintf("the reviewer `%s` ended, and what it used could not be recorded: %v", s.Reviewer(), err), err)
 		}
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, cancelled(ctx, r)
+		return none, cancelled(ctx, r)
 	case err != nil:
 		e, _ := errors.AsType[*process.Error](err)
 		code, what := explain(e, s, limit)
-		failed := fail(code, what, err)
+		failed := t.fail(code, what, err)
 		failed.Tail = lastLines(e.Tail)
-		return nil, failed
+		return none, failed
 	}
+	return result, nil
+}
+
+// read reads the verdict that a reviewer printed.
+func (s Settings) read(result process.Result, t *Task) (*reading, *Error) {
 	answer := result.Stdout
 	if s.Answer != nil {
 		answer = s.Answer(answer)
@@ -108,17 +135,11 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 		if m, ok := errors.AsType[*misreading](err); ok {
 			code = m.code
 		}
-		failed := fail(code, fmt.Sprintf("the reviewer `%s` ended with exit code 0, but %v", s.Reviewer(), err), err)
+		failed := t.fail(code, fmt.Sprintf("the reviewer `%s` ended with exit code 0, but %v", s.Reviewer(), err), err)
 		if failed.Tail = lastLines(string(result.Stdout)); failed.Tail == "" {
 			failed.Tail = lastLines(result.Stderr)
 		}
 		return nil, failed
-	}
-	switch err := unchanged(ctx, root, t.Files); {
-	case ctx.Err() != nil:
-		return nil, cancelled(ctx, r)
-	case err != nil:
-		return nil, fail(ContentChanged, err.Error()+": it was changed while it was reviewed", err)
 	}
 	return got, nil
 }

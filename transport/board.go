@@ -8,14 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"deepwork/actor/durable"
-	"deepwork/catalog"
-	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/state"
-	"deepwork/session/store"
 	"deepwork/session/workflow"
 	boardtools "deepwork/transport/tools/board"
 )
@@ -30,27 +28,33 @@ type board struct {
 	log     *slog.Logger
 }
 
-// openBoard opens the board of a project. In the workspace of an attempt, "" outside, that is the board of the
-// attempt: there the tools know the ids that get_context gives. around and stores are the project's. A server
-// that an agent started, or that is in a workspace, runs no attempts, since it ends with its agent. chosen
-// reports whether the tools of the set are offered at all. steps is attempt.Options.Steps outside a workspace.
-// openBoard does not block; files are opened on first use.
-func openBoard(ctx context.Context, root string, around *state.Folder, inside string, stores *store.Stores, chosen bool, settings *config.Source, jobs *catalog.Catalog, steps func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error), leader attempt.Leader, logger *slog.Logger, getenv func(string) string) (b *board, err error) {
-	b = &board{byAgent: attempt.ByAgent(getenv), log: logger}
-	o := attempt.Options{Root: root, State: around, Config: settings.Current, Logger: logger, Stores: stores, Steps: steps, Leader: leader, Passive: b.byAgent || inside != "",
-		CheckWorkflow: func(ctx context.Context, job, name string) error { return workflow.CheckWorkflow(ctx, jobs, job, name) }}
-	if inside != "" {
-		if b.context, err = attempt.OpenContext(inside, stores.Database); err != nil {
-			return nil, fmt.Errorf("opening the workspace of an attempt: %w", err)
+// openBoard opens the board of the project. In the workspace of an attempt, that is the board of the
+// attempt: there the tools know the ids that get_context gives. A server that an agent started, or that is
+// in a workspace, runs no attempts, since it ends with its agent. openBoard does not block; files are
+// opened on first use.
+func (p *opening) openBoard() (err error) {
+	b := &board{byAgent: attempt.ByAgent(p.getenv), log: p.logger}
+	p.board = b
+	o := attempt.Options{Root: p.root, State: p.around, Config: p.settings.Current, Logger: p.logger, Stores: p.stores, Leader: Leader(p.options, p.around), Passive: b.byAgent || p.inside != nil,
+		Steps: func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error) {
+			return p.engine.Awaiting(ctx, who, attempts)
+		},
+		CheckWorkflow: func(ctx context.Context, job, name string) error {
+			return workflow.CheckWorkflow(ctx, p.jobs, job, name)
+		}}
+	if p.inside != nil {
+		if b.context, err = attempt.OpenContext(p.attempt(), p.stores.Database); err != nil {
+			return fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
-		o.Root, o.Attempt, o.Steps = around.Root, inside, nil
+		o.Root, o.Attempt, o.Steps = p.around.Root, p.attempt(), nil
 	}
-	if chosen {
-		if b.engine, err = attempt.Open(ctx, o); err != nil {
-			return nil, errors.Join(fmt.Errorf("opening the task board: %w", err), b.close(ctx))
+	if slices.Contains(p.sets, "board") {
+		if b.engine, err = attempt.Open(p.ctx, o); err != nil {
+			return fmt.Errorf("opening the task board: %w", err)
 		}
+		p.opened.add("parts of the task board that did not stop", func(ctx context.Context) error { return notStopped(b.engine.Close(ctx)) })
 	}
-	return b, nil
+	return nil
 }
 
 // getRun returns what carries out get_run: it asks the user of the client about what waits for a person in the
@@ -92,17 +96,6 @@ func (b *board) share(e *engines, ask askUser) {
 	if b.byAgent {
 		e.local = session.Caller{Identity: session.LocalIdentity} // an agent of the board, not the user
 	}
-}
-
-// close is called after the last transition. Agents keep running; the next server adopts them.
-func (b *board) close(ctx context.Context) error {
-	var errs []error
-	if b.engine != nil {
-		if err := notStopped(b.engine.Close(ctx)); err != nil {
-			errs = append(errs, fmt.Errorf("parts of the task board that did not stop: %w", err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // keepApart excludes files that a server writes in a workspace from the attempt's changes. The

@@ -39,7 +39,6 @@ type connection struct {
 	idle  time.Duration      // maximum time without calls; 0 means no limit
 	until time.Time          // when the idle time ends
 	timer *time.Timer        // fires to check until
-	freed bool               // it counts no more, though it may not have ended
 	over  bool               // the session has ended, or is being closed because it was idle for too long
 }
 
@@ -53,13 +52,12 @@ type connections struct {
 
 	mu     sync.Mutex
 	byKey  map[any]*connection
-	counts map[string]int // the MCP sessions of each identity
 	closed bool
 	wg     sync.WaitGroup // one goroutine per connection
 }
 
 func (c *connections) init(connect, stateless func(string) tool.WorkflowCaller, idle func() time.Duration) {
-	c.connect, c.stateless, c.idle, c.byKey, c.counts = connect, stateless, idle, map[any]*connection{}, map[string]int{}
+	c.connect, c.stateless, c.idle, c.byKey = connect, stateless, idle, map[any]*connection{}
 }
 
 // sharedKey is the key of an identity's stateless requests.
@@ -128,7 +126,6 @@ func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connect
 		ended = func() { <-over }
 	} else {
 		conn.workflows, conn.ss = c.connect(who.Identity), ss
-		c.counts[who.Identity]++
 		conn.end = func() { ss.Close() } // waits for the session's calls
 		ended = func() { ss.Wait() }     // waits until no call is in flight; the error is the server's
 	}
@@ -153,20 +150,8 @@ func (c *connections) drop(conn *connection) {
 		return
 	}
 	delete(c.byKey, conn.key)
-	c.free(conn)
 	if conn.timer != nil {
 		conn.timer.Stop()
-	}
-}
-
-// free counts a session no more; the caller holds the lock.
-func (c *connections) free(conn *connection) {
-	if conn.ss == nil || conn.freed {
-		return
-	}
-	conn.freed = true
-	if c.counts[conn.who.Identity]--; c.counts[conn.who.Identity] == 0 {
-		delete(c.counts, conn.who.Identity)
 	}
 }
 
@@ -235,7 +220,7 @@ func (c *connections) Cut(id string) {
 
 // Known reports whether an MCP session is open and was opened by this caller. One whose group or rights
 // have changed opens another, since the calls of a session have those of its first request; the old one
-// is ended, and counts no more.
+// is ended.
 func (c *connections) Known(id string, who session.Caller) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +229,6 @@ func (c *connections) Known(id string, who session.Caller) bool {
 		return false
 	}
 	if conn.who.Identity == who.Identity && conn.who != who {
-		c.free(conn)
 		c.finish(conn)
 	}
 	return conn.who == who
@@ -267,13 +251,6 @@ func (c *connections) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.byKey)
-}
-
-// Of returns the number of MCP sessions of an identity.
-func (c *connections) Of(identity string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.counts[identity]
 }
 
 // Stop cancels all calls, with tool.ErrStopping as the cause, and admits no new

@@ -19,7 +19,6 @@ import (
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
-	"deepwork/transport/wire"
 )
 
 // The body of a request that is refused, or that nobody reads, is not waited for
@@ -61,8 +60,7 @@ func TestSeveralAuthorizationHeaders(t *testing.T) {
 	}
 }
 
-// A batch is as many requests as it has messages, and not more than so many; an
-// id that is there twice is refused before anything is carried out.
+// A batch is as many requests as it has messages.
 func TestBatches(t *testing.T) {
 	var mu sync.Mutex
 	finished := 0
@@ -83,10 +81,6 @@ func TestBatches(t *testing.T) {
 		}
 		return " [" + strings.Join(calls, ",") + "]"
 	}
-	many := make([]int, wire.MaxBatch+1)
-	for i := range many {
-		many[i] = i
-	}
 	for _, test := range []struct {
 		body   string
 		status int
@@ -95,8 +89,6 @@ func TestBatches(t *testing.T) {
 	}{
 		{batch(1, 2, 3, 4, 5), 200, `"id":5`, 5},
 		{batch(1, 2, 3, 4, 5, 6), 429, "http.max_requests", 0},
-		{batch(1, 2, 1), 400, "two requests of the batch have the id 1", 0},
-		{batch(many...), 400, "1001 messages", 0},
 		{batch(7), 200, `"id":7`, 1},
 	} {
 		finished = 0

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"deepwork/actor/process"
 	"deepwork/actor/wait"
@@ -34,12 +33,19 @@ import (
 // loaded. An error names the option, folder or file that is wrong. A bad config.yml is not an
 // error: calls are refused until it is good (seed 000, 001.1). Close releases all resources.
 func NewServer(o Options) (*Server, error) {
-	var opened closers
-	s, err := openServer(o, &opened)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making the server: %w", err), opened.close(context.Background()))
+	p := &opening{options: o, logger: o.Logger, getenv: o.getenv, ctx: context.Background()}
+	if p.logger == nil {
+		p.logger = slog.New(slog.DiscardHandler)
 	}
-	return s, nil
+	if p.getenv == nil {
+		p.getenv = os.Getenv
+	}
+	for _, step := range []func() error{p.locate, p.configure, p.chooseTools, p.openStores, p.openJobs, p.openReviews, p.openBoard, p.openSessions, p.openServer} {
+		if err := step(); err != nil {
+			return nil, errors.Join(fmt.Errorf("making the server: %w", err), p.opened.close(p.ctx))
+		}
+	}
+	return p.server, nil
 }
 
 // closers are the functions that close what was opened.
@@ -71,252 +77,235 @@ func (c closers) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openServer opens the project and records how to close it.
-func openServer(o Options, opened *closers) (*Server, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	root, err := resolveRoot(o.ProjectRoot)
-	if err != nil {
-		return nil, err
-	}
-	logger := o.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	getenv := o.getenv
-	if getenv == nil {
-		getenv = os.Getenv
-	}
-	ctx := context.Background()
+// An opening is a server that is being opened. NewServer calls its methods in order; each sets fields that
+// the next ones need.
+type opening struct {
+	options Options
+	logger  *slog.Logger
+	getenv  func(string) string
+	ctx     context.Context
+	opened  closers
 
-	folder, err := state.Find(root)
-	if err != nil {
-		logger.Error("there is no place for the state of the project: calls that write are refused", "error", err)
-		folder = state.None(root, err)
-	}
-	here, err := Workspace(ctx, o, folder, getenv, logger)
-	if err != nil {
-		return nil, err
-	}
-	around, attemptID := folder, ""
-	if here != nil {
-		around, _ = here.State() // calls are refused with its error
-		attemptID = here.Attempt
-	}
-	process.Avoid(around.Root)
-	settings := config.Open(around.Root)
-	settings.Logger = logger
-	policy := &trust.Policy{Root: around.Root, File: settings.Path(), Ledger: trust.OpenLedger(around.Grants(), around.Root), Logger: logger}
-	settings.Approve = policy.Approve
-	reviews, err := newReviewing(o, around.Root, root, settings.Current)
-	if err != nil {
-		return nil, err
-	}
-	reviews.approved = func(key string, command []string) (*config.Approval, error) {
-		return policy.Approved(settings.User(), key, command)
-	}
-	initial, err := settings.Current(ctx)
-	if err != nil {
-		initial = config.Default() // the fault is logged where it was found
-	}
-	sets := o.Toolsets
-	if sets == nil {
-		sets = initial.Toolsets
-	}
-	if sets == nil {
-		sets = config.DefaultToolsets
-	}
-	if err := checkToolsets(sets); err != nil {
-		return nil, err
-	}
+	// locate
+	root   string             // that is served: of the project, or the workspace of an attempt
+	folder *state.Folder      // its state
+	inside *attempt.Workspace // nil outside of workspaces
+	around *state.Folder      // the state of the project
 
-	additional := o.AdditionalJobs
-	if additional == nil {
-		var relative []string
-		additional, relative = config.JobsFolders()
-		for _, dir := range relative {
-			logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", config.JobsFoldersEnv, "folder", dir)
-		}
+	// configure
+	settings *config.Source
+	policy   *trust.Policy
+	reviews  *reviewing
+
+	sets   []string       // of tools
+	choice backend.Choice // of the store
+	stores *store.Stores
+	jobs   *catalog.Catalog
+	judge  *gate.Gate // nil if nothing is reviewed
+	board  *board
+	engine *workflow.Engine
+	server *Server
+}
+
+// attempt returns the id of the attempt in whose workspace the server is, or "".
+func (p *opening) attempt() string {
+	if p.inside == nil {
+		return ""
 	}
-	bundled := o.StandardJobs
-	if bundled == nil {
-		bundled = standard.FS()
+	return p.inside.Attempt
+}
+
+// locate finds the root, its state, and the project around it.
+func (p *opening) locate() (err error) {
+	if err := p.options.check(); err != nil {
+		return err
 	}
-	if here != nil {
-		if err := keepApart(folder); err != nil {
-			return nil, err
-		}
-	} else if attempt.ByAgent(getenv) {
-		logger.Info("an agent of a task board started this server outside its workspace: sessions here are not those of its attempt, and no attempts are run", "attempt", getenv(config.AttemptEnv))
-		if filepath.Dir(getenv(config.BoardEnv)) != folder.Dir {
+	if p.root, err = resolveRoot(p.options.ProjectRoot); err != nil {
+		return err
+	}
+	if p.folder, err = state.Find(p.root); err != nil {
+		p.logger.Error("there is no place for the state of the project: calls that write are refused", "error", err)
+		p.folder = state.None(p.root, err)
+	}
+	if p.inside, err = Workspace(p.ctx, p.options, p.folder, p.getenv, p.logger); err != nil {
+		return err
+	}
+	p.around = p.folder
+	if p.inside != nil {
+		p.around, _ = p.inside.State() // calls are refused with its error
+		err = keepApart(p.folder)
+	} else if attempt.ByAgent(p.getenv) {
+		p.logger.Info("an agent of a task board started this server outside its workspace: sessions here are not those of its attempt, and no attempts are run", "attempt", p.getenv(config.AttemptEnv))
+		if filepath.Dir(p.getenv(config.BoardEnv)) != p.folder.Dir {
 			os.Unsetenv(config.ProjectEnv) // the agent's is the name of another project
 		}
 	}
-	makeState := func() error { return session.MakeState(folder) }
-	own, err := settings.Own(ctx)
+	process.Avoid(p.around.Root)
+	return err
+}
+
+// configure opens the config of the project.
+func (p *opening) configure() (err error) {
+	p.settings = config.Open(p.around.Root)
+	p.settings.Logger = p.logger
+	p.policy = &trust.Policy{Root: p.around.Root, File: p.settings.Path(), Ledger: trust.OpenLedger(p.around.Grants(), p.around.Root), Logger: p.logger}
+	p.settings.Approve = p.policy.Approve
+	if p.reviews, err = newReviewing(p.options, p.around.Root, p.root, p.settings.Current); err != nil {
+		return err
+	}
+	p.reviews.approved = func(key string, command []string) (*config.Approval, error) {
+		return p.policy.Approved(p.settings.User(), key, command)
+	}
+	return nil
+}
+
+// chooseTools chooses the sets of tools.
+func (p *opening) chooseTools() error {
+	initial, err := p.settings.Current(p.ctx)
+	if err != nil {
+		initial = config.Default() // the fault is logged where it was found
+	}
+	for _, sets := range [][]string{p.options.Toolsets, initial.Toolsets, config.DefaultToolsets} {
+		if p.sets == nil {
+			p.sets = sets
+		}
+	}
+	return checkToolsets(p.sets)
+}
+
+// openStores opens the database. The sessions of an attempt's workspace are those of its project, too.
+func (p *opening) openStores() error {
+	own, err := p.settings.Own(p.ctx)
 	if err != nil {
 		own = &config.User{} // calls are refused
 	}
-	choice, err := backend.Choose(o.Store, o.Project, own)
-	if err != nil {
+	if p.choice, err = backend.Choose(p.options.Store, p.options.Project, own); err != nil {
+		return err
+	}
+	if p.stores, err = backend.Open(p.ctx, p.around, p.choice, false, p.logger); err != nil {
+		return fmt.Errorf("opening the store: %w", err)
+	}
+	p.opened.add("closing the stores", p.stores.Close)
+	if p.stores.Unavailable != nil {
+		p.opened.follow("entering the store", func(ctx context.Context) { enter(ctx, p.stores.Members) })
+	}
+	return nil
+}
+
+// current returns the config, or why calls are refused.
+func (p *opening) current(ctx context.Context) (*config.Config, error) {
+	if err := confirm(ctx, p.inside, p.stores.Database); err != nil {
 		return nil, err
 	}
-	// The sessions of an attempt's workspace are those of its project, too.
-	stores, err := backend.Open(ctx, around, choice, false, logger)
-	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+	c, err := p.settings.Current(ctx)
+	if now, _ := backend.Choose(p.options.Store, p.options.Project, p.settings.User()); err == nil && now != p.choice {
+		return nil, session.NotNow("restart_needed", "Your own config names another store than the one that this server was started with. Tell the user: the server must be restarted, or the config corrected.")
 	}
-	opened.add("closing the stores", stores.Close)
-	if stores.Unavailable != nil {
-		opened.follow("entering the store", func(ctx context.Context) { enter(ctx, stores.Members) })
-	}
-	current := func(ctx context.Context) (*config.Config, error) {
-		if err := confirm(ctx, here, stores.Database); err != nil {
-			return nil, err
+	return c, err
+}
+
+// openJobs loads the jobs.
+func (p *opening) openJobs() (err error) {
+	o := catalog.Options{Root: p.root, Additional: p.options.AdditionalJobs, Standard: p.options.StandardJobs, StandardDir: p.folder.StandardJobs(),
+		MakeState: func() error { return session.MakeState(p.folder) }, Logger: p.logger}
+	if o.Additional == nil {
+		var relative []string
+		o.Additional, relative = config.JobsFolders()
+		for _, dir := range relative {
+			p.logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", config.JobsFoldersEnv, "folder", dir)
 		}
-		c, err := settings.Current(ctx)
-		if now, _ := backend.Choose(o.Store, o.Project, settings.User()); err == nil && now != choice {
-			return nil, session.NotNow("restart_needed", "Your own config names another store than the one that this server was started with. Tell the user: the server must be restarted, or the config corrected.")
-		}
-		return c, err
 	}
-	jobs, err := catalog.Open(ctx, catalog.Options{Root: root, Additional: additional, Standard: bundled, StandardDir: folder.StandardJobs(), MakeState: makeState, Logger: logger})
-	if err != nil {
-		return nil, fmt.Errorf("loading the jobs of %s: %w", root, err)
+	if o.Standard == nil {
+		o.Standard = standard.FS()
 	}
-	opened.add("the catalog did not stop", jobs.Close)
-	var judge *gate.Gate
-	if reviews.enabled() {
-		judge = gate.Open(gate.Options{Root: root, Logger: logger, Settings: reviews.settings})
-		opened.add("reviews that did not stop", judge.Close)
+	if p.jobs, err = catalog.Open(p.ctx, o); err != nil {
+		return fmt.Errorf("loading the jobs of %s: %w", p.root, err)
 	}
-	var engine *workflow.Engine // opened below, before any call
-	awaiting := func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error) {
-		return engine.Awaiting(ctx, who, attempts)
+	p.opened.add("the catalog did not stop", p.jobs.Close)
+	return nil
+}
+
+// freshJobs returns the jobs as they are now.
+func (p *opening) freshJobs(ctx context.Context) *catalog.Snapshot {
+	if fresh, err := p.jobs.Fresh(ctx); err == nil {
+		return fresh
 	}
-	tasks, err := openBoard(ctx, root, around, attemptID, stores, slices.Contains(sets, "board"), settings, jobs, awaiting, Leader(o, around), logger, getenv)
-	if err != nil {
-		return nil, err
+	return p.jobs.Snapshot()
+}
+
+// openReviews opens the pool of reviews.
+func (p *opening) openReviews() error {
+	if p.reviews.enabled() {
+		p.judge = gate.Open(gate.Options{Root: p.root, Logger: p.logger, Settings: p.reviews.settings})
+		p.opened.add("reviews that did not stop", p.judge.Close)
 	}
-	opened.add("closing the task board", tasks.close)
-	engine, err = workflow.Open(ctx, workflow.Options{
-		Root: root, State: folder, Catalog: jobs, Config: settings, Logger: logger, Stores: stores, Place: stores.Place, Attempt: attemptID,
-		Reviews: reviews.enabled(), Gate: judge, Reviewing: reviews.now, Moved: o.moved,
+	return nil
+}
+
+// openSessions opens the engine of the sessions.
+func (p *opening) openSessions() (err error) {
+	p.engine, err = workflow.Open(p.ctx, workflow.Options{
+		Root: p.root, State: p.folder, Catalog: p.jobs, Config: p.settings, Logger: p.logger, Stores: p.stores, Place: p.stores.Place, Attempt: p.attempt(),
+		Reviews: p.reviews.enabled(), Gate: p.judge, Reviewing: p.reviews.now, Moved: p.options.moved,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("opening the sessions of %s: %w", root, err)
+		return fmt.Errorf("opening the sessions of %s: %w", p.root, err)
 	}
-	opened.add("sessions that did not stop", func(ctx context.Context) error { return notStopped(engine.Close(ctx)) })
+	p.opened.add("sessions that did not stop", func(ctx context.Context) error { return notStopped(p.engine.Close(ctx)) })
+	if p.inside == nil {
+		p.opened.follow("removing old sessions", (&pruner{p.engine, p.settings.Current, p.logger}).follow)
+	}
+	return nil
+}
 
-	if here == nil {
-		opened.follow("removing old sessions", (&pruner{engine, settings.Current, logger}).follow)
-	}
-
-	e := engines{
-		check: current,
-		jobs: func(ctx context.Context) *catalog.Snapshot {
-			if fresh, err := jobs.Fresh(ctx); err == nil {
-				return fresh
-			}
-			return jobs.Snapshot()
-		},
-		connect:          func(identity string) tool.WorkflowCaller { return engine.Connect(identity) },
-		connectStateless: func(identity string) tool.WorkflowCaller { return engine.ConnectStateless(identity) },
-		execution:        engine.Execution,
-		session:          engine.Session,
-		children:         engine.Children,
-		executor:         engine.Executor,
-		token:            folder.Token,
-		unavailable:      stores.Unavailable,
-		metrics:          sessionMetrics(engine.Stats),
-	}
-	if judge != nil {
-		e.metrics = append(e.metrics, reviewMetrics(judge.Stats)...)
-	}
-	tasks.share(&e, engine.AskAbout)
-	e.pages = func() (page.Options, error) {
-		key, err := folder.Sign("web pages", nil)
-		return page.Options{Project: filepath.Base(root), Root: root, Board: tasks.engine, Engine: engine, Jobs: e.jobs, Config: current, Changes: stores.Database.Changes(), Key: key, Logger: logger}, err
-	}
-	s, err := newServer(e, sets, o.Version, logger)
+// openServer registers the tools, and opens the sources of workflows.
+func (p *opening) openServer() (err error) {
+	s, err := newServer(p.engines(), p.sets, p.options.Version, p.logger)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.remote != nil {
-		o := remotetools.Options{Root: around.Root, Version: o.Version, Member: stores.Members, Database: stores.Database, Settings: settings.Current, Refused: settings.Refused, Changes: jobs.Changes}
+		o := remotetools.Options{Root: p.around.Root, Version: p.options.Version, Member: p.stores.Members, Database: p.stores.Database, Settings: p.settings.Current, Refused: p.settings.Refused, Changes: p.jobs.Changes}
 		if s.tools.Has("finished_step") { // otherwise a started workflow could not be finished
-			o.Jobs = e.jobs
+			o.Jobs = p.freshJobs
 		}
 		if err := s.remote.Open(o); err != nil {
-			return nil, err
+			return err
 		}
-		opened.add("closing the sources", s.remote.Close)
+		p.opened.add("closing the sources", s.remote.Close)
 	}
 	if s.library != nil {
-		opened.follow("the list of prompts did not stop", func(ctx context.Context) { s.library.follow(ctx, jobs.Changes(ctx)) })
+		p.opened.follow("the list of prompts did not stop", func(ctx context.Context) { s.library.follow(ctx, p.jobs.Changes(ctx)) })
 	}
-	s.close = opened.close
-	return s, nil
+	s.close = p.opened.close
+	p.server = s
+	return nil
 }
 
-// enter makes this process one of those that share a store, as soon as that answers, so that it is ready
-// before the first call and takes over from processes that are gone.
-func enter(ctx context.Context, members store.Members) {
-	for members.Enter(ctx) != nil && wait.For(ctx, time.Second) == nil {
+// engines are those behind the server.
+func (p *opening) engines() engines {
+	e := engines{
+		check:            p.current,
+		jobs:             p.freshJobs,
+		connect:          func(identity string) tool.WorkflowCaller { return p.engine.Connect(identity) },
+		connectStateless: func(identity string) tool.WorkflowCaller { return p.engine.ConnectStateless(identity) },
+		execution:        p.engine.Execution,
+		session:          p.engine.Session,
+		children:         p.engine.Children,
+		executor:         p.engine.Executor,
+		token:            p.folder.Token,
+		unavailable:      p.stores.Unavailable,
+		metrics:          sessionMetrics(p.engine.Stats),
 	}
-}
-
-// Workspace returns the attempt in whose workspace a program is, whose folder has this state, or nil. Of the
-// options only the store counts. In a workspace the config of the
-// attempt's project applies, never what a branch says, and its database has the sessions. What only the
-// environment says is checked now, since servers of other projects have the same; what is not known then,
-// because the database cannot be used, is decided by the calls.
-func Workspace(ctx context.Context, o Options, folder *state.Folder, getenv func(string) string, logger *slog.Logger) (*attempt.Workspace, error) {
-	w := attempt.FindWorkspace(folder.Root, getenv)
-	if w == nil || w.ByPath {
-		return w, nil
+	if p.judge != nil {
+		e.metrics = append(e.metrics, reviewMetrics(p.judge.Stats)...)
 	}
-	project, _ := w.State() // Confirm returns the error
-	own, err := config.Open(project.Root).Own(ctx)
-	if err != nil {
-		own = &config.User{}
+	p.board.share(&e, p.engine.AskAbout)
+	e.pages = func() (page.Options, error) {
+		key, err := p.folder.Sign("web pages", nil)
+		return page.Options{Project: filepath.Base(p.root), Root: p.root, Board: p.board.engine, Engine: p.engine, Jobs: p.freshJobs, Config: p.current, Changes: p.stores.Database.Changes(), Key: key, Logger: p.logger}, err
 	}
-	choice, err := backend.Choose(o.Store, o.Project, own)
-	if err != nil {
-		return nil, err
-	}
-	stores, err := backend.Open(ctx, project, choice, true, logger)
-	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
-	}
-	bounded, cancel := context.WithTimeout(ctx, confirmFor)
-	defer cancel()
-	is, err := w.Confirm(bounded, stores.Database)
-	if err != nil {
-		logger.Error("it is not known whether this server is in the workspace of an attempt: calls are refused until it is", "attempt", w.Attempt, "error", err)
-	} else if !is {
-		w = nil
-	}
-	if err := stores.Close(ctx); err != nil {
-		logger.Warn("closing the store in which an attempt was looked up", "error", err)
-	}
-	return w, nil
-}
-
-// confirmFor is how long the start waits for the database that says whether the server is in a workspace.
-const confirmFor = 2 * time.Second
-
-// confirm refuses calls in the workspace of an attempt until the database has confirmed it.
-func confirm(ctx context.Context, w *attempt.Workspace, db store.Database) error {
-	if w == nil {
-		return nil
-	}
-	is, err := w.Confirm(ctx, db)
-	if err == nil && !is {
-		err = session.NotNow("restart_needed", "This server was started while the database of attempt %s could not be used, and has nothing to do with that attempt. Tell the user: the server must be restarted.", w.Attempt)
-	}
-	return err
+	return e
 }
 
 // notStopped returns an error with the names of what did not stop, or nil.

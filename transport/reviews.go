@@ -86,7 +86,6 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 		MaxAttempts: c.QualityGate.DefaultMaxAttempts,
 		ReplyWithin: c.QualityGate.ReplyWithin,
 		Override:    cmp.Or(r.o.Override, c.QualityGate.Override),
-		PerCaller:   c.HTTP.Quotas.Reviews,
 		Pin:         r.o.Pin || c.QualityGate.Pin,
 		Earlier:     r.earlier,
 	}

@@ -88,28 +88,23 @@ func TestStdioSurvivesGarbage(t *testing.T) {
 		line, id string
 		code     float64
 	}{
-		"not JSON":              {`hello`, `null`, -32700},
-		"torn":                  {`{"jsonrpc":"2.0","id":7,"method":"ping"`, `null`, -32700},
-		"two on a line":         {`{"jsonrpc":"2.0","id":7,"method":"ping"} {}`, `null`, -32700},
-		"not UTF-8":             {"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"\xff\"}", `null`, -32700},
-		"no message":            {`{"id":7}`, `7`, -32600},
-		"old version":           {`{"jsonrpc":"1.0","id":"s","method":"ping"}`, `"s"`, -32600},
-		"a number":              {`42`, `null`, -32600},
-		"object for id":         {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, `null`, -32600},
-		"too long":              {`{"jsonrpc":"2.0","id":7,"method":"` + strings.Repeat("x", wire.MaxLine) + `"}`, `7`, -32600},
-		"too long, the id last": {`{"method":"tools/call","params":{"id":1,"x":"\",\"id\":2,` + strings.Repeat("x", wire.MaxLine) + `","y":[{"id":3}]},"jsonrpc":"2.0","id":"s"}`, `"s"`, -32600},
-		"too long, no id":       {`{"jsonrpc":"2.0","method":{"id":5},"id":{"id":4},"params":"` + strings.Repeat("x", wire.MaxLine) + `"}`, `null`, -32600},
-		"20 MB":                 {strings.Repeat("y", 20_000_000), `null`, -32600},
-		"deep":                  {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_step","arguments":` + strings.Repeat("[", 5_000) + strings.Repeat("]", 5_000) + `}}`, `7`, -32602},
-		"fraction":              {`{"jsonrpc":"2.0","id":7.5,"method":"ping"}`, `null`, -32600},
-		"number method":         {`{"jsonrpc":"2.0","id":7,"method":8}`, `7`, -32600},
-		"broken reply":          {`{"jsonrpc":"2.0","id":7,"error":8}`, `7`, -32600},
-		"other case":            {`{"jsonrpc":"2.0","id":7,"Method":"ping"}`, `7`, -32600},
-		"very deep":             {`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}`, `7`, -32700},
-		"empty batch":           {`[]`, `null`, -32600},
-		"large batch":           {`[` + strings.Repeat(`1,`, wire.MaxBatch) + `1]`, `null`, -32600},
-		"torn batch":            {`[{"jsonrpc"`, `null`, -32700},
-		"unknown method":        {`{"jsonrpc":"2.0","id":7,"method":"no/such"}`, `7`, -32601},
+		"not JSON":       {`hello`, `null`, -32700},
+		"torn":           {`{"jsonrpc":"2.0","id":7,"method":"ping"`, `null`, -32700},
+		"two on a line":  {`{"jsonrpc":"2.0","id":7,"method":"ping"} {}`, `null`, -32700},
+		"no message":     {`{"id":7}`, `null`, -32600},
+		"old version":    {`{"jsonrpc":"1.0","id":"s","method":"ping"}`, `null`, -32600},
+		"a number":       {`42`, `null`, -32600},
+		"object for id":  {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, `null`, -32600},
+		"too long":       {`{"jsonrpc":"2.0","id":7,"method":"` + strings.Repeat("x", wire.MaxLine) + `"}`, `null`, -32600},
+		"20 MB":          {strings.Repeat("y", 20_000_000), `null`, -32600},
+		"deep":           {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_step","arguments":` + strings.Repeat("[", 5_000) + strings.Repeat("]", 5_000) + `}}`, `null`, -32600},
+		"number method":  {`{"jsonrpc":"2.0","id":7,"method":8}`, `null`, -32600},
+		"broken reply":   {`{"jsonrpc":"2.0","id":7,"error":8}`, `null`, -32600},
+		"very deep":      {`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + `}`, `null`, -32700},
+		"empty batch":    {`[]`, `null`, -32600},
+		"large batch":    {`[` + strings.Repeat(`1,`, wire.MaxBatch) + `1]`, `null`, -32600},
+		"torn batch":     {`[{"jsonrpc"`, `null`, -32700},
+		"unknown method": {`{"jsonrpc":"2.0","id":7,"method":"no/such"}`, `7`, -32601},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := fakeServer(t, nil)
@@ -143,33 +138,18 @@ func TestStdioDuplicateID(t *testing.T) {
 	}
 }
 
-// A batch, which older versions allow, is answered by one list.
+// The messages of a batch, which older versions allow, are carried out as if each had a line of its own.
 func TestStdioBatch(t *testing.T) {
 	s, _ := fakeServer(t, nil)
-	batch := `[` + finishCall(1) + `,{"jsonrpc":"2.0","method":"notifications/none"},7,` + finishCall(2) + `,` + finishCall(2) + `]`
-	lines := overStdio(t, s, hello+batch+"\n"+`[{"jsonrpc":"2.0","method":"notifications/none"}]`+"\n"+`[1]`+"\n"+finishCall(3)+"\n")
-	var lists [][]map[string]any
-	for _, l := range lines {
-		var list []map[string]any
-		if json.Unmarshal([]byte(l), &list) == nil {
-			lists = append(lists, list)
-		}
-	}
-	if len(lines) != 4 || len(lists) != 2 || len(lists[0])+len(lists[1]) != 5 {
-		t.Fatalf("%d lines, %d lists:\n%s", len(lines), len(lists), jsontext.Clip(strings.Join(lines, "\n"), 2000))
-	}
-	ids := map[any]int{}
-	for _, l := range lists {
-		for _, r := range l {
-			ids[r["id"]]++
-		}
-	}
-	if ids[1.0] != 1 || ids[2.0] != 1 || ids[nil] != 3 {
-		t.Errorf("ids %v", ids)
+	batch := `[` + finishCall(1) + `,{"jsonrpc":"2.0","method":"notifications/none"},7, ` + finishCall(2) + `]`
+	lines := overStdio(t, s, hello+batch+"\n"+`[{"jsonrpc":"2.0","method":"notifications/none"}]`+"\n"+finishCall(3)+"\n")
+	got := replies(t, lines)
+	if len(lines) != 5 || got["1"]["result"] == nil || got["2"]["result"] == nil || got["3"]["result"] == nil || got["null"]["error"] == nil {
+		t.Errorf("%d lines:\n%s", len(lines), jsontext.Clip(strings.Join(lines, "\n"), 2000))
 	}
 }
 
-// A client that has cancelled a call gets no error for it, alone or in a batch.
+// A client that has cancelled a call gets no error for it.
 func TestStdioDoesNotAnswerCancelledCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fakeServer(t, newBlocked().agent)
@@ -182,9 +162,9 @@ func TestStdioDoesNotAnswerCancelledCalls(t *testing.T) {
 		}
 		go func() {
 			defer inW.Close()
-			io.WriteString(inW, hello+finishCall(1)+"\n["+finishCall(2)+"]\n["+finishCall(3)+`,{"jsonrpc":"2.0","id":4,"method":"ping"}]`+"\n")
+			io.WriteString(inW, hello+finishCall(1)+"\n"+finishCall(2)+"\n"+`{"jsonrpc":"2.0","id":4,"method":"ping"}`+"\n")
 			synctest.Wait() // the calls are being handled
-			io.WriteString(inW, cancel(1)+cancel(2)+cancel(3)+cancel(9)+`{"jsonrpc":"2.0","method":"notifications/cancelled","params":5}`+"\n")
+			io.WriteString(inW, cancel(1)+cancel(2)+cancel(9)+`{"jsonrpc":"2.0","method":"notifications/cancelled","params":5}`+"\n")
 		}()
 		var lines []string
 		for out := bufio.NewScanner(outR); out.Scan(); {
@@ -193,7 +173,7 @@ func TestStdioDoesNotAnswerCancelledCalls(t *testing.T) {
 		if err := <-served; err != nil {
 			t.Errorf("ServeStdio: %v", err)
 		}
-		if len(lines) != 2 || lines[1] != `[{"jsonrpc":"2.0","id":4,"result":{}}]` {
+		if len(lines) != 2 || lines[1] != `{"jsonrpc":"2.0","id":4,"result":{}}` {
 			t.Errorf("got %q", lines)
 		}
 	})

@@ -26,7 +26,8 @@ type HTTP struct {
 	// as scheme://host[:port], in lower case.
 	AllowedHosts   []string
 	AllowedOrigins []string
-	// MaxConnections bounds the number of open network connections. Default 6,000.
+	// MaxConnections bounds the network connections that serve a request or a stream; the requests of
+	// others wait. Default 6,000.
 	MaxConnections int
 	// MaxRequests bounds the number of requests in flight. Default 1,024.
 	MaxRequests int
@@ -38,9 +39,7 @@ type HTTP struct {
 
 // Quotas are what one identity may have at once, so that it cannot use up what others need.
 type Quotas struct {
-	Sessions int // open MCP sessions, and as many streams; default 1,000
-	Requests int // requests in flight; default 256
-	Reviews  int // steps whose review runs or waits; default 16
+	Requests int // calls and other requests in flight; default 256
 }
 
 // A Token gives one caller access: the name is the caller's identity. Several may have one name, so
@@ -54,7 +53,7 @@ type Token struct {
 
 func defaultHTTP() HTTP {
 	return HTTP{IdleTimeout: time.Hour, MaxConnections: 6000, MaxRequests: 1024, MaxBodyBytes: 4 << 20,
-		Quotas: Quotas{Sessions: 1000, Requests: 256, Reviews: 16}}
+		Quotas: Quotas{Requests: 256}}
 }
 
 // Upper bounds of the limits of http; more is probably a typing error.
@@ -75,11 +74,7 @@ func (p *parser) http(v value, h *HTTP) {
 		key("max_requests", p.whole(1, maxRequests, &h.MaxRequests)),
 		key("max_body_bytes", p.whole(leastBody, maxBody, &h.MaxBodyBytes)),
 		p.usersOnly("quotas", "", func(v value) {
-			p.mapping(v,
-				key("sessions", p.whole(1, maxConnections, &h.Quotas.Sessions)),
-				key("requests", p.whole(1, maxRequests, &h.Quotas.Requests)),
-				key("reviews", p.whole(1, maxRequests, &h.Quotas.Reviews)),
-			)
+			p.mapping(v, key("requests", p.whole(1, maxRequests, &h.Quotas.Requests)))
 		}),
 	)
 }

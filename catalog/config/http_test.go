@@ -34,7 +34,7 @@ http:
   max_connections: 20000
   max_requests: 64
   max_body_bytes: 1048576
-  quotas: {sessions: 10, reviews: 1}
+  quotas: {requests: 10}
 `))
 	must(t, faults.Err())
 	want := HTTP{
@@ -43,7 +43,7 @@ http:
 		AllowedHosts:   []string{"build.example.com", "::1", "10.0.0.7"},
 		AllowedOrigins: []string{"https://app.example.com", "http://localhost:6274"},
 		MaxConnections: 20000, MaxRequests: 64, MaxBodyBytes: 1 << 20,
-		Quotas: Quotas{10, 256, 1},
+		Quotas: Quotas{10},
 	}
 	if !reflect.DeepEqual(c.HTTP, want) {
 		t.Errorf("%+v\nwant %+v", c.HTTP, want)
@@ -83,7 +83,9 @@ func TestHTTPFaults(t *testing.T) {
 		"negative":       {"http: {idle_timeout: -1}", "config.yml:1:22: http.idle_timeout: is -1s; expected 0s"},
 		"no connection":  {"http: {max_connections: 0}", "config.yml:1:25: http.max_connections: is a number (0); expected a whole number from 1 to 1000000"},
 		"no request":     {"http: {max_requests: 100001}", "config.yml:1:22: http.max_requests: is a number (100001); expected a whole number from 1 to 100000"},
-		"no quota":       {"http: {quotas: {sessions: 0}}", "config.yml:1:27: http.quotas.sessions: is a number (0); expected a whole number from 1 to 1000000"},
+		"no quota":       {"http: {quotas: {requests: 0}}", "config.yml:1:27: http.quotas.requests: is a number (0); expected a whole number from 1 to 100000"},
+		"sessions":       {"http: {quotas: {sessions: 10}}", "config.yml:1:17: http.quotas.sessions: unknown key; the keys here are requests"},
+		"reviews":        {"http: {quotas: {reviews: 10}}", "config.yml:1:17: http.quotas.reviews: unknown key; the keys here are requests"},
 		"no body":        {"http: {max_body_bytes: 100}", "config.yml:1:24: http.max_body_bytes: is a number (100); expected a whole number from 1024 to 268435456"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,7 @@ func TestOverridesOfProjectAndUser(t *testing.T) {
 }
 
 func TestKeysThatOnlyTheUserMaySet(t *testing.T) {
-	for _, source := range []string{"http: {quotas: {sessions: 1}}", "store: postgres://db.example/", "trusted_folders: [/]", "http: {tokens: [{name: a}]}", "http: {allowed_hosts: [a]}", "http: {allowed_origins: ['https://a.com']}"} {
+	for _, source := range []string{"http: {quotas: {requests: 1}}", "store: postgres://db.example/", "trusted_folders: [/]", "http: {tokens: [{name: a}]}", "http: {allowed_hosts: [a]}", "http: {allowed_origins: ['https://a.com']}"} {
 		if c, faults := Parse("config.yml", []byte(source)); c != nil || len(faults) != 1 || !strings.Contains(faults.Error(), "does not belong into a project: set it in your own config, ") {
 			t.Errorf("%s: %v", source, faults)
 		}

@@ -7,10 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
-	"strconv"
-	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // Kind returns the JSON Schema type of a valid JSON value, judged by its first
@@ -124,52 +120,6 @@ func Members(raw []byte) iter.Seq2[Member, error] {
 	}
 }
 
-// Fields yields the names and values of a valid object, in order, without copying them: the values
-// are parts of raw. It yields nothing for any other value.
-func Fields(raw []byte) iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
-		if First(raw) != '{' {
-			return
-		}
-		for at := bytes.IndexByte(raw, '{') + 1; ; {
-			quote := bytes.IndexByte(raw[at:], '"')
-			if quote < 0 {
-				return
-			}
-			at += quote
-			end := at + valueEnd(raw[at:])
-			var name string
-			if json.Unmarshal(raw[at:end], &name) != nil {
-				return
-			}
-			colon := bytes.IndexByte(raw[end:], ':')
-			if colon < 0 {
-				return
-			}
-			at = end + colon + 1
-			at += len(raw[at:]) - len(bytes.TrimLeft(raw[at:], " \t\r\n"))
-			end = at + valueEnd(raw[at:])
-			if !yield(name, raw[at:end:end]) {
-				return
-			}
-			at = end
-		}
-	}
-}
-
-// Only returns the element of a valid array that has one, as a part of it; otherwise nil.
-func Only(raw []byte) []byte {
-	if First(raw) != '[' {
-		return nil
-	}
-	raw = bytes.TrimSpace(raw)
-	element := bytes.TrimSpace(raw[1 : len(raw)-1])
-	if valueEnd(element) != len(element) {
-		return nil
-	}
-	return element
-}
-
 // Unquote returns the object or array that a JSON string contains as text, since some models give
 // JSON as text, and any other value as it is.
 func Unquote(raw json.RawMessage) json.RawMessage {
@@ -181,77 +131,6 @@ func Unquote(raw json.RawMessage) json.RawMessage {
 		return raw
 	}
 	return json.RawMessage(text)
-}
-
-// UnquoteInPlace returns what a valid JSON string says. It writes over the string, which is never
-// shorter, so that a large one is not copied. As with encoding/json, half a surrogate pair becomes
-// the replacement character.
-func UnquoteInPlace(raw []byte) []byte {
-	raw = raw[1 : len(raw)-1]
-	hex := func(at int) rune {
-		if at+6 > len(raw) || raw[at] != '\\' || raw[at+1] != 'u' {
-			return -1
-		}
-		n, _ := strconv.ParseUint(string(raw[at+2:at+6]), 16, 16) // the string is valid
-		return rune(n)
-	}
-	to := 0
-	for at := 0; at < len(raw); {
-		if raw[at] != '\\' {
-			n := bytes.IndexByte(raw[at:], '\\')
-			if n < 0 {
-				n = len(raw) - at
-			}
-			to += copy(raw[to:], raw[at:at+n])
-			at += n
-			continue
-		}
-		if r := hex(at); r >= 0 {
-			at += 6
-			if utf16.IsSurrogate(r) {
-				if r = utf16.DecodeRune(r, hex(at)); r != utf8.RuneError {
-					at += 6
-				}
-			}
-			to += utf8.EncodeRune(raw[to:], r)
-			continue
-		}
-		c := raw[at+1]
-		if i := strings.IndexByte("bfnrt", c); i >= 0 {
-			c = "\b\f\n\r\t"[i]
-		}
-		raw[to] = c
-		to, at = to+1, at+2
-	}
-	return raw[:to]
-}
-
-// valueEnd returns the length of the value that raw begins with.
-func valueEnd(raw []byte) int {
-	var depth int
-	var inString, escaped bool
-	for i, b := range raw {
-		switch {
-		case escaped:
-			escaped = false
-		case inString:
-			escaped = b == '\\'
-			if inString = b != '"'; !inString && depth == 0 {
-				return i + 1
-			}
-		case b == '"':
-			inString = true
-		case b == '{' || b == '[':
-			depth++
-		case (b == '}' || b == ']') && depth > 0:
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		case depth == 0 && (b == ',' || b == '}' || b == ']' || b == ' ' || b == '\t' || b == '\r' || b == '\n'):
-			return i
-		}
-	}
-	return len(raw)
 }
 
 // Encode is json.Marshal without the HTML escapes, which agents would see.

@@ -1,7 +1,6 @@
 package jsontext
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -68,54 +67,6 @@ func TestClip(t *testing.T) {
 	} {
 		if got := Clip(c.s, c.n); got != c.want {
 			t.Errorf("Clip(%q, %d) = %q, want %q", c.s, c.n, got, c.want)
-		}
-	}
-}
-
-// Fields yields what encoding/json finds in an object, as parts of it.
-func TestFieldsAreThoseOfEncodingJSON(t *testing.T) {
-	for _, raw := range []string{
-		`{}`, ` { } `, `{"a":1}`, "{ \"a\" : \"x\\\"y}\" ,\n\"b\":[{\"c\":\"]\"},2] , \"\\u0064\":null}\n", `{"a":{},"b":-1.5e3,"c":true,"":""}`, `[1]`, `7`, `"x"`,
-	} {
-		var want map[string]json.RawMessage
-		_ = json.Unmarshal([]byte(raw), &want)
-		got := map[string]json.RawMessage{}
-		for name, value := range Fields([]byte(raw)) {
-			got[name] = value
-		}
-		if len(got) != len(want) {
-			t.Errorf("%s: %q", raw, got)
-		}
-		for name, value := range want {
-			if string(got[name]) != string(value) {
-				t.Errorf("%s: %s is %q; expected %q", raw, name, got[name], value)
-			}
-		}
-	}
-}
-
-// A string that is unquoted in its place says what encoding/json says that it says.
-func TestUnquoteInPlace(t *testing.T) {
-	for _, quoted := range []string{
-		`""`, `"plain"`, `"\""`, `"a\\b\/c\bd\fe\nf\rg\th"`, `"\u0041ä\u00e4\u20ac€"`, `"\ud83d\ude00😀"`,
-		`"\ud83d"`, `"\ud83dx"`, `"\ude00\ud83d"`, `"\ud83d\u0041"`, `"\ud83d\n"`, `"{\"a\":[\"\\\"\"]}"`,
-	} {
-		var want string
-		if err := json.Unmarshal([]byte(quoted), &want); err != nil {
-			t.Fatal(quoted, err)
-		}
-		if got := string(UnquoteInPlace([]byte(quoted))); got != want {
-			t.Errorf("%s says %q, want %q", quoted, got, want)
-		}
-	}
-}
-
-func TestOnly(t *testing.T) {
-	for array, want := range map[string]string{
-		`[]`: ``, ` [ {"a":"],"} ] `: `{"a":"],"}`, `["a"]`: `"a"`, `[1]`: `1`, `[1,2]`: ``, `[{},{}]`: ``, `{"a":1}`: ``, `null`: ``, ``: ``,
-	} {
-		if got := string(Only([]byte(array))); got != want {
-			t.Errorf("the only element of %s is %q, want %q", array, got, want)
 		}
 	}
 }

@@ -105,15 +105,13 @@ func (w *commandWire) transport() mcp.Transport { return w }
 
 // Connect implements mcp.Transport.
 func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
-	conn := new(rawConn)
 	c, err := (&mcp.IOTransport{
-		Reader: newLineFilter(w.service.Stdout, w.stray, &conn.calls), Writer: patient{w.service.Stdin}, MaxLineLength: maxMessage,
+		Reader: newLineFilter(w.service.Stdout, w.stray), Writer: patient{w.service.Stdin}, MaxLineLength: -1, // the filter has one
 	}).Connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("speaking to the command: %w", err)
 	}
-	conn.Connection = c
-	return conn, nil
+	return &rawConn{Connection: c}, nil
 }
 
 // A patient pipe gives a source time to read each message.

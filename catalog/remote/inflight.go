@@ -2,14 +2,12 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/jsontext"
@@ -27,11 +25,10 @@ func (e transportError) Unwrap() error { return e.error }
 
 // A call is a tool call in flight. The context of its HTTP request holds it.
 type call struct {
-	ctx       context.Context // ends after the call
 	tool      string
-	sent      atomic.Bool                     // the source may have received it
-	result    atomic.Pointer[json.RawMessage] // put aside, or nil
-	forgotten atomic.Bool                     // the source refused it, since it does not know the session
+	sent      atomic.Bool            // the source may have received it
+	refused   atomic.Pointer[string] // the status of HTTP with which it was refused, or nil
+	forgotten atomic.Bool            // the source refused it, since it does not know the session
 }
 
 type callKey struct{}
@@ -64,15 +61,11 @@ func (l *link) call(ctx context.Context, tool string, arguments []byte, progress
 	// The request outlives the call: the end of the stream after the answer has to be read for its
 	// connection to be reused.
 	sending, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), callKey{}, c))
-	c.ctx = sending
 	l.calls.Add(1)
 	defer l.calls.Add(-1)
 	// The SDK may hang in a write after its context has ended.
 	if !l.begin(func() {
 		answer, err := callRaw(sending, l.session, r)
-		if result := c.result.Load(); err == nil && result != nil {
-			err, answer.own = answer.UnmarshalJSON(*result), true
-		}
 		done <- outcome{answer, err}
 	}) {
 		cancel()
@@ -120,10 +113,10 @@ func (l *link) failed(ctx context.Context, c *call, err error) error {
 		return context.Cause(ctx)
 	}
 	if e := errorOf(err); e != nil {
-		return &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText), Garbled: strings.HasPrefix(e.Message, "its answer ")}
+		return &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText)}
 	}
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == unansweredCode {
-		err = errors.New(e.Message)
+	if status := c.refused.Load(); status != nil {
+		err = fmt.Errorf("calling a tool: %s", *status)
 	}
 	if lost, ok := errors.AsType[transportError](err); ok {
 		err = lost.error

@@ -6,7 +6,7 @@ import "time"
 const (
 	maxMessage     = 16 << 20       // bytes of one JSON-RPC message, and so of a result
 	maxStream      = 4 * maxMessage // bytes of one stream of events
-	maxRefusal     = 64 << 10       // bytes of the answer to a ping about a session
+	maxRefusal     = 64 << 10       // bytes that are read of a refusal over HTTP
 	maxPage        = 16 << 20       // bytes of one page of workflows
 	maxQuery       = 128 << 20      // bytes of all pages of one query
 	maxPages       = 1000           // of one query
@@ -35,7 +35,6 @@ const (
 	queryTimeout  = time.Minute      // of one query, all pages
 	probeInterval = 15 * time.Second // between checks that a silent URL still answers
 	probeTimeout  = 10 * time.Second
-	noticeTimeout = 5 * time.Second        // of a ping about a session
 	drainTime     = time.Second            // for the end of the stream after an answer
 	farewell      = 300 * time.Millisecond // for cancelling the calls in flight
 	closeTimeout  = time.Second            // for ending the session of a URL

@@ -22,7 +22,7 @@ func FuzzLineFilter(f *testing.F) {
 			if len(line) > 10_000 {
 				t.Errorf("%d bytes of a stray line are told", len(line))
 			}
-		}, new(awaited))
+		})
 		out, err := io.ReadAll(io.LimitReader(s, int64(2*len(in)+1_000_000)))
 		if err != nil && strings.TrimSpace(err.Error()) == "" {
 			t.Errorf("an error without words")

@@ -14,7 +14,6 @@ import (
 type listing struct {
 	source    string
 	known     map[[sha256.Size]byte]*offered // of the previous query, by the digest of their JSON
-	schemas   schemaCache
 	workflows []*offered
 	ids       map[string]bool
 	cursors   map[string]bool
@@ -26,7 +25,7 @@ type listing struct {
 // newListing starts a listing. Unchanged workflows are taken from the previous query.
 func newListing(source string, before []*offered) *listing {
 	l := &listing{
-		source: source, known: make(map[[sha256.Size]byte]*offered, len(before)), schemas: make(schemaCache),
+		source: source, known: make(map[[sha256.Size]byte]*offered, len(before)),
 		ids: make(map[string]bool, len(before)), cursors: make(map[string]bool),
 	}
 	for _, w := range before {
@@ -59,7 +58,7 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 		w := l.known[sum]
 		if w == nil {
 			var label string
-			if w, label, err = parseWorkflow(l.source, item, l.schemas); err != nil {
+			if w, label, err = parseWorkflow(l.source, item); err != nil {
 				if label == "" {
 					label = fmt.Sprintf("number %d", i)
 				}

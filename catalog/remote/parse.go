@@ -20,21 +20,9 @@ type offered struct {
 	notes []string          // what was replaced by something usable
 }
 
-// A schemaCache holds the schemas of one query: many workflows share theirs, and compiling one
-// costs more than all the rest.
-type schemaCache map[[sha256.Size]byte]*inputSchema
-
-func (c schemaCache) compile(raw json.RawMessage) *inputSchema {
-	sum := sha256.Sum256(raw)
-	if c[sum] == nil {
-		c[sum] = compileSchema(raw)
-	}
-	return c[sum]
-}
-
 // parseWorkflow checks one workflow and fills in what is missing (seed 003, 3.3,
 // 6.1 and 6.3). An error comes with a label of the workflow, if it has one.
-func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ *offered, label string, _ error) {
+func parseWorkflow(source string, text json.RawMessage) (_ *offered, label string, _ error) {
 	if jsontext.Kind(text) != "object" {
 		return nil, "", fmt.Errorf("it is %s, expected an object", kindOf(text))
 	}
@@ -88,7 +76,7 @@ func parseWorkflow(source string, text json.RawMessage, schemas schemaCache) (_ 
 			w.performer()
 		}
 	}
-	c := schemas.compile(in.InputSchema)
+	c := compileSchema(in.InputSchema)
 	if c.err != nil {
 		w.note("its inputSchema is not usable, so that any object is taken: %s", jsontext.Clip(c.err.Error(), 500))
 	}

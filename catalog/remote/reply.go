@@ -19,7 +19,6 @@ type reply struct {
 	Structured json.RawMessage
 	IsError    bool
 	fault      string // why it is not the result of a tool, or ""
-	own        bool   // nobody else has its bytes, and they may be written over
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It accepts all JSON: a field of a wrong
@@ -33,15 +32,8 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	var in struct{ Content, StructuredContent, IsError json.RawMessage }
-	for name, value := range jsontext.Fields(data) {
-		switch strings.ToLower(name) {
-		case "content":
-			in.Content = value
-		case "structuredcontent":
-			in.StructuredContent = value
-		case "iserror":
-			in.IsError = value
-		}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
 	}
 	r.Content, r.Structured = in.Content, in.StructuredContent
 	r.IsError = bytes.Equal(bytes.TrimSpace(in.IsError), []byte("true"))
@@ -56,16 +48,6 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 
 // A block is one content block of a reply.
 type block struct{ Type, Text string }
-
-// borrowed is a text that is not copied: it may be a part of what it was decoded from, which
-// nothing changes.
-type borrowed []byte
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (b *borrowed) UnmarshalText(text []byte) error {
-	*b = text
-	return nil
-}
 
 func (r *reply) blocks() []block {
 	var all []block
@@ -95,56 +77,17 @@ func (r *reply) value() json.RawMessage {
 	if !jsontext.IsNull(r.Structured) {
 		return r.Structured
 	}
-	if text := r.largeText(); text != nil {
-		return text
-	}
-	var blocks []struct {
-		Type string
-		Text borrowed
-	}
-	if jsontext.Kind(r.Content) != "array" || json.Unmarshal(r.Content, &blocks) != nil {
-		blocks = nil
-	}
+	blocks := r.blocks()
 	switch {
 	case len(blocks) == 1 && blocks[0].Type == "text":
-		if text := bytes.TrimSpace(blocks[0].Text); json.Valid(text) {
+		if text := []byte(strings.TrimSpace(blocks[0].Text)); json.Valid(text) {
 			return text
 		}
-		return jsontext.Quote(string(blocks[0].Text))
+		return jsontext.Quote(blocks[0].Text)
 	case len(blocks) == 0 && (blocks != nil || jsontext.IsNull(r.Content)):
 		return nil
 	}
-	return bytes.Clone(r.Content)
-}
-
-// largeText is value for a large reply whose content is one text, and does not copy it; otherwise it
-// returns nil. It uses up the content.
-func (r *reply) largeText() json.RawMessage {
-	if !r.own {
-		return nil
-	}
-	var kind string
-	var text json.RawMessage
-	for name, value := range jsontext.Fields(jsontext.Only(r.Content)) {
-		switch strings.ToLower(name) {
-		case "type":
-			kind = string(value)
-		case "text":
-			text = value
-		}
-	}
-	if kind != `"text"` || jsontext.Kind(text) != "string" {
-		return nil
-	}
-	r.Content = nil
-	if first := jsontext.First(text[1:]); !strings.ContainsRune(`{["-0123456789\`, rune(first)) {
-		return text // no JSON that is large begins so
-	}
-	said := jsontext.UnquoteInPlace(text)
-	if value := bytes.TrimSpace(said); json.Valid(value) {
-		return value
-	}
-	return jsontext.Quote(string(said))
+	return r.Content
 }
 
 // shallow returns JSON unchanged, or as a text if it is nested so deep that later readers may fail.

@@ -110,13 +110,14 @@ func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 	}
 }
 
-func TestSDKFailsACallAloneOverAnErrorInTheBody(t *testing.T) {
+func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 	var refuse atomic.Bool
+	says := "no"
 	server := answering(t)
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if refuse.Load() && r.Method == http.MethodPost {
-			http.Error(w, "no", http.StatusTeapot)
+			http.Error(w, says, http.StatusTeapot)
 			return
 		}
 		handler.ServeHTTP(w, r)
@@ -128,6 +129,11 @@ func TestSDKFailsACallAloneOverAnErrorInTheBody(t *testing.T) {
 	refuse.Store(true)
 	_, err = l.call(t.Context(), "t", []byte(`{}`), nil)
 	if _, lost := errors.AsType[transportError](err); !lost || err.Error() != "calling a tool: 418 I'm a teapot" {
+		t.Errorf("a refusal does not come back as the call's error: %v", err)
+	}
+	says = `{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"out of cheese"}}`
+	_, err = l.call(t.Context(), "t", []byte(`{}`), nil)
+	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Text != "out of cheese" {
 		t.Errorf("an error in the body of a response does not come back as the call's error: %v", err)
 	}
 	refuse.Store(false)

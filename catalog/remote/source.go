@@ -217,6 +217,27 @@ func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 	return connect(ctx, w, s.options, version)
 }
 
+// An agenda says when a source is queried next.
+type agenda struct {
+	due      time.Time // zero means never
+	failures int       // in a row
+	pause    wait.Backoff
+	asked    bool      // a new policy does not delay the first query
+	noticed  bool      // a notice awaits a query
+	last     time.Time // when the last notice was followed by one
+}
+
+// notice puts a query on the agenda, since the source's tools changed.
+func (a *agenda) notice() {
+	at := time.Now().Add(settleFor)
+	if earliest := a.last.Add(settleBetween); at.Before(earliest) {
+		at = earliest
+	}
+	if a.noticed = true; a.due.IsZero() || at.Before(a.due) {
+		a.due = at
+	}
+}
+
 // converse queries the source when needed, until the link or ctx ends.
 func (s *source) converse(ctx context.Context, l *link) error {
 	var probe <-chan time.Time
@@ -225,80 +246,74 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		defer ticker.Stop()
 		probe = ticker.C
 	}
-	due, failures := time.Now(), 0 // zero means never
-	pause := wait.Backoff{Min: firstRetry, Max: lastRetry}
-	asked := false                      // a new policy does not delay the first query
-	noticed, last := false, time.Time{} // whether a notice awaits a query; when the last query did
+	a := agenda{due: time.Now(), pause: wait.Backoff{Min: firstRetry, Max: lastRetry}}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		var next <-chan time.Time
-		if !due.IsZero() {
-			timer.Reset(time.Until(due))
+		if !a.due.IsZero() {
+			timer.Reset(time.Until(a.due))
 			next = timer.C
 		}
+		var err error
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-l.ctx.Done():
 			return context.Cause(l.ctx)
 		case <-s.adjusted:
-			if asked && failures == 0 && !noticed {
-				due = s.nextQuery()
+			if a.asked && a.failures == 0 && !a.noticed {
+				a.due = s.nextQuery()
 			}
-			continue
 		case <-l.changed:
-			at := time.Now().Add(settleFor)
-			if earliest := last.Add(settleBetween); at.Before(earliest) {
-				at = earliest
-			}
-			if noticed = true; due.IsZero() || at.Before(due) {
-				due = at
-			}
-			continue
+			a.notice()
 		case <-l.suspect:
-			if err := s.probe(ctx, l); err != nil {
-				return err
-			}
-			continue
+			err = s.probe(ctx, l)
 		case <-probe:
-			if err := s.probe(ctx, l); err != nil {
-				return err
-			}
-			continue
+			err = s.probe(ctx, l)
 		case r := <-s.requests:
 			s.pending = append(s.pending, r)
+			err = s.queryNow(ctx, l, &a)
 		case <-next:
+			err = s.queryNow(ctx, l, &a)
 		}
-		err := s.query(ctx, l)
-		asked = true
-		if noticed {
-			noticed, last = false, time.Now()
-		}
-		switch {
-		case err == nil:
-			s.served = true
-			pause.Reset()
-			failures, due = 0, s.nextQuery()
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case l.ctx.Err() != nil:
-			return context.Cause(l.ctx)
-		case errors.Is(err, context.DeadlineExceeded) && l.calls.Load() == 0:
-			// A source that is busy with a call may be slow to answer; otherwise it hangs.
+		if err != nil {
 			return err
-		default:
-			s.failed(err)
-			if failures++; failures <= s.policy.Load().retries {
-				due = time.Now().Add(pause.Next())
-				break
-			}
-			pause.Reset()
-			if failures, due = 0, s.nextQuery(); due.IsZero() {
-				due = time.Now().Add(queryAgain)
-			}
 		}
 	}
+}
+
+// queryNow queries the source and plans the next query. It returns an error if the link must end.
+func (s *source) queryNow(ctx context.Context, l *link, a *agenda) error {
+	err := s.query(ctx, l)
+	a.asked = true
+	if a.noticed {
+		a.noticed, a.last = false, time.Now()
+	}
+	switch {
+	case err == nil:
+		s.served = true
+		a.pause.Reset()
+		a.failures, a.due = 0, s.nextQuery()
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case l.ctx.Err() != nil:
+		return context.Cause(l.ctx)
+	case errors.Is(err, context.DeadlineExceeded) && l.calls.Load() == 0:
+		// A source that is busy with a call may be slow to answer; otherwise it hangs.
+		return err
+	}
+	s.failed(err)
+	if a.failures++; a.failures <= s.policy.Load().retries {
+		a.due = time.Now().Add(a.pause.Next())
+		return nil
+	}
+	a.pause.Reset()
+	if a.failures, a.due = 0, s.nextQuery(); a.due.IsZero() {
+		a.due = time.Now().Add(queryAgain)
+	}
+	return nil
 }
 
 // nextQuery returns when the next query is due; zero means never.

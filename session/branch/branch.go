@@ -135,8 +135,11 @@ func (t Tree) Make(ctx context.Context, name string, checkout bool) error {
 	if !checkout {
 		return nil
 	}
-	on := cmp.Or(strings.TrimPrefix(ref, "refs/heads/"), commit)
-	_, err = t.run(ctx, "symbolic-ref", "-m", "checkout: moving from "+on+" to "+name, "HEAD", full)
+	args := []string{"switch", "--quiet", name}
+	if commit == "" {
+		args = []string{"switch", "--quiet", "--create", name}
+	}
+	_, err = t.run(ctx, args...)
 	return err
 }
 
@@ -234,7 +237,8 @@ func (t Tree) run(ctx context.Context, args ...string) (string, error) {
 func (t Tree) git(ctx context.Context, c git.Command) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	if c.Dir = t.Root; c.Args[0] == "branch" {
+	c.Dir, c.Filters = t.Root, true // git.branch has the user's approval
+	if c.Args[0] == "branch" || c.Args[0] == "switch" {
 		c.Config = []string{git.NoReflog}
 	}
 	return git.Line(ctx, c)

@@ -90,16 +90,15 @@ type Engine struct {
 	cancel      context.CancelFunc
 	background  sync.WaitGroup
 
-	mu        sync.Mutex // guards the following fields
-	closed    bool       // no work outside the actors may start
-	conns     map[*Conn]struct{}
-	reviewsOf map[string]int // by identity, those that run or wait; not the user's
+	mu     sync.Mutex // guards the following fields
+	closed bool       // no work outside the actors may start
+	conns  map[*Conn]struct{}
 }
 
 // Open makes the engine of a project. The project folder need not have a .deepwork yet; the engine
 // joins the servers of the project with its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
-	e := &Engine{Options: o, conns: map[*Conn]struct{}{}, reviewsOf: map[string]int{}}
+	e := &Engine{Options: o, conns: map[*Conn]struct{}{}}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.Reviewing == nil {
 		e.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }

@@ -50,13 +50,8 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		c.evidence = a.evidence(c, machine.ByReviewer, r.reused[0].Reviewer)
 		return a.approve(ctx, next, c)
 	}
-	release, err := a.engine.takeReview(c.m.from, stepID, how.PerCaller, a.reviews[stepID] != nil)
-	if err != nil {
-		return nil, err
-	}
 	w := &store.SessionWrite{Began: &store.Review{Step: stepID, Runner: a.engine.runner, Total: r.total, Life: a.engine.reviewLife}}
 	if err := a.commit(c.m.MovedBy, next, w); err != nil {
-		release()
 		return nil, err
 	}
 	if old := a.reviews[stepID]; old != nil {
@@ -66,7 +61,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	r.cancel = cancel
 	a.reviews[stepID] = r
 	a.engine.ran.Store(true)
-	err = a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
+	err := a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
 		if err := a.tell(func(ctx context.Context, a *sessionActor) { a.verdict(ctx, r, v) }); err != nil && runCtx.Err() == nil {
 			a.engine.Logger.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
 		}
@@ -74,7 +69,6 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	if err != nil {
 		delete(a.reviews, stepID)
 		cancel()
-		release()
 		if cerr := a.commit(nil, a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now()), nil); cerr != nil {
 			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
@@ -87,7 +81,6 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 			return func(_ context.Context, a *sessionActor) { a.hold(r, reply) }
 		})
 		cancel()
-		release()
 	})
 	a.join(r, c.m, how)
 	return nil, errLater
@@ -123,31 +116,4 @@ func contentDigest(outputs machine.Outputs, tasks []gate.Task) string {
 		fmt.Fprintf(h, "%q %s\n", t.Key, t.Digest)
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// reviewRetrySeconds is when a caller with too many reviews is told to call again.
-const reviewRetrySeconds = 30
-
-// takeReview takes a place among the reviews of the caller of a call, until release is called. If the
-// caller has as many as it may, nothing has changed yet. The user has no limit, and neither has a
-// review that replaces the one of the same step.
-func (e *Engine) takeReview(ctx context.Context, stepID string, limit int, replaces bool) (release func(), err error) {
-	who := session.CallerOf(ctx)
-	if who.Owner || limit == 0 {
-		return func() {}, nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if n := e.reviewsOf[who.Identity]; n >= limit && !replaces {
-		return nil, session.NotNow("too_many_reviews", "The review of step '%s' is not begun: %d reviews of %s run or wait already, as many as one caller may have (http.quotas.reviews). Nothing has changed, and no attempt is spent. Make the same call again in %d seconds, or when another of your reviews has ended.",
-			stepID, n, who.Identity, reviewRetrySeconds).With("retry_after_seconds", reviewRetrySeconds).Wait(reviewRetrySeconds * time.Second)
-	}
-	e.reviewsOf[who.Identity]++
-	return sync.OnceFunc(func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.reviewsOf[who.Identity]--; e.reviewsOf[who.Identity] == 0 {
-			delete(e.reviewsOf, who.Identity)
-		}
-	}), nil
 }

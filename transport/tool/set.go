@@ -38,7 +38,6 @@ type Set struct {
 	tools    map[string]Tool
 	first    *mcp.Tool // the first one registered
 	metrics  metrics
-	turns    turns
 }
 
 // NewSet returns a set without tools.
@@ -135,12 +134,6 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		log.outcome = fault.Code
 		return refused(fault), nil
 	}
-	release, err := s.turns.take(ctx, c.Caller)
-	if err != nil {
-		res, err = s.failed(ctx, &log, err)
-		return res, err
-	}
-	defer release()
 	ctx, quiet := s.withProgress(s.withAsk(ctx, req), req)
 	defer quiet() // before the reply is sent
 	reply, err = work(ctx)

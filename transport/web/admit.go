@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,9 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"deepwork/catalog/jsontext"
+	"deepwork/session"
 	"deepwork/transport/wire"
 )
 
@@ -34,79 +34,115 @@ func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBo
 // admit bounds the number and size of requests, and reads the body of a request within its time.
 func (h *Server) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		release, ok := h.enter(w, r, isStream(r))
+		leave, ok := h.enter(w, r, isStream(r))
 		if !ok {
 			return
 		}
-		defer release()
+		defer leave()
 		if hasBody(r) {
 			body, ok := h.read(w, r)
 			if !ok {
 				return
 			}
-			n, fault := inspect(body)
-			if fault != "" {
-				http.Error(w, fault, http.StatusBadRequest)
-				return
-			}
 			r.Body = newReadBody(body)
-			if n > 1 {
-				limit := int64(h.LastSettings().MaxRequests)
-				all := h.requests.Add(int64(n - 1))
-				defer h.requests.Add(int64(1 - n))
-				if all > limit || int64(h.InFlight.Len()+n) > limit {
-					h.refuseBusy(w, r, limit)
-					return
-				}
-				release, ok := h.takeRequests(w, r, n-1)
+			if more := messages(body) - 1; more > 0 {
+				leave, ok := h.count(w, r, more)
 				if !ok {
 					return
 				}
-				defer release()
+				defer leave()
 			}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// enter counts a request until release is called. If the server is stopping, or the request is one too
-// many, enter refuses it and reports false.
-func (h *Server) enter(w http.ResponseWriter, r *http.Request, stream bool) (release func(), ok bool) {
-	if h.stopping.Load() {
+// messages returns how many messages a body has: several in a batch, which older versions of MCP allow.
+func messages(body []byte) int {
+	var batch []json.RawMessage
+	if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) || json.Unmarshal(body, &batch) != nil {
+		return 1 // the SDK reports what is wrong
+	}
+	return len(batch)
+}
+
+// enter counts a request and waits until it may be served; the caller calls leave in the end. If the server
+// is stopping, or the request is one too many, enter refuses it and reports false.
+func (h *Server) enter(w http.ResponseWriter, r *http.Request, stream bool) (leave func(), ok bool) {
+	counted := func() {}
+	if !stream { // streams last until their client ends them
+		if counted, ok = h.count(w, r, 1); !ok {
+			return nil, false
+		}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(h.stopping, cancel)()
+	release, ok := h.slots.take(ctx, session.CallerOf(ctx).Owner)
+	if h.stopping.Err() != nil {
+		if ok {
+			release()
+		}
 		w.Header().Set("Connection", "close")
 		w.Header().Set("Retry-After", "1")
 		h.refuse(w, r, http.StatusServiceUnavailable, refusedStopping,
 			"the server is stopping: connect again when it is back; workflow sessions are resumed by their session_id")
-		return nil, false
+		ok = false
 	}
-	// Streams last until their client ends them; they are bounded as connections are.
-	if stream {
-		taken, ok := h.take(w, r, useStreams, 1, 0, h.LastSettings().Quotas.Sessions)
-		if !ok {
-			return nil, false
-		}
-		h.streams.Add(1)
-		return func() { h.streams.Add(-1); taken() }, true
-	}
-	limit := int64(h.LastSettings().MaxRequests)
-	// A call whose client hung up continues and counts.
-	if n := h.requests.Add(1); n > limit || int64(h.InFlight.Len()) >= limit {
-		h.requests.Add(-1)
-		h.refuseBusy(w, r, limit)
-		return nil, false
-	}
-	taken, ok := h.takeRequests(w, r, 1)
 	if !ok {
-		h.requests.Add(-1)
+		counted()
 		return nil, false
 	}
-	return func() { taken(); h.requests.Add(-1) }, true
+	if stream {
+		h.streams.Add(1)
+		counted = func() { h.streams.Add(-1) }
+	}
+	return func() { release(); counted() }, true
 }
 
-func (h *Server) refuseBusy(w http.ResponseWriter, r *http.Request, limit int64) {
+// count adds n to the requests in flight of the server and of the caller, until leave is called. If they
+// are too many, count refuses the request and reports false. A call whose request has ended, over SSE or
+// because its client hung up, continues and counts. The user has no quota.
+func (h *Server) count(w http.ResponseWriter, r *http.Request, n int) (leave func(), ok bool) {
+	settings, who := h.LastSettings(), session.CallerOf(r.Context())
+	all, own := h.requests.add(who.Identity, n)
+	leave = func() { h.requests.add(who.Identity, -n) }
+	reason, message := "", ""
+	switch {
+	case max(all, h.InFlight.Len()+n) > settings.MaxRequests:
+		reason = refusedRequests
+		message = fmt.Sprintf("%d requests are in flight, as many as are allowed at once: try again in a moment, or raise http.max_requests in .deepwork/config.yml", settings.MaxRequests)
+	case !who.Owner && max(own, h.InFlight.Of(who.Identity)+n) > settings.Quotas.Requests:
+		reason = refusedQuota
+		message = fmt.Sprintf("%s has %d requests in flight, as many as one caller may have: wait and try again; the person who runs the server can raise http.quotas in their own config", who.Identity, settings.Quotas.Requests)
+	default:
+		return leave, true
+	}
+	leave()
 	w.Header().Set("Retry-After", "1")
-	h.refuse(w, r, http.StatusTooManyRequests, refusedRequests,
-		fmt.Sprintf("%d requests are in flight, as many as are allowed at once: try again in a moment, or raise http.max_requests in .deepwork/config.yml", limit))
+	h.refuse(w, r, http.StatusTooManyRequests, reason, message)
+	return nil, false
+}
+
+// requests counts those in flight, streams not counted.
+type requests struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by the identity of their caller
+}
+
+// add adds n and returns what there is now.
+func (q *requests) add(identity string, n int) (all, own int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.of == nil {
+		q.of = map[string]int{}
+	}
+	q.all += n
+	if q.of[identity] += n; q.of[identity] == 0 {
+		delete(q.of, identity)
+	}
+	return q.all, q.of[identity]
 }
 
 // isStream reports whether the response of a request lasts: a GET and, in the newest version, a
@@ -131,6 +167,7 @@ func (*readBody) Close() error { return nil }
 // read reads the body of a request. It reports false if it refused the request.
 func (h *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	limit := int64(h.LastSettings().MaxBodyBytes)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.options.BodyTimeout)) // it may have waited for its turn
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err == nil {
 		// The deadline must not pass during the call: the connection would be considered broken.
@@ -154,11 +191,11 @@ func (h *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 // refuse answers a request that is not served and counts it.
 func (h *Server) refuse(w http.ResponseWriter, r *http.Request, status int, reason, message string) {
 	http.Error(w, message, status)
-	h.count(r, status, reason)
+	h.countRefused(r, status, reason)
 }
 
-// count counts a refused request and logs it.
-func (h *Server) count(r *http.Request, status int, reason string) {
+// countRefused counts a refused request and logs it.
+func (h *Server) countRefused(r *http.Request, status int, reason string) {
 	h.refused.WithLabelValues(reason).Inc()
 	if more, due := h.refusals.due(time.Now()); due {
 		h.Logger.LogAttrs(r.Context(), slog.LevelWarn, "request refused",
@@ -184,21 +221,4 @@ func (r *refusals) due(now time.Time) (more int, due bool) {
 	}
 	more, r.more, r.next = r.more, 0, now.Add(time.Second)
 	return more, true
-}
-
-// metaVersion is the protocol version that a request has in its body, or "".
-func metaVersion(body []byte) string {
-	if !bytes.Contains(body, []byte(mcp.MetaKeyProtocolVersion)) {
-		return ""
-	}
-	var m struct {
-		Params struct {
-			Meta map[string]any `json:"_meta"`
-		} `json:"params"`
-	}
-	if json.Unmarshal(body, &m) != nil {
-		return "" // the handler reports what is wrong
-	}
-	version, _ := m.Params.Meta[mcp.MetaKeyProtocolVersion].(string)
-	return version
 }

@@ -19,19 +19,17 @@ import (
 // The reasons why a request or a connection is refused: values of the label reason of
 // deepwork_refused_total.
 const (
-	refusedHost        = "host"
-	refusedOrigin      = "origin"
-	refusedToken       = "token"
-	refusedPeer        = "peer"        // without a token, and not the user's
-	refusedSession     = "session"     // unknown, ended, or another identity's
-	refusedSessions    = "sessions"    // too many MCP sessions
-	refusedStopping    = "stopping"    // the server ends
-	refusedRequests    = "requests"    // too many in flight
-	refusedQuota       = "quota"       // more than one identity may have
-	refusedConnections = "connections" // too many open
-	refusedEvicted     = "evicted"     // idle or half open, and closed for a new one
-	refusedBody        = "body"        // larger than allowed
-	refusedSlow        = "slow"        // the body did not arrive in time
+	refusedHost     = "host"
+	refusedOrigin   = "origin"
+	refusedToken    = "token"
+	refusedPeer     = "peer"     // without a token, and not the user's
+	refusedSession  = "session"  // unknown, ended, or another identity's
+	refusedSessions = "sessions" // too many MCP sessions
+	refusedStopping = "stopping" // the server ends
+	refusedRequests = "requests" // too many in flight
+	refusedQuota    = "quota"    // more than one identity may have
+	refusedBody     = "body"     // larger than allowed
+	refusedSlow     = "slow"     // the body did not arrive in time
 )
 
 func newRefused() *prometheus.CounterVec {
@@ -46,7 +44,7 @@ func (h *Server) metrics() http.Handler {
 	r.MustRegister(
 		h.refused,
 		tool.Gauge("deepwork_mcp_connections", "MCP connections, each with its own stack; the stateless requests of an identity are one.", h.Sessions.Len),
-		tool.Gauge("deepwork_http_connections", "Network connections that are open.", h.sockets.len),
+		tool.Gauge("deepwork_http_connections", "Network connections that are open.", func() int { return h.Stats().Connections }),
 		tool.Gauge("deepwork_http_requests_in_flight", "HTTP requests that are in flight, streams not counted.", func() int { return h.Stats().Requests }),
 		tool.Gauge("deepwork_http_streams", "HTTP responses that stay open for messages from the server.", func() int { return h.Stats().Streams }),
 		collectors.NewGoCollector(),
@@ -62,7 +60,7 @@ func (h *Server) metrics() http.Handler {
 // readyz reports whether calls are accepted: not while the server stops, while the config was never
 // good, while a store does not answer, or while a fault of the token file keeps all its callers out.
 func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	if h.stopping.Load() {
+	if h.stopping.Err() != nil {
 		http.Error(w, "stopping", http.StatusServiceUnavailable)
 		return
 	}

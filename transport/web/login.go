@@ -125,7 +125,7 @@ func (l *Login) WithSecret(r *http.Request, secret string) (*http.Cookie, error)
 }
 
 func (l *Login) refused(r *http.Request, why string) error {
-	l.server.count(r, http.StatusForbidden, refusedToken)
+	l.server.countRefused(r, http.StatusForbidden, refusedToken)
 	return errors.New(why)
 }
 

@@ -63,7 +63,6 @@ func (h *Server) Serve(ctx context.Context) error {
 	if left := h.Sessions.Close(cut); left > 0 {
 		h.Logger.Warn("connections did not stop", "connections", left, "calls_in_flight", h.InFlight.Names())
 	}
-	h.sockets.closeWaiting() // Shutdown would wait for connections that never made a request
 	if h.http.Shutdown(cut) != nil {
 		err = errors.Join(err, ignoreClosed(h.http.Close()))
 	}
@@ -73,7 +72,7 @@ func (h *Server) Serve(ctx context.Context) error {
 
 // drain refuses new calls and waits for those in flight.
 func (h *Server) drain() {
-	h.stopping.Store(true)
+	h.stop()
 	inTime, cancel := context.WithTimeout(context.Background(), h.options.Grace)
 	defer cancel()
 	if h.quiet(inTime) {
@@ -89,7 +88,7 @@ func (h *Server) drain() {
 // quiet waits until no call and no request other than streams is in flight and every reply is
 // written. It reports false if ctx ends first.
 func (h *Server) quiet(ctx context.Context) bool {
-	for h.InFlight.Len() > 0 || h.requests.Load() > 0 || h.sse.owed() > 0 {
+	for h.InFlight.Len() > 0 || h.Stats().Requests > 0 || h.sse.owed() > 0 {
 		if wait.For(ctx, drainPoll) != nil {
 			return false
 		}

@@ -111,7 +111,6 @@ type Sessions interface {
 	Known(id string, who session.Caller) bool
 	Cut(id string) // cancels the calls of a session whose client is gone
 	Len() int
-	Of(identity string) int           // how many are open of an identity
 	Stop()                            // cancels all calls and admits no new session
 	Close(context.Context) (left int) // waits for all sessions to end
 }
@@ -127,12 +126,13 @@ type Server struct {
 	sockets  *sockets
 	http     *http.Server
 	refused  *prometheus.CounterVec
-	stopping atomic.Bool
-	requests atomic.Int64 // in flight, streams not counted
+	requests requests
 	streams  atomic.Int64
+	slots    slots
 	sse      sse
 	refusals refusals
-	usage    usage
+	stopping context.Context // ends when no new calls are served
+	stop     context.CancelFunc
 	ending   context.Context // ends when streams of pages must
 	end      context.CancelFunc
 }
@@ -142,49 +142,102 @@ type Stats struct{ Connections, Requests, Streams, Owed int }
 
 // Stats returns the current numbers.
 func (h *Server) Stats() Stats {
-	return Stats{h.sockets.len(), int(h.requests.Load()), int(h.streams.Load()), h.sse.owed()}
+	requests, _ := h.requests.add("", 0)
+	return Stats{int(h.sockets.open.Load()), requests, int(h.streams.Load()), h.sse.owed()}
 }
 
 // Listen opens the address and checks the access settings: the error names a fault of the address,
 // the certificate or the token file, or says that a token is needed. Nothing is served before
 // Serve; a server that will not be served must be closed with Close.
 func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
-	o.Host = cmp.Or(strings.TrimSuffix(strings.TrimPrefix(o.Host, "["), "]"), DefaultHost)
-	o.Transport = cmp.Or(o.Transport, HTTP)
-	o.HeaderTimeout, o.BodyTimeout, o.WriteTimeout, o.Grace = cmp.Or(o.HeaderTimeout, headerTimeout), cmp.Or(o.BodyTimeout, bodyTimeout), cmp.Or(o.WriteTimeout, writeTimeout), cmp.Or(o.Grace, grace)
-	if settings := b.Settings; len(o.AllowedHosts)+len(o.AllowedOrigins) > 0 {
-		b.Settings = func(ctx context.Context) config.HTTP {
-			now := settings(ctx)
-			now.AllowedHosts = slices.Concat(now.AllowedHosts, o.AllowedHosts)
-			now.AllowedOrigins = slices.Concat(now.AllowedOrigins, o.AllowedOrigins)
-			return now
-		}
-	}
+	o.complete()
 	h := &Server{Backend: b, options: o, access: &access{local: b.Local, token: b.Token, peers: !o.UnknownPeers && CanKnowPeers()}, refused: newRefused()}
 	h.ending, h.end = context.WithCancel(context.WithoutCancel(ctx))
-	var certificates []tls.Certificate
-	if o.TLSCert != "" || o.TLSKey != "" {
-		info, err := os.Stat(o.TLSKey)
-		if err == nil {
-			err = faultOfSecret(info)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("the TLS key %s: %w", o.TLSKey, err)
-		}
-		pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
-		if err != nil {
-			return nil, fmt.Errorf("loading the TLS certificate %s and its key %s: %w", o.TLSCert, o.TLSKey, err)
-		}
-		certificates = []tls.Certificate{pair}
+	h.stopping, h.stop = context.WithCancel(h.ending)
+	h.slots.limit = func() int { return h.LastSettings().MaxConnections }
+	h.Settings = func(ctx context.Context) config.HTTP { return o.allow(b.Settings(ctx)) }
+	certificates, err := o.certificates()
+	if err != nil {
+		return nil, err
 	}
 	if o.TokenFile != "" {
-		file, err := openTokenFile(o.TokenFile, b.Logger)
-		if err != nil {
+		if h.access.file, err = openTokenFile(o.TokenFile, b.Logger); err != nil {
 			return nil, err
 		}
-		h.access.file = file
 	}
-	address := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
+	listener, err := h.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !h.sites.loopback && certificates == nil {
+		b.Logger.Warn("tokens and all that callers send go over the network in clear text: give --tls-cert and --tls-key, or let callers come through a proxy with TLS", "host", o.Host)
+	}
+	path := h.name(listener.Addr().(*net.TCPAddr), certificates != nil)
+	var pages http.Handler
+	if b.Pages != nil {
+		if pages, err = b.Pages(&Login{server: h, secret: o.Secret}); err != nil {
+			return nil, errors.Join(fmt.Errorf("making the pages: %w", err), listener.Close())
+		}
+	}
+	peers := peerOf
+	if !h.access.loopback || !h.access.peers || h.access.file != nil {
+		peers = func(net.Conn) peer { return peer{err: errNoPeers} } // a token is needed
+	}
+	h.sockets = newSockets(listener, o.WriteTimeout, peers)
+	h.http = &http.Server{
+		Handler:           h.routes(path, pages),
+		ReadHeaderTimeout: o.HeaderTimeout,
+		IdleTimeout:       keepAlive,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ConnContext:       withSocket,
+		Protocols:         new(http.Protocols),
+		ErrorLog:          slog.NewLogLogger(b.Logger.Handler(), slog.LevelDebug),
+	}
+	// HTTP/2 would put many requests and streams on one connection, and no MCP client needs it.
+	h.http.Protocols.SetHTTP1(true)
+	if certificates != nil {
+		h.http.TLSConfig = &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12}
+	}
+	return h, nil
+}
+
+// complete fills in the default values.
+func (o *Options) complete() {
+	o.Host = cmp.Or(strings.TrimSuffix(strings.TrimPrefix(o.Host, "["), "]"), DefaultHost)
+	o.Transport = cmp.Or(o.Transport, HTTP)
+	o.HeaderTimeout, o.BodyTimeout = cmp.Or(o.HeaderTimeout, headerTimeout), cmp.Or(o.BodyTimeout, bodyTimeout)
+	o.WriteTimeout, o.Grace = cmp.Or(o.WriteTimeout, writeTimeout), cmp.Or(o.Grace, grace)
+}
+
+// allow adds the allowed hosts and origins of the options to the settings.
+func (o *Options) allow(now config.HTTP) config.HTTP {
+	now.AllowedHosts = slices.Concat(now.AllowedHosts, o.AllowedHosts)
+	now.AllowedOrigins = slices.Concat(now.AllowedOrigins, o.AllowedOrigins)
+	return now
+}
+
+// certificates loads the TLS certificate; nil means that there is none.
+func (o *Options) certificates() ([]tls.Certificate, error) {
+	if o.TLSCert == "" && o.TLSKey == "" {
+		return nil, nil
+	}
+	info, err := os.Stat(o.TLSKey)
+	if err == nil {
+		err = faultOfSecret(info)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the TLS key %s: %w", o.TLSKey, err)
+	}
+	pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("loading the TLS certificate %s and its key %s: %w", o.TLSCert, o.TLSKey, err)
+	}
+	return []tls.Certificate{pair}, nil
+}
+
+// listen opens the address, and closes it again if access to it would not be safe.
+func (h *Server) listen(ctx context.Context) (net.Listener, error) {
+	address := net.JoinHostPort(h.options.Host, strconv.Itoa(h.options.Port))
 	var listening net.ListenConfig
 	listener, err := listening.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -192,61 +245,28 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	}
 	bound := listener.Addr().(*net.TCPAddr)
 	addr, _ := netip.AddrFromSlice(bound.IP)
-	h.sites = sites{loopback: bound.IP.IsLoopback(), host: strings.ToLower(o.Host), addr: addr}
+	h.sites = sites{loopback: bound.IP.IsLoopback(), host: strings.ToLower(h.options.Host), addr: addr}
 	h.access.loopback = h.sites.loopback
-	if err := h.access.check(address, o.AllowedHosts, h.Settings(ctx), b.Logger); err != nil {
+	if err := h.access.check(address, h.options.AllowedHosts, h.Settings(ctx), h.Logger); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	peers := peerOf
-	if !h.access.loopback || !h.access.peers || h.access.file != nil {
-		peers = func(net.Conn) peer { return peer{err: errNoPeers} } // a token is needed
-	}
+	return listener, nil
+}
 
-	if !h.sites.loopback && certificates == nil {
-		b.Logger.Warn("tokens and all that callers send go over the network in clear text: give --tls-cert and --tls-key, or let callers come through a proxy with TLS", "host", o.Host)
-	}
-
+// name sets the URL of the server, and returns the path of the transport in it.
+func (h *Server) name(bound *net.TCPAddr, secure bool) (path string) {
 	scheme, path := "http", "/mcp"
-	if certificates != nil {
+	if secure {
 		scheme = "https"
 	}
-	if o.Transport == SSE {
+	if h.options.Transport == SSE {
 		path = "/sse"
 	}
 	if h.sites.loopback {
 		h.sites.origin = scheme + "://" + bound.String()
 	}
-	h.url = scheme + "://" + net.JoinHostPort(o.Host, strconv.Itoa(bound.Port)) + path
-	most := openable()
-	if limit := b.LastSettings().MaxConnections; limit > most {
-		b.Logger.Warn("fewer connections are taken than http.max_connections allows: the process may have too few files open; raise its limit (ulimit -n)",
-			"max_connections", limit, "taken", most)
-	}
-	h.sockets = newSockets(listener, o.WriteTimeout, func() int { return min(b.LastSettings().MaxConnections, most) },
-		func(reason string) { h.refused.WithLabelValues(reason).Inc() }, peers)
-	var pages http.Handler
-	if b.Pages != nil {
-		if pages, err = b.Pages(&Login{server: h, secret: o.Secret}); err != nil {
-			return nil, errors.Join(fmt.Errorf("making the pages: %w", err), listener.Close())
-		}
-	}
-	h.http = &http.Server{
-		Handler:           h.routes(path, pages),
-		ReadHeaderTimeout: o.HeaderTimeout,
-		IdleTimeout:       keepAlive,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ConnContext:       withSocket,
-		ConnState:         h.sockets.follow,
-		Protocols:         new(http.Protocols),
-		ErrorLog:          slog.NewLogLogger(b.Logger.Handler(), slog.LevelDebug),
-	}
-	// HTTP/2 would put many requests and streams on one connection, past the limit of connections,
-	// and no MCP client needs it.
-	h.http.Protocols.SetHTTP1(true)
-	if certificates != nil {
-		h.http.TLSConfig = &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12}
-	}
-	return h, nil
+	h.url = scheme + "://" + net.JoinHostPort(h.options.Host, strconv.Itoa(bound.Port)) + path
+	return path
 }
 
 // URL returns the URL for clients: scheme, host, port and path.
@@ -295,5 +315,5 @@ func (h *Server) routes(path string, pages http.Handler) http.Handler {
 	if pages != nil {
 		mux.Handle("/", h.guardPages(h.admitPages(pages)))
 	}
-	return h.timely(h.track(mux))
+	return h.timely(mux)
 }

@@ -1,45 +1,57 @@
 package web
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
-	"math"
-	"strings"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
-	"deepwork/catalog/jsontext"
 	"deepwork/transport/tool"
-	"deepwork/transport/wire"
 )
 
-func TestInspect(t *testing.T) {
-	for body, want := range map[string]struct {
-		n     int
-		fault bool
-	}{
-		``: {0, false}, `{"id":1}`: {1, false}, `[`: {0, false}, `[]`: {0, false}, `[1,2]`: {0, false},
-		`[{"a":[1,2,{"b":",\","}]},{}]`: {2, false},
-		`[{"method":"m","id":1},{"method":"m","id":"1"},{"method":"m"},{"method":"m"}]`: {4, false},
-		`[{"id":1,"result":{}},{"method":"m","id":1}]`:                                  {2, false},
-		`{"id":1.5}`: {0, true}, `{"id":null}`: {1, false}, `{"id":"1.5"}`: {1, false}, `{"ID":1.5}`: {1, false},
-		`{"id":1}{"id":2}`: {0, true}, "{\"id\":1}\n": {1, false}, `7`: {0, false}, `{`: {0, true},
-		`[{"method":"m","id":1.5}]`: {0, true}, `[{"id":1}][]`: {0, false},
-		`[{"method":"m","id":1},{"method":"m","id":1.0}]`: {0, true},
-		"[" + strings.Repeat("1,", wire.MaxBatch) + "1]":  {0, true},
+func TestMessagesOfABody(t *testing.T) {
+	for body, want := range map[string]int{
+		``: 1, `{"id":1}`: 1, `[`: 1, `[1,2]`: 2, ` [{"a":[1,2,{"b":",\","}]},{}]`: 2, `{"a":[1,2]}`: 1,
 	} {
-		if n, fault := inspect([]byte(body)); n != want.n || (fault != "") != want.fault {
-			t.Errorf("%s: %d, %q", jsontext.Clip(body, 80), n, fault)
+		if n := messages([]byte(body)); n != want {
+			t.Errorf("%s: %d, want %d", body, n, want)
 		}
+	}
+}
+
+// A slot that is given up while it is waited for goes to the next, and one of the user's is not counted.
+func TestSlots(t *testing.T) {
+	s := slots{limit: func() int { return 1 }}
+	release, _ := s.take(t.Context(), false)
+	own, ok := s.take(t.Context(), true)
+	if !ok {
+		t.Error("the user waits")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok := s.take(ctx, true); ok {
+		t.Error("a second one of the user is not counted")
+	}
+	own()
+	if _, ok := s.take(t.Context(), true); !ok {
+		t.Error("the user waits, though no other connection of theirs is served")
+	}
+	served := make(chan func(), 1)
+	go func() {
+		release, _ := s.take(t.Context(), false)
+		served <- release
+	}()
+	testkit.Until(t, "the next to wait", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.waiting) == 1 })
+	release()
+	(<-served)()
+	if s.taken != 0 {
+		t.Errorf("%d are taken at the end", s.taken)
 	}
 }
 
 // A reply that is being written when its call is over keeps the server, too.
 func TestStopWaitsForReplies(t *testing.T) {
-	h := &Server{Backend: Backend{InFlight: new(tool.InFlight)}}
+	h := &Server{Backend: Backend{InFlight: new(tool.InFlight)}, sockets: new(sockets)}
 	session := &sseSession{}
 	session.owed.Add(1)
 	h.sse.sessions.Store("s", session)
@@ -51,22 +63,5 @@ func TestStopWaitsForReplies(t *testing.T) {
 	session.owed.Add(-1)
 	if !h.quiet(context.Background()) {
 		t.Error("it waits for a reply that is written")
-	}
-}
-
-// There are never more connections than leave files for all else.
-func TestConnectionsLeaveFiles(t *testing.T) {
-	var log bytes.Buffer
-	settings := func() config.HTTP { return config.HTTP{MaxConnections: math.MaxInt32} }
-	h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.NewTextHandler(&log, nil)), Sessions: struct{ Sessions }{}, InFlight: new(tool.InFlight),
-		LastSettings: settings, Settings: func(context.Context) config.HTTP { return settings() }}, Options{})
-	testkit.Must(t, err)
-	defer h.Close()
-	most := openable()
-	if got := h.sockets.limit(); got != most {
-		t.Errorf("%d connections are taken, of %d that can be", got, most)
-	}
-	if clamped := most < math.MaxInt32; clamped != strings.Contains(log.String(), "ulimit") {
-		t.Errorf("the log says %s", log.String())
 	}
 }

@@ -1,162 +1,66 @@
 package web
 
 import (
-	"cmp"
-	queues "container/list"
 	"context"
-	"fmt"
 	"net"
-	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
-const (
-	// writeTimeout is how long one write may take before its client is considered gone.
-	writeTimeout = 20 * time.Second
-	// maxRefused is how many connections beyond the limit may be open at once, so that their
-	// clients can be answered why they are refused.
-	maxRefused = 64
-)
+// writeTimeout is how long one write may take before its client is considered gone.
+const writeTimeout = 20 * time.Second
 
-// sockets is the listener of the HTTP server. It bounds the open connections: at the limit a new
-// one replaces the one that has waited longest without a request, first of those that never
-// completed one (half open, or slowly sending its header), then of those kept alive between
-// requests. If every connection serves a request, that of the new one is refused (Server.track).
+// sockets is the listener of the HTTP server. It opens no more connections than leave files for other uses:
+// those beyond wait to be accepted.
 type sockets struct {
 	net.Listener
-	limit   func() int
-	refused func(reason string)
-	stall   time.Duration // how long one write may take
-	peerOf  func(net.Conn) peer
-
-	mu      sync.Mutex
-	open    map[*socket]struct{}
-	fresh   queues.List // of *socket: accepted, without a complete request; oldest in front
-	resting queues.List // of *socket: between two requests; longest in front
+	stall  time.Duration // how long one write may take
+	peerOf func(net.Conn) peer
+	open   atomic.Int64
+	places *semaphore.Weighted
+	closed context.Context
+	end    context.CancelFunc
 }
 
-func newSockets(l net.Listener, stall time.Duration, limit func() int, refused func(reason string), peerOf func(net.Conn) peer) *sockets {
-	return &sockets{Listener: l, limit: limit, refused: refused, stall: stall, peerOf: peerOf, open: map[*socket]struct{}{}}
+func newSockets(l net.Listener, stall time.Duration, peerOf func(net.Conn) peer) *sockets {
+	s := &sockets{Listener: l, stall: stall, peerOf: peerOf, places: semaphore.NewWeighted(int64(openable()))}
+	s.closed, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// Accept implements net.Listener.
+func (s *sockets) Accept() (net.Conn, error) {
+	if s.places.Acquire(s.closed, 1) != nil {
+		return nil, net.ErrClosed
+	}
+	conn, err := s.Listener.Accept()
+	if err != nil {
+		s.places.Release(1)
+		return nil, err
+	}
+	s.open.Add(1)
+	c := &socket{Conn: conn, owner: s, peer: s.peerOf(conn)}
+	c.release = sync.OnceFunc(func() { s.open.Add(-1); s.places.Release(1) })
+	return c, nil
+}
+
+// Close implements net.Listener.
+func (s *sockets) Close() error {
+	s.end()
+	return s.Listener.Close()
 }
 
 // A socket is an accepted connection. Each write has its own deadline: responses may last for
 // hours, but a client must read what it is sent.
 type socket struct {
 	net.Conn
-	owner *sockets
-	peer  peer      // the user at the other end
-	once  sync.Once // of Close
-
-	// The following fields are guarded by owner.mu.
-	queue   *queues.List    // fresh or resting; nil while it serves a request
-	element *queues.Element // of the queue
-}
-
-// Accept implements net.Listener.
-func (s *sockets) Accept() (net.Conn, error) {
-	for {
-		conn, err := s.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if c := s.admit(conn); c != nil {
-			return c, nil
-		}
-	}
-}
-
-// admit makes room for a connection, or closes it and returns nil.
-func (s *sockets) admit(conn net.Conn) *socket {
-	c := &socket{Conn: conn, owner: s, peer: s.peerOf(conn)}
-	s.mu.Lock()
-	var victim *socket
-	limit := s.limit()
-	if len(s.open) >= limit {
-		if front := cmp.Or(s.fresh.Front(), s.resting.Front()); front != nil {
-			victim = front.Value.(*socket)
-		}
-	}
-	full := victim == nil && len(s.open) >= limit+maxRefused
-	if !full {
-		if victim != nil {
-			s.forget(victim)
-		}
-		s.open[c] = struct{}{}
-		s.enqueue(c, &s.fresh)
-	}
-	s.mu.Unlock()
-	switch {
-	case full:
-		s.refused(refusedConnections)
-		conn.Close()
-		return nil
-	case victim != nil:
-		s.refused(refusedEvicted)
-		victim.Conn.Close()
-	}
-	return c
-}
-
-// closeWaiting closes the connections that serve no request.
-func (s *sockets) closeWaiting() {
-	s.mu.Lock()
-	var waiting []*socket
-	for c := range s.open {
-		if c.queue != nil {
-			waiting = append(waiting, c)
-		}
-	}
-	s.mu.Unlock()
-	for _, c := range waiting {
-		c.Close()
-	}
-}
-
-func (s *sockets) enqueue(c *socket, l *queues.List) {
-	c.queue, c.element = l, l.PushBack(c)
-}
-
-func (s *sockets) dequeue(c *socket) {
-	if c.queue != nil {
-		c.queue.Remove(c.element)
-		c.queue, c.element = nil, nil
-	}
-}
-
-func (s *sockets) forget(c *socket) {
-	s.dequeue(c)
-	delete(s.open, c)
-}
-
-// len returns how many connections are open.
-func (s *sockets) len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.open)
-}
-
-// busy marks a connection as serving a request, and returns how many do. It lasts until the
-// connection is idle: after the request is handled, part of the response may still have to be
-// written.
-func (s *sockets) busy(c *socket) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dequeue(c)
-	return len(s.open) - s.fresh.Len() - s.resting.Len()
-}
-
-// follow is the ConnState of the HTTP server.
-func (s *sockets) follow(conn net.Conn, state http.ConnState) {
-	c, ok := socketOf(conn)
-	if !ok || state != http.StateIdle {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, open := s.open[c]; open && c.queue == nil {
-		s.enqueue(c, &s.resting)
-	}
+	owner   *sockets
+	peer    peer // the user at the other end
+	release func()
 }
 
 // writeChunk is the part of a write that has one write timeout.
@@ -177,46 +81,70 @@ func (c *socket) Write(p []byte) (n int, err error) {
 
 // Close implements net.Conn.
 func (c *socket) Close() error {
-	err := net.ErrClosed
-	c.once.Do(func() {
-		c.owner.mu.Lock()
-		c.owner.forget(c)
-		c.owner.mu.Unlock()
-		err = c.Conn.Close()
-	})
-	return err
+	defer c.release()
+	return c.Conn.Close()
 }
 
 type socketKey struct{}
 
-// socketOf returns the socket of a connection of the HTTP server.
-func socketOf(conn net.Conn) (*socket, bool) {
+// withSocket is the ConnContext of the HTTP server.
+func withSocket(ctx context.Context, conn net.Conn) context.Context {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
 	}
-	c, ok := conn.(*socket)
-	return c, ok
-}
-
-// withSocket is the ConnContext of the HTTP server.
-func withSocket(ctx context.Context, conn net.Conn) context.Context {
-	c, _ := socketOf(conn)
+	c, _ := conn.(*socket)
 	return context.WithValue(ctx, socketKey{}, c)
 }
 
-// track protects a connection from being replaced while it serves a request, and refuses the
-// request if more than the limit do.
-func (h *Server) track(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {
-			if limit := h.sockets.limit(); h.sockets.busy(c) > limit {
-				w.Header().Set("Connection", "close")
-				w.Header().Set("Retry-After", "1")
-				h.refuse(w, r, http.StatusServiceUnavailable, refusedConnections,
-					fmt.Sprintf("all %d connections are in use: try again later, or raise http.max_connections in .deepwork/config.yml", limit))
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
+// slots bound the connections that serve a request or a stream. Others wait, first come, first served,
+// except for one of the user: that is served, and not counted, so that callers cannot lock the user out.
+type slots struct {
+	limit func() int
+
+	mu      sync.Mutex
+	taken   int
+	users   bool            // the user's is in use
+	waiting []chan struct{} // each is closed when its turn has come
+}
+
+// take waits for a slot, which release frees. It reports false if ctx ends first.
+func (s *slots) take(ctx context.Context, user bool) (release func(), ok bool) {
+	s.mu.Lock()
+	if user && !s.users {
+		s.users = true
+		s.mu.Unlock()
+		return func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.users = false
+		}, true
+	}
+	turn := make(chan struct{})
+	s.waiting = append(s.waiting, turn)
+	s.next()
+	s.mu.Unlock()
+	select {
+	case <-turn:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.waiting, turn); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		return nil, false
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.taken--
+		s.next()
+	}, true
+}
+
+// next gives the free slots to those that wait. The caller holds the lock.
+func (s *slots) next() {
+	for limit := s.limit(); s.taken < limit && len(s.waiting) > 0; s.taken++ {
+		close(s.waiting[0])
+		s.waiting = s.waiting[1:]
+	}
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -57,12 +58,6 @@ func (h *Server) streamable() http.Handler {
 			h.refuse(w, r, http.StatusServiceUnavailable, refusedSessions,
 				fmt.Sprintf("%d MCP sessions are open, as many as are allowed: end those that are not used (DELETE), or raise http.max_connections or lower http.idle_timeout in .deepwork/config.yml", limit))
 			return
-		} else {
-			release, ok := h.takeSession(w, r)
-			if !ok {
-				return
-			}
-			defer release() // then it is counted as open
 		}
 		stateful.ServeHTTP(w, r)
 	})
@@ -82,7 +77,7 @@ func isStateless(r *http.Request) bool {
 		return false
 	}
 	body, ok := r.Body.(*readBody)
-	return ok && metaVersion(body.data) >= StatelessSince
+	return ok && bytes.Contains(body.data, []byte(mcp.MetaKeyProtocolVersion)) // older versions do not have it
 }
 
 // standalone holds the streams that clients keep open for messages from the server, one per MCP

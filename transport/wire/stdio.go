@@ -1,6 +1,8 @@
+// Package wire serves MCP on standard input and output, one message per line.
 package wire
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/wait"
+	"deepwork/catalog/jsontext"
 )
 
 const (
@@ -24,275 +27,156 @@ const (
 	StallAfter = 5 * time.Minute
 )
 
+// ListenMethod opens a stream of notifications that lasts until the client ends it.
+const ListenMethod = "subscriptions/listen"
+
 // ErrStalled is the failure of a connection whose client does not read.
 var ErrStalled = errors.New("the client does not read: standard output has been blocked for too long")
 
-// A Stdio is the server's end of newline-delimited JSON-RPC. The SDK's own ends at the first
-// malformed line, and drops the replies to calls in flight when its input ends; Stdio answers
-// malformed lines and continues, and reports the end of its input only after all replies are
-// written.
+// A Stdio is the SDK's transport over standard input and output. The SDK's own connection ends at the
+// first malformed or overlong line, and drops the replies to calls in flight when its input ends; with
+// Stdio such lines are answered (lineReader), and the end of the input is reported only after all
+// replies are written.
 type Stdio struct {
-	Ended  chan struct{} // closed when the input has ended
-	Closed chan struct{} // closed when the connection is closed, or has failed
+	mcp.Connection               // the SDK's
+	Ended          chan struct{} // closed when the input has ended
+	Closed         chan struct{} // closed when the connection is closed, or has failed
 
 	in     io.ReadCloser
 	out    io.WriteCloser
 	logger *slog.Logger
-	stall  time.Duration // how long one write may take
 
-	lines    chan line     // unbuffered, never closed; the last one has an error
-	stopping chan struct{} // closed by Stop, which ends reading
-	answered wait.Signal   // signalled when fewer calls are in flight
+	// Stop ends reading; calls in flight are still answered.
+	Stop     context.CancelFunc
+	reading  context.Context // ended by Stop
+	answered wait.Signal     // signalled when fewer calls are in flight
 	wg       sync.WaitGroup
-
-	queue []jsonrpc.Message // the rest of a batch; used by Read alone
-	token chan struct{}     // capacity 1; its holder writes
-	buf   []byte            // owned by the holder of token
-
-	stopOnce, closeOnce sync.Once
+	once     sync.Once // of closing
 
 	mu      sync.Mutex
-	calls   map[jsonrpc.ID]call // read and not yet answered
-	pending int                 // how many of them, and of replies being written, count
+	calls   map[jsonrpc.ID]bool // read and not yet answered; true if the client has cancelled it
+	pending int                 // how many of them, and of replies being written
 	err     error               // why it failed, if it did
-}
-
-// A call is a request that was read and must be answered.
-type call struct {
-	batch  *batch // its batch, or nil
-	parked bool   // answered only when it is cancelled, so nobody waits for it
-	// cancelled by the client, which wants no reply any more (MCP "Cancellation") and treats one as
-	// a fault.
-	cancelled bool
-}
-
-// A batch collects the replies to a list of requests.
-type batch struct {
-	calls   int // how many are answered with it
-	left    int // how many of them are not answered yet
-	replies []jsonrpc.Message
+	writing sync.Mutex          // held for one write
 }
 
 // NewStdio returns a connection over in and out. Close closes both.
 func NewStdio(in io.ReadCloser, out io.WriteCloser, logger *slog.Logger) *Stdio {
-	return &Stdio{
-		in: in, out: out, logger: logger, stall: StallAfter,
-		lines: make(chan line), Ended: make(chan struct{}), stopping: make(chan struct{}),
-		Closed: make(chan struct{}), answered: wait.NewSignal(), token: make(chan struct{}, 1),
-		calls: map[jsonrpc.ID]call{},
-	}
+	c := &Stdio{Ended: make(chan struct{}), Closed: make(chan struct{}), in: in, out: out, logger: logger, answered: wait.NewSignal(), calls: map[jsonrpc.ID]bool{}}
+	c.reading, c.Stop = context.WithCancel(context.Background())
+	return c
 }
 
-// Connect implements mcp.Transport; it starts reading, in a goroutine that a read may block until
-// there is input or the process ends: standard input could only be interrupted in non-blocking mode,
-// and that mode would outlive this process on a terminal or pipe that it shares with others.
-func (c *Stdio) Connect(context.Context) (mcp.Connection, error) {
-	go func() {
-		defer close(c.Ended)
-		for r := newLineReader(c.in); ; {
-			l := r.next()
-			select {
-			case c.lines <- l:
-			case <-c.Closed:
-				return
-			}
-			if l.err != nil {
-				return
-			}
-		}
-	}()
-	return c, nil
+// Connect implements mcp.Transport. A goroutine of the SDK may stay blocked in a read until there is input
+// or the process ends: standard input could only be interrupted in non-blocking mode, and that mode would
+// outlive this process on a terminal or pipe that it shares with others.
+func (c *Stdio) Connect(ctx context.Context) (_ mcp.Connection, err error) {
+	lines := &lineReader{in: bufio.NewReaderSize(c.in, 64<<10), refuse: c.refuse, ended: sync.OnceFunc(func() { close(c.Ended) })}
+	c.Connection, err = (&mcp.IOTransport{Reader: io.NopCloser(lines), Writer: output{c}, MaxLineLength: -1}).Connect(ctx) // lineReader has a limit
+	return c, err
 }
-
-// SessionID implements mcp.Connection: there is one session, without an id.
-func (c *Stdio) SessionID() string { return "" }
 
 // Read returns the next message. At the end of the input, or after Stop, it waits until every call
 // is answered before it returns the error.
-func (c *Stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (c *Stdio) Read(context.Context) (jsonrpc.Message, error) {
 	for {
-		if len(c.queue) > 0 {
-			msg := c.queue[0]
-			c.queue = c.queue[1:]
-			return msg, nil
-		}
 		if !c.wait(MaxInFlight - 1) {
 			return nil, io.EOF
 		}
-		select {
-		case <-c.stopping: // takes precedence over the next line
+		msg, err := c.Connection.Read(c.reading)
+		if err != nil {
+			if !errors.Is(err, io.EOF) && c.reading.Err() == nil {
+				c.logger.Warn("reading standard input failed; ending as if it had ended", "error", err)
+			}
 			c.wait(0)
 			return nil, io.EOF
-		default:
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-c.Closed:
-			return nil, io.EOF
-		case <-c.stopping:
-			c.wait(0)
-			return nil, io.EOF
-		case l := <-c.lines:
-			if l.err != nil {
-				if !errors.Is(l.err, io.EOF) {
-					c.logger.Warn("reading standard input failed; ending as if it had ended", "error", l.err)
-				}
-				c.wait(0)
-				return nil, io.EOF
-			}
-			if err := c.accept(ctx, l); err != nil {
-				return nil, err
-			}
+		if r, ok := msg.(*jsonrpc.Request); !ok || c.note(r) {
+			return msg, nil
 		}
+		c.refuse(jsonrpc.CodeInvalidRequest, "invalid request: a call with this id is still in flight")
 	}
 }
 
-// accept records the calls of a line and queues its messages; invalid messages are answered at
-// once.
-func (c *Stdio) accept(ctx context.Context, l line) error {
-	var replies []jsonrpc.Message
-	for _, f := range l.faults {
-		c.logger.Warn("refusing a line of input", "fault", f.fault.Message)
-		replies = append(replies, &jsonrpc.Response{ID: f.id, Error: &f.fault})
-	}
-	var b *batch
-	if l.batch {
-		b = &batch{}
-	}
+// note records a call, or that one is cancelled. One that lasts until it is cancelled is not waited for.
+// It reports false if there is a call with this id, whose reply a refusal must not be taken for.
+func (c *Stdio) note(r *jsonrpc.Request) bool {
 	c.mu.Lock()
-	for _, msg := range l.messages {
-		req, ok := msg.(*jsonrpc.Request)
-		if ok && req.IsCall() {
-			if _, twice := c.calls[req.ID]; twice {
-				// The id belongs to another call, so the reply must not have it.
-				replies = append(replies, &jsonrpc.Response{Error: &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-					Message: "invalid request: a call with this id is still in flight"}})
-				continue
-			}
-			call := call{batch: b, parked: req.Method == ListenMethod}
-			if call.parked {
-				call.batch = nil // its reply may never come, but the others' must
-			} else {
-				c.pending++
-				if b != nil {
-					b.calls++
-					b.left++
-				}
-			}
-			c.calls[req.ID] = call
+	defer c.mu.Unlock()
+	switch {
+	case r.IsCall() && r.Method != ListenMethod:
+		if _, twice := c.calls[r.ID]; twice {
+			return false
 		}
-		if ok && !req.IsCall() && req.Method == "notifications/cancelled" {
-			c.cancelled(req.Params)
+		c.calls[r.ID] = false
+		c.pending++
+	case r.Method == "notifications/cancelled":
+		var p struct{ RequestID any }
+		if json.Unmarshal(r.Params, &p) != nil {
+			break // the SDK reports what is wrong
 		}
-		c.queue = append(c.queue, msg)
+		if id, err := jsonrpc.MakeID(p.RequestID); err == nil {
+			if _, known := c.calls[id]; known {
+				c.calls[id] = true
+			}
+		}
 	}
-	if b != nil && b.left > 0 {
-		b.replies, replies = replies, nil
-	}
-	c.mu.Unlock()
-	if len(replies) == 0 {
-		return nil
-	}
-	return c.send(ctx, l.batch, replies...)
+	return true
 }
 
-// Write writes one message as a line. A reply to a call of a batch waits for
-// the others of its batch.
-func (c *Stdio) Write(ctx context.Context, msg jsonrpc.Message) error {
+// Write writes one message as a line. The client wants no error for a call that it has cancelled (MCP
+// "Cancellation").
+func (c *Stdio) Write(ctx context.Context, msg jsonrpc.Message) (err error) {
 	resp, ok := msg.(*jsonrpc.Response)
-	if !ok || !resp.ID.IsValid() {
-		return c.send(ctx, false, msg)
+	if !ok {
+		return c.Connection.Write(ctx, msg)
 	}
 	c.mu.Lock()
-	call, known := c.calls[resp.ID]
-	// The client may use the id again as soon as it has the reply.
-	delete(c.calls, resp.ID)
-	var replies []jsonrpc.Message
-	done := 1
-	if !call.cancelled || resp.Error == nil {
-		replies = append(replies, msg)
-	}
-	if b := call.batch; b != nil {
-		b.left--
-		b.replies = append(b.replies, replies...)
-		if b.left > 0 {
-			c.mu.Unlock()
-			return nil
-		}
-		replies, done = b.replies, b.calls
-	}
+	cancelled, counted := c.calls[resp.ID]
+	delete(c.calls, resp.ID) // the client may use the id again as soon as it has the reply
 	c.mu.Unlock()
-	var err error
-	if len(replies) > 0 {
-		err = c.send(ctx, call.batch != nil, replies...)
+	if !cancelled || resp.Error == nil {
+		err = c.Connection.Write(ctx, msg)
 	}
-	if known && !call.parked {
+	if counted {
 		c.mu.Lock()
-		c.pending -= done
+		c.pending--
 		c.mu.Unlock()
 		c.answered.Wake()
 	}
 	return err
 }
 
-// cancelled marks a call whose reply is not wanted. The caller holds the lock.
-func (c *Stdio) cancelled(params json.RawMessage) {
-	var p struct{ RequestID json.RawMessage }
-	if json.Unmarshal(params, &p) != nil {
-		return // the SDK reports what is wrong
-	}
-	id, err := DecodeID(p.RequestID)
-	if call, ok := c.calls[id]; err == nil && ok && !call.parked {
-		call.cancelled = true
-		c.calls[id] = call
-	}
+// refuse answers a message without its id.
+func (c *Stdio) refuse(code int64, reason string) {
+	c.logger.Warn("refusing a line of input", "fault", reason)
+	fault := jsontext.Quote(reason)
+	_, _ = output{c}.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%s}}`+"\n", code, fault))
 }
 
-// send writes messages as one line, in one Write. If that fails the connection ends, since half a
-// line may have been written.
-func (c *Stdio) send(ctx context.Context, list bool, msgs ...jsonrpc.Message) error {
+// An output writes lines.
+type output struct{ c *Stdio }
+
+// Write implements io.Writer. If it fails the connection ends, since half a line may have been written.
+func (o output) Write(line []byte) (int, error) {
+	o.c.writing.Lock()
+	defer o.c.writing.Unlock()
 	select {
-	case c.token <- struct{}{}:
-		defer func() { <-c.token }()
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.Closed:
-		return c.why()
-	}
-	b := c.buf[:0]
-	if list {
-		b = append(b, '[')
-	}
-	for i, m := range msgs {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		var err error
-		if b, err = appendMessage(b, m); err != nil {
-			return err
-		}
-	}
-	if list {
-		b = append(b, ']')
-	}
-	b = append(b, '\n')
-	if cap(b) <= 1<<20 {
-		c.buf = b
-	}
-	select {
-	case <-c.Closed:
-		return c.why()
+	case <-o.c.Closed:
+		return 0, cmp.Or(o.c.Err(), io.ErrClosedPipe)
 	default:
 	}
-	watch := time.AfterFunc(c.stall, func() { c.fail(ErrStalled) })
-	_, err := c.out.Write(b)
+	watch := time.AfterFunc(StallAfter, func() { o.c.fail(ErrStalled) })
+	n, err := o.c.out.Write(line)
 	watch.Stop()
 	if err != nil {
-		c.fail(err)
+		o.c.fail(err)
 	}
-	return err
+	return n, err
 }
+
+// Close implements io.Closer.
+func (output) Close() error { return nil }
 
 // wait waits until at most n calls are in flight. It reports false if the connection was closed.
 func (c *Stdio) wait(n int) bool {
@@ -311,24 +195,21 @@ func (c *Stdio) wait(n int) bool {
 	}
 }
 
-// Stop ends reading; calls in flight are still answered.
-func (c *Stdio) Stop() { c.stopOnce.Do(func() { close(c.stopping) }) }
-
 // fail closes the connection because of err.
 func (c *Stdio) fail(err error) {
-	c.closeOnce.Do(func() {
+	c.once.Do(func() {
 		c.mu.Lock()
 		c.err = err
 		c.mu.Unlock()
 		close(c.Closed)
+		if c.Connection != nil {
+			c.Connection.Close()
+		}
 		// Closing a file that another thread is blocked on may itself block.
 		c.wg.Go(func() { c.in.Close() })
 		c.wg.Go(func() { c.out.Close() })
 	})
 }
-
-// why returns the error of a write after the end.
-func (c *Stdio) why() error { return cmp.Or(c.Err(), io.ErrClosedPipe) }
 
 // Close implements mcp.Connection.
 func (c *Stdio) Close() error {
