@@ -81,7 +81,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	if p.review, err = s.reviewOf(ctx, who, r, a); err != nil {
 		return nil, err
 	}
-	return &shown{view: "attempt", title: p.Task.Title, data: p, fresh: true, on: []string{
+	return &shown{view: "attempt", title: p.Task.Title, data: p, on: []string{
 		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID, commentsTopic + ":" + a.AttemptID,
 	}}, nil
 }

@@ -94,7 +94,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		}
 		p.Repos = append(p.Repos, startRepo{repo, branch})
 	}
-	return &shown{view: "task", title: t.Title, data: p, fresh: true, on: p.topics()}, nil
+	return &shown{view: "task", title: t.Title, data: p, on: p.topics()}, nil
 }
 
 // maxFollowed is how many of its newest attempts a task's page follows.
