@@ -98,7 +98,7 @@ func (e *Engine) Runs(ctx context.Context, who session.Caller) ([]*RunReply, err
 
 // RunArgs are the arguments of get_run.
 type RunArgs struct {
-	RunID string `json:"run_id"`
+	RunID string `json:"run_id" arg:"UUID"`
 }
 
 // GetRun returns a run with the executions of its agents.

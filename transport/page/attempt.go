@@ -100,7 +100,12 @@ func (s *Site) stopAttempt(ctx context.Context, who session.Caller, r *http.Requ
 }
 
 func (s *Site) followUp(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	f, err := s.Board.FollowUp(ctx, who, attempt.FollowUpArgs{Target: onAttempt(r), Action: r.PostForm.Get("action"), Prompt: optional(r, "prompt")})
+	var a attempt.FollowUpArgs
+	if err := fill(r, &a); err != nil {
+		return "", err
+	}
+	a.Target = onAttempt(r)
+	f, err := s.Board.FollowUp(ctx, who, a)
 	if err != nil {
 		return "", err
 	}

@@ -78,6 +78,7 @@ var functions = template.FuncMap{
 		}
 		return m
 	},
+	"field": field, "values": values,
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 }
 

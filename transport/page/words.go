@@ -11,10 +11,15 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// words are the states that people read in other words than agents.
-var words = map[string]string{"todo": "to do", "inprogress": "in progress", "inreview": "in review"}
+// words are the states, and the values of arguments, that people read in other words than agents.
+var words = map[string]string{
+	"todo": "to do", "inprogress": "in progress", "inreview": "in review",
+	"agent": "one agent, all of it", "server": "the server, with an agent for each step",
+	"merge": "merge commit", "squash": "one commit", "rebase": "its commits, rebased",
+	"step": "each step begins one", "resume": "one goes through the steps that follow one another",
+}
 
-// word returns a state as people read it.
+// word returns a state, or a value of an argument, as people read it.
 func word(state string) string {
 	if w, is := words[state]; is {
 		return w
