@@ -234,7 +234,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 	if judge != nil {
 		e.metrics = append(e.metrics, reviewMetrics(judge.Stats)...)
 	}
-	tasks.share(&e, engine.AskAbout)
+	tasks.share(&e, engine)
 	e.pages = func() (page.Options, error) {
 		key, err := folder.Sign("web pages", nil)
 		return page.Options{Project: filepath.Base(root), Root: root, Board: tasks.engine, Engine: engine, Jobs: e.jobs, Config: current, Changes: stores.Database.Changes(), Key: key, Logger: logger}, err

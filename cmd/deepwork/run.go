@@ -44,7 +44,7 @@ An agent that ends without finishing its step is sent back (run.retries in the c
 If that does not help, the run stops, and 'deepwork run resume' continues it. Ctrl-C ends
 the agents; the run can be resumed. With --detach it continues in the background.
 
-At a terminal its steps are shown with their progress. --json prints one event per line;
+At a terminal a bar shows how far it is. --json prints one event per line;
 'deepwork schema run' prints their JSON Schema.
 
 The exit code is 0 if the workflow is complete, 1 if the run stopped at a step, 2 for a

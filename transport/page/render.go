@@ -17,6 +17,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/attempt/transcript"
 )
 
 // views are the parsed templates, one set for each page: the file of the page with layout.html, parts.html
@@ -70,7 +71,7 @@ var functions = template.FuncMap{
 	"clip":    func(n int, s string) string { return jsontext.Clip(s, n) },
 	"inPages": inPages,
 	"word":    word, "heading": heading, "reliesOn": reliesOn, "server": server, "took": took,
-	"paragraphs": paragraphs, "arguments": arguments, "gist": gist,
+	"paragraphs": paragraphs, "arguments": transcript.Arguments, "gist": transcript.Gist,
 	"dict": func(pairs ...any) map[string]any {
 		m := map[string]any{}
 		for i := 0; i+1 < len(pairs); i += 2 {

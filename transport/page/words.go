@@ -1,7 +1,6 @@
 package page
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,44 +94,4 @@ func took(from time.Time, to *time.Time) string {
 func paragraphs(text string) []string {
 	all := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n\n")
 	return slices.DeleteFunc(all, func(p string) bool { return strings.TrimSpace(p) == "" })
-}
-
-// An argument is one of a tool call.
-type argument struct{ Name, Value string }
-
-// arguments returns those of a tool call, in the order of their names, or nil if the text has other JSON.
-func arguments(text string) (all []argument) {
-	var given map[string]any
-	if json.Unmarshal([]byte(text), &given) != nil {
-		return nil
-	}
-	for name, value := range given {
-		s, is := value.(string)
-		if !is {
-			data, _ := json.Marshal(value) // it was decoded from JSON
-			s = string(data)
-		}
-		all = append(all, argument{name, s})
-	}
-	slices.SortFunc(all, func(a, b argument) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-// telling are the arguments that say best what a call does, the best first.
-var telling = []string{"description", "command", "file_path", "path", "pattern", "query", "url", "prompt"}
-
-// gist returns what a tool call does in one line.
-func gist(text string) string {
-	all := arguments(text)
-	for _, name := range telling {
-		if i := slices.IndexFunc(all, func(a argument) bool { return a.Name == name }); i >= 0 {
-			line, _, _ := strings.Cut(strings.TrimSpace(all[i].Value), "\n")
-			return line
-		}
-	}
-	if len(all) > 0 {
-		return ""
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
 }

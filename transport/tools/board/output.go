@@ -48,6 +48,7 @@ var refinements = map[string]func(*jsonschema.Schema){
 	"run_workflow": runStates,
 	"get_run": func(s *jsonschema.Schema) {
 		runStates(s)
+		s.Properties["plan"].Items.Properties["state"].Enum = nil
 		fieldsIn("get_attempt", s, "cost")
 		fieldsIn("executions of get_attempt", s.Properties["steps"].Items, "cost")
 	},
