@@ -13,6 +13,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
 	boardtools "deepwork/transport/tools/board"
@@ -58,10 +59,17 @@ func (p *opening) openBoard() (err error) {
 }
 
 // getRun returns what carries out get_run: it asks the user of the client about what waits for a person in the
-// run, and returns the run after the answers.
-func (b *board) getRun(ask askUser) boardtools.GetRun {
-	return func(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
+// run, and returns the run after the answers, with where its steps are.
+func (b *board) getRun(sessions runSessions) boardtools.GetRun {
+	get := func(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
 		r, err := b.engine.GetRun(ctx, who, a)
+		if err == nil {
+			run.Look(ctx, r, sessions, nil)
+		}
+		return r, err
+	}
+	return func(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
+		r, err := get(ctx, who, a)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +78,7 @@ func (b *board) getRun(ask askUser) boardtools.GetRun {
 			if w.For != attempt.WaitsForPerson {
 				continue
 			}
-			has, err := ask(ctx, who, w.SessionID, w.StepID)
+			has, err := sessions.AskAbout(ctx, who, w.SessionID, w.StepID)
 			if err != nil {
 				b.log.Debug("the user of a client was not asked, or the answer not recorded", "run", r.RunID, "step", w.StepID, "error", err)
 			}
@@ -79,17 +87,21 @@ func (b *board) getRun(ask askUser) boardtools.GetRun {
 		if !answered {
 			return r, nil
 		}
-		return b.engine.GetRun(ctx, who, a)
+		return get(ctx, who, a)
 	}
 }
 
-// askUser asks the user of a client about a step that waits for a person, and reports whether they answered.
-type askUser func(ctx context.Context, who session.Caller, sessionID, stepID string) (bool, error)
+// runSessions are the sessions of runs.
+type runSessions interface {
+	run.Sessions
+	// AskAbout asks the user of a client about a step that waits for a person, and reports whether they answered.
+	AskAbout(ctx context.Context, who session.Caller, sessionID, stepID string) (bool, error)
+}
 
 // share adds the board to the engines of a server.
-func (b *board) share(e *engines, ask askUser) {
+func (b *board) share(e *engines, sessions runSessions) {
 	if b.engine != nil {
-		e.board, e.getRun = b.engine, b.getRun(ask)
+		e.board, e.getRun = b.engine, b.getRun(sessions)
 		e.metrics = append(e.metrics, attemptMetrics(b.engine.Stats)...)
 	}
 	e.workspace = b.context

@@ -300,7 +300,7 @@ func (p *opening) engines() engines {
 	if p.judge != nil {
 		e.metrics = append(e.metrics, reviewMetrics(p.judge.Stats)...)
 	}
-	p.board.share(&e, p.engine.AskAbout)
+	p.board.share(&e, p.engine)
 	e.pages = func() (page.Options, error) {
 		key, err := p.folder.Sign("web pages", nil)
 		return page.Options{Project: filepath.Base(p.root), Root: p.root, Board: p.board.engine, Engine: p.engine, Jobs: p.freshJobs, Config: p.current, Changes: p.stores.Database.Changes(), Key: key, Logger: p.logger}, err

@@ -236,7 +236,7 @@ func listed(files []string) string {
 
 func (a *app) boardMergeCommand() *cobra.Command {
 	var squash, rebase, abort bool
-	var message string
+	var merge attempt.MergeArgs
 	cmd := &cobra.Command{
 		Use:   "merge ID",
 		Short: "Merge the commits of an attempt into its target branches",
@@ -248,7 +248,7 @@ attempt's branch instead, and its worktree has the files to resolve.` + attempts
 			switch {
 			case squash && rebase:
 				return usagef(cmd, "--squash and --rebase are two ways to merge; give one of them")
-			case abort && (squash || rebase || message != ""):
+			case abort && (squash || rebase || merge.Message != nil):
 				return usagef(cmd, "--abort undoes a merge, and takes no way and no message")
 			}
 			return attemptArgument(cmd, args)
@@ -257,21 +257,18 @@ attempt's branch instead, and its worktree has the files to resolve.` + attempts
 	cmd.Flags().BoolVar(&squash, "squash", false, "merge as one commit")
 	cmd.Flags().BoolVar(&rebase, "rebase", false, "rebase the commits onto the target, without a merge commit")
 	cmd.Flags().BoolVar(&abort, "abort", false, "undo a merge that has left conflicts in the worktree")
-	cmd.Flags().StringVar(&message, "message", "", "`text` of the new commit")
+	argumentFlags(cmd, &merge, "message")
 	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
 		if abort {
-			return board.AbortMerge(ctx, atTerminal, attempt.AbortArgs{Target: t, RepoID: repo})
+			return board.AbortMerge(ctx, atTerminal, attempt.BranchArgs{Target: t, RepoID: repo})
 		}
-		args := attempt.MergeArgs{Target: t, RepoID: repo}
-		if message != "" {
-			args.Message = &message
-		}
+		merge.Target, merge.RepoID = t, repo
 		if squash {
-			args.Way = new("squash")
+			merge.Way = new("squash")
 		} else if rebase {
-			args.Way = new("rebase")
+			merge.Way = new("rebase")
 		}
-		return board.MergeAttempt(ctx, atTerminal, args)
+		return board.MergeAttempt(ctx, atTerminal, merge)
 	})
 }
 
@@ -282,23 +279,22 @@ func (a *app) boardRebaseCommand() *cobra.Command {
 		Long: `Rebase the commits of an attempt onto its current target branches. If they have
 conflicts, the target is merged into the attempt's branch instead.` + attemptsHelp,
 	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
-		return board.RebaseAttempt(ctx, atTerminal, attempt.MergeArgs{Target: t, RepoID: repo})
+		return board.RebaseAttempt(ctx, atTerminal, attempt.BranchArgs{Target: t, RepoID: repo})
 	})
 }
 
 func (a *app) boardPushCommand() *cobra.Command {
-	var remote string
-	var force bool
+	var push attempt.PushArgs
 	cmd := &cobra.Command{
 		Use:   "push ID",
 		Short: "Push the branch of an attempt to a remote",
 		Long: `Push the branch of an attempt to the branch of the same name at a remote, with your own
 credentials.` + attemptsHelp,
 	}
-	cmd.Flags().StringVar(&remote, "remote", "origin", "`name` of the remote")
-	cmd.Flags().BoolVar(&force, "force", false, "replace the branch there, unless somebody else has pushed to it")
+	argumentFlags(cmd, &push, "remote", "force")
 	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
-		return board.PushAttempt(ctx, atTerminal, attempt.PushArgs{Target: t, RepoID: repo, Remote: &remote, Force: &force})
+		push.Target, push.RepoID = t, repo
+		return board.PushAttempt(ctx, atTerminal, push)
 	})
 }
 

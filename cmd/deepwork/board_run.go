@@ -28,8 +28,8 @@ func onDetach(cmd *cobra.Command, detach *bool) *cobra.Command {
 
 // startFlags are the options of board start.
 type startFlags struct {
+	attempt.StartArgs
 	executor, target string
-	prompt           string
 	repos            []string
 	detach           bool
 }
@@ -49,9 +49,9 @@ board stop' stops it.
 Without --executor it is the only one that the config names, or else the only one that
 is installed. Without --target the work is for the branches that are checked out now.`,
 		Args: taskArgument,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
-				return a.start(ctx, cmd, board, t, f)
+				return a.start(ctx, board, t, f)
 			})
 		},
 	}), &f.detach)
@@ -59,21 +59,19 @@ is installed. Without --target the work is for the branches that are checked out
 	flags.StringVar(&f.executor, "executor", "", "`NAME[:VARIANT]` of the agent, such as CLAUDE_CODE")
 	flags.StringVar(&f.target, "target", "", "`branch` to start from and to merge into")
 	flags.StringArrayVar(&f.repos, "repo", nil, "`NAME[:BRANCH]` of a repository to work on; may be repeated (default: all of the project)")
-	flags.StringVar(&f.prompt, "prompt", "", "`text` for the agent, after the task")
+	argumentFlags(cmd, &f.StartArgs, "prompt")
 	return cmd
 }
 
-func (a *app) start(ctx context.Context, cmd *cobra.Command, board *attempt.Engine, t *attempt.Task, f startFlags) (err error) {
-	args := attempt.StartArgs{TaskID: t.TaskID}
+func (a *app) start(ctx context.Context, board *attempt.Engine, t *attempt.Task, f startFlags) (err error) {
+	args := f.StartArgs
+	args.TaskID = t.TaskID
 	if name, variant, named := strings.Cut(f.executor, ":"); named {
 		args.Executor, args.Variant = name, &variant
 	} else if args.Executor = name; name == "" {
 		if args.Executor, err = a.onlyExecutor(ctx, board); err != nil {
 			return err
 		}
-	}
-	if cmd.Flags().Changed("prompt") {
-		args.Prompt = &f.prompt
 	}
 	if args.Repos, err = startRepos(ctx, board, t.ProjectID, f); err != nil {
 		return err
@@ -166,7 +164,7 @@ func startRepos(ctx context.Context, board *attempt.Engine, project string, f st
 
 func (a *app) boardSendCommand() *cobra.Command {
 	var queue, detach bool
-	var variant string
+	var follow attempt.FollowUpArgs
 	cmd := onDetach(a.onProject("", &cobra.Command{
 		Use:   "send ID TEXT...",
 		Short: "Send the agent of an attempt another message, and follow it",
@@ -174,7 +172,7 @@ func (a *app) boardSendCommand() *cobra.Command {
 same conversation, and follow it as 'deepwork board start' does. With - as TEXT the
 message is read from stdin.` + attemptsHelp,
 		Args: attemptIDs.first(2, -1, "an id and a message"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(_ *cobra.Command, args []string) error {
 			text := strings.Join(args[1:], " ")
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
 				if text == "-" {
@@ -187,19 +185,16 @@ message is read from stdin.` + attemptsHelp,
 					}
 					text = string(all)
 				}
-				follow := attempt.FollowUpArgs{Action: attempt.ActionSend, Prompt: &text}
+				follow.Action, follow.Prompt = attempt.ActionSend, &text
 				if queue {
 					follow.Action = attempt.ActionQueue
-				}
-				if cmd.Flags().Changed("variant") {
-					follow.Variant = &variant
 				}
 				return a.send(ctx, board, args[0], follow, detach)
 			})
 		},
 	}), &detach)
 	cmd.Flags().BoolVar(&queue, "queue", false, "if the agent is running, send it when the agent ends")
-	cmd.Flags().StringVar(&variant, "variant", "", "`name` of a variant of the executor (default: as before)")
+	argumentFlags(cmd, &follow, "variant")
 	return cmd
 }
 

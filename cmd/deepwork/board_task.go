@@ -149,14 +149,15 @@ func costText(c *attempt.Cost) string {
 }
 
 func (a *app) boardAddCommand() *cobra.Command {
-	var project, description, job, workflow string
+	var project string
 	var dependsOn []string
+	var task attempt.CreateTaskArgs
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "add TITLE",
 		Short: "Put a task on the board and print its id",
 		Args:  takes(1, 1, "a title"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if (job == "") != (workflow == "") {
+			if (optional(task.JobName) == "") != (optional(task.WorkflowName) == "") {
 				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists the workflows")
 			}
 			for _, id := range dependsOn {
@@ -164,14 +165,7 @@ func (a *app) boardAddCommand() *cobra.Command {
 					return err
 				}
 			}
-			given := func(flag string, value *string) *string {
-				if !cmd.Flags().Changed(flag) {
-					return nil
-				}
-				return value
-			}
-			task := attempt.CreateTaskArgs{Title: args[0], Description: given("description", &description),
-				JobName: given("job", &job), WorkflowName: given("workflow", &workflow)}
+			task.Title = args[0]
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
 				p, err := oneProject(ctx, board, project)
 				if err != nil {
@@ -194,11 +188,9 @@ func (a *app) boardAddCommand() *cobra.Command {
 			})
 		},
 	})
-	cmd.Flags().StringVar(&description, "description", "", "what to do, in full, as `TEXT`")
+	argumentFlags(cmd, &task, "description", "job_name=job", "workflow_name=workflow")
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
 	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task that must be done first, or its beginning, or latest; may be repeated")
-	cmd.Flags().StringVar(&job, "job", "", "`name` of the job whose workflow its attempts run, with --workflow")
-	cmd.Flags().StringVar(&workflow, "workflow", "", "`name` of that workflow")
 	return cmd
 }
 
@@ -304,7 +296,8 @@ const (
 )
 
 func (a *app) boardTasksCommand() *cobra.Command {
-	var project, status string
+	var project string
+	var only attempt.ListTasksArgs
 	cmd := a.onProject("print them as JSON", &cobra.Command{
 		Use:   "tasks",
 		Short: "List the tasks of a project, newest first",
@@ -312,19 +305,14 @@ func (a *app) boardTasksCommand() *cobra.Command {
 doing, or how it ended, or blocked if none can start before other tasks are done;
 the other commands take an ID as it is shown here.`,
 		Args: takes(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			only := &status
-			if !cmd.Flags().Changed("status") {
-				only = nil
-			}
+		RunE: func(*cobra.Command, []string) error {
 			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
-				return a.listTasks(ctx, board, project, only)
+				return a.listTasks(ctx, board, project, only.Status)
 			})
 		},
 	})
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
-	cmd.Flags().StringVar(&status, "status", "", "only tasks of this status: todo, inprogress, inreview, done or cancelled")
-	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"todo", "inprogress", "inreview", "done", "cancelled"}, cobra.ShellCompDirectiveNoFileComp))
+	argumentFlags(cmd, &only, "status")
 	return cmd
 }
 

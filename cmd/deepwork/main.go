@@ -240,7 +240,11 @@ var flagForms = map[string]string{
 // flagFault returns the usage error of a flag that cannot be read.
 func flagFault(cmd *cobra.Command, err error) error {
 	if wrong, is := errors.AsType[*pflag.InvalidValueError](err); is {
-		if form := flagForms[wrong.GetFlag().Value.Type()]; form != "" {
+		form := flagForms[wrong.GetFlag().Value.Type()]
+		if e, is := errors.AsType[*expectedError](err); is {
+			form = e.form
+		}
+		if form != "" {
 			return usagef(cmd, "--%s is %q; expected %s", wrong.GetFlag().Name, wrong.GetValue(), form)
 		}
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"strings"
 	"time"
@@ -22,42 +22,17 @@ const (
 	exitInterrupted = 130
 )
 
-// runFlags are the options of deepwork run.
-type runFlags struct {
-	goal, executor, context string
-	parallel                int
-	worktree, inPlace       bool
-	maxCost                 float64
-	maxUnknown              int
-	maxTime                 time.Duration
-	detach                  bool
-}
+// budgets are the arguments of run_workflow that a run which is resumed also takes.
+var budgets = []string{"max_cost_usd=max-cost", "max_unknown", "max_seconds=max-time"}
 
-// budgets are the flags that resume has, too.
-func (f *runFlags) budgets(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.Float64Var(&f.maxCost, "max-cost", 0, "`USD` that its agents may cost, all together")
-	flags.IntVar(&f.maxUnknown, "max-unknown", 0, "`number` of its agents that may end with an unknown cost")
-	flags.DurationVar(&f.maxTime, "max-time", 0, "time after which it is paused, such as 90m")
-	flags.BoolVar(&f.detach, "detach", false, "return at once; the run goes on in the background")
-}
-
-// checkBudgets refuses budgets that are out of range.
-func (f *runFlags) checkBudgets(cmd *cobra.Command) error {
-	changed := cmd.Flags().Changed
-	switch {
-	case changed("max-cost") && !(f.maxCost >= 0 && f.maxCost < math.MaxFloat64): // also refuses what is not a number
-		return usagef(cmd, "--max-cost is %v; expected an amount of USD, 0 or more", f.maxCost)
-	case changed("max-unknown") && f.maxUnknown < 0:
-		return usagef(cmd, "--max-unknown is %d; expected a number of agents, 0 or more", f.maxUnknown)
-	case changed("max-time") && (f.maxTime <= 0 || f.maxTime.Seconds() > attempt.MaxRunSeconds):
-		return usagef(cmd, "--max-time is %v; expected a time such as 90m, at most %v", f.maxTime, time.Duration(attempt.MaxRunSeconds)*time.Second)
-	}
-	return nil
+// detachable adds the flag of the commands that lead a run.
+func detachable(cmd *cobra.Command, detach *bool) {
+	cmd.Flags().BoolVar(detach, "detach", false, "return at once; the run goes on in the background")
 }
 
 func (a *app) runCommand() *cobra.Command {
-	var f runFlags
+	var given attempt.RunWorkflowArgs
+	var worktree, detach bool
 	cmd := a.onBoardStore(a.onProject("print one event per line, as JSON", &cobra.Command{
 		Use:   "run JOB/WORKFLOW --goal TEXT",
 		Short: "Run agents through a workflow, one per step",
@@ -69,7 +44,7 @@ An agent that ends without finishing its step is sent back (run.retries in the c
 If that does not help, the run stops, and 'deepwork run resume' continues it. Ctrl-C ends
 the agents; the run can be resumed. With --detach it continues in the background.
 
-At a terminal its steps are shown with their progress. --json prints one event per line;
+At a terminal a bar shows how far it is. --json prints one event per line;
 'deepwork schema run' prints their JSON Schema.
 
 The exit code is 0 if the workflow is complete, 1 if the run stopped at a step, 2 for a
@@ -81,57 +56,30 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 		Args: takes(1, 1, "a workflow, as JOB/WORKFLOW"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, workflow, ok := strings.Cut(args[0], "/")
-			changed := cmd.Flags().Changed
 			switch {
 			case !ok || job == "" || workflow == "":
 				return usagef(cmd, "%q is not JOB/WORKFLOW; 'deepwork jobs' lists them", args[0])
-			case strings.TrimSpace(f.goal) == "":
+			case strings.TrimSpace(given.Goal) == "":
 				return usagef(cmd, "--goal is missing; say what the run is to accomplish")
-			case f.worktree && f.inPlace:
+			case worktree && given.InPlace != nil && *given.InPlace:
 				return usagef(cmd, "--worktree and --in-place exclude each other; give one")
 			}
-			if err := f.checkBudgets(cmd); err != nil {
-				return err
-			}
-			given := attempt.RunWorkflowArgs{JobName: job, WorkflowName: workflow, Goal: f.goal}
-			if changed("executor") {
-				given.Executor = &f.executor
-			}
-			if changed("parallel") {
-				given.Parallel = &f.parallel
-			}
-			if changed("context") {
-				given.Context = &f.context
-			}
-			if f.worktree || f.inPlace {
-				given.InPlace = &f.inPlace
-			}
-			if changed("max-cost") {
-				given.MaxCostUSD = &f.maxCost
-			}
-			if changed("max-unknown") {
-				given.MaxUnknown = &f.maxUnknown
-			}
-			if changed("max-time") {
-				given.MaxSeconds = new(f.maxTime.Seconds())
+			given.JobName, given.WorkflowName = job, workflow
+			if worktree {
+				given.InPlace = new(false)
 			}
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
 				r, err := board.RunWorkflow(ctx, atTerminal, given)
 				if err != nil {
 					return runRefused(cmd, "starting the run", err)
 				}
-				return a.lead(ctx, board, r, f.detach)
+				return a.lead(ctx, board, r, detach)
 			})
 		},
 	}))
-	flags := cmd.Flags()
-	flags.StringVar(&f.goal, "goal", "", "what the run is to accomplish")
-	flags.StringVar(&f.executor, "executor", "", "executor of the agents, `NAME[:VARIANT]`, such as CLAUDE_CODE (default: run.executor of the config); a step may name its own")
-	flags.IntVar(&f.parallel, "parallel", 0, "`number` of agents at once (default: as many as attempts.max_concurrent allows)")
-	flags.BoolVar(&f.worktree, "worktree", false, "work in a git worktree (default in a git repository)")
-	flags.BoolVar(&f.inPlace, "in-place", false, "work in the project's own folder")
-	flags.StringVar(&f.context, "context", attempt.ContextStep, "`step|resume`: each step begins a conversation, or one goes through the steps that follow one another")
-	f.budgets(cmd)
+	argumentFlags(cmd, &given, append([]string{"goal", "executor", "parallel", "in_place", "context"}, budgets...)...)
+	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
+	detachable(cmd, &detach)
 	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runStopCommand(), a.runLeaderCommand())
 	return cmd
 }
@@ -140,7 +88,8 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 const runHelp = "ID may be the beginning of an id, or latest"
 
 func (a *app) runResumeCommand() *cobra.Command {
-	var f runFlags
+	var given attempt.RunWorkflowArgs
+	var detach bool
 	cmd := a.onBoardStore(a.onProject("print one event per line, as JSON", &cobra.Command{
 		Use:   "resume ID",
 		Short: "Continue a run that stopped, was paused or interrupted; " + runHelp,
@@ -151,24 +100,15 @@ finished step is done again. The budgets that you give replace those of the run;
   deepwork run resume 3f2a --max-cost 10 --detach`,
 		Args: takes(1, 1, "the id of a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			changed := cmd.Flags().Changed
-			if err := f.checkBudgets(cmd); err != nil {
-				return err
-			}
 			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
 				id, err := oneRun(ctx, board, args[0])
 				if err != nil {
 					return err
 				}
 				r, err := board.ResumeRun(ctx, atTerminal, id, "", func(r *attempt.Run) {
-					if changed("max-cost") {
-						r.MaxCostUSD = &f.maxCost
-					}
-					if changed("max-unknown") {
-						r.MaxUnknown = &f.maxUnknown
-					}
-					if changed("max-time") {
-						r.MaxTime = f.maxTime
+					r.MaxCostUSD, r.MaxUnknown = cmp.Or(given.MaxCostUSD, r.MaxCostUSD), cmp.Or(given.MaxUnknown, r.MaxUnknown)
+					if given.MaxSeconds != nil {
+						r.MaxTime = time.Duration(*given.MaxSeconds * float64(time.Second))
 					}
 				})
 				if session.CodeOf(err) == "run_complete" {
@@ -178,11 +118,12 @@ finished step is done again. The budgets that you give replace those of the run;
 				if err != nil {
 					return runRefused(cmd, "resuming the run "+id, err)
 				}
-				return a.lead(ctx, board, r, f.detach)
+				return a.lead(ctx, board, r, detach)
 			})
 		},
 	}))
-	f.budgets(cmd)
+	argumentFlags(cmd, &given, budgets...)
+	detachable(cmd, &detach)
 	return cmd
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -13,7 +12,10 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/run"
+	"deepwork/session/show"
 )
 
 // A runEvent is one line of deepwork run --json.
@@ -38,29 +40,25 @@ type runEvent struct {
 	Until       *string  `json:"until,omitempty"`    // when a limit of the provider is over
 }
 
-// A runView prints what is new of a run. It belongs to one goroutine.
-type runView struct {
+// runLines prints what is new of a run. It belongs to one goroutine.
+type runLines struct {
 	app      *app
 	started  map[string]bool // by execution
 	ended    map[string]bool
 	waiting  map[attempt.RunWaits]bool // steps that wait, as last said, without pointers
 	waits    string                    // why it waits, as last said
-	note     string                    // for people
-	live     *liveView                 // nil without a terminal
-	output   *runOutput
-	sessions *runSessions
+	sessions run.Sessions              // for the bar; nil without one
+	line     string                    // the bar
+	lookedAt time.Time                 // when that was made
+}
+
+func newRunLines(a *app) *runLines {
+	return &runLines{app: a, started: map[string]bool{}, ended: map[string]bool{}, waiting: map[attempt.RunWaits]bool{}}
 }
 
 // lead leads a run until it ends, unless another process does, and prints what happens.
 func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunReply, detach bool) error {
-	v := &runView{app: a, started: map[string]bool{}, ended: map[string]bool{}, waiting: map[attempt.RunWaits]bool{}, output: newRunOutput(board), sessions: &runSessions{app: a}}
-	defer v.sessions.close()
-	if !a.json && !detach {
-		v.live = newLiveView(a.rawOut)
-	}
-	if _, _, is := terminalSize(os.Stderr); v.live != nil && is {
-		defer a.err.Redirect(v.live)()
-	}
+	v := newRunLines(a)
 	for _, x := range r.Steps { // of before it was resumed
 		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
 	}
@@ -79,6 +77,12 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 			fmt.Fprintf(a.out, "It goes on in the background: 'deepwork run status %s' shows it, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
 		}
 		return nil
+	}
+	if !a.json && a.out.Draws() {
+		if engine, done, err := a.openEngine(context.WithoutCancel(ctx), true, nil); err == nil { // else there is no bar
+			v.sessions = engine
+			defer func() { _ = done() }() // it was only read
+		}
 	}
 	// It leads agents: that nobody reads what it prints does not end it, and that its terminal was closed
 	// interrupts the run, so that no agent goes on without a leader.
@@ -100,18 +104,55 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 				fmt.Fprintf(a.err, "deepwork: interrupted; "+goesOn+"; 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
 				return &exitError{exitInterrupted}
 			}
-			v.interrupted()
+			fmt.Fprintln(a.err, "Interrupted: ending its agents.")
 			continue
 		case err != nil:
 			return err
 		}
-		v.show(looking, now)
+		v.show(now)
 		if !isOpen(now.State) {
 			v.end(now)
 			return runExit(now)
 		}
+		v.bar(looking, now)
 		_ = wait.Until(looking, 200*time.Millisecond, finished) // the next look notices that ctx has ended
 	}
+}
+
+// barWidth is the number of characters between the ends of a bar.
+const barWidth = 20
+
+// bar shows how far a run is and which of its steps run, at a terminal, below what is printed.
+func (v *runLines) bar(ctx context.Context, r *attempt.RunReply) {
+	if v.sessions == nil {
+		return
+	}
+	if now := time.Now(); now.Sub(v.lookedAt) >= time.Second {
+		done, all, running := 0, 0, []string{}
+		view := run.Look(ctx, r, v.sessions, nil)
+		view.Tree.Each(func(s *run.Step, _ int) {
+			switch all++; s.State {
+			case run.Finished:
+				done++
+			case run.Running:
+				running = append(running, s.ID)
+			}
+		})
+		if all == 0 { // its workflow has not begun
+			return
+		}
+		v.lookedAt = now
+		filled := barWidth * done / all
+		v.line = fmt.Sprintf("[%s%s] %d of %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done, count(all, "step"))
+		if len(running) > 0 {
+			v.line += ", running: " + strings.Join(running, ", ")
+		}
+		if r.Cost != nil && r.Cost.USD != nil {
+			v.line += fmt.Sprintf(", %.2f USD", *r.Cost.USD)
+		}
+		v.line += ", " + time.Since(timeIn(r.CreatedAt)).Round(time.Second).String()
+	}
+	v.app.out.Draw(v.line)
 }
 
 // untilHangup returns a context that also ends when the terminal is closed, unless nohup started the process.
@@ -138,7 +179,7 @@ func getRun(ctx context.Context, board *attempt.Engine, id string, once bool) (*
 	}
 }
 
-func (v *runView) begin(r *attempt.RunReply) {
+func (v *runLines) begin(r *attempt.RunReply) {
 	if v.app.json {
 		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace})
 		return
@@ -151,13 +192,7 @@ func (v *runView) begin(r *attempt.RunReply) {
 }
 
 // show prints the agents that have started or ended since the last call.
-func (v *runView) show(ctx context.Context, r *attempt.RunReply) {
-	if v.live != nil {
-		if now := time.Now(); v.live.due(now) || !isOpen(r.State) {
-			v.live.draw(r, v.sessions.steps(r), v.output.read(ctx, r), v.note, now)
-		}
-		return
-	}
+func (v *runLines) show(r *attempt.RunReply) {
 	for _, x := range r.Steps {
 		if x.StartedAt != nil && !v.started[x.ExecutionID] {
 			v.started[x.ExecutionID] = true
@@ -188,18 +223,13 @@ func (v *runView) show(ctx context.Context, r *attempt.RunReply) {
 	}
 }
 
-// interrupted says that the agents are asked to end.
-func (v *runView) interrupted() {
-	v.note = "interrupted: ending its agents"
-	if v.live == nil {
-		fmt.Fprintln(v.app.err, "Interrupted: ending its agents.")
-	}
-}
-
-func (v *runView) step(r *attempt.RunReply, x attempt.RunStep, what string) {
+func (v *runLines) step(r *attempt.RunReply, x attempt.RunStep, what string) {
 	e := runEvent{Event: what, RunID: r.RunID, State: x.State, SessionID: &x.SessionID, StepID: &x.StepID, ExecutionID: x.ExecutionID, Executor: x.Executor}
 	if what == "step_ended" {
-		e.Message, e.Reason, e.Until, e.Seconds = x.FinalMessage, x.Error, x.LimitedUntil, seconds(x)
+		e.Message, e.Reason, e.Until = x.FinalMessage, x.Error, x.LimitedUntil
+		if x.StartedAt != nil && x.EndedAt != nil {
+			e.Seconds = new(x.Took().Seconds())
+		}
 		if x.Cost != nil {
 			e.CostUSD = x.Cost.USD
 		}
@@ -233,19 +263,7 @@ func spent(e runEvent) string {
 	return text
 }
 
-func seconds(x attempt.RunStep) *float64 {
-	if x.StartedAt == nil || x.EndedAt == nil {
-		return nil
-	}
-	from, err := time.Parse(time.RFC3339Nano, *x.StartedAt)
-	to, err2 := time.Parse(time.RFC3339Nano, *x.EndedAt)
-	if err != nil || err2 != nil {
-		return nil
-	}
-	return new(to.Sub(from).Seconds())
-}
-
-func (v *runView) end(r *attempt.RunReply) {
+func (v *runLines) end(r *attempt.RunReply) {
 	if v.app.json {
 		e := runEvent{Event: "run_ended", RunID: r.RunID, State: r.State, SessionID: r.SessionID, StepID: r.Step, Reason: r.Reason}
 		if r.Cost != nil {
@@ -258,7 +276,7 @@ func (v *runView) end(r *attempt.RunReply) {
 	v.app.printOutcome(r)
 }
 
-func (v *runView) event(e runEvent) {
+func (v *runLines) event(e runEvent) {
 	if !v.app.json {
 		if e.Reason != nil {
 			fmt.Fprintf(v.app.out, "%s\n", *e.Reason)
@@ -273,16 +291,58 @@ func (v *runView) event(e runEvent) {
 	_ = err // Main reports it
 }
 
-// printRun prints a run with its agents. last has their last lines of output.
-func (a *app) printRun(r *attempt.RunReply, last map[string]string) {
-	a.field("run", r.RunID)
-	a.field("workflow", r.Workflow)
-	a.field("goal", r.Goal)
-	a.field("branch", optional(r.Branch))
-	a.field("folder", r.Workspace)
-	a.field("started", agoText(r.CreatedAt))
-	a.printAgents(r, last)
-	a.printOutcome(r)
+// printRun prints a run with its steps.
+func (a *app) printRun(v *run.View) {
+	a.field("run", v.RunID)
+	a.field("workflow", v.Workflow)
+	a.field("goal", v.Goal)
+	a.field("branch", optional(v.Branch))
+	a.field("folder", v.Workspace)
+	a.field("started", agoText(v.CreatedAt))
+	a.printSteps(v)
+	a.printOutcome(v.RunReply)
+}
+
+// printSteps prints the steps of a run with their agents.
+func (a *app) printSteps(v *run.View) {
+	var rows [][]string
+	v.Tree.Each(func(s *run.Step, depth int) {
+		name, executor, took, cost := strings.Repeat("> ", depth)+s.ID, "", s.Took, ""
+		if len(s.Agents) > 1 {
+			name += fmt.Sprintf(" (%d)", len(s.Agents))
+		}
+		if x := s.Agent(); x != nil {
+			executor = x.Executor
+		}
+		if s.Since != nil {
+			took += time.Since(timeIn(*s.Since))
+		}
+		if s.USD != nil {
+			cost = fmt.Sprintf("%.2f USD", *s.USD)
+		}
+		ran := ""
+		if took > 0 {
+			ran = took.Round(time.Second).String()
+		}
+		rows = append(rows, []string{name, executor, s.State, ran, cost, stepNote(s)})
+	})
+	if len(rows) > 0 {
+		fmt.Fprintln(a.out)
+		a.out.Table([]show.Column{{Title: "STEP", Least: 12}, {Title: "AGENT", Least: 8, Optional: true}, {Title: "STATE", State: true}, {Title: "TIME", Optional: true}, {Title: "COST", Optional: true}, {Title: "LAST", Least: 20, Below: true}}, rows)
+		fmt.Fprintln(a.out)
+	}
+}
+
+// stepNote says what a step waits for, or is the last line of what its agent said or why it failed.
+func stepNote(s *run.Step) string {
+	switch {
+	case s.State == run.WaitsForPerson:
+		return session.AwaitingStep{SessionID: s.SessionID, Step: s.ID, Review: true}.Command()
+	case (s.State == run.WaitsForLimit || s.State == run.Limited) && s.Until != nil:
+		return "its provider's limit is over at " + s.Until.Local().Format("2 Jan 15:04")
+	}
+	text := strings.TrimSpace(s.Last)
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // printOutcome prints where a run is, and what can be done next.
@@ -328,22 +388,4 @@ func largerBudget(r *attempt.RunReply) (options string) {
 		options += " --max-unknown N"
 	}
 	return options
-}
-
-// printAgents prints the steps of a run with their agents.
-func (a *app) printAgents(r *attempt.RunReply, last map[string]string) {
-	sessions := &runSessions{app: a}
-	defer sessions.close()
-	columns, _, _ := terminalSize(a.rawOut)
-	rows, later := runRows(r, sessions.steps(r), last, time.Now())
-	fmt.Fprintln(a.out)
-	for _, lines := range rowLines(rows, columns) {
-		fmt.Fprintln(a.out, strings.Join(lines, "\n"))
-	}
-	if later > 0 {
-		fmt.Fprintf(a.out, "(%d to come)\n", later)
-	}
-	if len(rows)+later > 0 {
-		fmt.Fprintln(a.out)
-	}
 }

@@ -14,11 +14,11 @@ import (
 func TestRunWaitsTwiceForTheSame(t *testing.T) {
 	for _, json := range []bool{true, false} {
 		var out bytes.Buffer
-		v := &runView{app: &app{json: json, out: show.NewScreen(&out, os.Getenv)}, started: map[string]bool{}, ended: map[string]bool{}}
+		v := newRunLines(&app{json: json, out: show.NewScreen(&out, os.Getenv)})
 		budget := &attempt.RunReply{RunID: "r", State: "waiting", Reason: new("a budget is reached")}
 		working := &attempt.RunReply{RunID: "r", State: "running"}
 		for _, r := range []*attempt.RunReply{working, budget, budget, working, budget, budget} {
-			v.show(t.Context(), r)
+			v.show(r)
 		}
 		if n := strings.Count(out.String(), "a budget is reached\n") + strings.Count(out.String(), `"run_waiting"`); n != 2 {
 			t.Errorf("it was printed %d times; expected 2:\n%s", n, out.String())

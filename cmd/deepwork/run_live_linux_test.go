@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,8 +12,8 @@ import (
 	"deepwork/session/show"
 )
 
-// At a terminal the steps are drawn in place, no line is wider than the terminal, and at the end each step is
-// on the screen once.
+// At a terminal a bar shows how far the run is, below the lines about its steps; it fits the terminal, and is
+// gone at the end.
 func TestRunAtATerminal(t *testing.T) {
 	p := newRunProject(t, "", runJob("NAME", "one, [two, three]", "one", "two", "three")).inGit()
 	const columns = 60
@@ -34,26 +35,23 @@ func TestRunAtATerminal(t *testing.T) {
 	must(t, cmd.Wait())
 	must(t, slave.Close())
 	all := <-shown
-	if !strings.Contains(all, "A\r") {
-		t.Fatalf("nothing was drawn again:\n%q", all)
+	bar := regexp.MustCompile(`\[#*\.*\] \d of 3 steps[^\r\n]*`)
+	bars := bar.FindAllString(all, -1)
+	if bars == nil {
+		t.Fatalf("no bar is shown:\n%q", all)
 	}
-	at := strings.LastIndex(all, "A\r") // the last drawing, and what follows
+	for _, line := range bars {
+		if n := show.Columns(line); n >= columns {
+			t.Errorf("a bar of %d columns: %q", n, line)
+		}
+	}
 	for _, step := range []string{"one", "two", "three"} {
-		if n := strings.Count(all[at:], step+" "); n != 1 {
-			t.Errorf("%s is shown %d times at the end:\n%q", step, n, all[at:])
+		if !regexp.MustCompile(step + ` +STEPPER started\r\n`).MatchString(all) {
+			t.Errorf("there is no line about %s:\n%q", step, all)
 		}
 	}
-	if !strings.Contains(all[at:], "job0/w  complete") || !strings.Contains(all[at:], "deepwork board merge") {
-		t.Errorf("the end is\n%q", all[at:])
-	}
-	for line := range strings.SplitSeq(all, "\n") {
-		if drawn, is := strings.CutSuffix(strings.TrimSuffix(line, "\r"), "\x1b[K"); is {
-			if i := strings.LastIndex(drawn, "\r"); i >= 0 {
-				drawn = drawn[i+1:]
-			}
-			if show.Columns(drawn) >= columns {
-				t.Errorf("a line of %d columns: %q", show.Columns(drawn), drawn)
-			}
-		}
+	last := all[strings.LastIndex(all, bars[len(bars)-1])+len(bars[len(bars)-1]):]
+	if !strings.Contains(last, "\r\x1b[K") || !strings.Contains(last, "complete") || !strings.Contains(last, "deepwork board merge") {
+		t.Errorf("after the last bar there is\n%q", last)
 	}
 }

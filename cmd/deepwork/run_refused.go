@@ -10,12 +10,6 @@ import (
 	"deepwork/session"
 )
 
-// runFlagOf are the flags of deepwork run for the arguments of run_workflow.
-var runFlagOf = map[string]string{
-	"goal": "--goal", "executor": "--executor", "parallel": "--parallel", "context": "--context", "in_place": "--in-place",
-	"max_cost_usd": "--max-cost", "max_unknown": "--max-unknown", "max_seconds": "--max-time",
-}
-
 // runRefused returns the error of a run that was not started or resumed: a usage error if other arguments
 // would help, so that exit code 1 remains that of a run that stopped.
 func runRefused(cmd *cobra.Command, doing string, err error) error {
@@ -27,10 +21,9 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	text := inCommands(refused.Message)
-	for argument, flag := range runFlagOf {
-		if rest, begins := strings.CutPrefix(text, argument+" "); begins {
-			text, doing = flag+" "+rest, ""
-		}
+	argument, rest, _ := strings.Cut(text, " ")
+	if flag := flagOf(cmd, argument); flag != "" {
+		text, doing = flag+" "+rest, ""
 	}
 	text = strings.NewReplacer("pass in_place: true", "pass --in-place", "leave in_place out", "leave --in-place out", "leave 'variant' out", "leave :VARIANT out").Replace(text)
 	if text = strings.TrimSuffix(text, "."); doing != "" {

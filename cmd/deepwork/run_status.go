@@ -7,7 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/session/attempt"
+	"deepwork/session/run"
 	"deepwork/session/show"
+	"deepwork/session/workflow"
 )
 
 // runsCommand is the command that lists the runs.
@@ -17,8 +19,8 @@ func (a *app) runStatusCommand() *cobra.Command {
 	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
 		Use:   "status [ID]",
 		Short: "Show a run, or list all of them; " + runHelp,
-		Long: `Show a run: where it is, and its agents with how long they ran, what they cost and the
-last line of their output. Without an id, list the runs, the newest first.`,
+		Long: `Show a run: where it is, and its steps with how long their agents ran, what they cost and
+the last line of their output. Without an id, list the runs, the newest first.`,
 		Args: takes(0, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
@@ -33,11 +35,14 @@ last line of their output. Without an id, list the runs, the newest first.`,
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(r)
-				}
-				a.printRun(r, newRunOutput(board).read(ctx, r))
-				return nil
+				return a.withEngine(ctx, true, func(engine *workflow.Engine) error {
+					v := run.Look(ctx, r, engine, run.LastSaid(ctx, board, atTerminal, r))
+					if a.json {
+						return a.printJSON(v.RunReply)
+					}
+					a.printRun(v)
+					return nil
+				})
 			})
 		},
 	}))

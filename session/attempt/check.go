@@ -131,15 +131,15 @@ func checkRequest(tool string, id *string, args any) (task.Request, error) {
 	return task.Request{Tool: tool, RequestID: *id, ArgsDigest: digest(args)}, nil
 }
 
-// id returns the attempt that a target names, or nil if it names none.
-func (t Target) id() (*string, error) {
-	given := t.AttemptID
-	if t.WorkspaceID != nil {
-		if given != nil && !strings.EqualFold(*given, *t.WorkspaceID) {
+// id returns the attempt that a follow-up names, or nil if it names none.
+func (a FollowUpArgs) id() (*string, error) {
+	given := a.AttemptID
+	if a.WorkspaceID != nil {
+		if given != nil && !strings.EqualFold(*given, *a.WorkspaceID) {
 			return nil, session.Wrong("two_targets", "attempt_id (%q) and workspace_id (%q) differ. They are two names for the same argument: pass attempt_id alone.",
-				clip(*given), clip(*t.WorkspaceID)).With("argument", "workspace_id").With("value", clip(*t.WorkspaceID)).With("attempt_id", clip(*given))
+				clip(*given), clip(*a.WorkspaceID)).With("argument", "workspace_id").With("value", clip(*a.WorkspaceID)).With("attempt_id", clip(*given))
 		}
-		given = t.WorkspaceID
+		given = a.WorkspaceID
 	}
 	if given == nil {
 		return nil, nil
@@ -151,16 +151,12 @@ func (t Target) id() (*string, error) {
 	return &id, nil
 }
 
-// must is id for a target that must name an attempt.
-func (t Target) must() (string, error) {
-	id, err := t.id()
-	if err != nil {
-		return "", err
-	}
-	if id == nil {
+// id returns the attempt that a target names.
+func (t Target) id() (string, error) {
+	if t.AttemptID == nil {
 		return "", session.Wrong("missing_argument", "attempt_id is missing. list_task_attempts lists the attempts of a task.").With("argument", "attempt_id")
 	}
-	return *id, nil
+	return checkID("attempt_id", *t.AttemptID)
 }
 
 // some lists names for an error, up to a limit.

@@ -17,19 +17,19 @@ import (
 // CommentArgs are the arguments of comment_attempt.
 type CommentArgs struct {
 	Target
-	Comments  []CommentArg `json:"comments"`
-	Remove    []string     `json:"remove"` // ids, or all
-	Send      bool         `json:"send"`
-	RequestID *string      `json:"request_id"`
+	Comments  []CommentArg `json:"comments" arg:"To add" max:"100"`
+	Remove    []string     `json:"remove" arg:"comment_ids, or all" max:"100"`
+	Send      bool         `json:"send" arg:"Default: false"`
+	RequestID *string      `json:"request_id" arg:"Makes retries safe"`
 }
 
 // A CommentArg is one comment of comment_attempt.
 type CommentArg struct {
-	Repo *string `json:"repo"` // name or id; may be nil if the attempt has one
-	File string  `json:"file"`
-	Line int     `json:"line"`
-	Side *string `json:"side"`
-	Text string  `json:"text"`
+	File string  `json:"file" arg:"Path" max:"4096"`
+	Line int     `json:"line" arg:"From 1" min:"1"`
+	Side *string `json:"side" arg:"old: the file before. Default: new" enum:"new,old"`
+	Text string  `json:"text" arg:"The comment" max:"5000"`
+	Repo *string `json:"repo" arg:"Name, if several"` // or id
 }
 
 // CommentsReply answers comment_attempt.

@@ -269,7 +269,7 @@ func (e *Engine) open(ctx context.Context, who session.Caller, field, given stri
 
 // openAttempt is ready for a call that names an attempt.
 func (e *Engine) openAttempt(ctx context.Context, who session.Caller, t Target) (b view, id string, err error) {
-	if id, err = t.must(); err == nil {
+	if id, err = t.id(); err == nil {
 		b, _, err = e.ready(ctx, who)
 	}
 	return b, id, err

@@ -26,7 +26,7 @@ func TestReq004_FollowUpSend(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! write first.txt 1")
 	r := s.ends(s.begin(v).AttemptID)
-	f := s.follow(FollowUpArgs{Target: Target{WorkspaceID: &r.AttemptID}, Action: ActionSend, Prompt: new("! prompt\n! env MODE\n! write second.txt 2\n! await " + hold)})
+	f := s.follow(FollowUpArgs{WorkspaceID: &r.AttemptID, Action: ActionSend, Prompt: new("! prompt\n! env MODE\n! write second.txt 2\n! await " + hold)})
 	if f.Status != "started" || f.Action != "send" || f.AttemptID != r.AttemptID || f.SessionID != deref(r.LatestSessionID) || f.QueuedPrompt != nil {
 		t.Errorf("%+v", f)
 	}

@@ -113,7 +113,7 @@ func (e *Engine) doneWhenMerged(ctx context.Context, who session.Caller, id stri
 
 // RebaseAttempt repeats the commits of an attempt on its target branches as they are now. If that has
 // conflicts, it does as MergeAttempt.
-func (e *Engine) RebaseAttempt(ctx context.Context, who session.Caller, a MergeArgs) (*MergeReply, error) {
+func (e *Engine) RebaseAttempt(ctx context.Context, who session.Caller, a BranchArgs) (*MergeReply, error) {
 	return e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
 		done, err := k.Rebase(ctx, l)
 		return r.landed(ctx, k, l, Rebased, done, err)
@@ -147,7 +147,7 @@ func (r *MergedRepo) landed(ctx context.Context, k *worktree.Keeper, l worktree.
 }
 
 // AbortMerge undoes the merges in progress in the worktrees of an attempt.
-func (e *Engine) AbortMerge(ctx context.Context, who session.Caller, a AbortArgs) (*MergeReply, error) {
+func (e *Engine) AbortMerge(ctx context.Context, who session.Caller, a BranchArgs) (*MergeReply, error) {
 	return e.eachRepo(ctx, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *MergedRepo) error {
 		kept, err := k.Abort(ctx, l.Path, l.InUse)
 		if errors.Is(err, worktree.ErrNoMerge) {

@@ -73,11 +73,11 @@ func TestFromBranchToMerged(t *testing.T) {
 	}
 	_, err = merge("merge")
 	refused(t, err, session.StateError, "merge_unfinished", "abort_merge")
-	r, err = s.AbortMerge(ctx, me, AbortArgs{Target: the(id)})
+	r, err = s.AbortMerge(ctx, me, BranchArgs{Target: the(id)})
 	if m := status(r, err, Aborted); m.Rescue == nil || p.git(path, "status", "--porcelain") != "" {
 		t.Errorf("%+v", m)
 	}
-	r, err = s.RebaseAttempt(ctx, me, MergeArgs{Target: the(id)})
+	r, err = s.RebaseAttempt(ctx, me, BranchArgs{Target: the(id)})
 	status(r, err, Conflicts)
 	commit(path, "b.txt", "of both\n")
 	r, err = merge("squash")
@@ -87,7 +87,7 @@ func TestFromBranchToMerged(t *testing.T) {
 	}
 	commit(p.root, "c.txt", "c\n")
 	commit(path, "d.txt", "d\n")
-	r, err = s.RebaseAttempt(ctx, me, MergeArgs{Target: the(id)})
+	r, err = s.RebaseAttempt(ctx, me, BranchArgs{Target: the(id)})
 	status(r, err, Rebased)
 	must(t, os.WriteFile(filepath.Join(path, "d.txt"), []byte("more\n"), 0o644))
 	_, err = merge("rebase")
@@ -113,8 +113,8 @@ func TestMergeOfAnAttemptThatRuns(t *testing.T) {
 	s.reaches(id, task.Running)
 	for name, call := range map[string]func() (*MergeReply, error){
 		"merge":  func() (*MergeReply, error) { return s.MergeAttempt(ctx, me, MergeArgs{Target: the(id)}) },
-		"rebase": func() (*MergeReply, error) { return s.RebaseAttempt(ctx, me, MergeArgs{Target: the(id)}) },
-		"abort":  func() (*MergeReply, error) { return s.AbortMerge(ctx, me, AbortArgs{Target: the(id)}) },
+		"rebase": func() (*MergeReply, error) { return s.RebaseAttempt(ctx, me, BranchArgs{Target: the(id)}) },
+		"abort":  func() (*MergeReply, error) { return s.AbortMerge(ctx, me, BranchArgs{Target: the(id)}) },
 		"push":   func() (*MergeReply, error) { return s.PushAttempt(ctx, me, PushArgs{Target: the(id)}) },
 		"target": func() (*MergeReply, error) {
 			return s.ChangeTarget(ctx, me, TargetArgs{Target: the(id), TargetBranch: "main"})

@@ -18,17 +18,20 @@ import (
 
 // RunWorkflowArgs are the arguments of run_workflow.
 type RunWorkflowArgs struct {
-	JobName      string   `json:"job_name"`
-	WorkflowName string   `json:"workflow_name"`
-	Goal         string   `json:"goal"`
-	Executor     *string  `json:"executor"` // NAME or NAME:VARIANT; nil means run.executor of the config
-	Parallel     *int     `json:"parallel"`
-	InPlace      *bool    `json:"in_place"` // nil means if the project is not a git repository
-	Context      *string  `json:"context"`  // ContextStep or ContextResume; nil means the former
-	MaxCostUSD   *float64 `json:"max_cost_usd"`
-	MaxUnknown   *int     `json:"max_unknown"`
-	MaxSeconds   *float64 `json:"max_seconds"`
-	RequestID    *string  `json:"request_id"`
+	JobName      string   `json:"job_name" arg:"From get_workflows"`
+	WorkflowName string   `json:"workflow_name" arg:"Its workflow"`
+	Goal         string   `json:"goal" arg:"What to accomplish" max:"100000"`
+	Executor     *string  `json:"executor" arg:"NAME or NAME:VARIANT. Default: run.executor"`
+	MaxCostUSD   *float64 `json:"max_cost_usd" arg:"Pauses the run at this cost" min:"0" max:"100000000"`
+	RequestID    *string  `json:"request_id" arg:"Makes retries safe"`
+
+	// Agents rarely need the others, and a model is shown every listed one; the README lists them.
+
+	Parallel   *int     `json:"parallel" arg:"Agents at once. Default: as many as may run" min:"1" max:"1000" unlisted:"true"`
+	InPlace    *bool    `json:"in_place" arg:"Work in the project itself. Default: only without git" unlisted:"true"`
+	Context    *string  `json:"context" arg:"resume: one conversation through sequential steps. Default: step" enum:"step,resume" unlisted:"true"`
+	MaxUnknown *int     `json:"max_unknown" arg:"Pauses the run after so many agents with an unknown cost" min:"0" max:"1000000" unlisted:"true"`
+	MaxSeconds *float64 `json:"max_seconds" arg:"Pauses the run after this time" min:"0" max:"100000000" unlisted:"true"`
 }
 
 // The values of RunWorkflowArgs.Context.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -24,11 +25,22 @@ type RunReply struct {
 	Branch    *string    `json:"branch" jsonschema:"git branch with the work, or null in place"`
 	Workspace string     `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
 	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait, and for what"`
+	Plan      []PlanStep `json:"plan" jsonschema:"steps of its workflow, in order; those of nested workflows follow their step"`
 	Steps     []RunStep  `json:"steps" jsonschema:"its agents' executions, oldest first"`
 	Cost      *Cost      `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
 	CreatedAt string     `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 
 	Kept Run `json:"-"` // on the board
+}
+
+// Open reports whether the run goes on.
+func (r *RunReply) Open() bool { return task.AttemptState(r.State).Open() }
+
+// A PlanStep says where a step of a run's workflow is (see session/run).
+type PlanStep struct {
+	SessionID string `json:"session_id" jsonschema:"session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
+	StepID    string `json:"step_id" jsonschema:"id of the step"`
+	State     string `json:"state" jsonschema:"in words: finished, running, not begun, what it waits for, or how its agent ended"`
 }
 
 // RunStep is one process of an agent of a run.
@@ -46,6 +58,16 @@ type RunStep struct {
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
 
 	AgentID string `json:"-"` // names its log
+}
+
+// Took returns how long the process ran, 0 if it has not ended.
+func (x *RunStep) Took() time.Duration {
+	if x.StartedAt == nil || x.EndedAt == nil {
+		return 0
+	}
+	from, _ := time.Parse(time.RFC3339Nano, *x.StartedAt) // this program has written them
+	to, _ := time.Parse(time.RFC3339Nano, *x.EndedAt)
+	return to.Sub(from)
 }
 
 // runOnBoard reads an attempt that is a run.
@@ -98,7 +120,7 @@ func (e *Engine) Runs(ctx context.Context, who session.Caller) ([]*RunReply, err
 
 // RunArgs are the arguments of get_run.
 type RunArgs struct {
-	RunID string `json:"run_id"`
+	RunID string `json:"run_id" arg:"UUID"`
 }
 
 // GetRun returns a run with the executions of its agents.
@@ -113,7 +135,7 @@ func (e *Engine) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*Ru
 // newRunReply returns what a run says about itself, without its agents and their cost.
 func newRunReply(at *task.Attempt, run *Run) *RunReply {
 	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal,
-		SessionID: orNull(run.SessionID), Branch: orNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, CreatedAt: stamp(at.CreatedAt), Kept: *run}
+		SessionID: orNull(run.SessionID), Branch: orNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: stamp(at.CreatedAt), Kept: *run}
 	if end := run.End; end != nil && !at.State.Open() {
 		r.State, r.Step, r.Reason = string(end.State), orNull(end.Step), orNull(end.Reason)
 	} else if !at.State.Open() {

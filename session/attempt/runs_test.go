@@ -318,8 +318,8 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 	at := the(made.RunID)
 	calls := map[string]func() error{
 		"merge":  func() error { _, err := s.MergeAttempt(ctx, me, MergeArgs{Target: at}); return err },
-		"rebase": func() error { _, err := s.RebaseAttempt(ctx, me, MergeArgs{Target: at}); return err },
-		"abort":  func() error { _, err := s.AbortMerge(ctx, me, AbortArgs{Target: at}); return err },
+		"rebase": func() error { _, err := s.RebaseAttempt(ctx, me, BranchArgs{Target: at}); return err },
+		"abort":  func() error { _, err := s.AbortMerge(ctx, me, BranchArgs{Target: at}); return err },
 		"push":   func() error { _, err := s.PushAttempt(ctx, me, PushArgs{Target: at}); return err },
 		"target": func() error {
 			_, err := s.ChangeTarget(ctx, me, TargetArgs{Target: at, TargetBranch: "main"})

@@ -38,7 +38,7 @@ func TestArgumentsAreFlat(t *testing.T) {
 	}
 	var tail TailArgs
 	must(t, json.Unmarshal([]byte(`{"attempt_id": "`+nobody+`", "wait": 1.5, "after_index": 7}`), &tail))
-	if id, err := tail.must(); err != nil || id != nobody || *tail.Wait != 1.5 || *tail.AfterIndex != 7 {
+	if id, err := tail.id(); err != nil || id != nobody || *tail.Wait != 1.5 || *tail.AfterIndex != 7 {
 		t.Errorf("%+v, %v", tail, err)
 	}
 }

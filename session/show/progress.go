@@ -49,9 +49,33 @@ func (s *Screen) Progress(what string) (end func()) {
 	return end
 }
 
+// Draw shows a line at the end of a screen, in place of the one that it showed last, until anything is
+// printed on any screen. Without a terminal it shows nothing.
+func (s *Screen) Draw(line string) {
+	if !s.Draws() {
+		return
+	}
+	drawing.Lock()
+	defer drawing.Unlock()
+	if line == drawn && progress.Load() != nil {
+		return
+	}
+	EndProgress()
+	drawn = line
+	erase := sync.OnceFunc(func() { _, _ = io.WriteString(s.to, "\r\x1b[K") })
+	progress.Store(&erase)
+	_, _ = io.WriteString(s.to, s.paint(faint, Clip(Inline(line), s.Width()-1)))
+}
+
+// drawing is held while a line is drawn, and while a screen removes it to print something else.
+var drawing sync.Mutex
+
+// drawn is the line that Draw showed last; drawing guards it.
+var drawn string
+
 // EndProgress removes the progress from the terminal. Whoever writes there without a Screen calls it first.
 func EndProgress() {
-	if end := progress.Load(); end != nil {
+	if end := progress.Swap(nil); end != nil {
 		(*end)()
 	}
 }

@@ -39,6 +39,8 @@ func NewScreen(to io.Writer, getenv func(string) string) *Screen {
 
 // Write prints a text.
 func (s *Screen) Write(p []byte) (int, error) {
+	drawing.Lock()
+	defer drawing.Unlock()
 	EndProgress()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,21 +61,10 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Redirect makes the screen print to another stream, and returns what undoes that.
-func (s *Screen) Redirect(to io.Writer) (undo func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	from := s.to
-	s.to = to
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.to = from
-	}
-}
-
 // styled prints a text that is safe already and may have colors.
 func (s *Screen) styled(text string) {
+	drawing.Lock()
+	defer drawing.Unlock()
 	EndProgress()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +128,7 @@ func init() {
 		style text.Colors
 		words string
 	}{
-		{good, "completed complete done passed succeeded merged"},
+		{good, "completed complete finished done passed succeeded merged"},
 		{bad, "failed aborted stopped killed interrupted untrusted refused cancelled"},
 		{busy, "active running starting waiting paused limited inprogress inreview blocked step_waits"},
 	} {

@@ -17,12 +17,12 @@ import (
 
 // StartArgs are the parameters of start_workflow (seed 000, 001.3.2 and 3).
 type StartArgs struct {
-	Goal            string  `json:"goal"`
-	JobName         string  `json:"job_name"`
-	WorkflowName    string  `json:"workflow_name"`
-	InstanceID      *string `json:"instance_id"`
-	ParentSessionID *string `json:"parent_session_id"`
-	RequestID       *string `json:"request_id"`
+	Goal            string  `json:"goal" arg:"What the user wants to achieve" max:"100000"`
+	JobName         string  `json:"job_name" arg:"Job name from get_workflows"`
+	WorkflowName    string  `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
+	InstanceID      *string `json:"instance_id" arg:"Short name for the branch, such as acme. Default: the date"`
+	ParentSessionID *string `json:"parent_session_id" arg:"Session to nest in, 8 hex digits. Default: top of the stack"`
+	RequestID       *string `json:"request_id" arg:"Makes retries safe"`
 
 	// Root starts a session without a parent, whatever is on the stack: one ordered from outside,
 	// which others continue. Nobody counts as working on it yet.

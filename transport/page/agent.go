@@ -25,7 +25,7 @@ func (s *Site) agent(ctx context.Context, who session.Caller, r *http.Request, p
 		if err := s.messages(ctx, who, r, &v.attemptPage); err != nil {
 			return nil, err
 		}
-		return &shown{view: "agent", title: x.StepID + " · " + p.Task.Title, data: v, fresh: true, on: []string{store.AttemptChanged + ":" + p.AttemptID, outputTopic + ":" + p.AttemptID}}, nil
+		return &shown{view: "agent", title: x.StepID + " · " + p.Task.Title, data: v, on: []string{store.AttemptChanged + ":" + p.AttemptID, outputTopic + ":" + p.AttemptID}}, nil
 	}
 	return nil, nil
 }

@@ -81,7 +81,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	if p.review, err = s.reviewOf(ctx, who, r, a); err != nil {
 		return nil, err
 	}
-	return &shown{view: "attempt", title: p.Task.Title, data: p, fresh: true, on: []string{
+	return &shown{view: "attempt", title: p.Task.Title, data: p, on: []string{
 		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID, commentsTopic + ":" + a.AttemptID,
 	}}, nil
 }
@@ -100,7 +100,12 @@ func (s *Site) stopAttempt(ctx context.Context, who session.Caller, r *http.Requ
 }
 
 func (s *Site) followUp(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	f, err := s.Board.FollowUp(ctx, who, attempt.FollowUpArgs{Target: onAttempt(r), Action: r.PostForm.Get("action"), Prompt: optional(r, "prompt")})
+	var a attempt.FollowUpArgs
+	if err := fill(r, &a); err != nil {
+		return "", err
+	}
+	a.Target = onAttempt(r)
+	f, err := s.Board.FollowUp(ctx, who, a)
 	if err != nil {
 		return "", err
 	}

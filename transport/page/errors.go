@@ -91,8 +91,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		http.Error(w, what, status)
 		return
 	}
-	body.status = status
-	body.serve(w, r)
+	send(w, r, status, body)
 }
 
 // forPeople returns the message of an error without the word that names its kind for agents.

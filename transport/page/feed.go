@@ -17,9 +17,8 @@ import (
 // A feed passes on the changes of a project to the pages that follow them. It counts batches of
 // changes; a page knows the number at which it was rendered.
 //
-// Open pages are told of changes all at once, so that those that show the same share one rendering. The
-// first change is told at once; the next ones after a pause, which is longer the more time the pages
-// take.
+// Open pages are told of changes all at once. The first change is told at once; the next ones after a
+// pause, which is longer the more time the pages take.
 type feed struct {
 	changes store.Changes
 	reading sync.Mutex // held while changes are read
@@ -32,12 +31,11 @@ type feed struct {
 	number uint64            // of the last batch
 	last   map[string]uint64 // the batch in which a topic changed last
 	reset  uint64            // the last batch after which anything may have changed
-	told   uint64            // the last batch that open pages were told of
-	toldAt time.Time
-	debt   time.Duration // the work of pages beyond their share
-	asOf   time.Time     // when debt was computed
-	later  bool          // there will be another telling
-	more   chan struct{} // closed by the next telling
+	toldAt time.Time         // when open pages were told last
+	debt   time.Duration     // the work of pages beyond their share
+	asOf   time.Time         // when debt was computed
+	later  bool              // there will be another telling
+	more   chan struct{}     // closed by the next telling
 }
 
 const (
@@ -58,7 +56,7 @@ const (
 func newFeed(changes store.Changes) *feed {
 	// The number is about a time, so that a page of an earlier process is older than any of this one.
 	n := uint64(time.Now().UnixMicro())
-	return &feed{changes: changes, number: n, reset: n, told: n, last: make(map[string]uint64), more: make(chan struct{})}
+	return &feed{changes: changes, number: n, reset: n, last: make(map[string]uint64), more: make(chan struct{})}
 }
 
 // follow reads the changes until ctx ends, and calls seen after some were read.
@@ -107,7 +105,7 @@ func (f *feed) catchUp(ctx context.Context) error {
 	}
 }
 
-// maxTopics bounds what feed.last keeps; beyond it, pages are rendered again.
+// maxTopics bounds what feed.last keeps; beyond it, all pages are told.
 const maxTopics = 10_000
 
 func (f *feed) batch(changes []store.Change, reset bool) {
@@ -144,7 +142,7 @@ func (f *feed) tell() {
 		})
 		return
 	}
-	f.told, f.toldAt = f.number, time.Now()
+	f.toldAt = time.Now()
 	close(f.more)
 	f.more = make(chan struct{})
 }
@@ -160,13 +158,6 @@ func (f *feed) pause() time.Duration {
 
 // worked notes the time that a page took.
 func (f *feed) worked(took time.Duration) { f.work.Add(int64(took)) }
-
-// lately returns the last batch that open pages were told of.
-func (f *feed) lately() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.told
-}
 
 // Touch reports a change that is not in the feed of the stores, by its topic.
 func (s *Site) Touch(topic string) { s.feed.batch([]store.Change{{Kind: topic}}, false) }

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,53 +23,32 @@ func TestPagesAreToldTogether(t *testing.T) {
 		for _, c := range []struct{ work, pause time.Duration }{{0, minPause}, {burst, minPause}, {time.Hour, maxPause}} {
 			f.worked(c.work)
 			_, more = f.changed(nil)
-			began, told := time.Now(), f.lately()
+			began := time.Now()
 			change()
 			change()
-			if f.lately() != told {
-				t.Error("told before the pause")
-			}
 			<-more
-			if took := time.Since(began); took != c.pause || f.lately() != told+2 {
-				t.Errorf("after %v of work they are told after %v of %d changes, want %v", c.work, took, f.lately()-told, c.pause)
+			if took := time.Since(began); took != c.pause {
+				t.Errorf("after %v of work they are told after %v, want %v", c.work, took, c.pause)
 			}
 		}
 	})
 }
 
-// A page that was told of changes gets the rendering of the others that were told; any other request gets
-// what is there now.
-func TestToldPagesShareARendering(t *testing.T) {
-	f, m, made := newFeed(nil), new(memo), 0
-	get := func(told bool) int {
-		at := f.position()
-		if _, err := m.get(memoKey{}, f, told, func() (*rendered, error) {
-			made++
-			return newRendered(nil, at, []string{store.TaskChanged}), nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		return made
+// The feed keeps a bounded number of topics, and forgets none of the changes.
+func TestFeedIsBounded(t *testing.T) {
+	f := newFeed(nil)
+	at := f.position()
+	for i := range maxTopics + 10 {
+		f.batch([]store.Change{{Kind: "task", ID: fmt.Sprint(i)}}, false)
 	}
-	get(false)
-	f.mu.Lock()
-	f.later = true // the next telling is not now
-	f.mu.Unlock()
-	f.batch([]store.Change{{Kind: store.TaskChanged}}, false)
-	if get(true) != 1 {
-		t.Error("rendered again before the pages were told")
+	if len(f.last) > maxTopics+10 {
+		t.Errorf("%d topics", len(f.last))
 	}
-	if get(false) != 2 {
-		t.Error("an old page for one that was not told")
+	if last, _ := f.changed([]string{"task:0"}); last <= at {
+		t.Error("a change was forgotten")
 	}
-	f.batch([]store.Change{{Kind: store.TaskChanged}}, false)
-	f.mu.Lock()
-	f.later, f.toldAt = false, time.Time{}
-	f.tell()
-	f.mu.Unlock()
-	get(true)
-	if get(true) != 3 {
-		t.Errorf("rendered %d times, want one more", made)
+	if _, all := f.since(at, "task"); !all {
+		t.Error("the ids that have changed are not all there, and it does not say so")
 	}
 }
 

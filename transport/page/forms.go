@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strings"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -98,12 +97,4 @@ func assetsVersion() string {
 		return err
 	})
 	return hex.EncodeToString(sum.Sum(nil)[:6])
-}
-
-// optional returns a field of a form, nil if it is blank.
-func optional(r *http.Request, name string) *string {
-	if v := strings.TrimSpace(r.PostForm.Get(name)); v != "" {
-		return &v
-	}
-	return nil
 }

@@ -14,20 +14,38 @@ import (
 // integrate merges, rebases or pushes an attempt, undoes a merge in progress, or changes the branch that
 // it is for.
 func (s *Site) integrate(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	of, repo := onAttempt(r), optional(r, "repo")
+	// onBranch fills the arguments of one of these, and sets its target.
+	onBranch := func(args any, of *attempt.Target) error {
+		*of = onAttempt(r)
+		return fill(r, args)
+	}
 	var done *attempt.MergeReply
 	var err error
 	switch what := r.PathValue("what"); what {
 	case "merge":
-		done, err = s.Board.MergeAttempt(ctx, who, attempt.MergeArgs{Target: of, RepoID: repo, Way: optional(r, "way"), Message: optional(r, "message")})
-	case "rebase":
-		done, err = s.Board.RebaseAttempt(ctx, who, attempt.MergeArgs{Target: of, RepoID: repo})
+		var a attempt.MergeArgs
+		if err = onBranch(&a, &a.Target); err == nil {
+			done, err = s.Board.MergeAttempt(ctx, who, a)
+		}
+	case "rebase", "abort":
+		var a attempt.BranchArgs
+		do := s.Board.RebaseAttempt
+		if what == "abort" {
+			do = s.Board.AbortMerge
+		}
+		if err = onBranch(&a, &a.Target); err == nil {
+			done, err = do(ctx, who, a)
+		}
 	case "push":
-		done, err = s.Board.PushAttempt(ctx, who, attempt.PushArgs{Target: of, RepoID: repo, Remote: optional(r, "remote"), Force: new(r.PostForm.Get("force") != "")})
-	case "abort":
-		done, err = s.Board.AbortMerge(ctx, who, attempt.AbortArgs{Target: of, RepoID: repo})
+		var a attempt.PushArgs
+		if err = onBranch(&a, &a.Target); err == nil {
+			done, err = s.Board.PushAttempt(ctx, who, a)
+		}
 	case "target":
-		done, err = s.Board.ChangeTarget(ctx, who, attempt.TargetArgs{Target: of, RepoID: repo, TargetBranch: r.PostForm.Get("branch")})
+		var a attempt.TargetArgs
+		if err = onBranch(&a, &a.Target); err == nil {
+			done, err = s.Board.ChangeTarget(ctx, who, a)
+		}
 	default:
 		err = session.Wrong("unknown_way", "There is nothing called %q to do with an attempt.", what)
 	}

@@ -98,7 +98,7 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if p.Start, err = s.runForm(ctx, who, r.URL.Query().Get("run")); err != nil {
 		return nil, err
 	}
-	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic, configTopic}, fresh: true}, nil
+	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic, configTopic}}, nil
 }
 
 // runForm returns the form for a run of a workflow, or nil if the caller can start none.

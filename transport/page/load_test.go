@@ -43,7 +43,7 @@ func (p *openPage) get(ctx context.Context, path string, headers ...string) (*ht
 
 // fetch gets the page as after an event.
 func (p *openPage) fetch(ctx context.Context) error {
-	headers := []string{"HX-Request", "true", "Deepwork-News", "1", "If-None-Match", p.etag}
+	headers := []string{"HX-Request", "true", "If-None-Match", p.etag}
 	if p.seen == nil {
 		headers = append(headers, "Accept-Encoding", "gzip") // which is not decompressed here
 	}
@@ -264,4 +264,32 @@ func TestNestedWorkflowsAppear(t *testing.T) {
 	event(t, ids, "a nested workflow has begun")
 	hangUp()
 	testkit.Until(t, "the nested workflow", func() bool { return strings.Contains(b.get(path), "inner") })
+}
+
+// A page that was told of changes is sent again only if its content has changed.
+func TestETag(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
+	first := call.Plan("first")
+	ask := func(path, etag string) (status int, tag string) {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", b.at+path, nil)
+		testkit.Must(t, err)
+		r.Header.Set("If-None-Match", etag)
+		res, err := b.Do(r)
+		testkit.Must(t, err)
+		res.Body.Close()
+		return res.StatusCode, res.Header.Get("ETag")
+	}
+	path := "/sessions/" + first
+	status, tag := ask(path, "")
+	if status != http.StatusOK || tag == "" {
+		t.Fatalf("%d, ETag %q", status, tag)
+	}
+	call.Task("another page", "another page") // the feed has another number now
+	b.get("/board")
+	if status, same := ask(path, tag); status != http.StatusNotModified || same != tag {
+		t.Errorf("nothing has changed: %d, ETag %q, want %q", status, same, tag)
+	}
+	call("abort_workflow", map[string]any{"session_id": first, "explanation": "enough"}, nil)
+	testkit.Until(t, "the change", func() bool { status, now := ask(path, tag); return status == http.StatusOK && now != tag })
 }

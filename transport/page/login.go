@@ -67,8 +67,7 @@ func (s *Site) askLogin(w http.ResponseWriter, r *http.Request, status int, p lo
 		s.fail(w, r, err)
 		return
 	}
-	body.status = status
-	body.serve(w, r)
+	send(w, r, status, body)
 }
 
 // logout ends the login of a browser.

@@ -1,8 +1,8 @@
 // Package page is the web UI of a project: pages that show what runs and act on it.
 //
-// Pages are rendered by html/template, follow the change feed of the project's stores over one event
-// stream each, and work without a build step: everything they load is embedded. A page is rendered
-// once for all callers that see the same, until something that it shows has changed.
+// Pages are rendered by html/template for each request, follow the change feed of the project's stores
+// over one event stream each, and work without a build step: everything they load is embedded. A page
+// that was told of a change sends its ETag, and gets its content only if that has changed.
 package page
 
 import (
@@ -54,7 +54,6 @@ type Site struct {
 	sites   http.CrossOriginProtection
 	feed    *feed
 	views   *views
-	memo    memo
 	index   index
 	outputs outputs
 	edits   edits
@@ -199,41 +198,38 @@ type shown struct {
 	title string
 	data  any
 	on    []string // topics: the kinds of changes, each alone or with an id as kind:id
-	fresh bool     // it shows what no topic has, and is made for each request
 }
 
 // A maker makes what a page shows to a caller.
 type maker func(context.Context, session.Caller, *http.Request) (*shown, error)
 
-// newsHeader marks requests for a page that was told of changes.
-const newsHeader = "Deepwork-News"
-
-// page registers a page. The rendered page is kept for callers that see the same until there is a
-// change of its topics.
+// page registers a page.
 func (s *Site) page(pattern string, make maker) {
 	s.mux.HandleFunc(pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
-		who := session.CallerOf(r.Context())
-		told := r.Header.Get(newsHeader) != ""
-		if !told {
+		who, had := session.CallerOf(r.Context()), r.Header.Get("If-None-Match")
+		if had == "" { // else it was told of changes, and the feed has them
 			s.look(r.Context())
 			_ = s.feed.catchUp(r.Context()) // follow logs it
 		}
-		at := s.feed.position()
-		body, err := s.memo.get(memoKey{who.Identity, who.Group, who.Owner, who.Rights, s.Callers.LoggedIn(r), r.URL.RequestURI()}, s.feed, told, func() (*rendered, error) {
-			began := time.Now()
-			defer func() { s.feed.worked(time.Since(began)) }()
-			page, err := make(r.Context(), who, r)
-			if err != nil {
-				return nil, err
-			}
-			return s.render(page, who, at, r)
-		})
-		s.feed.worked(requestTime)
+		at, began := s.feed.position(), time.Now()
+		page, err := make(r.Context(), who, r)
+		var body []byte
+		if err == nil {
+			body, err = s.render(page, who, at, r)
+		}
+		s.feed.worked(time.Since(began) + requestTime)
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
-		body.serve(w, r)
+		head := w.Header()
+		head.Set("ETag", etag(body))
+		head.Set("Vary", "Cookie, Accept-Encoding")
+		if head.Get("ETag") == had {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		send(w, r, http.StatusOK, body)
 	}))
 }
 

@@ -2,6 +2,9 @@ package page
 
 import (
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -9,10 +12,12 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/attempt/transcript"
 )
 
 // views are the parsed templates, one set for each page: the file of the page with layout.html, parts.html
@@ -66,7 +71,7 @@ var functions = template.FuncMap{
 	"clip":    func(n int, s string) string { return jsontext.Clip(s, n) },
 	"inPages": inPages,
 	"word":    word, "heading": heading, "reliesOn": reliesOn, "server": server, "took": took,
-	"paragraphs": paragraphs, "arguments": arguments, "gist": gist,
+	"paragraphs": paragraphs, "arguments": transcript.Arguments, "gist": transcript.Gist,
 	"dict": func(pairs ...any) map[string]any {
 		m := map[string]any{}
 		for i := 0; i+1 < len(pairs); i += 2 {
@@ -74,6 +79,7 @@ var functions = template.FuncMap{
 		}
 		return m
 	},
+	"field": field, "values": values,
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 }
 
@@ -105,7 +111,7 @@ func (f frame) May(right string) bool {
 	return !f.ReadOnly && f.Caller.Has(needed[right])
 }
 
-func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) (*rendered, error) {
+func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) ([]byte, error) {
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	f := frame{
 		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, LoggedIn: who.Identity != "" && s.Callers.LoggedIn(r), CSRF: s.csrf(who), Here: r.URL.RequestURI(),
@@ -122,7 +128,40 @@ func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) 
 	if err := t.Execute(&b, f); err != nil {
 		return nil, fmt.Errorf("rendering the page %s: %w", p.view, err)
 	}
-	made := newRendered(b.Bytes(), at, p.on)
-	made.fresh = p.fresh
-	return made, nil
+	return b.Bytes(), nil
+}
+
+// etag identifies the content of a page, without the number of the feed, which is in the URL of its stream.
+func etag(page []byte) string {
+	sum := sha256.New()
+	before, after, _ := bytes.Cut(page, []byte(`hx-sse:connect="`)) // quotes of contents are escaped
+	_, after, _ = bytes.Cut(after, []byte(`"`))
+	sum.Write(before)
+	sum.Write(after)
+	return `"` + hex.EncodeToString(sum.Sum(nil)[:12]) + `"`
+}
+
+// gzipMin is the size from which pages are compressed.
+const gzipMin = 4 << 10
+
+var compressors = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	return z
+}}
+
+// send sends a page, compressed if it is large and the browser takes that.
+func send(w http.ResponseWriter, r *http.Request, status int, page []byte) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if len(page) < gzipMin || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(status)
+		_, _ = w.Write(page)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	w.WriteHeader(status)
+	z := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(z)
+	z.Reset(w)
+	_, _ = z.Write(page)
+	_ = z.Close()
 }

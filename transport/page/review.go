@@ -162,10 +162,11 @@ func (v *review) grow(a *attempt.FullAttemptReply, from int) {
 
 // comment adds a comment to a line.
 func (s *Site) comment(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	line, _ := strconv.Atoi(r.PostForm.Get("line")) // 0 is refused
-	return s.onComments(ctx, who, r, attempt.CommentArgs{Comments: []attempt.CommentArg{{
-		Repo: optional(r, "repo"), File: r.PostForm.Get("file"), Line: line, Side: optional(r, "side"), Text: r.PostForm.Get("text"),
-	}}})
+	var c attempt.CommentArg
+	if err := fill(r, &c); err != nil {
+		return "", err
+	}
+	return s.onComments(ctx, who, r, attempt.CommentArgs{Comments: []attempt.CommentArg{c}})
 }
 
 // removeComment removes a comment, or all that wait.

@@ -94,7 +94,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		}
 		p.Repos = append(p.Repos, startRepo{repo, branch})
 	}
-	return &shown{view: "task", title: t.Title, data: p, fresh: true, on: p.topics()}, nil
+	return &shown{view: "task", title: t.Title, data: p, on: p.topics()}, nil
 }
 
 // maxFollowed is how many of its newest attempts a task's page follows.
@@ -138,9 +138,12 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 }
 
 func (s *Site) createTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	job, workflow := workflowOf(r)
-	t, err := s.Board.CreateTask(ctx, who, attempt.CreateTaskArgs{ProjectID: r.PostForm.Get("project"), Title: r.PostForm.Get("title"), Description: optional(r, "description"),
-		JobName: job, WorkflowName: workflow, Lead: optional(r, "lead")})
+	var a attempt.CreateTaskArgs
+	if err := fill(r, &a); err != nil {
+		return "", err
+	}
+	a.JobName, a.WorkflowName = workflowOf(r)
+	t, err := s.Board.CreateTask(ctx, who, a)
 	if err != nil {
 		return "", err
 	}
@@ -160,7 +163,11 @@ func workflowOf(r *http.Request) (job, workflow *string) {
 
 // updateTask changes what the form has of a task.
 func (s *Site) updateTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	a := attempt.UpdateTaskArgs{TaskID: r.PathValue("id"), Title: optional(r, "title"), Status: optional(r, "status")}
+	var a attempt.UpdateTaskArgs
+	if err := fill(r, &a); err != nil {
+		return "", err
+	}
+	a.TaskID = r.PathValue("id")
 	a.JobName, a.WorkflowName = workflowOf(r)
 	if _, given := r.PostForm["description"]; given {
 		a.Description = new(r.PostForm.Get("description"))
@@ -194,8 +201,12 @@ func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Reque
 }
 
 func (s *Site) startAttempt(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	executor, variant, _ := strings.Cut(r.PostForm.Get("executor"), ":")
-	a := attempt.StartArgs{TaskID: r.PathValue("id"), Executor: executor, Variant: blank(variant), Prompt: optional(r, "prompt")}
+	var a attempt.StartArgs
+	if err := fill(r, &a); err != nil {
+		return "", err
+	}
+	executor, variant, _ := strings.Cut(a.Executor, ":")
+	a.TaskID, a.Executor, a.Variant = r.PathValue("id"), executor, blank(variant)
 	for _, repo := range r.PostForm["repo"] {
 		a.Repos = append(a.Repos, attempt.RepoArgs{RepoID: repo, TargetBranch: strings.TrimSpace(r.PostForm.Get("branch-" + repo))})
 	}

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,10 +10,15 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// words are the states that people read in other words than agents.
-var words = map[string]string{"todo": "to do", "inprogress": "in progress", "inreview": "in review"}
+// words are the states, and the values of arguments, that people read in other words than agents.
+var words = map[string]string{
+	"todo": "to do", "inprogress": "in progress", "inreview": "in review",
+	"agent": "one agent, all of it", "server": "the server, with an agent for each step",
+	"merge": "merge commit", "squash": "one commit", "rebase": "its commits, rebased",
+	"step": "each step begins one", "resume": "one goes through the steps that follow one another",
+}
 
-// word returns a state as people read it.
+// word returns a state, or a value of an argument, as people read it.
 func word(state string) string {
 	if w, is := words[state]; is {
 		return w
@@ -90,44 +94,4 @@ func took(from time.Time, to *time.Time) string {
 func paragraphs(text string) []string {
 	all := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n\n")
 	return slices.DeleteFunc(all, func(p string) bool { return strings.TrimSpace(p) == "" })
-}
-
-// An argument is one of a tool call.
-type argument struct{ Name, Value string }
-
-// arguments returns those of a tool call, in the order of their names, or nil if the text has other JSON.
-func arguments(text string) (all []argument) {
-	var given map[string]any
-	if json.Unmarshal([]byte(text), &given) != nil {
-		return nil
-	}
-	for name, value := range given {
-		s, is := value.(string)
-		if !is {
-			data, _ := json.Marshal(value) // it was decoded from JSON
-			s = string(data)
-		}
-		all = append(all, argument{name, s})
-	}
-	slices.SortFunc(all, func(a, b argument) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-// telling are the arguments that say best what a call does, the best first.
-var telling = []string{"description", "command", "file_path", "path", "pattern", "query", "url", "prompt"}
-
-// gist returns what a tool call does in one line.
-func gist(text string) string {
-	all := arguments(text)
-	for _, name := range telling {
-		if i := slices.IndexFunc(all, func(a argument) bool { return a.Name == name }); i >= 0 {
-			line, _, _ := strings.Cut(strings.TrimSpace(all[i].Value), "\n")
-			return line
-		}
-	}
-	if len(all) > 0 {
-		return ""
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -32,15 +33,17 @@ type arguments struct {
 	free  []string
 }
 
-func newArguments(tool string, input *jsonschema.Schema, free []string, unlisted []Property) arguments {
-	a := arguments{tool: tool, input: input, known: input.CloneSchemas().Properties, free: free}
-	for _, p := range unlisted {
-		a.known[p.Name] = p.Schema.CloneSchemas()
+// newArguments returns the arguments of a tool, which are those of a struct.
+func newArguments(tool string, of reflect.Type) arguments {
+	all := Arguments(of)
+	a := arguments{tool: tool, input: inputSchema(all), known: map[string]*jsonschema.Schema{}}
+	for _, arg := range all {
+		if a.known[arg.Name] = arg.Schema.CloneSchemas(); arg.Free {
+			a.known[arg.Name] = &jsonschema.Schema{Description: arg.Description}
+			a.free = append(a.free, arg.Name)
+		}
 	}
-	for _, name := range free {
-		a.known[name] = &jsonschema.Schema{Description: a.known[name].Description}
-	}
-	checked := *input
+	checked := *a.input
 	checked.Properties = a.known
 	typesAndLengths(&checked)
 	// Compile at the first call: compiling the schemas of all tools would delay the start.
@@ -204,9 +207,10 @@ func (a arguments) usage() string {
 	return fmt.Sprintf("%s %s: correct the arguments and call it again.", a.tool, strings.Join(takes, " and "))
 }
 
-// Decode fills args as a tool with that input schema would. subject names the called tool.
-func Decode(subject string, input *jsonschema.Schema, raw json.RawMessage, args any) error {
-	if _, fault := newArguments(subject, input, nil, nil).decode(raw, args); fault != nil {
+// Decode fills args, a pointer to a struct, as a tool with these arguments would. subject names the
+// called tool.
+func Decode(subject string, raw json.RawMessage, args any) error {
+	if _, fault := newArguments(subject, reflect.TypeOf(args).Elem()).decode(raw, args); fault != nil {
 		return fault
 	}
 	return nil

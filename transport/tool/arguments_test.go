@@ -2,16 +2,17 @@ package tool
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // An argument that is given twice has two meanings.
 func TestArgumentGivenTwice(t *testing.T) {
-	check := newArguments("get_step", InputSchema(SessionID()), nil, nil)
-	var args struct{}
+	var args struct {
+		SessionID *string `json:"session_id" arg:"A session"`
+	}
+	check := newArguments("get_step", reflect.TypeOf(args))
 	if _, err := check.decode(json.RawMessage(`{"session_id":"a","session_id":"b"}`), &args); err == nil || !strings.Contains(err.Message, "twice") {
 		t.Errorf("got %v", err)
 	}
@@ -19,14 +20,23 @@ func TestArgumentGivenTwice(t *testing.T) {
 
 // A tool takes the arguments of its schema, and those that it does not list.
 func TestUnlistedArguments(t *testing.T) {
-	input := InputSchema(Optional("a", 10, "A."))
-	b := newArguments("t", input, nil, []Property{{"b", false, &jsonschema.Schema{Type: "string", Description: "B."}}})
-	var got struct{ B string }
-	if _, fault := b.decode(json.RawMessage(`{"b":"x"}`), &got); fault != nil || got.B != "x" {
+	type listed struct {
+		A *string `json:"a" arg:"A." max:"10"`
+	}
+	type all struct {
+		listed
+		B *string `json:"b" arg:"B." unlisted:"true"`
+	}
+	b := newArguments("t", reflect.TypeFor[all]())
+	if b.input.Properties["b"] != nil {
+		t.Error("b is listed")
+	}
+	var got all
+	if _, fault := b.decode(json.RawMessage(`{"b":"x"}`), &got); fault != nil || got.B == nil || *got.B != "x" {
 		t.Errorf("%v, %+v", fault, got)
 	}
-	if _, fault := newArguments("t", input, nil, nil).decode(json.RawMessage(`{"b":"x"}`), &got); fault == nil {
-		t.Error("the schema itself was changed")
+	if _, fault := newArguments("t", reflect.TypeFor[listed]()).decode(json.RawMessage(`{"b":"x"}`), &got); fault == nil {
+		t.Error("an argument of another tool was taken")
 	}
 }
 
@@ -34,13 +44,13 @@ func FuzzArguments(f *testing.F) {
 	for _, s := range []string{`{"outputs":{"a":"b"}}`, `{"outputs":[],"notes":"\ud800"}`, `{"outputs":1e999}`, `[]`, `null`, `{"a":{"b":[`} {
 		f.Add(s)
 	}
-	outputs := Property{"outputs", true, &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Description: "o"}}}
-	check := newArguments("t", InputSchema(outputs, Optional("notes", 10, "n")), nil, nil)
+	type fuzzed struct {
+		Outputs json.RawMessage `json:"outputs" arg:"o" required:"true"`
+		Notes   *string         `json:"notes" arg:"n" max:"10"`
+	}
+	check := newArguments("t", reflect.TypeFor[fuzzed]())
 	f.Fuzz(func(t *testing.T, raw string) {
-		var args struct {
-			Outputs json.RawMessage
-			Notes   *string
-		}
+		var args fuzzed
 		_, err := check.decode(json.RawMessage(raw), &args)
 		if err == nil && (len(args.Outputs) == 0 || string(args.Outputs) == "null") {
 			t.Errorf("%q was accepted without outputs", raw)

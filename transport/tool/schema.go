@@ -12,30 +12,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Property is one argument of a tool.
-type Property struct {
-	Name     string
-	Required bool
-	Schema   *jsonschema.Schema
-}
-
-// InputSchema makes the input schema of a tool from its arguments, in order.
-func InputSchema(props ...Property) *jsonschema.Schema {
-	s := &jsonschema.Schema{
-		Type:                 "object",
-		Properties:           map[string]*jsonschema.Schema{},
-		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
-	}
-	for _, p := range props {
-		s.Properties[p.Name] = p.Schema
-		s.PropertyOrder = append(s.PropertyOrder, p.Name)
-		if p.Required {
-			s.Required = append(s.Required, p.Name)
-		}
-	}
-	return s
-}
-
 // listedInput returns an input schema as clients see it. A model is shown every character of it, so
 // it has only what an agent needs: calls are also checked against the limits of lengths and numbers,
 // null is accepted for what is optional, and other arguments are refused.
@@ -55,29 +31,6 @@ func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
 		}
 	}
 	return listed
-}
-
-// Required returns a required string.
-func Required(name string, limit int, description string) Property {
-	return Property{name, true, &jsonschema.Schema{Type: "string", MaxLength: &limit, Description: description}}
-}
-
-// Optional returns a string that may be absent or null.
-func Optional(name string, limit int, description string) Property {
-	return Property{name, false, &jsonschema.Schema{Types: []string{"null", "string"}, MaxLength: &limit, Description: description}}
-}
-
-// Flag returns true or false, which may be absent or null.
-func Flag(name, description string) Property {
-	return Property{name, false, &jsonschema.Schema{Types: []string{"null", "boolean"}, Description: description}}
-}
-
-func SessionID() Property {
-	return Optional("session_id", MaxName, "8 hex digits. Default: top of the stack")
-}
-
-func RequestID() Property {
-	return Optional("request_id", MaxName, "Makes retries safe")
 }
 
 // Words describe, by field name, what the types of replies cannot.

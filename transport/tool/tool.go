@@ -2,6 +2,9 @@
 // schemas, checks and decodes arguments, carries out calls, and encodes replies and
 // errors. The tools themselves are in the packages below transport/tools.
 //
+// To add an argument to a tool, add a field to the struct of its arguments, with the tags that
+// Argument describes: schema, forms and flags follow.
+//
 // To add a field to a tool's reply, two files are touched: the one that declares the
 // reply (session/workflow/machine/reply.go, session/attempt or a file below
 // transport/tools), where the jsonschema tag is the field's description, and the one
@@ -13,6 +16,7 @@ package tool
 import (
 	"context"
 	"log/slog"
+	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -47,11 +51,9 @@ type Tool struct {
 	Name, Title string
 	Description string // for the agent: when to call it, what comes back, what to do then
 	Hints       Hints
-	Input       *jsonschema.Schema     // nil means no arguments
+	Input       *jsonschema.Schema     // that of the arguments' type; Add sets it
 	Output      *jsonschema.Schema     // nil means the schema of the reply's type
 	Session     string                 // the argument that names a session, for the log
-	Free        []string               // arguments whose values are checked by the call
-	Unlisted    []Property             // accepted arguments that no schema lists
 	Polled      bool                   // successful calls of other deepworks are logged at debug: they are many
 	Outcome     func(reply any) string // for the log; nil means the state of an execution, else "ok"
 
@@ -74,17 +76,15 @@ type Hints struct {
 // NoArgs are the arguments of a tool that has none.
 type NoArgs struct{}
 
-// Add registers a tool that is executed by call. A is the struct of its arguments, decoded by their
-// json tags, and R that of its reply. It panics if a schema cannot be made, which is a bug in the
+// Add registers a tool that is executed by call. A is the struct of its arguments, which their tags
+// describe (see Argument), and R that of its reply. It panics if a schema cannot be made, which is a bug in the
 // program.
 func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, error)) {
-	if t.Input == nil {
-		t.Input = InputSchema()
-	}
 	if t.Output == nil {
 		t.Output = OutputSchema[R](Words{})
 	}
-	check := newArguments(t.Name, t.Input, t.Free, t.Unlisted)
+	check := newArguments(t.Name, reflect.TypeFor[A]())
+	t.Input = check.input
 	listed := &mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description,
 		InputSchema: listedInput(t.Input), OutputSchema: t.Output,

@@ -207,10 +207,10 @@ func TestFormOfAnotherSite(t *testing.T) {
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	b.open("/board")
-	csrf, project := eval[string](b, `document.querySelector('[name=csrf]').value`), eval[string](b, `document.querySelector('[name=project]').value`)
+	csrf, project := eval[string](b, `document.querySelector('[name=csrf]').value`), eval[string](b, `document.querySelector('[name=project_id]').value`)
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, `<form method="post" action="%s/tasks"><input name="csrf" value="%s"><input name="project" value="%s"><input name="title" value="Not wanted"><button>Win a prize</button></form>`, s.url, csrf, project)
+		fmt.Fprintf(w, `<form method="post" action="%s/tasks"><input name="csrf" value="%s"><input name="project_id" value="%s"><input name="title" value="Not wanted"><button>Win a prize</button></form>`, s.url, csrf, project)
 	}))
 	defer site.Close()
 	b.do(chromedp.Navigate(site.URL))

@@ -165,12 +165,18 @@ document.addEventListener('input', e => {
   if (e.target.type === 'search') history.replaceState(null, '', e.target.value ? '?' + new URLSearchParams({ [e.target.name]: e.target.value }) : location.pathname);
 });
 
-// What is fetched after news is the page of the URL, whatever it was when it was loaded.
+// What is fetched after news is the page of the URL, whatever it was when it was loaded, and only if it is
+// not what the last news brought.
+let etag = '';
+document.addEventListener('htmx:before:response', e => {
+  const { ctx } = e.detail;
+  etag = ctx.sourceElement.id === 'main' && ctx.response.headers.get('ETag') || '';
+});
 document.addEventListener('htmx:config:request', e => {
   const { ctx } = e.detail;
   if (ctx.sourceElement.id !== 'main') return;
   ctx.request.action = location.pathname + location.search;
-  ctx.request.headers['Deepwork-News'] = '1';
+  if (etag) ctx.request.headers['If-None-Match'] = etag;
 });
 
 times(document);

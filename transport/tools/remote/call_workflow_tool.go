@@ -10,8 +10,8 @@ import (
 )
 
 type callArgs struct {
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"`
+	Name      string          `json:"name" arg:"Name from list_workflow_tools"`
+	Arguments json.RawMessage `json:"arguments" arg:"What its input_schema allows" free:"true"`
 }
 
 // addCallWorkflowTool registers call_workflow_tool, for clients that request the list of tools only
@@ -21,12 +21,6 @@ func addCallWorkflowTool(s *tool.Set, r *Tools) {
 		Name: "call_workflow_tool", Title: "Call a workflow tool",
 		Description: "Calls a workflow tool that is missing from your list of tools.",
 		Hints:       tool.Hints{Destructive: true, Open: true},
-		Input: tool.InputSchema(
-			tool.Required("name", tool.MaxName, "Name from list_workflow_tools"),
-			tool.Property{Name: "arguments", Schema: &jsonschema.Schema{Types: []string{"null", "object"},
-				Description: "What its input_schema allows"}},
-		),
-		Free: []string{"arguments"},
 		Output: &jsonschema.Schema{Type: "object",
 			Description: "The reply is that of workflow_status; for a workflow of this project, that of start_workflow."},
 		Recheck: tool.SeeExecution,

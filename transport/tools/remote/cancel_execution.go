@@ -12,7 +12,6 @@ func addCancelExecution(s *tool.Set, r *Tools) {
 		Name: "cancel_execution", Title: "Cancel an execution",
 		Description: "Cancels an execution, at its source too if that has a cancel tool. One that has ended does not change.",
 		Hints:       tool.Hints{Destructive: true, Idempotent: true, Open: true},
-		Input:       tool.InputSchema(tool.Required("execution_id", maxExecutionID, "UUID, or the source's own id")),
 		Output:      executionSchema(),
 		Recheck:     "call workflow_status with the execution_id to see its state",
 	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {

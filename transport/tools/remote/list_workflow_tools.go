@@ -21,8 +21,8 @@ const (
 )
 
 type listArgs struct {
-	Name   *string `json:"name"`
-	Cursor *string `json:"cursor"`
+	Name   *string `json:"name" arg:"Name or pattern such as data-*: only these, with input_schema"`
+	Cursor *string `json:"cursor" arg:"next_cursor of a reply"`
 }
 
 // A ListReply is the reply of list_workflow_tools.
@@ -58,12 +58,8 @@ func addListWorkflowTools(s *tool.Set, r *Tools) {
 		Name: "list_workflow_tools", Title: "List workflow tools",
 		Description: "Lists the tools that run workflows of other systems. Call it if your tool list may be outdated.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
-		Input: tool.InputSchema(
-			tool.Optional("name", tool.MaxName, "Name or pattern such as data-*: only these, with input_schema"),
-			tool.Optional("cursor", tool.MaxName, "next_cursor of a reply"),
-		),
-		Output:  output,
-		Smaller: "give name, for one tool or those that match a pattern.",
+		Output:      output,
+		Smaller:     "give name, for one tool or those that match a pattern.",
 	}, r.list)
 }
 

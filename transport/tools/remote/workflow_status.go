@@ -10,7 +10,7 @@ import (
 )
 
 type statusArgs struct {
-	ExecutionID string `json:"execution_id"`
+	ExecutionID string `json:"execution_id" arg:"UUID, or the source's own id" max:"1024"`
 }
 
 // addWorkflowStatus registers workflow_status (seed 003, requirement 8).
@@ -19,7 +19,6 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 		Name: "workflow_status", Title: "Status of an execution",
 		Description: "Returns an execution's state, progress and result. Call it, not the workflow again, if a call was cut off or answered running.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true, Open: true},
-		Input:       tool.InputSchema(tool.Required("execution_id", maxExecutionID, "UUID, or the source's own id")),
 		Output:      executionSchema(),
 		Smaller:     "the execution ended, and its result is at its source: have the workflow return a reference instead of a large result.",
 	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
@@ -35,9 +34,6 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 		return sendable(x), nil
 	})
 }
-
-// maxExecutionID is the maximum length of a source's execution id, in characters.
-const maxExecutionID = 1024
 
 // sendable returns an execution without a result that would exceed any reply.
 func sendable(x *execution.Execution) *execution.Execution {

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
@@ -117,24 +115,19 @@ func toolName(name string) string {
 	return name
 }
 
-// input is the input of a workflow.
-func input() *jsonschema.Schema {
-	return tool.InputSchema(
-		tool.Required("goal", tool.MaxText, "What the user wants to achieve, at most 100,000 characters"),
-		tool.Optional("instance_id", tool.MaxName, "Short name for the branch, such as acme, at most 200 characters. Default: the date"),
-	)
+// inputArgs is the input of a workflow.
+type inputArgs struct {
+	Goal       string  `json:"goal" arg:"What the user wants to achieve, at most 100,000 characters" max:"100000"`
+	InstanceID *string `json:"instance_id" arg:"Short name for the branch, such as acme, at most 200 characters. Default: the date"`
 }
 
-var inputJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(input()) })
+var inputJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(tool.Input[inputArgs]()) })
 
 // Start starts a session of a workflow with arguments of its input schema. subject names the called
 // tool in errors. A root session is not nested.
 func (w *Workflow) Start(ctx context.Context, c *tool.Caller, subject string, arguments json.RawMessage, root bool) (*machine.StartReply, error) {
-	var in struct {
-		Goal       string  `json:"goal"`
-		InstanceID *string `json:"instance_id"`
-	}
-	if err := tool.Decode(subject, input(), arguments, &in); err != nil {
+	var in inputArgs
+	if err := tool.Decode(subject, arguments, &in); err != nil {
 		return nil, err
 	}
 	return workflows.Start(ctx, c, workflow.StartArgs{

@@ -13,7 +13,6 @@ func addCancel(s *tool.Set, o Options) {
 		Name: "workflows-cancel-tool", Title: "Cancel as a source",
 		Description: "For other servers: aborts an execution and returns its state. One that has ended stays as it is.",
 		Hints:       tool.Hints{Destructive: true, Idempotent: true},
-		Input:       tool.InputSchema(workflowID(), executionID()),
 		Output:      executionSchema(),
 		Session:     "execution_id",
 		Outcome:     statusOf,

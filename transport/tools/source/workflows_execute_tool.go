@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/execution"
@@ -14,8 +12,8 @@ import (
 )
 
 type executeArgs struct {
-	WorkflowID string          `json:"workflow_id"`
-	Input      json.RawMessage `json:"input"`
+	WorkflowID string          `json:"workflow_id" arg:"Workflow id, job/workflow" max:"1000"`
+	Input      json.RawMessage `json:"input" arg:"Arguments for its inputSchema: {goal, instance_id?}" required:"true" free:"true"`
 }
 
 // A StartedReply describes a session that was just started.
@@ -30,11 +28,8 @@ func addExecute(s *tool.Set, o Options) {
 	add(s, o, tool.Tool{
 		Name: "workflows-execute-tool", Title: "Run a workflow as a source",
 		Description: "For other servers; agents call start_workflow. Starts a workflow and returns at once. Its session_id is the execution_id: finished_step with it finishes the steps, from any connection.",
-		Input: tool.InputSchema(workflowID(),
-			tool.Property{Name: "input", Required: true, Schema: &jsonschema.Schema{Type: "object", Description: "Arguments for its inputSchema: {goal, instance_id?}"}}),
-		Free:    []string{"input"},
-		Outcome: func(r any) string { return string(r.(*StartedReply).Status) },
-		Recheck: "call get_step: if no workflow is in progress on this connection, it lists those that were started",
+		Outcome:     func(r any) string { return string(r.(*StartedReply).Status) },
+		Recheck:     "call get_step: if no workflow is in progress on this connection, it lists those that were started",
 	}, o.execute)
 }
 

@@ -24,7 +24,7 @@ type listReply struct {
 func (r *listReply) TextValue() any { return r.Workflows }
 
 type listArgs struct {
-	Cursor *string `json:"cursor"`
+	Cursor *string `json:"cursor" arg:"nextCursor of the previous reply"`
 }
 
 // addList registers workflows-list-tool (seed 003, 6.1).
@@ -33,7 +33,6 @@ func addList(s *tool.Set, o Options) {
 		Name: "workflows-list-tool", Title: "Workflows as a source",
 		Description: "For other servers, which make tools of this project's workflows; agents call get_workflows.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
-		Input:       tool.InputSchema(tool.Optional("cursor", tool.MaxName, "nextCursor of the previous reply")),
 		Output: &jsonschema.Schema{
 			Type: "object",
 			Properties: map[string]*jsonschema.Schema{

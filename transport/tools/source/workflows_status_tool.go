@@ -13,8 +13,8 @@ import (
 )
 
 type executionArgs struct {
-	WorkflowID  string `json:"workflow_id"`
-	ExecutionID string `json:"execution_id"`
+	WorkflowID  string `json:"workflow_id" arg:"Workflow id, job/workflow" max:"1000"`
+	ExecutionID string `json:"execution_id" arg:"execution_id from workflows-execute-tool, 8 hex digits"`
 }
 
 // An executionReply describes an execution to callers of this source.
@@ -42,25 +42,13 @@ func executionSchema() *jsonschema.Schema {
 	return s
 }
 
-func workflowID() tool.Property {
-	return tool.Required("workflow_id", maxWorkflowID, "Workflow id, job/workflow")
-}
-
-func executionID() tool.Property {
-	return tool.Required("execution_id", tool.MaxName, "execution_id from workflows-execute-tool, 8 hex digits")
-}
-
 func statusOf(reply any) string { return string(reply.(*executionReply).Status) }
-
-// maxWorkflowID is the maximum length of a workflow id, in characters.
-const maxWorkflowID = 1000
 
 func addStatus(s *tool.Set, o Options) {
 	add(s, o, tool.Tool{
 		Name: "workflows-status-tool", Title: "Status as a source",
 		Description: "For other servers: returns state and progress of an execution, also after its end.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
-		Input:       tool.InputSchema(workflowID(), executionID()),
 		Output:      executionSchema(),
 		Session:     "execution_id",
 		Polled:      true,

@@ -14,35 +14,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// Add registers the set: the four tools of seed 000, and two for agents that lost their position or
-// must go back.
-func Add(s *tool.Set) {
-	addGetWorkflows(s)
-	addStartWorkflow(s)
-	addFinishedStep(s)
-	addAbortWorkflow(s)
-	addGetStep(s)
-	addGoToStep(s)
-}
-
-// AddForSteps registers the tools of an agent that does one step of a run.
-func AddForSteps(s *tool.Set) {
-	addGetStep(s)
-	addFinishedStep(s)
-	addStartWorkflow(s)
-}
-
-// seeStep is the Recheck of these tools.
-const seeStep = "call get_step, with your session_id if you have one: what it does not show was not recorded"
-
-// add registers the tool of a method.
-func add[A, R any](s *tool.Set, method func(tool.WorkflowCaller, context.Context, A) (*R, error), t tool.Tool) {
-	if t.Output == nil {
-		t.Output = OutputSchema[R]()
-	}
-	tool.Add(s, t, call(method))
-}
-
 // call executes a call with a method. A list without entries is [] in the reply, unless its field may
 // be absent.
 func call[A, R any](method func(tool.WorkflowCaller, context.Context, A) (*R, error)) func(context.Context, *tool.Caller, A) (*R, error) {
@@ -115,4 +86,18 @@ func stepsIn(s *jsonschema.Schema) (steps []*jsonschema.Schema) {
 		steps = append(steps, p.Items)
 	}
 	return steps
+}
+
+// workflowsSchema is the schema of get_workflows: its lists are already encoded when they reach the
+// transport, so their types are given here.
+func workflowsSchema() *jsonschema.Schema {
+	s := OutputSchema[machine.WorkflowsReply]()
+	s.Properties["jobs"] = listSchema[machine.JobInfo]("the jobs, in the order of their folders")
+	s.Properties["errors"] = listSchema[machine.JobLoadError](
+		"the jobs whose files have faults, one entry per job; one that is in jobs too is served as it last loaded")
+	return s
+}
+
+func listSchema[T any](description string) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "array", Description: description, Items: OutputSchema[T]()}
 }

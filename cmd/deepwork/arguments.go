@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"deepwork/transport/tool"
+)
+
+// An argumentFlag is a flag that sets an argument of a tool.
+type argumentFlag struct {
+	argument tool.Argument
+	field    reflect.Value
+	text     string // as given
+}
+
+// argumentFlags adds flags to cmd that set arguments of a tool in args, a pointer to their struct. Each is
+// the name of an argument, or that with the name of its flag as argument=flag. Their help and their limits
+// are those of the arguments. A number of seconds is given as a duration.
+func argumentFlags(cmd *cobra.Command, args any, names ...string) {
+	value := reflect.ValueOf(args).Elem()
+	known := map[string]tool.Argument{}
+	for _, a := range tool.Arguments(value.Type()) {
+		known[a.Name] = a
+	}
+	for _, both := range names {
+		name, flag, renamed := strings.Cut(both, "=")
+		if !renamed {
+			flag = strings.ReplaceAll(name, "_", "-")
+		}
+		a, is := known[name]
+		if !is {
+			panic("no argument " + name) // every run of the program would report it
+		}
+		f := &argumentFlag{argument: a, field: value.FieldByIndex(a.Index)}
+		added := cmd.Flags().VarPF(f, flag, "", f.help())
+		if a.Kind == "boolean" {
+			added.NoOptDefVal = "true"
+		}
+		if v := f.values(); v != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(v, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+}
+
+// help is the description of the argument as the help of a flag begins and ends.
+func (f *argumentFlag) help() string {
+	text, otherwise, has := strings.Cut(f.argument.Description, "Default: ")
+	text = strings.TrimSuffix(strings.TrimSpace(text), ".")
+	if first, n := utf8.DecodeRuneInString(text); len(text) > n && !unicode.IsUpper(rune(text[n])) {
+		text = string(unicode.ToLower(first)) + text[n:]
+	}
+	for _, v := range f.values() {
+		if !strings.Contains(f.argument.Description, v) {
+			text += ": " + either(f.values())
+			break
+		}
+	}
+	if has {
+		text += " (default: " + otherwise + ")"
+	}
+	return text
+}
+
+// values are the values that the argument may have, nil if that is any.
+func (f *argumentFlag) values() (all []string) {
+	for _, v := range f.argument.Schema.Enum {
+		if text, is := v.(string); is {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// seconds reports whether the argument is a number of seconds.
+func (f *argumentFlag) seconds() bool { return strings.HasSuffix(f.argument.Name, "_seconds") }
+
+// String returns what was given.
+func (f *argumentFlag) String() string { return f.text }
+
+// Type names what the flag takes.
+func (f *argumentFlag) Type() string {
+	switch {
+	case f.seconds():
+		return "duration"
+	case f.argument.Kind == "boolean":
+		return "bool"
+	case f.argument.Kind == "integer":
+		return "int"
+	case f.argument.Kind == "number":
+		return "number"
+	}
+	return "text"
+}
+
+// Set sets the argument.
+func (f *argumentFlag) Set(text string) error {
+	var value any
+	switch f.argument.Kind {
+	case "boolean":
+		is, err := strconv.ParseBool(text)
+		if err != nil {
+			return expected("true or false")
+		}
+		value = is
+	case "integer", "number":
+		n, err := strconv.ParseFloat(text, 64)
+		if f.seconds() {
+			var d time.Duration
+			d, err = time.ParseDuration(text)
+			n = d.Seconds()
+		}
+		least, most := f.argument.Schema.Minimum, f.argument.Schema.Maximum
+		if err != nil || f.argument.Kind == "integer" && n != math.Trunc(n) || least != nil && !(n >= *least) || most != nil && !(n <= *most) || f.seconds() && n == 0 {
+			return f.expects()
+		}
+		if value = n; f.argument.Kind == "integer" {
+			value = int(n)
+		}
+	default:
+		if v := f.values(); v != nil && !slices.Contains(v, text) {
+			return expected(either(v))
+		}
+		value = text
+	}
+	to := f.field
+	if to.Kind() == reflect.Pointer {
+		to.Set(reflect.New(to.Type().Elem()))
+		to = to.Elem()
+	}
+	to.Set(reflect.ValueOf(value).Convert(to.Type()))
+	f.text = text
+	return nil
+}
+
+// expects says which numbers the flag takes.
+func (f *argumentFlag) expects() error {
+	form := "a number such as 2.5"
+	switch {
+	case f.seconds():
+		return expected(fmt.Sprintf("a time such as 90s, 90m or 2h, at most %v", time.Duration(*f.argument.Schema.Maximum)*time.Second))
+	case f.argument.Kind == "integer":
+		form = "a whole number"
+	}
+	if least, most := f.argument.Schema.Minimum, f.argument.Schema.Maximum; least != nil && most != nil {
+		form += fmt.Sprintf(", from %.0f to %.0f", *least, *most)
+	}
+	return expected(form)
+}
+
+// expected is the error of a flag whose value is not one of the form.
+func expected(form string) error { return &expectedError{form} }
+
+type expectedError struct{ form string }
+
+func (e *expectedError) Error() string { return "expected " + e.form }
+
+// flagOf returns the flag of cmd that sets an argument of a tool, "" if none does.
+func flagOf(cmd *cobra.Command, argument string) (flag string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if v, is := f.Value.(*argumentFlag); is && v.argument.Name == argument {
+			flag = "--" + f.Name
+		}
+	})
+	return flag
+}
+
+// either lists what can be chosen.
+func either(all []string) string {
+	last := len(all) - 1
+	if last < 1 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:last], ", ") + " or " + all[last]
+}

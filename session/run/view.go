@@ -1,0 +1,288 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/attempt/transcript"
+	"deepwork/session/workflow/machine"
+)
+
+// A View is what a run is doing, step by step and in words. The tool get_run, the pages and the command
+// line show it.
+type View struct {
+	*attempt.RunReply
+	Tree  Tree
+	Live  bool  // its leader waits or leads
+	Fault error // why only the steps that have agents are known, or nil
+}
+
+// A Tree is a workflow of a run: its entries, the members of a group together.
+type Tree struct {
+	SessionID, Workflow string
+	Entries             [][]*Step
+}
+
+// A Step is a step of a workflow of a run.
+type Step struct {
+	SessionID, ID, Name string
+	State               string            // where it is, in words: one of these constants, or how its newest agent ended
+	Agents              []attempt.RunStep // the processes for it, the newest first
+	Took                time.Duration     // how long those ran that have ended
+	Since               *string           // when the one that runs was started
+	USD                 *float64          // what all have cost, as far as that is known
+	Last                string            // what the newest said last, or why it failed
+	Until               *time.Time        // when the limit of its agent's provider ends
+	Session             *machine.State    // nil if it could not be read
+	Nested              []Tree            // the workflows that its agents have started
+}
+
+// Where a step is.
+const (
+	Finished         = "finished"
+	NotBegun         = "not begun"
+	LeftToDo         = "left to do" // by a run that has ended
+	Running          = "running"
+	WaitsForPerson   = "waits for a person"
+	WaitsForSlot     = "waits for a slot"
+	WaitsForLimit    = "waits for the end of a limit"
+	Limited          = "limited" // by its agent's provider, and the run has ended
+	WaitsForWorkflow = "waits for its workflow"
+	WaitsForTurn     = "waits for its turn"
+	TriedAgain       = "tried again"
+)
+
+// Why says of a step that waits for something outside of the run what that is, or is "".
+func (s *Step) Why() string {
+	return map[string]string{
+		WaitsForPerson: "waits for a person to pass its outputs",
+		WaitsForSlot:   "waits for a slot: as many agents work as may work at once",
+		WaitsForLimit:  "waits until its provider’s limit is over",
+	}[s.State]
+}
+
+// Agent returns the newest process for the step, or nil.
+func (s *Step) Agent() *attempt.RunStep {
+	if len(s.Agents) == 0 {
+		return nil
+	}
+	return &s.Agents[0]
+}
+
+// Each calls do for each step of a tree, in order: those of nested workflows follow their step.
+func (t *Tree) Each(do func(s *Step, depth int)) { t.each(do, 0) }
+
+func (t *Tree) each(do func(*Step, int), depth int) {
+	for _, entry := range t.Entries {
+		for _, s := range entry {
+			do(s, depth)
+			for i := range s.Nested {
+				s.Nested[i].each(do, depth+1)
+			}
+		}
+	}
+}
+
+// Sessions are where a View finds the sessions of a run. An Engine of session/workflow is one.
+type Sessions interface {
+	Read(ctx context.Context, id string) (*machine.State, error)
+	Definition(*machine.State) (*machine.Definition, error)
+}
+
+// Look returns the view of a run as it is now, and sets the plan of r. last has what agents that run said
+// last, by execution.
+func Look(ctx context.Context, r *attempt.RunReply, sessions Sessions, last map[string]string) *View {
+	v := &View{RunReply: r, Live: r.Open()}
+	if r.SessionID == nil {
+		return v
+	}
+	b := viewBuilder{v, ctx, sessions, last}
+	if v.Tree, v.Fault = b.tree(*r.SessionID, 0); v.Fault != nil {
+		v.Tree = b.alone(*r.SessionID)
+	}
+	v.Tree.Each(func(s *Step, _ int) {
+		r.Plan = append(r.Plan, attempt.PlanStep{SessionID: s.SessionID, StepID: s.ID, State: s.State})
+	})
+	return v
+}
+
+// A viewBuilder puts the steps of a run together.
+type viewBuilder struct {
+	run      *View
+	ctx      context.Context // of the call
+	sessions Sessions
+	last     map[string]string
+}
+
+// maxNesting bounds workflows within workflows.
+const maxNesting = 10
+
+// tree returns a session of the run with those nested in it.
+func (b *viewBuilder) tree(id string, depth int) (t Tree, err error) {
+	state, err := b.sessions.Read(b.ctx, id)
+	if err != nil {
+		return t, err
+	}
+	def, err := b.sessions.Definition(state)
+	if err != nil {
+		return t, err
+	}
+	t.SessionID, t.Workflow = id, state.JobName+"/"+state.WorkflowName
+	for _, entry := range def.Workflow.Entries {
+		var group []*Step
+		for _, step := range entry {
+			s := b.step(id, step)
+			s.Session = state
+			if of := def.Job.Step(step); of != nil {
+				s.Name = of.Name
+			}
+			if depth < maxNesting {
+				for _, child := range b.run.Kept.Children[id+"/"+step] {
+					if nested, err := b.tree(child, depth+1); err == nil { // else it was pruned
+						s.Nested = append(s.Nested, nested)
+					}
+				}
+			}
+			s.State = b.state(s)
+			group = append(group, s)
+		}
+		t.Entries = append(t.Entries, group)
+	}
+	return t, nil
+}
+
+// alone returns the steps that have agents, if the sessions cannot be read.
+func (b *viewBuilder) alone(id string) Tree {
+	t := Tree{SessionID: id, Workflow: b.run.Workflow}
+	seen := map[place]bool{}
+	for _, x := range b.run.Steps {
+		p := place{x.SessionID, x.StepID}
+		if seen[p] {
+			continue
+		}
+		seen[p] = true
+		s := b.step(p.session, p.step)
+		s.State = s.Agents[0].State
+		if w := b.wait(p); w != nil && w.Kind == attempt.WaitsForPerson {
+			s.State = WaitsForPerson
+		} else if w != nil && b.run.Live {
+			s.State = WaitsForLimit
+		}
+		t.Entries = append(t.Entries, []*Step{s})
+	}
+	return t
+}
+
+// wait returns what the leader says that a step waits for, or nil.
+func (b *viewBuilder) wait(p place) *attempt.RunWait {
+	i := slices.IndexFunc(b.run.Kept.Waits, func(w attempt.RunWait) bool { return w.SessionID == p.session && w.StepID == p.step })
+	if i < 0 {
+		return nil
+	}
+	return &b.run.Kept.Waits[i]
+}
+
+// step returns the agents of a step, without its state.
+func (b *viewBuilder) step(session, id string) *Step {
+	s := &Step{ID: id, SessionID: session}
+	for _, x := range b.run.Steps { // the oldest first
+		if x.SessionID != session || x.StepID != id {
+			continue
+		}
+		s.Agents = append([]attempt.RunStep{x}, s.Agents...)
+		if x.Cost != nil && x.Cost.USD != nil {
+			s.USD = new(*x.Cost.USD + *cmp.Or(s.USD, new(0.0)))
+		}
+		s.Took += x.Took()
+	}
+	x := s.Agent()
+	if x == nil {
+		return s
+	}
+	if w := b.wait(place{session, id}); w != nil && w.Kind == attempt.WaitsForLimit && b.run.Live {
+		s.Until = w.Until
+	}
+	switch {
+	case x.EndedAt == nil:
+		s.Since, s.Last = x.StartedAt, b.last[x.ExecutionID]
+	case x.Error != nil:
+		s.Last = *x.Error
+	default:
+		s.Last = deref(x.FinalMessage)
+	}
+	return s
+}
+
+// state says in a few words where a step is.
+func (b *viewBuilder) state(s *Step) string {
+	p, x := s.Session.Progress(s.ID), s.Agent()
+	current := s.Session.Status == machine.Active && s.Session.IsCurrent(s.ID)
+	_, notAsked := s.Session.ToAnswer(s.ID, "")
+	switch {
+	case p != nil && p.CompletedAt != nil && !current:
+		s.Until = nil
+		return Finished
+	case notAsked == nil:
+		return WaitsForPerson
+	case !b.run.Live && x != nil && x.LimitedUntil != nil:
+		at, _ := time.Parse(time.RFC3339Nano, *x.LimitedUntil) // this program has written it
+		s.Until = &at
+		return Limited
+	case !b.run.Live && x != nil && x.State != "completed":
+		return x.State
+	case !b.run.Live && current:
+		return LeftToDo
+	case !current:
+		return NotBegun
+	case x != nil && x.EndedAt == nil && x.StartedAt == nil:
+		return WaitsForSlot
+	case x != nil && x.EndedAt == nil:
+		return Running
+	case s.Until != nil && s.Until.After(time.Now()):
+		return WaitsForLimit
+	case len(s.Nested) > 0:
+		return WaitsForWorkflow
+	case x == nil || b.run.Kept.Parallel > 0:
+		return WaitsForTurn
+	}
+	return TriedAgain
+}
+
+const (
+	// maxTailed is how many agents that run LastSaid reads.
+	maxTailed = 20
+	// lastMessages is how many of their newest messages are looked at.
+	lastMessages = 3
+)
+
+// LastSaid returns what the agents of a run that are at work said last, by execution.
+func LastSaid(ctx context.Context, board *attempt.Engine, who session.Caller, r *attempt.RunReply) map[string]string {
+	last := map[string]string{}
+	for _, x := range r.Steps {
+		if x.StartedAt == nil || x.EndedAt != nil || len(last) == maxTailed {
+			continue
+		}
+		t, err := board.TailAttempt(ctx, who, attempt.TailArgs{Target: attempt.Target{AttemptID: &r.RunID}, ExecutionID: &x.ExecutionID, Limit: new(lastMessages), Newest: true})
+		if err != nil {
+			continue // it is shown without
+		}
+		var lines []string
+		for _, m := range t.Messages {
+			if m.Kind == "system" {
+				continue
+			}
+			line := strings.TrimSpace(m.Text)
+			if m.Tool != "" {
+				line = m.Tool + " " + transcript.Gist(m.Text)
+			}
+			lines = append(lines, line)
+		}
+		last[x.ExecutionID] = strings.Join(lines, "\n")
+	}
+	return last
+}

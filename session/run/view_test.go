@@ -1,0 +1,124 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	jobs "deepwork/catalog/job"
+	"deepwork/session/attempt"
+	"deepwork/session/workflow/machine"
+)
+
+// fakeSessions are the sessions of a run by id, all of one workflow.
+type fakeSessions struct {
+	states map[string]*machine.State
+	def    *machine.Definition
+}
+
+func (f fakeSessions) Read(_ context.Context, id string) (*machine.State, error) {
+	if s := f.states[id]; s != nil {
+		return s, nil
+	}
+	return nil, errors.New("there is no session " + id)
+}
+
+func (f fakeSessions) Definition(*machine.State) (*machine.Definition, error) { return f.def, nil }
+
+// The state of a step is said in words, whatever its session and its agents are.
+func TestStates(t *testing.T) {
+	began, later := "2026-01-01T00:00:00Z", time.Now().Add(time.Hour)
+	agent := func(state string, started, ended *string) []attempt.RunStep {
+		return []attempt.RunStep{{State: state, StartedAt: started, EndedAt: ended}}
+	}
+	progress := func(question *machine.Question) *machine.State {
+		return &machine.State{Status: machine.Active, CurrentStepID: "one",
+			StepProgress: machine.OrderedMap[*machine.StepProgress]{{Key: "one", Value: &machine.StepProgress{Question: question}}}}
+	}
+	active, asked := progress(nil), progress(&machine.Question{AskedAt: time.Now()})
+	for _, test := range []struct {
+		want   string
+		state  *machine.State
+		step   Step
+		closed bool
+	}{
+		{WaitsForTurn, active, Step{ID: "one"}, false},
+		{NotBegun, active, Step{ID: "two"}, false},
+		{WaitsForSlot, active, Step{ID: "one", Agents: agent("waiting", nil, nil)}, false},
+		{Running, active, Step{ID: "one", Agents: agent("running", &began, nil)}, false},
+		{WaitsForPerson, asked, Step{ID: "one", Agents: agent("running", &began, nil)}, false},
+		{WaitsForLimit, active, Step{ID: "one", Agents: agent("failed", &began, &began), Until: &later}, false},
+		{WaitsForWorkflow, active, Step{ID: "one", Agents: agent("completed", &began, &began), Nested: []Tree{{}}}, false},
+		{TriedAgain, active, Step{ID: "one", Agents: agent("completed", &began, &began)}, false},
+		{LeftToDo, active, Step{ID: "one"}, true},
+		{LeftToDo, active, Step{ID: "one", Agents: agent("completed", &began, &began)}, true},
+		{"interrupted", active, Step{ID: "one", Agents: agent("interrupted", &began, &began)}, true},
+		{NotBegun, active, Step{ID: "two"}, true},
+	} {
+		b := viewBuilder{run: &View{RunReply: &attempt.RunReply{}, Live: !test.closed}}
+		test.step.Session = test.state
+		if got := b.state(&test.step); got != test.want {
+			t.Errorf("%+v, ended %v: %q, not %q", test.step, test.closed, got, test.want)
+		}
+	}
+}
+
+// A run of a group and a step that has started a workflow, with three agents.
+func aRun() (*attempt.RunReply, fakeSessions) {
+	stamp := func(seconds int) *string { return new(time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339Nano)) }
+	x := func(session, step, state string, from, to int) attempt.RunStep {
+		a := attempt.RunStep{ExecutionID: session + step, SessionID: session, StepID: step, State: state, StartedAt: stamp(from), Cost: &attempt.ExecutionCost{USD: new(0.5)}}
+		if to > 0 {
+			a.EndedAt, a.FinalMessage = stamp(to), new("said")
+		}
+		return a
+	}
+	state := func(id string) *machine.State {
+		return &machine.State{SessionID: id, JobName: "j", WorkflowName: "w", Status: machine.Active, CurrentStepID: "a",
+			StepProgress: machine.OrderedMap[*machine.StepProgress]{{Key: "a", Value: &machine.StepProgress{}}}}
+	}
+	r := &attempt.RunReply{State: "running", SessionID: new("s"), Workflow: "j/w", Kept: attempt.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
+		Steps: []attempt.RunStep{x("s", "a", "completed", 10, 12), x("s", "a", "completed", 20, 25), x("n", "a", "running", 30, 0)}}
+	def := &machine.Definition{Job: &jobs.Job{Steps: []jobs.Step{{ID: "a"}}}, Workflow: &jobs.Workflow{Entries: []jobs.Entry{{"a", "b"}, {"c"}}}}
+	return r, fakeSessions{map[string]*machine.State{"s": state("s"), "n": state("n")}, def}
+}
+
+// The steps are in the order of the workflow, those of nested workflows after their step, with their agents.
+func TestLook(t *testing.T) {
+	r, sessions := aRun()
+	v := Look(t.Context(), r, sessions, map[string]string{"na": "says"})
+	if v.Fault != nil || !v.Live {
+		t.Fatalf("live %v, %v", v.Live, v.Fault)
+	}
+	want := "[{s a waits for its workflow} {n a running} {n b not begun} {n c not begun} {s b not begun} {s c not begun}]"
+	if got := fmt.Sprint(r.Plan); got != want {
+		t.Errorf("the plan is %s, want %s", got, want)
+	}
+	first := v.Tree.Entries[0][0]
+	if first.Took != 7*time.Second || *first.USD != 1 || first.Last != "said" || len(first.Agents) != 2 || first.Agents[0].EndedAt == r.Steps[0].EndedAt {
+		t.Errorf("the first step is %+v", first)
+	}
+	if nested := first.Nested[0].Entries[0][0]; nested.Last != "says" || nested.Since == nil {
+		t.Errorf("the nested step is %+v", nested)
+	}
+	depths := ""
+	v.Tree.Each(func(_ *Step, depth int) { depths += fmt.Sprint(depth) })
+	if depths != "011100" {
+		t.Errorf("the depths are %s", depths)
+	}
+}
+
+// Without its sessions, a run has the steps for which agents were started, and what its leader says of them.
+func TestLookWithoutSessions(t *testing.T) {
+	r, sessions := aRun()
+	r.Kept.Waits = []attempt.RunWait{{Kind: attempt.WaitsForPerson, SessionID: "s", StepID: "a"}}
+	sessions.states = nil
+	if v := Look(t.Context(), r, sessions, nil); v.Fault == nil {
+		t.Error("no fault")
+	}
+	if got, want := fmt.Sprint(r.Plan), "[{s a waits for a person} {n a running}]"; got != want {
+		t.Errorf("the plan is %s, want %s", got, want)
+	}
+}
