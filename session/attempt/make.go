@@ -39,7 +39,7 @@ func (r *run) launch() (Process, *outcome) {
 		return nil, end
 	}
 	if r.making.Err() != nil {
-		return nil, notYet()
+		return nil, r.notRun()
 	}
 	// Not with making: it must be known whether the agent runs, and that is quick to find out.
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
@@ -67,7 +67,7 @@ func (r *run) find() (Process, *outcome) {
 		case errors.Is(err, runner.ErrNoRun):
 			return nil, nil
 		case r.ctx.Err() != nil, wait.For(r.engine.serving, time.Second) != nil:
-			return nil, &outcome{drop: true} // the next server finds out
+			return nil, &outcome{fate: left} // the next server finds out
 		}
 		r.doubt.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
 	}
@@ -77,10 +77,10 @@ func (r *run) find() (Process, *outcome) {
 // execution waits again; otherwise it has failed for that reason.
 func (r *run) hindered(doing string, err error) *outcome {
 	if r.ctx.Err() != nil {
-		return &outcome{drop: true}
+		return &outcome{fate: left}
 	}
 	if r.making.Err() != nil {
-		return notYet()
+		return r.notRun()
 	}
 	why := err.Error()
 	if e, is := errors.AsType[*session.Error](err); is {
@@ -89,17 +89,13 @@ func (r *run) hindered(doing string, err error) *outcome {
 	return failed("%s failed: %s", strings.ToUpper(doing[:1])+doing[1:], why)
 }
 
-// notYet is the outcome of a run that was stopped, or whose server is closing, before its agent was
-// started.
-func notYet() *outcome { return &outcome{Ending: task.Ending{State: task.Stopped}, again: true} }
-
 // prepare creates the workspace if it does not exist, and returns what to run there.
 func (r *run) prepare() (*runner.Spec, *outcome) {
 	ctx, e := r.making, r.engine
 	cfg, err := e.config(ctx)
 	if err != nil {
 		// Not the attempt's fault: it waits, like all others, for a configuration that can be read.
-		return nil, notYet()
+		return nil, r.notRun()
 	}
 	b, err := e.board(ctx)
 	if err != nil {
@@ -111,7 +107,7 @@ func (r *run) prepare() (*runner.Spec, *outcome) {
 		return nil, r.hindered("reading the board", err)
 	}
 	if err != nil || now.State != task.Starting || now.Owner != e.member.ID() {
-		return nil, &outcome{drop: true}
+		return nil, &outcome{fate: left}
 	}
 	a, err := b.Attempt(ctx, r.exec.AttemptID)
 	if err != nil {

@@ -80,20 +80,11 @@ func (r *run) lead() {
 	begun := sync.OnceFunc(r.engine.makers.Done)
 	defer begun()
 	if r.exec.Lead {
-		if end := r.leadRun(); !end.drop {
-			if end.again && !r.stopped() {
-				r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
-				return
-			}
-			if !r.endEarlier() {
-				return
-			}
-			if !end.again {
-				r.push()
-			}
-			r.reportDiff()
-			r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
+		end := r.leadRun()
+		if end.fate.recorded() && !r.endEarlier() {
+			return
 		}
+		r.finish(end)
 		return
 	}
 	proc, end := r.launch()
@@ -125,23 +116,56 @@ func (r *run) lead() {
 		begun()
 		end = r.wait(proc)
 	}
-	if end != nil && !end.drop {
+	if end.fate.recorded() {
 		saved() // before the end is on the board, after which nobody looks for more
-		if !end.again {
-			r.push()
-		}
-		r.reportDiff()
-		r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 	}
+	r.finish(end)
 }
 
-// An outcome is how a run ended, as recorded on the board.
+// A fate is what becomes of an execution when this server no longer leads it.
+type fate int
+
+const (
+	ended   fate = iota // its agent ended, or could not be run
+	stopped             // it was stopped before its agent ran
+	waits               // its agent never ran, and it waits again
+	left                // another server leads it, the next one will, or it is no longer on the board
+)
+
+// recorded reports whether the execution ends on the board.
+func (f fate) recorded() bool { return f == ended || f == stopped }
+
+// An outcome is how an execution ended, as recorded on the board.
 type outcome struct {
+	fate fate
 	task.Ending
-	// again: the agent never ran; the execution waits again.
-	again bool
-	// drop: this server no longer leads it; nothing is recorded.
-	drop bool
+}
+
+// notRun is the outcome of an execution whose server is closing, or that was stopped, before its agent
+// was started.
+func (r *run) notRun() *outcome {
+	if r.stopped() {
+		return &outcome{fate: stopped, Ending: task.Ending{State: task.Stopped}}
+	}
+	return &outcome{fate: waits}
+}
+
+// finish records on the board what becomes of the execution.
+func (r *run) finish(end *outcome) {
+	switch end.fate {
+	case left:
+		return
+	case waits:
+		r.record(func(ctx context.Context, b store.Board) error {
+			_, err := b.Release(ctx, r.exec.ID, r.engine.member.ID())
+			return err
+		})
+		return
+	case ended:
+		r.push()
+	}
+	r.reportDiff()
+	r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end.Ending) })
 }
 
 // failed is the outcome of an agent that could not be run.
@@ -232,12 +256,7 @@ func (r *run) recordStart(ctx context.Context, b store.Board, at time.Time) erro
 	return nil
 }
 
-func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) (err error) {
-	if end.again && !r.stopped() {
-		_, err := b.Release(ctx, r.exec.ID, r.engine.member.ID())
-		return err
-	}
-	ending := end.Ending
+func (r *run) recordEnd(ctx context.Context, b store.Board, ending task.Ending) (err error) {
 	if ending.Task, err = r.taskAfter(ctx, b, ending.State); err != nil {
 		return err
 	}
@@ -269,8 +288,7 @@ func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptSt
 	return task.InReview, nil
 }
 
-// wait waits for the end of the process; it returns nil if this server closes first, and the agent
-// continues without it.
+// wait waits for the end of the process. If this server closes first, the agent continues without it.
 func (r *run) wait(proc Process) *outcome {
 	for {
 		exit, err := proc.Wait(r.ctx)
@@ -278,7 +296,7 @@ func (r *run) wait(proc Process) *outcome {
 			return outcomeOf(exit)
 		}
 		if wait.For(r.ctx, time.Second) != nil {
-			return nil
+			return &outcome{fate: left}
 		}
 		r.doubt.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
 		if found, end := r.find(); found == nil && end == nil {
