@@ -135,19 +135,45 @@ type Ending struct {
 	ExitCode     *int
 	FinalMessage *string
 	Error        *string
-	Task         Status          // the new status of the task; "" leaves it unchanged
-	EndedAt      *time.Time      // set if no server ran then; nil means now; never before its start
-	Usage        json.RawMessage // what its agent reported that it used; nil means nothing
+	Task         Status     // the new status of the task; "" leaves it unchanged
+	EndedAt      *time.Time // set if no server ran then; nil means now; never before its start
+	Usage        *Usage     // what its agent reported that it used; nil means nothing
 }
 
-// A Use is what the agent of an execution that has ended, or an executor that reviewed, reported that it used.
+// A Usage is what one execution used, as its agent reported it, with its cost by the prices when it ended.
+type Usage struct {
+	MicroUSD                                *int64 // millionths of a USD; nil means unknown
+	InputTokens, CachedTokens, OutputTokens int64
+	Turns                                   int64
+
+	// Thread, if it is not "", is the conversation of which the agent reports totals. Totals are those, by
+	// model, JSON that only the engine understands; nil means that the agent ended before it reported them:
+	// the next execution of the thread does so for it.
+	Thread string
+	Totals json.RawMessage
+}
+
+// A Use is the Usage of an execution that has ended, or of an executor that reviewed.
 type Use struct {
-	Seq         int64 // grows with each of the board
 	AttemptID   string
 	ExecutionID string // or an id of its own, of a review
 	Executor    string
-	Usage       json.RawMessage // nil means nothing
-	EndedAt     time.Time
+	Reported    bool // else the Usage is that of an agent that reported nothing
+	Usage
+}
+
+// Spent is the sum of what executions used that have ended.
+type Spent struct {
+	Executions                                     int
+	Unknown                                        int   // those whose cost is not known
+	MicroUSD                                       int64 // of the others, in millionths of a USD
+	InputTokens, CachedTokens, OutputTokens, Turns int64
+}
+
+// Limits are how much the executions of a board may have used for another one to start; nil means no limit.
+type Limits struct {
+	MicroUSD *int64
+	Unknown  *int64 // executions whose cost is not known
 }
 
 // A Session is a conversation with an agent.

@@ -45,11 +45,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution,
 	if err != nil {
 		return nil, err
 	}
-	slots, used, err := l.slots(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	claimed, err := l.board.AddStep(ctx, x, slots, e.claimHere(), used)
+	claimed, err := l.board.AddStep(ctx, x, e.slots(cfg), e.claimHere(), limits(cfg))
 	if errors.Is(err, store.ErrPending) { // it may be there, with a slot
 		_ = l.run.record(func(ctx context.Context, b store.Board) error { // fails only if it was not added, or this process stops leading
 			return b.EndStep(ctx, x.AttemptID, x.ID, task.StepEnding{Ending: task.Ending{State: task.Stopped}})
@@ -65,7 +61,12 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution,
 	if end.State == task.Failed {
 		ending.LimitedUntil = limitOf(time.Now(), unless(end.FinalMessage)+"\n"+unless(end.Error))
 	}
-	err = l.run.record(func(ctx context.Context, b store.Board) error { return b.EndStep(ctx, x.AttemptID, x.ID, ending) })
+	err = l.run.record(func(ctx context.Context, b store.Board) (err error) {
+		if ending.Usage, err = e.usageOf(ctx, b, x.AttemptID, x.Executor, end.usage); err != nil {
+			return err
+		}
+		return b.EndStep(ctx, x.AttemptID, x.ID, ending)
+	})
 	e.free()
 	if err != nil {
 		return nil, err
@@ -109,14 +110,15 @@ func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExec
 		if l.waitTurn(ctx) != nil {
 			return stopped, ""
 		}
-		slots, used, err := l.slots(ctx, cfg)
-		if err == nil && slots > 0 {
-			claimed, err = l.board.ClaimStep(ctx, x.AttemptID, x.ID, slots, e.claimHere(), used)
+		if now, err := e.config(ctx); err == nil {
+			cfg = now
 		}
+		var err error
+		claimed, err = l.board.ClaimStep(ctx, x.AttemptID, x.ID, e.slots(cfg), e.claimHere(), limits(cfg))
 		if errors.Is(err, store.ErrPending) {
 			return stopped, "" // it may have the slot: its end frees that, and another agent gets one
 		}
-		if err != nil && ctx.Err() == nil && !Passing(err) && !errors.Is(err, task.ErrOutdated) {
+		if err != nil && ctx.Err() == nil && !Passing(err) {
 			return failed("It could not be started: %v", err), ""
 		}
 	}
@@ -169,23 +171,6 @@ func (l *Lead) find(x *task.StepExecution) Process {
 			return nil
 		}
 	}
-}
-
-// slots returns how many agents may run at once, none if a budget of the board is reached, and what was known of
-// that, as for ClaimNext of a board.
-func (l *Lead) slots(ctx context.Context, cfg *config.Config) (most int, used *int64, err error) {
-	e := l.run.engine
-	if now, err := e.config(ctx); err == nil {
-		cfg = now
-	}
-	budget, err := e.budget(ctx, l.board, cfg)
-	if err != nil || budget == nil {
-		return e.slots(cfg), nil, err
-	}
-	if !budget.isReached() {
-		most = e.slots(cfg)
-	}
-	return most, &budget.seq, nil
 }
 
 // claimHere is the place whose slots count, nil for those of the whole board.

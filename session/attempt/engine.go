@@ -105,7 +105,6 @@ type Engine struct {
 	shared   *store.Stores // stores, nil if only this machine uses them
 	here     task.Place    // of this process; zero in those
 	projects projects
-	ledger   ledger
 
 	ctx      context.Context // of every goroutine; ends with Close
 	cancel   context.CancelFunc

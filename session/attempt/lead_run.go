@@ -183,9 +183,9 @@ func (l *Lead) endAgent(ctx context.Context, x task.StepExecution) error {
 			if err != nil {
 				return err
 			}
-			usage := outcomeOf(exit)
-			usage.State, usage.Error = end.State, end.Error // it failed because it could not reach its leader
-			end, conversation = usage, exit.Conversation
+			was := outcomeOf(exit)
+			was.State, was.Error = end.State, end.Error // it failed because it could not reach its leader
+			end, conversation = was, exit.Conversation
 			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
 				if err := l.board.StartStep(ctx, x.AttemptID, x.ID, at); err != nil {
 					return err
@@ -195,5 +195,10 @@ func (l *Lead) endAgent(ctx context.Context, x task.StepExecution) error {
 			return err
 		}
 	}
-	return l.board.EndStep(ctx, x.AttemptID, x.ID, task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)})
+	ending := task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)}
+	var err error
+	if ending.Usage, err = l.run.engine.usageOf(ctx, l.board, x.AttemptID, x.Executor, end.usage); err != nil {
+		return err
+	}
+	return l.board.EndStep(ctx, x.AttemptID, x.ID, ending)
 }

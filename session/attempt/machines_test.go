@@ -408,7 +408,7 @@ func TestInspectOnMachines(t *testing.T) {
 		b, err := m1.board(ctx)
 		must(t, err)
 		must(t, m1.member.Enter(ctx))
-		x, err := b.ClaimNext(ctx, m1.member.ID(), 1, m1.claim(b, p1.cfg.Load()), nil)
+		x, err := b.ClaimNext(ctx, m1.member.ID(), 1, m1.claim(b, p1.cfg.Load()), task.Limits{})
 		if err != nil || x == nil || x.AttemptID != made.AttemptID || x.Place != m1.place {
 			t.Fatalf("%+v, %v", x, err)
 		}

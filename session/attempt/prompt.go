@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -70,7 +69,7 @@ func (e *Engine) continued(ctx context.Context, b store.Board, a *task.Attempt, 
 		return false, "", err
 	}
 	all = slices.DeleteFunc(all, func(o task.Execution) bool { return o.ID == x.ID })
-	used, err := b.Used(ctx, a.TaskID)
+	used, err := b.Used(ctx, a.ID)
 	if err != nil {
 		return false, "", err
 	}
@@ -105,11 +104,9 @@ func hasConversation(all []task.Execution, used []task.Use, reports bool) bool {
 	return slices.ContainsFunc(all, func(x task.Execution) bool {
 		// What an interrupted one had reported may be lost.
 		return x.StartedAt != nil && (!reports || x.State == task.Interrupted ||
-			slices.ContainsFunc(used, func(u task.Use) bool { return u.ExecutionID == x.ID && u.Usage != nil && !isNull(u.Usage) }))
+			slices.ContainsFunc(used, func(u task.Use) bool { return u.ExecutionID == x.ID && u.Reported }))
 	})
 }
-
-func isNull(data json.RawMessage) bool { return string(data) == "null" }
 
 // history is what executions, the newest first, were asked and what became of that, the oldest first.
 func history(all []task.Execution) string {

@@ -1,7 +1,6 @@
 package attempt
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,7 +89,7 @@ func TestHasConversation(t *testing.T) {
 	ran := func(state task.AttemptState) []task.Execution {
 		return []task.Execution{{ID: "2", State: task.Failed}, {ID: "1", State: state, StartedAt: &now}}
 	}
-	reported := []task.Use{{ExecutionID: "1", Usage: json.RawMessage(`{"turns":1}`)}}
+	reported := []task.Use{{ExecutionID: "1", Reported: true}}
 	for name, c := range map[string]struct {
 		all     []task.Execution
 		used    []task.Use

@@ -107,14 +107,7 @@ func (s *starter) startReady(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		room := task.Room{InReview: auto.MaxInReview, Slots: e.slots(cfg), Place: e.here}
-		now, err := e.budget(ctx, b, cfg)
-		if err != nil || now.isReached() {
-			return err
-		}
-		if now != nil {
-			room.Used = &now.seq
-		}
+		room := task.Room{InReview: auto.MaxInReview, Slots: e.slots(cfg), Place: e.here, Limits: limits(cfg)}
 		tasks, err := b.Ready(ctx, room)
 		if err != nil {
 			return err
@@ -134,7 +127,7 @@ func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *conf
 			continue
 		}
 		err := s.engine.startTask(ctx, v, b, cfg, agent, t, room)
-		if err == nil || errors.Is(err, task.ErrNotReady) || errors.Is(err, task.ErrOutdated) || errors.Is(err, task.ErrNotFound) {
+		if err == nil || errors.Is(err, task.ErrNotReady) || errors.Is(err, task.ErrNotFound) {
 			return true // or another server was faster, or the user
 		}
 		what := t.ProjectID

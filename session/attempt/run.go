@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -13,6 +12,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/transcript"
 	"deepwork/session/store"
 )
 
@@ -139,6 +139,7 @@ func (f fate) recorded() bool { return f == ended || f == stopped }
 type outcome struct {
 	fate fate
 	task.Ending
+	usage *transcript.Usage // what its agent reported
 }
 
 // notRun is the outcome of an execution whose server is closing, or that was stopped, before its agent
@@ -165,7 +166,7 @@ func (r *run) finish(end *outcome) {
 		r.push()
 	}
 	r.reportDiff()
-	r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end.Ending) })
+	r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 }
 
 // failed is the outcome of an agent that could not be run.
@@ -182,12 +183,9 @@ func recordsGone() *outcome {
 // outcomeOf returns the outcome of an exit: only an agent that ended on its own with exit code 0
 // has completed.
 func outcomeOf(x runner.Exit) *outcome {
-	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage)}}
+	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage)}, usage: x.Usage}
 	if !x.EndedAt.IsZero() {
 		o.EndedAt = &x.EndedAt
-	}
-	if x.Usage != nil {
-		o.Usage, _ = json.Marshal(x.Usage) // its numbers are finite
 	}
 	switch {
 	case x.Stopped && x.NotStarted != "":
@@ -256,8 +254,16 @@ func (r *run) recordStart(ctx context.Context, b store.Board, at time.Time) erro
 	return nil
 }
 
-func (r *run) recordEnd(ctx context.Context, b store.Board, ending task.Ending) (err error) {
-	if ending.Task, err = r.taskAfter(ctx, b, ending.State); err != nil {
+func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) error {
+	a, err := b.Attempt(ctx, r.exec.AttemptID)
+	if err != nil {
+		return err
+	}
+	ending := end.Ending
+	if ending.Task, err = r.taskAfter(ctx, b, a, ending.State); err != nil {
+		return err
+	}
+	if ending.Usage, err = r.engine.usageOf(ctx, b, a.ID, a.Executor, end.usage); err != nil {
 		return err
 	}
 	_, ended, err := b.EndExecution(ctx, r.exec.ID, ending)
@@ -270,13 +276,9 @@ func (r *run) recordEnd(ctx context.Context, b store.Board, ending task.Ending) 
 
 // taskAfter returns the new status of the task: in review once its agent has completed and, if it
 // names a workflow, once that is complete. A status that was changed in the meantime stays.
-func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptState) (task.Status, error) {
+func (r *run) taskAfter(ctx context.Context, b store.Board, a *task.Attempt, state task.AttemptState) (task.Status, error) {
 	if state != task.Completed {
 		return "", nil
-	}
-	a, err := b.Attempt(ctx, r.exec.AttemptID)
-	if err != nil {
-		return "", err
 	}
 	t, err := b.Task(ctx, a.TaskID)
 	if err != nil {

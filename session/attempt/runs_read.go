@@ -144,8 +144,11 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
 		}
 	}
-	var each map[string]*ExecutionCost
-	if r.Cost, each, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
+	if r.Cost, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
+		return nil, fault("reading the cost of the run", err)
+	}
+	each, err := e.costs(ctx, b.View, id)
+	if err != nil {
 		return nil, fault("reading the cost of the run", err)
 	}
 	steps, err := b.Steps(ctx, id)

@@ -250,19 +250,19 @@ type pendingBoard struct {
 
 func (s *pendingStore) Board() store.Board { return pendingBoard{s.Database.Board(), s} }
 
-func (b pendingBoard) AddStep(ctx context.Context, x task.StepExecution, most int, c *task.Claim, used *int64) (bool, error) {
+func (b pendingBoard) AddStep(ctx context.Context, x task.StepExecution, most int, c *task.Claim, l task.Limits) (bool, error) {
 	if b.of.claim.Load() {
 		most = 0
 	}
-	claimed, err := b.Board.AddStep(ctx, x, most, c, used)
+	claimed, err := b.Board.AddStep(ctx, x, most, c, l)
 	if err == nil && b.of.add.Swap(false) {
 		return false, fmt.Errorf("adding: %w", store.ErrPending)
 	}
 	return claimed, err
 }
 
-func (b pendingBoard) ClaimStep(ctx context.Context, attempt, id string, most int, c *task.Claim, used *int64) (bool, error) {
-	claimed, err := b.Board.ClaimStep(ctx, attempt, id, most, c, used)
+func (b pendingBoard) ClaimStep(ctx context.Context, attempt, id string, most int, c *task.Claim, l task.Limits) (bool, error) {
+	claimed, err := b.Board.ClaimStep(ctx, attempt, id, most, c, l)
 	if claimed && b.of.claim.Swap(false) {
 		return false, fmt.Errorf("claiming: %w", store.ErrPending)
 	}

@@ -161,7 +161,7 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	}
 	// Waiting executions are assigned to this server as far as the board has room.
 	for ctx.Err() == nil {
-		x, err := e.claimNext(ctx, b, cfg)
+		x, err := b.ClaimNext(ctx, e.member.ID(), e.slots(cfg), e.claim(b, cfg), limits(cfg))
 		if err != nil || x == nil {
 			return err
 		}

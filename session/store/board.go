@@ -97,9 +97,12 @@ type View interface {
 	// WorkedOn returns the ids of the attempts of tasks that are inprogress or inreview, the newest first, at
 	// most task.MaxAttention.
 	WorkedOn(ctx context.Context) ([]string, error)
-	// Used returns what the executions of a task that ran and have ended used, the oldest first; none if
-	// there is no such task.
-	Used(ctx context.Context, taskID string) ([]task.Use, error)
+	// Spent returns the sum of what executions that ran and have ended used: those of an attempt, of a task if
+	// that is "", or, if both are "", all of the board, also of tasks that were deleted since.
+	Spent(ctx context.Context, taskID, attemptID string) (task.Spent, error)
+	// Used returns what each execution of an attempt that ran and has ended used, the oldest first; none if
+	// there is no such attempt.
+	Used(ctx context.Context, attemptID string) ([]task.Use, error)
 	// Executions returns an attempt's executions, newest first, none if there is no such attempt.
 	Executions(ctx context.Context, attemptID string) ([]task.Execution, error)
 	// LatestExecution returns an attempt's newest execution.
@@ -189,12 +192,12 @@ type Board interface {
 	// StepsOf returns the executions of the agents of a step, the newest first.
 	StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.StepExecution, error)
 	// AddStep adds an execution of an agent of a run that goes on: starting if it gets a slot, else
-	// waiting. The other arguments are those of ClaimNext, but it only waits if an execution has ended
-	// since. Errors of this and the next ones: task.ErrEnded, the run or the execution has ended.
-	AddStep(ctx context.Context, x task.StepExecution, max int, c *task.Claim, used *int64) (claimed bool, err error)
+	// waiting. The other arguments are those of ClaimNext. Errors of this and the next ones: task.ErrEnded, the
+	// run or the execution has ended.
+	AddStep(ctx context.Context, x task.StepExecution, max int, c *task.Claim, l task.Limits) (claimed bool, err error)
 	// ClaimStep gives a slot to an execution that waits: it is then starting. It reports false if there is
 	// none. The other arguments are those of ClaimNext.
-	ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, used *int64) (claimed bool, err error)
+	ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, l task.Limits) (claimed bool, err error)
 	// StartStep records since when the process of an execution runs.
 	StartStep(ctx context.Context, attemptID, id string, at time.Time) error
 	// EndStep records how an execution ended, and what it used if it was started. It does nothing if it has
@@ -227,9 +230,8 @@ type Board interface {
 	// nil means none, or no room. No other call on this board, in any process,
 	// gets the same one. If c is not nil, only what it allows is given, max counts the executions at
 	// its place, and that becomes the place of the execution and its attempt.
-	// If used is not nil, it is the Seq of the last task.Use that the caller knows: task.ErrOutdated
-	// means that there is a newer one, and nothing was given.
-	ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, used *int64) (*task.Execution, error)
+	// Nothing is given once a limit is reached, by what has ended at that moment.
+	ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, l task.Limits) (*task.Execution, error)
 	// Release returns a claimed execution whose process was never started to the board: it and its
 	// attempt wait again, in the same position, and at no place if the attempt has no worktrees yet. One that was asked to stop is
 	// stopped instead. It reports false if it is not this owner's, or is no longer starting.
@@ -239,13 +241,13 @@ type Board interface {
 	// done, and were made and changed only by callers with the right to start agents.
 	Ready(ctx context.Context, r task.Room) ([]task.Ready, error)
 	// StartReady is CreateAttempt for a task of Ready. ErrNotReady: it is no longer one, or there is no
-	// room; ErrOutdated: see ClaimNext.
+	// room.
 	StartReady(ctx context.Context, a task.Attempt, first task.Execution, r task.Room) error
-	// UsedSince returns what executions and reviewers used, also of tasks that were deleted since, in the order in which
-	// they ended: those after the one with a Seq, 0 for all.
-	UsedSince(ctx context.Context, seq int64) ([]task.Use, error)
+	// ReachedAt returns when what had ended reached each of the limits, nil for those that are not reached or
+	// were before anything had ended.
+	ReachedAt(ctx context.Context, l task.Limits) (cost, unknown *time.Time, err error)
 	// AddUse records what a process other than an execution, such as a reviewer, used for an attempt.
-	// u.ExecutionID is an id of its own. The store sets Seq and EndedAt.
+	// u.ExecutionID is an id of its own.
 	AddUse(ctx context.Context, u task.Use) error
 	// Adopt changes the owner of an execution. It reports false if the execution no longer has the
 	// old owner, or has ended.

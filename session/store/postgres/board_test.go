@@ -244,7 +244,7 @@ func TestListsUseIndexes(t *testing.T) {
 	must(t, second(spied.TaskAttempts(t.Context(), made.ID, page)))
 	must(t, second(spied.AttemptDetails(t.Context(), a.ID)))
 	must(t, second(spied.BranchTaken(t.Context(), "b")))
-	must(t, second(spied.ClaimNext(t.Context(), "me", 5, nil, nil)))
+	must(t, second(spied.ClaimNext(t.Context(), "me", 5, nil, task.Limits{})))
 	if len(queries) < 12 {
 		t.Errorf("only %d queries", len(queries))
 	}

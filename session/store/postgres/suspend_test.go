@@ -53,12 +53,12 @@ func init() {
 				in.Scan()
 			}
 		}}, sqlstore.Options{Shared: true}).Board()
-		x, err := b.ClaimNext(ctx, s.ID(), 5, nil, nil)
+		x, err := b.ClaimNext(ctx, s.ID(), 5, nil, task.Limits{})
 		fmt.Println(x == nil, errors.Is(err, store.ErrUnavailable))
 		in.Scan()
 		released, err := b.Release(ctx, in.Text(), s.ID())
 		fmt.Println(released, err)
-		x, err = b.ClaimNext(ctx, s.ID(), 5, nil, nil)
+		x, err = b.ClaimNext(ctx, s.ID(), 5, nil, task.Limits{})
 		fmt.Println(x == nil, err)
 		return nil
 	}
@@ -86,7 +86,7 @@ func TestAProcessSuspendedWithinATransaction(t *testing.T) {
 				t.Fatal(&child.Err)
 			}
 			suspend(t, child.Process.Pid)
-			x, err := b.ClaimNext(t.Context(), s.ID(), 5, nil, nil)
+			x, err := b.ClaimNext(t.Context(), s.ID(), 5, nil, task.Limits{})
 			if err != nil || x == nil {
 				t.Fatalf("it cannot be claimed beside a suspended process: %+v, %v", x, err)
 			}

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -39,10 +38,10 @@ func (b board) StepsOf(ctx context.Context, attemptID, sessionID, stepID string)
 	})
 }
 
-func (b board) AddStep(ctx context.Context, x task.StepExecution, max int, c *task.Claim, used *int64) (claimed bool, err error) {
+func (b board) AddStep(ctx context.Context, x task.StepExecution, max int, c *task.Claim, l task.Limits) (claimed bool, err error) {
 	return write(ctx, b, "adding an agent of a step", func(t Tx) (bool, error) {
-		free, err := t.free(max, c, used)
-		if err != nil && !errors.Is(err, task.ErrOutdated) {
+		free, err := t.free(max, c, l)
+		if err != nil {
 			return false, err
 		}
 		x.State = task.Waiting
@@ -55,27 +54,27 @@ func (b board) AddStep(ctx context.Context, x task.StepExecution, max int, c *ta
 	})
 }
 
-func (b board) ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, used *int64) (claimed bool, err error) {
+func (b board) ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, l task.Limits) (claimed bool, err error) {
 	const doing = "starting an agent of a step"
 	// Leaders ask often: most find no slot, and need no lock for it.
-	if full, err := read(ctx, b, doing, func(t Tx) (bool, error) { return t.full(max, c) }); err != nil || full {
+	if free, err := read(ctx, b, doing, func(t Tx) (bool, error) { return t.free(max, c, l) }); err != nil || !free {
 		return false, err
 	}
 	return write(ctx, b, doing, func(t Tx) (bool, error) {
-		if free, err := t.free(max, c, used); err != nil || !free {
+		if free, err := t.free(max, c, l); err != nil || !free {
 			return false, err
 		}
 		return true, t.changeStep(attemptID, `UPDATE step_executions SET state = ? WHERE id = ? AND attempt_id = ? AND state = ?`, task.Starting, id, attemptID, task.Waiting)
 	})
 }
 
-// free reports whether a slot is free; see full and knows.
-func (t Tx) free(max int, c *task.Claim, used *int64) (bool, error) {
-	if err := t.knows(used); err != nil {
+// free reports whether a slot is free and no limit reached.
+func (t Tx) free(max int, c *task.Claim, l task.Limits) (bool, error) {
+	full, err := t.full(max, c)
+	if err != nil || full {
 		return false, err
 	}
-	full, err := t.full(max, c)
-	return err == nil && !full, err
+	return t.within(l)
 }
 
 func (b board) StartStep(ctx context.Context, attemptID, id string, at time.Time) error {
@@ -101,7 +100,7 @@ func (b board) EndStep(ctx context.Context, attemptID, id string, e task.StepEnd
 			WHERE id = ?`, e.State, e.Conversation, optional(e.LimitedUntil), e.ExitCode, e.FinalMessage, e.Error, since, id); err != nil || x.StartedAt == nil {
 			return err
 		}
-		return t.addUse(task.Use{ExecutionID: id, AttemptID: x.AttemptID, Executor: x.Executor, Usage: e.Usage}, since)
+		return t.addUse(x.AttemptID, id, x.Executor, e.Usage, since)
 	})
 }
 

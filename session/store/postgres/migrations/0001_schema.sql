@@ -301,7 +301,13 @@ CREATE TABLE usages_all (
 	execution_id string NOT NULL,
 	attempt_id   string NOT NULL,
 	executor     string NOT NULL,
-	usage        string,
+	micro_usd    bigint,
+	input_tokens  bigint,
+	cached_tokens bigint,
+	output_tokens bigint,
+	turns         bigint,
+	thread       string,
+	totals       string,
 	ended_at     string NOT NULL,
 	PRIMARY KEY (scope, seq)
 );

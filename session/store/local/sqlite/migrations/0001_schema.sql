@@ -234,7 +234,15 @@ CREATE TABLE usages (
 	execution_id TEXT NOT NULL,
 	attempt_id   TEXT NOT NULL,
 	executor     TEXT NOT NULL, -- of the attempt
-	usage        TEXT,          -- as its agent reported it, JSON; NULL if it reported nothing
+	micro_usd    INTEGER,       -- its cost; NULL if it is unknown
+	-- NULL if its agent reported nothing.
+	input_tokens  INTEGER,
+	cached_tokens INTEGER,
+	output_tokens INTEGER,
+	turns         INTEGER,
+	-- The conversation of which the agent reports totals, and these, JSON by model; NULL if it ended before that.
+	thread       TEXT,
+	totals       TEXT,
 	ended_at     TEXT NOT NULL
 ) STRICT;
 CREATE INDEX usages_of ON usages (attempt_id, seq);
