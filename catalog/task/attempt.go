@@ -110,6 +110,7 @@ type Execution struct {
 	SessionID    *string // nil before the process was started
 	FollowUp     bool
 	Prompt       string // the text given to the agent; a follow-up that begins another conversation has more before it
+	Executor     string // of the attempt
 	Variant      *string
 	State        AttemptState
 	Owner        string     // the server that manages it; "" means none

@@ -14,8 +14,6 @@ import (
 	"deepwork/session/store"
 )
 
-var errNoRun = runner.ErrNoRun
-
 // An Agent is what a leader has an agent do.
 type Agent struct {
 	Execution task.StepExecution // its ID, AgentID, SessionID, StepID, Executor and Variant; with Conversation it goes on
@@ -41,8 +39,13 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution,
 	if err != nil {
 		return nil, err
 	}
-	spec, err := l.spec(cfg, a)
+	agent, err := e.choose(ctx, x.Executor, x.Variant)
 	if err != nil {
+		return nil, err
+	}
+	w := Work{Log: x.AgentID, Execution: x.ID, Workspace: l.Attempt.Workspace, OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
+		Conversation: unless(x.Conversation), MCP: &a.MCP, Env: append(e.environment(cfg, l.Attempt.ID), a.Env...)}
+	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
 	}
 	claimed, err := l.board.AddStep(ctx, x, e.slots(cfg), e.claimHere(), limits(cfg))
@@ -55,7 +58,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution,
 	if err != nil {
 		return nil, err
 	}
-	end, conversation := l.process(ctx, cfg, &x, a, spec, claimed)
+	end, conversation := l.process(ctx, cfg, &x, agent, w, a.Started, claimed)
 	end.EndedAt = nil
 	ending := task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)}
 	if end.State == task.Failed {
@@ -78,32 +81,8 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution,
 	return &x, nil
 }
 
-// spec returns what is to run.
-func (l *Lead) spec(cfg *config.Config, a Agent) (*runner.Spec, error) {
-	e := l.run.engine
-	agent, err := e.recipe(cfg, a.Execution.Executor, a.Execution.Variant)
-	if err != nil {
-		return nil, err
-	}
-	conversation := unless(a.Execution.Conversation)
-	agent.Recipe = agent.ForStep(a.Execution.Executor, a.MCP, conversation)
-	resume := conversation != ""
-	if err := agent.check(a.Prompt); err != nil {
-		return nil, err
-	}
-	if l.Run.InPlace || len(l.Attempt.Repos) == 1 && l.Attempt.Repos[0].RepoPath == e.o.Root {
-		if err := agent.allowed(l.Attempt.Workspace, resume); err != nil {
-			return nil, err
-		}
-	}
-	env := append(e.environment(cfg, l.Attempt.ID, agent.Env), a.Env...)
-	spec := &runner.Spec{Work: l.Attempt.Workspace, Env: env}
-	spec.Command, spec.Stdin = agent.give(a.Prompt, resume)
-	return spec, nil
-}
-
 // process waits for a slot, unless it has one, and runs the process.
-func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExecution, a Agent, spec *runner.Spec, claimed bool) (end *outcome, conversation string) {
+func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExecution, agent *choice, w Work, started func(), claimed bool) (end *outcome, conversation string) {
 	e := l.run.engine
 	stopped := &outcome{Ending: task.Ending{State: task.Stopped}}
 	for !claimed {
@@ -131,7 +110,7 @@ func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExec
 	}
 	bounded, cancel := context.WithTimeout(l.run.ctx, time.Minute) // not with ctx: it must be known whether the agent runs
 	defer cancel()
-	p, err := e.executor.Start(bounded, x.AgentID, x.ID, *spec)
+	p, err := agent.Start(bounded, w)
 	if err != nil {
 		if p = l.find(x); p == nil {
 			return failed("It could not be started: %v", err), ""
@@ -143,8 +122,8 @@ func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExec
 		x.StartedAt = &at
 		if err := l.run.record(func(ctx context.Context, b store.Board) error { return b.StartStep(ctx, x.AttemptID, x.ID, at) }); err != nil {
 			stop() // another process has ended it on the board
-		} else if a.Started != nil {
-			a.Started()
+		} else if started != nil {
+			started()
 		}
 	}
 	exit, err := p.Wait(running)
@@ -163,11 +142,11 @@ func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExec
 // other agent may be started for its step.
 func (l *Lead) find(x *task.StepExecution) Process {
 	for {
-		p, err := l.run.engine.executor.Find(l.run.ctx, x.AgentID, x.ID)
+		p, err := l.run.engine.executor(x.Executor).Find(l.run.ctx, x.AgentID, x.ID)
 		switch {
 		case err == nil:
 			return p
-		case errors.Is(err, errNoRun), wait.For(l.run.ctx, time.Second) != nil:
+		case errors.Is(err, ErrNoRun), wait.For(l.run.ctx, time.Second) != nil:
 			return nil
 		}
 	}

@@ -221,7 +221,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if err != nil {
 			return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 		}
-		state, part := at.State, span{log: id}
+		state, part := at.State, span{log: logOf(at)}
 		if a.ExecutionID != nil {
 			if part, err = e.spanOf(ctx, b, at, *a.ExecutionID, &after); err != nil {
 				return nil, err

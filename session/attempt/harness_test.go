@@ -259,7 +259,7 @@ func (s *server) claimed() (*task.Execution, *task.Attempt) {
 	must(s.t, err)
 	must(s.t, s.member.Enter(ctx))
 	cfg := s.p.cfg.Load()
-	x, err := b.ClaimNext(ctx, s.member.ID(), 4, s.claim(b, cfg), task.Limits{})
+	x, err := b.ClaimNext(ctx, s.member.ID(), 4, s.claim(ctx, b, cfg), task.Limits{})
 	must(s.t, err)
 	a, err := b.Attempt(ctx, x.AttemptID)
 	must(s.t, err)

@@ -90,12 +90,8 @@ func (l *Lead) Steps(ctx context.Context, sessionID, stepID string) ([]task.Step
 
 // Continues reports whether an executor can go on with a conversation beside others in the folder.
 func (l *Lead) Continues(ctx context.Context, executor string, variant *string) bool {
-	cfg, err := l.run.engine.config(ctx)
-	if err != nil {
-		return false
-	}
-	agent, err := l.run.engine.recipe(cfg, executor, variant)
-	return err == nil && agent.Continues && agent.Names(executor)
+	agent, err := l.run.engine.choose(ctx, executor, variant)
+	return err == nil && agent.Names
 }
 
 // Note writes a line to the output of the run.

@@ -82,7 +82,7 @@ func (r *run) beginLead() (*Lead, *outcome) {
 		return nil, r.hindered("making the state folder of the project", err)
 	}
 	if !l.Run.InPlace {
-		if end := r.workspace(b, cfg, l.Attempt, e.environment(cfg, l.Attempt.ID, nil)); end != nil {
+		if end := r.workspace(b, cfg, l.Attempt, e.environment(cfg, l.Attempt.ID)); end != nil {
 			return nil, end
 		}
 	}
@@ -177,7 +177,7 @@ func (l *Lead) endAgent(ctx context.Context, x task.StepExecution) error {
 	end := &outcome{Ending: task.Ending{State: task.Interrupted, Error: new("Its leader ended before it.")}}
 	conversation := ""
 	if x.State != task.Waiting {
-		p, err := l.run.engine.executor.Find(ctx, x.AgentID, x.ID)
+		p, err := l.run.engine.executor(x.Executor).Find(ctx, x.AgentID, x.ID)
 		if err == nil {
 			exit, err := p.Stop(ctx, l.run.engine.o.Grace)
 			if err != nil {
@@ -191,7 +191,7 @@ func (l *Lead) endAgent(ctx context.Context, x task.StepExecution) error {
 					return err
 				}
 			}
-		} else if !errors.Is(err, errNoRun) {
+		} else if !errors.Is(err, ErrNoRun) {
 			return err
 		}
 	}

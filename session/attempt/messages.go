@@ -70,7 +70,7 @@ func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, ne
 
 // A span is the part of a log that one execution wrote.
 type span struct {
-	log   string // the attempt's id, or that of an agent of a run
+	log   logRef // the attempt's, or that of an agent of a run
 	state task.AttemptState
 	began *time.Time // nil means that nothing is before it, or that an index leaves it out
 	until *time.Time // when the next execution started; nil means that none has
@@ -79,7 +79,8 @@ type span struct {
 
 // A stint is what a span is made of: an execution, in a log that it shares with others.
 type stint struct {
-	id, log string
+	id      string
+	log     logRef
 	state   task.AttemptState
 	started *time.Time
 }
@@ -129,20 +130,20 @@ func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string,
 func (e *Engine) stints(ctx context.Context, b view, a *task.Attempt) (all []stint, err error) {
 	executions, err := b.Executions(ctx, a.ID)
 	for _, x := range executions {
-		all = append(all, stint{x.ID, a.ID, x.State, x.StartedAt})
+		all = append(all, stint{x.ID, logOf(a), x.State, x.StartedAt})
 	}
 	if err != nil || a.Run == nil {
 		return all, err
 	}
 	steps, err := b.Steps(ctx, a.ID)
 	for _, x := range steps {
-		all = append(all, stint{x.ID, x.AgentID, x.State, x.StartedAt})
+		all = append(all, stint{x.ID, stepLog(&x), x.State, x.StartedAt})
 	}
 	return all, err
 }
 
 // lastBefore returns the index of the last entry of a log before a moment.
-func (e *Engine) lastBefore(ctx context.Context, b view, a *task.Attempt, log string, moment time.Time) (*int64, error) {
+func (e *Engine) lastBefore(ctx context.Context, b view, a *task.Attempt, log logRef, moment time.Time) (*int64, error) {
 	for after := int64(-1); ; {
 		entries, next, err := e.tail(ctx, b, a, log, &after, runner.MaxTail, 0)
 		if err != nil {

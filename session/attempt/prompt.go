@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
@@ -63,7 +62,7 @@ const (
 
 // continued returns whether a follow-up resumes the conversation of its attempt, and its prompt. An
 // executor that cannot do that, or has no conversation yet, also gets the task and what was done.
-func (e *Engine) continued(ctx context.Context, b store.Board, a *task.Attempt, agent *recipe, x task.Execution) (resume bool, prompt string, err error) {
+func (e *Engine) continued(ctx context.Context, b store.Board, a *task.Attempt, agent *choice, x task.Execution) (resume bool, prompt string, err error) {
 	all, err := b.Executions(ctx, a.ID)
 	if err != nil {
 		return false, "", err
@@ -73,7 +72,7 @@ func (e *Engine) continued(ctx context.Context, b store.Board, a *task.Attempt, 
 	if err != nil {
 		return false, "", err
 	}
-	if agent.Continues && hasConversation(all, used, agent.Reports()) {
+	if agent.Continues && hasConversation(all, used, agent.Reports) {
 		return true, x.Prompt, nil
 	}
 	t, err := b.Task(ctx, a.TaskID)
@@ -88,8 +87,8 @@ func (e *Engine) continued(ctx context.Context, b store.Board, a *task.Attempt, 
 		e.writeChanges(ctx, &before, a, repo)
 	}
 	room := maxEarlier
-	if agent.Prompt == config.PromptArgument {
-		room = max(0, min(room, maxArgument()-len(x.Prompt)-1000))
+	if agent.MaxPrompt > 0 {
+		room = max(0, min(room, agent.MaxPrompt-len(x.Prompt)-1000))
 	}
 	text := before.String()
 	if len(text) > room {

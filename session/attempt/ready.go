@@ -99,9 +99,9 @@ func (s *starter) startReady(ctx context.Context) error {
 		return err
 	}
 	owner := session.LocalCaller(session.ChannelTerminal)
-	agent, err := e.recipe(cfg, auto.Executor, orNull(auto.Variant))
+	agent, err := e.choose(ctx, auto.Executor, orNull(auto.Variant))
 	if err == nil {
-		err = agent.check("")
+		err = agent.check(ctx, "")
 	}
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (s *starter) startReady(ctx context.Context) error {
 }
 
 // startOne starts the oldest of the tasks that can be started. It reports false if it has tried all.
-func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *recipe, tasks []task.Ready, room task.Room) bool {
+func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *choice, tasks []task.Ready, room task.Room) bool {
 	for _, t := range tasks {
 		if s.waits(t.ProjectID) || s.waits(t.ID) {
 			continue
@@ -141,7 +141,7 @@ func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *conf
 
 // startTask starts an attempt of a task that is ready, in all repositories of its project, from the
 // branches that are checked out there.
-func (e *Engine) startTask(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *recipe, ready task.Ready, room task.Room) error {
+func (e *Engine) startTask(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *choice, ready task.Ready, room task.Room) error {
 	t, err := b.Task(ctx, ready.ID)
 	if err != nil {
 		return err

@@ -349,9 +349,17 @@ func (d *doubt) log(r *run, what string, err error) {
 	}
 }
 
+// executor returns that of its agent, or, for a leader, one that keeps its notes.
+func (r *run) executor() Executor {
+	if r.exec.Lead {
+		return r.engine.executor("")
+	}
+	return r.engine.executor(r.exec.Executor)
+}
+
 // note writes a message for people to the attempt's log.
 func (r *run) note(text string) {
-	if err := r.engine.executor.Note(r.exec.AttemptID, text); err != nil {
+	if err := r.executor().Note(r.exec.AttemptID, text); err != nil {
 		r.engine.log.Debug("cannot write to an attempt's log", "attempt", r.exec.AttemptID, "error", err)
 	}
 }

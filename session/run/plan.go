@@ -38,8 +38,9 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	}
 	var before *task.StepExecution
 	if len(j.before) > 0 {
-		before = &j.before[0]
-		x.AgentID = before.AgentID
+		if before = &j.before[0]; before.Executor == x.Executor { // which has the log
+			x.AgentID = before.AgentID
+		}
 		if before.Executor == x.Executor && before.Conversation != nil && d.lead.Continues(ctx, x.Executor, x.Variant) {
 			x.Conversation = before.Conversation
 			left := leftBy(before, j.ended)

@@ -18,7 +18,7 @@ const (
 	briefRows = `SELECT substr(prompt, 1, 500) AS prompt, substr(final_message, 1, 500) AS final_message, substr(error, 1, 500) AS error, ` + fromExecutions
 
 	fromExecutions = `id, attempt_id, session_id, follow_up, variant, state, coalesce(owner, '') AS owner,
-		stop_asked, exit_code, created_at, started_at, ended_at, machine_id, machine_name, root, ` + leads + ` AS lead FROM executions `
+		(SELECT a.executor FROM attempts a WHERE a.id = attempt_id) AS executor, stop_asked, exit_code, created_at, started_at, ended_at, machine_id, machine_name, root, ` + leads + ` AS lead FROM executions `
 
 	// leads is the condition for executions of leaders.
 	leads = `EXISTS (SELECT 1 FROM attempts led WHERE led.id = attempt_id AND led.run IS NOT NULL)`
