@@ -102,15 +102,23 @@ type AttemptContext struct {
 	Project *Project
 }
 
-// An Execution is one process of an agent: an attempt's first, or a follow-up.
+// An Execution is one process of an agent: an attempt's first, a follow-up, or that for a step of a run; or
+// the leader of a run.
 type Execution struct {
-	Place        // where it ran
-	ID           string
-	AttemptID    string
-	SessionID    *string // nil before the process was started
+	Place     // where it ran
+	ID        string
+	AttemptID string
+	LogID     string  // names its log: the attempt's id, or, for a step, one that the executions of one agent share
+	SessionID *string // nil before the process was started, and for a step
+
+	WorkflowSessionID string // of the step, 8 hex; "" if it is not for a step of a run
+	StepID            string
+	Conversation      *string    // the name that its program gave to it; nil means unknown
+	LimitedUntil      *time.Time // set if a limit of the provider ended it: when to go on
+
 	FollowUp     bool
 	Prompt       string // the text given to the agent; a follow-up that begins another conversation has more before it
-	Executor     string // of the attempt
+	Executor     string
 	Variant      *string
 	State        AttemptState
 	Owner        string     // the server that manages it; "" means none
@@ -138,6 +146,8 @@ type Ending struct {
 	Error        *string
 	Task         Status     // the new status of the task; "" leaves it unchanged
 	EndedAt      *time.Time // set if no server ran then; nil means now; never before its start
+	Conversation *string    // the name that its program gave to it; nil means unknown
+	LimitedUntil *time.Time // set if a limit of the provider ended it
 	Usage        *Usage     // what its agent reported that it used; nil means nothing
 }
 
@@ -194,3 +204,9 @@ type Queued struct {
 	Variant *string
 	At      time.Time
 }
+
+// The values of Lead of a Task.
+const (
+	AgentLeads  = "agent"  // one agent goes through the workflow of the task on its own
+	ServerLeads = "server" // a server does, and gives each step to an agent
+)

@@ -169,8 +169,13 @@ func logOf(a *task.Attempt) logRef {
 	return logRef{a.ID, a.Executor}
 }
 
-// stepLog returns the log of an agent of a run.
-func stepLog(x *task.StepExecution) logRef { return logRef{x.AgentID, x.Executor} }
+// logOfExecution returns the log of an execution.
+func logOfExecution(x *task.Execution) logRef {
+	if x.Lead {
+		return logRef{id: x.LogID}
+	}
+	return logRef{x.LogID, x.Executor}
+}
 
 // removeLogs removes the logs of attempts that were deleted.
 func (e *Engine) removeLogs(logs ...logRef) {

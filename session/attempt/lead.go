@@ -84,7 +84,7 @@ func (l *Lead) Progress(ctx context.Context, p task.WorkflowProgress) error {
 }
 
 // Steps returns the executions of a step's agents, the newest first.
-func (l *Lead) Steps(ctx context.Context, sessionID, stepID string) ([]task.StepExecution, error) {
+func (l *Lead) Steps(ctx context.Context, sessionID, stepID string) ([]task.Execution, error) {
 	return l.board.StepsOf(ctx, l.Attempt.ID, sessionID, stepID)
 }
 

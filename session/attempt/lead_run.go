@@ -173,21 +173,19 @@ func (l *Lead) endEarlier(ctx context.Context) error {
 }
 
 // endAgent ends an agent of a leader that is gone.
-func (l *Lead) endAgent(ctx context.Context, x task.StepExecution) error {
-	end := &outcome{Ending: task.Ending{State: task.Interrupted, Error: new("Its leader ended before it.")}}
-	conversation := ""
+func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
+	r := &run{engine: l.run.engine, exec: x}
+	end := &outcome{}
 	if x.State != task.Waiting {
-		p, err := l.run.engine.executor(x.Executor).Find(ctx, x.AgentID, x.ID)
+		p, err := r.executor().Find(ctx, x.LogID, x.ID)
 		if err == nil {
-			exit, err := p.Stop(ctx, l.run.engine.o.Grace)
+			exit, err := p.Stop(ctx, r.engine.o.Grace)
 			if err != nil {
 				return err
 			}
-			was := outcomeOf(exit)
-			was.State, was.Error = end.State, end.Error // it failed because it could not reach its leader
-			end, conversation = was, exit.Conversation
+			end = outcomeOf(exit)
 			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
-				if err := l.board.StartStep(ctx, x.AttemptID, x.ID, at); err != nil {
+				if err := r.recordStart(ctx, l.board, at); err != nil {
 					return err
 				}
 			}
@@ -195,10 +193,6 @@ func (l *Lead) endAgent(ctx context.Context, x task.StepExecution) error {
 			return err
 		}
 	}
-	ending := task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)}
-	var err error
-	if ending.Usage, err = l.run.engine.usageOf(ctx, l.board, x.AttemptID, x.Executor, end.usage); err != nil {
-		return err
-	}
-	return l.board.EndStep(ctx, x.AttemptID, x.ID, ending)
+	end.State, end.Error = task.Interrupted, new("Its leader ended before it.") // it may have failed because it could not reach that
+	return r.recordEnd(ctx, l.board, end)
 }

@@ -159,7 +159,7 @@ func (e *Engine) endEarlier(ctx context.Context, b store.Board, x task.Execution
 		if err != nil || earlier.ID == x.ID {
 			continue
 		}
-		proc, found := e.executor(earlier.Executor).Find(ctx, x.AttemptID, earlier.ID)
+		proc, found := e.executor(earlier.Executor).Find(ctx, earlier.LogID, earlier.ID)
 		if found == nil {
 			_, err = proc.Stop(ctx, e.o.Grace)
 		} else if !errors.Is(found, ErrNoRun) {

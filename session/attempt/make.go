@@ -40,20 +40,7 @@ func (r *run) launch() (Process, *outcome) {
 	if r.making.Err() != nil {
 		return nil, r.notRun()
 	}
-	// Not with making: it must be known whether the agent runs, and that is quick to find out.
-	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
-	defer cancel()
-	proc, err := agent.Start(ctx, work)
-	if err == nil {
-		return proc, nil
-	}
-	if proc, end = r.find(); proc != nil || end != nil {
-		return proc, end
-	}
-	if _, is := errors.AsType[*session.Error](err); is {
-		return nil, r.hindered("starting the agent", err)
-	}
-	return nil, failed("The agent could not be started: %v", err)
+	return r.start(agent, work)
 }
 
 // find returns the process of the run if one was started; if both results are nil there is none and
@@ -61,7 +48,7 @@ func (r *run) launch() (Process, *outcome) {
 // does not.
 func (r *run) find() (Process, *outcome) {
 	for {
-		proc, err := r.executor().Find(r.ctx, r.exec.AttemptID, r.exec.ID)
+		proc, err := r.executor().Find(r.ctx, r.exec.LogID, r.exec.ID)
 		switch {
 		case err == nil:
 			r.fault.Store(nil)
@@ -118,7 +105,7 @@ func (r *run) prepare() (agent *choice, w Work, end *outcome) {
 	if agent, err = e.choose(ctx, a.Executor, cmp.Or(r.exec.Variant, a.Variant)); err != nil {
 		return nil, w, r.hindered("choosing the agent's command", err)
 	}
-	w = Work{Log: a.ID, Execution: r.exec.ID, Variant: agent.variant, Prompt: r.exec.Prompt, OfProject: e.ofProject(a), Env: e.environment(cfg, a.ID)}
+	w = Work{Log: r.exec.LogID, Execution: r.exec.ID, Variant: agent.variant, Prompt: r.exec.Prompt, OfProject: e.ofProject(a), Env: e.environment(cfg, a.ID)}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, w, r.hindered("starting the agent", err)
 	}

@@ -75,7 +75,7 @@ func (e *Engine) delete(ctx context.Context, b view, id string, attempts []strin
 			return nil, withRescued(fault("reading the agents of a run", err), reply.Rescued)
 		}
 		for _, x := range steps {
-			logs = append(logs, stepLog(&x))
+			logs = append(logs, logOfExecution(&x))
 		}
 	}
 	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {

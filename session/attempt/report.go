@@ -92,7 +92,7 @@ func (p *reporter) save(ctx context.Context) error {
 // those in between are skipped.
 func (p *reporter) read(ctx context.Context) error {
 	tail := func(after *int64, limit int) ([]runner.Entry, int64, error) {
-		return p.run.executor().Tail(ctx, p.run.exec.AttemptID, after, limit, 0)
+		return p.run.executor().Tail(ctx, p.run.exec.LogID, after, limit, 0)
 	}
 	if p.after != nil {
 		if entries, _, err := tail(p.after, 1); err != nil || len(entries) == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/store"
@@ -94,32 +95,58 @@ func (r *run) lead() {
 	saved := r.follow()
 	defer saved()
 	if proc != nil {
-		var watch sync.WaitGroup
-		defer watch.Wait()
-		ended := make(chan struct{}) // closed when the process has ended
-		defer close(ended)
-		watch.Go(func() {
-			select {
-			case <-r.stopping.Done():
-				r.end(proc)
-			case <-ended:
-			}
-		})
-		if at := proc.StartedAt(); !at.IsZero() {
-			err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, at) })
-			if errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound) {
-				r.stop() // another process ended or deleted it
-			} else if err != nil {
-				return
-			}
-		}
-		begun()
-		end = r.wait(proc)
+		end = r.attend(proc, begun)
 	}
 	if end.fate.recorded() {
 		saved() // before the end is on the board, after which nobody looks for more
 	}
 	r.finish(end)
+}
+
+// start starts the agent of the execution, and returns its process or why there is none.
+func (r *run) start(agent Executor, w Work) (Process, *outcome) {
+	// Not with making: it must be known whether the agent runs, and that is quick to find out.
+	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
+	defer cancel()
+	proc, err := agent.Start(ctx, w)
+	if err == nil {
+		return proc, nil
+	}
+	if proc, end := r.find(); proc != nil || end != nil {
+		return proc, end
+	}
+	if _, is := errors.AsType[*session.Error](err); is {
+		return nil, r.hindered("starting the agent", err)
+	}
+	return nil, failed("The agent could not be started: %v", err)
+}
+
+// attend records that the agent runs, calls began, and waits for its end, which it brings about if the
+// execution is stopped. If this server closes first, the agent continues without it.
+func (r *run) attend(proc Process, began func()) *outcome {
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	ended := make(chan struct{}) // closed when the process has ended
+	defer close(ended)
+	watch.Go(func() {
+		select {
+		case <-r.stopping.Done():
+			r.end(proc)
+		case <-ended:
+		}
+	})
+	if at := proc.StartedAt(); !at.IsZero() {
+		err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, at) })
+		switch {
+		case errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound):
+			r.stop() // another process ended or deleted it
+		case err != nil:
+			return &outcome{fate: left}
+		default:
+			began()
+		}
+	}
+	return r.wait(proc)
 }
 
 // A fate is what becomes of an execution when this server no longer leads it.
@@ -183,7 +210,7 @@ func recordsGone() *outcome {
 // outcomeOf returns the outcome of an exit: only an agent that ended on its own with exit code 0
 // has completed.
 func outcomeOf(x runner.Exit) *outcome {
-	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage)}, usage: x.Usage}
+	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage), Conversation: orNull(x.Conversation)}, usage: x.Usage}
 	if !x.EndedAt.IsZero() {
 		o.EndedAt = &x.EndedAt
 	}
@@ -243,31 +270,27 @@ func (r *run) record(f func(context.Context, store.Board) error) error {
 }
 
 func (r *run) recordStart(ctx context.Context, b store.Board, at time.Time) error {
-	a, err := b.Attempt(ctx, r.exec.AttemptID)
-	if err != nil {
+	if _, err := b.StartExecution(ctx, r.exec.ID, r.exec.Executor, at); err != nil {
 		return err
 	}
-	if _, err := b.StartExecution(ctx, r.exec.ID, a.Executor, at); err != nil {
-		return err
+	if r.exec.StepID == "" {
+		r.engine.count(func(s *Stats) { s.Started++ })
 	}
-	r.engine.count(func(s *Stats) { s.Started++ })
 	return nil
 }
 
-func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) error {
-	a, err := b.Attempt(ctx, r.exec.AttemptID)
-	if err != nil {
-		return err
-	}
+func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) (err error) {
 	ending := end.Ending
-	if ending.Task, err = r.taskAfter(ctx, b, a, ending.State); err != nil {
-		return err
+	if r.exec.StepID == "" {
+		if ending.Task, err = r.taskAfter(ctx, b, ending.State); err != nil {
+			return err
+		}
 	}
-	if ending.Usage, err = r.engine.usageOf(ctx, b, a.ID, a.Executor, end.usage); err != nil {
+	if ending.Usage, err = r.engine.usageOf(ctx, b, r.exec.AttemptID, r.exec.Executor, end.usage); err != nil {
 		return err
 	}
 	_, ended, err := b.EndExecution(ctx, r.exec.ID, ending)
-	if err == nil && ended {
+	if err == nil && ended && r.exec.StepID == "" {
 		r.engine.count(func(s *Stats) { s.Ended[ending.State]++ })
 		r.engine.log.Info("attempt ended", "attempt", r.exec.AttemptID, "execution", r.exec.ID, "state", ending.State)
 	}
@@ -276,9 +299,13 @@ func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) error 
 
 // taskAfter returns the new status of the task: in review once its agent has completed and, if it
 // names a workflow, once that is complete. A status that was changed in the meantime stays.
-func (r *run) taskAfter(ctx context.Context, b store.Board, a *task.Attempt, state task.AttemptState) (task.Status, error) {
+func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptState) (task.Status, error) {
 	if state != task.Completed {
 		return "", nil
+	}
+	a, err := b.Attempt(ctx, r.exec.AttemptID)
+	if err != nil {
+		return "", err
 	}
 	t, err := b.Task(ctx, a.TaskID)
 	if err != nil {
@@ -359,7 +386,7 @@ func (r *run) executor() Executor {
 
 // note writes a message for people to the attempt's log.
 func (r *run) note(text string) {
-	if err := r.executor().Note(r.exec.AttemptID, text); err != nil {
+	if err := r.executor().Note(r.exec.LogID, text); err != nil {
 		r.engine.log.Debug("cannot write to an attempt's log", "attempt", r.exec.AttemptID, "error", err)
 	}
 }

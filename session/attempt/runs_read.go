@@ -45,7 +45,7 @@ type RunStep struct {
 	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
 
-	AgentID string `json:"-"` // names its log
+	LogID string `json:"-"` // names its log
 }
 
 // runOnBoard reads an attempt that is a run.
@@ -163,9 +163,9 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 		if x.Variant != nil {
 			executor += ":" + *x.Variant
 		}
-		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.SessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
+		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.WorkflowSessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
 			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
-			Cost: each[x.ID], AgentID: x.AgentID})
+			Cost: each[x.ID], LogID: x.LogID})
 	}
 	if waits && at.State.Open() && r.Reason == nil {
 		if cfg, err := e.config(ctx); err == nil { // else nothing starts, and the leader says why

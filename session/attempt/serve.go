@@ -53,7 +53,7 @@ func (e *Engine) Settle(ctx context.Context) error {
 		if x.Lead || x.Elsewhere(e.here) || alive(x.Owner) {
 			continue
 		}
-		proc, err := e.executor(x.Executor).Find(ctx, x.AttemptID, x.ID)
+		proc, err := e.executor(x.Executor).Find(ctx, x.LogID, x.ID)
 		if err == nil && !proc.Ended() {
 			continue
 		}

@@ -103,7 +103,8 @@ type View interface {
 	// Used returns what each execution of an attempt that ran and has ended used, the oldest first; none if
 	// there is no such attempt.
 	Used(ctx context.Context, attemptID string) ([]task.Use, error)
-	// Executions returns an attempt's executions, newest first, none if there is no such attempt.
+	// Executions returns an attempt's executions, newest first, none if there is no such attempt. Those for steps
+	// of a run are only in Steps.
 	Executions(ctx context.Context, attemptID string) ([]task.Execution, error)
 	// LatestExecution returns an attempt's newest execution.
 	LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error)
@@ -122,7 +123,7 @@ type View interface {
 	Stop(ctx context.Context, executionID string) (was task.AttemptState, err error)
 
 	// Steps returns the executions of the agents of a run, the newest first, none if there is no such run.
-	Steps(ctx context.Context, attemptID string) ([]task.StepExecution, error)
+	Steps(ctx context.Context, attemptID string) ([]task.Execution, error)
 
 	Session(ctx context.Context, id string) (*task.Session, error)
 	// Queue sets or, with nil, clears what is queued in a session while an execution
@@ -190,19 +191,14 @@ type Board interface {
 	// SetRun replaces what the leader of a run keeps.
 	SetRun(ctx context.Context, attemptID string, run json.RawMessage) error
 	// StepsOf returns the executions of the agents of a step, the newest first.
-	StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.StepExecution, error)
+	StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.Execution, error)
 	// AddStep adds an execution of an agent of a run that goes on: starting if it gets a slot, else
-	// waiting. The other arguments are those of ClaimNext. Errors of this and the next ones: task.ErrEnded, the
+	// waiting. The other arguments are those of ClaimNext. Errors of this and the next one: task.ErrEnded, the
 	// run or the execution has ended.
-	AddStep(ctx context.Context, x task.StepExecution, max int, c *task.Claim, l task.Limits) (claimed bool, err error)
+	AddStep(ctx context.Context, x task.Execution, max int, c *task.Claim, l task.Limits) (claimed bool, err error)
 	// ClaimStep gives a slot to an execution that waits: it is then starting. It reports false if there is
 	// none. The other arguments are those of ClaimNext.
 	ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, l task.Limits) (claimed bool, err error)
-	// StartStep records since when the process of an execution runs.
-	StartStep(ctx context.Context, attemptID, id string, at time.Time) error
-	// EndStep records how an execution ended, and what it used if it was started. It does nothing if it has
-	// ended. When the leader's execution ends, EndExecution ends those of its agents as interrupted.
-	EndStep(ctx context.Context, attemptID, id string, e task.StepEnding) error
 	// SetPushError records why the branch of an attempt was not pushed, or nil.
 	SetPushError(ctx context.Context, attemptID string, why *string) error
 	// SetBranch gives an attempt without worktrees another branch, as two servers may choose the
@@ -256,14 +252,15 @@ type Board interface {
 	// never before the execution was made): the attempt and it are running, and it belongs to the
 	// attempt's session, which is made if there is none. It does nothing if the execution runs
 	// already. ErrEnded: it has ended meanwhile, and the process must be ended too; ErrInvalid:
-	// nobody has claimed it.
+	// nobody has claimed it. One for a step changes nothing else, and has no session.
 	StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error)
 	// EndExecution records the end of an execution, its attempt and the task, in one transaction.
 	// If the execution completed or failed, a queued follow-up of its session becomes the next,
 	// waiting, execution, which is returned, and the task is inprogress; if it was stopped or
 	// interrupted, or had been asked to stop, the queue is dropped. A task that is no longer inprogress keeps its status; if a
 	// follow-up runs next, only done and cancelled are kept. It reports false and does nothing if
-	// the execution has ended. ErrInvalid: e.State or e.Task is not allowed.
+	// the execution has ended. ErrInvalid: e.State or e.Task is not allowed. The end of one for a step changes
+	// nothing else; that of a leader ends those for its steps as interrupted.
 	EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error)
 
 	// Inspect checks the board: its storage, its references, and rows that contradict each other.

@@ -17,10 +17,11 @@ const (
 	// briefRows have only the beginnings of long texts.
 	briefRows = `SELECT substr(prompt, 1, 500) AS prompt, substr(final_message, 1, 500) AS final_message, substr(error, 1, 500) AS error, ` + fromExecutions
 
-	fromExecutions = `id, attempt_id, session_id, follow_up, variant, state, coalesce(owner, '') AS owner,
-		(SELECT a.executor FROM attempts a WHERE a.id = attempt_id) AS executor, stop_asked, exit_code, created_at, started_at, ended_at, machine_id, machine_name, root, ` + leads + ` AS lead FROM executions `
+	fromExecutions = `id, attempt_id, log_id, session_id, coalesce(workflow_session_id, '') AS workflow_session_id, coalesce(step_id, '') AS step_id,
+		conversation, limited_until, follow_up, executor, variant, state, coalesce(owner, '') AS owner, stop_asked, exit_code, created_at, started_at, ended_at,
+		machine_id, machine_name, root, step_id IS NULL AND ` + leads + ` AS lead FROM executions `
 
-	// leads is the condition for executions of leaders.
+	// leads is the condition for executions of leaders among those of attempts.
 	leads = `EXISTS (SELECT 1 FROM attempts led WHERE led.id = attempt_id AND led.run IS NOT NULL)`
 )
 
@@ -36,7 +37,7 @@ func (t Tx) latest(attemptID string) (*task.Execution, error) {
 	if err := t.own("attempt", attemptID); err != nil {
 		return nil, err
 	}
-	return only[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`, attemptID)
+	return only[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT 1`, attemptID)
 }
 
 // addExecution adds a waiting execution; its attempt then waits too.
@@ -44,9 +45,9 @@ func (t Tx) addExecution(e task.Execution) (id string, err error) {
 	if e.ID == "" {
 		e.ID = uuid.NewString()
 	}
-	if _, err := t.Exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, variant, state, created_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		e.ID, e.AttemptID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.Now); err != nil {
+	if _, err := t.Exec(`INSERT INTO executions (id, attempt_id, log_id, session_id, follow_up, prompt, executor, variant, state, created_at)
+		SELECT ?, id, id, ?, ?, ?, executor, ?, ?, ? FROM attempts WHERE id = ?`,
+		e.ID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.Now, e.AttemptID); err != nil {
 		return "", err
 	}
 	return e.ID, t.setAttempt(e.AttemptID, task.Waiting, nil)
@@ -71,7 +72,7 @@ func (b board) Executions(ctx context.Context, attemptID string) ([]task.Executi
 		if err := t.own("attempt", attemptID); err != nil {
 			return nil, err
 		}
-		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC`, attemptID)
+		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC`, attemptID)
 	})
 }
 
@@ -180,14 +181,13 @@ func (t Tx) addUse(attemptID, executionID, executor string, u *task.Usage, at st
 
 func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 	return read(ctx, b, "listing open executions", func(t Tx) ([]task.Execution, error) {
-		return List[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') ORDER BY seq`)
+		return List[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') AND step_id IS NULL ORDER BY seq`)
 	})
 }
 
 // openExecutions counts agents with a slot, given a condition for their attempts, as a.
 func openExecutions(of string) string {
-	const with = `(SELECT count(*) FROM %s x JOIN attempts a ON a.id = x.attempt_id WHERE x.ended_at IS NULL AND x.state IN ('starting', 'running')%s)` // both for the sake of the index
-	return `SELECT ` + fmt.Sprintf(with, `executions`, ` AND a.run IS NULL`+of) + ` + ` + fmt.Sprintf(with, `step_executions`, of)
+	return `SELECT count(*) FROM executions x JOIN attempts a ON a.id = x.attempt_id WHERE x.state IN ('starting', 'running') AND (x.step_id IS NOT NULL OR a.run IS NULL)` + of
 }
 
 // claimable returns the id of the oldest waiting execution that may be claimed, or "" if there is
@@ -213,7 +213,7 @@ func (t Tx) claimable(max int, c *task.Claim, l task.Limits) (id string, err err
 			OR a.machine_id = '' AND a.workspace = '' AND a.executor IN ` + executors + `
 			AND NOT EXISTS (SELECT 1 FROM attempt_repos r WHERE r.attempt_id = a.id AND r.repo_id NOT IN ` + repos + `)))`
 	}
-	_, err = t.First(`SELECT id FROM executions e WHERE state = 'waiting'`+may+` ORDER BY seq LIMIT 1`+t.claim, args, &id)
+	_, err = t.First(`SELECT id FROM executions e WHERE state = 'waiting' AND step_id IS NULL`+may+` ORDER BY seq LIMIT 1`+t.claim, args, &id)
 	if err != nil || id == "" {
 		return "", err
 	}
@@ -349,6 +349,11 @@ func (b board) StartExecution(ctx context.Context, executionID, executor string,
 		case e.State == task.Waiting:
 			return nil, fmt.Errorf("%w: execution %q is not claimed", task.ErrInvalid, executionID)
 		}
+		if e.StepID != "" {
+			t.changed(store.AttemptChanged, e.AttemptID)
+			_, err := t.Exec(`UPDATE executions SET state = ?, started_at = coalesce(started_at, ?) WHERE id = ?`, task.Running, t.between(e.CreatedAt, since), executionID)
+			return nil, err
+		}
 		s, err := t.sessionOf(e, executor)
 		if err != nil {
 			return nil, err
@@ -395,25 +400,25 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			at = *e.EndedAt
 		}
 		since := t.between(after, at)
-		if _, err := t.Exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, error = ?, ended_at = ? WHERE id = ?`,
-			e.State, e.ExitCode, e.FinalMessage, e.Error, since, executionID); err != nil {
+		if _, err := t.Exec(`UPDATE executions SET state = ?, conversation = coalesce(?, conversation), limited_until = ?, exit_code = ?, final_message = ?, error = ?, ended_at = ? WHERE id = ?`,
+			e.State, e.Conversation, optional(e.LimitedUntil), e.ExitCode, e.FinalMessage, e.Error, since, executionID); err != nil {
 			return nil, err
 		}
 		if x.Lead {
 			err = t.endSteps(x.AttemptID)
 		} else if x.StartedAt != nil {
-			var executor string
-			if _, err = t.First(`SELECT executor FROM attempts WHERE id = ?`, []any{x.AttemptID}, &executor); err == nil {
-				err = t.addUse(x.AttemptID, executionID, executor, e.Usage, since)
-			}
+			err = t.addUse(x.AttemptID, executionID, x.Executor, e.Usage, since)
 		}
 		if err != nil {
 			return nil, err
 		}
+		if ended = true; x.StepID != "" {
+			t.changed(store.AttemptChanged, x.AttemptID)
+			return nil, nil
+		}
 		if err := t.setAttempt(x.AttemptID, e.State, e.Error); err != nil {
 			return nil, err
 		}
-		ended = true
 		status, stays := e.Task, `status <> 'inprogress'`
 		next, err := t.nextOf(x, e.State)
 		if err != nil {

@@ -18,8 +18,8 @@ const ready = `FROM tasks t WHERE t.status = 'todo' AND t.auto_start AND t.delet
 
 // room reports whether there is any.
 func (t Tx) room(r task.Room) (bool, error) {
-	busy, err := t.Count(`SELECT count(*) FROM executions WHERE state = 'waiting'
-		OR state IN ('starting', 'running') AND (?1 = '' OR machine_id = ?1 AND root = ?2)`, r.Place.MachineID, r.Place.Root)
+	busy, err := t.Count(`SELECT count(*) FROM executions WHERE step_id IS NULL AND (state = 'waiting'
+		OR state IN ('starting', 'running') AND (?1 = '' OR machine_id = ?1 AND root = ?2))`, r.Place.MachineID, r.Place.Root)
 	if err != nil || busy >= r.Slots {
 		return false, err
 	}

@@ -24,9 +24,12 @@ func led(t testing.TB, b board, p task.Project, title string) *task.Attempt {
 }
 
 // step is an execution for a step of a run.
-func step(a *task.Attempt, id string) task.StepExecution {
-	return task.StepExecution{ID: id, AttemptID: a.ID, AgentID: "agent of " + id, SessionID: "0123abcd", StepID: "one", Executor: "SCRIPTED", Variant: new("PLAN")}
+func step(a *task.Attempt, id string) task.Execution {
+	return task.Execution{ID: id, AttemptID: a.ID, LogID: "agent of " + id, WorkflowSessionID: "0123abcd", StepID: "one", Executor: "SCRIPTED", Variant: new("PLAN")}
 }
+
+// ended returns the error of EndExecution.
+func ended(_ *task.Execution, _ bool, err error) error { return err }
 
 func addStep(t testing.TB, b board, a *task.Attempt, id string) {
 	t.Helper()
@@ -74,19 +77,19 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	if _, err := b.ClaimStep(t.Context(), a.ID, "s1", 2, nil, task.Limits{}); !errors.Is(err, task.ErrEnded) {
 		t.Errorf("claimed again: %v", err)
 	}
-	testkit.Must(t, b.StartStep(t.Context(), a.ID, "s1", c.at.Add(-time.Hour))) // a clock that differs
+	testkit.Must(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at.Add(-time.Hour)))) // a clock that differs
 	want.State, want.StartedAt = task.Running, &want.CreatedAt
 	same()
 	c.forward(time.Minute)
 	until := c.at.Add(time.Hour).UTC().Truncate(time.Microsecond)
-	testkit.Must(t, b.EndStep(t.Context(), a.ID, "s1", task.StepEnding{Conversation: new("talk"), LimitedUntil: &until,
-		Ending: task.Ending{State: task.Failed, ExitCode: new(3), FinalMessage: new("bye"), Error: new("it broke"), Usage: &task.Usage{Turns: 7}}}))
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{Conversation: new("talk"), LimitedUntil: &until,
+		State: task.Failed, ExitCode: new(3), FinalMessage: new("bye"), Error: new("it broke"), Usage: &task.Usage{Turns: 7}})))
 	want.State, want.EndedAt, want.Conversation, want.LimitedUntil = task.Failed, new(c.at.UTC().Truncate(time.Microsecond)), new("talk"), &until
 	want.ExitCode, want.FinalMessage, want.Error = new(3), new("bye"), new("it broke")
 	same()
-	testkit.Must(t, b.EndStep(t.Context(), a.ID, "s1", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
 	same() // an end is final
-	if err := b.StartStep(t.Context(), a.ID, "s1", c.at); !errors.Is(err, task.ErrEnded) {
+	if err := second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at)); !errors.Is(err, task.ErrEnded) {
 		t.Errorf("started after its end: %v", err)
 	}
 	used, err := b.Used(t.Context(), a.ID)
@@ -98,14 +101,19 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"claim": second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, task.Limits{})),
-		"start": b.StartStep(t.Context(), a.ID, "x", c.at),
 		"add":   second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil, task.Limits{})),
 	} {
 		if !errors.Is(err, task.ErrEnded) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := b.EndStep(t.Context(), a.ID, "x", task.StepEnding{Ending: task.Ending{State: task.Failed}}); !errors.Is(err, task.ErrNotFound) {
+	if all, err := b.Executions(t.Context(), a.ID); err != nil || len(all) != 1 || !all[0].Lead || all[0].LogID != a.ID {
+		t.Errorf("the executions of the run itself: %+v %v", all, err)
+	}
+	if open, err := b.OpenExecutions(t.Context()); err != nil || len(open) != 1 || open[0].ID != leader.ID {
+		t.Errorf("what servers lead: %+v %v", open, err)
+	}
+	if err := ended(b.EndExecution(t.Context(), "x", task.Ending{State: task.Failed})); !errors.Is(err, task.ErrNotFound) {
 		t.Errorf("the end of one that does not exist: %v", err)
 	}
 }
@@ -160,7 +168,7 @@ func TestStepsShareTheSlots(t *testing.T) {
 	if claimStep(t, b, two, "s2", 2) {
 		t.Error("three agents for two slots")
 	}
-	testkit.Must(t, b.EndStep(t.Context(), one.ID, "s1", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
 	if !claimStep(t, b, two, "s2", 2) {
 		t.Error("a slot is free, and it gets none")
 	}
@@ -231,8 +239,8 @@ func TestAStepIsClaimedWithinTheLimits(t *testing.T) {
 	if is, err := b.ClaimStep(t.Context(), a.ID, "s1", 9, nil, limits); !is || err != nil {
 		t.Fatal(is, err)
 	}
-	testkit.Must(t, b.StartStep(t.Context(), a.ID, "s1", time.Time{}))
-	testkit.Must(t, b.EndStep(t.Context(), a.ID, "s1", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	testkit.Must(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", time.Time{})))
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
 	if is, err := b.ClaimStep(t.Context(), a.ID, "s2", 9, nil, limits); is || err != nil {
 		t.Error("it got a slot:", is, err)
 	}
@@ -241,7 +249,7 @@ func TestAStepIsClaimedWithinTheLimits(t *testing.T) {
 	if is, err := b.AddStep(t.Context(), x, 9, nil, limits); is || err != nil {
 		t.Error("it got a slot:", is, err)
 	}
-	if of, err := b.StepsOf(t.Context(), a.ID, x.SessionID, x.StepID); err != nil || len(of) != 1 || of[0].State != task.Waiting {
+	if of, err := b.StepsOf(t.Context(), a.ID, x.WorkflowSessionID, x.StepID); err != nil || len(of) != 1 || of[0].State != task.Waiting {
 		t.Error(of, err)
 	}
 	limits.Unknown = new(int64(2))
@@ -261,9 +269,9 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 	addStep(t, b, other, "of another")
 	for _, id := range []string{"ended", "runs"} {
 		claimStep(t, b, a, id, 9)
-		testkit.Must(t, b.StartStep(t.Context(), a.ID, id, c.at))
+		testkit.Must(t, second(b.StartExecution(t.Context(), id, "SCRIPTED", c.at)))
 	}
-	testkit.Must(t, b.EndStep(t.Context(), a.ID, "ended", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "ended", task.Ending{State: task.Completed})))
 	c.forward(time.Minute)
 	testkit.Must(t, b.SetRun(t.Context(), a.ID, json.RawMessage(`{"goal":"g","session_id":"0123abcd"}`)))
 	end(t, b, leader, task.Ending{State: task.Stopped})
