@@ -271,7 +271,8 @@ CREATE TABLE executions_all (
 	FOREIGN KEY (scope, attempt_id) REFERENCES attempts_all ON DELETE CASCADE,
 	FOREIGN KEY (scope, session_id) REFERENCES sessions_all ON DELETE CASCADE
 );
-CREATE INDEX executions_of ON executions_all (scope, attempt_id, step_id, seq);
+CREATE INDEX executions_of ON executions_all (scope, attempt_id, seq) WHERE step_id IS NULL;
+CREATE INDEX executions_of_step ON executions_all (scope, attempt_id, step_id, seq);
 CREATE INDEX executions_of_session ON executions_all (scope, session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX executions_state ON executions_all (scope, state, seq);
 CREATE UNIQUE INDEX executions_one_open ON executions_all (scope, attempt_id) WHERE step_id IS NULL AND state IN ('waiting', 'starting', 'running');
