@@ -102,14 +102,23 @@ type AttemptContext struct {
 	Project *Project
 }
 
-// An Execution is one process of an agent: an attempt's first, or a follow-up.
+// An Execution is one process of an agent: an attempt's first, a follow-up, or that for a step of a run; or
+// the leader of a run.
 type Execution struct {
-	Place        // where it ran
-	ID           string
-	AttemptID    string
-	SessionID    *string // nil before the process was started
+	Place     // where it ran
+	ID        string
+	AttemptID string
+	LogID     string  // names its log: the attempt's id, or, for a step, one that the executions of one agent share
+	SessionID *string // nil before the process was started, and for a step
+
+	WorkflowSessionID string // of the step, 8 hex; "" if it is not for a step of a run
+	StepID            string
+	Conversation      *string    // the name that its program gave to it; nil means unknown
+	LimitedUntil      *time.Time // set if a limit of the provider ended it: when to go on
+
 	FollowUp     bool
 	Prompt       string // the text given to the agent; a follow-up that begins another conversation has more before it
+	Executor     string
 	Variant      *string
 	State        AttemptState
 	Owner        string     // the server that manages it; "" means none
@@ -135,19 +144,47 @@ type Ending struct {
 	ExitCode     *int
 	FinalMessage *string
 	Error        *string
-	Task         Status          // the new status of the task; "" leaves it unchanged
-	EndedAt      *time.Time      // set if no server ran then; nil means now; never before its start
-	Usage        json.RawMessage // what its agent reported that it used; nil means nothing
+	Task         Status     // the new status of the task; "" leaves it unchanged
+	EndedAt      *time.Time // set if no server ran then; nil means now; never before its start
+	Conversation *string    // the name that its program gave to it; nil means unknown
+	LimitedUntil *time.Time // set if a limit of the provider ended it
+	Usage        *Usage     // what its agent reported that it used; nil means nothing
 }
 
-// A Use is what the agent of an execution that has ended, or an executor that reviewed, reported that it used.
+// A Usage is what one execution used, as its agent reported it, with its cost by the prices when it ended.
+type Usage struct {
+	MicroUSD                                *int64 // millionths of a USD; nil means unknown
+	InputTokens, CachedTokens, OutputTokens int64
+	Turns                                   int64
+
+	// Thread, if it is not "", is the conversation of which the agent reports totals. Totals are those, by
+	// model, JSON that only the engine understands; nil means that the agent ended before it reported them:
+	// the next execution of the thread does so for it.
+	Thread string
+	Totals json.RawMessage
+}
+
+// A Use is the Usage of an execution that has ended, or of an executor that reviewed.
 type Use struct {
-	Seq         int64 // grows with each of the board
 	AttemptID   string
 	ExecutionID string // or an id of its own, of a review
 	Executor    string
-	Usage       json.RawMessage // nil means nothing
-	EndedAt     time.Time
+	Reported    bool // else the Usage is that of an agent that reported nothing
+	Usage
+}
+
+// Spent is the sum of what executions used that have ended.
+type Spent struct {
+	Executions                                     int
+	Unknown                                        int   // those whose cost is not known
+	MicroUSD                                       int64 // of the others, in millionths of a USD
+	InputTokens, CachedTokens, OutputTokens, Turns int64
+}
+
+// Limits are how much the executions of a board may have used for another one to start; nil means no limit.
+type Limits struct {
+	MicroUSD *int64
+	Unknown  *int64 // executions whose cost is not known
 }
 
 // A Session is a conversation with an agent.
@@ -167,3 +204,9 @@ type Queued struct {
 	Variant *string
 	At      time.Time
 }
+
+// The values of Lead of a Task.
+const (
+	AgentLeads  = "agent"  // one agent goes through the workflow of the task on its own
+	ServerLeads = "server" // a server does, and gives each step to an agent
+)

@@ -40,10 +40,10 @@ type Claim struct {
 
 // Room bounds which tasks servers start without a call.
 type Room struct {
-	InReview int    // of all tasks, fewer are in review, are worked on by an agent, or have failed
-	Slots    int    // fewer executions than that wait, or run at Place; of the whole board if that is zero
-	Place    Place  // of the server
-	Used     *int64 // as for ClaimNext of a board
+	InReview int   // of all tasks, fewer are in review, are worked on by an agent, or have failed
+	Slots    int   // fewer executions than that wait, or run at Place; of the whole board if that is zero
+	Place    Place // of the server
+	Limits   Limits
 }
 
 // MaxReady is how many tasks are listed as ready.

@@ -183,7 +183,6 @@ type Totals struct {
 // Errors that callers distinguish; each is wrapped with its subject.
 var (
 	ErrNotFound   = errors.New("not found")
-	ErrOutdated   = errors.New("more has happened than the caller knows")
 	ErrNotReady   = errors.New("is not one that servers start now")
 	ErrBlocked    = errors.New("depends on tasks that are not done")
 	ErrCycle      = errors.New("the tasks would depend on each other")

@@ -149,7 +149,7 @@ func join(ctx context.Context, dir string, c backend.Choice, f workerFlags, logg
 		return context.WithTimeout(context.Background(), closeTimeout)
 	}
 	engine, err := attempt.Open(ctx, attempt.Options{Root: folder.Root, State: folder, Stores: stores, Config: approvedConfig(folder, logger).Current,
-		Executors: f.executors, Max: f.max, Logger: logger})
+		Only: f.executors, Max: f.max, Logger: logger})
 	if err != nil {
 		ctx, cancel := closing()
 		defer cancel()

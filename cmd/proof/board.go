@@ -82,7 +82,7 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 			there[id] = true
 			attempts[tokenIn(text)] = append(attempts[tokenIn(text)], id)
 		}, &id, &text),
-		s.query(ctx, "SELECT id, attempt_id, prompt, state, coalesce(final_message, ''), coalesce(exit_code, -1), started_at IS NOT NULL FROM executions", func() {
+		s.query(ctx, "SELECT id, attempt_id, prompt, state, coalesce(final_message, ''), coalesce(exit_code, -1), started_at IS NOT NULL FROM executions WHERE step_id IS NULL", func() {
 			orders[tokenIn(x.prompt)] = append(orders[tokenIn(x.prompt)], x.id)
 			cut[x.attempt] = cut[x.attempt] || x.state == "stopped" || x.state == "interrupted"
 			s.judgeExecution(x, did)

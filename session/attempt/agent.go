@@ -7,18 +7,15 @@ import (
 	"runtime/debug"
 	"time"
 
-	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/store"
 )
 
-var errNoRun = runner.ErrNoRun
-
 // An Agent is what a leader has an agent do.
 type Agent struct {
-	Execution task.StepExecution // its ID, AgentID, SessionID, StepID, Executor and Variant; with Conversation it goes on
+	Execution task.Execution // its ID, LogID, WorkflowSessionID, StepID, Executor and Variant; with Conversation it goes on
 	Prompt    string
 	Env       []string // for this process alone, never stored on the board
 	MCP       runner.MCP
@@ -28,7 +25,7 @@ type Agent struct {
 // RunAgent runs one process of an agent, when a slot is free, until it ends, and returns how. When ctx
 // ends, it asks the agent to end first. The error is one of the board, of what cannot be run at all, or
 // ctx's if the agent never ran.
-func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution, err error) {
+func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err error) {
 	x, e := a.Execution, l.run.engine
 	defer func() {
 		if fault := recover(); fault != nil { // the run goes on without it, and ends its process last
@@ -41,151 +38,83 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.StepExecution,
 	if err != nil {
 		return nil, err
 	}
-	spec, err := l.spec(cfg, a)
+	agent, err := e.choose(ctx, x.Executor, x.Variant)
 	if err != nil {
 		return nil, err
 	}
-	slots, used, err := l.slots(ctx, cfg)
-	if err != nil {
+	w := Work{Log: x.LogID, Execution: x.ID, Workspace: l.Attempt.Workspace, OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
+		Conversation: unless(x.Conversation), MCP: &a.MCP, Env: append(e.environment(cfg, l.Attempt.ID), a.Env...)}
+	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
 	}
-	claimed, err := l.board.AddStep(ctx, x, slots, e.claimHere(), used)
+	claimed, err := l.board.AddStep(ctx, x, e.slots(cfg), e.claimHere(), limits(cfg))
+	r := &run{engine: e, exec: x, ctx: l.run.ctx}
+	r.stopping, r.stop = context.WithCancel(ctx)
+	defer r.stop()
+	r.making = r.stopping
+	end := &outcome{Ending: task.Ending{State: task.Stopped}}
 	if errors.Is(err, store.ErrPending) { // it may be there, with a slot
-		_ = l.run.record(func(ctx context.Context, b store.Board) error { // fails only if it was not added, or this process stops leading
-			return b.EndStep(ctx, x.AttemptID, x.ID, task.StepEnding{Ending: task.Ending{State: task.Stopped}})
-		})
+		_ = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) }) // fails only if it was not added, or this process stops leading
 		e.free()
 	}
 	if err != nil {
 		return nil, err
 	}
-	end, conversation := l.process(ctx, cfg, &x, a, spec, claimed)
-	end.EndedAt = nil
-	ending := task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)}
-	if end.State == task.Failed {
-		ending.LimitedUntil = limitOf(time.Now(), unless(end.FinalMessage)+"\n"+unless(end.Error))
+	if why := l.await(r, cfg, claimed); why != nil {
+		end = why
+	} else if proc, why := r.start(agent, w); proc == nil {
+		end = why
+	} else {
+		if a.Started == nil {
+			a.Started = func() {}
+		}
+		end = r.attend(proc, a.Started)
 	}
-	err = l.run.record(func(ctx context.Context, b store.Board) error { return b.EndStep(ctx, x.AttemptID, x.ID, ending) })
+	switch end.fate {
+	case left:
+		return nil, context.Canceled
+	case waits: // not for another leader
+		end.Ending = task.Ending{State: task.Stopped}
+	}
+	if end.State == task.Failed {
+		end.LimitedUntil = limitOf(time.Now(), unless(end.FinalMessage)+"\n"+unless(end.Error))
+	}
+	err = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 	e.free()
 	if err != nil {
 		return nil, err
 	}
-	x.State, x.ExitCode, x.FinalMessage, x.Error, x.LimitedUntil = end.State, end.ExitCode, end.FinalMessage, end.Error, ending.LimitedUntil
-	if conversation != "" {
-		x.Conversation = &conversation
+	x.State, x.ExitCode, x.FinalMessage, x.Error, x.LimitedUntil = end.State, end.ExitCode, end.FinalMessage, end.Error, end.LimitedUntil
+	if end.Conversation != nil {
+		x.Conversation = end.Conversation
 	}
 	return &x, nil
 }
 
-// spec returns what is to run.
-func (l *Lead) spec(cfg *config.Config, a Agent) (*runner.Spec, error) {
-	e := l.run.engine
-	agent, err := e.recipe(cfg, a.Execution.Executor, a.Execution.Variant)
-	if err != nil {
-		return nil, err
-	}
-	conversation := unless(a.Execution.Conversation)
-	agent.Recipe = agent.ForStep(a.Execution.Executor, a.MCP, conversation)
-	resume := conversation != ""
-	if err := agent.check(a.Prompt); err != nil {
-		return nil, err
-	}
-	if l.Run.InPlace || len(l.Attempt.Repos) == 1 && l.Attempt.Repos[0].RepoPath == e.o.Root {
-		if err := agent.allowed(l.Attempt.Workspace, resume); err != nil {
-			return nil, err
-		}
-	}
-	env := append(e.environment(cfg, l.Attempt.ID, agent.Env), a.Env...)
-	spec := &runner.Spec{Work: l.Attempt.Workspace, Env: env}
-	spec.Command, spec.Stdin = agent.give(a.Prompt, resume)
-	return spec, nil
-}
-
-// process waits for a slot, unless it has one, and runs the process.
-func (l *Lead) process(ctx context.Context, cfg *config.Config, x *task.StepExecution, a Agent, spec *runner.Spec, claimed bool) (end *outcome, conversation string) {
-	e := l.run.engine
-	stopped := &outcome{Ending: task.Ending{State: task.Stopped}}
+// await waits for a slot, unless the execution has one. It returns nil when it has, and else how it ended.
+func (l *Lead) await(r *run, cfg *config.Config, claimed bool) *outcome {
+	e, ctx := r.engine, r.stopping
 	for !claimed {
 		if l.waitTurn(ctx) != nil {
-			return stopped, ""
+			return r.notRun()
 		}
-		slots, used, err := l.slots(ctx, cfg)
-		if err == nil && slots > 0 {
-			claimed, err = l.board.ClaimStep(ctx, x.AttemptID, x.ID, slots, e.claimHere(), used)
+		if now, err := e.config(ctx); err == nil {
+			cfg = now
 		}
+		var err error
+		claimed, err = l.board.ClaimStep(ctx, r.exec.AttemptID, r.exec.ID, e.slots(cfg), e.claimHere(), limits(cfg))
 		if errors.Is(err, store.ErrPending) {
-			return stopped, "" // it may have the slot: its end frees that, and another agent gets one
+			return r.notRun() // it may have the slot: its end frees that, and another agent gets one
 		}
-		if err != nil && ctx.Err() == nil && !Passing(err) && !errors.Is(err, task.ErrOutdated) {
-			return failed("It could not be started: %v", err), ""
+		if err != nil && ctx.Err() == nil && !Passing(err) {
+			return failed("It could not be started: %v", err)
 		}
-	}
-	if ctx.Err() != nil {
-		return stopped, ""
 	}
 	// The agent whose slot this is may have used up the budget of the run since its leader looked.
-	if why, err := l.OverBudget(ctx); err != nil || why != "" {
-		return stopped, "" // its leader is told the same
+	if why, err := l.OverBudget(ctx); err != nil || why != "" || ctx.Err() != nil {
+		return r.notRun() // its leader is told the same
 	}
-	bounded, cancel := context.WithTimeout(l.run.ctx, time.Minute) // not with ctx: it must be known whether the agent runs
-	defer cancel()
-	p, err := e.executor.Start(bounded, x.AgentID, x.ID, *spec)
-	if err != nil {
-		if p = l.find(x); p == nil {
-			return failed("It could not be started: %v", err), ""
-		}
-	}
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	if at := p.StartedAt(); !at.IsZero() {
-		x.StartedAt = &at
-		if err := l.run.record(func(ctx context.Context, b store.Board) error { return b.StartStep(ctx, x.AttemptID, x.ID, at) }); err != nil {
-			stop() // another process has ended it on the board
-		} else if a.Started != nil {
-			a.Started()
-		}
-	}
-	exit, err := p.Wait(running)
-	for err != nil && l.run.ctx.Err() == nil { // running has ended, or it is not known how the agent is
-		if exit, err = p.Stop(l.run.ctx, e.o.Grace); err != nil {
-			_ = wait.For(l.run.ctx, time.Second)
-		}
-	}
-	if err != nil {
-		return stopped, ""
-	}
-	return outcomeOf(exit), exit.Conversation
-}
-
-// find returns the process of an agent whose start failed, nil if it does not run: until that is known, no
-// other agent may be started for its step.
-func (l *Lead) find(x *task.StepExecution) Process {
-	for {
-		p, err := l.run.engine.executor.Find(l.run.ctx, x.AgentID, x.ID)
-		switch {
-		case err == nil:
-			return p
-		case errors.Is(err, errNoRun), wait.For(l.run.ctx, time.Second) != nil:
-			return nil
-		}
-	}
-}
-
-// slots returns how many agents may run at once, none if a budget of the board is reached, and what was known of
-// that, as for ClaimNext of a board.
-func (l *Lead) slots(ctx context.Context, cfg *config.Config) (most int, used *int64, err error) {
-	e := l.run.engine
-	if now, err := e.config(ctx); err == nil {
-		cfg = now
-	}
-	budget, err := e.budget(ctx, l.board, cfg)
-	if err != nil || budget == nil {
-		return e.slots(cfg), nil, err
-	}
-	if !budget.isReached() {
-		most = e.slots(cfg)
-	}
-	return most, &budget.seq, nil
+	return nil
 }
 
 // claimHere is the place whose slots count, nil for those of the whole board.

@@ -74,22 +74,26 @@ func (e *Engine) GetAttempt(ctx context.Context, who session.Caller, a AttemptAr
 	if err != nil {
 		return nil, err
 	}
-	r, now, costs, err := e.attemptDetails(ctx, b, id)
+	r, now, err := e.attemptDetails(ctx, b, id)
 	if err != nil {
 		return nil, err
+	}
+	costs, err := e.costs(ctx, b.View, id)
+	if err != nil {
+		return nil, fault("reading the cost of the attempt", err)
 	}
 	return &FullAttemptReply{*r, executionsReply(now.Executions, costs)}, nil
 }
 
 func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptReply, error) {
-	r, _, _, err := e.attemptDetails(ctx, b, id)
+	r, _, err := e.attemptDetails(ctx, b, id)
 	return r, err
 }
 
-func (e *Engine) attemptDetails(ctx context.Context, b view, id string) (*AttemptReply, *task.AttemptDetails, map[string]*ExecutionCost, error) {
+func (e *Engine) attemptDetails(ctx context.Context, b view, id string) (*AttemptReply, *task.AttemptDetails, error) {
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return nil, nil, nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		return nil, nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 	}
 	a, x := now.Attempt, now.Execution
 	r := &AttemptReply{
@@ -105,13 +109,12 @@ func (e *Engine) attemptDetails(ctx context.Context, b view, id string) (*Attemp
 	if s := now.Session; s != nil && s.Queued != nil {
 		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: stamp(s.Queued.At)}
 	}
-	var costs map[string]*ExecutionCost
-	if r.Cost, costs, err = e.cost(ctx, b.View, a.TaskID, a.ID); err != nil {
-		return nil, nil, nil, fault("reading the cost of the attempt", err)
+	if r.Cost, err = e.cost(ctx, b.View, a.TaskID, a.ID); err != nil {
+		return nil, nil, fault("reading the cost of the attempt", err)
 	}
 	if x.State == task.Waiting {
 		if r.Notice, err = e.whyWaiting(ctx, b.who, now); err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 	}
 	if a.Elsewhere(e.here) {
@@ -120,14 +123,14 @@ func (e *Engine) attemptDetails(ctx context.Context, b view, id string) (*Attemp
 	for _, repo := range a.Repos {
 		v, err := e.repoReply(ctx, a, repo)
 		if ctx.Err() != nil {
-			return nil, nil, nil, fmt.Errorf("looking at the attempt's worktrees: %w", ctx.Err())
+			return nil, nil, fmt.Errorf("looking at the attempt's worktrees: %w", ctx.Err())
 		}
 		if err != nil { // a repository that was moved does not prevent the reply
 			r.Notice = new(fmt.Sprintf("The changes are not known: %v.", err))
 		}
 		r.Repos = append(r.Repos, *v)
 	}
-	return r, now, costs, nil
+	return r, now, nil
 }
 
 // WaitsForSlot is how the notice of an attempt begins that waits because too many run.
@@ -218,7 +221,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if err != nil {
 			return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
 		}
-		state, part := at.State, span{log: id}
+		state, part := at.State, span{log: logOf(at)}
 		if a.ExecutionID != nil {
 			if part, err = e.spanOf(ctx, b, at, *a.ExecutionID, &after); err != nil {
 				return nil, err

@@ -108,14 +108,22 @@ func (e *Engine) ReachedBudgets(ctx context.Context, who session.Caller) (all []
 	if err != nil {
 		return nil, err
 	}
-	now, err := e.budget(ctx, board, cfg)
-	if err != nil || now == nil {
+	reached, err := e.reached(ctx, board, cfg)
+	if err != nil || len(reached) == 0 {
+		return nil, err
+	}
+	cost, unknown, err := board.ReachedAt(ctx, limits(cfg))
+	if err != nil {
 		return nil, fault("reading the budget", err)
 	}
-	for _, r := range now.reached {
-		a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(b.who), Command: "${EDITOR:-vi} " + r.Limit.File, at: r.Since}
-		if !r.Since.IsZero() {
-			a.Since = new(stamp(r.Since))
+	for _, r := range reached {
+		a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(b.who), Command: "${EDITOR:-vi} " + r.Limit.File}
+		since := cost
+		if r.Key == "attempts.max_unknown" {
+			since = unknown
+		}
+		if a.Since = stampOrNull(since); since != nil {
+			a.at = *since
 		}
 		all = append(all, a)
 	}

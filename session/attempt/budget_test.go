@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/transcript"
 )
 
 // costs is the order to an agent to report a cost.
@@ -119,38 +120,69 @@ func TestBudgetOfCosts(t *testing.T) {
 	}
 }
 
-// Unknown costs are no cost of 0: they have a limit of their own, and become known with prices.
+// Unknown costs are no cost of 0: they have a limit of their own. With prices, those of later executions are
+// known; of the totals of a conversation, an execution has what its earlier ones have not.
 func TestBudgetOfUnknownCosts(t *testing.T) {
 	p := newProject(t)
-	limit := func(c *config.Config) {
-		upTo(0.5)(c)
-		c.Attempts.MaxUnknown = &config.Limit{Max: 2, File: "mine.yml"}
+	limit := func(unknown, price float64) {
+		p.configure(func(c *config.Config) {
+			upTo(0.5)(c)
+			c.Attempts.MaxUnknown = &config.Limit{Max: unknown, File: "mine.yml"}
+			if price > 0 {
+				c.Prices = map[string]config.Price{"TEST": {Input: price}}
+			}
+		})
 	}
-	p.configure(limit)
+	limit(2, 0)
 	s := p.open()
 	codex := func(thread string, tokens int) string {
 		return fmt.Sprintf("! say {\"type\":\"thread.started\",\"thread_id\":%q}\n! say {\"type\":\"turn.started\"}\n! say {\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":%d,\"output_tokens\":0}}", thread, tokens)
 	}
 	a := s.ends(s.begin(s.newTask(codex("t", 100_000))).AttemptID)
-	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(a.AttemptID), Action: ActionSend, Prompt: new(codex("t", 300_000))}) // in total
-	must(t, err)
-	s.ends(a.AttemptID)
+	more := func(tokens int) {
+		t.Helper()
+		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(a.AttemptID), Action: ActionSend, Prompt: new(codex("t", tokens))})
+		must(t, err)
+		s.ends(a.AttemptID)
+	}
+	more(300_000) // in total
 	v := s.newTask("! say nothing known")
 	_, repo := s.rootProject()
 	start := StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
+	_, err := s.StartTaskAttempt(ctx, me, start)
+	refused(t, err, session.StateError, "budget_reached", "2 executions have ended whose cost is unknown", "attempts.max_unknown is 2", "raise attempts.max_unknown in mine.yml, and give prices of the models in")
+	limit(3, 1)
+	more(700_000)
+	if c := s.get(a.AttemptID).Cost; c == nil || c.Unknown != 2 || deref(c.USD) != 0.4 || deref(c.Input) != 700_000 {
+		t.Errorf("%+v, want 0.4 USD for the last 400,000 of 700,000 tokens, and 2 that are unknown", c)
+	}
+	more(800_000)
 	_, err = s.StartTaskAttempt(ctx, me, start)
-	refused(t, err, session.StateError, "budget_reached", "2 executions have ended whose cost is unknown", "attempts.max_unknown is 2", "raise attempts.max_unknown in mine.yml, or give prices of the models in")
+	refused(t, err, session.StateError, "budget_reached", "cost 0.5 USD")
+}
+
+// The agents of one run have the prices of their own executors, also those whose programs report totals
+// of a conversation and no model.
+func TestCostsOfTwoExecutors(t *testing.T) {
+	p := newProject(t)
 	p.configure(func(c *config.Config) {
-		limit(c)
-		c.Prices = map[string]config.Price{"TEST": {Input: 1}}
+		c.Prices = map[string]config.Price{"DEAR": {Input: 10}, "CHEAP": {Input: 1}}
 	})
-	s.ends(s.begin(v).AttemptID)
-	p.configure(func(c *config.Config) {
-		limit(c)
-		c.Prices = map[string]config.Price{"TEST": {Input: 2}}
-	})
-	_, err = s.StartTaskAttempt(ctx, me, start)
-	refused(t, err, session.StateError, "budget_reached", "cost 0.6 USD")
+	s := p.open()
+	a := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
+	b, err := s.board(ctx)
+	must(t, err)
+	for i, x := range []struct {
+		executor, thread string
+		input            int64 // in all
+	}{{"DEAR", "a", 1e6}, {"CHEAP", "b", 1e6}, {"DEAR", "a", 2e6}, {"CHEAP", "b", 3e6}} {
+		u, err := s.usageOf(ctx, b, a.AttemptID, x.executor, &transcript.Usage{Models: map[string]transcript.Tokens{"": {Input: x.input}}, Thread: x.thread})
+		must(t, err)
+		must(t, b.AddUse(ctx, task.Use{AttemptID: a.AttemptID, ExecutionID: fmt.Sprint(i), Executor: x.executor, Reported: true, Usage: *u}))
+	}
+	if c := s.get(a.AttemptID).Cost; c == nil || deref(c.USD) != 23 || c.Unknown != 1 { // and the agent itself
+		t.Errorf("they cost %+v, want 23 USD", c)
+	}
 }
 
 // However many servers start agents, only those that run when the budget is reached exceed it.
@@ -186,7 +218,7 @@ func TestOvershootOfBudgets(t *testing.T) {
 		}
 		b, err := one.board(ctx)
 		must(t, err)
-		if now, err := one.budget(ctx, b, p.cfg.Load()); err != nil || !now.isReached() {
+		if now, err := one.reached(ctx, b, p.cfg.Load()); err != nil || len(now) == 0 {
 			return fmt.Sprintf("%+v %v: %v", now, err, states)
 		}
 		return ""
@@ -194,7 +226,7 @@ func TestOvershootOfBudgets(t *testing.T) {
 	for _, s := range []*server{one, two} { // and neither starts more
 		b, err := s.board(ctx)
 		must(t, err)
-		if x, err := s.claimNext(ctx, b, p.cfg.Load()); x != nil || err != nil {
+		if x, err := b.ClaimNext(ctx, s.member.ID(), slots, nil, limits(p.cfg.Load())); x != nil || err != nil {
 			t.Errorf("%+v %v", x, err)
 		}
 	}

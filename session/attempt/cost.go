@@ -3,12 +3,9 @@ package attempt
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
-	"sync"
-	"time"
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
@@ -39,90 +36,98 @@ type ExecutionCost struct {
 }
 
 // cost returns what the executions of a task have used, or, if attempt is not "", those of one attempt
-// of it, nil before any has ended; and what each used, by its id.
-func (e *Engine) cost(ctx context.Context, b store.View, taskID, attempt string) (all *Cost, each map[string]*ExecutionCost, err error) {
-	used, err := b.Used(ctx, taskID)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading what executions used: %w", err)
+// of it; nil before any has ended.
+func (e *Engine) cost(ctx context.Context, b store.View, taskID, attempt string) (*Cost, error) {
+	sum, err := b.Spent(ctx, taskID, attempt)
+	if err != nil || sum.Executions == 0 {
+		return nil, err
 	}
-	byAttempt := map[string][]task.Use{}
+	c := &Cost{Executions: sum.Executions, Unknown: sum.Unknown}
+	if sum.Unknown < sum.Executions {
+		c.USD = new(inUSD(sum.MicroUSD))
+	}
+	c.Input, c.Cached, c.Output, c.Turns = counts(sum.InputTokens, sum.CachedTokens, sum.OutputTokens, sum.Turns)
+	return c, nil
+}
+
+// costs returns what each execution of an attempt has used, by its id.
+func (e *Engine) costs(ctx context.Context, b store.View, attempt string) (map[string]*ExecutionCost, error) {
+	used, err := b.Used(ctx, attempt)
+	each := map[string]*ExecutionCost{}
 	for _, u := range used {
-		if attempt == "" || u.AttemptID == attempt {
-			byAttempt[u.AttemptID] = append(byAttempt[u.AttemptID], u)
+		c := &ExecutionCost{}
+		if u.MicroUSD != nil {
+			c.USD = new(inUSD(*u.MicroUSD))
+		}
+		c.Input, c.Cached, c.Output, c.Turns = counts(u.InputTokens, u.CachedTokens, u.OutputTokens, u.Turns)
+		each[u.ExecutionID] = c
+	}
+	return each, err
+}
+
+// counts leaves out what is not known.
+func counts(input, cached, output, turns int64) (in, ca, out, tu *int64) {
+	if input+cached+output > 0 {
+		in, ca, out = &input, &cached, &output
+	}
+	if turns > 0 {
+		tu = &turns
+	}
+	return in, ca, out, tu
+}
+
+// usageOf returns what an execution used, by the prices of now; nil if its agent reported nothing.
+func (e *Engine) usageOf(ctx context.Context, b store.Board, attempt, executor string, u *transcript.Usage) (*task.Usage, error) {
+	if u == nil {
+		return nil, nil
+	}
+	var prices map[string]config.Price
+	if cfg, err := e.config(ctx); err == nil { // else only what agents report is known
+		prices = cfg.Prices
+	}
+	var before map[string]transcript.Tokens
+	if u.Thread != "" {
+		all, err := b.Used(ctx, attempt)
+		if err != nil {
+			return nil, err
+		}
+		for _, earlier := range all {
+			if earlier.Thread == u.Thread && earlier.Totals != nil {
+				before = nil
+				if err := json.Unmarshal(earlier.Totals, &before); err != nil {
+					return nil, fmt.Errorf("reading what execution %s used: %w", earlier.ExecutionID, err)
+				}
+			}
 		}
 	}
-	if len(byAttempt) == 0 {
-		return nil, nil, nil
+	c := transcript.CostOf(u, before, prices, executor)
+	used := &task.Usage{InputTokens: c.Tokens.Input, CachedTokens: c.Tokens.CacheRead + c.Tokens.CacheWrite, OutputTokens: c.Tokens.Output, Turns: c.Turns, Thread: u.Thread}
+	if c.USD != nil {
+		used.MicroUSD = new(inMicroUSD(*c.USD))
 	}
-	cfg, err := e.config(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	var sum transcript.Cost
-	each = map[string]*ExecutionCost{}
-	for _, used := range byAttempt {
-		runs := make([]*transcript.Usage, len(used))
-		for i, u := range used {
-			runs[i] = usageOf(u)
+	if u.Thread != "" && !u.Partial {
+		totals := u.Models
+		if totals == nil {
+			totals = before
 		}
-		for i, own := range transcript.Own(runs) {
-			one := transcript.CostOf(own, cfg.Prices, used[i].Executor)
-			sum = sum.Plus(one)
-			c := costReply(one)
-			each[used[i].ExecutionID] = &ExecutionCost{c.USD, c.Input, c.Cached, c.Output, c.Turns}
-		}
+		used.Totals, _ = json.Marshal(totals) // numbers
 	}
-	return costReply(sum), each, nil
+	return used, nil
 }
 
-// costReply leaves out what is not known.
-func costReply(sum transcript.Cost) *Cost {
-	c := &Cost{Executions: sum.Runs, Unknown: sum.Unknown}
-	if sum.Unknown < sum.Runs {
-		c.USD = new(micro(sum.USD))
+func inUSD(micro int64) float64 { return float64(micro) / 1e6 }
+
+func inMicroUSD(usd float64) int64 { return int64(math.Round(usd * 1e6)) }
+
+// limits returns how much may have been used for an execution to start.
+func limits(cfg *config.Config) (l task.Limits) {
+	if most := cfg.Attempts.MaxCostUSD; most != nil {
+		l.MicroUSD = new(inMicroUSD(most.Max))
 	}
-	if n := sum.Tokens; n != (transcript.Tokens{}) {
-		c.Input, c.Cached, c.Output = new(n.Input), new(n.CacheRead+n.CacheWrite), new(n.Output)
+	if most := cfg.Attempts.MaxUnknown; most != nil {
+		l.Unknown = new(int64(math.Ceil(most.Max)))
 	}
-	if sum.Turns > 0 {
-		c.Turns = &sum.Turns
-	}
-	return c
-}
-
-// usageOf returns nil if the agent reported nothing.
-func usageOf(u task.Use) (usage *transcript.Usage) {
-	if u.Usage == nil || json.Unmarshal(u.Usage, &usage) != nil {
-		return nil
-	}
-	return usage
-}
-
-// micro rounds an amount of USD, whose sums are not exact.
-func micro(usd float64) float64 { return math.Round(usd*1e6) / 1e6 }
-
-// A ledger is what all executions of the board that have ended cost, those of deleted tasks included,
-// as far as it was read.
-type ledger struct {
-	turn    sync.Mutex
-	of      *config.Config // whose prices and limits are used; nil before the first reading
-	seq     int64          // of the last use that was read
-	sum     transcript.Cost
-	threads map[string]*thread // by attempt: those whose agents report totals
-	since   [2]*time.Time      // since when the budgets are reached: of attempts.max_cost_usd, attempts.max_unknown
-}
-
-// A thread is the uses of an attempt that must be read together.
-type thread struct {
-	runs      []*transcript.Usage
-	executors []string // of each: the agents of a run may have different ones
-	cost      transcript.Cost
-}
-
-// A budget is the state of the budgets after the use seq.
-type budget struct {
-	seq     int64
-	reached []Reached
+	return l
 }
 
 // Reached is a budget that is reached, so that no execution starts.
@@ -130,95 +135,28 @@ type Reached struct {
 	Key   string // of the config
 	Limit config.Limit
 	Sum   float64
-	Since time.Time
 
 	unknown int // executions whose cost is not in Sum
 }
 
-// budget returns the state of the budgets of the config, nil if there are none. It reads what has ended
-// since the last call.
-func (e *Engine) budget(ctx context.Context, b store.Board, cfg *config.Config) (*budget, error) {
-	limits := [2]*config.Limit{cfg.Attempts.MaxCostUSD, cfg.Attempts.MaxUnknown}
-	if limits == [2]*config.Limit{} {
+// reached returns the budgets of the config that are reached.
+func (e *Engine) reached(ctx context.Context, b store.Board, cfg *config.Config) (all []Reached, err error) {
+	l := limits(cfg)
+	if l == (task.Limits{}) {
 		return nil, nil
 	}
-	l := &e.ledger
-	l.turn.Lock()
-	defer l.turn.Unlock()
-	if l.of != cfg {
-		l.of, l.seq, l.sum, l.threads, l.since = cfg, 0, transcript.Cost{}, map[string]*thread{}, [2]*time.Time{}
-	}
-	used, err := b.UsedSince(ctx, l.seq)
+	sum, err := b.Spent(ctx, "", "")
 	if err != nil {
-		return nil, fmt.Errorf("reading what executions used: %w", err)
+		return nil, fault("reading the budget", err)
 	}
-	for _, u := range used {
-		l.add(u)
-		for i, sum := range l.sums() {
-			if limits[i] == nil || sum < limits[i].Max {
-				l.since[i] = nil
-			} else if l.since[i] == nil {
-				l.since[i] = &u.EndedAt
-			}
-		}
+	if l.MicroUSD != nil && sum.MicroUSD >= *l.MicroUSD {
+		all = append(all, Reached{Key: "attempts.max_cost_usd", Limit: *cfg.Attempts.MaxCostUSD, Sum: inUSD(sum.MicroUSD), unknown: sum.Unknown})
 	}
-	now := &budget{seq: l.seq}
-	for i, key := range []string{"attempts.max_cost_usd", "attempts.max_unknown"} {
-		if limits[i] != nil && l.sums()[i] >= limits[i].Max {
-			r := Reached{Key: key, Limit: *limits[i], Sum: l.sums()[i], unknown: l.sum.Unknown}
-			if l.since[i] != nil { // a limit of 0 is reached before anything has ended
-				r.Since = *l.since[i]
-			}
-			now.reached = append(now.reached, r)
-		}
+	if l.Unknown != nil && int64(sum.Unknown) >= *l.Unknown {
+		all = append(all, Reached{Key: "attempts.max_unknown", Limit: *cfg.Attempts.MaxUnknown, Sum: float64(sum.Unknown), unknown: sum.Unknown})
 	}
-	return now, nil
+	return all, nil
 }
-
-func (l *ledger) sums() [2]float64 { return [2]float64{micro(l.sum.USD), float64(l.sum.Unknown)} }
-
-func (l *ledger) add(u task.Use) {
-	l.seq = u.Seq
-	usage := usageOf(u)
-	if usage == nil || usage.Thread == "" {
-		l.sum = l.sum.Plus(transcript.CostOf(usage, l.of.Prices, u.Executor))
-		return
-	}
-	t := l.threads[u.AttemptID]
-	if t == nil {
-		t = &thread{}
-		l.threads[u.AttemptID] = t
-	}
-	t.runs, t.executors = append(t.runs, usage), append(t.executors, u.Executor)
-	before := t.cost
-	t.cost = transcript.Cost{}
-	for i, own := range transcript.Own(t.runs) {
-		t.cost = t.cost.Plus(transcript.CostOf(own, l.of.Prices, t.executors[i]))
-	}
-	l.sum.USD += t.cost.USD - before.USD
-	l.sum.Unknown += t.cost.Unknown - before.Unknown
-}
-
-// claimNext claims a waiting execution, unless a budget is reached: it is checked against what has ended
-// at that moment, so that only those run beyond it that ran when it was reached.
-func (e *Engine) claimNext(ctx context.Context, b store.Board, cfg *config.Config) (*task.Execution, error) {
-	for {
-		now, err := e.budget(ctx, b, cfg)
-		var used *int64
-		if now != nil {
-			used = &now.seq
-		}
-		if err != nil || now.isReached() {
-			return nil, err
-		}
-		x, err := b.ClaimNext(ctx, e.member.ID(), e.slots(cfg), e.claim(b, cfg), used)
-		if !errors.Is(err, task.ErrOutdated) {
-			return x, err
-		}
-	}
-}
-
-func (b *budget) isReached() bool { return b != nil && len(b.reached) > 0 }
 
 // overBudget returns a budget that is reached, nil if none is.
 func (e *Engine) overBudget(ctx context.Context, cfg *config.Config) (*Reached, error) {
@@ -226,11 +164,11 @@ func (e *Engine) overBudget(ctx context.Context, cfg *config.Config) (*Reached, 
 	if err != nil {
 		return nil, err
 	}
-	now, err := e.budget(ctx, b, cfg)
-	if err != nil || !now.isReached() {
-		return nil, fault("reading the budget", err)
+	all, err := e.reached(ctx, b, cfg)
+	if err != nil || len(all) == 0 {
+		return nil, err
 	}
-	return &now.reached[0], nil
+	return &all[0], nil
 }
 
 // withinBudget returns an error if nothing may start.
@@ -289,7 +227,7 @@ func (r Reached) title(who session.Caller) string {
 func (r Reached) remedy() string {
 	remedy := "raise " + r.Key + " in " + r.Limit.File
 	if r.Key == "attempts.max_unknown" {
-		remedy += ", or give prices of the models in " + config.UserFile()
+		remedy += ", and give prices of the models in " + config.UserFile() + ", by which the cost of later ones is known"
 	}
 	return remedy
 }

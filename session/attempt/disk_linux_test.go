@@ -49,7 +49,7 @@ func TestFullDisk(t *testing.T) {
 	rest := filepath.Join(home, "rest")
 	fillDisk(t, rest)
 	must(t, os.WriteFile(hold, nil, 0o644))
-	proc, err := s.executor.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))
+	proc, err := s.local.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))
 	must(t, err)
 	_, err = proc.Wait(ctx)
 	must(t, err)

@@ -2,11 +2,10 @@
 // for each repository, an agent that works there, and follow-ups. Every change is on the board
 // before it is acknowledged, so any server of the project can continue it.
 //
-// Each execution of an agent is led by one goroutine of the server that owns it (see run); the
-// Executor handles the agent itself. To add an executor that is not a process of this machine,
-// implement Executor in its own package and pass it as Options.Executor in transport/board.go.
-// If the program of its command line is not installed here, recipe.check in executors.go must ask
-// the executor instead. Workspaces are always created on this machine.
+// Each execution of an agent is led by one goroutine of the server that owns it (see run); an
+// Executor handles the agent itself. To add one whose agents are not processes of this machine,
+// implement Executor in its own package and name it in Options.Executors. Workspaces are always created
+// on this machine.
 package attempt
 
 import (
@@ -37,9 +36,9 @@ type Options struct {
 	Root   string        // project root, absolute
 	State  *state.Folder // of the project; default: state.Of(Root)
 	Config func(context.Context) (*config.Config, error)
-	// Executor runs the agents; default: as processes of this machine, with this program as the
-	// shim.
-	Executor Executor
+	// Executors are those that the config cannot name, by their names. All others run command lines on this
+	// machine, with this program as the shim.
+	Executors map[string]Executor
 
 	Logger *slog.Logger // default: discards
 
@@ -47,10 +46,10 @@ type Options struct {
 	// caller closes them after it.
 	Stores *store.Stores
 
-	// Executors are those that this process runs, of the ones that it has, and Max is how many agents it
-	// runs at once, in stores that several machines share; default: all, and as configured.
-	Executors []string
-	Max       int
+	// Only has the names of the executors that this process runs, and Max is how many agents it runs at
+	// once, in stores that several machines share; default: all, and as configured.
+	Only []string
+	Max  int
 
 	// CheckWorkflow checks the workflow that a task names; its error is returned to the caller. nil
 	// means that it is not checked.
@@ -97,7 +96,7 @@ type Engine struct {
 	o        Options
 	log      *slog.Logger
 	home     string // <root>/.deepwork
-	executor Executor
+	local    local
 	member   store.Members
 	db       store.Database
 	changes  store.Changes
@@ -106,7 +105,6 @@ type Engine struct {
 	shared   *store.Stores // stores, nil if only this machine uses them
 	here     task.Place    // of this process; zero in those
 	projects projects
-	ledger   ledger
 
 	ctx      context.Context // of every goroutine; ends with Close
 	cancel   context.CancelFunc
@@ -140,17 +138,15 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	o = o.withDefaults()
 	e := &Engine{
-		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"), executor: o.Executor,
+		o: o, log: o.Logger, home: filepath.Join(o.Root, ".deepwork"),
 		kicks: wait.NewSignal(), finished: wait.NewSignal(), readies: wait.NewSignal(), runs: make(map[string]*run), removals: make(map[string]bool),
 		stats: Stats{Ended: make(map[task.AttemptState]uint64)},
 	}
-	if e.executor == nil {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("opening the task board: finding this program, which is the agents' shim: %w", err)
-		}
-		e.executor = local{runner.Runner{Shim: []string{self, runner.ShimCommand}}, o.State.Logs()}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("opening the task board: finding this program, which is the agents' shim: %w", err)
 	}
+	e.local = local{runner.Runner{Shim: []string{self, runner.ShimCommand}}, o.State.Logs()}
 	stores := o.Stores
 	if stores == nil {
 		stores = files.Stores(o.State, false, o.Logger)

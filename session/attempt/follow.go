@@ -40,11 +40,11 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	} else if err := e.withinBudget(ctx, b.who, cfg); err != nil {
 		return nil, err
 	} else if !at.Elsewhere(e.here) { // else its machine checks it
-		agent, err := e.recipe(cfg, s.Executor, cmp.Or(a.Variant, s.Variant))
+		agent, err := e.choose(ctx, s.Executor, cmp.Or(a.Variant, s.Variant))
 		if err != nil {
 			return nil, err
 		}
-		if err := agent.check(*a.Prompt); err != nil {
+		if err := agent.check(ctx, *a.Prompt); err != nil {
 			return nil, err
 		}
 	}

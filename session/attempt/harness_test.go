@@ -259,7 +259,7 @@ func (s *server) claimed() (*task.Execution, *task.Attempt) {
 	must(s.t, err)
 	must(s.t, s.member.Enter(ctx))
 	cfg := s.p.cfg.Load()
-	x, err := b.ClaimNext(ctx, s.member.ID(), 4, s.claim(b, cfg), nil)
+	x, err := b.ClaimNext(ctx, s.member.ID(), 4, s.claim(ctx, b, cfg), task.Limits{})
 	must(s.t, err)
 	a, err := b.Attempt(ctx, x.AttemptID)
 	must(s.t, err)
@@ -349,11 +349,12 @@ func groupEnds(t testing.TB, pid int) {
 	})
 }
 
-func deref(s *string) string {
-	if s == nil {
-		return ""
+// deref returns a value, or its zero value if it is missing.
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *s
+	return v
 }
 
 // refused checks that an error is one for agents, of a code, and names a value.

@@ -125,7 +125,7 @@ func TestInspectBoard(t *testing.T) {
 	board := state.Of(p.root).Database()
 	good, err := os.ReadFile(board)
 	must(t, err)
-	const aStep = `; INSERT INTO step_executions (attempt_id, agent_id, session_id, step_id, executor, created_at, id, state, started_at, ended_at) SELECT id, 'x', '00000000', 'one', 'X', '2026', `
+	const aStep = `; INSERT INTO executions (attempt_id, log_id, workflow_session_id, step_id, follow_up, prompt, executor, created_at, id, state, started_at, ended_at) SELECT id, 'x', '00000000', 'one', 0, '', 'X', '2026', `
 	for _, c := range []struct {
 		sql  string
 		want []string
@@ -146,7 +146,7 @@ func TestInspectBoard(t *testing.T) {
 		{`UPDATE attempt_repos SET base_commit = '` + strings.Repeat("1", 40) + `'`, []string{"the commit " + strings.Repeat("1", 40) + ", at which attempt " + id + " began, is not in the repository"}},
 		{`UPDATE attempts SET run = NULL` + aStep + `'x', 'stopped', NULL, '2026' FROM attempts`, []string{"execution x of a step is of an attempt that is not a run"}},
 		{`UPDATE attempts SET run = '{}'` + aStep + `'x', 'failed', '2026', '2026' FROM attempts`, []string{"execution x of a step ran, and what it used is not recorded once"}},
-		{`UPDATE attempts SET run = '{}'` + aStep + `'x', 'running', NULL, NULL FROM attempts`, []string{"execution x of a step has not ended, and nothing leads it", "execution x of a step runs without"}},
+		{`UPDATE attempts SET run = '{}'` + aStep + `'x', 'running', NULL, NULL FROM attempts`, []string{"execution x of a step has not ended, and nothing leads it", "execution x runs and has no session or no time of its start"}},
 		{`UPDATE attempts SET run = '{}'` + aStep + `'x', 'waiting', NULL, NULL FROM attempts` + aStep + `'y', 'starting', NULL, NULL FROM attempts`,
 			[]string{"execution x of a step has not ended", "execution y of a step has not ended", "step one of session 00000000 has more than one agent"}},
 		{`DROP INDEX executions_of; PRAGMA user_version = 99`, []string{"the database cannot be read: "}},

@@ -127,7 +127,7 @@ func TestLogsThatAreLinks(t *testing.T) {
 		if err := l.Remove(id); err == nil {
 			t.Errorf("%s was removed", id)
 		}
-		if _, err := l.Alive(nobody, id); err == nil {
+		if _, err := l.Find(ctx, nobody, id); err == nil {
 			t.Errorf("%s was looked at", id)
 		}
 	}

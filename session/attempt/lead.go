@@ -84,18 +84,14 @@ func (l *Lead) Progress(ctx context.Context, p task.WorkflowProgress) error {
 }
 
 // Steps returns the executions of a step's agents, the newest first.
-func (l *Lead) Steps(ctx context.Context, sessionID, stepID string) ([]task.StepExecution, error) {
+func (l *Lead) Steps(ctx context.Context, sessionID, stepID string) ([]task.Execution, error) {
 	return l.board.StepsOf(ctx, l.Attempt.ID, sessionID, stepID)
 }
 
 // Continues reports whether an executor can go on with a conversation beside others in the folder.
 func (l *Lead) Continues(ctx context.Context, executor string, variant *string) bool {
-	cfg, err := l.run.engine.config(ctx)
-	if err != nil {
-		return false
-	}
-	agent, err := l.run.engine.recipe(cfg, executor, variant)
-	return err == nil && agent.Continues && agent.Names(executor)
+	agent, err := l.run.engine.choose(ctx, executor, variant)
+	return err == nil && agent.Names
 }
 
 // Note writes a line to the output of the run.
@@ -113,21 +109,15 @@ func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 	if l.Run.MaxCostUSD == nil && l.Run.MaxUnknown == nil {
 		return "", nil
 	}
-	cost, _, err := l.run.engine.cost(ctx, l.board, l.Attempt.TaskID, l.Attempt.ID)
+	sum, err := l.board.Spent(ctx, l.Attempt.TaskID, l.Attempt.ID)
 	if err != nil {
 		return "", err
 	}
-	spent, unknown := 0.0, 0
-	if cost != nil {
-		if unknown = cost.Unknown; cost.USD != nil {
-			spent = *cost.USD
-		}
-	}
 	switch {
-	case l.Run.MaxCostUSD != nil && spent >= *l.Run.MaxCostUSD:
-		return fmt.Sprintf("Its agents have cost %s USD, and its budget is %s USD.", decimal(spent), decimal(*l.Run.MaxCostUSD)), nil
-	case l.Run.MaxUnknown != nil && unknown >= *l.Run.MaxUnknown:
-		return fmt.Sprintf("%d of its agents have ended whose cost is unknown, and at most %d may.", unknown, *l.Run.MaxUnknown), nil
+	case l.Run.MaxCostUSD != nil && sum.MicroUSD >= inMicroUSD(*l.Run.MaxCostUSD):
+		return fmt.Sprintf("Its agents have cost %s USD, and its budget is %s USD.", decimal(inUSD(sum.MicroUSD)), decimal(*l.Run.MaxCostUSD)), nil
+	case l.Run.MaxUnknown != nil && sum.Unknown >= *l.Run.MaxUnknown:
+		return fmt.Sprintf("%d of its agents have ended whose cost is unknown, and at most %d may.", sum.Unknown, *l.Run.MaxUnknown), nil
 	}
 	return "", nil
 }
@@ -137,8 +127,12 @@ func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 func (l *Lead) Reviewed(ctx context.Context, executor string, stdout []byte) error {
 	u := task.Use{AttemptID: l.Attempt.ID, ExecutionID: uuid.NewString()}
 	u.Executor, _, _ = strings.Cut(executor, ":")
-	if usage := transcript.UsageIn(stdout); usage != nil {
-		u.Usage, _ = json.Marshal(usage) // its numbers are finite
+	used, err := l.run.engine.usageOf(ctx, l.board, u.AttemptID, u.Executor, transcript.UsageIn(stdout))
+	if err != nil {
+		return err
+	}
+	if u.Reported = used != nil; u.Reported {
+		u.Usage = *used
 	}
 	return l.board.AddUse(ctx, u)
 }

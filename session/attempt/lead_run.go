@@ -22,15 +22,15 @@ func (r *run) leadRun() *outcome {
 	if end == nil {
 		return l.follow()
 	}
-	if end.again && r.stopped() {
+	if end.fate == stopped {
 		why := RunEnd{State: RunStopped, Reason: stoppedByPerson}
 		if r.interrupted.Load() {
 			why = RunEnd{State: RunInterrupted, Reason: interrupted}
 		}
 		end = why.outcome()
 	}
-	if !end.drop && !end.again && r.recordLead() != nil { // so that it can be resumed, also without a workspace
-		return &outcome{drop: true}
+	if end.fate == ended && r.recordLead() != nil { // so that it can be resumed, also without a workspace
+		return &outcome{fate: left}
 	}
 	return end
 }
@@ -44,11 +44,11 @@ func (r *run) recordLead() error {
 func (r *run) beginLead() (*Lead, *outcome) {
 	e := r.engine
 	if e.o.Leader == nil {
-		return nil, notYet() // another server can
+		return nil, r.notRun() // another server can
 	}
 	cfg, err := e.config(r.making)
 	if err != nil {
-		return nil, notYet()
+		return nil, r.notRun()
 	}
 	b, err := e.board(r.making)
 	if err != nil {
@@ -56,7 +56,7 @@ func (r *run) beginLead() (*Lead, *outcome) {
 	}
 	now, err := b.Execution(r.making, r.exec.ID)
 	if errors.Is(err, task.ErrNotFound) || err == nil && (now.State.Ended() || now.Owner != e.member.ID()) {
-		return nil, &outcome{drop: true}
+		return nil, &outcome{fate: left}
 	}
 	l := &Lead{run: r, board: b, Since: r.exec.CreatedAt}
 	if r.exec.FollowUp {
@@ -82,12 +82,12 @@ func (r *run) beginLead() (*Lead, *outcome) {
 		return nil, r.hindered("making the state folder of the project", err)
 	}
 	if !l.Run.InPlace {
-		if end := r.workspace(b, cfg, l.Attempt, e.environment(cfg, l.Attempt.ID, nil)); end != nil {
+		if end := r.workspace(b, cfg, l.Attempt, e.environment(cfg, l.Attempt.ID)); end != nil {
 			return nil, end
 		}
 	}
 	if err := r.recordLead(); err != nil {
-		return nil, &outcome{drop: true}
+		return nil, &outcome{fate: left}
 	}
 	if err := l.endEarlier(r.making); err != nil {
 		return nil, r.hindered("ending the agents of an earlier leader", err)
@@ -111,19 +111,15 @@ func (l *Lead) follow() *outcome {
 	case r.stopped():
 		end = RunEnd{State: RunStopped, Step: end.Step, Reason: stoppedByPerson}
 	case r.making.Err() != nil:
-		return &outcome{drop: true} // the server is closing: the next one goes on
+		return &outcome{fate: left} // the server is closing: the next one goes on
 	case ctx.Err() != nil:
 		end = RunEnd{State: RunPaused, Step: end.Step, Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime)}
 	}
-	o := end.outcome()
-	if end.Reason == stoppedByPerson {
-		o.State = task.Stopped
-	}
 	l.Run.End = &end
 	if err := r.record(func(ctx context.Context, _ store.Board) error { return l.Save(ctx) }); err != nil {
-		return &outcome{drop: true}
+		return &outcome{fate: left}
 	}
-	return o
+	return end.outcome()
 }
 
 // call calls the leader. If it panics, the run stops, and can be resumed.
@@ -146,12 +142,12 @@ const (
 // outcome is that of the leader's execution.
 func (end *RunEnd) outcome() *outcome {
 	o := &outcome{Ending: task.Ending{Error: orNull(end.Reason)}}
-	switch end.State {
-	case RunComplete:
+	switch {
+	case end.State == RunComplete:
 		o.State, o.Error, o.FinalMessage = task.Completed, nil, orNull(end.Reason)
-	case RunPaused:
+	case end.State == RunPaused, end.Reason == stoppedByPerson:
 		o.State = task.Stopped
-	case RunInterrupted:
+	case end.State == RunInterrupted:
 		o.State = task.Interrupted
 	default:
 		o.State = task.Failed
@@ -177,27 +173,26 @@ func (l *Lead) endEarlier(ctx context.Context) error {
 }
 
 // endAgent ends an agent of a leader that is gone.
-func (l *Lead) endAgent(ctx context.Context, x task.StepExecution) error {
-	end := &outcome{Ending: task.Ending{State: task.Interrupted, Error: new("Its leader ended before it.")}}
-	conversation := ""
+func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
+	r := &run{engine: l.run.engine, exec: x}
+	end := &outcome{}
 	if x.State != task.Waiting {
-		p, err := l.run.engine.executor.Find(ctx, x.AgentID, x.ID)
+		p, err := r.executor().Find(ctx, x.LogID, x.ID)
 		if err == nil {
-			exit, err := p.Stop(ctx, l.run.engine.o.Grace)
+			exit, err := p.Stop(ctx, r.engine.o.Grace)
 			if err != nil {
 				return err
 			}
-			usage := outcomeOf(exit)
-			usage.State, usage.Error = end.State, end.Error // it failed because it could not reach its leader
-			end, conversation = usage, exit.Conversation
+			end = outcomeOf(exit)
 			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
-				if err := l.board.StartStep(ctx, x.AttemptID, x.ID, at); err != nil {
+				if err := r.recordStart(ctx, l.board, at); err != nil {
 					return err
 				}
 			}
-		} else if !errors.Is(err, errNoRun) {
+		} else if !errors.Is(err, ErrNoRun) {
 			return err
 		}
 	}
-	return l.board.EndStep(ctx, x.AttemptID, x.ID, task.StepEnding{Ending: end.Ending, Conversation: orNull(conversation)})
+	end.State, end.Error = task.Interrupted, new("Its leader ended before it.") // it may have failed because it could not reach that
+	return r.recordEnd(ctx, l.board, end)
 }

@@ -69,7 +69,7 @@ const firstLimitWait, lastLimitWait = time.Minute, 30 * time.Minute
 
 // LimitOver returns when a leader starts an agent again for a step whose last one was ended by a limit of
 // its provider, or the zero time. The executions are those for the step, the newest first.
-func LimitOver(of []task.StepExecution) time.Time {
+func LimitOver(of []task.Execution) time.Time {
 	if len(of) == 0 || of[0].LimitedUntil == nil || of[0].EndedAt == nil {
 		return time.Time{}
 	}

@@ -11,31 +11,31 @@ import (
 // time.
 func TestLimitsAreWaitedForEverLonger(t *testing.T) {
 	ended := time.Now()
-	limit := func(until time.Duration) task.StepExecution {
-		return task.StepExecution{State: task.Failed, EndedAt: &ended, LimitedUntil: new(ended.Add(until))}
+	limit := func(until time.Duration) task.Execution {
+		return task.Execution{State: task.Failed, EndedAt: &ended, LimitedUntil: new(ended.Add(until))}
 	}
-	unnamed, failed := limit(0), task.StepExecution{State: task.Failed, EndedAt: &ended}
-	many := make([]task.StepExecution, 50)
+	unnamed, failed := limit(0), task.Execution{State: task.Failed, EndedAt: &ended}
+	many := make([]task.Execution, 50)
 	for i := range many {
 		many[i] = unnamed
 	}
 	for name, c := range map[string]struct {
-		before []task.StepExecution // the newest first
-		want   time.Duration        // after the end of the newest
+		before []task.Execution // the newest first
+		want   time.Duration    // after the end of the newest
 	}{
-		"named":                     {[]task.StepExecution{limit(time.Second)}, time.Second},
-		"not named":                 {[]task.StepExecution{unnamed}, time.Minute},
-		"named again, too early":    {[]task.StepExecution{limit(time.Second), limit(time.Second)}, 2 * time.Minute},
-		"named again":               {[]task.StepExecution{limit(time.Hour), unnamed}, time.Hour},
-		"three times":               {[]task.StepExecution{unnamed, unnamed, unnamed, failed, unnamed}, 4 * time.Minute},
+		"named":                     {[]task.Execution{limit(time.Second)}, time.Second},
+		"not named":                 {[]task.Execution{unnamed}, time.Minute},
+		"named again, too early":    {[]task.Execution{limit(time.Second), limit(time.Second)}, 2 * time.Minute},
+		"named again":               {[]task.Execution{limit(time.Hour), unnamed}, time.Hour},
+		"three times":               {[]task.Execution{unnamed, unnamed, unnamed, failed, unnamed}, 4 * time.Minute},
 		"all the time":              {many, 30 * time.Minute},
-		"named after another error": {[]task.StepExecution{limit(time.Second), failed, unnamed}, time.Second},
+		"named after another error": {[]task.Execution{limit(time.Second), failed, unnamed}, time.Second},
 	} {
 		if got := LimitOver(c.before); !got.Equal(ended.Add(c.want)) {
 			t.Errorf("%s: waits for %v, want %v", name, got.Sub(ended), c.want)
 		}
 	}
-	for name, before := range map[string][]task.StepExecution{"first": nil, "error": {failed, unnamed}} {
+	for name, before := range map[string][]task.Execution{"first": nil, "error": {failed, unnamed}} {
 		if got := LimitOver(before); !got.IsZero() {
 			t.Errorf("%s: waits until %v", name, got)
 		}

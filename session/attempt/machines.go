@@ -14,7 +14,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/store"
 )
 
@@ -24,7 +23,7 @@ import (
 // servers act on, and read what they save of its output and its changes.
 
 // claim returns what this server may run; nil means everything.
-func (e *Engine) claim(b store.Board, cfg *config.Config) *task.Claim {
+func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) *task.Claim {
 	switch {
 	case e.shared == nil && e.only == "":
 		return nil
@@ -32,7 +31,7 @@ func (e *Engine) claim(b store.Board, cfg *config.Config) *task.Claim {
 		return &task.Claim{Run: e.only}
 	}
 	if e.able.of != cfg || time.Since(e.able.at) > ableFor {
-		e.able.of, e.able.at, e.able.executors = cfg, time.Now(), e.ableTo(cfg)
+		e.able.of, e.able.at, e.able.executors = cfg, time.Now(), e.ableTo(ctx, cfg)
 	}
 	return &task.Claim{Place: e.here, Executors: e.able.executors, Repos: slices.Sorted(maps.Keys(b.Synced())), Run: e.only}
 }
@@ -48,13 +47,13 @@ type able struct {
 }
 
 // ableTo returns the names of the executors whose programs are here and approved.
-func (e *Engine) ableTo(cfg *config.Config) (names []string) {
-	for _, x := range runner.Merge(cfg.Executors) {
-		if len(e.o.Executors) > 0 && !slices.Contains(e.o.Executors, x.Name) {
+func (e *Engine) ableTo(ctx context.Context, cfg *config.Config) (names []string) {
+	for _, name := range e.executorNames(cfg) {
+		if len(e.o.Only) > 0 && !slices.Contains(e.o.Only, name) {
 			continue
 		}
-		if r, err := e.recipe(cfg, x.Name, nil); err == nil && r.check("") == nil {
-			names = append(names, x.Name)
+		if e.executor(name).Check(ctx, Work{}) == nil {
+			names = append(names, name)
 		}
 	}
 	return names
@@ -160,10 +159,10 @@ func (e *Engine) endEarlier(ctx context.Context, b store.Board, x task.Execution
 		if err != nil || earlier.ID == x.ID {
 			continue
 		}
-		proc, found := e.executor.Find(ctx, x.AttemptID, earlier.ID)
+		proc, found := e.executor(earlier.Executor).Find(ctx, earlier.LogID, earlier.ID)
 		if found == nil {
 			_, err = proc.Stop(ctx, e.o.Grace)
-		} else if !errors.Is(found, runner.ErrNoRun) {
+		} else if !errors.Is(found, ErrNoRun) {
 			err = found
 		}
 	}
@@ -180,9 +179,7 @@ func (e *Engine) endGivenUp(ctx context.Context, b store.Board) error {
 		if !a.Is(e.here) || a.State != task.Interrupted {
 			continue
 		}
-		if alive, _ := e.executor.Alive(a.ID, ""); alive {
-			err = errors.Join(err, e.endEarlier(ctx, b, task.Execution{AttemptID: a.ID}))
-		}
+		err = errors.Join(err, e.endEarlier(ctx, b, task.Execution{AttemptID: a.ID}))
 	}
 	return err
 }
@@ -256,8 +253,8 @@ func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) e
 	refusal, refused := errors.AsType[*session.Error](err)
 	switch {
 	case err == nil:
-		if err := e.executor.Remove(r.AttemptID); err != nil {
-			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", r.AttemptID, "error", err)
+		if a, err := b.Attempt(ctx, r.AttemptID); err == nil {
+			e.removeLogs(logOf(a))
 		}
 	case ctx.Err() != nil, errors.Is(err, store.ErrUnavailable), errors.Is(err, task.ErrRunning):
 		return err

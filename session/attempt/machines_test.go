@@ -211,7 +211,7 @@ func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
 		m1 := p1.machine("aaaa", f)
-		other := p2.machine("bbbb", f, func(o *Options) { o.Executors = []string{"ARGUMENT"} })
+		other := p2.machine("bbbb", f, func(o *Options) { o.Only = []string{"ARGUMENT"} })
 		made := m1.begin(m1.newTask("! say hello"))
 		taken := m1.begin(m1.newTask("! say hello"), func(a *StartArgs) { a.Executor = "ARGUMENT" })
 		m1.reaches(taken.AttemptID, task.Completed)
@@ -445,7 +445,7 @@ func TestInspectOnMachines(t *testing.T) {
 		b, err := m1.board(ctx)
 		must(t, err)
 		must(t, m1.member.Enter(ctx))
-		x, err := b.ClaimNext(ctx, m1.member.ID(), 1, m1.claim(b, p1.cfg.Load()), nil)
+		x, err := b.ClaimNext(ctx, m1.member.ID(), 1, m1.claim(ctx, b, p1.cfg.Load()), task.Limits{})
 		if err != nil || x == nil || x.AttemptID != made.AttemptID || x.Place != m1.place {
 			t.Fatalf("%+v, %v", x, err)
 		}

@@ -26,7 +26,6 @@ import (
 // launch returns the process of the run, or the reason why there is none. It continues what this
 // server or a dead one has begun.
 func (r *run) launch() (Process, *outcome) {
-	e := r.engine
 	proc, end := r.find()
 	switch {
 	case proc != nil || end != nil:
@@ -34,24 +33,14 @@ func (r *run) launch() (Process, *outcome) {
 	case r.exec.State == task.Running:
 		return nil, recordsGone()
 	}
-	spec, end := r.prepare()
+	agent, work, end := r.prepare()
 	if end != nil {
 		return nil, end
 	}
 	if r.making.Err() != nil {
-		return nil, notYet()
+		return nil, r.notRun()
 	}
-	// Not with making: it must be known whether the agent runs, and that is quick to find out.
-	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
-	defer cancel()
-	proc, err := e.executor.Start(ctx, r.exec.AttemptID, r.exec.ID, *spec)
-	if err == nil {
-		return proc, nil
-	}
-	if proc, end = r.find(); proc != nil || end != nil {
-		return proc, end
-	}
-	return nil, failed("The agent could not be started: %v", err)
+	return r.start(agent, work)
 }
 
 // find returns the process of the run if one was started; if both results are nil there is none and
@@ -59,15 +48,15 @@ func (r *run) launch() (Process, *outcome) {
 // does not.
 func (r *run) find() (Process, *outcome) {
 	for {
-		proc, err := r.engine.executor.Find(r.ctx, r.exec.AttemptID, r.exec.ID)
+		proc, err := r.executor().Find(r.ctx, r.exec.LogID, r.exec.ID)
 		switch {
 		case err == nil:
 			r.fault.Store(nil)
 			return proc, nil
-		case errors.Is(err, runner.ErrNoRun):
+		case errors.Is(err, ErrNoRun):
 			return nil, nil
 		case r.ctx.Err() != nil, wait.For(r.engine.serving, time.Second) != nil:
-			return nil, &outcome{drop: true} // the next server finds out
+			return nil, &outcome{fate: left} // the next server finds out
 		}
 		r.doubt.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
 	}
@@ -77,10 +66,10 @@ func (r *run) find() (Process, *outcome) {
 // execution waits again; otherwise it has failed for that reason.
 func (r *run) hindered(doing string, err error) *outcome {
 	if r.ctx.Err() != nil {
-		return &outcome{drop: true}
+		return &outcome{fate: left}
 	}
 	if r.making.Err() != nil {
-		return notYet()
+		return r.notRun()
 	}
 	why := err.Error()
 	if e, is := errors.AsType[*session.Error](err); is {
@@ -89,77 +78,63 @@ func (r *run) hindered(doing string, err error) *outcome {
 	return failed("%s failed: %s", strings.ToUpper(doing[:1])+doing[1:], why)
 }
 
-// notYet is the outcome of a run that was stopped, or whose server is closing, before its agent was
-// started.
-func notYet() *outcome { return &outcome{Ending: task.Ending{State: task.Stopped}, again: true} }
-
 // prepare creates the workspace if it does not exist, and returns what to run there.
-func (r *run) prepare() (*runner.Spec, *outcome) {
+func (r *run) prepare() (agent *choice, w Work, end *outcome) {
 	ctx, e := r.making, r.engine
 	cfg, err := e.config(ctx)
 	if err != nil {
 		// Not the attempt's fault: it waits, like all others, for a configuration that can be read.
-		return nil, notYet()
+		return nil, w, r.notRun()
 	}
 	b, err := e.board(ctx)
 	if err != nil {
-		return nil, r.hindered("opening the board", err)
+		return nil, w, r.hindered("opening the board", err)
 	}
 	// The execution may be outdated: one that has ended meanwhile must not run.
 	now, err := b.Execution(ctx, r.exec.ID)
 	if err != nil && !errors.Is(err, task.ErrNotFound) {
-		return nil, r.hindered("reading the board", err)
+		return nil, w, r.hindered("reading the board", err)
 	}
 	if err != nil || now.State != task.Starting || now.Owner != e.member.ID() {
-		return nil, &outcome{drop: true}
+		return nil, w, &outcome{fate: left}
 	}
 	a, err := b.Attempt(ctx, r.exec.AttemptID)
 	if err != nil {
-		return nil, r.hindered("reading the attempt", err)
+		return nil, w, r.hindered("reading the attempt", err)
 	}
-	agent, err := e.recipe(cfg, a.Executor, cmp.Or(r.exec.Variant, a.Variant))
-	if err != nil {
-		return nil, r.hindered("choosing the agent's command", err)
+	if agent, err = e.choose(ctx, a.Executor, cmp.Or(r.exec.Variant, a.Variant)); err != nil {
+		return nil, w, r.hindered("choosing the agent's command", err)
 	}
-	prompt, resume := r.exec.Prompt, r.exec.FollowUp
-	if err := agent.check(prompt); err != nil {
-		return nil, r.hindered("starting the agent", err)
+	w = Work{Log: r.exec.LogID, Execution: r.exec.ID, Variant: agent.variant, Prompt: r.exec.Prompt, OfProject: e.ofProject(a), Env: e.environment(cfg, a.ID)}
+	if err := agent.Check(ctx, w); err != nil {
+		return nil, w, r.hindered("starting the agent", err)
 	}
 	// A deepwork in the workspace finds the project by it, also if nothing else is kept there.
 	if err := e.o.State.Make(); err != nil {
-		return nil, r.hindered("making the state folder of the project", err)
+		return nil, w, r.hindered("making the state folder of the project", err)
 	}
-	env := e.environment(cfg, a.ID, agent.Env)
 	if r.exec.FollowUp && !a.Made() {
-		return nil, failed("The attempt has no workspace: its agent never ran. Start a new attempt.")
+		return nil, w, failed("The attempt has no workspace: its agent never ran. Start a new attempt.")
 	}
-	if end := r.workspace(b, cfg, a, env); end != nil {
-		return nil, end
+	if end := r.workspace(b, cfg, a, w.Env); end != nil {
+		return nil, w, end
 	}
 	if err := e.endEarlier(ctx, b, r.exec); err != nil {
-		return nil, r.hindered("ending the agent that another machine had given up", err)
+		return nil, w, r.hindered("ending the agent that another machine had given up", err)
 	}
+	w.Workspace = a.Workspace
 	if r.exec.FollowUp {
 		r.note("follow-up: " + clip(r.exec.Prompt))
-	}
-	if resume {
-		if resume, prompt, err = e.continued(ctx, b, a, agent, r.exec); err != nil {
-			return nil, r.hindered("reading what was done before", err)
+		if w.Continue, w.Prompt, err = e.continued(ctx, b, a, agent, r.exec); err != nil {
+			return nil, w, r.hindered("reading what was done before", err)
 		}
 	}
-	// Right before it starts, since making the workspace took its time.
-	if err := agent.check(prompt); err != nil {
-		return nil, r.hindered("starting the agent", err)
-	}
-	// Its scripts were approved as they are in the project; a branch may have others.
-	if len(a.Repos) == 1 && a.Repos[0].RepoPath == e.o.Root {
-		if err := agent.allowed(a.Workspace, resume); err != nil {
-			return nil, r.hindered("starting the agent", err)
-		}
-	}
-	spec := &runner.Spec{Work: a.Workspace, Env: env}
-	spec.Command, spec.Stdin = agent.give(prompt, resume)
-	return spec, nil
+	return agent, w, nil
+}
+
+// ofProject reports whether an attempt works in the project itself, or in a worktree of it alone.
+func (e *Engine) ofProject(a *task.Attempt) bool {
+	return len(a.Repos) == 0 || len(a.Repos) == 1 && a.Repos[0].RepoPath == e.o.Root
 }
 
 // workspace makes the workspace of an attempt unless it is there. env is for the setup commands.

@@ -70,28 +70,21 @@ func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, ne
 
 // A span is the part of a log that one execution wrote.
 type span struct {
-	log   string // the attempt's id, or that of an agent of a run
+	log   logRef // the attempt's, or that of an agent of a run
 	state task.AttemptState
 	began *time.Time // nil means that nothing is before it, or that an index leaves it out
 	until *time.Time // when the next execution started; nil means that none has
 	none  bool       // it never ran
 }
 
-// A stint is what a span is made of: an execution, in a log that it shares with others.
-type stint struct {
-	id, log string
-	state   task.AttemptState
-	started *time.Time
-}
-
 // spanOf returns the span of an execution, of the attempt or of an agent of a run. If after is before its
 // first entry, it becomes the index before that.
 func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string, after **int64) (s span, err error) {
-	all, err := e.stints(ctx, b, a)
+	all, err := e.executions(ctx, b, a)
 	if err != nil {
 		return s, found("reading the executions", err, "attempt", "attempt_id", a.ID, remedyAttempt)
 	}
-	i := slices.IndexFunc(all, func(x stint) bool { return x.id == id })
+	i := slices.IndexFunc(all, func(x task.Execution) bool { return x.ID == id })
 	if i < 0 {
 		lists := "get_attempt lists its executions"
 		if a.Run != nil {
@@ -100,16 +93,16 @@ func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string,
 		return s, session.Wrong("unknown_execution", "Attempt %s has no execution %s. %s.", a.ID, id, lists).With("argument", "execution_id").With("value", id)
 	}
 	x := all[i]
-	s = span{log: x.log, state: x.state, none: x.started == nil}
+	s = span{log: logOfExecution(&x), state: x.State, none: x.StartedAt == nil}
 	if s.none {
 		return s, nil
 	}
 	earlier := false
 	for j, other := range all {
 		switch {
-		case other.log != x.log || other.started == nil || i == j:
+		case other.LogID != x.LogID || other.StartedAt == nil || i == j:
 		case j < i:
-			s.until = other.started // of the oldest of them
+			s.until = other.StartedAt // of the oldest of them
 		default:
 			earlier = true
 		}
@@ -119,30 +112,24 @@ func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string,
 	case !earlier: // the first one has what precedes its start
 		*after = new(int64(-1))
 	default:
-		s.began = x.started
-		*after, err = e.lastBefore(ctx, b, a, x.log, *x.started)
+		s.began = x.StartedAt
+		*after, err = e.lastBefore(ctx, b, a, s.log, *x.StartedAt)
 	}
 	return s, err
 }
 
-// stints returns the executions of an attempt, and of the agents of a run, the newest first.
-func (e *Engine) stints(ctx context.Context, b view, a *task.Attempt) (all []stint, err error) {
-	executions, err := b.Executions(ctx, a.ID)
-	for _, x := range executions {
-		all = append(all, stint{x.ID, a.ID, x.State, x.StartedAt})
-	}
+// executions returns those of an attempt, and of the agents of a run, the newest first.
+func (e *Engine) executions(ctx context.Context, b view, a *task.Attempt) ([]task.Execution, error) {
+	all, err := b.Executions(ctx, a.ID)
 	if err != nil || a.Run == nil {
 		return all, err
 	}
 	steps, err := b.Steps(ctx, a.ID)
-	for _, x := range steps {
-		all = append(all, stint{x.ID, x.AgentID, x.State, x.StartedAt})
-	}
-	return all, err
+	return append(all, steps...), err
 }
 
 // lastBefore returns the index of the last entry of a log before a moment.
-func (e *Engine) lastBefore(ctx context.Context, b view, a *task.Attempt, log string, moment time.Time) (*int64, error) {
+func (e *Engine) lastBefore(ctx context.Context, b view, a *task.Attempt, log logRef, moment time.Time) (*int64, error) {
 	for after := int64(-1); ; {
 		entries, next, err := e.tail(ctx, b, a, log, &after, runner.MaxTail, 0)
 		if err != nil {

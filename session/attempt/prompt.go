@@ -2,14 +2,12 @@ package attempt
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
-	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
@@ -64,17 +62,17 @@ const (
 
 // continued returns whether a follow-up resumes the conversation of its attempt, and its prompt. An
 // executor that cannot do that, or has no conversation yet, also gets the task and what was done.
-func (e *Engine) continued(ctx context.Context, b store.Board, a *task.Attempt, agent *recipe, x task.Execution) (resume bool, prompt string, err error) {
+func (e *Engine) continued(ctx context.Context, b store.Board, a *task.Attempt, agent *choice, x task.Execution) (resume bool, prompt string, err error) {
 	all, err := b.Executions(ctx, a.ID)
 	if err != nil {
 		return false, "", err
 	}
 	all = slices.DeleteFunc(all, func(o task.Execution) bool { return o.ID == x.ID })
-	used, err := b.Used(ctx, a.TaskID)
+	used, err := b.Used(ctx, a.ID)
 	if err != nil {
 		return false, "", err
 	}
-	if agent.Continues && hasConversation(all, used, agent.Reports()) {
+	if agent.Continues && hasConversation(all, used, agent.Reports) {
 		return true, x.Prompt, nil
 	}
 	t, err := b.Task(ctx, a.TaskID)
@@ -89,8 +87,8 @@ func (e *Engine) continued(ctx context.Context, b store.Board, a *task.Attempt, 
 		e.writeChanges(ctx, &before, a, repo)
 	}
 	room := maxEarlier
-	if agent.Prompt == config.PromptArgument {
-		room = max(0, min(room, maxArgument()-len(x.Prompt)-1000))
+	if agent.MaxPrompt > 0 {
+		room = max(0, min(room, agent.MaxPrompt-len(x.Prompt)-1000))
 	}
 	text := before.String()
 	if len(text) > room {
@@ -105,11 +103,9 @@ func hasConversation(all []task.Execution, used []task.Use, reports bool) bool {
 	return slices.ContainsFunc(all, func(x task.Execution) bool {
 		// What an interrupted one had reported may be lost.
 		return x.StartedAt != nil && (!reports || x.State == task.Interrupted ||
-			slices.ContainsFunc(used, func(u task.Use) bool { return u.ExecutionID == x.ID && u.Usage != nil && !isNull(u.Usage) }))
+			slices.ContainsFunc(used, func(u task.Use) bool { return u.ExecutionID == x.ID && u.Reported }))
 	})
 }
-
-func isNull(data json.RawMessage) bool { return string(data) == "null" }
 
 // history is what executions, the newest first, were asked and what became of that, the oldest first.
 func history(all []task.Execution) string {

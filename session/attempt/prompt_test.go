@@ -1,7 +1,6 @@
 package attempt
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,17 +55,17 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 	must(t, err)
 	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Description: new(strings.Repeat("é", MaxPrompt))})
 	must(t, err)
-	agent, err := s.recipe(p.cfg.Load(), "TEST", nil)
+	agent, err := s.choose(ctx, "TEST", nil)
 	must(t, err)
-	for mode, most := range map[config.PromptMode]int{config.PromptStdin: maxEarlier + 2000, config.PromptArgument: maxArgument()} {
-		agent.Prompt = mode
+	for longest, most := range map[int]int{0: maxEarlier + 2000, maxArgument(): maxArgument()} {
+		agent.MaxPrompt = longest
 		x := task.Execution{AttemptID: a.ID, FollowUp: true, Prompt: strings.Repeat("y", 50_000)}
 		resume, prompt, err := s.continued(ctx, b, a, agent, x)
-		if mode == config.PromptStdin {
+		if longest == 0 {
 			most += len(x.Prompt)
 		}
 		if err != nil || resume || len(prompt) > most || !strings.Contains(prompt, x.Prompt) {
-			t.Errorf("%s: %d bytes, at most %d, %v", mode, len(prompt), most, err)
+			t.Errorf("%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
 		}
 	}
 }
@@ -90,7 +89,7 @@ func TestHasConversation(t *testing.T) {
 	ran := func(state task.AttemptState) []task.Execution {
 		return []task.Execution{{ID: "2", State: task.Failed}, {ID: "1", State: state, StartedAt: &now}}
 	}
-	reported := []task.Use{{ExecutionID: "1", Usage: json.RawMessage(`{"turns":1}`)}}
+	reported := []task.Use{{ExecutionID: "1", Reported: true}}
 	for name, c := range map[string]struct {
 		all     []task.Execution
 		used    []task.Use

@@ -99,22 +99,15 @@ func (s *starter) startReady(ctx context.Context) error {
 		return err
 	}
 	owner := session.LocalCaller(session.ChannelTerminal)
-	agent, err := e.recipe(cfg, auto.Executor, orNull(auto.Variant))
+	agent, err := e.choose(ctx, auto.Executor, orNull(auto.Variant))
 	if err == nil {
-		err = agent.check("")
+		err = agent.check(ctx, "")
 	}
 	if err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
-		room := task.Room{InReview: auto.MaxInReview, Slots: e.slots(cfg), Place: e.here}
-		now, err := e.budget(ctx, b, cfg)
-		if err != nil || now.isReached() {
-			return err
-		}
-		if now != nil {
-			room.Used = &now.seq
-		}
+		room := task.Room{InReview: auto.MaxInReview, Slots: e.slots(cfg), Place: e.here, Limits: limits(cfg)}
 		tasks, err := b.Ready(ctx, room)
 		if err != nil {
 			return err
@@ -128,13 +121,13 @@ func (s *starter) startReady(ctx context.Context) error {
 }
 
 // startOne starts the oldest of the tasks that can be started. It reports false if it has tried all.
-func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *recipe, tasks []task.Ready, room task.Room) bool {
+func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *choice, tasks []task.Ready, room task.Room) bool {
 	for _, t := range tasks {
 		if s.waits(t.ProjectID) || s.waits(t.ID) {
 			continue
 		}
 		err := s.engine.startTask(ctx, v, b, cfg, agent, t, room)
-		if err == nil || errors.Is(err, task.ErrNotReady) || errors.Is(err, task.ErrOutdated) || errors.Is(err, task.ErrNotFound) {
+		if err == nil || errors.Is(err, task.ErrNotReady) || errors.Is(err, task.ErrNotFound) {
 			return true // or another server was faster, or the user
 		}
 		what := t.ProjectID
@@ -148,7 +141,7 @@ func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *conf
 
 // startTask starts an attempt of a task that is ready, in all repositories of its project, from the
 // branches that are checked out there.
-func (e *Engine) startTask(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *recipe, ready task.Ready, room task.Room) error {
+func (e *Engine) startTask(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *choice, ready task.Ready, room task.Room) error {
 	t, err := b.Task(ctx, ready.ID)
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func TestSettle(t *testing.T) {
 	}
 	dirs, err := filepath.Glob(filepath.Join(s.records(ended.AttemptID), "runs", "*"))
 	must(t, err)
-	proc, err := s.executor.Find(ctx, ended.AttemptID, filepath.Base(dirs[0]))
+	proc, err := s.local.Find(ctx, ended.AttemptID, filepath.Base(dirs[0]))
 	must(t, err)
 	s.die()
 	must(t, os.WriteFile(hold, nil, 0o644))
@@ -120,7 +120,7 @@ func TestEndedWithoutServer(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	var last time.Time
 	for _, dir := range dirs {
-		proc, err := s.executor.Find(ctx, filepath.Base(filepath.Dir(filepath.Dir(dir))), filepath.Base(dir))
+		proc, err := s.local.Find(ctx, filepath.Base(filepath.Dir(filepath.Dir(dir))), filepath.Base(dir))
 		must(t, err)
 		exit, err := proc.Wait(ctx)
 		must(t, err)
@@ -332,8 +332,8 @@ type faultyProcess struct {
 	of *faulty
 }
 
-func (f *faulty) Start(ctx context.Context, attempt, execution string, spec runner.Spec) (Process, error) {
-	p, err := f.Executor.Start(ctx, attempt, execution, spec)
+func (f *faulty) Start(ctx context.Context, w Work) (Process, error) {
+	p, err := f.Executor.Start(ctx, w)
 	return faultyProcess{p, f}, err
 }
 
@@ -357,8 +357,9 @@ func (p faultyProcess) Wait(ctx context.Context) (runner.Exit, error) {
 func TestRunCrashes(t *testing.T) {
 	p := newProject(t)
 	hold, once := filepath.Join(p.root, "..", "hold"), filepath.Join(p.root, "..", "once")
-	f := &faulty{Executor: local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, state.Of(p.root).Logs()}}
-	s := p.open(func(o *Options) { o.Logger, o.Executor = nil, f })
+	f := &faulty{}
+	s := p.open(func(o *Options) { o.Logger, o.Executors = nil, map[string]Executor{"TEST": f} })
+	f.Executor = commandLine{s.Engine, "TEST"}
 	r := s.begin(s.newTask("! once "+once, "! await "+hold))
 	s.reaches(r.AttemptID, task.Running)
 	must(t, os.WriteFile(hold, nil, 0o644))

@@ -64,14 +64,19 @@ func (e *Engine) delete(ctx context.Context, b view, id string, attempts []strin
 			reply.Notice = new(strings.TrimSpace(unless(reply.Notice) + " " + left))
 		}
 	}
-	var agents []string // of the steps of runs
+	var logs []logRef
 	for _, attempt := range attempts {
+		a, err := b.Attempt(ctx, attempt)
+		if err != nil {
+			return nil, withRescued(found("reading the attempt", err, "task", "task_id", id, remedyTask), reply.Rescued)
+		}
+		logs = append(logs, logOf(a))
 		steps, err := b.Steps(ctx, attempt)
 		if err != nil {
 			return nil, withRescued(fault("reading the agents of a run", err), reply.Rescued)
 		}
 		for _, x := range steps {
-			agents = append(agents, x.AgentID)
+			logs = append(logs, logOfExecution(&x))
 		}
 	}
 	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {
@@ -82,11 +87,7 @@ func (e *Engine) delete(ctx context.Context, b view, id string, attempts []strin
 	if err := e.endSessions(ctx, attempts); err != nil {
 		e.log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that", "task", id, "error", err)
 	}
-	for _, attempt := range append(attempts, agents...) {
-		if err := e.executor.Remove(attempt); err != nil {
-			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", attempt, "error", err)
-		}
-	}
+	e.removeLogs(logs...)
 	e.log.Info("task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued), "caller", b.who.Identity)
 	return reply, nil
 }

@@ -92,7 +92,7 @@ func (p *reporter) save(ctx context.Context) error {
 // those in between are skipped.
 func (p *reporter) read(ctx context.Context) error {
 	tail := func(after *int64, limit int) ([]runner.Entry, int64, error) {
-		return p.run.engine.executor.Tail(ctx, p.run.exec.AttemptID, after, limit, 0)
+		return p.run.executor().Tail(ctx, p.run.exec.LogID, after, limit, 0)
 	}
 	if p.after != nil {
 		if entries, _, err := tail(p.after, 1); err != nil || len(entries) == 0 {
@@ -176,13 +176,13 @@ func (r *run) diff(a *task.Attempt) (data []byte, err error) {
 	return json.Marshal(diffs)
 }
 
-// tail is Tail of the executor for an attempt on any machine. log is the attempt's id, or that of an agent
+// tail is Tail of the executor for an attempt on any machine. log is the attempt's, or that of an agent
 // of a run, whose output is on its own machine alone.
-func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log string, after *int64, limit int, patience time.Duration) ([]runner.Entry, int64, error) {
+func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log logRef, after *int64, limit int, patience time.Duration) ([]runner.Entry, int64, error) {
 	if !a.Elsewhere(e.here) {
-		return e.executor.Tail(ctx, log, after, limit, patience)
+		return e.executor(log.executor).Tail(ctx, log.id, after, limit, patience)
 	}
-	if log != a.ID {
+	if log.id != a.ID {
 		return nil, 0, session.NotNow("elsewhere", "The run %s is on the machine %s, and so is the output of its agents. Call a server there.", a.ID, a.Place.Describe()).With("attempt_id", a.ID)
 	}
 	report, err := b.Report(ctx, a.ID)

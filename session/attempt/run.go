@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -12,7 +11,9 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/transcript"
 	"deepwork/session/store"
 )
 
@@ -80,20 +81,11 @@ func (r *run) lead() {
 	begun := sync.OnceFunc(r.engine.makers.Done)
 	defer begun()
 	if r.exec.Lead {
-		if end := r.leadRun(); !end.drop {
-			if end.again && !r.stopped() {
-				r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
-				return
-			}
-			if !r.endEarlier() {
-				return
-			}
-			if !end.again {
-				r.push()
-			}
-			r.reportDiff()
-			r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
+		end := r.leadRun()
+		if end.fate.recorded() && !r.endEarlier() {
+			return
 		}
+		r.finish(end)
 		return
 	}
 	proc, end := r.launch()
@@ -103,45 +95,105 @@ func (r *run) lead() {
 	saved := r.follow()
 	defer saved()
 	if proc != nil {
-		var watch sync.WaitGroup
-		defer watch.Wait()
-		ended := make(chan struct{}) // closed when the process has ended
-		defer close(ended)
-		watch.Go(func() {
-			select {
-			case <-r.stopping.Done():
-				r.end(proc)
-			case <-ended:
-			}
-		})
-		if at := proc.StartedAt(); !at.IsZero() {
-			err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, at) })
-			if errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound) {
-				r.stop() // another process ended or deleted it
-			} else if err != nil {
-				return
-			}
-		}
-		begun()
-		end = r.wait(proc)
+		end = r.attend(proc, begun)
 	}
-	if end != nil && !end.drop {
+	if end.fate.recorded() {
 		saved() // before the end is on the board, after which nobody looks for more
-		if !end.again {
-			r.push()
-		}
-		r.reportDiff()
-		r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 	}
+	r.finish(end)
 }
 
-// An outcome is how a run ended, as recorded on the board.
+// start starts the agent of the execution, and returns its process or why there is none.
+func (r *run) start(agent Executor, w Work) (Process, *outcome) {
+	// Not with making: it must be known whether the agent runs, and that is quick to find out.
+	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
+	defer cancel()
+	proc, err := agent.Start(ctx, w)
+	if err == nil {
+		return proc, nil
+	}
+	if proc, end := r.find(); proc != nil || end != nil {
+		return proc, end
+	}
+	if _, is := errors.AsType[*session.Error](err); is {
+		return nil, r.hindered("starting the agent", err)
+	}
+	return nil, failed("The agent could not be started: %v", err)
+}
+
+// attend records that the agent runs, calls began, and waits for its end, which it brings about if the
+// execution is stopped. If this server closes first, the agent continues without it.
+func (r *run) attend(proc Process, began func()) *outcome {
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	ended := make(chan struct{}) // closed when the process has ended
+	defer close(ended)
+	watch.Go(func() {
+		select {
+		case <-r.stopping.Done():
+			r.end(proc)
+		case <-ended:
+		}
+	})
+	if at := proc.StartedAt(); !at.IsZero() {
+		err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, at) })
+		switch {
+		case errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound):
+			r.stop() // another process ended or deleted it
+		case err != nil:
+			return &outcome{fate: left}
+		default:
+			began()
+		}
+	}
+	return r.wait(proc)
+}
+
+// A fate is what becomes of an execution when this server no longer leads it.
+type fate int
+
+const (
+	ended   fate = iota // its agent ended, or could not be run
+	stopped             // it was stopped before its agent ran
+	waits               // its agent never ran, and it waits again
+	left                // another server leads it, the next one will, or it is no longer on the board
+)
+
+// recorded reports whether the execution ends on the board.
+func (f fate) recorded() bool { return f == ended || f == stopped }
+
+// An outcome is how an execution ended, as recorded on the board.
 type outcome struct {
+	fate fate
 	task.Ending
-	// again: the agent never ran; the execution waits again.
-	again bool
-	// drop: this server no longer leads it; nothing is recorded.
-	drop bool
+	usage *transcript.Usage // what its agent reported
+}
+
+// notRun is the outcome of an execution whose server is closing, or that was stopped, before its agent
+// was started.
+func (r *run) notRun() *outcome {
+	if r.stopped() {
+		return &outcome{fate: stopped, Ending: task.Ending{State: task.Stopped}}
+	}
+	return &outcome{fate: waits}
+}
+
+// finish records on the board what becomes of the execution.
+func (r *run) finish(end *outcome) {
+	switch end.fate {
+	case left:
+		return
+	case waits:
+		r.record(func(ctx context.Context, b store.Board) error {
+			_, err := b.Release(ctx, r.exec.ID, r.engine.member.ID())
+			return err
+		})
+		return
+	case ended:
+		r.push()
+	}
+	r.reportDiff()
+	r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 }
 
 // failed is the outcome of an agent that could not be run.
@@ -158,12 +210,9 @@ func recordsGone() *outcome {
 // outcomeOf returns the outcome of an exit: only an agent that ended on its own with exit code 0
 // has completed.
 func outcomeOf(x runner.Exit) *outcome {
-	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage)}}
+	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage), Conversation: orNull(x.Conversation)}, usage: x.Usage}
 	if !x.EndedAt.IsZero() {
 		o.EndedAt = &x.EndedAt
-	}
-	if x.Usage != nil {
-		o.Usage, _ = json.Marshal(x.Usage) // its numbers are finite
 	}
 	switch {
 	case x.Stopped && x.NotStarted != "":
@@ -221,28 +270,27 @@ func (r *run) record(f func(context.Context, store.Board) error) error {
 }
 
 func (r *run) recordStart(ctx context.Context, b store.Board, at time.Time) error {
-	a, err := b.Attempt(ctx, r.exec.AttemptID)
-	if err != nil {
+	if _, err := b.StartExecution(ctx, r.exec.ID, r.exec.Executor, at); err != nil {
 		return err
 	}
-	if _, err := b.StartExecution(ctx, r.exec.ID, a.Executor, at); err != nil {
-		return err
+	if r.exec.StepID == "" {
+		r.engine.count(func(s *Stats) { s.Started++ })
 	}
-	r.engine.count(func(s *Stats) { s.Started++ })
 	return nil
 }
 
 func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) (err error) {
-	if end.again && !r.stopped() {
-		_, err := b.Release(ctx, r.exec.ID, r.engine.member.ID())
-		return err
-	}
 	ending := end.Ending
-	if ending.Task, err = r.taskAfter(ctx, b, ending.State); err != nil {
+	if r.exec.StepID == "" {
+		if ending.Task, err = r.taskAfter(ctx, b, ending.State); err != nil {
+			return err
+		}
+	}
+	if ending.Usage, err = r.engine.usageOf(ctx, b, r.exec.AttemptID, r.exec.Executor, end.usage); err != nil {
 		return err
 	}
 	_, ended, err := b.EndExecution(ctx, r.exec.ID, ending)
-	if err == nil && ended {
+	if err == nil && ended && r.exec.StepID == "" {
 		r.engine.count(func(s *Stats) { s.Ended[ending.State]++ })
 		r.engine.log.Info("attempt ended", "attempt", r.exec.AttemptID, "execution", r.exec.ID, "state", ending.State)
 	}
@@ -269,8 +317,7 @@ func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptSt
 	return task.InReview, nil
 }
 
-// wait waits for the end of the process; it returns nil if this server closes first, and the agent
-// continues without it.
+// wait waits for the end of the process. If this server closes first, the agent continues without it.
 func (r *run) wait(proc Process) *outcome {
 	for {
 		exit, err := proc.Wait(r.ctx)
@@ -278,7 +325,7 @@ func (r *run) wait(proc Process) *outcome {
 			return outcomeOf(exit)
 		}
 		if wait.For(r.ctx, time.Second) != nil {
-			return nil
+			return &outcome{fate: left}
 		}
 		r.doubt.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
 		if found, end := r.find(); found == nil && end == nil {
@@ -329,9 +376,17 @@ func (d *doubt) log(r *run, what string, err error) {
 	}
 }
 
+// executor returns that of its agent, or, for a leader, one that keeps its notes.
+func (r *run) executor() Executor {
+	if r.exec.Lead {
+		return r.engine.executor("")
+	}
+	return r.engine.executor(r.exec.Executor)
+}
+
 // note writes a message for people to the attempt's log.
 func (r *run) note(text string) {
-	if err := r.engine.executor.Note(r.exec.AttemptID, text); err != nil {
+	if err := r.executor().Note(r.exec.LogID, text); err != nil {
 		r.engine.log.Debug("cannot write to an attempt's log", "attempt", r.exec.AttemptID, "error", err)
 	}
 }

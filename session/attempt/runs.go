@@ -11,7 +11,6 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/store"
 )
@@ -87,7 +86,7 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err := e.checkWorkflow(ctx, &run.JobName, &run.WorkflowName); err != nil {
 		return nil, err
 	}
-	agent, err := e.runExecutor(cfg, a.Executor)
+	agent, err := e.runExecutor(ctx, cfg, a.Executor)
 	if err != nil {
 		return nil, err
 	}
@@ -164,22 +163,22 @@ func (r *Run) checkBudgets() error {
 }
 
 // runExecutor resolves NAME or NAME:VARIANT, or the config's own.
-func (e *Engine) runExecutor(cfg *config.Config, named *string) (*recipe, error) {
+func (e *Engine) runExecutor(ctx context.Context, cfg *config.Config, named *string) (*choice, error) {
 	executor := cfg.Run.Executor
 	if named != nil {
 		executor = *named
 	}
 	if strings.TrimSpace(executor) == "" {
-		return nil, session.Wrong("missing_executor", "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", some(runner.Names(runner.Merge(cfg.Executors)), "none")).With("argument", "executor")
+		return nil, session.Wrong("missing_executor", "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", some(e.executorNames(cfg), "none")).With("argument", "executor")
 	}
 	name, variant, has := strings.Cut(executor, ":")
 	var of *string
 	if has {
 		of = &variant
 	}
-	agent, err := e.recipe(cfg, name, of)
+	agent, err := e.choose(ctx, name, of)
 	if err == nil {
-		if err = agent.check(""); e.elsewhere(err) {
+		if err = agent.check(ctx, ""); e.elsewhere(err) {
 			err = nil
 		}
 	}
@@ -213,7 +212,7 @@ func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, r
 }
 
 // planRun is plan for an attempt that a server leads.
-func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *task.Task, agent *recipe, repos []RepoArgs, run Run) (a *task.Attempt, first task.Execution, err error) {
+func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *task.Task, agent *choice, repos []RepoArgs, run Run) (a *task.Attempt, first task.Execution, err error) {
 	if run.InPlace {
 		if e.shared != nil {
 			if len(repos) == 0 {

@@ -57,7 +57,7 @@ type RunStep struct {
 	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
 
-	AgentID string `json:"-"` // names its log
+	LogID string `json:"-"` // names its log
 }
 
 // Took returns how long the process ran, 0 if it has not ended.
@@ -166,8 +166,11 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
 		}
 	}
-	var each map[string]*ExecutionCost
-	if r.Cost, each, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
+	if r.Cost, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
+		return nil, fault("reading the cost of the run", err)
+	}
+	each, err := e.costs(ctx, b.View, id)
+	if err != nil {
 		return nil, fault("reading the cost of the run", err)
 	}
 	steps, err := b.Steps(ctx, id)
@@ -182,9 +185,9 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 		if x.Variant != nil {
 			executor += ":" + *x.Variant
 		}
-		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.SessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
+		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.WorkflowSessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
 			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
-			Cost: each[x.ID], AgentID: x.AgentID})
+			Cost: each[x.ID], LogID: x.LogID})
 	}
 	if waits && at.State.Open() && r.Reason == nil {
 		if cfg, err := e.config(ctx); err == nil { // else nothing starts, and the leader says why

@@ -26,7 +26,7 @@ func leads(t *testing.T, end RunEnd, advised chan<- string, prompts ...string) L
 		advised <- l.Advice
 		agent := uuid.NewString()
 		for _, prompt := range prompts {
-			x := task.StepExecution{ID: uuid.NewString(), AgentID: agent, SessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
+			x := task.Execution{ID: uuid.NewString(), LogID: agent, WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
 			if _, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: prompt}); err != nil {
 				t.Errorf("running an agent: %v", err)
 			}
@@ -210,7 +210,7 @@ func TestLeaderPanics(t *testing.T) {
 			if led.Add(1) > 1 {
 				return RunEnd{State: RunComplete}
 			}
-			x := task.StepExecution{ID: uuid.NewString(), AgentID: uuid.NewString(), SessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
+			x := task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
 			var agents sync.WaitGroup
 			defer agents.Wait()
 			ctx, cancel := context.WithCancel(ctx)
@@ -250,19 +250,19 @@ type pendingBoard struct {
 
 func (s *pendingStore) Board() store.Board { return pendingBoard{s.Database.Board(), s} }
 
-func (b pendingBoard) AddStep(ctx context.Context, x task.StepExecution, most int, c *task.Claim, used *int64) (bool, error) {
+func (b pendingBoard) AddStep(ctx context.Context, x task.Execution, most int, c *task.Claim, l task.Limits) (bool, error) {
 	if b.of.claim.Load() {
 		most = 0
 	}
-	claimed, err := b.Board.AddStep(ctx, x, most, c, used)
+	claimed, err := b.Board.AddStep(ctx, x, most, c, l)
 	if err == nil && b.of.add.Swap(false) {
 		return false, fmt.Errorf("adding: %w", store.ErrPending)
 	}
 	return claimed, err
 }
 
-func (b pendingBoard) ClaimStep(ctx context.Context, attempt, id string, most int, c *task.Claim, used *int64) (bool, error) {
-	claimed, err := b.Board.ClaimStep(ctx, attempt, id, most, c, used)
+func (b pendingBoard) ClaimStep(ctx context.Context, attempt, id string, most int, c *task.Claim, l task.Limits) (bool, error) {
+	claimed, err := b.Board.ClaimStep(ctx, attempt, id, most, c, l)
 	if claimed && b.of.claim.Swap(false) {
 		return false, fmt.Errorf("claiming: %w", store.ErrPending)
 	}
@@ -283,7 +283,7 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 		})
 		o.Leader = func(ctx context.Context, l *Lead) RunEnd {
 			for i := range 3 {
-				x := task.StepExecution{ID: uuid.NewString(), AgentID: uuid.NewString(), SessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
+				x := task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
 				if _, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: "! say hello"}); (i == 0) != (err != nil) || i == 0 && !Passing(err) {
 					t.Errorf("agent %d: %v", i, err)
 				}

@@ -14,7 +14,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/git"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -61,11 +60,11 @@ func (e *Engine) Settle(ctx context.Context) error {
 		if x.Lead || x.Elsewhere(e.here) || alive(x.Owner) {
 			continue
 		}
-		if running, err := e.executor.Alive(x.AttemptID, x.ID); running || err != nil {
+		proc, err := e.executor(x.Executor).Find(ctx, x.LogID, x.ID)
+		if err == nil && !proc.Ended() {
 			continue
 		}
-		_, err := e.executor.Find(ctx, x.AttemptID, x.ID)
-		if err != nil && (x.State == task.Starting || !errors.Is(err, runner.ErrNoRun)) {
+		if err != nil && (x.State == task.Starting || !errors.Is(err, ErrNoRun)) {
 			continue // a server starts the agent, or finds out
 		}
 		taken, err := e.adopt(ctx, b, &x)
@@ -198,7 +197,7 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	}
 	// Waiting executions are assigned to this server as far as the board has room.
 	for ctx.Err() == nil {
-		x, err := e.claimNext(ctx, b, cfg)
+		x, err := b.ClaimNext(ctx, e.member.ID(), e.slots(cfg), e.claim(ctx, b, cfg), limits(cfg))
 		if err != nil || x == nil {
 			return err
 		}
@@ -330,6 +329,6 @@ func (e *Engine) keepsWorktrees(ctx context.Context, b store.Board, attempt stri
 	if !errors.Is(err, task.ErrNotFound) {
 		return true, err
 	}
-	alive, err := e.executor.Alive(attempt, "")
+	alive, err := e.local.Alive(attempt)
 	return alive || err != nil, nil
 }

@@ -62,7 +62,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	if err := e.withinBudget(ctx, b.who, cfg); err != nil {
 		return nil, err
 	}
-	agent, err := e.recipe(cfg, a.Executor, a.Variant)
+	agent, err := e.choose(ctx, a.Executor, a.Variant)
 	if err != nil {
 		return nil, err
 	}
@@ -87,9 +87,9 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 
 // plan returns an attempt of a task with its first execution, neither of which is on the board yet. It
 // refuses what could not be run.
-func (e *Engine) plan(ctx context.Context, b view, cfg *config.Config, t *task.Task, agent *recipe, more *string, repos []RepoArgs) (a *task.Attempt, first task.Execution, err error) {
+func (e *Engine) plan(ctx context.Context, b view, cfg *config.Config, t *task.Task, agent *choice, more *string, repos []RepoArgs) (a *task.Attempt, first task.Execution, err error) {
 	first = task.Execution{ID: uuid.NewString(), Prompt: firstPrompt(t, more), Variant: agent.variant}
-	if err := agent.check(first.Prompt); err != nil && !e.elsewhere(err) {
+	if err := agent.check(ctx, first.Prompt); err != nil && !e.elsewhere(err) {
 		return nil, first, err
 	}
 	a = &task.Attempt{ID: uuid.NewString(), TaskID: t.ID, Executor: agent.name, Variant: agent.variant, Prompt: more}

@@ -67,7 +67,7 @@ func (e *Engine) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*
 	if err != nil {
 		return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
 	}
-	cost, _, err := e.cost(ctx, b.View, id, "")
+	cost, err := e.cost(ctx, b.View, id, "")
 	if err != nil {
 		return nil, found("reading the cost of the task", err, "task", "task_id", id, remedyTask)
 	}
@@ -83,7 +83,7 @@ func (e *Engine) Costs(ctx context.Context, who session.Caller, ids []string) (m
 	}
 	all := map[string]*Cost{}
 	for _, id := range ids {
-		cost, _, err := e.cost(ctx, b.View, id, "")
+		cost, err := e.cost(ctx, b.View, id, "")
 		if err != nil && !errors.Is(err, task.ErrNotFound) {
 			return nil, fault("reading the cost of a task", err)
 		}

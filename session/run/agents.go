@@ -15,7 +15,7 @@ const endWithin = 30 * time.Second
 type agent struct {
 	place
 	cancel context.CancelFunc
-	x      *task.StepExecution // how it ended
+	x      *task.Execution // how it ended
 	err    error
 	called bool // it has connected to the endpoint
 	done   bool // its step is finished

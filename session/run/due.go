@@ -16,9 +16,9 @@ type job struct {
 	place
 	state  *machine.State
 	reply  *machine.StepReply
-	before []task.StepExecution // of this step, the newest first
-	ended  []*machine.State     // the workflows that its agents have started and that have ended since
-	told   string               // why a person cannot pass the outputs, or why those that they passed were refused; or ""
+	before []task.Execution // of this step, the newest first
+	ended  []*machine.State // the workflows that its agents have started and that have ended since
+	told   string           // why a person cannot pass the outputs, or why those that they passed were refused; or ""
 }
 
 // due is the work that can be done now.

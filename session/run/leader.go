@@ -27,12 +27,12 @@ type leader struct {
 	at   Workplace
 
 	retries int
-	agents  map[place]*agent               // that run
-	failed  map[place]string               // why no agent is started for it any more
-	cut     map[string]bool                // executions that were cut short while this leader led; they are tries
-	silent  map[place]bool                 // whether the last agent for it has not connected to the endpoint
-	before  map[place][]task.StepExecution // the executions of a step without an agent, as last read
-	ended   chan *agent                    // unbuffered; received until all agents have ended
+	agents  map[place]*agent           // that run
+	failed  map[place]string           // why no agent is started for it any more
+	cut     map[string]bool            // executions that were cut short while this leader led; they are tries
+	silent  map[place]bool             // whether the last agent for it has not connected to the endpoint
+	before  map[place][]task.Execution // the executions of a step without an agent, as last read
+	ended   chan *agent                // unbuffered; received until all agents have ended
 	running sync.WaitGroup
 
 	progress task.WorkflowProgress // that the board has
@@ -49,7 +49,7 @@ func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) attem
 }
 
 func newLeader(l *attempt.Lead, at Workplace, retries int) *leader {
-	return &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, cut: map[string]bool{}, before: map[place][]task.StepExecution{}, ended: make(chan *agent)}
+	return &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, cut: map[string]bool{}, before: map[place][]task.Execution{}, ended: make(chan *agent)}
 }
 
 func (d *leader) run(ctx context.Context) attempt.RunEnd {

@@ -19,12 +19,12 @@ import (
 func TestWhatCountsAsATry(t *testing.T) {
 	since := time.Now()
 	d := &leader{lead: &attempt.Lead{Since: since}, retries: 2}
-	x := func(state task.AttemptState, after time.Duration) task.StepExecution {
-		return task.StepExecution{State: state, CreatedAt: since.Add(after), Error: new("its error")}
+	x := func(state task.AttemptState, after time.Duration) task.Execution {
+		return task.Execution{State: state, CreatedAt: since.Add(after), Error: new("its error")}
 	}
 	limited := x(task.Failed, 1)
 	limited.LimitedUntil = &since
-	none := []task.StepExecution{limited, limited, limited, x(task.Stopped, 1), x(task.Interrupted, 1), x(task.Failed, -1), x(task.Completed, -1)}
+	none := []task.Execution{limited, limited, limited, x(task.Stopped, 1), x(task.Interrupted, 1), x(task.Failed, -1), x(task.Completed, -1)}
 	if why := d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1))}); why != "" {
 		t.Error(why)
 	}
@@ -33,7 +33,7 @@ func TestWhatCountsAsATry(t *testing.T) {
 	}
 	loggedOut := x(task.Failed, 1)
 	loggedOut.FinalMessage = new("Please run\n/login")
-	before := []task.StepExecution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
+	before := []task.Execution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
 	if why := d.exhausted(job{state: new(machine.State), before: before}); why != `3 agents ended without finishing it. its error The last one said: "Please run /login".` {
 		t.Error(why)
 	}
@@ -47,7 +47,7 @@ func TestWhatCountsAsATry(t *testing.T) {
 		t.Error(why)
 	}
 	d.silent = map[place]bool{{}: true}
-	if why := d.exhausted(job{state: new(machine.State), before: []task.StepExecution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}); !strings.Contains(why, "never connected to the MCP server deepwork-run") {
+	if why := d.exhausted(job{state: new(machine.State), before: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}); !strings.Contains(why, "never connected to the MCP server deepwork-run") {
 		t.Error(why)
 	}
 }
@@ -95,7 +95,7 @@ func (broken) State(context.Context, string) (*machine.State, error) { panic("no
 func TestPanicEndsTheAgents(t *testing.T) {
 	d := newLeader(&attempt.Lead{Run: attempt.Run{SessionID: "12345678"}}, broken{}, 2)
 	for _, step := range []string{"a", "b"} {
-		x := &agent{place: place{"12345678", step}, x: new(task.StepExecution)}
+		x := &agent{place: place{"12345678", step}, x: new(task.Execution)}
 		var ctx context.Context
 		ctx, x.cancel = context.WithCancel(t.Context())
 		d.agents[x.place] = x

@@ -17,7 +17,7 @@ import (
 // plan says what to run for a step.
 func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	r, at := &d.lead.Run, d.lead.Attempt
-	a := &attempt.Agent{Execution: task.StepExecution{ID: uuid.NewString(), AgentID: uuid.NewString(), SessionID: j.session, StepID: j.step, Executor: at.Executor, Variant: at.Variant}}
+	a := &attempt.Agent{Execution: task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: j.session, StepID: j.step, Executor: at.Executor, Variant: at.Variant}}
 	x := &a.Execution
 	named, err := d.at.Executor(ctx, j.state, j.step)
 	if err != nil {
@@ -37,10 +37,11 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	if step == nil {
 		return nil, fmt.Errorf("the step is not described; look at its session")
 	}
-	var before *task.StepExecution
+	var before *task.Execution
 	if len(j.before) > 0 {
-		before = &j.before[0]
-		x.AgentID = before.AgentID
+		if before = &j.before[0]; before.Executor == x.Executor { // which has the log
+			x.LogID = before.LogID
+		}
 		if before.Executor == x.Executor && before.Conversation != nil && d.lead.Continues(ctx, x.Executor, x.Variant) {
 			x.Conversation = before.Conversation
 			left := leftBy(before, j.ended)

@@ -11,7 +11,7 @@ import (
 )
 
 // firstPrompt asks an agent to do a step, and, in worktrees, to commit its files.
-func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others []machine.StepInfo, before *task.StepExecution, told string, commit bool) (string, error) {
+func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others []machine.StepInfo, before *task.Execution, told string, commit bool) (string, error) {
 	data, err := json.MarshalIndent(step, "", "  ")
 	if err != nil {
 		return "", err

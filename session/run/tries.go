@@ -65,12 +65,12 @@ func (d *leader) exhausted(j job) string {
 }
 
 // asked reports whether an agent has handed in the outputs that a person is asked about: it has done its work.
-func asked(x *task.StepExecution, p *machine.StepProgress) bool {
+func asked(x *task.Execution, p *machine.StepProgress) bool {
 	return p != nil && p.Question != nil && x.EndedAt != nil && !p.Question.AskedAt.Before(x.CreatedAt) && !p.Question.AskedAt.After(*x.EndedAt)
 }
 
 // leftBy returns those of the workflows that an agent started and left to others: they ended after it.
-func leftBy(x *task.StepExecution, ended []*machine.State) (left []*machine.State) {
+func leftBy(x *task.Execution, ended []*machine.State) (left []*machine.State) {
 	for _, s := range ended {
 		if x.EndedAt != nil && s.CompletedAt != nil && !s.StartedAt.Before(x.CreatedAt) && s.StartedAt.Before(*x.EndedAt) && s.CompletedAt.After(*x.EndedAt) {
 			left = append(left, s)
@@ -81,7 +81,7 @@ func leftBy(x *task.StepExecution, ended []*machine.State) (left []*machine.Stat
 
 // failedSince reports whether a review failed without the agent knowing: after the agent had ended, or, if a
 // person reviewed, after the agent had begun, since a running agent is not told of that.
-func failedSince(p *machine.StepProgress, before *task.StepExecution) bool {
+func failedSince(p *machine.StepProgress, before *task.Execution) bool {
 	if p == nil || before.EndedAt == nil {
 		return false
 	}

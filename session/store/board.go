@@ -97,10 +97,14 @@ type View interface {
 	// WorkedOn returns the ids of the attempts of tasks that are inprogress or inreview, the newest first, at
 	// most task.MaxAttention.
 	WorkedOn(ctx context.Context) ([]string, error)
-	// Used returns what the executions of a task that ran and have ended used, the oldest first; none if
-	// there is no such task.
-	Used(ctx context.Context, taskID string) ([]task.Use, error)
-	// Executions returns an attempt's executions, newest first, none if there is no such attempt.
+	// Spent returns the sum of what executions that ran and have ended used: those of an attempt, of a task if
+	// that is "", or, if both are "", all of the board, also of tasks that were deleted since.
+	Spent(ctx context.Context, taskID, attemptID string) (task.Spent, error)
+	// Used returns what each execution of an attempt that ran and has ended used, the oldest first; none if
+	// there is no such attempt.
+	Used(ctx context.Context, attemptID string) ([]task.Use, error)
+	// Executions returns an attempt's executions, newest first, none if there is no such attempt. Those for steps
+	// of a run are only in Steps.
 	Executions(ctx context.Context, attemptID string) ([]task.Execution, error)
 	// LatestExecution returns an attempt's newest execution.
 	LatestExecution(ctx context.Context, attemptID string) (*task.Execution, error)
@@ -119,7 +123,7 @@ type View interface {
 	Stop(ctx context.Context, executionID string) (was task.AttemptState, err error)
 
 	// Steps returns the executions of the agents of a run, the newest first, none if there is no such run.
-	Steps(ctx context.Context, attemptID string) ([]task.StepExecution, error)
+	Steps(ctx context.Context, attemptID string) ([]task.Execution, error)
 
 	Session(ctx context.Context, id string) (*task.Session, error)
 	// Queue sets or, with nil, clears what is queued in a session while an execution
@@ -187,19 +191,14 @@ type Board interface {
 	// SetRun replaces what the leader of a run keeps.
 	SetRun(ctx context.Context, attemptID string, run json.RawMessage) error
 	// StepsOf returns the executions of the agents of a step, the newest first.
-	StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.StepExecution, error)
+	StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.Execution, error)
 	// AddStep adds an execution of an agent of a run that goes on: starting if it gets a slot, else
-	// waiting. The other arguments are those of ClaimNext, but it only waits if an execution has ended
-	// since. Errors of this and the next ones: task.ErrEnded, the run or the execution has ended.
-	AddStep(ctx context.Context, x task.StepExecution, max int, c *task.Claim, used *int64) (claimed bool, err error)
+	// waiting. The other arguments are those of ClaimNext. Errors of this and the next one: task.ErrEnded, the
+	// run or the execution has ended.
+	AddStep(ctx context.Context, x task.Execution, max int, c *task.Claim, l task.Limits) (claimed bool, err error)
 	// ClaimStep gives a slot to an execution that waits: it is then starting. It reports false if there is
 	// none. The other arguments are those of ClaimNext.
-	ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, used *int64) (claimed bool, err error)
-	// StartStep records since when the process of an execution runs.
-	StartStep(ctx context.Context, attemptID, id string, at time.Time) error
-	// EndStep records how an execution ended, and what it used if it was started. It does nothing if it has
-	// ended. When the leader's execution ends, EndExecution ends those of its agents as interrupted.
-	EndStep(ctx context.Context, attemptID, id string, e task.StepEnding) error
+	ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, l task.Limits) (claimed bool, err error)
 	// SetPushError records why the branch of an attempt was not pushed, or nil.
 	SetPushError(ctx context.Context, attemptID string, why *string) error
 	// SetBranch gives an attempt without worktrees another branch, as two servers may choose the
@@ -227,9 +226,8 @@ type Board interface {
 	// nil means none, or no room. No other call on this board, in any process,
 	// gets the same one. If c is not nil, only what it allows is given, max counts the executions at
 	// its place, and that becomes the place of the execution and its attempt.
-	// If used is not nil, it is the Seq of the last task.Use that the caller knows: task.ErrOutdated
-	// means that there is a newer one, and nothing was given.
-	ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, used *int64) (*task.Execution, error)
+	// Nothing is given once a limit is reached, by what has ended at that moment.
+	ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, l task.Limits) (*task.Execution, error)
 	// Release returns a claimed execution whose process was never started to the board: it and its
 	// attempt wait again, in the same position, and at no place if the attempt has no worktrees yet. One that was asked to stop is
 	// stopped instead. It reports false if it is not this owner's, or is no longer starting.
@@ -239,13 +237,13 @@ type Board interface {
 	// done, and were made and changed only by callers with the right to start agents.
 	Ready(ctx context.Context, r task.Room) ([]task.Ready, error)
 	// StartReady is CreateAttempt for a task of Ready. ErrNotReady: it is no longer one, or there is no
-	// room; ErrOutdated: see ClaimNext.
+	// room.
 	StartReady(ctx context.Context, a task.Attempt, first task.Execution, r task.Room) error
-	// UsedSince returns what executions and reviewers used, also of tasks that were deleted since, in the order in which
-	// they ended: those after the one with a Seq, 0 for all.
-	UsedSince(ctx context.Context, seq int64) ([]task.Use, error)
+	// ReachedAt returns when what had ended reached each of the limits, nil for those that are not reached or
+	// were before anything had ended.
+	ReachedAt(ctx context.Context, l task.Limits) (cost, unknown *time.Time, err error)
 	// AddUse records what a process other than an execution, such as a reviewer, used for an attempt.
-	// u.ExecutionID is an id of its own. The store sets Seq and EndedAt.
+	// u.ExecutionID is an id of its own.
 	AddUse(ctx context.Context, u task.Use) error
 	// Adopt changes the owner of an execution. It reports false if the execution no longer has the
 	// old owner, or has ended.
@@ -254,14 +252,15 @@ type Board interface {
 	// never before the execution was made): the attempt and it are running, and it belongs to the
 	// attempt's session, which is made if there is none. It does nothing if the execution runs
 	// already. ErrEnded: it has ended meanwhile, and the process must be ended too; ErrInvalid:
-	// nobody has claimed it.
+	// nobody has claimed it. One for a step changes nothing else, and has no session.
 	StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error)
 	// EndExecution records the end of an execution, its attempt and the task, in one transaction.
 	// If the execution completed or failed, a queued follow-up of its session becomes the next,
 	// waiting, execution, which is returned, and the task is inprogress; if it was stopped or
 	// interrupted, or had been asked to stop, the queue is dropped. A task that is no longer inprogress keeps its status; if a
 	// follow-up runs next, only done and cancelled are kept. It reports false and does nothing if
-	// the execution has ended. ErrInvalid: e.State or e.Task is not allowed.
+	// the execution has ended. ErrInvalid: e.State or e.Task is not allowed. The end of one for a step changes
+	// nothing else; that of a leader ends those for its steps as interrupted.
 	EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error)
 
 	// Inspect checks the board: its storage, its references, and rows that contradict each other.

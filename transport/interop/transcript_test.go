@@ -63,11 +63,10 @@ func TestTranscriptsOfCodingAgents(t *testing.T) {
 			if last := said[len(said)-1]; last.Text != "It is still done." {
 				t.Errorf("%+v", said)
 			}
-			for i, u := range transcript.Own([]*transcript.Usage{first, again}) {
-				var n int64
-				for _, model := range u.Models {
-					n += model.Output
-				}
+			var before map[string]transcript.Tokens
+			for i, u := range []*transcript.Usage{first, again} {
+				n := transcript.CostOf(u, before, nil, "").Tokens.Output
+				before = u.Models
 				if want := int64(2 - i); n != want || u.Partial || (u.USD == nil) == (a.name == "Claude Code") {
 					t.Errorf("run %d has used %+v", i, u)
 				}

@@ -212,10 +212,10 @@ func FuzzReader(f *testing.F) {
 		if err := json.Unmarshal(text, &again); err != nil || !reflect.DeepEqual(&again, u) {
 			t.Errorf("%+v is stored as %s, which is %+v: %v", u, text, again, err)
 		}
-		for _, own := range Own([]*Usage{u, u, nil}) {
-			c := CostOf(own, map[string]config.Price{"": {Input: 1, Output: 1}}, "")
-			if n := c.Tokens; min(n.Input, n.CacheRead, n.CacheWrite, n.Output, c.Turns) < 0 || !(c.USD >= 0) || c.Unknown > 0 && c.USD != 0 {
-				t.Errorf("%+v costs %+v", own, c)
+		for _, before := range []map[string]Tokens{nil, u.Models} {
+			c := CostOf(u, before, map[string]config.Price{"": {Input: 1, Output: 1}}, "")
+			if n := c.Tokens; min(n.Input, n.CacheRead, n.CacheWrite, n.Output, c.Turns) < 0 || c.USD != nil && !(*c.USD >= 0 && *c.USD <= maxUSD) {
+				t.Errorf("%+v costs %+v", u, c)
 			}
 		}
 	})

@@ -1,9 +1,6 @@
 package transcript
 
-import (
-	"bytes"
-	"maps"
-)
+import "bytes"
 
 // Tokens are numbers of tokens. Those of the input that were read from a cache or written to one are
 // not in Input.
@@ -27,7 +24,7 @@ type Usage struct {
 	// too low.
 	Partial bool `json:"partial,omitempty"`
 	// Thread, if it is not "", is the conversation of Codex whose totals Models has, with the earlier
-	// runs of it: see Own.
+	// runs of it. A run of it that is Partial is known once a later one has reported them.
 	Thread string `json:"thread,omitempty"`
 }
 
@@ -56,8 +53,8 @@ func UsageIn(stdout []byte) *Usage {
 const (
 	// maxModels is how many models are told apart; the tokens of further ones count as those of "".
 	maxModels = 16
-	// maxCount bounds each number that an agent reports, so that no sum overflows.
-	maxCount = 1 << 50
+	// maxCount bounds each number that an agent reports, so that no sum of millions of runs overflows.
+	maxCount = 1 << 40
 	// maxUSD is the highest cost that is believed.
 	maxUSD = 1e6
 )
@@ -94,42 +91,4 @@ func dollars(usd *float64) *float64 {
 		return nil
 	}
 	return usd
-}
-
-// Own returns what each of the runs of one attempt, the oldest first, has used on its own: of the
-// totals of a thread, what its earlier runs had not. nil stands for a run that reported nothing.
-//
-// A run that ended before it reported its tokens is Partial, unless a later one of its thread has
-// reported them: they are then those of the later one.
-func Own(runs []*Usage) []*Usage {
-	own := make([]*Usage, len(runs))
-	before, open := map[string]map[string]Tokens{}, map[string][]*Usage{}
-	for i, u := range runs {
-		if u == nil {
-			continue
-		}
-		o := *u
-		own[i] = &o
-		if o.Thread == "" {
-			continue
-		}
-		if o.Models = nil; u.Models != nil {
-			for name, t := range u.Models {
-				add(&o.Models, name, t.minus(before[o.Thread][name]))
-			}
-			before[o.Thread] = maps.Clone(u.Models)
-		}
-		if u.Partial {
-			open[o.Thread] = append(open[o.Thread], &o)
-			continue
-		}
-		for _, earlier := range open[o.Thread] {
-			earlier.Partial = false
-			if earlier.Models == nil {
-				earlier.Models = map[string]Tokens{"": {}}
-			}
-		}
-		delete(open, o.Thread)
-	}
-	return own
 }

@@ -14,14 +14,14 @@ import (
 // reported none, and its tokens are incomplete.
 func TestUsageOfClaudeCode(t *testing.T) {
 	u := usageOf(t, "claude_subagent")
-	if got := CostOf(u, nil, ""); got.USD != 0.011805 || got.Unknown != 0 || got.Tokens != (Tokens{36, 6000, 900, 120}) || got.Turns != 2 {
+	if got := CostOf(u, nil, nil, ""); *got.USD != 0.011805 || got.Tokens != (Tokens{36, 6000, 900, 120}) || got.Turns != 2 {
 		t.Errorf("%+v costs %+v", u, got)
 	}
 	if u = usageOf(t, "claude_two_prompts"); *u.USD != 0.00787 || u.Turns != 2 || !reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-8[1m]": {24, 4000, 600, 80}}) {
 		t.Errorf("%+v", u)
 	}
 	u = usageOf(t, "claude_stopped")
-	if got := CostOf(u, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, ""); !u.Partial || got.Unknown != 1 || got.USD != 0 || got.Tokens.CacheRead != 2000 {
+	if got := CostOf(u, nil, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, ""); !u.Partial || got.USD != nil || got.Tokens.CacheRead != 2000 {
 		t.Errorf("%+v costs %+v", u, got)
 	}
 	if u = usageOf(t, "claude_failed"); u.Partial || *u.USD != 0.003935 {
@@ -34,21 +34,15 @@ func TestUsageOfClaudeCode(t *testing.T) {
 func TestUsageOfCodex(t *testing.T) {
 	first, second := &Usage{Models: map[string]Tokens{"": {200, 1000, 0, 40}}, Turns: 1}, usageOf(t, "codex_resumed")
 	first.Thread = second.Thread
-	own := Own([]*Usage{first, nil, second})
-	if got := own[2].Models[""]; got != (Tokens{200, 1000, 0, 40}) {
-		t.Errorf("the follow-up has used %+v", got)
-	}
 	price := map[string]config.Price{"CODEX": {Input: 1, CacheRead: 0.1, CacheWrite: 1, Output: 10}}
-	if got := CostOf(own[2], price, "CODEX"); got.Unknown != 0 || math.Abs(got.USD-0.0007) > 1e-12 {
-		t.Errorf("%+v", got)
+	got := CostOf(second, first.Models, price, "CODEX")
+	if got.Tokens != (Tokens{200, 1000, 0, 40}) || math.Abs(*got.USD-0.0007) > 1e-12 {
+		t.Errorf("the follow-up has used %+v for %v USD", got.Tokens, *got.USD)
 	}
-	if got := CostOf(own[2], price, "OTHER"); got.Unknown != 1 || got.USD != 0 || got.Tokens.Input != 200 {
+	if got := CostOf(second, first.Models, price, "OTHER"); got.USD != nil || got.Tokens.Input != 200 {
 		t.Errorf("without a price: %+v", got)
 	}
-	if got := CostOf(nil, price, "CODEX"); got != (Cost{Runs: 1, Unknown: 1}) {
-		t.Errorf("of nothing: %+v", got)
-	}
-	if u := Own([]*Usage{first, second}); first.Models[""].Input != 200 || second.Models[""].Input != 400 || u[0].Models[""].Input != 200 {
+	if first.Models[""].Input != 200 || second.Models[""].Input != 400 {
 		t.Error("the runs were changed")
 	}
 }
@@ -61,20 +55,10 @@ func TestCodexWithoutABeginning(t *testing.T) {
 	}
 }
 
-// A run of Codex that was stopped reports nothing. The next one of its conversation does so for it.
-func TestStoppedCodexIsReportedByItsFollowUp(t *testing.T) {
-	stopped := usageOf(t, "codex_stopped")
-	if got := CostOf(Own([]*Usage{stopped})[0], map[string]config.Price{"": {Input: 1, Output: 1}}, ""); got.Unknown != 1 || got.Turns != 1 {
+// The cost of a run of Codex that was stopped before it reported is not known.
+func TestStoppedCodex(t *testing.T) {
+	if got := CostOf(usageOf(t, "codex_stopped"), nil, map[string]config.Price{"": {Input: 1, Output: 1}}, ""); got.USD != nil || got.Turns != 1 {
 		t.Errorf("%+v", got)
-	}
-	next := &Usage{Models: map[string]Tokens{"": {Input: 7}}, Turns: 1, Thread: stopped.Thread}
-	other := &Usage{Models: map[string]Tokens{"": {Input: 5}}, Turns: 1, Thread: "other"}
-	var sum Cost
-	for _, u := range Own([]*Usage{stopped, other, next}) {
-		sum = sum.Plus(CostOf(u, map[string]config.Price{"": {Input: 1e6}}, ""))
-	}
-	if sum != (Cost{Runs: 3, Tokens: Tokens{Input: 12}, USD: 12, Turns: 3}) {
-		t.Errorf("%+v", sum)
 	}
 }
 
@@ -83,7 +67,7 @@ func TestStoppedCodexIsReportedByItsFollowUp(t *testing.T) {
 // OpenCode knows no price.
 func TestUsageOfOpenCode(t *testing.T) {
 	u := usageOf(t, "opencode")
-	if got := CostOf(u, nil, ""); got.Unknown != 0 || math.Abs(got.USD-0.000036) > 1e-12 || got.Tokens != (Tokens{Input: 2, Output: 2}) || got.Turns != 2 {
+	if got := CostOf(u, nil, nil, ""); math.Abs(*got.USD-0.000036) > 1e-12 || got.Tokens != (Tokens{Input: 2, Output: 2}) || got.Turns != 2 {
 		t.Errorf("%+v costs %+v", u, got)
 	}
 	step := func(usd string) string {
@@ -101,12 +85,12 @@ func TestUsageOfOpenCode(t *testing.T) {
 		"without tokens":       step(`,"cost":1`) + `{"type":"step_finish","sessionID":"s","part":{"cost":0,"tokens":{}}}`,
 	} {
 		_, u := read([]byte(stream), 0)
-		if got := CostOf(u, nil, ""); got.Unknown != 1 || got.Turns == 0 {
+		if got := CostOf(u, nil, nil, ""); got.USD != nil || got.Turns == 0 {
 			t.Errorf("%s: %+v costs %+v", name, u, got)
 		}
 	}
 	_, u = read([]byte(step(`,"cost":0`)), 0)
-	if got := CostOf(u, map[string]config.Price{"OPENCODE": {Input: 1e6, CacheRead: 1e6, CacheWrite: 1e6, Output: 1e6}}, "OPENCODE"); got != (Cost{Runs: 1, Tokens: Tokens{1, 4, 5, 5}, USD: 15, Turns: 1}) {
+	if got := CostOf(u, nil, map[string]config.Price{"OPENCODE": {Input: 1e6, CacheRead: 1e6, CacheWrite: 1e6, Output: 1e6}}, "OPENCODE"); *got.USD != 15 || got.Tokens != (Tokens{1, 4, 5, 5}) || got.Turns != 1 {
 		t.Errorf("by a price of the config: %+v", got)
 	}
 	if _, u := read([]byte(begin+call+step(`,"cost":1,"reason":"tool-calls"`)+begin+byProvider+step(`,"cost":2,"reason":"stop"`)), 0); u.Partial || *u.USD != 3 {

@@ -233,8 +233,8 @@ func TestListsUseIndexes(t *testing.T) {
 		`INSERT INTO @attempts_all (scope, id, task_id, executor, branch, workspace, state, created_at, updated_at, identity, caller_group)
 			SELECT scope, md5(id || n), id, 'X', md5(id || n), '', 'completed', created_at, created_at, '', '' FROM @tasks_all, generate_series(1, 3) n`,
 		`INSERT INTO @sessions_all (scope, id, attempt_id, executor, created_at, updated_at) SELECT scope, id, id, 'X', created_at, created_at FROM @attempts_all`,
-		`INSERT INTO @executions_all (scope, id, attempt_id, follow_up, prompt, state, created_at, ended_at)
-			SELECT scope, id, id, FALSE, '', 'completed', created_at, created_at FROM @attempts_all WHERE state = 'completed'`,
+		`INSERT INTO @executions_all (scope, id, attempt_id, log_id, follow_up, prompt, executor, state, created_at, ended_at)
+			SELECT scope, id, id, id, FALSE, '', 'X', 'completed', created_at, created_at FROM @attempts_all WHERE state = 'completed'`,
 		`ANALYZE @tasks_all, @attempts_all, @sessions_all, @executions_all`)
 	page := task.Page{Limit: 50}
 	_, _, _, err = spied.Tasks(t.Context(), p.ID, "", page)
@@ -244,7 +244,7 @@ func TestListsUseIndexes(t *testing.T) {
 	must(t, second(spied.TaskAttempts(t.Context(), made.ID, page)))
 	must(t, second(spied.AttemptDetails(t.Context(), a.ID)))
 	must(t, second(spied.BranchTaken(t.Context(), "b")))
-	must(t, second(spied.ClaimNext(t.Context(), "me", 5, nil, nil)))
+	must(t, second(spied.ClaimNext(t.Context(), "me", 5, nil, task.Limits{})))
 	if len(queries) < 12 {
 		t.Errorf("only %d queries", len(queries))
 	}

@@ -52,12 +52,12 @@ func init() {
 				in.Scan()
 			}
 		}}, sqlstore.Options{Shared: true}).Board()
-		x, err := b.ClaimNext(ctx, "child", 5, nil, nil)
+		x, err := b.ClaimNext(ctx, "child", 5, nil, task.Limits{})
 		fmt.Println(x == nil, errors.Is(err, store.ErrUnavailable))
 		in.Scan()
 		released, err := b.Release(ctx, in.Text(), "child")
 		fmt.Println(released, err)
-		x, err = b.ClaimNext(ctx, "child", 5, nil, nil)
+		x, err = b.ClaimNext(ctx, "child", 5, nil, task.Limits{})
 		fmt.Println(x == nil, err)
 		return nil
 	}
@@ -84,7 +84,7 @@ func TestAProcessSuspendedWithinATransaction(t *testing.T) {
 				t.Fatal(&child.Err)
 			}
 			suspend(t, child.Process.Pid)
-			x, err := b.ClaimNext(t.Context(), "other", 5, nil, nil)
+			x, err := b.ClaimNext(t.Context(), "other", 5, nil, task.Limits{})
 			if err != nil || x == nil {
 				t.Fatalf("it cannot be claimed beside a suspended process: %+v, %v", x, err)
 			}

@@ -17,10 +17,11 @@ const (
 	// briefRows have only the beginnings of long texts.
 	briefRows = `SELECT substr(prompt, 1, 500) AS prompt, substr(final_message, 1, 500) AS final_message, substr(error, 1, 500) AS error, ` + fromExecutions
 
-	fromExecutions = `id, attempt_id, session_id, follow_up, variant, state, coalesce(owner, '') AS owner,
-		stop_asked, exit_code, created_at, started_at, ended_at, machine_id, machine_name, root, ` + leads + ` AS lead FROM executions `
+	fromExecutions = `id, attempt_id, log_id, session_id, coalesce(workflow_session_id, '') AS workflow_session_id, coalesce(step_id, '') AS step_id,
+		conversation, limited_until, follow_up, executor, variant, state, coalesce(owner, '') AS owner, stop_asked, exit_code, created_at, started_at, ended_at,
+		machine_id, machine_name, root, step_id IS NULL AND ` + leads + ` AS lead FROM executions `
 
-	// leads is the condition for executions of leaders.
+	// leads is the condition for executions of leaders among those of attempts.
 	leads = `EXISTS (SELECT 1 FROM attempts led WHERE led.id = attempt_id AND led.run IS NOT NULL)`
 )
 
@@ -36,7 +37,7 @@ func (t Tx) latest(attemptID string) (*task.Execution, error) {
 	if err := t.own("attempt", attemptID); err != nil {
 		return nil, err
 	}
-	return only[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC LIMIT 1`, attemptID)
+	return only[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT 1`, attemptID)
 }
 
 // addExecution adds a waiting execution; its attempt then waits too.
@@ -44,9 +45,9 @@ func (t Tx) addExecution(e task.Execution) (id string, err error) {
 	if e.ID == "" {
 		e.ID = uuid.NewString()
 	}
-	if _, err := t.Exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, variant, state, created_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		e.ID, e.AttemptID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.Now); err != nil {
+	if _, err := t.Exec(`INSERT INTO executions (id, attempt_id, log_id, session_id, follow_up, prompt, executor, variant, state, created_at)
+		SELECT ?, id, id, ?, ?, ?, executor, ?, ?, ? FROM attempts WHERE id = ?`,
+		e.ID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.Now, e.AttemptID); err != nil {
 		return "", err
 	}
 	return e.ID, t.setAttempt(e.AttemptID, task.Waiting, nil)
@@ -71,67 +72,127 @@ func (b board) Executions(ctx context.Context, attemptID string) ([]task.Executi
 		if err := t.own("attempt", attemptID); err != nil {
 			return nil, err
 		}
-		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? ORDER BY seq DESC`, attemptID)
+		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC`, attemptID)
 	})
 }
 
-func (b board) Used(ctx context.Context, taskID string) ([]task.Use, error) {
+const (
+	spentRows = `SELECT count(*) AS executions, count(*) - count(micro_usd) AS unknown, coalesce(CAST(sum(micro_usd) AS bigint), 0) AS micro_usd,
+	coalesce(CAST(sum(input_tokens) AS bigint), 0) AS input_tokens, coalesce(CAST(sum(cached_tokens) AS bigint), 0) AS cached_tokens,
+	coalesce(CAST(sum(output_tokens) AS bigint), 0) AS output_tokens, coalesce(CAST(sum(turns) AS bigint), 0) AS turns FROM usages `
+
+	usageRows = `SELECT attempt_id, execution_id, executor, turns IS NOT NULL AS reported, micro_usd, coalesce(input_tokens, 0) AS input_tokens,
+	coalesce(cached_tokens, 0) AS cached_tokens, coalesce(output_tokens, 0) AS output_tokens, coalesce(turns, 0) AS turns,
+	coalesce(thread, '') AS thread, totals FROM usages `
+)
+
+func (b board) Spent(ctx context.Context, taskID, attemptID string) (task.Spent, error) {
+	return read(ctx, b, "adding up what executions used", func(t Tx) (s task.Spent, err error) {
+		where, args := "", []any(nil)
+		switch {
+		case attemptID != "":
+			err = t.own("attempt", attemptID)
+			where, args = `WHERE attempt_id = ?`, []any{attemptID}
+		case taskID != "" || limited(t.who):
+			err = t.own("task", taskID)
+			where, args = `WHERE attempt_id IN (SELECT id FROM attempts WHERE task_id = ?)`, []any{taskID}
+		}
+		if err != nil {
+			return s, err
+		}
+		all, err := List[task.Spent](t, spentRows+where, args...)
+		if err == nil {
+			s = all[0]
+		}
+		return s, err
+	})
+}
+
+func (b board) Used(ctx context.Context, attemptID string) ([]task.Use, error) {
 	return read(ctx, b, "reading what executions used", func(t Tx) ([]task.Use, error) {
-		if err := t.own("task", taskID); err != nil {
+		if err := t.own("attempt", attemptID); err != nil {
 			return nil, err
 		}
-		return List[task.Use](t, usageRows+`WHERE u.attempt_id IN (SELECT id FROM attempts WHERE task_id = ?) ORDER BY u.seq`, taskID)
+		return List[task.Use](t, usageRows+`WHERE attempt_id = ? ORDER BY seq`, attemptID)
 	})
 }
 
-const usageRows = `SELECT u.seq, u.attempt_id, u.execution_id, u.executor, u.usage, u.ended_at FROM usages u `
+// within reports whether what has ended is below the limits, so that an execution may start.
+func (t Tx) within(l task.Limits) (bool, error) {
+	if l == (task.Limits{}) {
+		return true, nil
+	}
+	all, err := List[task.Spent](t, spentRows)
+	if err != nil {
+		return false, err
+	}
+	s := all[0]
+	return (l.MicroUSD == nil || s.MicroUSD < *l.MicroUSD) && (l.Unknown == nil || int64(s.Unknown) < *l.Unknown), nil
+}
 
-func (b board) UsedSince(ctx context.Context, seq int64) ([]task.Use, error) {
-	return read(ctx, b, "reading what executions used", func(t Tx) ([]task.Use, error) {
-		return List[task.Use](t, usageRows+`WHERE u.seq > ? ORDER BY u.seq`, seq)
+func (b board) ReachedAt(ctx context.Context, l task.Limits) (cost, unknown *time.Time, err error) {
+	_, err = read(ctx, b, "looking since when a budget is reached", func(t Tx) (none struct{}, err error) {
+		since := func(each string, limit *int64) (*time.Time, error) {
+			if limit == nil {
+				return nil, nil
+			}
+			var at *time.Time
+			_, err := t.First(`SELECT ended_at FROM (SELECT seq, ended_at, CAST(sum(`+each+`) OVER (ORDER BY seq) AS bigint) AS total FROM usages) AS running
+				WHERE total >= ? ORDER BY seq LIMIT 1`, []any{*limit}, scanTime(func(ended *time.Time) { at = ended }))
+			return at, err
+		}
+		if cost, err = since(`coalesce(micro_usd, 0)`, l.MicroUSD); err == nil {
+			unknown, err = since(`CASE WHEN micro_usd IS NULL THEN 1 ELSE 0 END`, l.Unknown)
+		}
+		return none, err
 	})
+	return cost, unknown, err
 }
 
 func (b board) AddUse(ctx context.Context, u task.Use) error {
 	return change(ctx, b, "recording what a reviewer used", func(t Tx) error {
 		t.changed(store.AttemptChanged, u.AttemptID)
-		return t.addUse(u, t.Now)
+		var usage *task.Usage
+		if u.Reported {
+			usage = &u.Usage
+		}
+		return t.addUse(u.AttemptID, u.ExecutionID, u.Executor, usage, t.Now)
 	})
 }
 
-func (t Tx) addUse(u task.Use, at string) error {
-	_, err := t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, usage, ended_at) VALUES (?, ?, ?, ?, ?)`, u.ExecutionID, u.AttemptID, u.Executor, textOf(u.Usage), at)
-	return err
-}
-
-// knows returns ErrOutdated if an execution has ended since the one with the last usage that a caller
-// has read; nil means that it does not matter.
-func (t Tx) knows(used *int64) error {
-	if used == nil {
-		return nil
+// addUse records what an execution used. Those that ended before they reported the totals of its thread
+// have used nothing that these do not contain.
+func (t Tx) addUse(attemptID, executionID, executor string, u *task.Usage, at string) error {
+	if u == nil {
+		_, err := t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, ended_at) VALUES (?, ?, ?, ?)`, executionID, attemptID, executor, at)
+		return err
 	}
-	newer, err := t.First(`SELECT 1 FROM usages WHERE seq > ? LIMIT 1`, []any{*used}, new(int))
-	if err == nil && newer {
-		err = task.ErrOutdated
+	if u.Thread != "" && u.Totals != nil {
+		if _, err := t.Exec(`UPDATE usages SET micro_usd = 0, input_tokens = 0, cached_tokens = 0, output_tokens = 0
+			WHERE attempt_id = ? AND thread = ? AND totals IS NULL`, attemptID, u.Thread); err != nil {
+			return err
+		}
 	}
+	_, err := t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, micro_usd, input_tokens, cached_tokens, output_tokens, turns, thread, totals, ended_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, executionID, attemptID, executor, u.MicroUSD, u.InputTokens, u.CachedTokens, u.OutputTokens, u.Turns,
+		task.NonEmpty(&u.Thread), textOf(u.Totals), at)
 	return err
 }
 
 func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 	return read(ctx, b, "listing open executions", func(t Tx) ([]task.Execution, error) {
-		return List[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') ORDER BY seq`)
+		return List[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') AND step_id IS NULL ORDER BY seq`)
 	})
 }
 
 // openExecutions counts agents with a slot, given a condition for their attempts, as a.
 func openExecutions(of string) string {
-	const with = `(SELECT count(*) FROM %s x JOIN attempts a ON a.id = x.attempt_id WHERE x.ended_at IS NULL AND x.state IN ('starting', 'running')%s)` // both for the sake of the index
-	return `SELECT ` + fmt.Sprintf(with, `executions`, ` AND a.run IS NULL`+of) + ` + ` + fmt.Sprintf(with, `step_executions`, of)
+	return `SELECT count(*) FROM executions x JOIN attempts a ON a.id = x.attempt_id WHERE x.state IN ('starting', 'running') AND (x.step_id IS NOT NULL OR a.run IS NULL)` + of
 }
 
 // claimable returns the id of the oldest waiting execution that may be claimed, or "" if there is
-// none or no slot. A nil claim may have any.
-func (t Tx) claimable(max int, c *task.Claim) (id string, err error) {
+// none, no slot, or a limit is reached. A nil claim may have any.
+func (t Tx) claimable(max int, c *task.Claim, l task.Limits) (id string, err error) {
 	may, args := "", []any(nil)
 	full, err := t.full(max, c)
 	if err != nil {
@@ -152,8 +213,14 @@ func (t Tx) claimable(max int, c *task.Claim) (id string, err error) {
 			OR a.machine_id = '' AND a.workspace = '' AND a.executor IN ` + executors + `
 			AND NOT EXISTS (SELECT 1 FROM attempt_repos r WHERE r.attempt_id = a.id AND r.repo_id NOT IN ` + repos + `)))`
 	}
-	_, err = t.First(`SELECT id FROM executions e WHERE state = 'waiting'`+may+` ORDER BY seq LIMIT 1`+t.claim, args, &id)
-	return id, err
+	_, err = t.First(`SELECT id FROM executions e WHERE state = 'waiting' AND step_id IS NULL`+may+` ORDER BY seq LIMIT 1`+t.claim, args, &id)
+	if err != nil || id == "" {
+		return "", err
+	}
+	if within, err := t.within(l); err != nil || !within {
+		return "", err
+	}
+	return id, nil
 }
 
 // full reports whether all slots are in use: of the whole board, or, with a claim, those at its place.
@@ -175,21 +242,18 @@ func list(texts []string, args *[]any) string {
 	return `(` + strings.Repeat(`?, `, len(texts)) + `?)`
 }
 
-func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, used *int64) (*task.Execution, error) {
+func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, l task.Limits) (*task.Execution, error) {
 	const doing = "claiming an execution"
 	if owner == "" {
 		return nil, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
 	// Servers ask often: most find nothing, and need no lock for it.
-	id, err := read(ctx, b, doing, func(t Tx) (string, error) { return t.claimable(max, c) })
+	id, err := read(ctx, b, doing, func(t Tx) (string, error) { return t.claimable(max, c, l) })
 	if err != nil || id == "" {
 		return nil, err
 	}
 	return write(ctx, b, doing, func(t Tx) (*task.Execution, error) {
-		if err := t.knows(used); err != nil {
-			return nil, err
-		}
-		id, err := t.claimable(max, c)
+		id, err := t.claimable(max, c, l)
 		if err != nil || id == "" {
 			return nil, err
 		}
@@ -285,6 +349,11 @@ func (b board) StartExecution(ctx context.Context, executionID, executor string,
 		case e.State == task.Waiting:
 			return nil, fmt.Errorf("%w: execution %q is not claimed", task.ErrInvalid, executionID)
 		}
+		if e.StepID != "" {
+			t.changed(store.AttemptChanged, e.AttemptID)
+			_, err := t.Exec(`UPDATE executions SET state = ?, started_at = coalesce(started_at, ?) WHERE id = ?`, task.Running, t.between(e.CreatedAt, since), executionID)
+			return nil, err
+		}
 		s, err := t.sessionOf(e, executor)
 		if err != nil {
 			return nil, err
@@ -331,23 +400,25 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			at = *e.EndedAt
 		}
 		since := t.between(after, at)
-		if _, err := t.Exec(`UPDATE executions SET state = ?, exit_code = ?, final_message = ?, error = ?, ended_at = ? WHERE id = ?`,
-			e.State, e.ExitCode, e.FinalMessage, e.Error, since, executionID); err != nil {
+		if _, err := t.Exec(`UPDATE executions SET state = ?, conversation = coalesce(?, conversation), limited_until = ?, exit_code = ?, final_message = ?, error = ?, ended_at = ? WHERE id = ?`,
+			e.State, e.Conversation, optional(e.LimitedUntil), e.ExitCode, e.FinalMessage, e.Error, since, executionID); err != nil {
 			return nil, err
 		}
 		if x.Lead {
 			err = t.endSteps(x.AttemptID)
 		} else if x.StartedAt != nil {
-			_, err = t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, usage, ended_at)
-				SELECT ?, id, executor, ?, ? FROM attempts WHERE id = ?`, executionID, textOf(e.Usage), since, x.AttemptID)
+			err = t.addUse(x.AttemptID, executionID, x.Executor, e.Usage, since)
 		}
 		if err != nil {
 			return nil, err
 		}
+		if ended = true; x.StepID != "" {
+			t.changed(store.AttemptChanged, x.AttemptID)
+			return nil, nil
+		}
 		if err := t.setAttempt(x.AttemptID, e.State, e.Error); err != nil {
 			return nil, err
 		}
-		ended = true
 		status, stays := e.Task, `status <> 'inprogress'`
 		next, err := t.nextOf(x, e.State)
 		if err != nil {

@@ -120,7 +120,7 @@ func (b board) AttemptDetails(ctx context.Context, id string) (*task.AttemptDeta
 		if now.Execution, err = t.latest(id); err != nil {
 			return nil, err
 		}
-		if now.Executions, err = List[task.Execution](t, briefRows+`WHERE attempt_id = ? ORDER BY seq DESC LIMIT ?`, id, task.ShownExecutions); err != nil {
+		if now.Executions, err = List[task.Execution](t, briefRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT ?`, id, task.ShownExecutions); err != nil {
 			return nil, err
 		}
 		if s := now.Attempt.LatestSessionID; s != nil {
@@ -132,7 +132,7 @@ func (b board) AttemptDetails(ctx context.Context, id string) (*task.AttemptDeta
 			return now, nil
 		}
 		if now.Open, err = t.Count(openExecutions("")); err == nil {
-			now.Ahead, err = t.Count(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.seq < e.seq
+			now.Ahead, err = t.Count(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.step_id IS NULL AND o.seq < e.seq
 				WHERE e.id = ? AND e.state = 'waiting'`, now.Execution.ID)
 		}
 		return now, err

@@ -14,21 +14,21 @@ type flaw struct{ what, do, query string }
 // flaws are the possible flaws of the board.
 var flaws = []flaw{
 	{"attempt %s has no execution", doAttempt,
-		`SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM executions)`},
+		`SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM executions WHERE step_id IS NULL)`},
 	{"attempt %s", doAttempt, // its state is that of its newest execution
 		`SELECT a.id || ' is ' || a.state || ', and its newest execution ' || e.id || ' is ' || e.state
-		FROM attempts a JOIN executions e ON e.seq = (SELECT max(seq) FROM executions WHERE attempt_id = a.id)
+		FROM attempts a JOIN executions e ON e.seq = (SELECT max(seq) FROM executions WHERE attempt_id = a.id AND step_id IS NULL)
 		WHERE a.state <> e.state`},
 	{"execution %s", doAttempt,
 		`SELECT id || ' of attempt ' || attempt_id || ' is not its newest, and is ' || state FROM executions e
-		WHERE state IN ('waiting', 'starting', 'running')
-		AND seq < (SELECT max(seq) FROM executions WHERE attempt_id = e.attempt_id)`},
+		WHERE state IN ('waiting', 'starting', 'running') AND step_id IS NULL
+		AND seq < (SELECT max(seq) FROM executions WHERE attempt_id = e.attempt_id AND step_id IS NULL)`},
 	{"execution %s waits and has an owner or a process", doAttempt,
 		`SELECT id FROM executions WHERE state = 'waiting' AND (owner IS NOT NULL OR pid IS NOT NULL OR started_at IS NOT NULL OR ended_at IS NOT NULL)`},
 	{"execution %s has no owner", doAttempt,
-		`SELECT id || ' is ' || state || ' and' FROM executions WHERE state IN ('starting', 'running') AND coalesce(owner, '') = ''`},
+		`SELECT id || ' is ' || state || ' and' FROM executions WHERE state IN ('starting', 'running') AND step_id IS NULL AND coalesce(owner, '') = ''`},
 	{"execution %s runs and has no session or no time of its start", doAttempt,
-		`SELECT id FROM executions WHERE state = 'running' AND (session_id IS NULL OR started_at IS NULL)`},
+		`SELECT id FROM executions WHERE state = 'running' AND (session_id IS NULL AND step_id IS NULL OR started_at IS NULL)`},
 	{"execution %s", doAttempt,
 		`SELECT id || ' is ' || state || ', and its end is ' || coalesce(ended_at, 'missing') FROM executions
 		WHERE (state IN ('waiting', 'starting', 'running')) = (ended_at IS NOT NULL)`},
@@ -41,16 +41,14 @@ var flaws = []flaw{
 		`SELECT DISTINCT t.id FROM tasks t JOIN attempts a ON a.task_id = t.id
 		WHERE t.deleting_at IS NOT NULL AND a.state IN ('waiting', 'starting', 'running')`},
 	{"execution %s of a step has not ended, and nothing leads it", doAttempt,
-		`SELECT x.id FROM step_executions x JOIN attempts a ON a.id = x.attempt_id
-		WHERE x.ended_at IS NULL AND NOT a.state IN ('waiting', 'starting', 'running')`},
-	{"execution %s of a step runs without a time of its start, or waits and has one", doAttempt,
-		`SELECT id FROM step_executions WHERE state = 'running' AND started_at IS NULL OR state = 'waiting' AND started_at IS NOT NULL`},
+		`SELECT x.id FROM executions x JOIN attempts a ON a.id = x.attempt_id
+		WHERE x.step_id IS NOT NULL AND x.ended_at IS NULL AND NOT a.state IN ('waiting', 'starting', 'running')`},
 	{"step %s has more than one agent", doAttempt,
-		`SELECT step_id || ' of session ' || session_id FROM step_executions WHERE ended_at IS NULL GROUP BY attempt_id, session_id, step_id HAVING count(*) > 1`},
+		`SELECT step_id || ' of session ' || workflow_session_id FROM executions WHERE step_id IS NOT NULL AND ended_at IS NULL GROUP BY attempt_id, workflow_session_id, step_id HAVING count(*) > 1`},
 	{"execution %s of a step is of an attempt that is not a run", doAttempt,
-		`SELECT x.id FROM step_executions x JOIN attempts a ON a.id = x.attempt_id WHERE a.run IS NULL`},
+		`SELECT x.id FROM executions x JOIN attempts a ON a.id = x.attempt_id WHERE x.step_id IS NOT NULL AND a.run IS NULL`},
 	{"execution %s of a step ran, and what it used is not recorded once", doAttempt,
-		`SELECT x.id FROM step_executions x WHERE x.started_at IS NOT NULL AND x.ended_at IS NOT NULL
+		`SELECT x.id FROM executions x WHERE x.step_id IS NOT NULL AND x.started_at IS NOT NULL AND x.ended_at IS NOT NULL
 		AND (SELECT count(*) FROM usages u WHERE u.attempt_id = x.attempt_id AND u.execution_id = x.id) <> 1`},
 	{"task %s", doDepend,
 		`SELECT t.id || ' depends on ' || o.id || ', which is of another project' FROM task_dependencies d
@@ -76,7 +74,7 @@ func (b board) Inspect(ctx context.Context) (found []session.Finding, s task.Tot
 			return nil, err
 		}
 		_, err = t.First(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
-			(SELECT count(*) FROM executions WHERE state IN ('waiting', 'starting', 'running'))`, nil, &s.Projects, &s.Tasks, &s.Attempts, &s.Open)
+			(SELECT count(*) FROM executions WHERE step_id IS NULL AND state IN ('waiting', 'starting', 'running'))`, nil, &s.Projects, &s.Tasks, &s.Attempts, &s.Open)
 		return found, err
 	})
 	return found, s, err

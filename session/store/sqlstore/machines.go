@@ -48,10 +48,10 @@ func (b board) SetPaths(ctx context.Context, attemptID, workspace string, repos 
 func (b board) OpenElsewhere(ctx context.Context, here task.Place) ([]task.Execution, error) {
 	return read(ctx, b, "listing the executions of other machines", func(t Tx) ([]task.Execution, error) {
 		// One that waits has the place of its attempt.
-		return List[task.Execution](t, `SELECT e.id, e.attempt_id, e.session_id, e.follow_up, e.prompt, e.variant, e.state, coalesce(e.owner, '') AS owner,
+		return List[task.Execution](t, `SELECT e.id, e.attempt_id, e.session_id, e.follow_up, e.prompt, e.executor, e.variant, e.state, coalesce(e.owner, '') AS owner,
 			e.exit_code, e.final_message, e.created_at, e.started_at, e.ended_at, a.machine_id, a.machine_name, a.root, a.run IS NOT NULL AS lead
 			FROM executions e JOIN attempts a ON a.id = e.attempt_id
-			WHERE e.state IN ('waiting', 'starting', 'running') AND a.machine_id <> '' AND NOT (a.machine_id = ? AND a.root = ?) ORDER BY e.seq`, here.MachineID, here.Root)
+			WHERE e.state IN ('waiting', 'starting', 'running') AND e.step_id IS NULL AND a.machine_id <> '' AND NOT (a.machine_id = ? AND a.root = ?) ORDER BY e.seq`, here.MachineID, here.Root)
 	})
 }
 

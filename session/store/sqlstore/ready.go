@@ -18,8 +18,8 @@ const ready = `FROM tasks t WHERE t.status = 'todo' AND t.auto_start AND t.delet
 
 // room reports whether there is any.
 func (t Tx) room(r task.Room) (bool, error) {
-	busy, err := t.Count(`SELECT count(*) FROM executions WHERE state = 'waiting'
-		OR state IN ('starting', 'running') AND (?1 = '' OR machine_id = ?1 AND root = ?2)`, r.Place.MachineID, r.Place.Root)
+	busy, err := t.Count(`SELECT count(*) FROM executions WHERE step_id IS NULL AND (state = 'waiting'
+		OR state IN ('starting', 'running') AND (?1 = '' OR machine_id = ?1 AND root = ?2))`, r.Place.MachineID, r.Place.Root)
 	if err != nil || busy >= r.Slots {
 		return false, err
 	}
@@ -28,7 +28,10 @@ func (t Tx) room(r task.Room) (bool, error) {
 		WHERE t.project_id IN (SELECT id FROM projects WHERE listed) AND t.status IN ('inprogress', 'inreview') AND (t.status = 'inreview'
 			OR EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id AND a.state IN ('waiting', 'starting', 'running'))
 			OR coalesce((SELECT a.state FROM attempts a WHERE a.task_id = t.id ORDER BY a.created_at DESC, a.id LIMIT 1), 'stopped') <> 'stopped')`)
-	return waiting < r.InReview, err
+	if err != nil || waiting >= r.InReview {
+		return false, err
+	}
+	return t.within(r.Limits)
 }
 
 func (b board) Ready(ctx context.Context, r task.Room) ([]task.Ready, error) {
@@ -42,9 +45,6 @@ func (b board) Ready(ctx context.Context, r task.Room) ([]task.Ready, error) {
 
 func (b board) StartReady(ctx context.Context, a task.Attempt, first task.Execution, r task.Room) error {
 	return change(ctx, b, "starting a task", func(t Tx) error {
-		if err := t.knows(r.Used); err != nil {
-			return err
-		}
 		free, err := t.room(r)
 		if err == nil && free {
 			free, err = t.First(`SELECT 1 `+ready+` AND t.id = ?`, []any{a.TaskID}, new(int))

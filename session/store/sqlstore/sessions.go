@@ -98,7 +98,7 @@ func (b board) AddExecution(ctx context.Context, sessionID, prompt string, varia
 
 // open reports whether an execution of an attempt has not ended.
 func (t Tx) open(attemptID string) (bool, error) {
-	return t.First(`SELECT 1 FROM executions WHERE attempt_id = ? AND state IN ('waiting', 'starting', 'running')`, []any{attemptID}, new(int))
+	return t.First(`SELECT 1 FROM executions WHERE attempt_id = ? AND step_id IS NULL AND state IN ('waiting', 'starting', 'running')`, []any{attemptID}, new(int))
 }
 
 func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued, comments ...string) (before *task.Queued, idle bool, err error) {

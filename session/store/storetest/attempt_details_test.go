@@ -144,7 +144,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, clock, p := newBoard(t)
 			try(t, b, addTask(t, b, p, "one"))
-			x, err := b.ClaimNext(t.Context(), "server", 1, nil, nil)
+			x, err := b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
 			testkit.Must(t, err)
 			clock.forward(time.Minute - c.back)
 			testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(c.since))))

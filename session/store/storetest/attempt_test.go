@@ -197,7 +197,7 @@ func TestDeleteTask(t *testing.T) {
 		}
 	}
 	refused("waiting")
-	e, err := b.ClaimNext(t.Context(), "server", 1, nil, nil)
+	e, err := b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
 	testkit.Must(t, err)
 	refused("starting")
 	session, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{})

@@ -26,7 +26,7 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	}
 	claim := func(max int) *task.Execution {
 		t.Helper()
-		e, err := b.ClaimNext(t.Context(), "one", max, nil, nil)
+		e, err := b.ClaimNext(t.Context(), "one", max, nil, task.Limits{})
 		testkit.Must(t, err)
 		return e
 	}
@@ -66,7 +66,7 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	if e := claim(2); e != nil {
 		t.Errorf("claimed %+v of nothing", e)
 	}
-	if _, err := b.ClaimNext(t.Context(), "", 2, nil, nil); !errors.Is(err, task.ErrInvalid) {
+	if _, err := b.ClaimNext(t.Context(), "", 2, nil, task.Limits{}); !errors.Is(err, task.ErrInvalid) {
 		t.Error(err)
 	}
 }
@@ -105,7 +105,7 @@ func TestStartExecution(t *testing.T) {
 	if _, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{}); !errors.Is(err, task.ErrInvalid) {
 		t.Error("it started without being claimed:", err)
 	}
-	e, err = b.ClaimNext(t.Context(), "server", 1, nil, nil)
+	e, err = b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
 	testkit.Must(t, err)
 	c.forward(time.Second)
 	session, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
@@ -206,7 +206,7 @@ func TestEndExecutionOfOneThatNeverStarted(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	e, err := b.ClaimNext(t.Context(), "server", 1, nil, nil)
+	e, err := b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
 	testkit.Must(t, err)
 	if next := end(t, b, e, task.Ending{State: task.Failed, Error: new("no such branch")}); next != nil {
 		t.Error(next)
@@ -296,7 +296,7 @@ func TestReleaseAndStop(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	first, err := b.ClaimNext(t.Context(), "one", 1, nil, nil)
+	first, err := b.ClaimNext(t.Context(), "one", 1, nil, task.Limits{})
 	testkit.Must(t, err)
 	try(t, b, addTask(t, b, p, "two"))
 	if ok, err := b.Release(t.Context(), first.ID, "another"); ok || err != nil {
@@ -388,7 +388,7 @@ func TestStopOfWhatAServerLeads(t *testing.T) {
 
 	late, err := b.AddExecution(t.Context(), session.ID, "again", nil)
 	testkit.Must(t, err)
-	testkit.Must(t, second(b.ClaimNext(t.Context(), "server", 1, nil, nil)))
+	testkit.Must(t, second(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})))
 	stop(late.ID, task.Starting)
 	if ok, err := b.Release(t.Context(), late.ID, "server"); !ok || err != nil {
 		t.Error(ok, err)

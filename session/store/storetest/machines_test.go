@@ -20,7 +20,7 @@ var (
 // claim claims the next execution for a place that has these executors and repositories.
 func claim(t *testing.T, b board, at task.Place, max int, executors, repos []string) *task.Execution {
 	t.Helper()
-	x, err := b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, nil)
+	x, err := b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})
 	testkit.Must(t, err)
 	return x
 }

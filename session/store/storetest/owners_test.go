@@ -59,7 +59,8 @@ var byID = map[string]func(context.Context, store.View, row) error{
 	},
 	"Executions": func(ctx context.Context, v store.View, r row) error { return second(v.Executions(ctx, r.attempt)) },
 	"Steps":      func(ctx context.Context, v store.View, r row) error { return second(v.Steps(ctx, r.attempt)) },
-	"Used":       func(ctx context.Context, v store.View, r row) error { return second(v.Used(ctx, r.task)) },
+	"Used":       func(ctx context.Context, v store.View, r row) error { return second(v.Used(ctx, r.attempt)) },
+	"Spent":      func(ctx context.Context, v store.View, r row) error { return second(v.Spent(ctx, r.task, "")) },
 	"Comments":   func(ctx context.Context, v store.View, r row) error { return second(v.Comments(ctx, r.attempt)) },
 	"ChangeComments": func(ctx context.Context, v store.View, r row) error {
 		return second(v.ChangeComments(ctx, r.attempt, nil, []task.Comment{{File: "f", Line: 1, Side: task.NewSide}}, task.Request{}))
@@ -92,7 +93,7 @@ func made(t *testing.T, b board, p task.Project, who session.Caller) row {
 			defer b.Release(t.Context(), e.ID, "server")
 		}
 		var err error
-		if e, err = b.ClaimNext(t.Context(), "server", 1000, nil, nil); err != nil || e == nil {
+		if e, err = b.ClaimNext(t.Context(), "server", 1000, nil, task.Limits{}); err != nil || e == nil {
 			t.Fatal("nothing to claim", err)
 		}
 	}

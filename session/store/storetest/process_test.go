@@ -41,7 +41,7 @@ func (w worker) work(ctx context.Context, project string, rounds int) error {
 			return err
 		}
 		w.say("attempt %s", a.ID)
-		e, err := w.b.ClaimNext(ctx, w.name, most, nil, nil)
+		e, err := w.b.ClaimNext(ctx, w.name, most, nil, task.Limits{})
 		if err != nil {
 			return err
 		}

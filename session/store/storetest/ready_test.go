@@ -81,9 +81,10 @@ func TestReady(t *testing.T) {
 			t.Errorf("%s: %v", s.Title, err)
 		}
 	}
-	used := int64(0)
-	if err := startReady(b, blocked.ID, task.Room{InReview: 9, Slots: 9, Used: &used}); !errors.Is(err, task.ErrOutdated) {
-		t.Errorf("with what has ended unknown: %v", err)
+	reached := wide
+	reached.Limits.Unknown = new(int64(0))
+	if err := startReady(b, blocked.ID, reached); len(ready(reached)) > 0 || !errors.Is(err, task.ErrNotReady) {
+		t.Errorf("with a budget that is reached: %v", err)
 	}
 	// Now one waits.
 	for room, want := range map[task.Room]int{{InReview: 1, Slots: 9}: 0, {InReview: 2, Slots: 9}: 2, {InReview: 9, Slots: 1}: 0, {InReview: 9, Slots: 2}: 2} {

@@ -24,20 +24,23 @@ func led(t testing.TB, b board, p task.Project, title string) *task.Attempt {
 }
 
 // step is an execution for a step of a run.
-func step(a *task.Attempt, id string) task.StepExecution {
-	return task.StepExecution{ID: id, AttemptID: a.ID, AgentID: "agent of " + id, SessionID: "0123abcd", StepID: "one", Executor: "SCRIPTED", Variant: new("PLAN")}
+func step(a *task.Attempt, id string) task.Execution {
+	return task.Execution{ID: id, AttemptID: a.ID, LogID: "agent of " + id, WorkflowSessionID: "0123abcd", StepID: "one", Executor: "SCRIPTED", Variant: new("PLAN")}
 }
+
+// ended returns the error of EndExecution.
+func ended(_ *task.Execution, _ bool, err error) error { return err }
 
 func addStep(t testing.TB, b board, a *task.Attempt, id string) {
 	t.Helper()
-	if claimed, err := b.AddStep(t.Context(), step(a, id), 0, nil, nil); claimed || err != nil {
+	if claimed, err := b.AddStep(t.Context(), step(a, id), 0, nil, task.Limits{}); claimed || err != nil {
 		t.Fatal(claimed, err)
 	}
 }
 
 func claimStep(t testing.TB, b board, a *task.Attempt, id string, max int) bool {
 	t.Helper()
-	is, err := b.ClaimStep(t.Context(), a.ID, id, max, nil, nil)
+	is, err := b.ClaimStep(t.Context(), a.ID, id, max, nil, task.Limits{})
 	testkit.Must(t, err)
 	return is
 }
@@ -45,7 +48,7 @@ func claimStep(t testing.TB, b board, a *task.Attempt, id string, max int) bool 
 func TestAStepIsStoredAtEachStage(t *testing.T) {
 	b, c, p := newBoard(t)
 	a := led(t, b, p, "run")
-	if _, err := b.AddStep(t.Context(), step(a, "early"), 9, nil, nil); !errors.Is(err, task.ErrEnded) {
+	if _, err := b.AddStep(t.Context(), step(a, "early"), 9, nil, task.Limits{}); !errors.Is(err, task.ErrEnded) {
 		t.Errorf("a step of a run that nothing leads: %v", err)
 	}
 	leader, _ := run(t, b)
@@ -71,41 +74,46 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	}
 	want.State = task.Starting
 	same()
-	if _, err := b.ClaimStep(t.Context(), a.ID, "s1", 2, nil, nil); !errors.Is(err, task.ErrEnded) {
+	if _, err := b.ClaimStep(t.Context(), a.ID, "s1", 2, nil, task.Limits{}); !errors.Is(err, task.ErrEnded) {
 		t.Errorf("claimed again: %v", err)
 	}
-	testkit.Must(t, b.StartStep(t.Context(), a.ID, "s1", c.at.Add(-time.Hour))) // a clock that differs
+	testkit.Must(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at.Add(-time.Hour)))) // a clock that differs
 	want.State, want.StartedAt = task.Running, &want.CreatedAt
 	same()
 	c.forward(time.Minute)
 	until := c.at.Add(time.Hour).UTC().Truncate(time.Microsecond)
-	testkit.Must(t, b.EndStep(t.Context(), a.ID, "s1", task.StepEnding{Conversation: new("talk"), LimitedUntil: &until,
-		Ending: task.Ending{State: task.Failed, ExitCode: new(3), FinalMessage: new("bye"), Error: new("it broke"), Usage: json.RawMessage(`{"turns":1}`)}}))
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{Conversation: new("talk"), LimitedUntil: &until,
+		State: task.Failed, ExitCode: new(3), FinalMessage: new("bye"), Error: new("it broke"), Usage: &task.Usage{Turns: 7}})))
 	want.State, want.EndedAt, want.Conversation, want.LimitedUntil = task.Failed, new(c.at.UTC().Truncate(time.Microsecond)), new("talk"), &until
 	want.ExitCode, want.FinalMessage, want.Error = new(3), new("bye"), new("it broke")
 	same()
-	testkit.Must(t, b.EndStep(t.Context(), a.ID, "s1", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
 	same() // an end is final
-	if err := b.StartStep(t.Context(), a.ID, "s1", c.at); !errors.Is(err, task.ErrEnded) {
+	if err := second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at)); !errors.Is(err, task.ErrEnded) {
 		t.Errorf("started after its end: %v", err)
 	}
-	used, err := b.Used(t.Context(), a.TaskID)
-	if err != nil || len(used) != 1 || used[0].ExecutionID != "s1" || string(used[0].Usage) != `{"turns":1}` {
+	used, err := b.Used(t.Context(), a.ID)
+	if err != nil || len(used) != 1 || used[0].ExecutionID != "s1" || used[0].Turns != 7 {
 		t.Errorf("%+v %v", used, err)
 	}
 	if all, err := b.Steps(t.Context(), "no run"); err != nil || len(all) > 0 {
 		t.Error(all, err)
 	}
 	for what, err := range map[string]error{
-		"claim": second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, nil)),
-		"start": b.StartStep(t.Context(), a.ID, "x", c.at),
-		"add":   second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil, nil)),
+		"claim": second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, task.Limits{})),
+		"add":   second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil, task.Limits{})),
 	} {
 		if !errors.Is(err, task.ErrEnded) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := b.EndStep(t.Context(), a.ID, "x", task.StepEnding{Ending: task.Ending{State: task.Failed}}); !errors.Is(err, task.ErrNotFound) {
+	if all, err := b.Executions(t.Context(), a.ID); err != nil || len(all) != 1 || !all[0].Lead || all[0].LogID != a.ID {
+		t.Errorf("the executions of the run itself: %+v %v", all, err)
+	}
+	if open, err := b.OpenExecutions(t.Context()); err != nil || len(open) != 1 || open[0].ID != leader.ID {
+		t.Errorf("what servers lead: %+v %v", open, err)
+	}
+	if err := ended(b.EndExecution(t.Context(), "x", task.Ending{State: task.Failed})); !errors.Is(err, task.ErrNotFound) {
 		t.Errorf("the end of one that does not exist: %v", err)
 	}
 }
@@ -118,7 +126,7 @@ func TestClaimsOfOneRun(t *testing.T) {
 	only := &task.Claim{Run: two.ID}
 	claim := func() *task.Execution {
 		t.Helper()
-		x, err := b.ClaimNext(t.Context(), "server", 9, only, nil)
+		x, err := b.ClaimNext(t.Context(), "server", 9, only, task.Limits{})
 		testkit.Must(t, err)
 		return x
 	}
@@ -138,7 +146,7 @@ func TestStepsShareTheSlots(t *testing.T) {
 	b, _, p := newBoard(t)
 	one, two := led(t, b, p, "one"), led(t, b, p, "two")
 	for range 2 {
-		if x, err := b.ClaimNext(t.Context(), "server", 0, nil, nil); err != nil || x == nil || !x.Lead {
+		if x, err := b.ClaimNext(t.Context(), "server", 0, nil, task.Limits{}); err != nil || x == nil || !x.Lead {
 			t.Fatalf("a leader waits for a slot: %+v %v", x, err)
 		} else if _, err := b.StartExecution(t.Context(), x.ID, "SCRIPTED", time.Time{}); err != nil {
 			t.Fatal(err)
@@ -150,23 +158,23 @@ func TestStepsShareTheSlots(t *testing.T) {
 		t.Error("two agents of runs for one slot")
 	}
 	try(t, b, addTask(t, b, p, "alone"))
-	if x, err := b.ClaimNext(t.Context(), "server", 1, nil, nil); x != nil || err != nil {
+	if x, err := b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{}); x != nil || err != nil {
 		t.Error("an attempt and an agent of a run for one slot:", x, err)
 	}
-	alone, err := b.ClaimNext(t.Context(), "server", 2, nil, nil)
+	alone, err := b.ClaimNext(t.Context(), "server", 2, nil, task.Limits{})
 	if err != nil || alone == nil || alone.Lead {
 		t.Fatal(alone, err)
 	}
 	if claimStep(t, b, two, "s2", 2) {
 		t.Error("three agents for two slots")
 	}
-	testkit.Must(t, b.EndStep(t.Context(), one.ID, "s1", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
 	if !claimStep(t, b, two, "s2", 2) {
 		t.Error("a slot is free, and it gets none")
 	}
 	addStep(t, b, one, "s3")
 	here := task.Place{MachineID: "0a1b2c3d", Root: abs("elsewhere")}
-	if is, err := b.ClaimStep(t.Context(), one.ID, "s3", 1, &task.Claim{Place: here}, nil); err != nil || !is {
+	if is, err := b.ClaimStep(t.Context(), one.ID, "s3", 1, &task.Claim{Place: here}, task.Limits{}); err != nil || !is {
 		t.Error("agents of other places have its slot:", is, err)
 	}
 }
@@ -183,9 +191,9 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 		x := step(a, id)
 		x.StepID = id // a step has one agent at a time
 		go func() {
-			is, err := b.AddStep(t.Context(), x, slots*(i%2), nil, nil) // half of them wait first
+			is, err := b.AddStep(t.Context(), x, slots*(i%2), nil, task.Limits{}) // half of them wait first
 			if err == nil && i%2 == 0 {
-				is, err = b.ClaimStep(t.Context(), a.ID, id, slots, nil, nil)
+				is, err = b.ClaimStep(t.Context(), a.ID, id, slots, nil, task.Limits{})
 			}
 			if err != nil {
 				t.Error(err)
@@ -219,30 +227,34 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 	}
 }
 
-// A budget that was computed before something else ended is outdated.
-func TestAStepIsClaimedWithAPresentBudget(t *testing.T) {
+// Agents of steps wait from the moment at which what has ended reaches a limit.
+func TestAStepIsClaimedWithinTheLimits(t *testing.T) {
 	b, _, p := newBoard(t)
 	a := led(t, b, p, "run")
 	run(t, b)
 	for _, id := range []string{"s1", "s2"} {
 		addStep(t, b, a, id)
 	}
-	known := new(int64)
-	if is, err := b.ClaimStep(t.Context(), a.ID, "s1", 9, nil, known); !is || err != nil {
+	limits := task.Limits{Unknown: new(int64(1))}
+	if is, err := b.ClaimStep(t.Context(), a.ID, "s1", 9, nil, limits); !is || err != nil {
 		t.Fatal(is, err)
 	}
-	testkit.Must(t, b.StartStep(t.Context(), a.ID, "s1", time.Time{}))
-	testkit.Must(t, b.EndStep(t.Context(), a.ID, "s1", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
-	if _, err := b.ClaimStep(t.Context(), a.ID, "s2", 9, nil, known); !errors.Is(err, task.ErrOutdated) {
-		t.Error(err)
+	testkit.Must(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", time.Time{})))
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
+	if is, err := b.ClaimStep(t.Context(), a.ID, "s2", 9, nil, limits); is || err != nil {
+		t.Error("it got a slot:", is, err)
 	}
 	x := step(a, "s3")
 	x.StepID = "two"
-	if is, err := b.AddStep(t.Context(), x, 9, nil, known); is || err != nil {
+	if is, err := b.AddStep(t.Context(), x, 9, nil, limits); is || err != nil {
 		t.Error("it got a slot:", is, err)
 	}
-	if of, err := b.StepsOf(t.Context(), a.ID, x.SessionID, x.StepID); err != nil || len(of) != 1 || of[0].State != task.Waiting {
+	if of, err := b.StepsOf(t.Context(), a.ID, x.WorkflowSessionID, x.StepID); err != nil || len(of) != 1 || of[0].State != task.Waiting {
 		t.Error(of, err)
+	}
+	limits.Unknown = new(int64(2))
+	if is, err := b.ClaimStep(t.Context(), a.ID, "s3", 9, nil, limits); !is || err != nil {
+		t.Error("below the limit:", is, err)
 	}
 }
 
@@ -257,9 +269,9 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 	addStep(t, b, other, "of another")
 	for _, id := range []string{"ended", "runs"} {
 		claimStep(t, b, a, id, 9)
-		testkit.Must(t, b.StartStep(t.Context(), a.ID, id, c.at))
+		testkit.Must(t, second(b.StartExecution(t.Context(), id, "SCRIPTED", c.at)))
 	}
-	testkit.Must(t, b.EndStep(t.Context(), a.ID, "ended", task.StepEnding{Ending: task.Ending{State: task.Completed}}))
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "ended", task.Ending{State: task.Completed})))
 	c.forward(time.Minute)
 	testkit.Must(t, b.SetRun(t.Context(), a.ID, json.RawMessage(`{"goal":"g","session_id":"0123abcd"}`)))
 	end(t, b, leader, task.Ending{State: task.Stopped})
@@ -270,14 +282,14 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 	if all, err := b.Steps(t.Context(), other.ID); err != nil || len(all) != 1 || all[0].State != task.Waiting {
 		t.Errorf("those of another run: %+v %v", all, err)
 	}
-	used, err := b.Used(t.Context(), a.TaskID)
+	used, err := b.Used(t.Context(), a.ID)
 	if err != nil || len(used) != 2 { // the one that waited used nothing, and the leader is no agent
 		t.Errorf("%+v %v", used, err)
 	}
-	if _, err := b.AddStep(t.Context(), step(a, "late"), 9, nil, nil); !errors.Is(err, task.ErrEnded) {
+	if _, err := b.AddStep(t.Context(), step(a, "late"), 9, nil, task.Limits{}); !errors.Is(err, task.ErrEnded) {
 		t.Errorf("a step after the end: %v", err)
 	}
-	if _, err := b.ClaimStep(t.Context(), a.ID, "waits", 9, nil, nil); !errors.Is(err, task.ErrEnded) {
+	if _, err := b.ClaimStep(t.Context(), a.ID, "waits", 9, nil, task.Limits{}); !errors.Is(err, task.ErrEnded) {
 		t.Errorf("a slot after the end: %v", err)
 	}
 	if now, err := b.Attempt(t.Context(), a.ID); err != nil || string(now.Run) != `{"goal":"g","session_id":"0123abcd"}` || now.State != task.Stopped {

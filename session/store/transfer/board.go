@@ -17,7 +17,7 @@ type table struct{ name, order string }
 // tables are those that are copied, rows after those that they name. Those that are missing here are
 // maintained by the database (task_counts).
 var tables = []table{
-	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""}, {"sessions", ""}, {"executions", "seq"}, {"step_executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
+	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""}, {"sessions", ""}, {"executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
 	{"requests", "rowid"}, {"workflow_executions", ""},
 	{"definitions", ""}, {"workflow_sessions", ""}, {"session_parts", ""}, {"session_requests", ""},
 }

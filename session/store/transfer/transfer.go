@@ -86,7 +86,7 @@ func Copy(ctx context.Context, from, to Side) (Counts, error) {
 	err = to.Replace(ctx, func(put func(Row) error, rows func(func(Row) error) error) error {
 		read = summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}} // it may be filled again
 		err := from.Rows(ctx, func(r Row) error {
-			if state := r.Values["state"]; (r.Table == "executions" || r.Table == "step_executions") && (state == "starting" || state == "running") {
+			if state := r.Values["state"]; r.Table == "executions" && (state == "starting" || state == "running") {
 				return fmt.Errorf("execution %v of attempt %v is %v, and cannot be moved while its agent works: end it with stop_attempt, or start a server on that store until it has recorded its end", r.Values["id"], r.Values["attempt_id"], state)
 			}
 			r = to.Adapt(r)

@@ -42,7 +42,7 @@ func fill(t testing.TB, b board, p task.Project) {
 					id(3, 3*i+j), attempt, "CODEX", when, when); err != nil {
 					return err
 				}
-				if _, err := x.Exec(`INSERT INTO executions (id, attempt_id, session_id, follow_up, prompt, state, owner, created_at, ended_at) VALUES (?, ?, ?, 0, ?, ?, 'x', ?, ?)`,
+				if _, err := x.Exec(`INSERT INTO executions (id, attempt_id, log_id, executor, session_id, follow_up, prompt, state, owner, created_at, ended_at) VALUES (?, ?, '', 'X', ?, 0, ?, ?, 'x', ?, ?)`,
 					id(4, 3*i+j), attempt, id(3, 3*i+j), "do it", state, when, when); err != nil {
 					return err
 				}

@@ -106,7 +106,7 @@ func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 // run claims and starts the oldest waiting execution.
 func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
-	e, err := b.ClaimNext(t.Context(), "server", 1000, nil, nil)
+	e, err := b.ClaimNext(t.Context(), "server", 1000, nil, task.Limits{})
 	if err != nil || e == nil {
 		t.Fatal("nothing to claim", err)
 	}

@@ -95,7 +95,7 @@ CREATE TABLE attempts (
 	workflow_status     TEXT,          -- active, completed or aborted
 	workflow_step       TEXT,
 	-- What the server that leads its agents keeps, JSON; NULL if the attempt has one agent. Its executions
-	-- are then those of the leader.
+	-- are then those of the leader, and one for each agent of a step.
 	run                 TEXT,
 	identity            TEXT NOT NULL, -- of the caller that started it
 	caller_group        TEXT NOT NULL, -- of the same caller; '' means none
@@ -172,16 +172,22 @@ CREATE TABLE sessions (
 ) STRICT;
 CREATE INDEX sessions_newest ON sessions (attempt_id, created_at DESC, id);
 
--- An execution is one run of the agent: the first, or a follow-up. seq gives their order, whatever the
--- clock says.
+-- An execution is one process of an agent: the first of an attempt, a follow-up, or that for a step of a run;
+-- or the leader of a run. seq gives their order, whatever the clock says.
 CREATE TABLE executions (
 	seq           INTEGER PRIMARY KEY AUTOINCREMENT,
 	id            TEXT NOT NULL UNIQUE,
 	attempt_id    TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
-	session_id    TEXT REFERENCES sessions (id) ON DELETE CASCADE, -- NULL before the process was started
+	log_id        TEXT NOT NULL, -- the same for all that write to one log: the attempt, or the agent of a step
+	workflow_session_id TEXT,    -- of the step, 8 hex; NULL if it is not for a step of a run
+	step_id       TEXT,
+	session_id    TEXT REFERENCES sessions (id) ON DELETE CASCADE, -- NULL before the process was started, and for a step
 	follow_up     INTEGER NOT NULL,
 	prompt        TEXT NOT NULL, -- all that the agent receives
+	executor      TEXT NOT NULL,
 	variant       TEXT,
+	conversation  TEXT, -- the name that its program gave to it
+	limited_until TEXT, -- set if a limit of the provider ended it
 	state         TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
 	owner         TEXT, -- the server that leads it
 	stop_asked    TEXT, -- when that server, or its successor, was asked to stop it
@@ -196,37 +202,14 @@ CREATE TABLE executions (
 	created_at    TEXT NOT NULL,
 	started_at    TEXT,
 	ended_at      TEXT,
-	CHECK (stop_asked IS NULL OR state <> 'waiting')
+	CHECK (stop_asked IS NULL OR state <> 'waiting'),
+	CHECK ((step_id IS NULL) = (workflow_session_id IS NULL))
 ) STRICT;
-CREATE INDEX executions_of ON executions (attempt_id, seq);
+CREATE INDEX executions_of ON executions (attempt_id, step_id, seq);
 CREATE INDEX executions_of_session ON executions (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX executions_state ON executions (state, seq);
--- An attempt has at most one that has not ended.
-CREATE UNIQUE INDEX executions_one_open ON executions (attempt_id) WHERE state IN ('waiting', 'starting', 'running');
-
--- The processes of the agents that a leader has started, each for a step.
-CREATE TABLE step_executions (
-	seq           INTEGER PRIMARY KEY AUTOINCREMENT,
-	id            TEXT NOT NULL UNIQUE,
-	attempt_id    TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
-	agent_id      TEXT NOT NULL, -- the same for all that write to one log
-	session_id    TEXT NOT NULL, -- of the workflow, 8 hex
-	step_id       TEXT NOT NULL,
-	executor      TEXT NOT NULL,
-	variant       TEXT,
-	state         TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
-	conversation  TEXT, -- the name that its program gave to it
-	limited_until TEXT, -- set if a limit of the provider ended it
-	exit_code     INTEGER,
-	final_message TEXT,
-	error         TEXT,
-	created_at    TEXT NOT NULL,
-	started_at    TEXT,
-	ended_at      TEXT,
-	CHECK ((state IN ('waiting', 'starting', 'running')) = (ended_at IS NULL))
-) STRICT;
-CREATE INDEX step_executions_of ON step_executions (attempt_id, seq);
-CREATE INDEX step_executions_open ON step_executions (state) WHERE ended_at IS NULL;
+-- An attempt has at most one of its own that has not ended.
+CREATE UNIQUE INDEX executions_one_open ON executions (attempt_id) WHERE step_id IS NULL AND state IN ('waiting', 'starting', 'running');
 
 -- What the executions that ran used, in the order in which they ended. It stays when their task is deleted.
 CREATE TABLE usages (
@@ -234,7 +217,15 @@ CREATE TABLE usages (
 	execution_id TEXT NOT NULL,
 	attempt_id   TEXT NOT NULL,
 	executor     TEXT NOT NULL, -- of the attempt
-	usage        TEXT,          -- as its agent reported it, JSON; NULL if it reported nothing
+	micro_usd    INTEGER,       -- its cost; NULL if it is unknown
+	-- NULL if its agent reported nothing.
+	input_tokens  INTEGER,
+	cached_tokens INTEGER,
+	output_tokens INTEGER,
+	turns         INTEGER,
+	-- The conversation of which the agent reports totals, and these, JSON by model; NULL if it ended before that.
+	thread       TEXT,
+	totals       TEXT,
 	ended_at     TEXT NOT NULL
 ) STRICT;
 CREATE INDEX usages_of ON usages (attempt_id, seq);

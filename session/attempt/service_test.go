@@ -1,0 +1,299 @@
+package attempt_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/transcript"
+)
+
+// A job is an execution at the service, as it is told to clients.
+type job struct {
+	attempt.Work
+	Started time.Time
+	Exit    *runner.Exit // nil while it runs
+}
+
+// A service has agents that are no processes: each says what its prompt says, writes it to a file of its
+// workspace, and, if it was asked to wait, runs until it is stopped.
+type service struct {
+	mu    sync.Mutex
+	jobs  map[string]*job           // by execution
+	logs  map[string][]runner.Entry // by log
+	ended *sync.Cond                // a job has
+}
+
+func newService() *service {
+	s := &service{jobs: map[string]*job{}, logs: map[string][]runner.Entry{}}
+	s.ended = sync.NewCond(&s.mu)
+	return s
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := r.URL.Query().Get("id")
+	var reply any
+	switch r.Method + " " + r.URL.Path {
+	case "POST /jobs":
+		var work attempt.Work
+		if err := json.NewDecoder(r.Body).Decode(&work); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if s.jobs[work.Execution] == nil {
+			s.jobs[work.Execution] = s.begin(work)
+		}
+		reply = s.jobs[work.Execution]
+	case "GET /jobs", "GET /end":
+		j := s.jobs[id]
+		if j == nil {
+			http.NotFound(w, r)
+			return
+		}
+		for r.URL.Path == "/end" && j.Exit == nil && r.Context().Err() == nil {
+			s.ended.Wait()
+		}
+		reply = j
+	case "POST /stop":
+		s.end(s.jobs[id], runner.Exit{Code: -1, Stopped: true})
+		reply = s.jobs[id]
+	case "GET /log":
+		reply = s.logs[id]
+	case "DELETE /log":
+		delete(s.logs, id)
+	}
+	json.NewEncoder(w).Encode(reply)
+}
+
+func (s *service) begin(w attempt.Work) *job {
+	j := &job{Work: w, Started: time.Now().UTC()}
+	s.logs[w.Log] = append(s.logs[w.Log], runner.Entry{Index: int64(len(s.logs[w.Log])), Time: j.Started, Stream: runner.Stdout, Text: "asked: " + strings.Fields(w.Prompt)[0]})
+	err := os.WriteFile(filepath.Join(w.Workspace, "said.txt"), []byte(w.Prompt), 0o600)
+	switch {
+	case err != nil:
+		s.end(j, runner.Exit{Code: 1, Stderr: err.Error()})
+	case !strings.Contains(w.Prompt, "wait"):
+		s.end(j, runner.Exit{FinalMessage: fmt.Sprintf("done, continued: %v", w.Continue), Usage: &transcript.Usage{USD: new(0.25), Turns: 1}})
+	}
+	return j
+}
+
+func (s *service) end(j *job, x runner.Exit) {
+	if j.Exit == nil {
+		x.StartedAt, x.EndedAt = j.Started, time.Now().UTC()
+		j.Exit = &x
+		s.ended.Broadcast()
+	}
+}
+
+// A client is the Executor whose agents are at a service.
+type client string // its URL
+
+func (c client) call(ctx context.Context, method, path, id string, body, reply any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, string(c)+path+"?id="+id, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	switch answer.StatusCode {
+	case http.StatusNotFound:
+		return attempt.ErrNoRun
+	case http.StatusOK:
+		return json.NewDecoder(answer.Body).Decode(reply)
+	}
+	text, _ := io.ReadAll(answer.Body)
+	return fmt.Errorf("%s: %s", answer.Status, text)
+}
+
+func (c client) Describe(_ context.Context, variant *string) (attempt.Abilities, error) {
+	if variant != nil {
+		return attempt.Abilities{}, session.Wrong("unknown_variant", "The service has no variants.")
+	}
+	return attempt.Abilities{Program: string(c), Available: true, Continues: true, Reports: true}, nil
+}
+
+func (c client) Check(_ context.Context, w attempt.Work) error {
+	if strings.Contains(w.Prompt, "refuse") {
+		return session.Wrong("refused", "The service does not do this.")
+	}
+	return nil
+}
+
+func (c client) Start(ctx context.Context, w attempt.Work) (attempt.Process, error) {
+	p := &remote{at: c}
+	return p, c.call(ctx, "POST", "/jobs", "", w, &p.job)
+}
+
+func (c client) Find(ctx context.Context, _, execution string) (attempt.Process, error) {
+	p := &remote{at: c}
+	return p, c.call(ctx, "GET", "/jobs", execution, nil, &p.job)
+}
+
+func (c client) Tail(ctx context.Context, log string, after *int64, limit int, _ time.Duration) (all []runner.Entry, next int64, err error) {
+	if err := c.call(ctx, "GET", "/log", log, nil, &all); err != nil {
+		return nil, 0, err
+	}
+	next = int64(len(all)) - 1
+	if after != nil {
+		all = all[min(int(*after)+1, len(all)):]
+	}
+	return all[:min(limit, len(all))], next, nil
+}
+
+func (c client) Note(string, string) error { return nil }
+
+func (c client) Remove(log string) error {
+	return c.call(context.Background(), "DELETE", "/log", log, nil, new(any))
+}
+
+// A remote is an agent at the service.
+type remote struct {
+	at  client
+	job job
+}
+
+func (p *remote) StartedAt() time.Time { return p.job.Started }
+func (p *remote) Ended() bool          { return p.job.Exit != nil }
+
+func (p *remote) Wait(ctx context.Context) (runner.Exit, error) {
+	if err := p.at.call(ctx, "GET", "/end", p.job.Execution, nil, &p.job); err != nil {
+		return runner.Exit{}, err
+	}
+	return *p.job.Exit, nil
+}
+
+func (p *remote) Stop(ctx context.Context, _ time.Duration) (runner.Exit, error) {
+	if err := p.at.call(ctx, "POST", "/stop", p.job.Execution, nil, &p.job); err != nil {
+		return runner.Exit{}, err
+	}
+	return *p.job.Exit, nil
+}
+
+// An executor whose agents are at an HTTP service does all that command lines do: attempts, follow-ups in the
+// same conversation, stops, output, costs, and agents that outlive their server.
+func TestAnExecutorThatIsAService(t *testing.T) {
+	ctx := t.Context()
+	remotes := newService()
+	web := httptest.NewServer(remotes)
+	t.Cleanup(web.Close)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	root := testkit.Dir(t)
+	testkit.Git(t, root, "init", "-q", "-b", "main")
+	testkit.Git(t, root, "commit", "-q", "--allow-empty", "-m", "first")
+	open := func() *attempt.Engine {
+		t.Helper()
+		e, err := attempt.Open(ctx, attempt.Options{Root: root, Poll: 20 * time.Millisecond,
+			Config:    func(context.Context) (*config.Config, error) { return config.Default(), nil },
+			Executors: map[string]attempt.Executor{"SERVICE": client(web.URL)}})
+		testkit.Must(t, err)
+		return e
+	}
+	closed := func(e *attempt.Engine) {
+		t.Helper()
+		if stuck := e.Close(ctx); stuck != nil {
+			t.Errorf("did not end: %q", stuck)
+		}
+	}
+	e := open()
+	defer func() { closed(e) }()
+	me := session.LocalCaller(session.ChannelStdio)
+
+	listed, err := e.ListExecutors(ctx, me)
+	testkit.Must(t, err)
+	if i := slices.IndexFunc(listed.Executors, func(x attempt.ExecutorInfo) bool { return x.Name == "SERVICE" }); i < 0 || !listed.Executors[i].Available || !listed.Executors[i].CanContinue || listed.Executors[i].Program != web.URL {
+		t.Errorf("it is not among %+v", listed.Executors)
+	}
+	projects, err := e.ListProjects(ctx, me, attempt.ListProjectsArgs{})
+	testkit.Must(t, err)
+	project := projects.Projects[0].ProjectID
+	repos, err := e.ListRepos(ctx, me, attempt.ListReposArgs{ProjectID: project})
+	testkit.Must(t, err)
+	start := func(title string, variant *string) (*attempt.AttemptReply, error) {
+		made, err := e.CreateTask(ctx, me, attempt.CreateTaskArgs{ProjectID: project, Title: title})
+		testkit.Must(t, err)
+		return e.StartTaskAttempt(ctx, me, attempt.StartArgs{TaskID: made.TaskID, Executor: "SERVICE", Variant: variant, Repos: []attempt.RepoArgs{{RepoID: repos.Repos[0].RepoID, TargetBranch: "main"}}})
+	}
+	reaches := func(id string, state task.AttemptState) (r *attempt.FullAttemptReply) {
+		t.Helper()
+		testkit.Eventually(t, func() string {
+			var err error
+			if r, err = e.GetAttempt(ctx, me, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}}); err != nil || r.State != string(state) {
+				return fmt.Sprintf("it is %+v, and not %s: %v", r, state, err)
+			}
+			return ""
+		})
+		return r
+	}
+	refusals := map[string]error{"unknown_variant": second(start("one", new("BIG"))), "refused": second(start("refuse", nil))}
+	for code, err := range refusals {
+		if session.CodeOf(err) != code {
+			t.Errorf("%v is not %s", err, code)
+		}
+	}
+
+	quick, err := start("quick", nil)
+	testkit.Must(t, err)
+	reaches(quick.AttemptID, task.Completed)
+	_, err = e.FollowUp(ctx, me, attempt.FollowUpArgs{Target: attempt.Target{AttemptID: &quick.AttemptID}, Action: attempt.ActionSend, Prompt: new("more")})
+	testkit.Must(t, err)
+	now := reaches(quick.AttemptID, task.Completed)
+	if said := now.FinalMessage; said == nil || *said != "done, continued: true" || now.Cost == nil || now.Cost.USD == nil || *now.Cost.USD != 0.5 {
+		t.Errorf("after a follow-up: %+v %+v", said, now.Cost)
+	}
+	data, err := os.ReadFile(filepath.Join(now.Repos[0].WorktreePath, "said.txt"))
+	if err != nil || string(data) != "more" {
+		t.Errorf("it wrote %q in the worktree: %v", data, err)
+	}
+	tail, err := e.TailAttempt(ctx, me, attempt.TailArgs{Target: attempt.Target{AttemptID: &quick.AttemptID}, ExecutionID: &now.Executions[0].ExecutionID})
+	if err != nil || len(tail.Messages) != 1 || tail.Messages[0].Text != "asked: more" {
+		t.Errorf("the output of the follow-up: %+v %v", tail, err)
+	}
+
+	long, err := start("wait", nil)
+	testkit.Must(t, err)
+	reaches(long.AttemptID, task.Running)
+	closed(e)
+	e = open() // and the agent goes on
+	reaches(long.AttemptID, task.Running)
+	stopped, err := e.StopAttempt(ctx, me, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &long.AttemptID}})
+	if err != nil || stopped.State != string(task.Stopped) {
+		t.Errorf("after a stop: %+v %v", stopped, err)
+	}
+	if _, err := e.DeleteTask(ctx, me, attempt.TaskArgs{TaskID: quick.TaskID}); err != nil {
+		t.Error(err)
+	}
+	remotes.mu.Lock()
+	defer remotes.mu.Unlock()
+	if len(remotes.jobs) != 3 || len(remotes.logs) != 1 {
+		t.Errorf("it did %d jobs and has %d logs, want 3 and that of the task that was not deleted", len(remotes.jobs), len(remotes.logs))
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
