@@ -16,6 +16,7 @@ func (h *hints) heard() int {
 
 // A change is hinted at to the other processes of the project, also after their connections were lost.
 func TestAHintArrives(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t)
 	url := server.URL()
 	s, other := openAt(t, url), openAt(t, url)
@@ -54,6 +55,7 @@ func TestAHintArrives(t *testing.T) {
 // Through PgBouncer in transaction mode no hint arrives: changes are found all the same, and no
 // connection of the server is left listening.
 func TestNoHintsThroughPgBouncer(t *testing.T) {
+	t.Parallel()
 	url := pgtest.Bouncer(t, pgtest.New(t).URL())
 	s, other := openAt(t, url), openAt(t, url)
 	makeChange(t, s, "first")

@@ -201,6 +201,7 @@ func TestCopiedRows(t *testing.T) {
 
 // No server can take a lease while a copy holds the project, or renew one that has ended.
 func TestCopyExcludesServers(t *testing.T) {
+	t.Parallel()
 	s, url := openNew(t)
 	lapsed := openAt(t, url)
 	must(t, lapsed.Enter(t.Context()))
