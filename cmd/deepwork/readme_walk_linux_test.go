@@ -83,7 +83,7 @@ func TestReadmeWalk(t *testing.T) {
 	ci, err := os.ReadFile(filepath.Join("..", "..", ".ci", "run"))
 	must(t, err)
 	for _, line := range []string{`go test "$patience" ./...`, `.ci/release 0.0.0-ci "$scratch/release"`} {
-		if !strings.Contains(string(ci), "\n"+line+"\n") {
+		if !slices.ContainsFunc(strings.Split(string(ci), "\n"), func(l string) bool { return strings.TrimSpace(l) == line }) {
 			t.Errorf(".ci/run does not have %q any more: who runs that command of README.md?", line)
 		}
 	}

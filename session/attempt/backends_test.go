@@ -1,13 +1,9 @@
 package attempt
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
-	"os"
-	"testing"
+	"strings"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -18,10 +14,6 @@ import (
 	"deepwork/session/store/postgres"
 	"deepwork/session/store/postgres/pgtest"
 )
-
-// postgresVariable is set while the tests run with PostgreSQL, also for child processes: to a text
-// that is new for each run.
-const postgresVariable = "DEEPWORK_TEST_RUN"
 
 // machineHere is the machine of tests with one.
 var machineHere = task.Place{MachineID: "0a1b2c3d", MachineName: "here"}
@@ -36,32 +28,34 @@ var onlyFiles = map[string]string{
 	"TestDamagedBoard":               "the file of the database is damaged",
 }
 
-// both skips a test that is about files if the tests run with PostgreSQL.
-func both(t testing.TB) {
-	if why := onlyFiles[t.Name()]; why != "" && os.Getenv(postgresVariable) != "" {
-		t.Skip("with files only: " + why)
+func init() {
+	for name := range strings.FieldsSeq(anyStore) {
+		onlyFiles[name] = "it is about git, agents, their records, or arguments, and what it stores is tested by package storetest"
 	}
 }
 
-// againWithPostgres runs the tests with PostgreSQL, if it is installed.
-func againWithPostgres(m *testing.M) error {
-	if _, err := pgtest.Shared(); err != nil {
-		fmt.Println("the tests with PostgreSQL are skipped:", err)
-		if !errors.Is(err, pgtest.ErrMissing) || os.Getenv("DEEPWORK_TEST_POSTGRES_REQUIRED") == "1" {
-			return err
-		}
-		return nil
-	}
-	os.Setenv(postgresVariable, rand.Text())
-	if m.Run() != 0 {
-		return errors.New("FAIL: with PostgreSQL")
-	}
-	return nil
-}
+const anyStore = `
+	TestBudgetOfCosts TestBudgetOfUnknownCosts TestOvershootOfBudgets
+	TestClaimedWhileTheConfigIsBad TestCrashesAreRecoveredInEachFolder TestFindEndsWithItsContext TestOutcomes TestProjectsShareAFolderOfWorktrees
+	TestCommentsOfARunningAgent TestCommentsThatAreRefused TestLinesOfADiff
+	TestOutsideOfAWorkspace TestWithoutGit TestLockedBoardIsToldAsOne TestAnEmptyDiffSaysWhy TestFollowUpWithoutWorkspace TestIgnore
+	TestInspectWorktrees TestNoProgramOfARepositoryRuns
+	TestLogsThatAreLinks TestPreparedFolderOfWorktrees TestSetupOfABranchIsNotTheApprovedOne TestStateOfAWorkspaceIsRemoved
+	TestLedgerOfARunWithTwoExecutors TestLimitsAreRead TestLimitsAreWaitedForEverLonger TestTheEndOfTheOutput
+	TestMergeOfAnAttemptThatRuns TestMergeThatTheSecondRepoRefuses TestPushAfterEachExecution
+	TestEarlierExecutionsStayVisible TestMessageWithoutAnEnd TestMessagesByPage TestOutputAndCostOfAgents TestOutputOfAWaitingExecution
+	TestNotify TestFoldersOfWorktrees
+	TestFollowUpAfterAFailedStart TestFollowUpWithoutAConversation TestHasConversation TestHistoryIsBounded
+	TestRecordsRemoved TestWrongArguments
+	TestListExecutors TestMessageThatBeginsLikeAnOption TestOwnStatusIsKept TestPromptAsArgument TestSetupFails TestSeveralRepos TestTail
+	TestLeadOfATaskIsChecked TestRunInPlaceHasNothingToMerge TestTailOfARun
+	TestArgumentsAreFlat TestRepliesHaveSchemas TestSetupIsNotRunTwiceAtOnce
+	TestRecordsBehindALink TestStopBehindLinks
+	TestDependenciesCountForTheBoundOfAList TestReq004_EveryFieldIsDescribed TestRootBecomesARepository`
 
 // stores returns the stores of a server of the project, nil if the tests run with files.
 func (p *project) stores() *store.Stores {
-	if os.Getenv(postgresVariable) == "" {
+	if !pgtest.OnPostgres() {
 		return nil
 	}
 	at := machineHere
@@ -87,7 +81,7 @@ func schemaURL(name string) string {
 	if err != nil {
 		panic(err)
 	}
-	sum := sha256.Sum256([]byte(name + os.Getenv(postgresVariable)))
+	sum := sha256.Sum256([]byte(name))
 	return server.At("test_" + hex.EncodeToString(sum[:8]))
 }
 

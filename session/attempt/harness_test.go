@@ -24,6 +24,7 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/state/statetest"
 	"deepwork/session/store"
+	"deepwork/session/store/postgres/pgtest"
 )
 
 // The test binary is, by its first argument, also the shim, the agent that
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	os.Exit(statetest.Main(m, func(...goleak.Option) error { return againWithPostgres(m) }, goleak.Find))
+	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
 }
 
 var must = testkit.Must
@@ -62,7 +63,6 @@ type project struct {
 
 func newProject(t testing.TB) *project {
 	t.Helper()
-	both(t)
 	root := testkit.Dir(t)
 	home := filepath.Join(root, "home")
 	root = filepath.Join(root, "shop")

@@ -24,6 +24,7 @@ import (
 	"deepwork/session/store"
 	files "deepwork/session/store/local"
 	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/postgres/pgtest"
 	"deepwork/session/store/transfer"
 )
 
@@ -94,11 +95,14 @@ func (f sharedDatabase) gone(place task.Place, since time.Duration) {
 	must(f.t, err)
 }
 
-// onMachines runs a test with stores that machines share.
+// onMachines runs a test with stores that machines share: on PostgreSQL if it is installed.
 func onMachines(t *testing.T, test func(t *testing.T, f fleet)) {
-	if os.Getenv(postgresVariable) != "" {
+	if pgtest.OnPostgres() {
 		test(t, sharedDatabase{t, t.TempDir()})
 		return
+	}
+	if _, err := pgtest.Shared(); err == nil {
+		t.Skip("with PostgreSQL only")
 	}
 	test(t, &sharedFiles{dir: t.TempDir(), ago: map[task.Place]time.Duration{}})
 }
@@ -555,7 +559,7 @@ func TestTheStoreIsAwaySinceAChange(t *testing.T) {
 // A copy into a database brings the worktrees: no server of the old board removes them, also if that
 // board is gone, and one of the database does when the attempt is deleted.
 func TestACopyBringsItsWorktrees(t *testing.T) {
-	if os.Getenv(postgresVariable) == "" {
+	if !pgtest.OnPostgres() {
 		t.Skip("with a database only")
 	}
 	for what, claim := range map[string]func(p *project, f fleet, place task.Place){

@@ -21,6 +21,7 @@ func ready(s *Store) bool { return s.Unavailable() == nil }
 // Once a process knows that the database is away, its calls fail at once, however it is away, and they
 // succeed as soon as it answers again.
 func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
 	stopped := func(t *testing.T) (url string, leave, come func()) {
 		server := pgtest.New(t)
 		return server.URL(), func() { must(t, server.Stop()) }, func() { must(t, server.Start()) }
@@ -82,6 +83,7 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 
 // A transition whose reply is lost may have been made or not. When the database is back, the row says which.
 func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
 	for what, made := range map[string]bool{"the reply is lost": true, "the request is lost": false} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -119,6 +121,7 @@ func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
 
 // So is it for a process that has started while the database was away.
 func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t)
 	must(t, server.Stop())
 	s := openAt(t, server.URL())
@@ -141,6 +144,7 @@ func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 
 // The errors of settings that are wrong say what can be done.
 func TestSettingsThatTheServerRefuses(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t)
 	for change, want := range map[string][2]string{
 		"the database": {"/postgres?", "/nothere?"},

@@ -286,6 +286,7 @@ func TestTextThatIsNotText(t *testing.T) {
 }
 
 func TestTheBoardWithoutItsDatabase(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t)
 	s, b := boardOf(t, server.URL(), "shop")
 	must(t, s.Enter(t.Context()))

@@ -157,6 +157,7 @@ func TestAForeignTransactionDelaysNothing(t *testing.T) {
 // A position in another server, or in this one before it was started again, is unknown: transaction ids
 // may have other meanings there. Rows of another server, from a dump, disturb nobody.
 func TestPositionsOfAnotherServer(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t)
 	s := openAt(t, server.URL())
 	makeChange(t, s, "zero")
@@ -214,6 +215,7 @@ func TestTheFeedLetsTransactionsGoOn(t *testing.T) {
 
 // Sessions that sleep cost the database nothing: its work does not depend on how many there are.
 func TestSleepingSessionsCostNothing(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t, "autovacuum=off")
 	s := openAt(t, server.URL())
 	must(t, s.Enter(t.Context()))

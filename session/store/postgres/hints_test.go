@@ -23,6 +23,7 @@ func (h *hints) hears() bool {
 
 // A change is hinted at to the other processes of the project, also after their connections were lost.
 func TestAHintArrives(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t)
 	url := server.URL()
 	s, other := openAt(t, url), openAt(t, url)
@@ -57,6 +58,7 @@ func TestAHintArrives(t *testing.T) {
 // Through PgBouncer in transaction mode no hint arrives: the process looks for changes itself, and no
 // connection of the server is left listening.
 func TestNoHintsThroughPgBouncer(t *testing.T) {
+	t.Parallel()
 	url := pgtest.Bouncer(t, pgtest.New(t).URL())
 	s, other := openAt(t, url), openAt(t, url)
 	makeChange(t, s, "first")

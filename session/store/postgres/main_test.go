@@ -3,6 +3,7 @@ package postgres
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	_ = flag.Set("test.parallel", "6") // they wait more than they compute
 	goleak.VerifyTestMain(m)
 }
 

@@ -195,6 +195,7 @@ func TestLostReplyToACommit(t *testing.T) {
 
 // While the database does not run calls fail soon, and then they succeed again.
 func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t)
 	s := openAt(t, server.URL())
 	must(t, s.Enter(t.Context()))

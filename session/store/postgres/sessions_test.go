@@ -201,6 +201,7 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 
 // A server without connections left is unavailable, and later it is not.
 func TestExhaustedConnections(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t, "max_connections=15")
 	s := openAt(t, server.URL())
 	r := sessionsOf(s)
@@ -218,6 +219,7 @@ func TestExhaustedConnections(t *testing.T) {
 
 // Writers go on after the database was killed, and nothing that was acknowledged is lost.
 func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t)
 	s := openAt(t, server.URL())
 	r := sessionsOf(s)

@@ -67,6 +67,7 @@ func init() {
 // longer than two seconds, and when it goes on, what it has done there has not happened: another process has
 // the execution.
 func TestAProcessSuspendedWithinATransaction(t *testing.T) {
+	t.Parallel()
 	for name, through := range map[string]func(testing.TB, string) string{
 		"directly": func(_ testing.TB, url string) string { return url }, "through PgBouncer": pgtest.Bouncer,
 	} {

@@ -198,6 +198,7 @@ func TestCopiedRows(t *testing.T) {
 
 // No server can begin while a copy holds the project, at whatever place.
 func TestCopyExcludesServers(t *testing.T) {
+	t.Parallel()
 	s, url := openNew(t)
 	earlier := openAt(t, url)
 	must(t, earlier.Enter(t.Context()))

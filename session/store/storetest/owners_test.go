@@ -164,8 +164,13 @@ func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 			t.Errorf("%s: one without a group shares it: %v", name, err)
 		}
 		for _, who := range []session.Caller{ann, bob, owner} {
-			if err := call(t.Context(), b.For(who), made(t, b, p, ann)); err != nil && !errors.Is(err, task.ErrRunning) {
+			own := made(t, b, p, ann)
+			if err := call(t.Context(), b.For(who), own); err != nil && !errors.Is(err, task.ErrRunning) {
 				t.Errorf("%s by %+v: %v", name, who, err)
+			}
+			// made passes over every execution that waits.
+			if _, err := b.Stop(t.Context(), own.waiting); err != nil && !errors.Is(err, task.ErrNotFound) {
+				t.Error(err)
 			}
 		}
 	}

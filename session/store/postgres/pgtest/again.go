@@ -1,6 +1,9 @@
 package pgtest
 
 import (
+	"errors"
+	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -9,29 +12,71 @@ import (
 	"testing"
 )
 
-// againVariable is set in a process that runs tests again.
+// againVariable is 1 in a process that runs tests with PostgreSQL, 0 in one that runs them with files, and
+// in their children.
 const againVariable = "DEEPWORK_TEST_AGAIN"
 
-// Again runs the tests of the package once more in another process, in which OnPostgres reports true,
-// except those named, each with the reason. It skips the test if PostgreSQL is not installed, and does
-// nothing in that process.
-func Again(t *testing.T, except map[string]string) {
+// OnPostgres reports whether the tests of this process use the server of Shared.
+func OnPostgres() bool { return os.Getenv(againVariable) == "1" }
+
+// Twice calls run, which runs the tests of a package, and meanwhile, if PostgreSQL is installed, runs the
+// tests in another process in which OnPostgres reports true, except those named, each with the reason. It
+// prints what that process has said if that fails, or if tests are verbose. A TestMain exits with what it
+// returns.
+func Twice(except map[string]string, run func() int) int {
+	flag.Parse()
+	value := func(name string) string { return flag.Lookup(name).Value.String() }
 	if OnPostgres() {
-		return
+		skip := "^(" + strings.Join(slices.Sorted(maps.Keys(except)), "|") + ")$"
+		if more := value("test.skip"); more != "" {
+			skip += "|" + more
+		}
+		if err := flag.Set("test.skip", skip); err != nil {
+			panic(err)
+		}
+		return run()
 	}
-	_, err := Shared()
-	Need(t, err)
-	skip := "^(" + strings.Join(slices.Sorted(maps.Keys(except)), "|") + ")$"
-	args := []string{"-test.skip=" + skip, "-test.timeout=20m"}
-	if testing.Short() {
-		args = append(args, "-test.short")
+	if os.Getenv(againVariable) != "" || value("test.fuzz") != "" || value("test.bench") != "" || value("test.list") != "" || value("test.fuzzworker") == "true" {
+		return run()
 	}
-	again := exec.Command(os.Args[0], args...)
-	again.Env = append(os.Environ(), againVariable+"=1")
-	if out, err := again.CombinedOutput(); err != nil {
-		t.Errorf("on PostgreSQL: %v\n%s", err, out)
+	again, said, err := startAgain()
+	if err != nil {
+		fmt.Println("the tests with PostgreSQL are not run:", err)
+		code := run()
+		if code == 0 && (!errors.Is(err, ErrMissing) || os.Getenv(requiredVariable) == "1") {
+			return 1
+		}
+		return code
 	}
+	defer os.Remove(said.Name())
+	defer said.Close()
+	os.Setenv(againVariable, "0")
+	code := run()
+	err = again.Wait()
+	if text, _ := os.ReadFile(said.Name()); err != nil || testing.Verbose() {
+		fmt.Printf("=== with PostgreSQL\n%s", text)
+	}
+	if err != nil {
+		fmt.Println("FAIL: with PostgreSQL:", err)
+		return 1
+	}
+	return code
 }
 
-// OnPostgres reports whether the tests of this process use the server of Shared.
-func OnPostgres() bool { return os.Getenv(againVariable) != "" }
+// startAgain starts this program again, with its output in a file, so that no goroutine reads it.
+func startAgain() (again *exec.Cmd, said *os.File, err error) {
+	if _, err := Shared(); err != nil {
+		return nil, nil, err
+	}
+	if said, err = os.CreateTemp("", "again"); err != nil {
+		return nil, nil, err
+	}
+	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool { // files that this process writes
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		return name == "test.testlogfile" || name == "test.gocoverdir" || strings.HasSuffix(name, "profile")
+	})
+	again = exec.Command(os.Args[0], args...)
+	again.Env = append(os.Environ(), againVariable+"=1")
+	again.Stdout, again.Stderr = said, said
+	return again, said, again.Start()
+}
