@@ -51,7 +51,7 @@ func TryLock(path string) (*FileLock, error) {
 		if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
 			return nil, fmt.Errorf("%s is %s, not a file; move it out of the way and call again", path, Kind(fi.Mode()))
 		}
-		lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+		lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|openNonBlock), flock.SetPermissions(0o600))
 		ok, err := lock.TryLock()
 		switch {
 		case err != nil:

@@ -55,6 +55,19 @@ func startProgram(b *testing.B, name string, args ...string) *program {
 	return &program{cs, cmd.Process.Pid}
 }
 
+// builtProgram builds deepwork as it is released. The test binary has more code, which takes longer to start
+// and more memory.
+func builtProgram(b *testing.B) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "deepwork")
+	build := exec.Command("go", "build", "-trimpath", "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
 // do makes one call and returns the structured reply.
 func (p *program) do(tool string, args map[string]any) (any, error) {
 	res, err := p.CallTool(context.Background(), &mcp.CallToolParams{Name: tool, Arguments: args})
@@ -181,10 +194,11 @@ func median(d []time.Duration) float64 {
 // callers on one connection: at least 0.6 of the throughput of an echo followed
 // by a write. Rounds of each are interleaved.
 func BenchmarkFinishedStepStdio(b *testing.B) {
+	built := builtProgram(b)
 	for _, callers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 			root := figuresProject(b, 100)
-			server := startProgram(b, "deepwork", "serve", "--path", root)
+			server := startProgram(b, built, "serve", "--path", root)
 			echo := startProgram(b, "mcp-echo")
 			w := newWriter(b)
 			sessions := make([]string, callers)
@@ -271,10 +285,7 @@ func BenchmarkLateStep(b *testing.B) {
 // initialize, with 100 jobs. Wanted: under 50 ms.
 func BenchmarkProcessStart(b *testing.B) {
 	root := figuresProject(b, 100)
-	built := filepath.Join(b.TempDir(), "deepwork") // the test binary starts 4 ms later
-	if out, err := exec.Command("go", "build", "-o", built, ".").CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
-	}
+	built := builtProgram(b)
 	var all []time.Duration
 	for b.Loop() {
 		cmd := exec.Command(built, "serve", "--path", root)

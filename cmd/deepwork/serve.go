@@ -38,11 +38,12 @@ const stopTimeout = 2 * time.Second
 // the person who started it: a second signal ends it at once.
 const stopPatience = 3 * time.Second
 
-// The growth of the heap before it is collected, in percent of the live heap. In the first second
-// it is so large that a start with 100 jobs is not delayed by a collection.
+// gcPercentStarting is the growth of the heap before it is collected during the start, in percent of
+// the live heap: a start with 100 jobs takes one collection, and more would delay it. starting is how long
+// that lasts.
 const (
-	gcPercentStarting = 800
-	gcPercentServing  = 200
+	gcPercentStarting = 400
+	starting          = 300 * time.Millisecond
 )
 
 const transportStdio = "stdio"
@@ -159,11 +160,14 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 
-	// Loading the jobs creates much garbage, as does each call, in a small heap: collect it less
-	// often than Go does by default, unless the user decides.
+	// Loading the jobs creates much garbage: collect it at the end of the start, unless the user
+	// decides, and give the memory back, which Go alone would keep for minutes.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercentStarting)
-		defer time.AfterFunc(time.Second, func() { debug.SetGCPercent(gcPercentServing) }).Stop()
+		serving := debug.SetGCPercent(gcPercentStarting)
+		defer time.AfterFunc(starting, func() {
+			debug.SetGCPercent(serving)
+			debug.FreeOSMemory()
+		}).Stop()
 	}
 	version := readBuild().Version
 	server, err := transport.NewServer(transport.Options{

@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 // onlyFiles are the tests that are not run on PostgreSQL, and why. So are those in a bubble of
 // synctest, whose clock is not the database's: openStore skips them.
 var onlyFiles = map[string]string{
-	"TestNoRunIsStartedTwiceOrForgottenThroughKills": "kills many servers, each of which a lease would outlive by 6 s; see cmd/proof",
+	"TestNoRunIsStartedTwiceOrForgottenThroughKills": "its servers use the file of the database; cmd/proof kills those on PostgreSQL",
 	"TestWhatCannotBeRead":                           "looks into the database's file",
 }
 

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 // onlyFiles are the tests that are not run on PostgreSQL, and why.
 var onlyFiles = map[string]string{
-	"TestAcknowledgedTransitionsSurviveKills": "kills many servers, each of which a lease would outlive by 6 s; see cmd/deepwork and cmd/proof",
+	"TestAcknowledgedTransitionsSurviveKills": "its servers use the file of the database; cmd/deepwork and cmd/proof kill those on PostgreSQL",
 	"TestAFullDiskRefusesAndMovesNothing":     "fills the disk",
 }
 

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -28,15 +27,15 @@ const (
 type arguments struct {
 	tool  string
 	input *jsonschema.Schema
-	check func() *schema.Schema // compiled at the first call; without what the engines check with better hints
+	check *schema.Schema // without what the engines check with better hints
 	known map[string]*jsonschema.Schema
 	free  []string
 }
 
 // newArguments returns the arguments of a tool, which are those of a struct.
-func newArguments(tool string, of reflect.Type) arguments {
+func newArguments(tool string, of reflect.Type) *arguments {
 	all := Arguments(of)
-	a := arguments{tool: tool, input: inputSchema(all), known: map[string]*jsonschema.Schema{}}
+	a := &arguments{tool: tool, input: inputSchema(all), known: map[string]*jsonschema.Schema{}}
 	for _, arg := range all {
 		if a.known[arg.Name] = arg.Schema.CloneSchemas(); arg.Free {
 			a.known[arg.Name] = &jsonschema.Schema{Description: arg.Description}
@@ -46,14 +45,10 @@ func newArguments(tool string, of reflect.Type) arguments {
 	checked := *a.input
 	checked.Properties = a.known
 	typesAndLengths(&checked)
-	// Compile at the first call: compiling the schemas of all tools would delay the start.
-	a.check = sync.OnceValue(func() *schema.Schema {
-		check, err := schema.Compile(MustJSON(&checked))
-		if err != nil {
-			panic(fmt.Sprintf("transport: the input schema of %s: %v", tool, err))
-		}
-		return check
-	})
+	var err error
+	if a.check, err = schema.Compile(MustJSON(&checked)); err != nil {
+		panic(fmt.Sprintf("transport: the input schema of %s: %v", tool, err))
+	}
 	return a
 }
 
@@ -78,13 +73,13 @@ func typesAndLengths(s *jsonschema.Schema) {
 // decode fills args, a pointer to a struct, from the arguments of a call. If they do not fit the
 // schema, it returns a ToolError that names every fault; null for an optional argument means
 // absent.
-func (a arguments) decode(raw json.RawMessage, args any) (map[string]any, *session.Error) {
+func (a *arguments) decode(raw json.RawMessage, args any) (map[string]any, *session.Error) {
 	if jsontext.IsNull(raw) {
 		raw = json.RawMessage("{}")
 	}
 	given, tooLarge, err := a.members(raw)
 	if err == nil && len(tooLarge) == 0 {
-		err = a.check().Validate(given)
+		err = a.check.Validate(given)
 	}
 	if wrong, ok := errors.AsType[*schema.Error](err); ok || len(tooLarge) > 0 {
 		return nil, a.refuse(tooLarge, wrong)
@@ -100,7 +95,7 @@ func (a arguments) decode(raw json.RawMessage, args any) (map[string]any, *sessi
 
 // members decodes the arguments that are not null. A duplicate name is an error: it is not known
 // which of the two was meant.
-func (a arguments) members(raw json.RawMessage) (given map[string]any, tooLarge []fault, err error) {
+func (a *arguments) members(raw json.RawMessage) (given map[string]any, tooLarge []fault, err error) {
 	if kind := jsontext.Kind(raw); kind != "object" {
 		return nil, nil, fmt.Errorf("they are %s, not an object", jsontext.WithArticle(kind))
 	}
@@ -147,7 +142,7 @@ func large(name, is string) fault {
 }
 
 // refuse returns the error for a call: first unknown arguments, then wrong ones, then missing ones.
-func (a arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
+func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 	var unknown, missing []fault
 	if wrong == nil {
 		wrong = &schema.Error{}
@@ -192,7 +187,7 @@ func (a arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 }
 
 // usage returns what the tool accepts, and what to do next.
-func (a arguments) usage() string {
+func (a *arguments) usage() string {
 	if len(a.input.PropertyOrder) == 0 {
 		return fmt.Sprintf("%s takes no arguments: call it again with {}.", a.tool)
 	}

@@ -17,6 +17,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -83,8 +84,9 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	if t.Output == nil {
 		t.Output = OutputSchema[R](Words{})
 	}
-	check := newArguments(t.Name, reflect.TypeFor[A]())
-	t.Input = check.input
+	t.Input = inputSchema(Arguments(reflect.TypeFor[A]()))
+	// Made at the first call: those of all tools would delay the start, and most tools are never called.
+	check := sync.OnceValue(func() *arguments { return newArguments(t.Name, reflect.TypeFor[A]()) })
 	listed := &mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description,
 		InputSchema: listedInput(t.Input), OutputSchema: t.Output,
@@ -112,7 +114,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 					return fault
 				}
 			}
-			given, fault := check.decode(req.Params.Arguments, &args)
+			given, fault := check().decode(req.Params.Arguments, &args)
 			if id, ok := given[t.Session].(string); ok {
 				log.session = &id
 			}
