@@ -74,6 +74,7 @@ type Catalog struct {
 	rescheduled wait.Signal // state.due has changed
 	watcher     *watcher
 	listeners   sync.Map // wait.Signal of each call of Changes -> nil
+	watchers    sync.Map // wait.Signal of each call of Events -> nil
 	cancel      context.CancelFunc
 	running     sync.WaitGroup // all goroutines except the owner's
 }
@@ -188,6 +189,7 @@ func (c *Catalog) lookWhenNeeded(ctx context.Context) {
 			if wait.For(ctx, c.options.Debounce) != nil {
 				return
 			}
+			c.watchers.Range(func(s, _ any) bool { s.(wait.Signal).Wake(); return true })
 		case <-time.After(pause):
 		}
 		st := c.state.Load()
@@ -213,6 +215,15 @@ func (c *Catalog) Changes(ctx context.Context) <-chan struct{} {
 	s := wait.NewSignal()
 	c.listeners.Store(s, nil)
 	context.AfterFunc(ctx, func() { c.listeners.Delete(s) })
+	return s
+}
+
+// Events receives after each burst of events in the watched folders, also those of files that jobs name,
+// until ctx ends; polling counts as one. A receiver that is late gets one for all.
+func (c *Catalog) Events(ctx context.Context) <-chan struct{} {
+	s := wait.NewSignal()
+	c.watchers.Store(s, nil)
+	context.AfterFunc(ctx, func() { c.watchers.Delete(s) })
 	return s
 }
 

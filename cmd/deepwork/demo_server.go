@@ -83,11 +83,10 @@ func (d *demo) exchange(ctx context.Context, s scene) (lines string, reply json.
 	said := resultText(result)
 	switch {
 	case result.IsError != s.refused && s.refused:
-		return lines, nil, fmt.Errorf("this does not hold: %s is refused", s.tool)
+		return lines, nil, fmt.Errorf("%s was not refused: %s", s.tool, said)
 	case result.IsError != s.refused:
 		return lines, nil, fmt.Errorf("%s was refused: %s", s.tool, said)
 	case s.refused:
-		d.claims++
 		return lines + "\n<- " + oneLine(d.shortened(said), 300), json.RawMessage(said), nil
 	}
 	// The text is the structured content in the server's order of keys.

@@ -28,15 +28,15 @@ func newDemo(t *testing.T, out io.Writer) *demo {
 	return d
 }
 
-// TestDemoFails breaks what the demo is about to say: it must not go on.
+// TestDemoFails breaks a job that the demo is about to use: it does not go on.
 func TestDemoFails(t *testing.T) {
 	d := newDemo(t, t.Output())
 	if err := os.WriteFile(filepath.Join(d.newsletter(), ".deepwork", "jobs", "fact_check", "job.yml"), []byte("name: 1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	err := d.run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "this does not hold: no job is broken") {
-		t.Errorf("run = %v, want a claim that does not hold", err)
+	if err == nil || !strings.Contains(err.Error(), "fact_check") {
+		t.Errorf("run = %v, want that a job cannot be started", err)
 	}
 	if d.server.command.ProcessState == nil {
 		t.Error("the server was left running")

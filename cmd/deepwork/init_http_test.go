@@ -17,7 +17,7 @@ import (
 // it may.
 func TestInitWritesTheTokenWhereNobodyElseReadsIt(t *testing.T) {
 	t.Setenv("DEEPWORK_STATE_DIR", t.TempDir())
-	const others = `{"mcpServers": {"other": {"command": "x"}}}`
+	const others = "{\n  \"mcpServers\": {\n    \"other\": {\"command\": \"x\"}\n  }\n}\n"
 	for _, tt := range []struct {
 		name, ignored string
 		repo, link    bool

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"deepwork/actor/durable"
@@ -88,52 +90,87 @@ func editConfig(root, file, whole string, secret bool, edit func(there []byte) (
 	return "extended", replaceFile(file, text)
 }
 
-// insertServer returns the text of a JSON config file with this server in it: the same bytes, with
-// the entry after the last one of its servers, in the file's own style. A text that already has the
-// server is returned unchanged; one that is ambiguous or not a JSON object is a *leftAloneError.
+// insertServer returns the text of a JSON config file with this server in it: the same bytes, with the
+// entry before the other servers. It knows the form that clients and people write, with each member on
+// lines of its own. A text that already has the server is returned unchanged; one of another form is a
+// *leftAloneError.
 func insertServer(text []byte, entry mcpEntry) ([]byte, error) {
-	if err := checkJSON(text); err != nil {
-		return nil, leftAlone("it cannot be parsed as JSON (%v)", err)
-	}
-	top, err := scanObject(text, 0)
+	before, err := decodeJSON(text)
 	if err != nil {
-		return nil, leftAlone("it is not a JSON object")
+		return nil, err
 	}
-	servers, n := top.find(entry.key)
-	switch n {
-	case 0:
-		servers := "\"" + entry.key + "\": {\n  " + strings.ReplaceAll(entry.text, "\n", "\n  ") + "\n}"
-		return top.insert(text, servers, top.style(text, nil)), nil
-	case 1:
-	default:
-		return nil, leftAlone("%q appears in it %d times", entry.key, n)
-	}
-	object, err := scanObject(text, servers.valueStart)
+	own, err := decodeJSON([]byte("{" + entry.text + "}"))
 	if err != nil {
+		return nil, err
+	}
+	servers, is := before[entry.key].(map[string]any)
+	if _, has := before[entry.key]; has && !is {
 		return nil, leftAlone("its %q is not an object", entry.key)
 	}
-	if m, n := object.find(serverName); n > 0 {
-		if entry.required && !sameJSON("{"+string(text[m.keyStart:m.valueEnd])+"}", "{"+entry.text+"}") {
+	if there, has := servers[serverName]; has {
+		if entry.required && !reflect.DeepEqual(there, own[serverName]) {
 			return nil, leftAlone("it has another entry of the name %q, which must be removed first", serverName)
 		}
 		return text, nil
 	}
-	return object.insert(text, entry.text, object.style(text, top)), nil
+	out := entry.insert(string(text), len(servers) > 0)
+	if servers == nil {
+		servers = map[string]any{}
+		before[entry.key] = servers
+	}
+	servers[serverName] = own[serverName]
+	if after, err := decodeJSON([]byte(out)); err != nil || !reflect.DeepEqual(before, after) {
+		return nil, leftAlone("it has another form than expected, with %q on a line of its own", entry.key)
+	}
+	return []byte(out), nil
 }
 
-// checkJSON returns why a text is not exactly one JSON value, with the line.
-func checkJSON(text []byte) error {
-	var v json.RawMessage
-	err := json.Unmarshal(text, &v)
+// insert inserts the entry where a text has the expected form.
+func (e mcpEntry) insert(text string, others bool) string {
+	if strings.TrimSpace(text) == "{}" {
+		return e.file()
+	}
+	newline := "\n"
+	if strings.Contains(text, "\r\n") {
+		newline = "\r\n"
+	}
+	indented := func(member, unit string, depth int) string { // which is indented by two spaces per level
+		lines := strings.Split(member, "\n")
+		for i, line := range lines {
+			content := strings.TrimLeft(line, " ")
+			lines[i] = strings.Repeat(unit, depth+(len(line)-len(content))/2) + content
+		}
+		return strings.Join(lines, newline)
+	}
+	key := regexp.MustCompile(`\n([ \t]+)` + regexp.QuoteMeta(strconv.Quote(e.key)) + `: \{(\}?)`)
+	if at := key.FindStringSubmatchIndex(text); at != nil {
+		unit, end := text[at[2]:at[3]], at[4]
+		added := newline + indented(e.text, unit, 2)
+		switch {
+		case others:
+			added += ","
+		case at[4] < at[5]: // {} on the line
+			added += newline + unit
+		}
+		return text[:end] + added + text[end:]
+	}
+	first := regexp.MustCompile(`\A\{\r?\n([ \t]+)`).FindStringSubmatchIndex(text)
+	if first == nil {
+		return text
+	}
+	member := strconv.Quote(e.key) + ": {\n  " + strings.ReplaceAll(e.text, "\n", "\n  ") + "\n},"
+	return text[:first[2]] + indented(member, text[first[2]:first[3]], 1) + newline + text[first[2]:]
+}
+
+// decodeJSON decodes the object that a text is. Its error is a *leftAloneError.
+func decodeJSON(text []byte) (v map[string]any, err error) {
+	err = json.Unmarshal(text, &v)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		upTo := text[:min(int(syntax.Offset), len(text))]
-		return fmt.Errorf("line %d: %w", 1+bytes.Count(upTo, []byte("\n")), err)
+		return nil, leftAlone("it cannot be parsed as JSON (line %d: %v)", 1+bytes.Count(upTo, []byte("\n")), err)
 	}
-	return err
-}
-
-// sameJSON reports whether two texts have the same value.
-func sameJSON(a, b string) bool {
-	var x, y any
-	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
+	if err != nil || v == nil {
+		return nil, leftAlone("it is not a JSON object")
+	}
+	return v, nil
 }

@@ -10,55 +10,22 @@ import (
 
 func TestInsertServer(t *testing.T) {
 	tests := map[string]struct{ in, want string }{
-		"empty object": {
-			"{}",
-			"{\n  \"mcpServers\": {\n    \"deepwork\": {\n      \"command\": \"deepwork\",\n      \"args\": [\"serve\", \"--path\", \".\"]\n    }\n  }\n}",
-		},
-		"beside another server": {
-			`{
-  "mcpServers": {
-    "other": {
-      "command": "other"
-    }
-  },
-  "z": 1,
-  "a": [1, 2]
-}
-`,
-			`{
-  "mcpServers": {
-    "other": {
-      "command": "other"
-    },
-    "deepwork": {
-      "command": "deepwork",
-      "args": ["serve", "--path", "."]
-    }
-  },
-  "z": 1,
-  "a": [1, 2]
-}
-`,
+		"empty object": {"{}\n", clients[0].stdio().file()},
+		"before another server": {
+			"{\n  \"mcpServers\": {\n    \"other\": {\"command\": \"other\"}\n  },\n  \"z\": 1,\n  \"a\": [1, 2]\n}\n",
+			"{\n  \"mcpServers\": {\n    \"deepwork\": {\n      \"command\": \"deepwork\",\n      \"args\": [\"serve\", \"--path\", \".\"]\n    },\n    \"other\": {\"command\": \"other\"}\n  },\n  \"z\": 1,\n  \"a\": [1, 2]\n}\n",
 		},
 		"tabs, no servers yet, CRLF": {
 			"{\r\n\t\"inputs\": []\r\n}\r\n",
-			"{\r\n\t\"inputs\": [],\r\n\t\"mcpServers\": {\r\n\t\t\"deepwork\": {\r\n\t\t\t\"command\": \"deepwork\",\r\n\t\t\t\"args\": [\"serve\", \"--path\", \".\"]\r\n\t\t}\r\n\t}\r\n}\r\n",
+			"{\r\n\t\"mcpServers\": {\r\n\t\t\"deepwork\": {\r\n\t\t\t\"command\": \"deepwork\",\r\n\t\t\t\"args\": [\"serve\", \"--path\", \".\"]\r\n\t\t}\r\n\t},\r\n\t\"inputs\": []\r\n}\r\n",
 		},
 		"empty servers": {
 			"{\n    \"mcpServers\": {},\n    \"x\": null\n}",
 			"{\n    \"mcpServers\": {\n        \"deepwork\": {\n            \"command\": \"deepwork\",\n            \"args\": [\"serve\", \"--path\", \".\"]\n        }\n    },\n    \"x\": null\n}",
 		},
-		"one line": {
-			`{"mcpServers":{"a":{"command":"a"}}}`,
-			`{"mcpServers":{"a":{"command":"a"},"deepwork":{"command":"deepwork","args":["serve", "--path", "."]}}}`,
-		},
-		"one line with spaces": {
-			`{ "mcpServers": { "a": {} } }`,
-			`{ "mcpServers": { "a": {}, "deepwork": {"command": "deepwork", "args": ["serve", "--path", "."]} } }`,
-		},
-		"blank lines are not repeated": {
-			"{\n  \"mcpServers\": {\n\n    \"a\": {}\n\n  }\n}",
-			"{\n  \"mcpServers\": {\n\n    \"a\": {},\n    \"deepwork\": {\n      \"command\": \"deepwork\",\n      \"args\": [\"serve\", \"--path\", \".\"]\n    }\n\n  }\n}",
+		"empty servers on two lines": {
+			"{\n  \"mcpServers\": {\n  }\n}",
+			"{\n  \"mcpServers\": {\n    \"deepwork\": {\n      \"command\": \"deepwork\",\n      \"args\": [\"serve\", \"--path\", \".\"]\n    }\n  }\n}",
 		},
 		"already there": {`{"mcpServers":{"deepwork":{"command":"mine"}}}`, `{"mcpServers":{"deepwork":{"command":"mine"}}}`},
 	}
@@ -89,9 +56,11 @@ func TestInsertServerLeavesAlone(t *testing.T) {
 		`null`:                                 "not a JSON object",
 		`{"mcpServers": []}`:                   `"mcpServers" is not an object`,
 		`{"mcpServers": null}`:                 `"mcpServers" is not an object`,
-		`{"mcpServers": {}, "mcpServers": {}}`: "2 times",
-		"\ufeff{}":                             "cannot be parsed",
-		strings.Repeat("[", 20_000):            "cannot be parsed",
+		`{"mcpServers":{"a":{"command":"a"}}}`: "another form",
+		"{\n \"a\": {\n  \"mcpServers\": {}\n }\n}":         "another form",
+		"{\n  \"mcpServers\": {},\n  \"mcpServers\": {}\n}": "another form",
+		"\ufeff{}":                  "cannot be parsed",
+		strings.Repeat("[", 20_000): "cannot be parsed",
 	} {
 		got, err := insertServer([]byte(in), clients[0].stdio())
 		if _, ok := err.(*leftAloneError); !ok || !strings.Contains(err.Error(), want) {
@@ -124,9 +93,6 @@ func FuzzInsertServer(f *testing.F) {
 		if err := json.Unmarshal(out, &after); err != nil {
 			t.Fatalf("%q became %q: %v", in, out, err)
 		}
-		if bytes.Contains(in, []byte(`\u`)) || hasDuplicates(in) {
-			return // the comparison below cannot tell such keys apart
-		}
 		servers, _ := before["mcpServers"].(map[string]any)
 		if servers == nil {
 			servers = map[string]any{}
@@ -143,29 +109,8 @@ func FuzzInsertServer(f *testing.F) {
 		for prefix < len(in) && in[prefix] == out[prefix] {
 			prefix++
 		}
-		blank := strings.TrimLeft(string(in[prefix:]), " \t\r\n") // inside an empty object
-		if !bytes.HasSuffix(out, []byte(blank)) {
+		if !bytes.HasSuffix(out, in[prefix:]) && strings.TrimSpace(string(in)) != "{}" {
 			t.Fatalf("%q became %q: more than one insertion", in, out)
 		}
 	})
-}
-
-func hasDuplicates(text []byte) bool {
-	top, err := scanObject(text, 0)
-	if err != nil {
-		return true
-	}
-	seen := map[string]bool{}
-	for _, m := range top.members {
-		if seen[m.key] {
-			return true
-		}
-		seen[m.key] = true
-		if m.key == clients[0].key {
-			if o, err := scanObject(text, m.valueStart); err == nil && hasDuplicates(text[o.start:o.end]) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -36,7 +35,7 @@ reports which active sessions of the project the edit strands.`,
 			if watch {
 				ctx, stop := interruptible(context.Background(), 0)
 				defer stop()
-				return v.watch(ctx, watchInterval)
+				return v.watch(ctx)
 			}
 			return v.once()
 		},
@@ -47,9 +46,6 @@ reports which active sessions of the project the edit strands.`,
 	}
 	return cmd
 }
-
-// watchInterval is the shortest time between two scans of the files.
-const watchInterval = 100 * time.Millisecond
 
 // A validator checks the targets of one `deepwork validate`.
 type validator struct {

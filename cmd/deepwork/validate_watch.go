@@ -11,16 +11,32 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
 
-// watch validates repeatedly until ctx ends. It compares contents instead of using events, so that
-// it detects every way of saving, on every file system; a change counts once two scans in a row
-// agree on it, so that half a save does not.
-func (v *validator) watch(ctx context.Context, interval time.Duration) error {
+// scanEvery is how often the files are scanned while no event says that one has changed: the catalog
+// watches the folders of jobs, not the config, folders below and folders that were named.
+const scanEvery = time.Second
+
+// watch validates until ctx ends, again after each burst of events of the catalog's watcher and at
+// intervals. It compares contents, so that it detects every way of saving, on every file system.
+func (v *validator) watch(ctx context.Context) error {
+	if len(v.dirs) > 0 {
+		return v.follow(ctx, nil)
+	}
+	jobs, err := catalog.Open(ctx, catalog.Options{Root: v.root}) // what is wrong with a job is printed
+	if err != nil {
+		return fmt.Errorf("watching the jobs of %s: %w", v.root, err)
+	}
+	defer func() { _ = jobs.Close(context.WithoutCancel(ctx)) }()
+	return v.follow(ctx, jobs.Events(ctx))
+}
+
+func (v *validator) follow(ctx context.Context, events <-chan struct{}) error {
 	if err := v.once(); err != nil {
 		if _, ok := errors.AsType[*reportedError](err); !ok {
 			return err
@@ -30,27 +46,24 @@ func (v *validator) watch(ctx context.Context, interval time.Duration) error {
 	if err != nil {
 		return err
 	}
-	pending := reported
 	fmt.Fprintln(v.app.err, "deepwork: watching; interrupt to end")
-	wait := time.NewTimer(interval)
-	defer wait.Stop()
-	for {
+	for pause := scanEvery; ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-wait.C:
+		case <-events:
+		case <-time.After(pause):
 		}
 		began := time.Now()
 		now, err := v.scanMap()
 		if err != nil {
 			// The folder itself is missing for now, as when switching branches: its files are
-			// reported once it is back, or as removed.
+			// reported as removed, and again once it is back.
 			now = map[string]*check{}
 		}
-		v.reportChanges(ctx, reported, pending, now)
-		pending = now
+		v.reportChanges(ctx, reported, now)
 		// With very many jobs a scan takes long; use at most a tenth of a core.
-		wait.Reset(max(interval, 10*time.Since(began)))
+		pause = max(scanEvery, 10*time.Since(began))
 	}
 }
 
@@ -66,17 +79,16 @@ func (v *validator) scanMap() (map[string]*check, error) {
 	return byFile, nil
 }
 
-// reportChanges prints every file that differs from the last report and has not changed since the
-// previous scan, and updates reported.
-func (v *validator) reportChanges(ctx context.Context, reported, before, now map[string]*check) {
+// reportChanges prints every file that differs from the last report, and updates reported.
+func (v *validator) reportChanges(ctx context.Context, reported, now map[string]*check) {
 	var changed []string
 	for file, c := range now {
-		if !c.same(reported[file]) && c.same(before[file]) {
+		if !c.same(reported[file]) {
 			changed = append(changed, file)
 		}
 	}
 	for file := range reported {
-		if now[file] == nil && before[file] == nil {
+		if now[file] == nil {
 			changed = append(changed, file)
 		}
 	}

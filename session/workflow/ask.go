@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session"
@@ -46,23 +47,49 @@ func WithAsk(ctx context.Context, f AskFunc) context.Context {
 	return context.WithValue(ctx, askKey{}, f)
 }
 
-// once asks, unless the user has declined before to answer about outputs, which declined remembers.
-func (f AskFunc) once(ctx context.Context, declined *sync.Map, id, digest, question string) *machine.Answer {
-	key := id + " " + digest
+// askUser has a client ask its user, unless they have declined before to answer about these outputs, which
+// declined remembers. The question ends when it is settled, too.
+func (e *Engine) askUser(ctx context.Context, client AskFunc, declined *sync.Map, id string, q question) *machine.Answer {
+	key := id + " " + q.Digest
 	if _, before := declined.Load(key); before || ctx.Err() != nil {
 		return nil
 	}
-	answer := f(ctx, question)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
+	e.aside(func() {
+		for changed := e.follower.changed(id); !e.settled(ctx, id, q.decision); changed = e.follower.changed(id) {
+			if wait.Until(ctx, askedEvery, changed) != nil {
+				return
+			}
+		}
+		cancel()
+	})
+	answer := client(ctx, q.Text)
 	if answer == nil && ctx.Err() == nil {
 		declined.Store(key, true)
 	}
 	return answer
 }
 
+// askedEvery is how often a question that a client asks is looked at, if nothing wakes that.
+const askedEvery = 5 * time.Second
+
+// settled reports whether a step no longer waits for a decision: somebody has answered, or the session has moved
+// on, at any server.
+func (e *Engine) settled(ctx context.Context, id string, d decision) bool {
+	r, err := e.records.Read(ctx, id, nil)
+	if err != nil {
+		return false
+	}
+	_, err = r.State.ToAnswer(d.Step, d.Digest)
+	return err != nil
+}
+
 // ask has the client of a finished_step ask its user what the step waits for, until the call has to be
-// answered, and reports whether there is now an answer to collect. It asks only where an agent could
-// override reviews too (quality_gate.override is agent): that a user answered is the client's word, and
-// an agent that can start a program can be a client. Who declines is not asked again about these outputs.
+// answered, and reports whether the question is settled, so that the call has another reply. It asks only where
+// an agent could override reviews too (quality_gate.override is agent): that a user answered is the client's word,
+// and an agent that can start a program can be a client. Who declines is not asked again about these outputs.
 func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time) bool {
 	client, _ := ctx.Value(askKey{}).(AskFunc)
 	if f.question == nil || client == nil {
@@ -70,24 +97,23 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 	}
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	answer := client.once(within, &c.declined, f.ID, f.question.Digest, f.question.Text)
-	if answer == nil {
-		return false
-	}
 	d := f.question.decision
-	d.Answer = machine.Answer{At: c.engine.now(), Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback}
-	err := c.engine.unchanged(ctx, f.ID, d)
-	if err == nil {
-		_, err = ask(ctx, c.engine, f.ID, func(_ context.Context, a *sessionActor) (struct{}, error) { return struct{}{}, a.decide(d) })
-	}
-	if err != nil {
+	if answer := c.engine.askUser(within, client, &c.declined, f.ID, *f.question); answer != nil {
+		d.Answer = machine.Answer{At: c.engine.now(), Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback}
+		err := c.engine.unchanged(ctx, f.ID, d)
+		if err == nil {
+			_, err = ask(ctx, c.engine, f.ID, func(_ context.Context, a *sessionActor) (struct{}, error) { return struct{}{}, a.decide(d) })
+		}
+		if err == nil {
+			return true
+		}
 		c.engine.Logger.Warn("the answer of a client's user was not recorded", "session", f.ID, "step", d.Step, "error", err)
 	}
-	return err == nil || session.CodeOf(err) == "person_answered"
+	return ctx.Err() == nil && c.engine.settled(ctx, f.ID, d)
 }
 
 // AskAbout has the client of a call ask its user about a step of a run that waits for a person, for as long
-// as a call may take, and reports whether there is now an answer. It asks where ask does, and whoever
+// as a call may take, and reports whether the question is settled. It asks where ask does, and whoever
 // declines is not asked again by this engine.
 func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID string) (answered bool, err error) {
 	client, _ := ctx.Value(askKey{}).(AskFunc)
@@ -109,9 +135,10 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID st
 	}
 	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
 	defer cancel()
-	answer := client.once(within, &e.declined, id, q.Digest, questionText(e.exports.RootOf(r.Row), r.State, stepID, q, step.ReviewsBy(true)))
+	asks := question{decision{Step: stepID, Digest: q.Digest}, questionText(e.exports.RootOf(r.Row), r.State, stepID, q, step.ReviewsBy(true))}
+	answer := e.askUser(within, client, &e.declined, id, asks)
 	if answer == nil {
-		return false, nil
+		return ctx.Err() == nil && e.settled(ctx, id, asks.decision), nil
 	}
 	return true, e.ReviewFor(ctx, id, stepID, q.Digest, machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback})
 }

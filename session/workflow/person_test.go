@@ -322,3 +322,44 @@ func TestAReviewThatIsNoLongerByAPersonIsWeaker(t *testing.T) {
 		t.Errorf("weakened %s", toJSON(t, w))
 	}
 }
+
+// A question to a client's user ends, and its call has the reply that is then true, when a person answers or ends
+// the session at another server.
+func TestAQuestionIsSettledElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		settle func(e *Engine, id, digest string) error
+		right  func(r *machine.FinishReply, err error) bool
+	}{
+		"by an answer": {
+			func(e *Engine, id, digest string) error {
+				return e.ReviewFor(ctx, id, "one", digest, machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal})
+			},
+			func(r *machine.FinishReply, err error) bool { return err == nil && r.Status == machine.NextStep },
+		},
+		"by the end of the session": {
+			func(e *Engine, id, _ string) error { return e.AbortFor(ctx, id, "not needed") },
+			func(_ *machine.FinishReply, err error) bool { return session.CodeOf(err) == "session_ended" },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			p.personJob(humanStep)
+			how := Reviewing{MaxAttempts: 3, ReplyWithin: patience}
+			srv := p.open(func(o *Options) { o.Reviewing = func(context.Context) (Reviewing, error) { return how, nil } })
+			c1 := srv.Connect("local")
+			id := p.start(c1, "alpha", "main").BeginStep.SessionID
+			asked := make(chan struct{})
+			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func(ctx context.Context, _ string) *machine.Answer {
+				close(asked)
+				<-ctx.Done()
+				return nil
+			})
+			got := beside(t, with, c1, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`)
+			<-asked
+			testkit.Must(t, c.settle(p.command(how), id, p.record(id).Progress("one").Question.Digest))
+			if x := await(t, got); !c.right(x.r, x.err) {
+				t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
+			}
+		})
+	}
+}

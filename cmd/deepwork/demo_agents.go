@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,9 @@ func (a *app) demoAgents() []*cobra.Command {
 		agent("reviewer", "Review a file of the demo", func(context.Context) error { return a.demoReviewer(a.in) }),
 	}
 }
+
+// demoPages are the steps of the almanac that run at the same time.
+var demoPages = []string{"weather", "garden", "kitchen"}
 
 // demoText is a page as it passes the review.
 func demoText(page string) string {
@@ -142,4 +146,23 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("Authorization", "Bearer "+string(b))
 	}
 	return http.DefaultTransport.RoundTrip(r)
+}
+
+// demoCoder does the demo's task in the current folder, which is a worktree, and commits.
+func (a *app) demoCoder(ctx context.Context, prompt io.Reader) error {
+	told, err := io.ReadAll(prompt)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(told), demoTask) {
+		return fmt.Errorf("the prompt is not the task %q: %s", demoTask, told)
+	}
+	if err := os.WriteFile("greeting.txt", []byte(demoWelcome), 0o644); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, "git", "commit", "-q", "-a", "-m", demoTask).CombinedOutput(); err != nil {
+		return fmt.Errorf("git commit: %w: %s", err, out)
+	}
+	fmt.Fprintln(a.out, "I have made the greeting friendlier, and committed it.")
+	return nil
 }
