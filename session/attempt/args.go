@@ -41,7 +41,7 @@ type TaskArgs struct {
 // DeleteArgs are the arguments of delete_task.
 type DeleteArgs struct {
 	TaskID string `json:"task_id"`
-	Force  *bool  `json:"force"` // discard repositories in its worktrees whose work is nowhere else
+	Force  bool   `json:"-"` // discard repositories in its worktrees: for people, on the command line
 }
 
 // CreateTaskArgs are the arguments of create_task.

@@ -8,7 +8,7 @@ func addDeleteTask(s *tool.Set, e Engine) {
 		Name: "delete_task", Title: "Delete a task",
 		Description: "Deletes a task with its worktrees. Branches stay; uncommitted work is kept under the git refs in rescued.",
 		Hints:       tool.Hints{Destructive: true, Idempotent: true},
-		Input:       tool.InputSchema(taskID(), tool.Flag("force", "Discard repositories in its worktrees that have unpublished work. Default: false")),
+		Input:       tool.InputSchema(taskID()),
 		Recheck:     "call get_task: the task was deleted only if it is no longer found",
 	})
 }
