@@ -96,11 +96,10 @@ var attacks = map[string]attack{
 		v.prepareState("executors: {EVIL: {command: [MARK]}}\n")
 		must(v.t, os.Remove(filepath.Join(v.root, ".deepwork", "config.yml")))
 	}},
-	"trash":                       {user: trusted, prepare: func(v *victim) { v.link(v.home, ".deepwork/worktrees/.journal/trash") }},
-	"journal":                     {user: trusted, prepare: func(v *victim) { v.prepareJournal("removing") }},
-	"journal that undoes":         {user: trusted, prepare: func(v *victim) { v.prepareJournal("undoing") }},
+	"journal":                     {user: trusted, prepare: func(v *victim) { v.prepareJournal("made") }},
+	"journal that undoes":         {user: trusted, prepare: func(v *victim) { v.prepareJournal("creating") }},
 	"worktrees linked":            {user: trusted, prepare: func(v *victim) { v.link(v.outside, ".deepwork/worktrees") }},
-	"worktrees linked, unasked":   {prepare: func(v *victim) { v.link(v.outside, ".deepwork/worktrees"); v.prepareJournal("removing") }},
+	"worktrees linked, unasked":   {prepare: func(v *victim) { v.link(v.outside, ".deepwork/worktrees"); v.prepareJournal("made") }},
 	"logs linked":                 {user: trusted, prepare: func(v *victim) { v.link(v.home, ".deepwork/logs") }},
 	"log linked":                  {user: trusted, prepare: func(v *victim) { v.prepareState(evilExecutor); v.linkLogs() }},
 	"tmp linked":                  {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork/tmp") }},
@@ -493,10 +492,10 @@ func glob(path ...string) []string {
 // prepareJournal plants the journal of an attempt whose worktree is another project.
 func (v *victim) prepareJournal(phase string) {
 	id, folder := uuid.NewString(), ".deepwork/worktrees"
-	v.write(folder+"/.journal/"+id+".json", fmt.Sprintf(`{"version": 1, "attempt": %q, "owner": "ROOT/.deepwork/board.db", "branch": "b", "phase": %q,
-"trees": [{"repo_id": %q, "name": "tree", "repo": "OUTSIDE", "target_branch": "main", "git_dir": "OUTSIDE/.git", "path": "OUTSIDE/tree", "branch": "b", "base": "", "step": "dropping", "setup": ["MARK"]}],
-"changed": "2026-01-01T00:00:00Z"}`, id, phase, uuid.NewString()))
+	v.write(folder+"/.journal/"+id+".json", fmt.Sprintf(`{"version": 2, "attempt": %q, "branch": "b", "phase": %q,
+"trees": [{"repo_id": %q, "name": "tree", "repo": "OUTSIDE", "target_branch": "main", "git_dir": "OUTSIDE/.git", "path": "OUTSIDE/tree", "branch": "b", "base": "", "begun": true, "setup": ["MARK"]}]}`, id, phase, uuid.NewString()))
 	v.link(v.outside, folder+"/"+id)
+	v.link(v.outside, folder+"/"+id+".removing")
 }
 
 // linkLogs puts links to the shell's startup file in the places of logs.

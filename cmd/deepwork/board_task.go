@@ -206,7 +206,7 @@ changes or commits that are nowhere else is refused, or discarded with --force.`
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
-				r, err := board.DeleteTask(ctx, atTerminal, attempt.DeleteArgs{TaskID: t.TaskID, Force: &force})
+				r, err := board.DeleteTask(ctx, atTerminal, attempt.DeleteArgs{TaskID: t.TaskID, Force: force})
 				if refused, ok := errors.AsType[*session.Error](err); ok {
 					kept, _ := refused.Details["rescued"].([]attempt.Rescue)
 					a.printRescued(kept)

@@ -42,12 +42,13 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 	}
 }
 
-// halfDone reports whether the creation or removal of an attempt's worktrees, or a merge, has not ended.
+// halfDone reports whether the creation or removal of an attempt's worktrees has not ended.
 func (s *simulation) halfDone() (bool, error) {
 	journals, err := s.glob((*folder.Folder).Worktrees, ".journal", "*.json")
 	for _, path := range journals {
 		text, rerr := os.ReadFile(path)
-		if rerr == nil && (!bytes.Contains(text, []byte(`"phase": "made"`)) || bytes.Contains(text, []byte(`"change":`))) {
+		_, gone := os.Lstat(strings.TrimSuffix(filepath.Join(filepath.Dir(filepath.Dir(path)), filepath.Base(path)), ".json") + ".removing")
+		if gone == nil || rerr == nil && !bytes.Contains(text, []byte(`"phase": "made"`)) {
 			return true, nil
 		} else if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 			return false, rerr

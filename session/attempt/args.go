@@ -42,7 +42,7 @@ type TaskArgs struct {
 // DeleteArgs are the arguments of delete_task.
 type DeleteArgs struct {
 	TaskID string `json:"task_id" arg:"From list_tasks"`
-	Force  *bool  `json:"force" arg:"Discard repositories in its worktrees that have unpublished work. Default: false"`
+	Force  bool   `json:"-"` // discard repositories in its worktrees: for people, on the command line
 }
 
 // CreateTaskArgs are the arguments of create_task.

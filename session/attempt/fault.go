@@ -181,7 +181,7 @@ func notMerged(id string, r task.AttemptRepo, err error) error {
 	case errors.Is(err, worktree.ErrMoved):
 		return refuse("target_moved", "Nothing was changed: %v. Call again.", err)
 	case errors.Is(err, worktree.ErrUnfinished):
-		return refuse("merge_unfinished", "Nothing was changed: %v. A merge can also be undone with abort_merge. Then call again.", err)
+		return refuse("merge_unfinished", "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and call again.", err)
 	case errors.Is(err, worktree.ErrRejected):
 		return refuse("push_rejected", "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
 	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):

@@ -68,7 +68,7 @@ func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 // In a folder of worktrees in the project nothing is used that stood there before, and
 // no link is followed.
 func TestPreparedFolderOfWorktrees(t *testing.T) {
-	for _, at := range []string{".deepwork", ".deepwork/worktrees", ".deepwork/worktrees/.journal", ".deepwork/worktrees/.journal/trash", ""} {
+	for _, at := range []string{".deepwork", ".deepwork/worktrees", ".deepwork/worktrees/.journal", ""} {
 		t.Run(strings.ReplaceAll(at, "/", "_"), func(t *testing.T) {
 			p := newProject(t)
 			home, untouched := newVictim(t)
@@ -81,11 +81,11 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 					t.Skip("no symlinks here:", err)
 				}
 			} else { // a journal that has a removal go on, of a folder outside
-				must(t, os.MkdirAll(filepath.Join(dir, ".journal", "trash"), 0o755))
-				must(t, os.WriteFile(filepath.Join(dir, ".journal", nobody+".json"), []byte(`{"version":1,"attempt":"`+nobody+`","branch":"b","phase":"removing","trees":[{"repo_id":"r","name":"web","repo":"`+
-					p.root+`","target_branch":"main","git_dir":"`+p.root+`/.git","path":"`+home+`","branch":"b","base":"","step":"dropping"}]}`), 0o644))
-				must(t, os.Symlink(home, filepath.Join(dir, ".journal", "trash", "x")))
+				must(t, os.MkdirAll(filepath.Join(dir, ".journal"), 0o755))
+				must(t, os.WriteFile(filepath.Join(dir, ".journal", nobody+".json"), []byte(`{"version":2,"attempt":"`+nobody+`","branch":"b","phase":"creating","trees":[{"repo_id":"r","name":"web","repo":"`+
+					p.root+`","target_branch":"main","git_dir":"`+p.root+`/.git","path":"`+home+`","branch":"b","base":"","begun":true}]}`), 0o644))
 				must(t, os.Symlink(home, filepath.Join(dir, nobody)))
+				must(t, os.Symlink(home, filepath.Join(dir, nobody+".removing")))
 			}
 			s := p.open(func(o *Options) { o.Logger = nil })
 			v := s.newTask("! write a.txt x")

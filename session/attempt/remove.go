@@ -35,7 +35,7 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArg
 	if err != nil {
 		return nil, found("deleting the task", err, "task", "task_id", id, remedyTask)
 	}
-	reply, err := e.delete(ctx, b, id, attempts, a.Force != nil && *a.Force)
+	reply, err := e.delete(ctx, b, id, attempts, a.Force)
 	if err != nil {
 		// After any refusal the task can be worked on again.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), boardPatience)
@@ -195,7 +195,7 @@ func notRemoved(a *task.Attempt, err error) error {
 	case errors.Is(err, worktree.ErrInUse):
 		return session.NotNow("worktree_in_use", "A worktree of attempt %s is in use and was not removed: %v. Stop what uses it and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
 	case nested != nil:
-		return session.NotNow("work_not_kept", "Nothing of attempt %s was removed, as repositories in it would be lost: %v. Do that and call again, or have them discarded with force (deepwork board rm --force) on the machine that has them.", a.ID, nested).With("attempt_id", a.ID).With("repositories", paths).Because(err)
+		return session.NotNow("work_not_kept", "Nothing of attempt %s was removed, as repositories in it would be lost: %v. Do that and call again. On the machine that has them, deepwork board rm --force discards them.", a.ID, nested).With("attempt_id", a.ID).With("repositories", paths).Because(err)
 	case errors.Is(err, worktree.ErrNotKept):
 		return session.NotNow("work_not_kept", "Uncommitted work of attempt %s could not be saved, so nothing was removed: %v. Commit it or move it away, and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -169,7 +169,7 @@ type DeleteReply struct {
 	TaskID    string   `json:"task_id" jsonschema:"UUID of the deleted task"`
 	Deleted   bool     `json:"deleted" jsonschema:"always true"`
 	Rescued   []Rescue `json:"rescued" jsonschema:"uncommitted work that was kept, one entry per worktree"`
-	Discarded []string `json:"discarded" jsonschema:"repositories in worktrees that force has discarded, and why they were refused"`
+	Discarded []string `json:"-"` // repositories in worktrees that Force has discarded, and why they were refused
 	Notice    *string  `json:"notice,omitempty" jsonschema:"a hint, such as where worktrees are left on another machine"`
 }
 

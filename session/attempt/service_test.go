@@ -286,7 +286,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	if err != nil || stopped.State != string(task.Stopped) {
 		t.Errorf("after a stop: %+v %v", stopped, err)
 	}
-	if _, err := e.DeleteTask(ctx, me, attempt.TaskArgs{TaskID: quick.TaskID}); err != nil {
+	if _, err := e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID}); err != nil {
 		t.Error(err)
 	}
 	remotes.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	jobs "deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/session/attempt"
 	"deepwork/session/workflow/machine"
 )
@@ -35,7 +36,7 @@ func TestStates(t *testing.T) {
 	}
 	progress := func(question *machine.Question) *machine.State {
 		return &machine.State{Status: machine.Active, CurrentStepID: "one",
-			StepProgress: machine.OrderedMap[*machine.StepProgress]{{Key: "one", Value: &machine.StepProgress{Question: question}}}}
+			StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{Key: "one", Value: &machine.StepProgress{Question: question}}}}
 	}
 	active, asked := progress(nil), progress(&machine.Question{AskedAt: time.Now()})
 	for _, test := range []struct {
@@ -77,7 +78,7 @@ func aRun() (*attempt.RunReply, fakeSessions) {
 	}
 	state := func(id string) *machine.State {
 		return &machine.State{SessionID: id, JobName: "j", WorkflowName: "w", Status: machine.Active, CurrentStepID: "a",
-			StepProgress: machine.OrderedMap[*machine.StepProgress]{{Key: "a", Value: &machine.StepProgress{}}}}
+			StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{Key: "a", Value: &machine.StepProgress{}}}}
 	}
 	r := &attempt.RunReply{State: "running", SessionID: new("s"), Workflow: "j/w", Kept: attempt.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
 		Steps: []attempt.RunStep{x("s", "a", "completed", 10, 12), x("s", "a", "completed", 20, 25), x("n", "a", "running", 30, 0)}}

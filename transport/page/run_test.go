@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/run"

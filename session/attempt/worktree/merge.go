@@ -424,7 +424,7 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 		defer free()
 		at := checkout{b.Path, b.admin}
 		if operation := at.operation(); operation != "" {
-			return fmt.Errorf("%w: %s; finish it there, or undo it with: git -C %q %s", ErrUnfinished, operation, b.Path, ending(operation))
+			return fmt.Errorf("%w: %s, which this undoes: git -C %q %s", ErrUnfinished, operation, b.Path, ending(operation))
 		}
 		ref, err := git.Line(ctx, b.call("symbolic-ref", "--quiet", "HEAD"))
 		if err != nil && git.ExitCode(err) != 1 {
