@@ -293,6 +293,7 @@ var attacks = map[string]attack{
 // Nothing that a prepared repository holds is run, sent or touched before the user has
 // approved it; what only reads leaves nothing behind, and what is refused says what to do.
 func TestAttacks(t *testing.T) {
+	t.Parallel()
 	for name, a := range attacks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

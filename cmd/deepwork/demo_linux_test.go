@@ -15,6 +15,7 @@ import (
 // Ctrl-C, which reaches every process in the terminal's foreground, leaves no folder and no process of the demo: while
 // a client is at work, an agent of the board, and the agents of a run.
 func TestDemoCleansUpAfterCtrlC(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{"5. Two steps", "   branch: ", "WRITER started"} {
 		t.Run(strings.TrimSpace(at), func(t *testing.T) {
 			if _, err := exec.LookPath("git"); err != nil && strings.Contains(at, "branch") {

@@ -121,6 +121,7 @@ func (e *elsewhere) status(session string) string {
 
 // An execution outlives both servers, each killed while it runs.
 func TestExecutionElsewhereOutlivesKilledServers(t *testing.T) {
+	t.Parallel()
 	e := newElsewhere(t)
 	client, server := startClient(t, e.root)
 	id, session := e.start(client)
@@ -157,6 +158,7 @@ func TestExecutionElsewhereOutlivesKilledServers(t *testing.T) {
 // cancel_execution ends an execution here and there: of this server, of another one of
 // the project, of one that was killed, and while the source is away.
 func TestCancelExecutionElsewhere(t *testing.T) {
+	t.Parallel()
 	e := newElsewhere(t)
 	first, server := startClient(t, e.root)
 	second, _ := startClient(t, e.root)

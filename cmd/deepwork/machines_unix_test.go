@@ -106,6 +106,7 @@ func twoMachines(t *testing.T, files map[string]string) (one, two *testMachine) 
 // Two machines with clones of a project share its sessions: each serves any of them at any time, also while
 // the other's server is killed or suspended, and calls through both take effect one after the other.
 func TestTwoMachines(t *testing.T) {
+	t.Parallel()
 	one, two := twoMachines(t, map[string]string{".deepwork/jobs/j/job.yml": jobText("j", "a", "b"), ".deepwork/jobs/j/a.md": "Do a."})
 	one.serve()
 	two.serve()
@@ -170,6 +171,7 @@ func TestTwoMachinesAndAReview(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a review that nobody renews")
 	}
+	t.Parallel()
 	for _, how := range []string{"killed", "suspended"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

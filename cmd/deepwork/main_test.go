@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,8 @@ func TestMain(m *testing.M) {
 	// the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
 	store.ExecutionLife = 3 * time.Second
+	_ = flag.Set("test.parallel", "4") // they wait for processes
+
 	if programs[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil { // else it is one of them
 		dir, err := os.MkdirTemp("", "state")
 		if err == nil {
@@ -44,6 +47,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts drives the real command as a user does.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
 		RequireUniqueNames: true,

@@ -12,6 +12,7 @@ import (
 
 // Every event of a run fits the published schema, whatever becomes of the run.
 func TestRunEventsFitTheirSchema(t *testing.T) {
+	t.Parallel()
 	published, err := exec.CommandContext(t.Context(), "deepwork", "schema", "run").Output()
 	must(t, err)
 	var schema jsonschema.Schema

@@ -12,6 +12,7 @@ import (
 // Many runs at once share the slots of the project, those of one server and of processes of their own. The
 // first agents wait for each other, so that all slots are in use at once, on a machine of any speed.
 func TestRunManyOnFourSlots(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "attempts: {max_concurrent: 4}\n", runJob("NAME", "a", "a outputs: {}")).inGit()
 	p.plan("a:1 await all", "a:2 await all", "a:3 await all", "a:4 await all", "* finish")
 	const alone = 8

@@ -14,6 +14,7 @@ import (
 
 // A server starts although its database is away: it is not ready, refuses calls, and recovers.
 func TestServeWithoutItsDatabase(t *testing.T) {
+	t.Parallel()
 	pg := pgtest.New(t)
 	must(t, pg.Stop())
 	root := testkit.Dir(t)

@@ -15,6 +15,7 @@ import (
 // TestPostgresScripts drives the command with a database, whose URL is $DB, and whose schema is
 // $SCHEMA.
 func TestPostgresScripts(t *testing.T) {
+	t.Parallel()
 	server, err := pgtest.Shared()
 	pgtest.Need(t, err)
 	testscript.Run(t, testscript.Params{

@@ -16,6 +16,7 @@ import (
 // TestValidateWatch edits a job in the ways editors save and reads what the
 // real command prints of each, with a session that an edit strands.
 func TestValidateWatch(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be interrupted there")
 	}

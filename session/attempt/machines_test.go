@@ -95,14 +95,11 @@ func (f sharedDatabase) gone(place task.Place, since time.Duration) {
 	must(f.t, err)
 }
 
-// onMachines runs a test with stores that machines share: on PostgreSQL if it is installed.
+// onMachines runs a test with stores that machines share.
 func onMachines(t *testing.T, test func(t *testing.T, f fleet)) {
 	if pgtest.OnPostgres() {
 		test(t, sharedDatabase{t, t.TempDir()})
 		return
-	}
-	if _, err := pgtest.Shared(); err == nil {
-		t.Skip("with PostgreSQL only")
 	}
 	test(t, &sharedFiles{dir: t.TempDir(), ago: map[task.Place]time.Duration{}})
 }
