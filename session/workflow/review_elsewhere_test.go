@@ -177,7 +177,6 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 			p.reviewedJob()
 			first, rev := p.reviewed()
 			second, third := p.reopen(rev), p.reopen(rev)
-			first.reviewLife = 300 * time.Millisecond
 			id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
 			rev.set("wait", "")
 			call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
