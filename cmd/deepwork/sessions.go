@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"deepwork/catalog/task"
 	"deepwork/session/show"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
+
+	"github.com/spf13/cobra"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -225,17 +225,16 @@ func (a *app) sessionsShowCommand() *cobra.Command {
 }
 
 func (a *app) showSession(ctx context.Context, engine *workflow.Engine, id string) error {
-	if a.json {
-		raw, err := engine.Show(ctx, id)
-		if err != nil {
-			return fmt.Errorf("reading session %s: %w", id, err)
-		}
-		_, err = fmt.Fprintf(a.out, "%s\n", strings.TrimRight(string(raw), "\n"))
-		return err
-	}
 	s, err := engine.Read(ctx, id)
 	if err != nil {
 		return fmt.Errorf("reading session %s: %w", id, err)
+	}
+	if a.json {
+		raw, err := s.Encode()
+		if err == nil {
+			_, err = fmt.Fprintf(a.out, "%s\n", raw)
+		}
+		return err
 	}
 	show.Session(a.out, s)
 	return nil

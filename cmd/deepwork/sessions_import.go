@@ -109,7 +109,7 @@ func (a *app) showImports(found []*export.Import) (n int) {
 
 // claimed says what a file counts as done.
 func claimed(i *export.Import) string {
-	c := i.State.Claim()
+	c := export.ClaimOf(i.State)
 	text := count(c.Steps, "step") + " finished"
 	var none []string
 	if c.Reviews > 0 {

@@ -2,6 +2,7 @@ package export
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,7 +90,7 @@ func (m *Importer) examineFile(ctx context.Context, path string) *Import {
 	data, err := m.read(path)
 	if err == nil {
 		i.Size = len(data)
-		i.State, err = machine.DecodeExport(data)
+		i.State, err = Decode(data)
 	}
 	if err == nil {
 		err = m.examine(ctx, i)
@@ -127,6 +128,28 @@ func (m *Importer) read(path string) ([]byte, error) {
 		err = fmt.Errorf("it has %d bytes, and %d are the most", info.Size(), MaxExportBytes)
 	}
 	return data, err
+}
+
+// Decode decodes the export of a session, which anybody may have edited, and validates it.
+func Decode(data []byte) (*machine.State, error) {
+	var head struct {
+		SessionID string `json:"session_id"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fmt.Errorf("it is not the file of a session: %w", err)
+	}
+	if !machine.IsSessionID(head.SessionID) {
+		return nil, errors.New("it is not the file of a session: it has no session_id")
+	}
+	s, err := machine.Decode(head.SessionID, data)
+	if err != nil {
+		return nil, err
+	}
+	s.Replies = nil // as if their callers had never retried
+	if faults := s.Faults(); len(faults) > 0 {
+		return nil, fmt.Errorf("it was not written by deepwork, or was edited: %s", faults[0])
+	}
+	return s, nil
 }
 
 // examine checks a decoded file against what is stored here.
@@ -246,4 +269,37 @@ func parentsFirst(all []*Import) (sorted []*Import) {
 		}
 	}
 	return sorted
+}
+
+// A Claim counts what an export says, and what does not count once it is imported.
+type Claim struct {
+	Steps     int // finished
+	Reviews   int // by reviewers, with a verdict
+	Decisions int // of people and of agents that went on without a reviewer's verdict
+}
+
+// ClaimOf counts what is in an export.
+func ClaimOf(s *machine.State) (c Claim) {
+	for _, entry := range s.StepProgress {
+		p := entry.Value
+		if p.Done() {
+			c.Steps++
+		}
+		for _, a := range p.Attempts {
+			switch {
+			case a.ByPerson():
+				c.Decisions++
+			case a.Counts():
+				c.Reviews++
+			}
+		}
+		c.Decisions += len(p.Overrides)
+		if p.HasGrant() {
+			c.Decisions++
+		}
+		if p.Question != nil && !p.Question.Open() && p.Question.Answer.Passed {
+			c.Decisions++
+		}
+	}
+	return c
 }

@@ -4,13 +4,18 @@
 //
 // Nobody owns a session. An actor applies a command to the state that it has and writes the result if
 // the session still has that revision; otherwise it reads the session and applies the command again (see
-// apply). Effects outside of the record, such as a reviewer, are started by the process whose write was
-// made.
+// apply). Effects outside of the record, such as a reviewer or a branch, are started by the process whose
+// write was made.
 //
-// To change the package, know these: Engine, Conn, caller; the session's actor with its command (a
-// message), apply, commit, become; stack, ended, root, resumable, in use; record, row, part, revision,
-// request key, call id; definition, kept, source; review, runner, life, waiter; question, decision, grant,
-// waiting; export; follower.
+// To change the package, know these:
+//   - Engine, Conn, caller, call: who asks for what, and what identifies a repetition;
+//   - actor, message, apply, commit: how a state changes;
+//   - stack, ended, root, resumable, in use: which session a call is about;
+//   - finishCall, candidate, review, waiter, runner, Reviewing, pin: how a step is finished, who reviews it, and
+//     by which settings;
+//   - evidence, grant, question, decision: what a person does, and why a step is finished;
+//   - branch due, export, follower: what follows from a transition;
+//   - of package machine: State, part, definition, entry, plan, attempt, stored reply, withdrawal.
 package workflow
 
 import (

@@ -43,7 +43,7 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 		t.Fatalf("examined %+v, %+v, %+v", all[0], all[1], all[2])
 	}
 	i := slices.IndexFunc(all, func(i *export.Import) bool { return i.State.SessionID == id })
-	if got, want := all[i].State.Claim(), (machine.Claim{Reviews: 1, Decisions: 1}); got != want {
+	if got, want := export.ClaimOf(all[i].State), (export.Claim{Reviews: 1, Decisions: 1}); got != want {
 		t.Errorf("it claims %+v, want %+v", got, want)
 	}
 	if n, err := srv.Importer().Import(ctx, all); n != 2 || err != nil {
@@ -86,7 +86,7 @@ func TestImportedEvidenceIsMarked(t *testing.T) {
 	testkit.Must(t, srv.OverrideFor(ctx, id, "two", machine.Override{Identity: "ann", Reason: "fine"}))
 	data, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(id)))
 	testkit.Must(t, err)
-	was, err := machine.DecodeExport(data)
+	was, err := export.Decode(data)
 	testkit.Must(t, err)
 	if two := was.Progress("two"); two.Shown == nil || two.Granted == nil {
 		t.Fatalf("exported %s", data)

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -78,15 +77,6 @@ func (e *Engine) Read(ctx context.Context, id string) (*machine.State, error) {
 		return nil, err
 	}
 	return r.State, nil
-}
-
-// Show returns one session's record as JSON, like its export.
-func (e *Engine) Show(ctx context.Context, id string) (json.RawMessage, error) {
-	s, err := e.Read(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return s.Encode()
 }
 
 // Importer returns what makes sessions of files. The engine needs a catalog.

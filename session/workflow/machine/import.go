@@ -1,9 +1,6 @@
 package machine
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,28 +9,6 @@ import (
 
 // imported is why a review in progress is void in an imported session.
 const imported = "the session was imported while its review ran"
-
-// DecodeExport decodes the export of a session, which anybody may have edited, and validates it.
-func DecodeExport(data []byte) (*State, error) {
-	var head struct {
-		SessionID string `json:"session_id"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, fmt.Errorf("it is not the file of a session: %w", err)
-	}
-	if !IsSessionID(head.SessionID) {
-		return nil, errors.New("it is not the file of a session: it has no session_id")
-	}
-	s, err := Decode(head.SessionID, data)
-	if err != nil {
-		return nil, err
-	}
-	s.Replies = nil // as if their callers had never retried
-	if faults := s.Faults(); len(faults) > 0 {
-		return nil, fmt.Errorf("it was not written by deepwork, or was edited: %s", faults[0])
-	}
-	return s, nil
-}
 
 // Imported returns the state of a decoded export as that of a session that is imported at a time. What
 // reviewers and people decided stays for people to read, and finishes no step: verdicts and evidence are
@@ -83,37 +58,4 @@ func (e *Evidence) imported() *Evidence {
 	n := *e
 	n.Imported, n.Others = true, e.Others.imported()
 	return &n
-}
-
-// A Claim counts what an export says, and what does not count once it is imported.
-type Claim struct {
-	Steps     int // finished
-	Reviews   int // by reviewers, with a verdict
-	Decisions int // of people and of agents that went on without a reviewer's verdict
-}
-
-// Claim counts what is in an export.
-func (s *State) Claim() (c Claim) {
-	for _, entry := range s.StepProgress {
-		p := entry.Value
-		if p.Done() {
-			c.Steps++
-		}
-		for _, a := range p.Attempts {
-			switch {
-			case a.ByPerson():
-				c.Decisions++
-			case a.Counts():
-				c.Reviews++
-			}
-		}
-		c.Decisions += len(p.Overrides)
-		if p.HasGrant() {
-			c.Decisions++
-		}
-		if p.Question != nil && !p.Question.Open() && p.Question.Answer.Passed {
-			c.Decisions++
-		}
-	}
-	return c
 }
