@@ -51,7 +51,11 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		ctx, release := conn.joined(ctx)
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
-			return s.tools.Dispatch(ctx, &tool.Caller{Caller: who, Workflows: conn.workflows}, call, next, method)
+			res, err := s.tools.Dispatch(ctx, &tool.Caller{Caller: who, Workflows: conn.workflows}, call, next, method)
+			if called, ok := res.(*mcp.CallToolResult); ok && called != nil {
+				return encoded(called), err
+			}
+			return res, err
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
 			res, err = s.remote.ListTools(ctx, next, method, list)

@@ -172,6 +172,10 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	if !h.sites.loopback && certificates == nil {
 		b.Logger.Warn("tokens and all that callers send go over the network in clear text: give --tls-cert and --tls-key, or let callers come through a proxy with TLS", "host", o.Host)
 	}
+	if limit, most := b.LastSettings().MaxConnections, openable(); limit > most {
+		b.Logger.Warn("fewer connections are taken than http.max_connections allows: the process may have too few files open; raise its limit (ulimit -n)",
+			"max_connections", limit, "taken", most)
+	}
 	path := h.name(listener.Addr().(*net.TCPAddr), certificates != nil)
 	var pages http.Handler
 	if b.Pages != nil {
@@ -183,7 +187,7 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	if !h.access.loopback || !h.access.peers || h.access.file != nil {
 		peers = func(net.Conn) peer { return peer{err: errNoPeers} } // a token is needed
 	}
-	h.sockets = newSockets(listener, o.WriteTimeout, peers)
+	h.sockets = newSockets(listener, openable(), o.WriteTimeout, peers)
 	h.http = &http.Server{
 		Handler:           h.routes(path, pages),
 		ReadHeaderTimeout: o.HeaderTimeout,

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -64,4 +65,38 @@ func TestStopWaitsForReplies(t *testing.T) {
 	if !h.quiet(context.Background()) {
 		t.Error("it waits for a reply that is written")
 	}
+}
+
+// A connection beyond those that can be open is accepted when another one has ended.
+func TestConnectionsBeyondTheFilesWait(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	s := newSockets(listener, 1, time.Second, func(net.Conn) peer { return peer{} })
+	accepted := make(chan net.Conn)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for c, err := s.Accept(); err == nil; c, err = s.Accept() {
+			accepted <- c
+		}
+	}()
+	for range 2 {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		testkit.Must(t, err)
+		defer c.Close()
+	}
+	first := <-accepted
+	select {
+	case <-accepted:
+		t.Error("a second connection is accepted")
+	case <-time.After(20 * time.Millisecond):
+	}
+	first.Close()
+	first.Close() // it counts once
+	(<-accepted).Close()
+	if n := s.open.Load(); n != 0 {
+		t.Errorf("%d are open at the end", n)
+	}
+	testkit.Must(t, s.Close())
+	<-ended
 }

@@ -26,8 +26,8 @@ type sockets struct {
 	end    context.CancelFunc
 }
 
-func newSockets(l net.Listener, stall time.Duration, peerOf func(net.Conn) peer) *sockets {
-	s := &sockets{Listener: l, stall: stall, peerOf: peerOf, places: semaphore.NewWeighted(int64(openable()))}
+func newSockets(l net.Listener, most int, stall time.Duration, peerOf func(net.Conn) peer) *sockets {
+	s := &sockets{Listener: l, stall: stall, peerOf: peerOf, places: semaphore.NewWeighted(int64(most))}
 	s.closed, s.end = context.WithCancel(context.Background())
 	return s
 }

@@ -3,6 +3,7 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -21,6 +22,10 @@ import (
 )
 
 const (
+	// MaxLine is the maximum length of a line, in bytes.
+	MaxLine = 8 << 20
+	// MaxBatch is the maximum number of messages per line.
+	MaxBatch = 1000
 	// MaxInFlight is the maximum number of unanswered calls; at that number reading pauses.
 	MaxInFlight = 1024
 	// StallAfter is how long one write may take before its client is considered stalled.
@@ -33,23 +38,24 @@ const ListenMethod = "subscriptions/listen"
 // ErrStalled is the failure of a connection whose client does not read.
 var ErrStalled = errors.New("the client does not read: standard output has been blocked for too long")
 
-// A Stdio is the SDK's transport over standard input and output. The SDK's own connection ends at the
-// first malformed or overlong line, and drops the replies to calls in flight when its input ends; with
-// Stdio such lines are answered (lineReader), and the end of the input is reported only after all
-// replies are written.
+// A Stdio is the server's end of standard input and output: the SDK's messages, one per line. The SDK's own
+// connection ends at the first malformed or overlong line, and drops the replies to calls in flight when its
+// input ends; Stdio answers such lines, and reports the end of its input only after all replies are written.
+// Around the SDK's connection, each message would be decoded twice, which makes a step half as slow again.
 type Stdio struct {
-	mcp.Connection               // the SDK's
-	Ended          chan struct{} // closed when the input has ended
-	Closed         chan struct{} // closed when the connection is closed, or has failed
+	Ended  chan struct{} // closed when the input has ended
+	Closed chan struct{} // closed when the connection is closed, or has failed
+	// Stop ends reading; calls in flight are still answered.
+	Stop context.CancelFunc
 
 	in     io.ReadCloser
 	out    io.WriteCloser
 	logger *slog.Logger
 
-	// Stop ends reading; calls in flight are still answered.
-	Stop     context.CancelFunc
-	reading  context.Context // ended by Stop
-	answered wait.Signal     // signalled when fewer calls are in flight
+	lines    chan line         // unbuffered, never closed; the last one has an error
+	queue    []jsonrpc.Message // of the current line; used by Read alone
+	reading  context.Context   // ended by Stop
+	answered wait.Signal       // signalled when fewer calls are in flight
 	wg       sync.WaitGroup
 	once     sync.Once // of closing
 
@@ -60,41 +66,128 @@ type Stdio struct {
 	writing sync.Mutex          // held for one write
 }
 
+// A line is a line of input.
+type line struct {
+	text []byte // without space around it; nil if it is too long
+	size int
+	err  error // instead of a line: the input has ended, usually with io.EOF
+}
+
 // NewStdio returns a connection over in and out. Close closes both.
 func NewStdio(in io.ReadCloser, out io.WriteCloser, logger *slog.Logger) *Stdio {
-	c := &Stdio{Ended: make(chan struct{}), Closed: make(chan struct{}), in: in, out: out, logger: logger, answered: wait.NewSignal(), calls: map[jsonrpc.ID]bool{}}
+	c := &Stdio{
+		in: in, out: out, logger: logger, Ended: make(chan struct{}), Closed: make(chan struct{}),
+		lines: make(chan line), answered: wait.NewSignal(), calls: map[jsonrpc.ID]bool{},
+	}
 	c.reading, c.Stop = context.WithCancel(context.Background())
 	return c
 }
 
-// Connect implements mcp.Transport. A goroutine of the SDK may stay blocked in a read until there is input
-// or the process ends: standard input could only be interrupted in non-blocking mode, and that mode would
-// outlive this process on a terminal or pipe that it shares with others.
-func (c *Stdio) Connect(ctx context.Context) (_ mcp.Connection, err error) {
-	lines := &lineReader{in: bufio.NewReaderSize(c.in, 64<<10), refuse: c.refuse, ended: sync.OnceFunc(func() { close(c.Ended) })}
-	c.Connection, err = (&mcp.IOTransport{Reader: io.NopCloser(lines), Writer: output{c}, MaxLineLength: -1}).Connect(ctx) // lineReader has a limit
-	return c, err
+// Connect implements mcp.Transport; it starts reading, in a goroutine that a read may block until
+// there is input or the process ends: standard input could only be interrupted in non-blocking mode,
+// and that mode would outlive this process on a terminal or pipe that it shares with others.
+func (c *Stdio) Connect(context.Context) (mcp.Connection, error) {
+	go func() {
+		defer close(c.Ended)
+		for r := bufio.NewReaderSize(c.in, 64<<10); ; {
+			l := readLine(r)
+			select {
+			case c.lines <- l:
+			case <-c.Closed:
+				return
+			}
+			if l.err != nil {
+				return
+			}
+		}
+	}()
+	return c, nil
 }
+
+// readLine reads a line; of one that is too long it counts the bytes.
+func readLine(r *bufio.Reader) (l line) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if l.size += len(part); l.size <= MaxLine {
+			l.text = append(l.text, part...)
+		} else {
+			l.text = nil
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil && l.size == 0:
+			return line{err: err}
+		default:
+			l.text = bytes.TrimSpace(l.text)
+			return l // an error is returned again by the next read
+		}
+	}
+}
+
+// SessionID implements mcp.Connection: there is one session, without an id.
+func (c *Stdio) SessionID() string { return "" }
 
 // Read returns the next message. At the end of the input, or after Stop, it waits until every call
 // is answered before it returns the error.
 func (c *Stdio) Read(context.Context) (jsonrpc.Message, error) {
-	for {
+	for len(c.queue) == 0 {
 		if !c.wait(MaxInFlight - 1) {
 			return nil, io.EOF
 		}
-		msg, err := c.Connection.Read(c.reading)
-		if err != nil {
-			if !errors.Is(err, io.EOF) && c.reading.Err() == nil {
-				c.logger.Warn("reading standard input failed; ending as if it had ended", "error", err)
+		var l line
+		select {
+		case <-c.Closed:
+			return nil, io.EOF
+		case <-c.reading.Done():
+			l.err = io.EOF
+		case l = <-c.lines:
+		}
+		if l.err != nil {
+			if !errors.Is(l.err, io.EOF) {
+				c.logger.Warn("reading standard input failed; ending as if it had ended", "error", l.err)
 			}
 			c.wait(0)
 			return nil, io.EOF
 		}
-		if r, ok := msg.(*jsonrpc.Request); !ok || c.note(r) {
-			return msg, nil
+		c.take(l)
+	}
+	msg := c.queue[0]
+	c.queue = c.queue[1:]
+	return msg, nil
+}
+
+// take queues the messages of a line: several in a batch, which older versions of MCP allow. Their replies
+// are written one by one. What is no message is answered.
+func (c *Stdio) take(l line) {
+	text := l.text
+	switch {
+	case l.size > MaxLine:
+		c.refuse(jsonrpc.CodeInvalidRequest, "the message has %d bytes; at most %d are read: put what is long into a file and give its path", l.size, MaxLine)
+		return
+	case len(text) == 0:
+		return
+	case !json.Valid(text):
+		c.refuse(jsonrpc.CodeParseError, "parse error: %v", json.Unmarshal(text, new(json.RawMessage)))
+		return
+	}
+	messages := []json.RawMessage{text}
+	if text[0] == '[' {
+		if err := json.Unmarshal(text, &messages); err != nil || len(messages) == 0 || len(messages) > MaxBatch {
+			c.refuse(jsonrpc.CodeInvalidRequest, "invalid request: a batch of %d messages; it must have 1 to %d", len(messages), MaxBatch)
+			return
 		}
-		c.refuse(jsonrpc.CodeInvalidRequest, "invalid request: a call with this id is still in flight")
+	}
+	for _, message := range messages {
+		msg, err := jsonrpc.DecodeMessage(message)
+		r, ok := msg.(*jsonrpc.Request)
+		switch {
+		case err != nil:
+			c.refuse(jsonrpc.CodeInvalidRequest, "invalid request: %v", err)
+		case ok && !c.note(r):
+			c.refuse(jsonrpc.CodeInvalidRequest, "invalid request: a call with this id is still in flight")
+		default:
+			c.queue = append(c.queue, msg)
+		}
 	}
 }
 
@@ -126,17 +219,17 @@ func (c *Stdio) note(r *jsonrpc.Request) bool {
 
 // Write writes one message as a line. The client wants no error for a call that it has cancelled (MCP
 // "Cancellation").
-func (c *Stdio) Write(ctx context.Context, msg jsonrpc.Message) (err error) {
+func (c *Stdio) Write(_ context.Context, msg jsonrpc.Message) (err error) {
 	resp, ok := msg.(*jsonrpc.Response)
 	if !ok {
-		return c.Connection.Write(ctx, msg)
+		return c.send(msg)
 	}
 	c.mu.Lock()
 	cancelled, counted := c.calls[resp.ID]
 	delete(c.calls, resp.ID) // the client may use the id again as soon as it has the reply
 	c.mu.Unlock()
 	if !cancelled || resp.Error == nil {
-		err = c.Connection.Write(ctx, msg)
+		err = c.send(msg)
 	}
 	if counted {
 		c.mu.Lock()
@@ -147,36 +240,39 @@ func (c *Stdio) Write(ctx context.Context, msg jsonrpc.Message) (err error) {
 	return err
 }
 
-// refuse answers a message without its id.
-func (c *Stdio) refuse(code int64, reason string) {
-	c.logger.Warn("refusing a line of input", "fault", reason)
-	fault := jsontext.Quote(reason)
-	_, _ = output{c}.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%s}}`+"\n", code, fault))
+func (c *Stdio) send(msg jsonrpc.Message) error {
+	text, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	return c.write(text)
 }
 
-// An output writes lines.
-type output struct{ c *Stdio }
+// refuse answers what is no message, or one whose id is another's.
+func (c *Stdio) refuse(code int64, format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	c.logger.Warn("refusing a line of input", "fault", reason)
+	_ = c.write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%s}}`, code, jsontext.Quote(reason))) // it fails the connection
+}
 
-// Write implements io.Writer. If it fails the connection ends, since half a line may have been written.
-func (o output) Write(line []byte) (int, error) {
-	o.c.writing.Lock()
-	defer o.c.writing.Unlock()
+// write writes a line, in one Write. If that fails the connection ends, since half a line may have been
+// written.
+func (c *Stdio) write(text []byte) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	select {
-	case <-o.c.Closed:
-		return 0, cmp.Or(o.c.Err(), io.ErrClosedPipe)
+	case <-c.Closed:
+		return cmp.Or(c.Err(), io.ErrClosedPipe)
 	default:
 	}
-	watch := time.AfterFunc(StallAfter, func() { o.c.fail(ErrStalled) })
-	n, err := o.c.out.Write(line)
+	watch := time.AfterFunc(StallAfter, func() { c.fail(ErrStalled) })
+	_, err := c.out.Write(append(text, '\n'))
 	watch.Stop()
 	if err != nil {
-		o.c.fail(err)
+		c.fail(err)
 	}
-	return n, err
+	return err
 }
-
-// Close implements io.Closer.
-func (output) Close() error { return nil }
 
 // wait waits until at most n calls are in flight. It reports false if the connection was closed.
 func (c *Stdio) wait(n int) bool {
@@ -202,9 +298,6 @@ func (c *Stdio) fail(err error) {
 		c.err = err
 		c.mu.Unlock()
 		close(c.Closed)
-		if c.Connection != nil {
-			c.Connection.Close()
-		}
 		// Closing a file that another thread is blocked on may itself block.
 		c.wg.Go(func() { c.in.Close() })
 		c.wg.Go(func() { c.out.Close() })
