@@ -195,8 +195,9 @@ func (c *Child) waitGone(ctx context.Context) {
 
 // Close kills what is left of the group and waits until the command is reaped and its output read.
 // Processes that have left the group may survive; they delay it by at most a second, or three while
-// output is unread. It is called once.
-func (c *Child) Close() {
+// output is unread. It reports whether something is known to be left: a process that does not end, or one
+// outside of the group that holds the output open. It is called once.
+func (c *Child) Close() (left bool) {
 	survivors := c.Kill()
 	c.owner.Wait()
 	c.mu.Lock()
@@ -204,7 +205,7 @@ func (c *Child) Close() {
 	// others, so the kill cannot reach another process.
 	c.closed = true
 	c.mu.Unlock()
-	c.group.endDescendants()
+	left = c.group.endDescendants()
 	if survivors {
 		ctx, cancel := context.WithTimeout(context.Background(), goneFor)
 		c.waitGone(ctx)
@@ -215,13 +216,14 @@ func (c *Child) Close() {
 	}
 	done := make(chan struct{})
 	c.owner.Go(func() { c.readers.Wait(); close(done) })
-	drain(done, drainFor, c.pipes[1:]...)
+	left = !drain(done, drainFor, c.pipes[1:]...) || left
 	closeAll(c.pipes[:])
 	if c.abandon != nil {
 		c.abandon()
 	}
 	c.owner.Wait()
 	c.group.close()
+	return left
 }
 
 // failure describes the end of a command that did not exit with code 0.
@@ -248,8 +250,9 @@ func closeAll(files []*os.File) {
 // pipes. It waits no longer than about limit for pipes that a process outside the group holds open,
 // and three times that while one holds unread output: on a busy machine the readers may not have
 // run yet, and the child's output must not be lost. It does not wait for empty pipes without a
-// writer. The caller then closes the pipes, which ends the readers.
-func drain(done <-chan struct{}, limit time.Duration, pipes ...*os.File) {
+// writer. The caller then closes the pipes, which ends the readers. It reports false if a process still
+// holds one open.
+func drain(done <-chan struct{}, limit time.Duration, pipes ...*os.File) bool {
 	// A clock would advance while the whole process is suspended; of a ticker's ticks at most one
 	// is left over from such a time.
 	const ticks = 20
@@ -258,7 +261,7 @@ func drain(done <-chan struct{}, limit time.Duration, pipes ...*os.File) {
 	for n := 1; n < 3*ticks; n++ {
 		select {
 		case <-done:
-			return
+			return true
 		case <-ticker.C:
 		}
 		unread, open := false, false
@@ -267,7 +270,8 @@ func drain(done <-chan struct{}, limit time.Duration, pipes ...*os.File) {
 			unread, open = unread || u, open || o
 		}
 		if !unread && (!open || n >= ticks) {
-			return
+			return !open
 		}
 	}
+	return false
 }

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"fmt"
 	"syscall"
 
@@ -15,25 +14,7 @@ func becomeReaper() {}
 func dieWithParent(*syscall.SysProcAttr) {}
 
 // endDescendants does nothing: only the group is known on macOS.
-func (g *group) endDescendants() {}
-
-// EndLeftovers kills the group of a child whose parent was killed, unless its number now belongs to
-// another.
-func EndLeftovers(_ context.Context, child int, start string, _ int, _ string) error {
-	if child == 0 {
-		return nil
-	}
-	// While a member of the group is alive its number is not reused, so if another process has that
-	// number, the group is gone.
-	if now := StartOf(child); start == "" || now != "" && now != start {
-		return nil
-	}
-	unix.Kill(-child, unix.SIGKILL)
-	return nil
-}
-
-// EndMarked does nothing: the environment of other processes cannot be read.
-func EndMarked(context.Context, string) error { return nil }
+func (g *group) endDescendants() (left bool) { return false }
 
 // Boot identifies the system's current boot.
 func Boot() string {

@@ -81,6 +81,17 @@ func (g *group) alive() bool {
 	return unix.Kill(-g.id, 0) == nil
 }
 
+// EndGroup kills the group of a child whose parent was killed, unless the child's number belongs to another
+// process by now. start is that of the child; see StartOf.
+func EndGroup(child int, start string) {
+	// While a member of the group is alive its number is not reused, so if another process has that
+	// number, the group is gone.
+	if now := StartOf(child); child <= 0 || start == "" || now != "" && now != start {
+		return
+	}
+	unix.Kill(-child, unix.SIGKILL)
+}
+
 func (g *group) close() {
 	if g.all {
 		signal.Stop(g.orphans)

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -128,7 +127,7 @@ func (g *group) alive() bool {
 }
 
 // endDescendants does nothing: members cannot leave the job unnoticed.
-func (g *group) endDescendants() {}
+func (g *group) endDescendants() (left bool) { return false }
 
 func (g *group) close() { windows.CloseHandle(g.job) }
 
@@ -182,8 +181,5 @@ func StartOf(pid int) string {
 	return fmt.Sprint(uint64(created.HighDateTime)<<32 | uint64(created.LowDateTime))
 }
 
-// EndLeftovers does nothing: a job ends with its parent process.
-func EndLeftovers(context.Context, int, string, int, string) error { return nil }
-
-// EndMarked does nothing: a command ends with its job.
-func EndMarked(context.Context, string) error { return nil }
+// EndGroup does nothing: a job ends with its parent process.
+func EndGroup(int, string) {}

@@ -5,7 +5,7 @@
 //   - [Serve] starts a long-lived command that is spoken to over pipes.
 //   - [Spawn] starts a command whose output is handled while it runs.
 //   - [Detach] starts a command that outlives this process.
-//   - [EndMarked] and [EndLeftovers] end what processes that were killed have left.
+//   - [EndGroup] ends the group of a command whose parent was killed.
 package process
 
 import (
@@ -45,9 +45,8 @@ type Spec struct {
 	// DefaultGrace.
 	Grace time.Duration
 	// Descendants includes in the group, on Linux, the processes that have left it for a session of
-	// their own, except those started by Detach. This process then adopts and reaps every orphan,
-	// so it must have no other child. On Windows it lets members leave the job object if they ask
-	// to, as Detach does.
+	// their own, except those started by Detach. This process then adopts and reaps every orphan, so it must have no other child. On
+	// Windows it lets members leave the job object if they ask to, as Detach does.
 	Descendants bool
 }
 
@@ -68,6 +67,7 @@ type Result struct {
 	Signal   string // "SIGKILL" and the like, "" if it exited
 	Stdout   []byte // at most Spec.StdoutLimit bytes
 	Stderr   string // the last whole lines, at most Spec.StderrLimit bytes
+	Left     bool   // as Child.Close
 }
 
 // Run starts the command, writes its input and waits until its whole process group is gone. When
@@ -100,12 +100,12 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 			c.stop(spec.Grace)
 		}
 	}
-	c.Close()
+	left := c.Close()
 	if reason == nil && stdout.over {
 		reason = &Error{Kind: TooMuchOutput, Err: ErrTooMuchOutput}
 	}
 	r := Result{
-		ExitCode: c.code, Signal: c.signal, Stdout: stdout.data, Stderr: stderr.text(),
+		ExitCode: c.code, Signal: c.signal, Stdout: stdout.data, Stderr: stderr.text(), Left: left,
 	}
 	if reason == nil && r.ExitCode == 0 && r.Signal == "" {
 		return r, nil

@@ -219,8 +219,8 @@ func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
 	h := testkit.NewHub(t)
 	began := time.Now()
 	r, err := run(t, t.Context(), spec(t, "orphan", h))
-	if err != nil || string(r.Stdout) != "done\n" {
-		t.Errorf("got %q, %v", r.Stdout, err)
+	if err != nil || string(r.Stdout) != "done\n" || r.Left {
+		t.Errorf("got %q, %v; something is left: %v", r.Stdout, err, r.Left)
 	}
 	if d := time.Since(began); d > patience {
 		t.Errorf("a descendant that holds the pipes delayed Run by %v", d)
@@ -234,8 +234,8 @@ func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
 	}
 	h := testkit.NewHub(t)
 	r, err := run(t, t.Context(), spec(t, "escape", h))
-	if err != nil || string(r.Stdout) != "done\n" {
-		t.Errorf("got %q, %v", r.Stdout, err)
+	if err != nil || string(r.Stdout) != "done\n" || !r.Left {
+		t.Errorf("got %q, %v; something is left: %v", r.Stdout, err, r.Left)
 	}
 	v := h.Next()
 	if !v.Alive() {

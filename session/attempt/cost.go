@@ -94,9 +94,7 @@ func (e *Engine) usageOf(ctx context.Context, b store.Board, attempt, executor s
 		for _, earlier := range all {
 			if earlier.Thread == u.Thread && earlier.Totals != nil {
 				before = nil
-				if err := json.Unmarshal(earlier.Totals, &before); err != nil {
-					return nil, fmt.Errorf("reading what execution %s used: %w", earlier.ExecutionID, err)
-				}
+				_ = json.Unmarshal(earlier.Totals, &before) // of a damaged row nothing is known
 			}
 		}
 	}

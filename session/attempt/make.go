@@ -8,17 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"deepwork/actor/process"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/catalog/trust"
 	"deepwork/session"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/store"
 )
@@ -210,17 +207,9 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 			}
 		}
 	}
-	// The mark identifies the setup commands and all processes that they start.
-	mark := runner.Mark("setup-" + a.ID)
-	if slices.ContainsFunc(trees, func(t worktree.Tree) bool { return len(t.Setup) > 0 }) {
-		// A server that was killed may have left some running in these worktrees.
-		if err := process.EndMarked(ctx, mark); err != nil {
-			return err
-		}
-	}
 	base := make(map[string]string, len(trees))
 	for tries := 0; ; tries++ {
-		all, err := k.Create(ctx, a.ID, a.Branch, trees, append(env, mark))
+		all, err := k.Create(ctx, a.ID, a.Branch, trees, env)
 		for _, m := range all {
 			base[m.RepoID] = m.Base
 		}

@@ -48,7 +48,7 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 	a.out, a.err = a.lines(Stdout), a.lines(Stderr)
 	child, err := process.Spawn(process.Spec{
 		Command: spec.Command, Dir: spec.Work, Stdin: spec.Stdin, Descendants: true,
-		Env: append(process.With(append(os.Environ(), "PWD="+spec.Work), spec.Env...), Mark(spec.Mark)),
+		Env: process.With(append(os.Environ(), "PWD="+spec.Work), spec.Env...),
 	}, a.out, a.err)
 	if err != nil {
 		return nil, whyNot(spec, err)
@@ -71,7 +71,7 @@ func (a *agent) lines(stream string) *process.Lines {
 }
 
 // watch waits until the agent ends, or ends it when a stop is requested or its start could not be
-// recorded. No process of the agent is left.
+// recorded.
 func (a *agent) watch(dir string, recorded error) (e Exit) {
 	var killAt time.Time // zero: the agent was not asked to end
 	if recorded != nil {
@@ -107,7 +107,10 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 		case <-time.After(pause):
 		}
 	}
-	a.child.Close()
+	if a.child.Close() {
+		a.log.system("something that it has started does not end, or holds its output open")
+		e.Left = true
+	}
 	a.out.End()
 	a.err.End()
 	a.summary.put(&e)

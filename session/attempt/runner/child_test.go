@@ -60,7 +60,7 @@ func child(mode string) int {
 	case "tell":
 		wd, _ := os.Getwd()
 		json.NewEncoder(os.Stdout).Encode(map[string]any{"dir": wd, "pwd": os.Getenv("PWD"), "tell": os.Getenv("TELL"),
-			"shim": os.Getenv("PROCESS_DETACHED"), "mark": os.Getenv(markEnv), "args": os.Args[1:]})
+			"shim": os.Getenv("PROCESS_DETACHED"), "args": os.Args[1:]})
 	case "exit":
 		fmt.Println("done")
 		fmt.Println("   ")

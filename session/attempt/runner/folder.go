@@ -40,18 +40,6 @@ type startedRecord struct {
 	LogFrom   int64     `json:"log_from"` // the index of the run's first log entry
 }
 
-// markEnv holds the mark of a run in the environment of the agent and its child processes.
-const markEnv = "DEEPWORK_ATTEMPT_RUN"
-
-// Mark returns an environment entry by which process.EndMarked finds the processes that inherited
-// it, or "" if name is "". No name may be a prefix of another.
-func Mark(name string) string {
-	if name == "" {
-		return ""
-	}
-	return markEnv + "=" + name
-}
-
 func exists(dir, name string) bool {
 	_, err := os.Lstat(filepath.Join(dir, name))
 	return err == nil

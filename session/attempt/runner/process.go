@@ -196,9 +196,7 @@ func settle(ctx context.Context, dir string) error {
 	}
 	s := p.started
 	if s.Boot == process.Boot() {
-		if err := process.EndLeftovers(ctx, s.PID, s.Start, s.ShimPID, Mark(spec.Mark)); err != nil {
-			return fmt.Errorf("ending what the run in %s has left: %w", dir, err)
-		}
+		process.EndGroup(s.PID, s.Start)
 	}
 	_, stopped := requestedStop(dir)
 	e := Exit{Code: -1, Interrupted: true, Stopped: stopped, StartedAt: s.StartedAt, EndedAt: endOf(s.StartedAt, time.Now().UTC())}

@@ -12,7 +12,6 @@ package runner
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -36,7 +35,6 @@ type Spec struct {
 	Work    string   `json:"work"`            // working directory, absolute
 	Env     []string `json:"env,omitempty"`   // changes for process.With
 	Stdin   []byte   `json:"stdin,omitempty"` // the agent's standard input
-	Mark    string   `json:"mark"`            // in the environment of all agent processes
 }
 
 // An Exit is how a run ended.
@@ -45,6 +43,7 @@ type Exit struct {
 	Signal       string `json:"signal,omitempty"`        // such as "SIGKILL"
 	Stopped      bool   `json:"stopped,omitempty"`       // Stop was called before it ended
 	Interrupted  bool   `json:"interrupted,omitempty"`   // the shim died without an exit
+	Left         bool   `json:"left,omitempty"`          // something that it started is known to run still
 	NotStarted   string `json:"not_started,omitempty"`   // why it could not be started, or ""
 	FinalMessage string `json:"final_message,omitempty"` // the program's own, or its last line
 	Stderr       string `json:"stderr,omitempty"`        // its last lines on stderr, ready to be shown
@@ -142,7 +141,7 @@ func (r *Runner) startShim(ctx context.Context, dir string) (said string, life *
 		return "", nil, errors.New("no command line of the shim is set")
 	}
 	// If git started this server, its variables would make an agent commit to the main checkout.
-	env := process.Without(os.Environ(), append(slices.Clone(git.Bound), markEnv)...)
+	env := process.Without(os.Environ(), git.Bound...)
 	return process.Detach(ctx, append(slices.Clone(r.Shim), dir), env)
 }
 
@@ -163,7 +162,6 @@ func putSpec(ctx context.Context, spec Spec) error {
 	if exists(spec.Dir, startedFile) || exists(spec.Dir, exitFile) {
 		return nil
 	}
-	spec.Mark = rand.Text()
 	return writeJSON(spec.Dir, specFile, &spec)
 }
 

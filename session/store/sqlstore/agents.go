@@ -122,12 +122,9 @@ func (t Tx) within(l task.Limits) (bool, error) {
 	if l == (task.Limits{}) {
 		return true, nil
 	}
-	all, err := List[task.Spent](t, spentRows)
-	if err != nil {
-		return false, err
-	}
-	s := all[0]
-	return (l.MicroUSD == nil || s.MicroUSD < *l.MicroUSD) && (l.Unknown == nil || int64(s.Unknown) < *l.Unknown), nil
+	var cost, unknown int64
+	_, err := t.First(`SELECT coalesce(CAST(sum(micro_usd) AS bigint), 0), count(*) - count(micro_usd) FROM usages`, nil, &cost, &unknown) // of an index
+	return err == nil && (l.MicroUSD == nil || cost < *l.MicroUSD) && (l.Unknown == nil || unknown < *l.Unknown), err
 }
 
 func (b board) ReachedAt(ctx context.Context, l task.Limits) (cost, unknown *time.Time, err error) {

@@ -285,6 +285,7 @@ CREATE TABLE usages_all (
 	PRIMARY KEY (scope, seq)
 );
 CREATE INDEX usages_of ON usages_all (scope, attempt_id, seq);
+CREATE INDEX usages_cost ON usages_all (scope, micro_usd);
 
 CREATE TABLE requests_all (
 	scope       bigint NOT NULL DEFAULT scope(),

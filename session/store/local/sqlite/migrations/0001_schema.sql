@@ -229,6 +229,7 @@ CREATE TABLE usages (
 	ended_at     TEXT NOT NULL
 ) STRICT;
 CREATE INDEX usages_of ON usages (attempt_id, seq);
+CREATE INDEX usages_cost ON usages (micro_usd);
 
 -- The results of calls with a request_id.
 CREATE TABLE requests (
