@@ -310,11 +310,13 @@ func Check(ctx context.Context) error {
 // TopLevel returns the top of the work tree around a folder. A repository whose config names another
 // folder is an error.
 func TopLevel(ctx context.Context, dir string) (string, error) {
-	top, err := Line(ctx, Command{Dir: dir, Args: []string{"rev-parse", "--show-toplevel"}})
+	ctx, cancel := context.WithTimeout(ctx, configTimeout)
+	defer cancel()
+	r, err := once(ctx, Command{Dir: dir, Args: []string{"rev-parse", "--show-toplevel"}}, inert) // guard uses it
 	if err != nil {
 		return "", err
 	}
-	top = filepath.FromSlash(top)
+	top := filepath.FromSlash(strings.TrimRight(string(r.Stdout), "\r\n"))
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
