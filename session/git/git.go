@@ -27,6 +27,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -166,14 +167,22 @@ func Once(ctx context.Context, c Command) (r process.Result, err error) {
 	if err := Check(ctx); err != nil {
 		return r, err
 	}
-	overrides := inert
-	if c.User || !slices.Contains(reading, c.Args[0]) {
-		if overrides, err = guard(ctx, c); err != nil {
+	overrides, simple, at := inert, !c.User && slices.Contains(reading, c.Args[0]), c.Dir+"\x00"+c.GitDir
+	if _, known := looked.Load(at); !simple || !known {
+		found, err := guard(ctx, c)
+		if err != nil {
 			return r, err
+		}
+		if looked.Store(at, true); !simple {
+			overrides = found
 		}
 	}
 	return once(ctx, c, overrides)
 }
+
+// looked has the repositories whose config was read once, which git does not do before all commands:
+// it waits forever for a pipe in the place of a file.
+var looked sync.Map
 
 // once runs git with these settings in addition to its own.
 func once(ctx context.Context, c Command, overrides []string) (process.Result, error) {
@@ -301,11 +310,13 @@ func Check(ctx context.Context) error {
 // TopLevel returns the top of the work tree around a folder. A repository whose config names another
 // folder is an error.
 func TopLevel(ctx context.Context, dir string) (string, error) {
-	top, err := Line(ctx, Command{Dir: dir, Args: []string{"rev-parse", "--show-toplevel"}})
+	ctx, cancel := context.WithTimeout(ctx, configTimeout)
+	defer cancel()
+	r, err := once(ctx, Command{Dir: dir, Args: []string{"rev-parse", "--show-toplevel"}}, inert) // guard uses it
 	if err != nil {
 		return "", err
 	}
-	top = filepath.FromSlash(top)
+	top := filepath.FromSlash(strings.TrimRight(string(r.Stdout), "\r\n"))
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}

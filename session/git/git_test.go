@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -135,10 +136,10 @@ func TestTheUsersConfigComesIntoBeing(t *testing.T) {
 // A prepared repository does not have git run anything, and work nowhere else; what the
 // user's own config has for the same works on.
 func TestARepositoryRunsNothing(t *testing.T) {
-	dir, run := repo(t)
+	dir, _ := repo(t)
 	mark, users := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "users")
 	own := "touch " + mark + "; cat"
-	run = func(args ...string) string {
+	run := func(args ...string) string {
 		t.Helper()
 		out, err := Line(t.Context(), Command{Dir: dir, Filters: true, Args: args})
 		must(t, err)
@@ -218,9 +219,66 @@ func TestLinksInPlaceOfABranchAreRefused(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
+// Without Filters, not even the user's run; a repository's setting is replaced by the user's, and removed
+// where the user has none.
+func TestFilters(t *testing.T) {
+	dir, run := repo(t)
+	mark := filepath.Join(t.TempDir(), "mark")
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "config"))
+	must(t, os.WriteFile(os.Getenv("GIT_CONFIG_GLOBAL"), []byte("[filter \"mine\"]\n\tclean = tr a-z A-Z\n"), 0o600))
+	run("config", "filter.mine.clean", "touch "+mark+"; cat")
+	run("config", "filter.theirs.process", "touch "+mark)
+	run("config", "filter.theirs.required", "true")
+	must(t, os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("*.mine filter=mine\n*.theirs filter=theirs\n"), 0o644))
+	for filters, want := range map[bool]string{false: "text", true: "TEXT"} {
+		for _, name := range []string{"a.mine", "a.theirs"} {
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte("text"), 0o644))
+		}
+		index := filepath.Join(t.TempDir(), "index")
+		c := Command{Dir: dir, Index: index, Filters: filters, Args: []string{"add", "."}}
+		if _, err := Output(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{"a.mine": want, "a.theirs": "text"} {
+			if got, err := Line(t.Context(), Command{Dir: dir, Index: index, Args: []string{"cat-file", "blob", ":" + name}}); err != nil || got != want {
+				t.Errorf("filters %v: %s is %q, %v, want %q", filters, name, got, err, want)
+			}
+		}
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a filter of the repository ran")
+	}
+	run("config", "hook.a=b.command", "touch "+mark)
+	if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"add", "."}}); err == nil || !strings.Contains(err.Error(), "remove or rename it") {
+		t.Errorf("a setting that cannot be switched off: %v", err)
+	}
+}
+
+// What a killed git has left is named, with the command that removes it; so is a git that is too old.
+func TestErrorsSayWhatHelps(t *testing.T) {
+	dir, _ := repo(t)
+	lock := filepath.Join(dir, ".git", "index.lock")
+	must(t, os.WriteFile(lock, nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o644))
+	real, err := filepath.EvalSymlinks(dir)
 	must(t, err)
-	return string(data)
+	_, err = Once(t.Context(), Command{Dir: dir, Args: []string{"add", "a"}})
+	if err == nil || !strings.Contains(filepath.ToSlash(err.Error()), "rm \""+filepath.ToSlash(filepath.Join(real, ".git", "index.lock"))) {
+		t.Errorf("the error is %v", err)
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	fake := t.TempDir()
+	t.Setenv("PATH", fake)
+	checked.Store(false)
+	defer checked.Store(true)
+	for version, old := range map[string]bool{"2.37.9": true, "1.9": true, "2.38.0.rc1": false, "3.0 (Apple)": false} {
+		checked.Store(false)
+		must(t, os.WriteFile(filepath.Join(fake, "git"), []byte("#!/bin/sh\necho 'git version "+version+"'\n"), 0o755))
+		if err := Check(t.Context()); (err != nil) != old || old && !strings.Contains(err.Error(), "2.38 or later") {
+			t.Errorf("git %s: %v", version, err)
+		}
+	}
 }

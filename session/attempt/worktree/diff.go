@@ -77,20 +77,24 @@ func pathspecs(paths []string) []string {
 	return out
 }
 
+// emptyBlobs are the ids of an empty file, in both object formats of repositories.
+var emptyBlobs = []string{"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"}
+
 // indexWithLoose copies the worktree's index and adds the untracked files to the copy, without
-// their content: git then reads the files themselves.
+// their content: git then reads the files themselves. Not by git add --intent-to-add, which also stages
+// tracked files, looks into submodules, and fails if a file has just vanished.
 func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	index := filepath.Join(tmp, "index")
-	run := func(args ...string) error {
+	run := func(stdin string, args ...string) error {
 		c := v.call(args...)
-		c.Index = index
+		c.Index, c.Stdin = index, []byte(stdin)
 		_, err := git.Output(ctx, c)
 		return err
 	}
 	err := copyIndex(filepath.Join(v.admin, "index"), index)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = nil; v.head != "" {
-			err = run("read-tree", v.head)
+			err = run("", "read-tree", v.head)
 		}
 	}
 	if err != nil {
@@ -100,16 +104,30 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	if err != nil || len(loose[untracked]) == 0 {
 		return index, err
 	}
-	add := []string{"add", "--intent-to-add", "--ignore-errors", "--sparse", "--", "."}
+	var add strings.Builder
 	for _, name := range loose[untracked] {
-		if strings.HasSuffix(name, "/") { // a repository
-			add = append(add, ":(top,exclude,literal)"+name)
+		mode, at := "100644", filepath.Join(v.path, filepath.FromSlash(name))
+		info, err := os.Lstat(at)
+		switch {
+		case err != nil || info.IsDir():
+			continue // it has just vanished, or is a repository
+		case info.Mode().Type() == fs.ModeSymlink:
+			mode = "120000"
+		case !readable(at):
+			continue // git would fail completely
 		}
+		fmt.Fprintf(&add, "%s %s\t%s\x00", mode, emptyBlobs[len(v.target)/64], name) // by the length of the repository's ids
 	}
-	if err = run(add...); git.ExitCode(err) > 0 {
-		err = nil // some files, which git cannot read or which have just vanished, are left out
+	return index, run(add.String(), "update-index", "-z", "--index-info")
+}
+
+func readable(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
 	}
-	return index, err
+	f.Close()
+	return true
 }
 
 // copyIndex copies an index with its time, from which git infers which files may have changed just

@@ -246,9 +246,6 @@ func canonical(path string) string {
 	return filepath.Join(canonical(parent), filepath.Base(path))
 }
 
-// initializing is the content of git's own lock while worktree add runs.
-const initializing = "initializing"
-
 // lockedBy reports whether a worktree is locked (git worktree lock), and why.
 func lockedBy(admin string) (reason string, locked bool) {
 	data, _, err := durable.Read(filepath.Join(admin, "locked"), maxGitFile)
