@@ -21,6 +21,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/backend"
@@ -177,7 +178,7 @@ func openServer(o Options, opened *closers) (*Server, error) {
 		}
 		c, err := settings.Current(ctx)
 		if now, _ := backend.Choose(o.Store, o.Project, settings.User()); err == nil && now != choice {
-			return nil, session.NotNow("restart_needed", "Your own config names another store than the one that this server was started with. Tell the user: the server must be restarted, or the config corrected.")
+			return nil, session.NotNow(codes.RestartNeeded, "Your own config names another store than the one that this server was started with. Tell the user: the server must be restarted, or the config corrected.")
 		}
 		return c, err
 	}
@@ -314,7 +315,7 @@ func confirm(ctx context.Context, w *attempt.Workspace, db store.Database) error
 	}
 	is, err := w.Confirm(ctx, db)
 	if err == nil && !is {
-		err = session.NotNow("restart_needed", "This server was started while the database of attempt %s could not be used, and has nothing to do with that attempt. Tell the user: the server must be restarted.", w.Attempt)
+		err = session.NotNow(codes.RestartNeeded, "This server was started while the database of attempt %s could not be used, and has nothing to do with that attempt. Tell the user: the server must be restarted.", w.Attempt)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 )
 
 // The exit codes of deepwork run, beside those of every command.
@@ -111,7 +112,7 @@ finished step is done again. The budgets that you give replace those of the run;
 						r.MaxTime = time.Duration(*given.MaxSeconds * float64(time.Second))
 					}
 				})
-				if session.CodeOf(err) == "run_complete" {
+				if session.CodeOf(err) == codes.RunComplete {
 					fmt.Fprintln(a.err, "deepwork: nothing was resumed: the run is complete already")
 					r, err = board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
 				}

@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/codes"
 )
 
 // A recipe is an executor as one execution uses it. Its command comes from the config or the
@@ -33,7 +34,7 @@ func (e *Engine) recipe(cfg *config.Config, executor string, variant *string) (*
 	executor = strings.TrimSpace(executor)
 	all := runner.Merge(cfg.Executors)
 	if executor == "" {
-		return nil, session.Wrong("missing_executor", "executor is blank. Use one of %s; list_executors describes them.", some(runner.Names(all), "none")).With("argument", "executor")
+		return nil, session.Wrong(codes.MissingExecutor, "executor is blank. Use one of %s; list_executors describes them.", some(runner.Names(all), "none")).With("argument", "executor")
 	}
 	name := ""
 	if variant != nil {
@@ -69,11 +70,11 @@ func (r *recipe) check(prompt string) error {
 		return session.Changed(r.root, err)
 	}
 	if err != nil {
-		return session.Wrong("executor_unavailable", "The program of executor %s was not found: %s. Install it, add it to the PATH of the deepwork server, or correct executors in .deepwork/config.yml; list_executors lists the available ones.",
+		return session.Wrong(codes.ExecutorUnavailable, "The program of executor %s was not found: %s. Install it, add it to the PATH of the deepwork server, or correct executors in .deepwork/config.yml; list_executors lists the available ones.",
 			r.name, r.program(r.Command)).With("argument", "executor").With("value", r.name)
 	}
 	if r.Prompt == config.PromptArgument && len(prompt) > maxArgument() {
-		return session.Wrong("too_long", "Executor %s takes its prompt as an argument, and title, description and prompt together have %d bytes; at most %d are allowed. Shorten them, or put long text in a file and name that file.",
+		return session.Wrong(codes.TooLong, "Executor %s takes its prompt as an argument, and title, description and prompt together have %d bytes; at most %d are allowed. Shorten them, or put long text in a file and name that file.",
 			r.name, len(prompt), maxArgument()).With("argument", "prompt").With("value", len(prompt)).With("max", maxArgument())
 	}
 	return nil
@@ -82,7 +83,7 @@ func (r *recipe) check(prompt string) error {
 // elsewhere reports whether an error of check is about this machine alone, so that another one that
 // shares the store may run the executor.
 func (e *Engine) elsewhere(err error) bool {
-	return e.shared != nil && session.CodeOf(err) == "executor_unavailable"
+	return e.shared != nil && session.CodeOf(err) == codes.ExecutorUnavailable
 }
 
 // line returns the command of an execution without its prompt.

@@ -13,6 +13,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/transport/tool"
 )
 
@@ -93,7 +94,7 @@ func fill(r *http.Request, args any) error {
 		case "integer", "number":
 			n, err := strconv.ParseFloat(text, 64)
 			if err != nil || a.Kind == "integer" && n != math.Trunc(n) {
-				return session.Wrong("invalid_argument", "%q is not a number, or not a whole one where that is needed.", text).With("argument", a.Name)
+				return session.Wrong(codes.InvalidArgument, "%q is not a number, or not a whole one where that is needed.", text).With("argument", a.Name)
 			}
 			given[a.Name] = n
 		}
@@ -103,7 +104,7 @@ func fill(r *http.Request, args any) error {
 		err = json.Unmarshal(data, args)
 	}
 	if err != nil {
-		return session.Wrong("invalid_argument", "The form cannot be read: %v.", err)
+		return session.Wrong(codes.InvalidArgument, "The form cannot be read: %v.", err)
 	}
 	return nil
 }

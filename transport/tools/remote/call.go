@@ -12,6 +12,7 @@ import (
 
 	sources "deepwork/catalog/remote"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/execution"
 	"deepwork/transport/tool"
 )
@@ -60,7 +61,7 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 		// A caller that cancels a call wants no answer, not even of its success.
 		return nil, fmt.Errorf("running workflow %q: %w: %w", t.Name, context.Canceled, err)
 	case errors.Is(err, tool.ErrStopping) && id != "" && !refused:
-		return nil, session.NotNow("stopping", "The server is stopping. Workflow '%s' continues at its source '%s'. When the server is back, "+
+		return nil, session.NotNow(codes.Stopping, "The server is stopping. Workflow '%s' continues at its source '%s'. When the server is back, "+
 			"call workflow_status with execution_id '%s'; do not start it again.", t.Workflow.Name, t.Source, id).With("execution_id", id)
 	}
 	return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/execution"
 	"deepwork/transport/tool"
 )
@@ -37,7 +38,7 @@ func (o Options) execute(ctx context.Context, c *tool.Caller, args executeArgs) 
 	jobName, name, _ := strings.Cut(args.WorkflowID, "/")
 	j := o.Jobs(ctx).Job(jobName)
 	if j == nil || j.Bundled || j.Name != jobName || j.Workflow(name) == nil {
-		return nil, session.Wrong("unknown_workflow", "There is no workflow with the id '%s'. workflows-list-tool lists the ids.", jsontext.Clip(args.WorkflowID, tool.MaxName)).
+		return nil, session.Wrong(codes.UnknownWorkflow, "There is no workflow with the id '%s'. workflows-list-tool lists the ids.", jsontext.Clip(args.WorkflowID, tool.MaxName)).
 			With("argument", "workflow_id").With("value", jsontext.Clip(args.WorkflowID, tool.MaxName))
 	}
 	w := newWorkflow(j, j.Workflow(name))

@@ -7,6 +7,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/execution"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
@@ -63,7 +64,7 @@ func (o Options) executionOf(ctx context.Context, c *tool.Caller, args execution
 		return nil, err
 	}
 	if of := x.JobName + "/" + x.WorkflowName; of != args.WorkflowID {
-		return nil, session.Wrong("wrong_workflow", "Execution '%s' belongs to workflow '%s', not to '%s'. Pass that workflow_id, or another execution_id.",
+		return nil, session.Wrong(codes.WrongWorkflow, "Execution '%s' belongs to workflow '%s', not to '%s'. Pass that workflow_id, or another execution_id.",
 			x.SessionID, of, jsontext.Clip(args.WorkflowID, tool.MaxName)).With("workflow_id", of)
 	}
 	r := &executionReply{ExecutionID: x.SessionID, Progress: ownProgress{x.Done, x.Total, "at step '" + x.StepID + "'"}}
