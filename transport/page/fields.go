@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -18,7 +19,7 @@ import (
 )
 
 // forms are the tools whose arguments forms have, under the tools' names for them.
-var forms = func() map[string]map[string]tool.Argument {
+var forms = sync.OnceValue(func() map[string]map[string]tool.Argument {
 	all := map[string]map[string]tool.Argument{}
 	for name, of := range map[string]any{
 		"change_target": attempt.TargetArgs{}, "create_task": attempt.CreateTaskArgs{}, "follow_up": attempt.FollowUpArgs{}, "merge_attempt": attempt.MergeArgs{},
@@ -30,12 +31,12 @@ var forms = func() map[string]map[string]tool.Argument {
 		}
 	}
 	return all
-}()
+})
 
 // field returns the attributes of the field of a form for an argument of a tool: its name, and its
 // limits. Its description is shown when the pointer is on it.
 func field(of, name string) (template.HTMLAttr, error) {
-	a, is := forms[of][name]
+	a, is := forms()[of][name]
 	if !is {
 		return "", fmt.Errorf("%s has no argument %s", of, name)
 	}
@@ -63,16 +64,8 @@ func field(of, name string) (template.HTMLAttr, error) {
 	return template.HTMLAttr(s), nil
 }
 
-// values returns the values that an argument may have.
-func values(of, name string) []string {
-	var all []string
-	for _, v := range forms[of][name].Schema.Enum {
-		if text, is := v.(string); is {
-			all = append(all, text)
-		}
-	}
-	return all
-}
+// values returns the values that an argument of a tool may have.
+func values(of, name string) []string { return forms()[of][name].Values() }
 
 // fill sets the arguments of a tool, a pointer to their struct, from the fields of a form that have their
 // names. A blank field is as if it was not there.
