@@ -13,12 +13,9 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/presence"
+	"deepwork/session/codes"
 	"deepwork/session/state"
 )
-
-// CodeNoStateFolder is the code of a call that writes when there is no place for the project's
-// state.
-const CodeNoStateFolder = "no_state_folder"
 
 // NewMember returns this process's member among the servers of a project. Entering
 // creates the state folder.
@@ -63,7 +60,7 @@ func makeServers(f *state.Folder) error {
 // MakeState creates the state folder of a project. Its error is for agents.
 func MakeState(f *state.Folder) error {
 	if err := f.Make(); err != nil {
-		return NotNow(CodeNoStateFolder, "Nothing can be written, and nothing has changed: %v. Tell the user; restart the server after a change of %s.", err, state.Env).Because(err)
+		return NotNow(codes.NoStateFolder, "Nothing can be written, and nothing has changed: %v. Tell the user; restart the server after a change of %s.", err, state.Env).Because(err)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,11 +13,10 @@ import (
 	"testing"
 )
 
-// codesFile lists the codes of errors with what to do: a line for each, the code, a tab, and text.
-// It is the source of the table in TOOLS.md.
-const codesFile = "testdata/codes.txt"
+// codesFile has the codes of errors, each with what to do. It is the source of the table in TOOLS.md.
+const codesFile = "../session/codes/codes.go"
 
-// The table has every code that the source gives to an error, and no other.
+// The constants are the codes that the source gives to errors, and no other.
 func TestEveryErrorCodeIsListed(t *testing.T) {
 	listed := map[string]bool{}
 	for _, row := range codeRows(t) {
@@ -38,25 +36,28 @@ func TestEveryErrorCodeIsListed(t *testing.T) {
 		t.Errorf("%s: no error has the code %s", codesFile, code)
 	}
 	for _, at := range c.unknown {
-		t.Errorf("%s: the test cannot determine the code here: use a literal, a constant or a parameter", at)
+		t.Errorf("%s: the test cannot determine the code here: use a constant or a parameter", at)
+	}
+	for _, at := range c.literals {
+		t.Errorf("%s: use the constant of package codes", at)
 	}
 	if len(c.codes) < 100 {
 		t.Errorf("found only %d codes", len(c.codes))
 	}
 }
 
-// codeRows reads codesFile.
+// codeRows reads codesFile: each code with its comment.
 func codeRows(t *testing.T) (rows [][2]string) {
 	t.Helper()
-	data, err := os.ReadFile(codesFile)
+	f, err := parser.ParseFile(token.NewFileSet(), codesFile, nil, parser.ParseComments)
 	must(t, err)
-	for line := range strings.Lines(string(data)) {
-		code, what, ok := strings.Cut(strings.TrimSpace(line), "\t")
-		if !ok {
-			t.Fatalf("%s: no tab in %q", codesFile, line)
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.ValueSpec); ok {
+			code, _ := literal(s.Values[0])
+			rows = append(rows, [2]string{code, strings.TrimSpace(s.Comment.Text())})
 		}
-		rows = append(rows, [2]string{code, what})
-	}
+		return true
+	})
 	if !slices.IsSortedFunc(rows, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) }) {
 		t.Errorf("%s is not sorted", codesFile)
 	}
@@ -69,15 +70,17 @@ type sink struct {
 	prefix string
 }
 
-// A codeFinder finds the codes of errors in parsed source: literals that reach session.Wrong and
-// session.NotNow, or a field named code, directly or through constants, parameters and variables.
+// A codeFinder finds the codes of errors in parsed source: constants that reach session.Wrong and
+// session.NotNow, or a field named code, directly or through parameters and variables.
 type codeFinder struct {
-	set     *token.FileSet
-	sinks   map[string][]sink // by folder + function; of package session without folder
-	consts  map[string]string // by folder + name
-	codes   map[string]string // and where they are first
-	unknown []string
-	more    bool // a sink was added
+	set    *token.FileSet
+	sinks  map[string][]sink // by folder + function; of package session without folder
+	consts map[string]string // by folder + name
+	codes  map[string]string // and where they are first
+	// literals are where Wrong and NotNow get a code that is no constant.
+	literals map[string]string
+	unknown  []string
+	more     bool // a sink was added
 }
 
 // A place is what an expression is in.
@@ -90,7 +93,7 @@ type place struct {
 
 func codesOf(t *testing.T, root string) *codeFinder {
 	t.Helper()
-	c := &codeFinder{set: token.NewFileSet(), consts: map[string]string{}, codes: map[string]string{},
+	c := &codeFinder{set: token.NewFileSet(), consts: map[string]string{}, codes: map[string]string{}, literals: map[string]string{},
 		sinks: map[string][]sink{"Wrong": {{}}, "NotNow": {{}}}}
 	files := map[string][]*ast.File{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -164,7 +167,12 @@ func (c *codeFinder) walk(n ast.Node, in place) {
 			c.walk(n.Body, deeper)
 			return false
 		case *ast.CallExpr:
-			for _, s := range c.sinks[c.called(n.Fun, in)] {
+			called := c.called(n.Fun, in)
+			if _, is := literal(firstOf(n.Args)); is && (called == "Wrong" || called == "NotNow") {
+				at := c.set.Position(n.Pos()).String()
+				c.literals[at] = at
+			}
+			for _, s := range c.sinks[called] {
 				if s.at < len(n.Args) {
 					c.reach(n.Args[s.at], s.prefix, in)
 				}
@@ -178,6 +186,14 @@ func (c *codeFinder) walk(n ast.Node, in place) {
 		}
 		return true
 	})
+}
+
+// firstOf returns the first of some expressions, or nil.
+func firstOf(all []ast.Expr) ast.Expr {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0]
 }
 
 // called returns the key in sinks of a called function.
@@ -202,7 +218,13 @@ func (c *codeFinder) reach(e ast.Expr, prefix string, in place) {
 			c.codes[prefix+text] = c.set.Position(e.Pos()).String()
 		}
 		return
-	case *ast.SelectorExpr: // a field, which is filled elsewhere
+	case *ast.SelectorExpr: // a constant, or a field, which is filled elsewhere
+		if x, ok := e.X.(*ast.Ident); ok && x.Name == "codes" {
+			if text, ok := c.consts[filepath.Join("..", "session", "codes")+e.Sel.Name]; ok {
+				c.codes[prefix+text] = c.set.Position(e.Pos()).String()
+				return
+			}
+		}
 		if strings.EqualFold(e.Sel.Name, "code") {
 			return
 		}

@@ -20,6 +20,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/backend"
@@ -199,7 +200,7 @@ func (p *opening) current(ctx context.Context) (*config.Config, error) {
 	}
 	c, err := p.settings.Current(ctx)
 	if now, _ := backend.Choose(p.options.Store, p.options.Project, p.settings.User()); err == nil && now != p.choice {
-		return nil, session.NotNow("restart_needed", "Your own config names another store than the one that this server was started with. Tell the user: the server must be restarted, or the config corrected.")
+		return nil, session.NotNow(codes.RestartNeeded, "Your own config names another store than the one that this server was started with. Tell the user: the server must be restarted, or the config corrected.")
 	}
 	return c, err
 }

@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/show"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
@@ -149,7 +150,7 @@ func (l *library) readJob(ctx context.Context, req *mcp.ReadResourceRequest) (*m
 func (l *library) readSession(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	s, err := l.session(ctx, session.CallerOf(ctx).Identity, strings.TrimPrefix(req.Params.URI, sessionURI))
 	switch code := session.CodeOf(err); {
-	case code == "unknown_session" || code == "bad_session_id":
+	case code == codes.UnknownSession || code == codes.BadSessionID:
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	case err != nil:
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("session %s cannot be read: %v", req.Params.URI, err)}

@@ -14,6 +14,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/codes"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
@@ -145,7 +146,7 @@ func resolve(c *config.Config, of string) (runner.Recipe, error) {
 	name, variant, _ := strings.Cut(of, ":")
 	recipe, err := runner.Resolve(runner.Merge(c.Executors), name, variant)
 	if err != nil {
-		err = session.NotNow("reviewer_unavailable", "quality_gate.reviewer_executor is %s, which cannot review: %v Tell the user to correct it in .deepwork/config.yml, or in their own config.", of, err).Because(err)
+		err = session.NotNow(codes.ReviewerUnavailable, "quality_gate.reviewer_executor is %s, which cannot review: %v Tell the user to correct it in .deepwork/config.yml, or in their own config.", of, err).Because(err)
 	}
 	return recipe, err
 }

@@ -22,6 +22,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/codes"
 	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
@@ -315,7 +316,7 @@ type stepCaller struct {
 // own checks the session and the step of a call; those that it leaves out are those of the agent.
 func (c *stepCaller) own(sessionID, stepID **string) error {
 	if c.grant.Session == "" { // its token was withdrawn after the request was let in
-		return session.NotNow("other_session", "Your token was withdrawn, because the agent of its step has ended. Nothing was done.")
+		return session.NotNow(codes.OtherSession, "Your token was withdrawn, because the agent of its step has ended. Nothing was done.")
 	}
 	if *sessionID == nil {
 		*sessionID = &c.grant.Session
@@ -326,14 +327,14 @@ func (c *stepCaller) own(sessionID, stepID **string) error {
 		if slices.Contains(c.grant.children, **sessionID) {
 			return nil
 		}
-		return session.NotNow("other_session", "You do the step '%s' of session '%s', and session '%s' is another one. Leave session_id out, or pass that of a workflow that you have started.",
+		return session.NotNow(codes.OtherSession, "You do the step '%s' of session '%s', and session '%s' is another one. Leave session_id out, or pass that of a workflow that you have started.",
 			c.grant.Step, c.grant.Session, **sessionID).With("session_id", c.grant.Session)
 	}
 	if *stepID == nil {
 		*stepID = &c.grant.Step
 	}
 	if **stepID != c.grant.Step {
-		return session.NotNow("other_step", "You do the step '%s' alone, and '%s' is another one. Leave step_id out.", c.grant.Step, **stepID).With("step_id", c.grant.Step)
+		return session.NotNow(codes.OtherStep, "You do the step '%s' alone, and '%s' is another one. Leave step_id out.", c.grant.Step, **stepID).With("step_id", c.grant.Step)
 	}
 	return nil
 }

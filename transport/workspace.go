@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/backend"
@@ -69,7 +70,7 @@ func confirm(ctx context.Context, w *attempt.Workspace, db store.Database) error
 	}
 	is, err := w.Confirm(ctx, db)
 	if err == nil && !is {
-		err = session.NotNow("restart_needed", "This server was started while the database of attempt %s could not be used, and has nothing to do with that attempt. Tell the user: the server must be restarted.", w.Attempt)
+		err = session.NotNow(codes.RestartNeeded, "This server was started while the database of attempt %s could not be used, and has nothing to do with that attempt. Tell the user: the server must be restarted.", w.Attempt)
 	}
 	return err
 }

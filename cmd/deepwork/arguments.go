@@ -47,7 +47,7 @@ func argumentFlags(cmd *cobra.Command, args any, names ...string) {
 		if a.Kind == "boolean" {
 			added.NoOptDefVal = "true"
 		}
-		if v := f.values(); v != nil {
+		if v := f.argument.Values(); v != nil {
 			_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(v, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
@@ -60,9 +60,9 @@ func (f *argumentFlag) help() string {
 	if first, n := utf8.DecodeRuneInString(text); len(text) > n && !unicode.IsUpper(rune(text[n])) {
 		text = string(unicode.ToLower(first)) + text[n:]
 	}
-	for _, v := range f.values() {
+	for _, v := range f.argument.Values() {
 		if !strings.Contains(f.argument.Description, v) {
-			text += ": " + either(f.values())
+			text += ": " + either(f.argument.Values())
 			break
 		}
 	}
@@ -70,16 +70,6 @@ func (f *argumentFlag) help() string {
 		text += " (default: " + otherwise + ")"
 	}
 	return text
-}
-
-// values are the values that the argument may have, nil if that is any.
-func (f *argumentFlag) values() (all []string) {
-	for _, v := range f.argument.Schema.Enum {
-		if text, is := v.(string); is {
-			all = append(all, text)
-		}
-	}
-	return all
 }
 
 // seconds reports whether the argument is a number of seconds.
@@ -128,7 +118,7 @@ func (f *argumentFlag) Set(text string) error {
 			value = int(n)
 		}
 	default:
-		if v := f.values(); v != nil && !slices.Contains(v, text) {
+		if v := f.argument.Values(); v != nil && !slices.Contains(v, text) {
 			return expected(either(v))
 		}
 		value = text

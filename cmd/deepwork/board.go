@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
@@ -197,7 +198,7 @@ const tasksCommand = "deepwork board tasks"
 func oneTask(ctx context.Context, board *attempt.Engine, id string) (*attempt.Task, error) {
 	if _, err := uuid.Parse(id); err == nil {
 		t, err := board.GetTask(ctx, atTerminal, attempt.TaskArgs{TaskID: id})
-		if session.CodeOf(err) == "unknown_task" {
+		if session.CodeOf(err) == codes.UnknownTask {
 			return nil, fmt.Errorf("there is no task with the id %s; '%s' lists them", id, tasksCommand)
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 )
 
 // The exit codes of deepwork run, beside those of every command.
@@ -111,7 +113,7 @@ finished step is done again. The budgets that you give replace those of the run;
 						r.MaxTime = time.Duration(*given.MaxSeconds * float64(time.Second))
 					}
 				})
-				if session.CodeOf(err) == "run_complete" {
+				if session.CodeOf(err) == codes.RunComplete {
 					fmt.Fprintln(a.err, "deepwork: nothing was resumed: the run is complete already")
 					r, err = board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
 				}
@@ -200,3 +202,25 @@ func runExit(r *attempt.RunReply) error {
 type exitError struct{ code int }
 
 func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// runRefused returns the error of a run that was not started or resumed: a usage error if other arguments
+// would help, so that exit code 1 remains that of a run that stopped.
+func runRefused(cmd *cobra.Command, doing string, err error) error {
+	refused, is := errors.AsType[*session.Error](err)
+	if is { // the board's command stops runs, too, but they have their own
+		refused.Message = strings.ReplaceAll(refused.Message, "stop_attempt", "'deepwork run stop'")
+	}
+	if !is || refused.Kind != session.ToolError {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	text := inCommands(refused.Message)
+	argument, rest, _ := strings.Cut(text, " ")
+	if flag := flagOf(cmd, argument); flag != "" {
+		text, doing = flag+" "+rest, ""
+	}
+	text = strings.NewReplacer("pass in_place: true", "pass --in-place", "leave in_place out", "leave --in-place out", "leave 'variant' out", "leave :VARIANT out").Replace(text)
+	if text = strings.TrimSuffix(text, "."); doing != "" {
+		text = doing + ": " + text
+	}
+	return usagef(cmd, "%s", text)
+}

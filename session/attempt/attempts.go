@@ -13,6 +13,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/codes"
 )
 
 // ListTaskAttempts lists the attempts of a task, newest first (seed 004,
@@ -200,12 +201,12 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		return nil, err
 	}
 	if a.AfterIndex != nil && *a.AfterIndex < -1 {
-		return nil, session.Wrong("out_of_range", "after_index is %d: expected the next_index of a reply, or -1 for the first entry.", *a.AfterIndex).With("argument", "after_index").With("value", *a.AfterIndex)
+		return nil, session.Wrong(codes.OutOfRange, "after_index is %d: expected the next_index of a reply, or -1 for the first entry.", *a.AfterIndex).With("argument", "after_index").With("value", *a.AfterIndex)
 	}
 	var patience time.Duration
 	if a.Wait != nil {
 		if !(*a.Wait >= 0 && *a.Wait <= MaxWait) { // also refuses NaN
-			return nil, session.Wrong("out_of_range", "wait is %v: expected 0 to %d seconds.", *a.Wait, MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
+			return nil, session.Wrong(codes.OutOfRange, "wait is %v: expected 0 to %d seconds.", *a.Wait, MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
 		}
 		patience = time.Duration(*a.Wait * float64(time.Second))
 	}

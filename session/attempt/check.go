@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // The limits of arguments. A character is a Unicode code point.
@@ -36,7 +37,7 @@ const (
 func checkID(field, value string) (string, error) {
 	id, err := uuid.Parse(value)
 	if err != nil || len(value) != 36 {
-		return "", session.Wrong("malformed_id",
+		return "", session.Wrong(codes.MalformedID,
 			"%s %q is not a UUID. Pass an id as the tools give it, such as 3b241101-e2bb-4255-8caf-4136c566a962.", field, clip(value)).
 			With("argument", field).With("value", clip(value))
 	}
@@ -49,11 +50,11 @@ func clip(s string) string { return jsontext.Clip(s, MaxName+1) }
 // checkText refuses a text that is too long or that cannot be passed to an agent.
 func checkText(field, text string, limit int) error {
 	if n := utf8.RuneCountInString(text); n > limit {
-		return session.Wrong("too_long", "%s has %d characters, and at most %d are allowed. Shorten it, or put long text in a file and name that file.", field, n, limit).
+		return session.Wrong(codes.TooLong, "%s has %d characters, and at most %d are allowed. Shorten it, or put long text in a file and name that file.", field, n, limit).
 			With("argument", field).With("value", n).With("max", limit)
 	}
 	if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
-		return session.Wrong("not_text", "%s contains a NUL character or invalid UTF-8. Pass plain text.", field).With("argument", field).With("value", clip(strings.ToValidUTF8(text, "\uFFFD")))
+		return session.Wrong(codes.NotText, "%s contains a NUL character or invalid UTF-8. Pass plain text.", field).With("argument", field).With("value", clip(strings.ToValidUTF8(text, "\uFFFD")))
 	}
 	return nil
 }
@@ -62,10 +63,10 @@ func checkText(field, text string, limit int) error {
 func checkTitle(title string) (string, error) {
 	trimmed := strings.TrimSpace(title)
 	if trimmed == "" {
-		return "", session.Wrong("missing_title", "title is blank. Say in one line what to do.").With("argument", "title").With("value", clip(title))
+		return "", session.Wrong(codes.MissingTitle, "title is blank. Say in one line what to do.").With("argument", "title").With("value", clip(title))
 	}
 	if strings.ContainsAny(trimmed, "\r\n") {
-		return "", session.Wrong("title_lines", "title has more than one line. Put the rest in description.").With("argument", "title").With("value", clip(trimmed))
+		return "", session.Wrong(codes.TitleLines, "title has more than one line. Put the rest in description.").With("argument", "title").With("value", clip(trimmed))
 	}
 	return trimmed, checkText("title", trimmed, MaxTitle)
 }
@@ -87,7 +88,7 @@ func checkStatus(status string) (task.Status, error) {
 	for i, s := range task.Statuses {
 		names[i] = string(s)
 	}
-	return "", session.Wrong("unknown_status", "There is no status %q. Use one of %s.", clip(status), strings.Join(names, ", ")).
+	return "", session.Wrong(codes.UnknownStatus, "There is no status %q. Use one of %s.", clip(status), strings.Join(names, ", ")).
 		With("argument", "status").With("value", clip(status)).With("allowed", names)
 }
 
@@ -110,7 +111,7 @@ func within(field string, given *int, otherwise, least, most int) (int, error) {
 		return otherwise, nil
 	}
 	if *given < least || *given > most {
-		return 0, session.Wrong("out_of_range", "%s is %d: expected %d to %d.", field, *given, least, most).
+		return 0, session.Wrong(codes.OutOfRange, "%s is %d: expected %d to %d.", field, *given, least, most).
 			With("argument", field).With("value", *given)
 	}
 	return *given, nil
@@ -123,7 +124,7 @@ func checkRequest(tool string, id *string, args any) (task.Request, error) {
 		return task.Request{}, nil
 	}
 	if strings.TrimSpace(*id) == "" {
-		return task.Request{}, session.Wrong("blank_request_id", "request_id is blank. Leave it out, or pass a text that is new for each call.").With("argument", "request_id").With("value", clip(*id))
+		return task.Request{}, session.Wrong(codes.BlankRequestID, "request_id is blank. Leave it out, or pass a text that is new for each call.").With("argument", "request_id").With("value", clip(*id))
 	}
 	if err := checkText("request_id", *id, MaxName); err != nil {
 		return task.Request{}, err
@@ -136,7 +137,7 @@ func (a FollowUpArgs) id() (*string, error) {
 	given := a.AttemptID
 	if a.WorkspaceID != nil {
 		if given != nil && !strings.EqualFold(*given, *a.WorkspaceID) {
-			return nil, session.Wrong("two_targets", "attempt_id (%q) and workspace_id (%q) differ. They are two names for the same argument: pass attempt_id alone.",
+			return nil, session.Wrong(codes.TwoTargets, "attempt_id (%q) and workspace_id (%q) differ. They are two names for the same argument: pass attempt_id alone.",
 				clip(*given), clip(*a.WorkspaceID)).With("argument", "workspace_id").With("value", clip(*a.WorkspaceID)).With("attempt_id", clip(*given))
 		}
 		given = a.WorkspaceID
@@ -154,7 +155,7 @@ func (a FollowUpArgs) id() (*string, error) {
 // id returns the attempt that a target names.
 func (t Target) id() (string, error) {
 	if t.AttemptID == nil {
-		return "", session.Wrong("missing_argument", "attempt_id is missing. list_task_attempts lists the attempts of a task.").With("argument", "attempt_id")
+		return "", session.Wrong(codes.MissingArgument, "attempt_id is missing. list_task_attempts lists the attempts of a task.").With("argument", "attempt_id")
 	}
 	return checkID("attempt_id", *t.AttemptID)
 }

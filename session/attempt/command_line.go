@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/codes"
 )
 
 // A commandLine is the Executor of a name in the config, or of a well-known one: its agents are processes of
@@ -164,11 +165,11 @@ func (r *recipe) check(prompt string) error {
 		return session.Changed(r.root, err)
 	}
 	if err != nil {
-		return session.Wrong("executor_unavailable", "The program of executor %s was not found: %s. Install it, add it to the PATH of the deepwork server, or correct executors in .deepwork/config.yml; list_executors lists the available ones.",
+		return session.Wrong(codes.ExecutorUnavailable, "The program of executor %s was not found: %s. Install it, add it to the PATH of the deepwork server, or correct executors in .deepwork/config.yml; list_executors lists the available ones.",
 			r.name, r.program(r.Command)).With("argument", "executor").With("value", r.name)
 	}
 	if r.Prompt == config.PromptArgument && len(prompt) > maxArgument() {
-		return session.Wrong("too_long", "Executor %s takes its prompt as an argument, and title, description and prompt together have %d bytes; at most %d are allowed. Shorten them, or put long text in a file and name that file.",
+		return session.Wrong(codes.TooLong, "Executor %s takes its prompt as an argument, and title, description and prompt together have %d bytes; at most %d are allowed. Shorten them, or put long text in a file and name that file.",
 			r.name, len(prompt), maxArgument()).With("argument", "prompt").With("value", len(prompt)).With("max", maxArgument())
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // CommentArgs are the arguments of comment_attempt.
@@ -158,7 +159,7 @@ func (e *Engine) changeComments(ctx context.Context, b view, at *task.Attempt, a
 	}
 	added, err := b.ChangeComments(ctx, at.ID, remove, add, request)
 	if errors.Is(err, task.ErrSent) {
-		return nil, session.Wrong("unknown_comment", "Nothing was changed: %v, or it is queued. Call comment_attempt with attempt_id alone for those that wait; follow_up with action cancel drops a queued follow-up.", err).
+		return nil, session.Wrong(codes.UnknownComment, "Nothing was changed: %v, or it is queued. Call comment_attempt with attempt_id alone for those that wait; follow_up with action cancel drops a queued follow-up.", err).
 			With("argument", "remove").Because(err)
 	}
 	return added, err
@@ -178,7 +179,7 @@ func (e *Engine) sendComments(ctx context.Context, who session.Caller, b view, a
 			r.Notice = new("The comments of this request_id were sent or removed before.")
 			return nil
 		case len(all) == 0:
-			return session.NotNow("no_comments", "No comments on attempt %s wait to be sent. Pass comments; what was sent is the prompt of an execution in get_attempt.", at.ID).With("attempt_id", at.ID)
+			return session.NotNow(codes.NoComments, "No comments on attempt %s wait to be sent. Pass comments; what was sent is the prompt of an execution in get_attempt.", at.ID).With("attempt_id", at.ID)
 		}
 		ids := make([]string, len(all))
 		for i, c := range all {
@@ -198,7 +199,7 @@ func (e *Engine) sendComments(ctx context.Context, who session.Caller, b view, a
 		}
 		return nil
 	}
-	return session.NotNow("comments_changed", "The comments on attempt %s are being sent or removed by other calls. Call comment_attempt with attempt_id alone for those that wait.", at.ID).With("attempt_id", at.ID)
+	return session.NotNow(codes.CommentsChanged, "The comments on attempt %s are being sent or removed by other calls. Call comment_attempt with attempt_id alone for those that wait.", at.ID).With("attempt_id", at.ID)
 }
 
 // commentsPrompt is the follow-up with comments, which are in order.
@@ -250,7 +251,7 @@ type commented struct {
 func (d *commented) comment(ctx context.Context, field string, given CommentArg) (*task.Comment, error) {
 	c := &task.Comment{File: path.Clean(filepath.ToSlash(given.File)), Line: given.Line, Side: task.NewSide, Text: given.Text}
 	if strings.TrimSpace(c.Text) == "" {
-		return nil, session.Wrong("missing_comment", "%s.text is blank. Say what the agent should change.", field).With("argument", field+".text")
+		return nil, session.Wrong(codes.MissingComment, "%s.text is blank. Say what the agent should change.", field).With("argument", field+".text")
 	}
 	if err := checkText(field+".text", c.Text, task.MaxComment); err != nil {
 		return nil, err
@@ -262,7 +263,7 @@ func (d *commented) comment(ctx context.Context, field string, given CommentArg)
 		c.Side = *given.Side
 	}
 	if c.Side != task.NewSide && c.Side != task.OldSide {
-		return nil, session.Wrong("unknown_side", "%s.side is %q. Use new, for the file in the worktree, or old, for the file before the attempt.", field, clip(c.Side)).
+		return nil, session.Wrong(codes.UnknownSide, "%s.side is %q. Use new, for the file in the worktree, or old, for the file before the attempt.", field, clip(c.Side)).
 			With("argument", field+".side").With("value", clip(c.Side))
 	}
 	repo, err := d.repo(field, given.Repo)
@@ -290,7 +291,7 @@ func (d *commented) comment(ctx context.Context, field string, given CommentArg)
 // missing explains why a line cannot be commented on.
 func (d *commented) missing(field string, repo *task.AttemptRepo, c *task.Comment, lines map[int]string) error {
 	if len(lines) == 0 {
-		return session.Wrong("not_in_diff", "%s.file: %q has no lines of side %s in the changes of repository %s. get_attempt lists changed_files; an added file has only the side new, a deleted one only old, a binary one neither.", field, clip(c.File), c.Side, repo.RepoName).
+		return session.Wrong(codes.NotInDiff, "%s.file: %q has no lines of side %s in the changes of repository %s. get_attempt lists changed_files; an added file has only the side new, a deleted one only old, a binary one neither.", field, clip(c.File), c.Side, repo.RepoName).
 			With("argument", field+".file").With("value", clip(c.File))
 	}
 	last := 0
@@ -301,7 +302,7 @@ func (d *commented) missing(field string, repo *task.AttemptRepo, c *task.Commen
 	if d.at.Elsewhere(d.e.here) {
 		hint = "The attempt is on another machine: name a line of get_attempt_diff."
 	}
-	return session.Wrong("not_in_diff", "%s.line: %q has no line %d on side %s. %s", field, clip(c.File), c.Line, c.Side, hint).
+	return session.Wrong(codes.NotInDiff, "%s.line: %q has no line %d on side %s. %s", field, clip(c.File), c.Line, c.Side, hint).
 		With("argument", field+".line").With("value", c.Line)
 }
 
@@ -311,7 +312,7 @@ func (d *commented) repo(field string, given *string) (*task.AttemptRepo, error)
 		return &d.at.Repos[0], nil
 	}
 	if inPlace(d.at) {
-		return nil, session.NotNow("in_place", "The run %s works in the project itself, so it has no diff whose lines could be commented. Send it a message with follow_up.", d.at.ID).With("attempt_id", d.at.ID)
+		return nil, session.NotNow(codes.InPlace, "The run %s works in the project itself, so it has no diff whose lines could be commented. Send it a message with follow_up.", d.at.ID).With("attempt_id", d.at.ID)
 	}
 	var names []string
 	for i, r := range d.at.Repos {
@@ -321,9 +322,9 @@ func (d *commented) repo(field string, given *string) (*task.AttemptRepo, error)
 		names = append(names, r.RepoName)
 	}
 	if given == nil {
-		return nil, session.Wrong("missing_argument", "%s.repo is missing, and the attempt has several repositories: %s.", field, some(names, "none")).With("argument", field+".repo")
+		return nil, session.Wrong(codes.MissingArgument, "%s.repo is missing, and the attempt has several repositories: %s.", field, some(names, "none")).With("argument", field+".repo")
 	}
-	return nil, session.Wrong("unknown_repo", "%s.repo: the attempt has no repository %q, but %s.", field, clip(*given), some(names, "none")).
+	return nil, session.Wrong(codes.UnknownRepo, "%s.repo: the attempt has no repository %q, but %s.", field, clip(*given), some(names, "none")).
 		With("argument", field+".repo").With("value", clip(*given))
 }
 
@@ -339,7 +340,7 @@ func (d *commented) diff(ctx context.Context, repo *task.AttemptRepo, file strin
 		return "", err
 	}
 	if repo.BaseCommit == nil || !exists(repo.Worktree) {
-		return "", session.NotNow("workspace_gone", "The worktree %s of attempt %s does not exist, so its diff has no lines. The commits of the attempt are on the branch %s.", repo.Worktree, d.at.ID, d.at.Branch).With("attempt_id", d.at.ID)
+		return "", session.NotNow(codes.WorkspaceGone, "The worktree %s of attempt %s does not exist, so its diff has no lines. The commits of the attempt are on the branch %s.", repo.Worktree, d.at.ID, d.at.Branch).With("attempt_id", d.at.ID)
 	}
 	diff, _, err := d.e.keeper(worktreesOf(d.at)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, []string{file}, commentDiff, "--unified=99999999")
 	if err != nil && ctx.Err() == nil {

@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -175,7 +176,7 @@ func (e *Engine) withinBudget(ctx context.Context, who session.Caller, cfg *conf
 	if err != nil || r == nil {
 		return err
 	}
-	refusal := session.NotNow("budget_reached", "Nothing was started, since a budget of this project is reached: %s. Ask your user to %s, and call again; no restart is needed.", r.what(who), r.remedy()).
+	refusal := session.NotNow(codes.BudgetReached, "Nothing was started, since a budget of this project is reached: %s. Ask your user to %s, and call again; no restart is needed.", r.what(who), r.remedy()).
 		With("key", r.Key).With("limit", r.Limit.Max)
 	if who.Owner {
 		refusal = refusal.With("sum", r.Sum)

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/codes"
 )
 
 // GetAttemptDiff returns the changes of an attempt, as git prints them.
@@ -26,7 +27,7 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 		return nil, err
 	}
 	if len(a.Paths) > MaxPaths {
-		return nil, session.Wrong("too_many_paths", "paths has %d entries, and at most %d are allowed. Name folders instead of files, or make several calls.", len(a.Paths), MaxPaths).
+		return nil, session.Wrong(codes.TooManyPaths, "paths has %d entries, and at most %d are allowed. Name folders instead of files, or make several calls.", len(a.Paths), MaxPaths).
 			With("argument", "paths").With("value", len(a.Paths)).With("max", MaxPaths)
 	}
 	for _, path := range a.Paths {
@@ -132,7 +133,7 @@ func quoted(paths []string) string {
 func checkPath(field, given string) error {
 	local := filepath.FromSlash(given)
 	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 || !filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
-		return session.Wrong("bad_path", "%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", field, clip(given)).
+		return session.Wrong(codes.BadPath, "%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", field, clip(given)).
 			With("argument", field).With("value", clip(given))
 	}
 	return nil

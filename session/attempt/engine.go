@@ -26,6 +26,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	files "deepwork/session/store/local"
@@ -250,9 +251,9 @@ func (e *Engine) mayStart(who session.Caller) error {
 	case who.Has(session.RightAgents):
 		return nil
 	case e.o.Passive:
-		return session.NotNow("right_needed", "An agent that works on an attempt cannot start agents. Create a task for the work and mention it in your final message: your user can start an attempt on it.").With("right", "agents")
+		return session.NotNow(codes.RightNeeded, "An agent that works on an attempt cannot start agents. Create a task for the work and mention it in your final message: your user can start an attempt on it.").With("right", "agents")
 	}
-	return session.NotNow("right_needed", "Starting agents needs the right agents, which %s does not have. Ask the user of this server for a token with it: deepwork token new %[1]s --rights agents makes one.", who.Identity).With("right", "agents")
+	return session.NotNow(codes.RightNeeded, "Starting agents needs the right agents, which %s does not have. Ask the user of this server for a token with it: deepwork token new %[1]s --rights agents makes one.", who.Identity).With("right", "agents")
 }
 
 // open is ready for a call that names something by an id, which it checks first.
@@ -282,7 +283,7 @@ func (e *Engine) openList(ctx context.Context, who session.Caller, field, given 
 func (e *Engine) config(ctx context.Context) (*config.Config, error) {
 	cfg, err := e.o.Config(ctx)
 	if err != nil {
-		return nil, session.NotNow("config_invalid",
+		return nil, session.NotNow(codes.ConfigInvalid,
 			"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own config, and call again; no restart is needed.", err).Because(err)
 	}
 	return cfg, nil

@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/codes"
 )
 
 // An Executor runs coding agents: each works on a prompt in a workspace, and outlives this process. The
@@ -107,7 +108,7 @@ func (e *Engine) choose(ctx context.Context, executor string, variant *string) (
 		if err != nil {
 			return nil, err
 		}
-		return nil, session.Wrong("missing_executor", "executor is blank. Use one of %s; list_executors describes them.", some(e.executorNames(cfg), "none")).With("argument", "executor")
+		return nil, session.Wrong(codes.MissingExecutor, "executor is blank. Use one of %s; list_executors describes them.", some(e.executorNames(cfg), "none")).With("argument", "executor")
 	}
 	c := &choice{Executor: e.executor(executor), name: executor}
 	if variant != nil {
@@ -126,7 +127,7 @@ func (c *choice) check(ctx context.Context, prompt string) error {
 // elsewhere reports whether an error of Check is about this machine alone, so that another one that
 // shares the store may run the executor.
 func (e *Engine) elsewhere(err error) bool {
-	return e.shared != nil && session.CodeOf(err) == "executor_unavailable"
+	return e.shared != nil && session.CodeOf(err) == codes.ExecutorUnavailable
 }
 
 // executorNames returns the names of all executors: the well-known ones, those of the config and those that

@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -31,36 +32,36 @@ func fault(doing string, err error) error {
 	}
 	switch {
 	case errors.Is(err, task.ErrFull):
-		return session.Wrong("disk_full", "The task board cannot be written, and nothing was changed: %v. Then call again.", err).Because(err)
+		return session.Wrong(codes.DiskFull, "The task board cannot be written, and nothing was changed: %v. Then call again.", err).Because(err)
 	case errors.Is(err, task.ErrDamaged):
-		return session.NotNow("board_damaged", "The task board cannot be used: %v.", err).Because(err)
+		return session.NotNow(codes.BoardDamaged, "The task board cannot be used: %v.", err).Because(err)
 	case errors.Is(err, task.ErrVersion):
-		return session.NotNow("board_version", "The task board cannot be used: %v.", err).Because(err)
+		return session.NotNow(codes.BoardVersion, "The task board cannot be used: %v.", err).Because(err)
 	case errors.Is(err, task.ErrClosed):
-		return session.NotNow("shutting_down", "The server is shutting down. Call again when it is back.").Because(err).Wait(retryAfter)
+		return session.NotNow(codes.ShuttingDown, "The server is shutting down. Call again when it is back.").Because(err).Wait(retryAfter)
 	case errors.Is(err, task.ErrDeleting):
-		return session.NotNow("being_deleted", "The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or create a new task.").Because(err)
+		return session.NotNow(codes.BeingDeleted, "The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or create a new task.").Because(err)
 	case errors.Is(err, task.ErrBlocked):
 		blocked, _ := errors.AsType[*task.BlockedError](err)
 		var ids []string
 		for _, by := range blocked.By {
 			ids = append(ids, by.ID)
 		}
-		return session.NotNow("blocked", "Nothing was started: %v. Set the status of those to done with update_task once they are, or change depends_on of this one.", blocked).With("blocked_by", ids).Because(err)
+		return session.NotNow(codes.Blocked, "Nothing was started: %v. Set the status of those to done with update_task once they are, or change depends_on of this one.", blocked).With("blocked_by", ids).Because(err)
 	case errors.Is(err, task.ErrCycle):
-		return session.Wrong("dependency_cycle", "Nothing was changed: %v. Leave out one of these dependencies.", err).With("argument", "depends_on").Because(err)
+		return session.Wrong(codes.DependencyCycle, "Nothing was changed: %v. Leave out one of these dependencies.", err).With("argument", "depends_on").Because(err)
 	case errors.Is(err, task.ErrDependency):
-		return session.Wrong("bad_dependency", "Nothing was changed: %v. Name tasks of the same project, as list_tasks gives them.", err).With("argument", "depends_on").Because(err)
+		return session.Wrong(codes.BadDependency, "Nothing was changed: %v. Name tasks of the same project, as list_tasks gives them.", err).With("argument", "depends_on").Because(err)
 	case errors.Is(err, task.ErrReused):
-		return session.Wrong("request_id_reused", "request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").With("argument", "request_id").Because(err)
+		return session.Wrong(codes.RequestIDReused, "request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").With("argument", "request_id").Because(err)
 	case errors.Is(err, task.ErrComments):
-		return session.Wrong("too_many_comments", "Nothing was changed: %v. Send those that wait first, or remove some.", err).With("argument", "comments").With("max", task.MaxComments).Because(err)
+		return session.Wrong(codes.TooManyComments, "Nothing was changed: %v. Send those that wait first, or remove some.", err).With("argument", "comments").With("max", task.MaxComments).Because(err)
 	case errors.Is(err, task.ErrQueued):
-		return session.NotNow("follow_up_queued", "Another follow-up is queued, which comments do not replace. Send them when it has started, or drop it first with follow_up and action cancel.").Because(err)
+		return session.NotNow(codes.FollowUpQueued, "Another follow-up is queued, which comments do not replace. Send them when it has started, or drop it first with follow_up and action cancel.").Because(err)
 	case errors.Is(err, store.ErrPending):
-		return session.NotNow("board_busy", "The database did not say whether it has made the change: %v. Check with get_task or get_attempt whether the call had an effect, and call again.", err).Because(err).Wait(retryAfter)
+		return session.NotNow(codes.BoardBusy, "The database did not say whether it has made the change: %v. Check with get_task or get_attempt whether the call had an effect, and call again.", err).Because(err).Wait(retryAfter)
 	case errors.Is(err, context.DeadlineExceeded):
-		return session.NotNow("board_busy", "The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have locked it. Check with get_task or get_attempt whether the call had an effect, and call again; if this continues, end that process.").Because(err).Wait(retryAfter)
+		return session.NotNow(codes.BoardBusy, "The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have locked it. Check with get_task or get_attempt whether the call had an effect, and call again; if this continues, end that process.").Because(err).Wait(retryAfter)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
@@ -77,19 +78,19 @@ func midway(err error) error {
 	if !errors.Is(err, store.ErrUnavailable) {
 		return err
 	}
-	return session.NotNow("board_busy", "The call had begun when the database did not answer any more: %v. Check with get_task or get_attempt whether it had an effect, and call again.", err).
+	return session.NotNow(codes.BoardBusy, "The call had begun when the database did not answer any more: %v. Check with get_task or get_attempt whether it had an effect, and call again.", err).
 		Because(fmt.Errorf("%w: %w", store.ErrPending, err)).Wait(retryAfter)
 }
 
 // gitFailed reports a failure of git or of the disk: not a fault of the arguments, and usually one
 // that can be fixed.
 func gitFailed(what string, err error) error {
-	return session.NotNow("git_failed", "%s: %s. Nothing was changed; correct that and call again.", what, strings.TrimSuffix(err.Error(), ".")).Because(err)
+	return session.NotNow(codes.GitFailed, "%s: %s. Nothing was changed; correct that and call again.", what, strings.TrimSuffix(err.Error(), ".")).Because(err)
 }
 
 // deleted says that the result of a request_id was deleted.
 func deleted(err error) error {
-	return session.Wrong("deleted_since", "What the call with this request_id created was deleted since. Pass a new request_id to create another one.").
+	return session.Wrong(codes.DeletedSince, "What the call with this request_id created was deleted since. Pass a new request_id to create another one.").
 		With("argument", "request_id").Because(err)
 }
 
@@ -109,7 +110,7 @@ func cursor(p task.Page, err error) error {
 	if !errors.Is(err, task.ErrCursor) {
 		return err
 	}
-	return session.Wrong("bad_cursor", "cursor %q is not a cursor of this list with these filters. Pass next_cursor of the previous reply with the same filters, or leave it out to start again.", clip(p.Cursor)).
+	return session.Wrong(codes.BadCursor, "cursor %q is not a cursor of this list with these filters. Pass next_cursor of the previous reply with the same filters, or leave it out to start again.", clip(p.Cursor)).
 		With("argument", "cursor").With("value", clip(p.Cursor)).Because(err)
 }
 
@@ -159,7 +160,7 @@ func list[T any](l []T) []T {
 }
 
 func agentRuns(id string) *session.Error {
-	return session.NotNow("attempt_running", "The agent of attempt %s is waiting or running. Stop it with stop_attempt or wait until it ends, then call again.", id).With("attempt_id", id)
+	return session.NotNow(codes.AttemptRunning, "The agent of attempt %s is waiting or running. Stop it with stop_attempt or wait until it ends, then call again.", id).With("attempt_id", id)
 }
 
 // notMerged says why a branch was neither merged, rebased nor pushed.
@@ -168,24 +169,24 @@ func notMerged(id string, r task.AttemptRepo, err error) error {
 		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
 	}
 	if held, is := errors.AsType[*worktree.CheckedOutError](err); is {
-		return session.NotNow("target_checked_out", "Nothing was changed: %v.", held).With("attempt_id", id).With("repo_id", r.RepoID).
+		return session.NotNow(codes.TargetCheckedOut, "Nothing was changed: %v.", held).With("attempt_id", id).With("repo_id", r.RepoID).
 			With("files", held.Files).With("operation", held.Operation).With("command", held.Command).Because(err)
 	}
 	if dirty, is := errors.AsType[*worktree.DirtyError](err); is {
-		return session.NotNow("not_committed", "Nothing was changed: %v. Commit them there, or have the agent do it with follow_up, and call again.", dirty).
+		return session.NotNow(codes.NotCommitted, "Nothing was changed: %v. Commit them there, or have the agent do it with follow_up, and call again.", dirty).
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
 	}
 	switch {
 	case errors.Is(err, worktree.ErrInUse):
 		return agentRuns(id)
 	case errors.Is(err, worktree.ErrMoved):
-		return refuse("target_moved", "Nothing was changed: %v. Call again.", err)
+		return refuse(codes.TargetMoved, "Nothing was changed: %v. Call again.", err)
 	case errors.Is(err, worktree.ErrUnfinished):
-		return refuse("merge_unfinished", "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and call again.", err)
+		return refuse(codes.MergeUnfinished, "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and call again.", err)
 	case errors.Is(err, worktree.ErrRejected):
-		return refuse("push_rejected", "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
+		return refuse(codes.PushRejected, "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
 	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):
-		return refuse("not_merged", "Nothing was changed: %v. Correct that and call again.", err)
+		return refuse(codes.NotMerged, "Nothing was changed: %v. Correct that and call again.", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("merging attempt %s: %w", id, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -65,7 +66,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 func checkFollowUp(a *FollowUpArgs) error {
 	actions := []string{ActionSend, ActionQueue, ActionCancel}
 	if !slices.Contains(actions, a.Action) {
-		return session.Wrong("unknown_action", "There is no action %q. Use one of %s.", clip(a.Action), strings.Join(actions, ", ")).
+		return session.Wrong(codes.UnknownAction, "There is no action %q. Use one of %s.", clip(a.Action), strings.Join(actions, ", ")).
 			With("argument", "action").With("value", clip(a.Action)).With("allowed", actions)
 	}
 	given, err := a.id()
@@ -74,10 +75,10 @@ func checkFollowUp(a *FollowUpArgs) error {
 	}
 	switch {
 	case given == nil && a.SessionID == nil:
-		return session.Wrong("no_target", "Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts returns both.").
+		return session.Wrong(codes.NoTarget, "Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts returns both.").
 			With("argument", "attempt_id").With("value", nil)
 	case given != nil && a.SessionID != nil:
-		return session.Wrong("two_targets", "Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given, clip(*a.SessionID)).
+		return session.Wrong(codes.TwoTargets, "Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given, clip(*a.SessionID)).
 			With("argument", "session_id").With("value", clip(*a.SessionID)).With("attempt_id", *given)
 	}
 	if a.SessionID != nil {
@@ -91,7 +92,7 @@ func checkFollowUp(a *FollowUpArgs) error {
 		return nil
 	}
 	if a.Prompt == nil || strings.TrimSpace(*a.Prompt) == "" {
-		return session.Wrong("missing_prompt", "prompt is missing or blank, and %s needs one. Say what the agent should do.", a.Action).With("argument", "prompt")
+		return session.Wrong(codes.MissingPrompt, "prompt is missing or blank, and %s needs one. Say what the agent should do.", a.Action).With("argument", "prompt")
 	}
 	return checkText("prompt", *a.Prompt, MaxPrompt)
 }
@@ -116,7 +117,7 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 		if !at.State.Open() {
 			remedy = "Start a new attempt with start_task_attempt."
 		}
-		return nil, nil, session.NotNow("no_session", "Attempt %s has no session: its agent never ran (the attempt is %s). %s", at.ID, at.State, remedy).
+		return nil, nil, session.NotNow(codes.NoSession, "Attempt %s has no session: its agent never ran (the attempt is %s). %s", at.ID, at.State, remedy).
 			With("attempt_id", at.ID).With("state", string(at.State))
 	}
 	s, err := b.Session(ctx, *at.LatestSessionID)
@@ -155,7 +156,7 @@ func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id 
 			return nil, err
 		}
 		if a.Action == ActionSend {
-			return nil, session.NotNow("attempt_running", "The agent of attempt %s is still running. Use action queue to send this prompt when it ends, or call stop_attempt first.", at.ID).
+			return nil, session.NotNow(codes.AttemptRunning, "The agent of attempt %s is still running. Use action queue to send this prompt when it ends, or call stop_attempt first.", at.ID).
 				With("attempt_id", at.ID)
 		}
 		// Another call has started an execution in the meantime: queue this one after all.
@@ -177,7 +178,7 @@ func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs
 			return err
 		}
 	} else if fi, err := os.Stat(at.Workspace); (err != nil || !fi.IsDir()) && (at.Run == nil || at.Made()) { // the leader makes that of a run
-		return session.NotNow("workspace_gone", "The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
+		return session.NotNow(codes.WorkspaceGone, "The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
 	}
 	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant, a.comments...)
 	return err

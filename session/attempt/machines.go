@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -198,7 +199,7 @@ func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
 	if err != nil || gone == 0 {
 		return err
 	}
-	return session.NotNow("machine_gone", "The attempt %s is on the machine %s, where no server of the project has run for %v. Start one there and call again. %s.",
+	return session.NotNow(codes.MachineGone, "The attempt %s is on the machine %s, where no server of the project has run for %v. Start one there and call again. %s.",
 		a.ID, a.Place.Describe(), gone.Round(time.Second), workOf(a)).With("attempt_id", a.ID).With("machine", a.MachineName)
 }
 
@@ -261,7 +262,7 @@ func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) e
 	case refused:
 		done.Refusal = refusal
 	default:
-		done.Refusal = session.NotNow("not_removed", "The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work is kept.", r.AttemptID, err).With("attempt_id", r.AttemptID)
+		done.Refusal = session.NotNow(codes.NotRemoved, "The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work is kept.", r.AttemptID, err).With("attempt_id", r.AttemptID)
 	}
 	result, err := json.Marshal(done)
 	if err == nil {
@@ -307,5 +308,5 @@ func (e *Engine) removeElsewhere(ctx context.Context, b view, a *task.Attempt) (
 	case err != nil:
 		return done, "", fault("removing the worktrees of the attempt", err)
 	}
-	return done, "", session.NotNow("not_removed", "The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id", a.ID).Wait(retryAfter)
+	return done, "", session.NotNow(codes.NotRemoved, "The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id", a.ID).Wait(retryAfter)
 }

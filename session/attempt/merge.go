@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -60,7 +61,7 @@ func (e *Engine) MergeAttempt(ctx context.Context, who session.Caller, a MergeAr
 		way = worktree.Way(*a.Way)
 	}
 	if !slices.Contains(ways, way) {
-		return nil, session.Wrong("unknown_way", "There is no way %q to merge. Use one of merge, squash, rebase.", clip(string(way))).
+		return nil, session.Wrong(codes.UnknownWay, "There is no way %q to merge. Use one of merge, squash, rebase.", clip(string(way))).
 			With("argument", "way").With("value", clip(string(way))).With("allowed", ways)
 	}
 	if a.Message != nil {
@@ -253,7 +254,7 @@ func (e *Engine) ChangeTarget(ctx context.Context, who session.Caller, a TargetA
 	reply := &MergeReply{AttemptID: at.ID, Repos: []MergedRepo{}}
 	for _, r := range at.Repos {
 		if branch == at.Branch {
-			return nil, session.Wrong("unknown_branch", "%q is the attempt's own branch. Name another one.", clip(branch)).With("argument", "target_branch").With("value", clip(branch))
+			return nil, session.Wrong(codes.UnknownBranch, "%q is the attempt's own branch. Name another one.", clip(branch)).With("argument", "target_branch").With("value", clip(branch))
 		}
 		if err := checkBranch(ctx, &task.Repo{ID: r.RepoID, Name: r.RepoName, Path: r.RepoPath}, branch, hidden, ""); err != nil {
 			return nil, err
@@ -282,10 +283,10 @@ func (e *Engine) settled(ctx context.Context, who session.Caller, t Target, repo
 		return b, nil, err
 	}
 	if e.o.Attempt != "" || e.o.Passive && !b.who.Has(session.RightMerge) {
-		return b, nil, session.NotNow("right_needed", "An agent that works on an attempt cannot merge or push attempts. Say in your final message what is to be done: your user can do it.").With("right", "merge")
+		return b, nil, session.NotNow(codes.RightNeeded, "An agent that works on an attempt cannot merge or push attempts. Say in your final message what is to be done: your user can do it.").With("right", "merge")
 	}
 	if !b.who.Has(session.RightMerge) {
-		return b, nil, session.NotNow("right_needed", "Merging and pushing needs the right merge, which %s does not have. Ask the user of this server to do it, or for a token with it: deepwork token new %[1]s --rights merge makes one.", b.who.Identity).With("right", "merge")
+		return b, nil, session.NotNow(codes.RightNeeded, "Merging and pushing needs the right merge, which %s does not have. Ask the user of this server to do it, or for a token with it: deepwork token new %[1]s --rights merge makes one.", b.who.Identity).With("right", "merge")
 	}
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
@@ -293,21 +294,21 @@ func (e *Engine) settled(ctx context.Context, who session.Caller, t Target, repo
 	}
 	at = now.Attempt
 	if inPlace(at) {
-		return b, nil, session.NotNow("in_place", "The run %s works in the project itself, without a worktree and a branch of its own, so there is nothing to merge, rebase or push from. Commit and push its work there.", id).With("attempt_id", id)
+		return b, nil, session.NotNow(codes.InPlace, "The run %s works in the project itself, without a worktree and a branch of its own, so there is nothing to merge, rebase or push from. Commit and push its work there.", id).With("attempt_id", id)
 	}
 	if at.Elsewhere(e.here) {
-		return b, nil, session.NotNow("elsewhere", "Attempt %s is on the machine %s. Call a server there.", id, at.Place.Describe()).With("attempt_id", id)
+		return b, nil, session.NotNow(codes.Elsewhere, "Attempt %s is on the machine %s. Call a server there.", id, at.Place.Describe()).With("attempt_id", id)
 	}
 	if now.Execution.State.Open() {
 		return b, nil, agentRuns(id)
 	}
 	if !at.Made() {
-		return b, nil, session.NotNow("no_workspace", "%s", noWorkspace(now)).With("attempt_id", id)
+		return b, nil, session.NotNow(codes.NoWorkspace, "%s", noWorkspace(now)).With("attempt_id", id)
 	}
 	if repo != nil {
 		at.Repos = slices.DeleteFunc(at.Repos, func(r task.AttemptRepo) bool { return r.RepoID != *repo })
 		if len(at.Repos) == 0 {
-			return b, nil, session.Wrong("unknown_repo", "Attempt %s has no repository with the id %s. get_attempt lists them.", id, clip(*repo)).With("argument", "repo_id").With("value", clip(*repo))
+			return b, nil, session.Wrong(codes.UnknownRepo, "Attempt %s has no repository with the id %s. get_attempt lists them.", id, clip(*repo)).With("argument", "repo_id").With("value", clip(*repo))
 		}
 	}
 	return b, at, nil

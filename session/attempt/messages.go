@@ -10,6 +10,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/codes"
 )
 
 // A Message is one message of the output of an attempt's agents.
@@ -90,7 +91,7 @@ func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string,
 		if a.Run != nil {
 			lists = "get_run lists those of its agents"
 		}
-		return s, session.Wrong("unknown_execution", "Attempt %s has no execution %s. %s.", a.ID, id, lists).With("argument", "execution_id").With("value", id)
+		return s, session.Wrong(codes.UnknownExecution, "Attempt %s has no execution %s. %s.", a.ID, id, lists).With("argument", "execution_id").With("value", id)
 	}
 	x := all[i]
 	s = span{log: logOfExecution(&x), state: x.State, none: x.StartedAt == nil}

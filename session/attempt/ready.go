@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -131,7 +132,7 @@ func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *conf
 			return true // or another server was faster, or the user
 		}
 		what := t.ProjectID
-		if code := session.CodeOf(err); code == "too_long" || code == "no_branch_left" {
+		if code := session.CodeOf(err); code == codes.TooLong || code == codes.NoBranchLeft {
 			what = t.ID
 		}
 		s.postpone(what, err)

@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 )
@@ -106,7 +107,7 @@ func (e *Engine) endSessions(ctx context.Context, attempts []string) (err error)
 }
 
 func stillRunning(id string) *session.Error {
-	return session.NotNow("attempt_running", "Task %s has an attempt that is waiting or running. Stop it with stop_attempt or wait until it ends, then call again.", id).With("task_id", id)
+	return session.NotNow(codes.AttemptRunning, "Task %s has an attempt that is waiting or running. Stop it with stop_attempt or wait until it ends, then call again.", id).With("task_id", id)
 }
 
 // withRescued adds the work already rescued to a refusal, since no later reply names it.
@@ -193,13 +194,13 @@ func notRemoved(a *task.Attempt, err error) error {
 	}
 	switch {
 	case errors.Is(err, worktree.ErrInUse):
-		return session.NotNow("worktree_in_use", "A worktree of attempt %s is in use and was not removed: %v. Stop what uses it and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
+		return session.NotNow(codes.WorktreeInUse, "A worktree of attempt %s is in use and was not removed: %v. Stop what uses it and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
 	case nested != nil:
-		return session.NotNow("work_not_kept", "Nothing of attempt %s was removed, as repositories in it would be lost: %v. Do that and call again. On the machine that has them, deepwork board rm --force discards them.", a.ID, nested).With("attempt_id", a.ID).With("repositories", paths).Because(err)
+		return session.NotNow(codes.WorkNotKept, "Nothing of attempt %s was removed, as repositories in it would be lost: %v. Do that and call again. On the machine that has them, deepwork board rm --force discards them.", a.ID, nested).With("attempt_id", a.ID).With("repositories", paths).Because(err)
 	case errors.Is(err, worktree.ErrNotKept):
-		return session.NotNow("work_not_kept", "Uncommitted work of attempt %s could not be saved, so nothing was removed: %v. Commit it or move it away, and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
+		return session.NotNow(codes.WorkNotKept, "Uncommitted work of attempt %s could not be saved, so nothing was removed: %v. Commit it or move it away, and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("removing the worktrees of attempt %s: %w", a.ID, err)
 	}
-	return session.NotNow("not_removed", "The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work is kept.", a.ID, err).With("attempt_id", a.ID).Because(err)
+	return session.NotNow(codes.NotRemoved, "The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work is kept.", a.ID, err).With("attempt_id", a.ID).Because(err)
 }

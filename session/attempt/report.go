@@ -16,6 +16,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -183,7 +184,7 @@ func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log lo
 		return e.executor(log.executor).Tail(ctx, log.id, after, limit, patience)
 	}
 	if log.id != a.ID {
-		return nil, 0, session.NotNow("elsewhere", "The run %s is on the machine %s, and so is the output of its agents. Call a server there.", a.ID, a.Place.Describe()).With("attempt_id", a.ID)
+		return nil, 0, session.NotNow(codes.Elsewhere, "The run %s is on the machine %s, and so is the output of its agents. Call a server there.", a.ID, a.Place.Describe()).With("attempt_id", a.ID)
 	}
 	report, err := b.Report(ctx, a.ID)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -36,14 +37,14 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 		if at.Error != nil {
 			why = " (" + *at.Error + ")"
 		}
-		return nil, session.NotNow("no_session", "The run %s ended before it began%s, so it cannot go on. Start another one.", id, why).With("attempt_id", id)
+		return nil, session.NotNow(codes.NoSession, "The run %s ended before it began%s, so it cannot go on. Start another one.", id, why).With("attempt_id", id)
 	}
 	was := *run
 	change(run)
 	if err := run.checkBudgets(); err != nil {
 		return nil, err
 	}
-	goesOn := session.NotNow("attempt_running", "The run %s goes on, and its budgets cannot be changed meanwhile. Stop it with stop_attempt, and resume it with the new ones.", id).With("attempt_id", id)
+	goesOn := session.NotNow(codes.AttemptRunning, "The run %s goes on, and its budgets cannot be changed meanwhile. Stop it with stop_attempt, and resume it with the new ones.", id).With("attempt_id", id)
 	changed := !reflect.DeepEqual(was, *run)
 	if changed {
 		if led, err := e.isLed(ctx, b.View, id); err != nil {
@@ -88,5 +89,5 @@ func notComplete(at *task.Attempt) error {
 	if at.Run == nil || json.Unmarshal(at.Run, &run) != nil || run.End == nil || run.End.State != RunComplete {
 		return nil
 	}
-	return session.NotNow("run_complete", "The run %s is complete. Start another one for more work.", at.ID).With("run_id", at.ID)
+	return session.NotNow(codes.RunComplete, "The run %s is complete. Start another one for more work.", at.ID).With("run_id", at.ID)
 }

@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -96,7 +97,7 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	}
 	if run.InPlace = len(repos) == 0; a.InPlace != nil {
 		if len(repos) == 0 && !*a.InPlace {
-			return nil, session.Wrong("no_repos", "The project is not in a git repository with a branch that is checked out, so there can be no worktree. Check out a branch that has a commit (git init makes a repository), or pass in_place: true.").With("argument", "in_place")
+			return nil, session.Wrong(codes.NoRepos, "The project is not in a git repository with a branch that is checked out, so there can be no worktree. Check out a branch that has a commit (git init makes a repository), or pass in_place: true.").With("argument", "in_place")
 		}
 		run.InPlace = *a.InPlace
 	}
@@ -125,14 +126,14 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 func runOf(a *RunWorkflowArgs) (*Run, error) {
 	r := &Run{JobName: strings.TrimSpace(a.JobName), WorkflowName: strings.TrimSpace(a.WorkflowName), Goal: a.Goal, MaxCostUSD: a.MaxCostUSD, MaxUnknown: a.MaxUnknown}
 	if strings.TrimSpace(a.Goal) == "" {
-		return nil, session.Wrong("invalid_argument", "goal is blank: say what the run is to accomplish, and call again.").With("argument", "goal")
+		return nil, session.Wrong(codes.InvalidArgument, "goal is blank: say what the run is to accomplish, and call again.").With("argument", "goal")
 	}
 	if err := checkText("goal", a.Goal, MaxPrompt); err != nil {
 		return nil, err
 	}
 	if a.Parallel != nil {
 		if *a.Parallel < 1 || *a.Parallel > MaxParallel {
-			return nil, session.Wrong("out_of_range", "parallel is %d: expected 1 to %d agents.", *a.Parallel, MaxParallel).With("argument", "parallel").With("value", *a.Parallel)
+			return nil, session.Wrong(codes.OutOfRange, "parallel is %d: expected 1 to %d agents.", *a.Parallel, MaxParallel).With("argument", "parallel").With("value", *a.Parallel)
 		}
 		r.Parallel = *a.Parallel
 	}
@@ -141,11 +142,11 @@ func runOf(a *RunWorkflowArgs) (*Run, error) {
 	case *a.Context == ContextResume:
 		r.Resume = true
 	default:
-		return nil, session.Wrong("invalid_argument", "context is %q: expected %s or %s.", clip(*a.Context), ContextStep, ContextResume).With("argument", "context").With("value", clip(*a.Context))
+		return nil, session.Wrong(codes.InvalidArgument, "context is %q: expected %s or %s.", clip(*a.Context), ContextStep, ContextResume).With("argument", "context").With("value", clip(*a.Context))
 	}
 	if a.MaxSeconds != nil {
 		if !(*a.MaxSeconds > 0 && *a.MaxSeconds <= MaxRunSeconds) {
-			return nil, session.Wrong("out_of_range", "max_seconds is %v: expected a number of seconds above 0, at most %.0f.", *a.MaxSeconds, MaxRunSeconds).With("argument", "max_seconds").With("value", fmt.Sprint(*a.MaxSeconds))
+			return nil, session.Wrong(codes.OutOfRange, "max_seconds is %v: expected a number of seconds above 0, at most %.0f.", *a.MaxSeconds, MaxRunSeconds).With("argument", "max_seconds").With("value", fmt.Sprint(*a.MaxSeconds))
 		}
 		r.MaxTime = time.Duration(*a.MaxSeconds * float64(time.Second))
 	}
@@ -154,10 +155,10 @@ func runOf(a *RunWorkflowArgs) (*Run, error) {
 
 func (r *Run) checkBudgets() error {
 	if r.MaxCostUSD != nil && !(*r.MaxCostUSD >= 0) {
-		return session.Wrong("out_of_range", "max_cost_usd is %v: expected an amount of USD of at least 0.", *r.MaxCostUSD).With("argument", "max_cost_usd").With("value", fmt.Sprint(*r.MaxCostUSD))
+		return session.Wrong(codes.OutOfRange, "max_cost_usd is %v: expected an amount of USD of at least 0.", *r.MaxCostUSD).With("argument", "max_cost_usd").With("value", fmt.Sprint(*r.MaxCostUSD))
 	}
 	if r.MaxUnknown != nil && *r.MaxUnknown < 0 {
-		return session.Wrong("out_of_range", "max_unknown is %d: expected a number of at least 0.", *r.MaxUnknown).With("argument", "max_unknown").With("value", *r.MaxUnknown)
+		return session.Wrong(codes.OutOfRange, "max_unknown is %d: expected a number of at least 0.", *r.MaxUnknown).With("argument", "max_unknown").With("value", *r.MaxUnknown)
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func (e *Engine) runExecutor(ctx context.Context, cfg *config.Config, named *str
 		executor = *named
 	}
 	if strings.TrimSpace(executor) == "" {
-		return nil, session.Wrong("missing_executor", "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", some(e.executorNames(cfg), "none")).With("argument", "executor")
+		return nil, session.Wrong(codes.MissingExecutor, "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", some(e.executorNames(cfg), "none")).With("argument", "executor")
 	}
 	name, variant, has := strings.Cut(executor, ":")
 	var of *string
@@ -216,9 +217,9 @@ func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *tas
 	if run.InPlace {
 		if e.shared != nil {
 			if len(repos) == 0 {
-				return nil, first, session.NotNow("no_branch", "This project's store is shared with other machines, so a run needs a git worktree, and no branch is checked out here: check one out and try again.")
+				return nil, first, session.NotNow(codes.NoBranch, "This project's store is shared with other machines, so a run needs a git worktree, and no branch is checked out here: check one out and try again.")
 			}
-			return nil, first, session.Wrong("not_here", "A run in place works in this machine's folder, and this project's store is shared with other machines: leave in_place out.").With("argument", "in_place")
+			return nil, first, session.Wrong(codes.NotHere, "A run in place works in this machine's folder, and this project's store is shared with other machines: leave in_place out.").With("argument", "in_place")
 		}
 		a = &task.Attempt{Executor: agent.name, Variant: agent.variant, Workspace: e.o.Root}
 	} else if a, first, err = e.plan(ctx, b, cfg, t, agent, nil, repos); err != nil {

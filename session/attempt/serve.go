@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/git"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -109,7 +110,7 @@ func (e *Engine) serve() {
 	recovered, said := false, error(nil)
 	for {
 		err := e.look(ctx, &recovered)
-		if session.CodeOf(err) == "config_invalid" {
+		if session.CodeOf(err) == codes.ConfigInvalid {
 			err = nil // the config's faults are logged elsewhere
 		}
 		if err != nil && ctx.Err() == nil && (said == nil || err.Error() != said.Error()) { // once

@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -50,7 +51,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 		return nil, fault("looking for the request_id", err)
 	} else if done != "" {
 		r, err := e.attemptReply(ctx, b, done)
-		if session.CodeOf(err) == "unknown_attempt" {
+		if session.CodeOf(err) == codes.UnknownAttempt {
 			err = deleted(err)
 		}
 		return r, err
@@ -113,9 +114,9 @@ func (e *Engine) plan(ctx context.Context, b view, cfg *config.Config, t *task.T
 func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
-		return nil, session.Wrong("no_repos", "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) lists those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
+		return nil, session.Wrong(codes.NoRepos, "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) lists those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
 	case len(args) > MaxRepos:
-		return nil, session.Wrong("too_many_repos", "repos names %d repositories, and at most %d are allowed.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
+		return nil, session.Wrong(codes.TooManyRepos, "repos names %d repositories, and at most %d are allowed.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
 	}
 	hidden, err := hiddenBranches(ctx, b)
 	if err != nil {
@@ -130,7 +131,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []
 			return nil, err
 		}
 		if seen[id] {
-			return nil, session.Wrong("repo_twice", "repos names the repository %s twice. Name each once.", id).With("argument", field).With("value", id)
+			return nil, session.Wrong(codes.RepoTwice, "repos names the repository %s twice. Name each once.", id).With("argument", field).With("value", id)
 		}
 		seen[id] = true
 		repo, err := b.Repo(ctx, id)
@@ -138,7 +139,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []
 			return nil, found("reading the repository", err, "repo", field, id, remedyRepo)
 		}
 		if repo.ProjectID != t.ProjectID {
-			return nil, session.Wrong("foreign_repo", "The repository %s (%s) belongs to project %s, but the task to project %s. list_repos(project_id: %q) lists those of the task's project.",
+			return nil, session.Wrong(codes.ForeignRepo, "The repository %s (%s) belongs to project %s, but the task to project %s. list_repos(project_id: %q) lists those of the task's project.",
 				id, repo.Name, repo.ProjectID, t.ProjectID, t.ProjectID).With("argument", field).With("value", id)
 		}
 		branch := strings.TrimSpace(arg.TargetBranch)
@@ -179,14 +180,14 @@ func checkBranch(ctx context.Context, repo *task.Repo, branch string, isHidden f
 	case err == nil:
 		return nil
 	case errors.Is(err, worktree.ErrNotRepo):
-		return session.Wrong("not_a_repository", "%s (%s) is not a git repository: %v. Run git init there and commit something, or correct its path in .deepwork/config.yml.",
+		return session.Wrong(codes.NotARepository, "%s (%s) is not a git repository: %v. Run git init there and commit something, or correct its path in .deepwork/config.yml.",
 			repo.Path, repo.Name, err).With("argument", in+"repo_id").With("value", repo.ID).Because(err)
 	case errors.Is(err, worktree.ErrNoBranch):
 		names, listing := worktree.Branches(ctx, repo.Path)
 		if listing != nil {
 			names = nil // refuse without listing them
 		}
-		return session.Wrong("unknown_branch", "The repository %s has no branch %q. Its branches: %s.",
+		return session.Wrong(codes.UnknownBranch, "The repository %s has no branch %q. Its branches: %s.",
 			repo.Name, clip(branch), some(slices.DeleteFunc(names, isHidden), "none; commit something first")).
 			With("argument", in+"target_branch").With("value", clip(branch)).Because(err)
 	}
@@ -212,7 +213,7 @@ func newBranch(ctx context.Context, b store.View, title string, repos []task.Att
 			return branch, nil
 		}
 	}
-	return "", session.NotNow("no_branch_left", "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(title))
+	return "", session.NotNow(codes.NoBranchLeft, "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(title))
 }
 
 // setWorkspace sets the paths of an attempt's workspace in its folder.

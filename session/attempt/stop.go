@@ -9,6 +9,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 const (
@@ -35,7 +36,7 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 	defer cancel()
 	was, err := e.stopOpen(bounded, b, id)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil, session.NotNow("still_stopping", "Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.", id).With("attempt_id", id).Because(err).Wait(retryAfter)
+		return nil, session.NotNow(codes.StillStopping, "Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.", id).With("attempt_id", id).Because(err).Wait(retryAfter)
 	}
 	if err != nil {
 		return nil, midway(found("stopping the attempt", err, "attempt", "attempt_id", id, remedyAttempt))
@@ -94,7 +95,7 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 		case elsewhere: // its own machine does it
 		case x.Owner == e.member.ID():
 			if why := e.stopHere(x.ID).hindrance(); why != "" && time.Since(began) > faultPatience {
-				return was, session.NotNow("not_stoppable", "Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that corrected: it is then stopped without another call, as get_attempt shows.", attempt, why).With("attempt_id", attempt)
+				return was, session.NotNow(codes.NotStoppable, "Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that corrected: it is then stopped without another call, as get_attempt shows.", attempt, why).With("attempt_id", attempt)
 			}
 		case e.o.Passive && !e.member.Alive(x.Owner): // nobody else may take it over
 			taken, err := e.adopt(ctx, e.db.Board(), x)

@@ -10,6 +10,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // ListTasks lists a project's tasks, newest first, each with its attempts'
@@ -118,11 +119,11 @@ func (e *Engine) CreateTask(ctx context.Context, who session.Caller, a CreateTas
 		return nil, err
 	}
 	if a.Lead != nil && *a.Lead != task.AgentLeads && *a.Lead != task.ServerLeads {
-		return nil, session.Wrong("invalid_argument", "lead is %q: expected %s or %s.", clip(*a.Lead), task.AgentLeads, task.ServerLeads).With("argument", "lead").With("value", clip(*a.Lead))
+		return nil, session.Wrong(codes.InvalidArgument, "lead is %q: expected %s or %s.", clip(*a.Lead), task.AgentLeads, task.ServerLeads).With("argument", "lead").With("value", clip(*a.Lead))
 	}
 	job, workflow := trimmed(a.JobName), trimmed(a.WorkflowName)
 	if unless(a.Lead) == task.ServerLeads && (unless(job) == "" || unless(workflow) == "") {
-		return nil, session.Wrong("missing_argument", "lead is %s, and the task has no workflow for agents to be led through. Pass job_name and workflow_name; get_workflows lists them.", task.ServerLeads).With("argument", "workflow_name")
+		return nil, session.Wrong(codes.MissingArgument, "lead is %s, and the task has no workflow for agents to be led through. Pass job_name and workflow_name; get_workflows lists them.", task.ServerLeads).With("argument", "workflow_name")
 	}
 	// A repeated request gets the same reply, even if the workflow has changed since.
 	if done, err := b.FindRequest(ctx, request); err != nil {
@@ -183,7 +184,7 @@ func (e *Engine) UpdateTask(ctx context.Context, who session.Caller, a UpdateTas
 // checkDependencies checks the ids of tasks that a task is to depend on; nil stays nil.
 func checkDependencies(given []string) ([]string, error) {
 	if len(given) > task.MaxDependencies {
-		return nil, session.Wrong("too_many_dependencies", "depends_on names %d tasks, and at most %d are allowed. Name those that must be done last: what they depend on is done before them.", len(given), task.MaxDependencies).
+		return nil, session.Wrong(codes.TooManyDependencies, "depends_on names %d tasks, and at most %d are allowed. Name those that must be done last: what they depend on is done before them.", len(given), task.MaxDependencies).
 			With("argument", "depends_on").With("value", len(given)).With("max", task.MaxDependencies)
 	}
 	ids := slices.Clone(given)
@@ -205,7 +206,7 @@ func (e *Engine) checkWorkflow(ctx context.Context, job, workflow *string) error
 		if hasWorkflow {
 			field, value, missing = "workflow_name", workflow, "job_name"
 		}
-		return session.Wrong("half_a_workflow", "%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear both; get_workflows lists the workflows.", field, clip(*value), missing).
+		return session.Wrong(codes.HalfAWorkflow, "%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear both; get_workflows lists the workflows.", field, clip(*value), missing).
 			With("argument", field).With("value", clip(*value)).With("missing", missing)
 	case !hasJob:
 		return nil

@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
 )
@@ -118,5 +119,5 @@ func (w *Workspace) missing(what string) error {
 	if !w.ByPath {
 		remedy += fmt.Sprintf("; a server that has nothing to do with the attempt must be started without %s", config.AttemptEnv)
 	}
-	return session.NotNow("no_database", "This server was started for attempt %s, whose sessions are in the database of its project and nowhere else, and that cannot be used: %s. Nothing was done. Tell the user: %s.", w.Attempt, what, remedy).With("attempt_id", w.Attempt)
+	return session.NotNow(codes.NoDatabase, "This server was started for attempt %s, whose sessions are in the database of its project and nowhere else, and that cannot be used: %s. Nothing was done. Tell the user: %s.", w.Attempt, what, remedy).With("attempt_id", w.Attempt)
 }

@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -54,7 +55,7 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 		if why == "" {
 			why = "has another version here"
 		}
-		return nil, session.NotNow("definition_lost",
+		return nil, session.NotNow(codes.DefinitionLost,
 			"Session '%s' cannot go on: job '%s' %s, and the definition it goes on with cannot be read (%v). Restore the job, or abort the session with abort_workflow.",
 			s.SessionID, s.JobName, why, err).With("session_id", s.SessionID).Because(err)
 	}
@@ -110,7 +111,7 @@ func (d *Store) Texts(def *machine.Definition, entry job.Entry) (machine.Instruc
 	for _, id := range entry {
 		text, err := job.Instructions(def.Job, def.Job.Step(id))
 		if err != nil {
-			return nil, session.Wrong("instructions_missing",
+			return nil, session.Wrong(codes.InstructionsMissing,
 				"Step '%s' of job '%s' cannot begin, so nothing has moved: %v. Correct that and make the same call again.",
 				id, def.Job.Name, err).With("step_id", id).Because(err)
 		}
@@ -138,7 +139,7 @@ func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) 
 	if def.Kept { // edits of the files do not affect it
 		remedy = "Restore the job with shorter instructions and make the same call again, or abort the session with abort_workflow."
 	}
-	return session.Wrong("instructions_too_large", "The concurrent steps %s of job '%s' cannot begin, so nothing has moved: %v. %s",
+	return session.Wrong(codes.InstructionsTooLarge, "The concurrent steps %s of job '%s' cannot begin, so nothing has moved: %v. %s",
 		strings.Join(entry, ", "), def.Job.Name, why, remedy).
 		With("steps", []string(entry)).With("bytes", total).With("max", MaxEntryBytes).Because(why)
 }
@@ -232,7 +233,7 @@ func (d *Store) Now(ctx context.Context, s *machine.State) (*machine.Definition,
 		return nil, err
 	}
 	if j == nil {
-		return nil, session.NotNow("definition_lost", "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
+		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
 	}
 	def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}
 	texts, err := d.Texts(def, def.Workflow.Entries[def.Workflow.Find(s.CurrentStepID)])

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/remote"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 
 	"github.com/google/uuid"
@@ -48,11 +49,11 @@ func (e *Engine) Call(ctx context.Context, identity string, t *remote.Tool, argu
 		arguments = json.RawMessage("{}")
 	}
 	if err := t.Check(arguments); err != nil {
-		return nil, session.Wrong("invalid_arguments", "The arguments of '%s' do not match its input schema: %s. Nothing was started; correct them and call again.",
+		return nil, session.Wrong(codes.InvalidArguments, "The arguments of '%s' do not match its input schema: %s. Nothing was started; correct them and call again.",
 			t.Name, clip(err.Error(), maxWords)).Because(err)
 	}
 	if t.Away != "" {
-		return nil, session.NotNow("source_away", "Workflow '%s' cannot be started now, because its source '%s' cannot be reached: %s. Nothing was started. The server keeps trying to reach it; call again later, or repair the source.",
+		return nil, session.NotNow(codes.SourceAway, "Workflow '%s' cannot be started now, because its source '%s' cannot be reached: %s. Nothing was started. The server keeps trying to reach it; call again later, or repair the source.",
 			t.Workflow.Name, t.Source, clip(t.Away, maxWords)).Wait(30 * time.Second)
 	}
 	return e.call(ctx, identity, &t.Workflow, arguments, progress)
@@ -69,7 +70,7 @@ func (e *Engine) call(ctx context.Context, identity string, w *remote.Workflow, 
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
 	default:
-		return nil, session.NotNow("config_invalid", "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
+		return nil, session.NotNow(codes.ConfigInvalid, "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
 	}
 	answerCtx, release := untilLeaving(ctx)
 	defer release()
@@ -166,9 +167,9 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	switch {
 	case ok:
 	case performed:
-		return nil, session.NotNow("too_many_runs", "Workflow '%s' was not started: at source '%s' %d executions already wait for agents or people to perform their steps, which is the maximum. Call again when one has ended, or end one with cancel_execution.", w.Name, w.Source, maxPerformed)
+		return nil, session.NotNow(codes.TooManyRuns, "Workflow '%s' was not started: at source '%s' %d executions already wait for agents or people to perform their steps, which is the maximum. Call again when one has ended, or end one with cancel_execution.", w.Name, w.Source, maxPerformed)
 	default:
-		return nil, session.NotNow("too_many_runs", "Workflow '%s' was not started: %d executions already wait for one of the %d slots (workflow_tools.max_concurrent_executions). Call again when some have ended.", w.Name, maxWaiting, slots).Wait(10 * time.Second)
+		return nil, session.NotNow(codes.TooManyRuns, "Workflow '%s' was not started: %d executions already wait for one of the %d slots (workflow_tools.max_concurrent_executions). Call again when some have ended.", w.Name, maxWaiting, slots).Wait(10 * time.Second)
 	}
 	x := &store.Execution{
 		ID: uuid.Must(uuid.NewV7()).String(), Owner: e.member.ID(), Identity: identity,
@@ -204,14 +205,14 @@ func (e *Engine) begin(ctx context.Context, identity string, w *remote.Workflow,
 	e.slots.leave(t, x)
 	switch {
 	case errors.Is(err, errClosing), errors.Is(err, task.ErrClosed), errors.Is(err, presence.ErrLeft):
-		return nil, session.NotNow("shutting_down", "The server is shutting down; workflow '%s' was not started. Call again when it is back.", w.Name).Because(err).Wait(5 * time.Second)
+		return nil, session.NotNow(codes.ShuttingDown, "The server is shutting down; workflow '%s' was not started. Call again when it is back.", w.Name).Because(err).Wait(5 * time.Second)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
 	}
-	if session.CodeOf(err) == session.CodeNoStateFolder {
+	if session.CodeOf(err) == codes.NoStateFolder {
 		return nil, err
 	}
-	return nil, session.NotNow("run_not_saved", "Workflow '%s' was not started, because its record could not be saved: %v. Correct that and call again.", w.Name, err).Because(err)
+	return nil, session.NotNow(codes.RunNotSaved, "Workflow '%s' was not started, because its record could not be saved: %v. Correct that and call again.", w.Name, err).Because(err)
 }
 
 // enter returns an entry that publishes a record.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // Cancel cancels an execution that any server follows, tells its source if that has a cancel tool,
@@ -59,7 +60,7 @@ func (e *Engine) cancelElsewhere(ctx context.Context, x *Execution) (*view, erro
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("waiting for another server to cancel execution %s: %w", x.ExecutionID, context.Cause(ctx))
 	case patience.Err() != nil:
-		return nil, session.NotNow("not_answered", "Execution '%s' is marked to be cancelled, and the server that follows it has not done that yet. If that server is gone, another one does it within a minute. Call workflow_status to see its state.", x.ExecutionID).Because(err)
+		return nil, session.NotNow(codes.NotAnswered, "Execution '%s' is marked to be cancelled, and the server that follows it has not done that yet. If that server is gone, another one does it within a minute. Call workflow_status to see its state.", x.ExecutionID).Because(err)
 	}
 	return v, err
 }
@@ -119,5 +120,5 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Execution) (*Execution
 
 // notSaved is the error if a cancellation could not be stored.
 func notSaved(x *Execution, err error) error {
-	return refusal(x, "cancel_not_saved", "Execution '%s' was cancelled, but that could not be stored: %v. After a restart of this server it may be shown as running. Make sure that the disk can be written, and call cancel_execution again after the restart.", x.ExecutionID, err)
+	return refusal(x, codes.CancelNotSaved, "Execution '%s' was cancelled, but that could not be stored: %v. After a restart of this server it may be shown as running. Make sure that the disk can be written, and call cancel_execution again after the restart.", x.ExecutionID, err)
 }

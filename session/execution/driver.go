@@ -10,6 +10,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/catalog/remote"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -113,7 +114,7 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *remote.Workflow, inpu
 		deadline := e.deadline(timeout)
 		err := e.ask(n, func(r actor.Reply[struct{}]) message { return startMessage{deadline, r} })
 		if err != nil {
-			return outcome{state: Failed, code: "run_not_saved", words: fmt.Sprintf("it was not started, because its record could not be saved: %v", err)}, true
+			return outcome{state: Failed, code: codes.RunNotSaved, words: fmt.Sprintf("it was not started, because its record could not be saved: %v", err)}, true
 		}
 	}
 	a, err := e.sources.Execute(ctx, w, input, func(p remote.Progress) { e.progress(ctx, n, p) })
@@ -153,7 +154,7 @@ func notStarted(cause error) outcome {
 	if cause == ErrCancelled {
 		return outcome{state: Cancelled, words: "it was cancelled by its caller while it waited for a slot; nothing was started"}
 	}
-	return outcome{state: Failed, code: "shutting_down", words: "the server shut down while it waited for a slot; nothing was started. Call again"}
+	return outcome{state: Failed, code: codes.ShuttingDown, words: "the server shut down while it waited for a slot; nothing was started. Call again"}
 }
 
 // notExecuted is the outcome if Execute returned an error.
@@ -169,13 +170,13 @@ func (e *Engine) notExecuted(ctx context.Context, w *remote.Workflow, timeout ti
 		case ErrCancelled:
 			return outcome{state: Cancelled, words: "it was cancelled by its caller; its source was told that the request is cancelled", unsure: true}
 		}
-		return outcome{state: Unknown, code: "shutting_down", words: "this server shut down before the source had answered; whether the workflow was executed is not known. Look at its source before you call again"}
+		return outcome{state: Unknown, code: codes.ShuttingDown, words: "this server shut down before the source had answered; whether the workflow was executed is not known. Look at its source before you call again"}
 	case errors.Is(err, remote.ErrLost):
 		return outcome{state: Unknown, words: fmt.Sprintf("whether it was executed is not known: %v", err)}
 	case errors.Is(err, remote.ErrAway):
-		return outcome{state: Failed, code: "source_away", words: fmt.Sprintf("nothing was started: %v", err)}
+		return outcome{state: Failed, code: codes.SourceAway, words: fmt.Sprintf("nothing was started: %v", err)}
 	case errors.Is(err, remote.ErrUnknown):
-		return outcome{state: Failed, code: "source_away", words: fmt.Sprintf("source '%s' is no longer configured in workflow_tools.sources", w.Source)}
+		return outcome{state: Failed, code: codes.SourceAway, words: fmt.Sprintf("source '%s' is no longer configured in workflow_tools.sources", w.Source)}
 	case errors.Is(err, remote.ErrUnsupported):
 		return outcome{state: Failed, words: fmt.Sprintf("source '%s' has no tool that executes workflows (execute_tool in workflow_tools.sources)", w.Source)}
 	}

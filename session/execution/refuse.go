@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // resultInError is how many bytes of the result of an execution that did not complete are in the
@@ -22,16 +23,16 @@ func answer(v *view, setting string) (*Execution, error) {
 	case Running, Completed:
 		return &x, nil
 	case Failed:
-		code, what = "workflow_failed", "failed"
+		code, what = codes.WorkflowFailed, "failed"
 		next = "Correct that and call again"
 	case Cancelled:
-		code, what = "workflow_cancelled", "was cancelled"
+		code, what = codes.WorkflowCancelled, "was cancelled"
 		next = "Call again if it is still needed"
 	case TimedOut:
-		code, what = "workflow_timed_out", "timed out"
+		code, what = codes.WorkflowTimedOut, "timed out"
 		next = fmt.Sprintf("If it needs more time, raise %s in .deepwork/config.yml", setting)
 	default:
-		code, what = "workflow_unknown", "has an unknown state"
+		code, what = codes.WorkflowUnknown, "has an unknown state"
 		next = seeFirst
 	}
 	if v.unsure && x.State == TimedOut {
@@ -43,7 +44,7 @@ func answer(v *view, setting string) (*Execution, error) {
 	case v.code == "":
 	case x.State == Unknown:
 		code = v.code
-	case v.code == "source_away":
+	case v.code == codes.SourceAway:
 		code, next = v.code, "Call again when the source can be reached"
 	default:
 		code, next = v.code, "Call again when the server is able to run it"
@@ -67,6 +68,6 @@ func refusal(x *Execution, code, format string, args ...any) *session.Error {
 // closed is the error for a caller whose execution continues while the server ends.
 func closed(v *view) error {
 	x := v.Execution
-	return refusal(&x, "shutting_down", "The server is shutting down. Workflow '%s' continues at its source '%s'. When the server is back, call workflow_status with execution_id '%s'; do not start it again.",
+	return refusal(&x, codes.ShuttingDown, "The server is shutting down. Workflow '%s' continues at its source '%s'. When the server is back, call workflow_status with execution_id '%s'; do not start it again.",
 		x.WorkflowName, x.Source, x.ExecutionID)
 }

@@ -7,6 +7,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 
 	"github.com/google/uuid"
@@ -29,7 +30,7 @@ const listed = 20
 func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Execution, error) {
 	x, err := e.known(ctx, identity, executionID)
 	if err == nil && !x.StatusSupported && x.EndedAt == nil {
-		return nil, refusal(x, "status_not_supported", "Asking for its status is not supported for execution '%s': workflow '%s' was started at source '%s', which has no status tool, or gave the execution no id. Look there for its end.",
+		return nil, refusal(x, codes.StatusNotSupported, "Asking for its status is not supported for execution '%s': workflow '%s' was started at source '%s', which has no status tool, or gave the execution no id. Look there for its end.",
 			x.ExecutionID, x.WorkflowName, x.Source)
 	}
 	return x, err
@@ -40,7 +41,7 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Exec
 	e.config(ctx) // a new limit takes effect now
 	given := strings.TrimSpace(executionID)
 	if given == "" {
-		return nil, session.Wrong("invalid_execution_id", "execution_id is empty. Pass the execution_id that the call which started it returned.").With("argument", "execution_id").With("value", "")
+		return nil, session.Wrong(codes.InvalidExecutionID, "execution_id is empty. Pass the execution_id that the call which started it returned.").With("argument", "execution_id").With("value", "")
 	}
 	var id string
 	if parsed, err := uuid.Parse(given); err == nil {
@@ -51,13 +52,13 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Exec
 	case err != nil:
 		return nil, err
 	case len(found) > 1:
-		return nil, session.Wrong("ambiguous_execution_id", "%d executions have the id '%s' at their sources. Pass one of these as execution_id: %s.",
+		return nil, session.Wrong(codes.AmbiguousExecutionID, "%d executions have the id '%s' at their sources. Pass one of these as execution_id: %s.",
 			len(found), clip(given, 100), describe(found))
 	case len(found) == 0 && id == "":
-		return nil, session.Wrong("invalid_execution_id", "'%s' is not an execution_id: expected a UUID, or the id that a source gave to a known execution. %s", clip(given, 100), e.newest(ctx, identity)).
+		return nil, session.Wrong(codes.InvalidExecutionID, "'%s' is not an execution_id: expected a UUID, or the id that a source gave to a known execution. %s", clip(given, 100), e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	case len(found) == 0:
-		return nil, session.NotNow("unknown_run", "There is no execution with execution_id '%s': it was never started here, or ended more than a day ago. %s", clip(given, 100), e.newest(ctx, identity)).
+		return nil, session.NotNow(codes.UnknownRun, "There is no execution with execution_id '%s': it was never started here, or ended more than a day ago. %s", clip(given, 100), e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	}
 	x := *found[0]
@@ -86,7 +87,7 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Execu
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("looking for execution %q: %w", given, context.Cause(ctx))
 	default:
-		return nil, session.NotNow("runs_unread", "Whether execution '%s' exists is not known, because the executions of other servers cannot be read: %v. Correct that and call again; do not start it again.", clip(given, 100), err).Because(err)
+		return nil, session.NotNow(codes.RunsUnread, "Whether execution '%s' exists is not known, because the executions of other servers cannot be read: %v. Correct that and call again; do not start it again.", clip(given, 100), err).Because(err)
 	}
 	for _, x := range stored {
 		if n := e.entries.get(x.ID); n != nil {

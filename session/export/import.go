@@ -15,6 +15,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/definition"
 	"deepwork/session/record"
 	"deepwork/session/state"
@@ -235,7 +236,7 @@ func (m *Importer) importOne(ctx context.Context, i *Import) error {
 	}
 	switch {
 	case errors.Is(err, store.ErrExists):
-		return session.NotNow("session_exists", "session %s is in the project already", s.SessionID).Because(err)
+		return session.NotNow(codes.SessionExists, "session %s is in the project already", s.SessionID).Because(err)
 	case err != nil:
 		return record.NotSaved(s.SessionID, err)
 	}

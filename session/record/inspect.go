@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -69,7 +70,7 @@ func where(id string) string { return "session " + id }
 func (i *Inspection) session(ctx context.Context, id string) {
 	r, err := i.store.Read(ctx, id, nil)
 	switch {
-	case session.CodeOf(err) == "unknown_session":
+	case session.CodeOf(err) == codes.UnknownSession:
 		return // removed meanwhile
 	case err != nil:
 		i.sessions[id] = nil

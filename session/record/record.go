@@ -17,6 +17,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -74,7 +75,7 @@ func (r *Store) Read(ctx context.Context, id string, known *machine.State) (*Rec
 		err = fmt.Errorf("its row has revision %d, and its state %d", stored.Revision, s.Revision)
 	}
 	if err != nil {
-		return nil, session.NotNow("session_unreadable",
+		return nil, session.NotNow(codes.SessionUnreadable,
 			"Session '%s' cannot be read: %v. It was left as it is; `deepwork check` says more. Start the workflow again.", id, err).
 			With("session_id", id).Because(err)
 	}
@@ -227,12 +228,12 @@ func (r *Store) Unreadable(id string, err error) error {
 		}
 		return r.Missing(id).Because(err)
 	}
-	return session.NotNow("session_unreadable", "Session '%s' cannot be read: %v.", id, err).With("session_id", id).Because(err)
+	return session.NotNow(codes.SessionUnreadable, "Session '%s' cannot be read: %v.", id, err).With("session_id", id).Because(err)
 }
 
 // Unknown is the error for a session that does not exist, as far as the caller may know.
 func (r *Store) Unknown(id string) *session.Error {
-	return session.NotNow("unknown_session",
+	return session.NotNow(codes.UnknownSession,
 		"Session '%s' not found in this project. get_workflows lists the sessions that you can go on with, in resumable and stack; start_workflow begins a new one.", id).With("session_id", id)
 }
 
@@ -254,7 +255,7 @@ func (r *Store) Missing(id string) *session.Error {
 
 // ProjectGone is the error of a call that needs a project folder which cannot be reached.
 func ProjectGone(root string, err error) error {
-	return session.NotNow("project_gone", "The project folder %s cannot be reached: %v. Restore it and call again.", root, err).Because(err)
+	return session.NotNow(codes.ProjectGone, "The project folder %s cannot be reached: %v. Restore it and call again.", root, err).Because(err)
 }
 
 // NotSaved returns the error of a transition that could not be made durable, and was not made.
@@ -262,6 +263,6 @@ func NotSaved(id string, err error) error {
 	if err := Explain(err); session.CodeOf(err) != "" {
 		return err
 	}
-	return session.NotNow("not_saved",
+	return session.NotNow(codes.NotSaved,
 		"Session '%s' could not be saved, so nothing has moved: %v. Correct that and make the same call again.", id, err).With("session_id", id).Because(err)
 }

@@ -8,6 +8,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -116,7 +117,7 @@ func (d *leader) children(ctx context.Context, p place) (active, ended []*machin
 	d.mu.Unlock()
 	for _, id := range ids {
 		s, err := d.at.State(ctx, id)
-		if session.CodeOf(err) == "unknown_session" {
+		if session.CodeOf(err) == codes.UnknownSession {
 			continue // it was pruned
 		}
 		if err != nil {

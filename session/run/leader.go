@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -178,7 +179,7 @@ func (d *leader) stuck(step string) attempt.RunEnd {
 
 // outdated reports whether an error says that a session has moved on since it was read.
 func outdated(err error) bool {
-	return slices.Contains([]string{"session_ended", "step_finished", "step_not_current"}, session.CodeOf(err))
+	return slices.Contains([]string{codes.SessionEnded, codes.StepFinished, codes.StepNotCurrent}, session.CodeOf(err))
 }
 
 func (d *leader) save(ctx context.Context) error {

@@ -9,6 +9,7 @@ import (
 	"deepwork/actor"
 	"deepwork/actor/wait"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -55,7 +56,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 // Stop answers callers that wait for a review, which will not come from this process.
 func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
-		a.drop(r, session.NotNow("shutting_down", "The server is shutting down, and the review of step '%s' was cancelled; the try does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id).Wait(5*time.Second))
+		a.drop(r, session.NotNow(codes.ShuttingDown, "The server is shutting down, and the review of step '%s' was cancelled; the try does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id).Wait(5*time.Second))
 	}
 	a.engine.exports.Forget(a.id)
 }
@@ -115,14 +116,14 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 			_ = wait.For(ctx, rand.N(time.Duration(n)*applyPause)) // the next try reports the end of ctx
 		}
 	}
-	return r, session.NotNow("session_busy", "Session '%s' is moved by several calls at once, and this one has changed nothing. Make the same call again.", a.id).With("session_id", a.id).Wait(time.Second)
+	return r, session.NotNow(codes.SessionBusy, "Session '%s' is moved by several calls at once, and this one has changed nothing. Make the same call again.", a.id).With("session_id", a.id).Wait(time.Second)
 }
 
 // refresh reads the session if it has changed, and reports whether it has.
 func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
 	r, err := a.engine.records.Read(ctx, a.id, a.state)
 	if err != nil {
-		if session.CodeOf(err) == "unknown_session" { // it was pruned
+		if session.CodeOf(err) == codes.UnknownSession { // it was pruned
 			a.gone = err
 		}
 		return false, err
@@ -140,7 +141,7 @@ func (a *sessionActor) become(next *machine.State) {
 	a.state = next
 	for _, r := range a.reviews {
 		if !next.AwaitsReview(r.stepID) {
-			a.drop(r, session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step says where the session is.", r.stepID, a.id))
+			a.drop(r, session.NotNow(codes.StepMovedOn, "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step says where the session is.", r.stepID, a.id))
 		}
 	}
 }
@@ -231,7 +232,7 @@ func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 	}
 	r := a.state.StoredReply(c.Call.Tool, *c.Call.RequestID)
 	if r != nil && r.ArgsDigest != c.Call.ArgsDigest {
-		return nil, session.Wrong("request_id_reused",
+		return nil, session.Wrong(codes.RequestIDReused,
 			"request_id '%s' was used before with other arguments. Repeat a call with exactly the arguments it had, or pass a fresh request_id.", *c.Call.RequestID)
 	}
 	return r, nil
@@ -299,7 +300,7 @@ func (a *sessionActor) replay(ctx context.Context, who caller) (*machine.StoredR
 		err = a.branched(ctx, who)
 	}
 	if r == nil && err == nil {
-		return nil, session.NotNow("reply_forgotten",
+		return nil, session.NotNow(codes.ReplyForgotten,
 			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no longer kept. get_step says where the session is.",
 			*who.Call.RequestID, a.id).With("session_id", a.id)
 	}

@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/branch"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -25,14 +26,14 @@ func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 	}
 	cfg, err := e.Config.Current(ctx)
 	if err != nil {
-		return session.NotNow("config_invalid", "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
+		return session.NotNow(codes.ConfigInvalid, "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
 	}
 	switch mode := cfg.Git.Branch; {
 	case mode != config.BranchCreate && mode != config.BranchCheckout:
 		b.Notice = strings.TrimSpace(b.Notice + " " + e.branchNotice(cfg))
 		return nil
 	case b.Branch == machine.BranchOutsideGit:
-		return session.NotNow("not_a_git_repository",
+		return session.NotNow(codes.NotAGitRepository,
 			"git.branch is '%s', but %s is not in a git repository. Run `git init` there, or set git.branch to 'name' in .deepwork/config.yml.", mode, e.Root)
 	case mode == config.BranchCheckout:
 		b.Branch = machine.BranchCheckedOut
@@ -42,7 +43,7 @@ func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 	}
 	b.BranchDue = true
 	if dirty, is := errors.AsType[*branch.DirtyError](err); is {
-		return session.NotNow("dirty_tree", "git.branch is 'checkout', and %v. Commit or stash them, then call again.", err).With("files", dirty.Files)
+		return session.NotNow(codes.DirtyTree, "git.branch is 'checkout', and %v. Commit or stash them, then call again.", err).With("files", dirty.Files)
 	} else if err != nil {
 		return gitFailed(b.BranchName, err)
 	}
@@ -58,7 +59,7 @@ func (a *sessionActor) branched(ctx context.Context, who caller) error {
 	}
 	err := branch.Tree{Root: a.engine.Root}.Make(ctx, s.BranchName, s.BranchStatus == machine.BranchCheckedOut)
 	if err != nil {
-		return session.NotNow("git_failed", "Session '%s' has begun, but its branch '%s' could not be made: %v. Correct that and call get_step with session_id '%s', which makes it; or end the session with abort_workflow.", a.id, s.BranchName, err, a.id).
+		return session.NotNow(codes.GitFailed, "Session '%s' has begun, but its branch '%s' could not be made: %v. Correct that and call get_step with session_id '%s', which makes it; or end the session with abort_workflow.", a.id, s.BranchName, err, a.id).
 			With("session_id", a.id).Because(err)
 	}
 	a.branchMade = true // the next transition records it
@@ -79,5 +80,5 @@ func (e *Engine) branchNotice(cfg *config.Config) string {
 }
 
 func gitFailed(name string, err error) error {
-	return session.NotNow("git_failed", "The branch '%s' could not be made, so no session was started: %v. Correct that, or set git.branch to 'name' in .deepwork/config.yml.", name, err).Because(err)
+	return session.NotNow(codes.GitFailed, "The branch '%s' could not be made, so no session was started: %v. Correct that, or set git.branch to 'name' in .deepwork/config.yml.", name, err).Because(err)
 }

@@ -11,6 +11,7 @@ import (
 	"deepwork/actor"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -194,7 +195,7 @@ func about[R any](ctx context.Context, c *Conn, named *string, do func(id string
 		return r, "", err
 	}
 	r, err = do(id)
-	if named != nil || c.stateless || session.CodeOf(err) != "session_ended" || !c.holds(id) {
+	if named != nil || c.stateless || session.CodeOf(err) != codes.SessionEnded || !c.holds(id) {
 		return r, id, err
 	}
 	if _, rerr := c.rows(ctx); rerr != nil || c.holds(id) {
@@ -234,7 +235,7 @@ func (c *Conn) elsewhere(ctx context.Context, id string, a FinishArgs, err error
 			given = json.RawMessage(`{…the same…}`)
 		}
 		here := refused.Message
-		if a.SessionID == nil || refused.Code == "unknown_step" { // else the caller chose the session
+		if a.SessionID == nil || refused.Code == codes.UnknownStep { // else the caller chose the session
 			if at := slices.IndexFunc(stack, func(e machine.StackEntry) bool { return e.SessionID == id }); at >= 0 {
 				here = fmt.Sprintf("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, id, stack[at].Workflow, stack[at].Step)
 			}

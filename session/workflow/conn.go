@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -65,7 +66,7 @@ func (c *Conn) Close() {
 
 // connectionClosing returns the refusal of a call on a closing connection.
 func connectionClosing() *session.Error {
-	return session.NotNow("shutting_down", "This connection is closing. Connect again; its sessions can be resumed by their session_id.")
+	return session.NotNow(codes.ShuttingDown, "This connection is closing. Connect again; its sessions can be resumed by their session_id.")
 }
 
 // enter starts a call, which c.calls.Done ends.

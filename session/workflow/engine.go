@@ -35,6 +35,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/definition"
 	"deepwork/session/export"
 	"deepwork/session/record"
@@ -223,9 +224,9 @@ func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Dur
 	case err == nil, refused:
 		return r, err
 	case errors.Is(err, actor.ErrStopped):
-		return r, session.NotNow("shutting_down", "The server is shutting down. Call again when it is back; session '%s' can be resumed by its session_id.", id).Because(err).Wait(5 * time.Second)
+		return r, session.NotNow(codes.ShuttingDown, "The server is shutting down. Call again when it is back; session '%s' can be resumed by its session_id.", id).Because(err).Wait(5 * time.Second)
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		return r, session.NotNow("session_busy", "Session '%s' did not answer within %v; the call may still be carried out. Call get_step to see where it is.", id, within).Because(err).Wait(time.Second)
+		return r, session.NotNow(codes.SessionBusy, "Session '%s' did not answer within %v; the call may still be carried out. Call get_step to see where it is.", id, within).Because(err).Wait(time.Second)
 	}
 	return r, fmt.Errorf("asking session %s: %w", id, err)
 }

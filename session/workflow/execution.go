@@ -7,6 +7,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -26,7 +27,7 @@ type Execution struct {
 // Session returns a session of this identity; for its errors see Execution.
 func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*machine.State, error) {
 	if !machine.IsSessionID(sessionID) {
-		return nil, session.Wrong("bad_session_id", "'%s' is not a session_id: expected 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
+		return nil, session.Wrong(codes.BadSessionID, "'%s' is not a session_id: expected 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
 	}
 	r, err := e.records.Read(ctx, sessionID, nil)
 	if err != nil {
@@ -44,7 +45,7 @@ func (e *Engine) Children(ctx context.Context, identity string, parents map[stri
 	for _, row := range rows {
 		r, err := e.records.Read(ctx, row.ID, nil)
 		switch {
-		case session.CodeOf(err) == "unknown_session": // it was removed meanwhile
+		case session.CodeOf(err) == codes.UnknownSession: // it was removed meanwhile
 		case err != nil:
 			return nil, err
 		default:

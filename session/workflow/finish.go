@@ -11,6 +11,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/record"
 	"deepwork/session/workflow/machine"
 )
@@ -126,7 +127,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 }
 
 func movedOn(stepID, id string) error {
-	return session.NotNow("step_moved_on", "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where the session is.", stepID, id).With("step_id", stepID)
+	return session.NotNow(codes.StepMovedOn, "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where the session is.", stepID, id).With("step_id", stepID)
 }
 
 // root returns the folder of the session's files here.

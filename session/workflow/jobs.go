@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -128,14 +129,14 @@ func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflow
 		return err
 	}
 	if j.Name != jobName {
-		return session.Wrong("job_not_found", "Job not found: %s. The job in the folder of that name is called %s.", jsontext.Clip(jobName, 200), j.Name).With("job_name", jobName)
+		return session.Wrong(codes.JobNotFound, "Job not found: %s. The job in the folder of that name is called %s.", jsontext.Clip(jobName, 200), j.Name).With("job_name", jobName)
 	}
 	wf, err := findWorkflow(j, workflowName)
 	if err != nil {
 		return err
 	}
 	if wf.Name != workflowName {
-		return session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. Available workflows: %s.", jsontext.Clip(workflowName, 200), j.Name, wf.Name).
+		return session.Wrong(codes.WorkflowNotFound, "Workflow '%s' not found in job '%s'. Available workflows: %s.", jsontext.Clip(workflowName, 200), j.Name, wf.Name).
 			With("job_name", j.Name).With("available", []string{wf.Name})
 	}
 	return nil
@@ -151,10 +152,10 @@ func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job,
 		return j, nil
 	}
 	if bad := snap.Err(name); bad != nil {
-		return nil, session.Wrong("job_broken", "Job '%s' in %s does not load:\n%s\nCorrect it (get_workflows lists the errors that remain) and call again.",
+		return nil, session.Wrong(codes.JobBroken, "Job '%s' in %s does not load:\n%s\nCorrect it (get_workflows lists the errors that remain) and call again.",
 			name, bad.JobDir, bad.Diagnostics.Error()).With("job_name", name).With("job_dir", bad.JobDir)
 	}
-	return nil, session.Wrong("job_not_found", "Job not found: %s. %s", jsontext.Clip(name, 200), jobsThereAre(snap)).
+	return nil, session.Wrong(codes.JobNotFound, "Job not found: %s. %s", jsontext.Clip(name, 200), jobsThereAre(snap)).
 		With("job_name", name).With("argument", "job_name").With("value", jsontext.Clip(name, 200))
 }
 
@@ -186,6 +187,6 @@ func findWorkflow(j *job.Job, name string) (*job.Workflow, error) {
 	if len(names) == 0 {
 		available = "The job has no workflows; add one to " + j.Dir + "/" + job.FileName + "."
 	}
-	return nil, session.Wrong("workflow_not_found", "Workflow '%s' not found in job '%s'. %s", jsontext.Clip(name, 200), j.Name, available).
+	return nil, session.Wrong(codes.WorkflowNotFound, "Workflow '%s' not found in job '%s'. %s", jsontext.Clip(name, 200), j.Name, available).
 		With("job_name", j.Name).With("available", names).With("argument", "workflow_name").With("value", jsontext.Clip(name, 200))
 }

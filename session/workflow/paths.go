@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/record"
 	"deepwork/session/workflow/machine"
 )
@@ -50,24 +51,24 @@ func checkPath(root, output, path string) error {
 		return session.Wrong(code, "Output '%s': "+format, append([]any{output}, args...)...).With("output", output).With("path", jsontext.Clip(path, 500))
 	}
 	if len(path) > 1024 || strings.ContainsAny(path, "\r\n") {
-		return refuse("bad_path", "'%s' looks like file content, not a path. Write the content to a file, and give the file's path, relative to the project root.", jsontext.Clip(path, 100))
+		return refuse(codes.BadPath, "'%s' looks like file content, not a path. Write the content to a file, and give the file's path, relative to the project root.", jsontext.Clip(path, 100))
 	}
 	_, info, err := gate.Locate(root, path)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrPermission):
-		return refuse("file_unreadable", "'%s' cannot be reached: permission denied.", path)
+		return refuse(codes.FileUnreadable, "'%s' cannot be reached: permission denied.", path)
 	case errors.Is(err, gate.ErrOutside):
-		return refuse("outside_project", "'%s' leads outside the project root (%s). Put the file inside it.", path, root)
+		return refuse(codes.OutsideProject, "'%s' leads outside the project root (%s). Put the file inside it.", path, root)
 	case errors.Is(err, gate.ErrNotRegular) && info.IsDir():
-		return refuse("not_a_file", "'%s' is a directory. Give the path of each file in it.", path)
+		return refuse(codes.NotAFile, "'%s' is a directory. Give the path of each file in it.", path)
 	case errors.Is(err, gate.ErrNotRegular):
-		return refuse("not_a_file", "'%s' is not a regular file.", path)
+		return refuse(codes.NotAFile, "'%s' is not a regular file.", path)
 	case leaves(root, path):
-		return refuse("file_not_found", "file not found at '%s', which leads outside the project root (%s). Put the file inside it, and give its path there.", path, root)
+		return refuse(codes.FileNotFound, "file not found at '%s', which leads outside the project root (%s). Put the file inside it, and give its path there.", path, root)
 	}
-	return refuse("file_not_found", "file not found at '%s'. Paths are relative to the project root (%s); create the file first, or correct the path.", path, root)
+	return refuse(codes.FileNotFound, "file not found at '%s'. Paths are relative to the project root (%s); create the file first, or correct the path.", path, root)
 }
 
 // leaves reports whether a relative path leads out of root by its text. An absolute path may go
@@ -85,7 +86,7 @@ func leaves(root, path string) bool {
 func (a *sessionActor) elsewhereThen(err error) error {
 	e, ok := errors.AsType[*session.Error](err)
 	last, here := a.row.PlaceOf(), a.engine.Place
-	if ok && e.Code == "file_not_found" && last != nil && here != nil && !last.Is(*here) {
+	if ok && e.Code == codes.FileNotFound && last != nil && here != nil && !last.Is(*here) {
 		e.Message += fmt.Sprintf(" This session was moved last on the machine %s: if the file is there, call a server there.", last.Describe())
 	}
 	return err

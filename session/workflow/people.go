@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -29,7 +30,7 @@ func (e *Engine) AbortFor(ctx context.Context, id, reason string) error {
 func (e *Engine) AbortOf(ctx context.Context, attemptID, reason string) error {
 	rows, err := e.records.List(ctx, store.SessionQuery{Active: true, Attempt: &attemptID})
 	for _, row := range rows {
-		if aerr := e.AbortFor(ctx, row.ID, reason); session.CodeOf(aerr) != "session_ended" {
+		if aerr := e.AbortFor(ctx, row.ID, reason); session.CodeOf(aerr) != codes.SessionEnded {
 			err = errors.Join(err, aerr)
 		}
 	}

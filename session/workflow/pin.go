@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -43,7 +44,7 @@ func (a *sessionActor) reviewing(ctx context.Context) (Reviewing, error) {
 			how.use, how.Refused = how.Earlier(p.Reviewer)
 		}
 		if how.Refused != nil {
-			how.Refused = session.NotNow("pinned_reviewer_gone",
+			how.Refused = session.NotNow(codes.PinnedReviewerGone,
 				"Session '%s' is pinned to the reviewer that it began with (quality_gate.pin): %s. That one cannot be started now (%v), so no step with reviews can be finished. Tell the user to restore it, or abort the session.", a.id, weaker, how.Refused).
 				With("session_id", a.id).With("reviewer", p.Reviewer).Because(how.Refused)
 		}
@@ -71,7 +72,7 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 	}
 	kept, err := a.engine.definitions.Kept(a.state.Definition)
 	if err != nil {
-		return nil, session.NotNow("definition_lost", "Session '%s' is pinned to the reviews that it began with, which cannot be read (%v). Restore job '%s' as it was, or abort the session.", a.id, err, a.state.JobName).
+		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' is pinned to the reviews that it began with, which cannot be read (%v). Restore job '%s' as it was, or abort the session.", a.id, err, a.state.JobName).
 			With("session_id", a.id).Because(err)
 	}
 	kept.Notice = fmt.Sprintf("Job '%s' was edited, and reviews less than when this session began (%s). The session is pinned (quality_gate.pin): it goes on with the definition it has.", a.state.JobName, strings.Join(weaker, "; "))

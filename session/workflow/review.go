@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -87,7 +88,7 @@ func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 // existing verdict, refuse, or start a review.
 func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[string]string, err error) (*finished, error) {
 	if err != nil {
-		return nil, session.Wrong("file_unreadable", "The outputs cannot be read for their review, so nothing has moved: %v. Correct that and make the same call again.", err).Because(err)
+		return nil, session.Wrong(codes.FileUnreadable, "The outputs cannot be read for their review, so nothing has moved: %v. Correct that and make the same call again.", err).Because(err)
 	}
 	if m.from.Err() != nil {
 		return nil, context.Canceled // nobody would learn the result
@@ -168,7 +169,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 }
 
 func superseded(stepID string) error {
-	return session.NotNow("review_superseded", "The review of step '%s' was cancelled, because other outputs were submitted for it. get_step says where the session is.", stepID)
+	return session.NotNow(codes.ReviewSuperseded, "The review of step '%s' was cancelled, because other outputs were submitted for it. get_step says where the session is.", stepID)
 }
 
 // join lets a call wait for a review, as long as its budget lasts.

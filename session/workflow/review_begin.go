@@ -10,6 +10,7 @@ import (
 	"deepwork/actor"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -71,7 +72,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		if cerr := a.commit(nil, a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now()), nil); cerr != nil {
 			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
-		return nil, session.NotNow("review_not_started", "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err).Wait(10 * time.Second)
+		return nil, session.NotNow(codes.ReviewNotStarted, "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err).Wait(10 * time.Second)
 	}
 	a.engine.background.Go(func() { a.renew(runCtx, r) })
 	a.engine.background.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -32,7 +33,7 @@ func (a *sessionActor) judged(ctx context.Context, r *review) {
 	case errors.Is(err, store.ErrReviewTaken):
 		err = nil // the calls wait for that one
 	case err == nil && failure != "":
-		err = session.Wrong("review_failed", "%s\nNothing has moved.", failure).With("step_id", r.stepID)
+		err = session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", failure).With("step_id", r.stepID)
 	}
 	a.decided(r, err)
 }
@@ -101,7 +102,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 
 // gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).
 func gateFailed(n int, stepID string, judged *machine.Attempt, what string) *session.Error {
-	return session.Wrong("quality_gate_failed", "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.Failed())+unmet(judged.Failed()), what).
+	return session.Wrong(codes.QualityGateFailed, "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.Failed())+unmet(judged.Failed()), what).
 		With("step_id", stepID).With("attempts", n)
 }
 

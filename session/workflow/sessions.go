@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/export"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -64,7 +65,7 @@ func checkSessionID(id string) error {
 	if machine.IsSessionID(id) {
 		return nil
 	}
-	return session.Wrong("bad_session_id", "'%s' is not a session id: expected 8 hexadecimal characters, as `deepwork sessions list` shows it.", jsontext.Clip(id, 100))
+	return session.Wrong(codes.BadSessionID, "'%s' is not a session id: expected 8 hexadecimal characters, as `deepwork sessions list` shows it.", jsontext.Clip(id, 100))
 }
 
 // Read returns one session.

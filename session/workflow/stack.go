@@ -9,6 +9,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -174,7 +175,7 @@ func (c *Conn) target(ctx context.Context, id *string) (string, error) {
 	case id == nil:
 		return c.only(ctx)
 	case !machine.IsSessionID(*id):
-		return "", session.Wrong("bad_session_id", "session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
+		return "", session.Wrong(codes.BadSessionID, "session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
 	case c.stateless || c.holds(*id):
 		return *id, nil // its actor checks the rest
 	}
@@ -230,7 +231,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 		slices.Reverse(leaves)
 		b.WriteString("Several workflows are active, and this request comes without a connection to tell them apart. Pass session_id to say which one you mean:")
 		ids := listSessions(&b, leaves, more)
-		return "", session.NotNow("session_id_needed", "%s", b.String()).With("session_ids", ids)
+		return "", session.NotNow(codes.SessionIDNeeded, "%s", b.String()).With("session_ids", ids)
 	}
 	names, rest, ids := []string{}, "", []string{}
 	for _, row := range leaves {
@@ -240,7 +241,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 	if n := len(names) - keptListed; n > 0 {
 		names, rest = names[:keptListed], fmt.Sprintf(", and %d more", n)
 	}
-	return "", session.NotNow("session_id_needed",
+	return "", session.NotNow(codes.SessionIDNeeded,
 		"Several workflows are open side by side on this connection: %s%s. Pass session_id to say which one you mean.",
 		strings.Join(names, ", "), rest).With("session_ids", ids)
 }
@@ -279,7 +280,7 @@ func (e *Engine) mayServe(identity string, row store.Session) error {
 		return nil
 	}
 	where := cmp.Or(row.Root, "another folder")
-	return session.NotNow("other_root", "Session '%s' belongs to %s, and this server serves agents the sessions of %s only. Call a server that was started there.", row.ID, where, e.Root).
+	return session.NotNow(codes.OtherRoot, "Session '%s' belongs to %s, and this server serves agents the sessions of %s only. Call a server that was started there.", row.ID, where, e.Root).
 		With("session_id", row.ID).With("root", row.Root)
 }
 

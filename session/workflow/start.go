@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/branch"
+	"deepwork/session/codes"
 	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -50,7 +51,7 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.StartReply, string, error) {
 	e := c.engine
 	if strings.TrimSpace(a.Goal) == "" {
-		return nil, "", session.Wrong("invalid_argument", "Argument \"goal\" is blank: say what the user wants to accomplish, and call again.").With("argument", "goal")
+		return nil, "", session.Wrong(codes.InvalidArgument, "Argument \"goal\" is blank: say what the user wants to accomplish, and call again.").With("argument", "goal")
 	}
 	j, err := findJob(ctx, e.Catalog, a.JobName)
 	if err != nil {
@@ -168,7 +169,7 @@ func (e *Engine) createAgain(ctx context.Context, b machine.NewSession, row stor
 	switch {
 	case rerr == nil && stored.State.OwnReply(b.Call) != nil:
 		return nil
-	case (rerr == nil || session.CodeOf(rerr) == "unknown_session") && errors.Is(err, store.ErrExists): // the branch is another one's
+	case (rerr == nil || session.CodeOf(rerr) == codes.UnknownSession) && errors.Is(err, store.ErrExists): // the branch is another one's
 		return err
 	}
 	return session.NotNow(record.CodeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
@@ -181,14 +182,14 @@ func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
 		return c.top(ctx)
 	}
 	if !machine.IsSessionID(*id) {
-		return "", session.Wrong("bad_session_id", "parent_session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
+		return "", session.Wrong(codes.BadSessionID, "parent_session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
 	}
 	row, err := c.resume(ctx, *id)
 	if err != nil {
 		return "", err
 	}
 	if row.Status != string(machine.Active) {
-		return "", session.NotNow("session_ended", "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, row.Status)
+		return "", session.NotNow(codes.SessionEnded, "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, row.Status)
 	}
 	return *id, nil
 }

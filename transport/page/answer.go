@@ -7,6 +7,7 @@ import (
 
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -48,7 +49,7 @@ func answerFormOf(e *workflow.Engine, state *machine.State, stepID string) *answ
 // answer records what the person who looks at the page decides about the outputs that the form showed.
 func (s *Site) answer(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 	if !who.Has(session.RightPerson) {
-		return "", session.NotNow("right_needed", "Passing a step needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions review at a terminal.", who.Identity)
+		return "", session.NotNow(codes.RightNeeded, "Passing a step needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions review at a terminal.", who.Identity)
 	}
 	p, err := s.readSession(ctx, who, r.PathValue("id"))
 	if err != nil {
@@ -58,9 +59,9 @@ func (s *Site) answer(ctx context.Context, who session.Caller, r *http.Request) 
 	a := machine.Answer{Identity: who.Identity, Channel: who.Channel, Passed: decision == "pass", Feedback: strings.TrimSpace(r.PostForm.Get("feedback"))}
 	switch {
 	case !a.Passed && decision != "fail", digest == "":
-		return "", session.Wrong("bad_decision", "Send pass or fail as the decision, and the digest of the outputs that the page showed; got %q and %q.", decision, digest)
+		return "", session.Wrong(codes.BadDecision, "Send pass or fail as the decision, and the digest of the outputs that the page showed; got %q and %q.", decision, digest)
 	case !a.Passed && a.Feedback == "":
-		return "", session.Wrong("reason_needed", "Say what the agent is to change.")
+		return "", session.Wrong(codes.ReasonNeeded, "Say what the agent is to change.")
 	}
 	next, step := back(r, "/sessions/"+p.ID), r.PostForm.Get("step")
 	return next, s.Engine.ReviewFor(ctx, p.ID, step, digest, a)

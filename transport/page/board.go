@@ -7,6 +7,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -41,7 +42,7 @@ type card struct {
 }
 
 // errNoBoard refuses pages and actions of the board.
-var errNoBoard = session.NotNow("no_board", "This server does not offer the task board: start it with the toolset board.")
+var errNoBoard = session.NotNow(codes.NoBoard, "This server does not offer the task board: start it with the toolset board.")
 
 func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	all, err := s.Board.ListProjects(ctx, who, attempt.ListProjectsArgs{Limit: new(attempt.MaxLimit)})
@@ -56,7 +57,7 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 		}
 	}
 	if p.Project.ProjectID == "" {
-		return nil, session.Wrong("unknown_project", "There is no project %q on this board.", wanted)
+		return nil, session.Wrong(codes.UnknownProject, "There is no project %q on this board.", wanted)
 	}
 	if p.Reached, err = s.Board.ReachedBudgets(ctx, who); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -53,7 +54,7 @@ func statusOf(r *http.Request, err error) int {
 		return http.StatusServiceUnavailable
 	case !is:
 		return http.StatusInternalServerError
-	case e.Code == "right_needed":
+	case e.Code == codes.RightNeeded:
 		return http.StatusForbidden
 	case e.Kind == session.StateError:
 		return http.StatusConflict

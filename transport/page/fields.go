@@ -10,14 +10,16 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/transport/tool"
 )
 
 // forms are the tools whose arguments forms have, under the tools' names for them.
-var forms = func() map[string]map[string]tool.Argument {
+var forms = sync.OnceValue(func() map[string]map[string]tool.Argument {
 	all := map[string]map[string]tool.Argument{}
 	for name, of := range map[string]any{
 		"change_target": attempt.TargetArgs{}, "create_task": attempt.CreateTaskArgs{}, "follow_up": attempt.FollowUpArgs{}, "merge_attempt": attempt.MergeArgs{},
@@ -29,12 +31,12 @@ var forms = func() map[string]map[string]tool.Argument {
 		}
 	}
 	return all
-}()
+})
 
 // field returns the attributes of the field of a form for an argument of a tool: its name, and its
 // limits. Its description is shown when the pointer is on it.
 func field(of, name string) (template.HTMLAttr, error) {
-	a, is := forms[of][name]
+	a, is := forms()[of][name]
 	if !is {
 		return "", fmt.Errorf("%s has no argument %s", of, name)
 	}
@@ -62,16 +64,8 @@ func field(of, name string) (template.HTMLAttr, error) {
 	return template.HTMLAttr(s), nil
 }
 
-// values returns the values that an argument may have.
-func values(of, name string) []string {
-	var all []string
-	for _, v := range forms[of][name].Schema.Enum {
-		if text, is := v.(string); is {
-			all = append(all, text)
-		}
-	}
-	return all
-}
+// values returns the values that an argument of a tool may have.
+func values(of, name string) []string { return forms()[of][name].Values() }
 
 // fill sets the arguments of a tool, a pointer to their struct, from the fields of a form that have their
 // names. A blank field is as if it was not there.
@@ -93,7 +87,7 @@ func fill(r *http.Request, args any) error {
 		case "integer", "number":
 			n, err := strconv.ParseFloat(text, 64)
 			if err != nil || a.Kind == "integer" && n != math.Trunc(n) {
-				return session.Wrong("invalid_argument", "%q is not a number, or not a whole one where that is needed.", text).With("argument", a.Name)
+				return session.Wrong(codes.InvalidArgument, "%q is not a number, or not a whole one where that is needed.", text).With("argument", a.Name)
 			}
 			given[a.Name] = n
 		}
@@ -103,7 +97,7 @@ func fill(r *http.Request, args any) error {
 		err = json.Unmarshal(data, args)
 	}
 	if err != nil {
-		return session.Wrong("invalid_argument", "The form cannot be read: %v.", err)
+		return session.Wrong(codes.InvalidArgument, "The form cannot be read: %v.", err)
 	}
 	return nil
 }

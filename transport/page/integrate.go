@@ -8,6 +8,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -47,7 +48,7 @@ func (s *Site) integrate(ctx context.Context, who session.Caller, r *http.Reques
 			done, err = s.Board.ChangeTarget(ctx, who, a)
 		}
 	default:
-		err = session.Wrong("unknown_way", "There is nothing called %q to do with an attempt.", what)
+		err = session.Wrong(codes.UnknownWay, "There is nothing called %q to do with an attempt.", what)
 	}
 	s.Touch(store.AttemptChanged + ":" + r.PathValue("id")) // branches may have moved
 	if err != nil {

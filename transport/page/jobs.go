@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/show"
 	"deepwork/session/workflow/machine"
 )
@@ -70,7 +71,7 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 	all := s.Jobs(ctx)
 	p := &jobPage{Job: all.Job(name), Err: all.Err(name)}
 	if p.Job == nil && p.Err == nil {
-		return nil, session.Wrong("unknown_job", "There is no job %q here.", name)
+		return nil, session.Wrong(codes.UnknownJob, "There is no job %q here.", name)
 	}
 	if p.Job != nil {
 		only, left := r.URL.Query().Get("step"), maxTexts

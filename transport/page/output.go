@@ -10,6 +10,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 )
 
 // outputTopic is the topic of what the agent of an attempt prints, which the feed of the stores does
@@ -112,7 +113,7 @@ func (s *Site) followAgents(ctx context.Context, who session.Caller, id string) 
 	known := map[string]bool{}
 	for ctx.Err() == nil {
 		r, err := s.Board.GetRun(ctx, who, attempt.RunArgs{RunID: id})
-		if session.CodeOf(err) == "unknown_run" {
+		if session.CodeOf(err) == codes.UnknownRun {
 			return
 		}
 		if err == nil {

@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -34,11 +35,11 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	}
 	path := r.URL.Query().Get("path")
 	if p.State == nil || !delivered(p, path) {
-		return nil, session.Wrong("unknown_output", "Session %s has delivered no file %q.", p.ID, path)
+		return nil, session.Wrong(codes.UnknownOutput, "Session %s has delivered no file %q.", p.ID, path)
 	}
 	file, fi, err := openFile(p.Root, path)
 	if err != nil {
-		return nil, session.NotNow("unreadable_output", "The file cannot be read now: %v.", err)
+		return nil, session.NotNow(codes.UnreadableOutput, "The file cannot be read now: %v.", err)
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxOutput))

@@ -138,7 +138,7 @@ func etag(page []byte) string {
 	_, after, _ = bytes.Cut(after, []byte(`"`))
 	sum.Write(before)
 	sum.Write(after)
-	return `"` + hex.EncodeToString(sum.Sum(nil)[:12]) + `"`
+	return `W/"` + hex.EncodeToString(sum.Sum(nil)[:12]) + `"`
 }
 
 // gzipMin is the size from which pages are compressed.

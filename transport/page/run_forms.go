@@ -9,6 +9,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 )
 
 // startRun starts a run of a workflow.
@@ -65,7 +66,7 @@ func budgets(r *http.Request, run *attempt.Run) error {
 		if text := strings.TrimSpace(given[0]); text != "" {
 			minutes, err := strconv.ParseFloat(text, 64)
 			if err != nil || !(minutes > 0 && minutes <= 1e6) {
-				return session.Wrong("out_of_range", "The minutes are %q: expected a positive number, or nothing for any time.", text)
+				return session.Wrong(codes.OutOfRange, "The minutes are %q: expected a positive number, or nothing for any time.", text)
 			}
 			run.MaxTime = time.Duration(minutes * float64(time.Minute))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -115,7 +116,7 @@ func (s *Site) abortSession(ctx context.Context, who session.Caller, r *http.Req
 	}
 	reason := strings.TrimSpace(r.PostForm.Get("reason"))
 	if reason == "" {
-		return "", session.Wrong("reason_needed", "Say why the session is aborted.")
+		return "", session.Wrong(codes.ReasonNeeded, "Say why the session is aborted.")
 	}
 	return "/sessions/" + p.ID, s.Engine.AbortFor(ctx, p.ID, reason)
 }
@@ -132,7 +133,7 @@ func (s *Site) goToStep(ctx context.Context, who session.Caller, r *http.Request
 // outputs they saw.
 func (s *Site) overrideStep(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 	if !who.Has(session.RightPerson) {
-		return "", session.NotNow("right_needed", "Overriding a review needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions override at a terminal.", who.Identity)
+		return "", session.NotNow(codes.RightNeeded, "Overriding a review needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions override at a terminal.", who.Identity)
 	}
 	p, err := s.readSession(ctx, who, r.PathValue("id"))
 	if err != nil {
@@ -140,7 +141,7 @@ func (s *Site) overrideStep(ctx context.Context, who session.Caller, r *http.Req
 	}
 	reason := strings.TrimSpace(r.PostForm.Get("reason"))
 	if reason == "" {
-		return "", session.Wrong("reason_needed", "Say why the step may go on without its reviews; the session records it.")
+		return "", session.Wrong(codes.ReasonNeeded, "Say why the step may go on without its reviews; the session records it.")
 	}
 	return "/sessions/" + p.ID, s.Engine.OverrideFor(ctx, p.ID, r.PostForm.Get("step"),
 		machine.Override{GivenFor: r.PostForm.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})

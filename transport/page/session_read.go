@@ -7,6 +7,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -24,7 +25,7 @@ func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (
 }
 
 func unknownSession(id string) error {
-	return session.Wrong("unknown_session", "There is no session %q here.", id)
+	return session.Wrong(codes.UnknownSession, "There is no session %q here.", id)
 }
 
 // readInWorkspace reads a session of an attempt's agent. A caller that sees the attempt sees it.

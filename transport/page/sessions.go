@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 )
@@ -56,7 +57,7 @@ func (x *index) read(ctx context.Context, s *Site) error {
 		x.newest = nil
 		for _, id := range ids {
 			switch i, err := s.Engine.Info(ctx, id); {
-			case session.CodeOf(err) == "unknown_session":
+			case session.CodeOf(err) == codes.UnknownSession:
 				delete(x.all, id)
 			case err != nil:
 				return err

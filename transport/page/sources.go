@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/remote"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/execution"
 	"deepwork/session/store"
 )
@@ -53,7 +54,7 @@ func (v sourceView) State() string {
 	return "connecting"
 }
 
-var errNoSources = session.NotNow("no_sources", "This server does not offer workflows of other systems: start it with the toolset remote.")
+var errNoSources = session.NotNow(codes.NoSources, "This server does not offer workflows of other systems: start it with the toolset remote.")
 
 func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request) (*shown, error) {
 	now, unused := s.Sources.Offer(ctx)

@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // configTopic is the topic of changes of the config and of what is approved.
@@ -32,7 +33,7 @@ type trustEntry struct {
 
 func (s *Site) trust(ctx context.Context, who session.Caller, _ *http.Request) (*shown, error) {
 	if !who.Owner {
-		return nil, session.NotNow("right_needed", "The user of this server alone sees what its config asks for.")
+		return nil, session.NotNow(codes.RightNeeded, "The user of this server alone sees what its config asks for.")
 	}
 	now, err := s.Config(ctx)
 	if err != nil {

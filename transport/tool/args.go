@@ -33,6 +33,16 @@ type Argument struct {
 	Index       []int // of the field
 }
 
+// Values returns the values that the argument may have, nil if that is any.
+func (a Argument) Values() (all []string) {
+	for _, v := range a.Schema.Enum {
+		if text, is := v.(string); is {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
 // Arguments returns the arguments of a struct, in order; the fields of embedded structs are arguments
 // of the struct. It panics on tags that cannot be read, which any start of the program finds.
 func Arguments(of reflect.Type) []Argument { return argumentsOf(of, false) }

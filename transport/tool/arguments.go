@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/schema"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // The limits of arguments. A character is a Unicode code point.
@@ -88,7 +89,7 @@ func (a *arguments) decode(raw json.RawMessage, args any) (map[string]any, *sess
 		err = json.Unmarshal(raw, args)
 	}
 	if err != nil {
-		return nil, session.Wrong("invalid_arguments", "The arguments of %s are not valid: %v. %s", a.tool, err, a.usage())
+		return nil, session.Wrong(codes.InvalidArguments, "The arguments of %s are not valid: %v. %s", a.tool, err, a.usage())
 	}
 	return given, nil
 }
@@ -152,7 +153,7 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 		switch {
 		case v.Path == "" && v.Keyword == "required":
 			for _, name := range v.Names {
-				missing = append(missing, fault{"missing_argument", name, fmt.Sprintf("Missing required argument %q: %s", name, a.known[name].Description)})
+				missing = append(missing, fault{codes.MissingArgument, name, fmt.Sprintf("Missing required argument %q: %s", name, a.known[name].Description)})
 			}
 		case v.Path == "" && v.Keyword == "additionalProperties":
 			for _, name := range v.Names {
@@ -165,9 +166,9 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 		case v.Keyword == "maxLength" || v.Keyword == "maxItems":
 			faults = append(faults, large(v.Path, "is too long ("+v.Text+")"))
 		default:
-			code := map[string]string{"required": "missing_argument", "additionalProperties": "unknown_argument"}[v.Keyword]
+			code := map[string]string{"required": codes.MissingArgument, "additionalProperties": "unknown_argument"}[v.Keyword]
 			if code == "" {
-				code = "invalid_argument"
+				code = codes.InvalidArgument
 			}
 			faults = append(faults, fault{code, v.Path, fmt.Sprintf("Argument %q: %s: %s", v.Path, v.Text, a.known[name].Description)})
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -68,7 +69,7 @@ func waiting(meta mcp.Meta, of any) mcp.Meta {
 
 // broken returns the result of a call that failed because of an internal error.
 func (s *Set) broken(tool string) *mcp.CallToolResult {
-	return refused(session.Wrong("internal",
+	return refused(session.Wrong(codes.Internal,
 		"%s failed because of an error in the server, not in your arguments; the log has the details. What to do now: %s", tool, s.again(tool)))
 }
 
@@ -83,7 +84,7 @@ func (s *Set) failed(ctx context.Context, l *CallLog, err error) (*mcp.CallToolR
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
 		if errors.Is(context.Cause(ctx), ErrStopping) {
 			l.outcome = "stopping"
-			return refused(session.NotNow("stopping", "The server is stopping, and %s was interrupted. "+
+			return refused(session.NotNow(codes.Stopping, "The server is stopping, and %s was interrupted. "+
 				"Everything confirmed before is saved. Connect again; %s", l.Tool, s.again(l.Tool))), nil
 		}
 		l.outcome = "cancelled"

@@ -8,6 +8,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/execution"
 )
 
@@ -63,7 +64,7 @@ func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 	case s.howToFindOut(tool) == SeeExecution:
 		next = "the execution ended, and its result is at its source: get it there. Calling " + tool + " again runs the workflow again; first have it return a reference instead of a large result."
 	}
-	e := session.NotNow("reply_too_large", "%s %s: it has %d bytes of JSON, and at most %d are sent. What to do now: %s", tool, what, n, MaxReplyBytes, next).
+	e := session.NotNow(codes.ReplyTooLarge, "%s %s: it has %d bytes of JSON, and at most %d are sent. What to do now: %s", tool, what, n, MaxReplyBytes, next).
 		With("bytes", n).With("max", MaxReplyBytes).Because(fmt.Errorf("the reply is too large: %d bytes", n))
 	if x != nil {
 		e = e.With("execution_id", x.ExecutionID)

@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // A Handler executes the calls of one tool. Its error is a protocol error; errors for the caller to
@@ -157,6 +158,6 @@ func BadConfig(err error) *session.Error {
 	if e, is := errors.AsType[*session.Error](err); is {
 		return e
 	}
-	return session.NotNow("config_invalid",
+	return session.NotNow(codes.ConfigInvalid,
 		"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own config, and call again; no restart is needed.", err).Because(err)
 }

@@ -8,6 +8,7 @@ import (
 	"deepwork/catalog/cursor"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // OneLine makes text from a file fit on one line, in at most max bytes.
@@ -49,7 +50,7 @@ func CursorArgument(cursor *string, next string) (last string, given bool, err e
 	}
 	if last, given = Workflows.Decode(*cursor); !given {
 		shown := jsontext.Clip(*cursor, 100)
-		return "", false, session.Wrong("invalid_argument", "Argument \"cursor\" is %q, which is not a cursor of this list: pass %s of the previous reply, or leave it out.", shown, next).
+		return "", false, session.Wrong(codes.InvalidArgument, "Argument \"cursor\" is %q, which is not a cursor of this list: pass %s of the previous reply, or leave it out.", shown, next).
 			With("argument", "cursor").With("value", shown)
 	}
 	return last, true, nil

@@ -9,6 +9,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // Merge returns all executors: the known ones in their order, then the configured ones in theirs. A
@@ -111,7 +112,7 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	i := slices.IndexFunc(all, func(e config.Executor) bool { return e.Name == name })
 	if i < 0 {
 		names := Names(all)
-		return Recipe{}, session.Wrong("unknown_executor",
+		return Recipe{}, session.Wrong(codes.UnknownExecutor,
 			"There is no executor %q; use one of %s, or add it under 'executors' in .deepwork/config.yml.",
 			name, strings.Join(names, ", ")).With("argument", "executor").With("value", name).With("executors", names)
 	}
@@ -124,7 +125,7 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 		v = over(v, all[i].Variants[j])
 	}
 	if len(v.Command) == 0 {
-		return Recipe{}, session.Wrong("executor_without_command",
+		return Recipe{}, session.Wrong(codes.ExecutorWithoutCommand,
 			"The executor %q has no command; add one under 'executors' in .deepwork/config.yml.", name).
 			With("argument", "executor").With("value", name)
 	}
@@ -144,7 +145,7 @@ func noVariant(e config.Executor, variant string) error {
 	if len(names) > 0 {
 		there = "name one of " + strings.Join(names, ", ") + ", or leave 'variant' out"
 	}
-	return session.Wrong("unknown_variant", "The executor %q has no variant %q; %s.", e.Name, variant, there).
+	return session.Wrong(codes.UnknownVariant, "The executor %q has no variant %q; %s.", e.Name, variant, there).
 		With("argument", "variant").With("value", variant).With("variants", names)
 }
 

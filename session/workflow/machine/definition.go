@@ -9,6 +9,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // A Definition is a job's workflow for a session. It is immutable.
@@ -63,7 +64,7 @@ func (def *Definition) KeptTexts(entry job.Entry) (Instructions, error) {
 	for _, id := range entry {
 		text, ok := def.Texts[id]
 		if !ok {
-			return nil, session.NotNow("instructions_lost",
+			return nil, session.NotNow(codes.InstructionsLost,
 				"The instructions of step '%s' of job '%s' were not kept, because their file was missing when they should have been. Restore the job, or abort the session with abort_workflow.",
 				id, def.Job.Name)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // Evidence says why a step with reviews was finished. Steps without reviews have none.
@@ -44,7 +45,7 @@ func (s *State) Grant(stepID string, o Override) (*State, error) {
 		return nil, s.Ended()
 	}
 	if !s.IsCurrent(stepID) {
-		return nil, session.NotNow("step_not_current", "Step '%s' of session '%s' is not to be finished now; the current step is '%s'.", stepID, s.SessionID, s.CurrentStepID).
+		return nil, session.NotNow(codes.StepNotCurrent, "Step '%s' of session '%s' is not to be finished now; the current step is '%s'.", stepID, s.SessionID, s.CurrentStepID).
 			With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
 	}
 	n, p := s.Next(o.At), s.Progress(stepID).clone()

@@ -7,6 +7,7 @@ import (
 
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // A Plan is the effect of a finished_step, determined before its outputs are checked.
@@ -50,7 +51,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 	case stepID == nil && slices.Contains(pending, s.CurrentStepID):
 		p.Step, p.ByStepID = def.Job.Step(s.CurrentStepID), true
 	case stepID == nil:
-		return nil, session.NotNow("step_id_needed",
+		return nil, session.NotNow(codes.StepIDNeeded,
 			"Step '%s' of session '%s' is finished already. Still pending in its concurrent group: %s. Pass step_id to say which one you finished.",
 			s.CurrentStepID, s.SessionID, quoteList(pending)).With("pending_concurrent_steps", pending)
 	case slices.Contains(pending, *stepID):
@@ -97,7 +98,7 @@ func (s *State) Ended() error {
 	if s.Status == Aborted {
 		why = "was aborted"
 	}
-	return session.NotNow("session_ended",
+	return session.NotNow(codes.SessionEnded,
 		"Session '%s' (%s/%s) %s. Start a new one with start_workflow.",
 		s.SessionID, s.JobName, s.WorkflowName, why).With("session_id", s.SessionID).With("status", string(s.Status))
 }
@@ -116,9 +117,9 @@ func (s *State) NotShown(def *Definition, stepID string, pending []string) error
 	var e *session.Error
 	switch {
 	case s.Progress(stepID).Done():
-		e = session.NotNow("step_finished", "Step '%s' is finished; %s. get_step shows current steps only; without step_id it lists the outputs of finished steps in completed_steps. To do step '%s' again, call go_to_step.", stepID, current, stepID)
+		e = session.NotNow(codes.StepFinished, "Step '%s' is finished; %s. get_step shows current steps only; without step_id it lists the outputs of finished steps in completed_steps. To do step '%s' again, call go_to_step.", stepID, current, stepID)
 	case def.Workflow.Find(stepID) >= 0:
-		e = session.NotNow("step_not_current", "Step '%s' is not current; %s. get_step shows current steps only: leave step_id out, or pass one of those.", stepID, current)
+		e = session.NotNow(codes.StepNotCurrent, "Step '%s' is not current; %s. get_step shows current steps only: leave step_id out, or pass one of those.", stepID, current)
 	default:
 		return s.NotCurrent(def, stepID, pending)
 	}
@@ -133,13 +134,13 @@ func (s *State) NotCurrent(def *Definition, stepID string, pending []string) err
 	var e *session.Error
 	switch {
 	case p.Done():
-		e = session.NotNow("step_finished", "Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
+		e = session.NotNow(codes.StepFinished, "Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
 	case p != nil && p.Unreported:
-		e = session.NotNow("group_moved_on", "Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s. To do it again, call go_to_step with step_id '%s'.", stepID, current, stepID)
+		e = session.NotNow(codes.GroupMovedOn, "Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s. To do it again, call go_to_step with step_id '%s'.", stepID, current, stepID)
 	case at >= 0:
-		e = session.NotNow("step_not_current", "Step '%s' is not current yet; %s. Finish that first.", stepID, current)
+		e = session.NotNow(codes.StepNotCurrent, "Step '%s' is not current yet; %s. Finish that first.", stepID, current)
 	default:
-		e = session.Wrong("unknown_step", "Step '%s' is not in workflow '%s/%s'; %s.", stepID, s.JobName, s.WorkflowName, current)
+		e = session.Wrong(codes.UnknownStep, "Step '%s' is not in workflow '%s/%s'; %s.", stepID, s.JobName, s.WorkflowName, current)
 	}
 	return e.With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
 }

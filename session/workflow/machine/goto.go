@@ -7,6 +7,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // Abort ends the session (seed 000, 001.6.5).
@@ -40,10 +41,10 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 	to := def.Workflow.Find(stepID)
 	switch {
 	case to < 0:
-		return 0, session.Wrong("unknown_step", "Step '%s' is not in workflow '%s/%s'. Its steps up to the current one: %s.",
+		return 0, session.Wrong(codes.UnknownStep, "Step '%s' is not in workflow '%s/%s'. Its steps up to the current one: %s.",
 			stepID, s.JobName, s.WorkflowName, quoteList(slices.Concat(def.Workflow.Entries[:here+1]...)))
 	case to > here:
-		return 0, session.NotNow("step_ahead", "Step '%s' is ahead of the current step '%s'; go_to_step only leads back. To go forward, finish the current step with finished_step.",
+		return 0, session.NotNow(codes.StepAhead, "Step '%s' is ahead of the current step '%s'; go_to_step only leads back. To go forward, finish the current step with finished_step.",
 			stepID, s.CurrentStepID).With("current_step", s.CurrentStepID)
 	}
 	return to, nil

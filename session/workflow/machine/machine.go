@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // Instructions are the texts of the steps that a transition starts, by step id.
@@ -78,7 +79,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 
 // NoSteps refuses to start a workflow without steps.
 func NoSteps(def *Definition) error {
-	return session.Wrong("workflow_without_steps",
+	return session.Wrong(codes.WorkflowWithoutSteps,
 		"Workflow '%s' of job '%s' has no steps. Add steps to it in %s/%s, or start another workflow.",
 		def.Workflow.Name, def.Job.Name, def.Job.Dir, job.FileName)
 }

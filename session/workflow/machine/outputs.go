@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // Outputs maps an output's name to its value, in the author's order.
@@ -60,7 +61,7 @@ func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
 		}
 	}
 	if unknown != nil {
-		return nil, session.Wrong("unknown_outputs", "Unknown output names: %s. Step '%s' declares: %s.",
+		return nil, session.Wrong(codes.UnknownOutputs, "Unknown output names: %s. Step '%s' declares: %s.",
 			strings.Join(unknown, ", "), st.ID, declared(st)).With("unknown", unknown).With("step_id", st.ID)
 	}
 	var out Outputs
@@ -84,7 +85,7 @@ func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
 		out = append(out, jsontext.Pair[OutputValue]{Key: o.Name, Value: v})
 	}
 	if missing != nil {
-		return nil, session.Wrong("missing_outputs", "Missing required outputs: %s. Step '%s' declares: %s.",
+		return nil, session.Wrong(codes.MissingOutputs, "Missing required outputs: %s. Step '%s' declares: %s.",
 			strings.Join(missing, ", "), st.ID, declared(st)).With("missing", missing).With("step_id", st.ID)
 	}
 	return out, nil
@@ -107,7 +108,7 @@ func declared(st *job.Step) string {
 func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.RawMessage], error) {
 	raw = bytes.TrimSpace(raw)
 	unreadable := func(err error) error {
-		return session.Wrong("bad_outputs", "outputs cannot be read: %v. Give an object of output names and paths.", err).Because(err)
+		return session.Wrong(codes.BadOutputs, "outputs cannot be read: %v. Give an object of output names and paths.", err).Because(err)
 	}
 	switch {
 	case string(raw) == "{}":
@@ -134,29 +135,29 @@ func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.
 		}
 		return jsontext.OrderedMap[json.RawMessage]{{Key: only.Name, Value: raw}}, nil
 	case bytes.HasPrefix(raw, []byte("[")):
-		return nil, session.Wrong("bad_outputs", "outputs is a list, which is only understood where a step declares exactly one output. Give an object; step '%s' declares: %s.", st.ID, declared(st))
+		return nil, session.Wrong(codes.BadOutputs, "outputs is a list, which is only understood where a step declares exactly one output. Give an object; step '%s' declares: %s.", st.ID, declared(st))
 	}
-	return nil, session.Wrong("bad_outputs", "outputs is %s. Give an object of output names and paths; step '%s' declares: %s.", kindOf(raw), st.ID, declared(st))
+	return nil, session.Wrong(codes.BadOutputs, "outputs is %s. Give an object of output names and paths; step '%s' declares: %s.", kindOf(raw), st.ID, declared(st))
 }
 
 // outputValue decodes one value by its declared type.
 func outputValue(o job.Output, raw json.RawMessage) (v OutputValue, err error) {
 	if o.Type == job.File {
 		if raw[0] != '"' || json.Unmarshal(raw, &v) != nil {
-			return v, session.Wrong("output_type",
+			return v, session.Wrong(codes.OutputType,
 				"Output '%s' is declared as type 'file' and must be a single string path; it is %s.", o.Name, kindOf(raw)).With("output", o.Name)
 		}
 		return v, nil
 	}
 	var list []json.RawMessage
 	if raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
-		return v, session.Wrong("output_type",
+		return v, session.Wrong(codes.OutputType,
 			"Output '%s' is declared as type 'files' and must be a list of paths; it is %s.", o.Name, kindOf(raw)).With("output", o.Name)
 	}
 	v = OutputValue{List: true, Paths: make([]string, len(list))}
 	for i, item := range list {
 		if item[0] != '"' || json.Unmarshal(item, &v.Paths[i]) != nil {
-			return v, session.Wrong("output_type",
+			return v, session.Wrong(codes.OutputType,
 				"Output '%s' is declared as type 'files' and must be a list of paths; its element %d is %s.", o.Name, i, kindOf(item)).With("output", o.Name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // A PartKind is a list of a State.
@@ -124,7 +125,7 @@ func Decode(id string, data []byte) (*State, error) {
 		return nil, fmt.Errorf("reading session %s: %w", id, err)
 	}
 	if head.FormatVersion > FormatVersion {
-		return nil, session.NotNow("session_too_new",
+		return nil, session.NotNow(codes.SessionTooNew,
 			"Session '%s' was written by a newer deepwork (file format %d, this program knows %d). It was left untouched; use that version, or a newer one.",
 			id, head.FormatVersion, FormatVersion).With("session_id", id)
 	}

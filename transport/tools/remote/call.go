@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	sources "deepwork/catalog/remote"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/execution"
 	"deepwork/transport/tool"
 )
@@ -60,7 +62,7 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 		// A caller that cancels a call wants no answer, not even of its success.
 		return nil, fmt.Errorf("running workflow %q: %w: %w", t.Name, context.Canceled, err)
 	case errors.Is(err, tool.ErrStopping) && id != "" && !refused:
-		return nil, session.NotNow("stopping", "The server is stopping. Workflow '%s' continues at its source '%s'. When the server is back, "+
+		return nil, session.NotNow(codes.Stopping, "The server is stopping. Workflow '%s' continues at its source '%s'. When the server is back, "+
 			"call workflow_status with execution_id '%s'; do not start it again.", t.Workflow.Name, t.Source, id).With("execution_id", id)
 	}
 	return nil, err
@@ -103,3 +105,31 @@ func progressWords(now *execution.Execution) string {
 }
 
 func number(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }
+
+type callArgs struct {
+	Name      string          `json:"name" arg:"Name from list_workflow_tools"`
+	Arguments json.RawMessage `json:"arguments" arg:"What its input_schema allows" free:"true"`
+}
+
+// addCallWorkflowTool registers call_workflow_tool, for clients that request the list of tools only
+// once.
+func addCallWorkflowTool(s *tool.Set, r *Tools) {
+	tool.Add(s, tool.Tool{
+		Name: "call_workflow_tool", Title: "Call a workflow tool",
+		Description: "Calls a workflow tool that is missing from your list of tools.",
+		Hints:       tool.Hints{Destructive: true, Open: true},
+		Output: &jsonschema.Schema{Type: "object",
+			Description: "The reply is that of workflow_status; for a workflow of this project, that of start_workflow."},
+		Recheck: tool.SeeExecution,
+	}, func(ctx context.Context, c *tool.Caller, args callArgs) (*any, error) {
+		do, err := r.target(ctx, args.Name)
+		if err == nil && do == nil {
+			err = r.noTool(ctx, args.Name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		reply, err := do(ctx, c, args.Arguments)
+		return &reply, err
+	})
+}

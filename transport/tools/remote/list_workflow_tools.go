@@ -11,6 +11,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/transport/tool"
 )
 
@@ -68,7 +69,7 @@ func (r *Tools) list(ctx context.Context, _ *tool.Caller, args listArgs) (*ListR
 	if args.Name != nil {
 		pattern, size = *args.Name, listedFull
 		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, session.Wrong("invalid_argument", "Argument \"name\" is %q, which is not a valid pattern: * matches any text, ? one character, [a-z] one of a range.", pattern).With("argument", "name").With("value", pattern)
+			return nil, session.Wrong(codes.InvalidArgument, "Argument \"name\" is %q, which is not a valid pattern: * matches any text, ? one character, [a-z] one of a range.", pattern).With("argument", "name").With("value", pattern)
 		}
 	}
 	after, _, err := tool.CursorArgument(args.Cursor, "next_cursor")

@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/jsontext"
 	sources "deepwork/catalog/remote"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/transport/tool"
 )
 
@@ -48,7 +49,7 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 		if err := r.changed(now, gone.Source); err != nil {
 			return nil, err
 		}
-		return nil, session.NotNow("source_away", "Workflow tool '%s' is not available now, because its source '%s' cannot be reached: %s. It returns when the source does; refresh_workflow_tools tries at once.",
+		return nil, session.NotNow(codes.SourceAway, "Workflow tool '%s' is not available now, because its source '%s' cannot be reached: %s. It returns when the source does; refresh_workflow_tools tries at once.",
 			jsontext.Clip(name, tool.MaxName), gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500)).With("source", gone.Source)
 	}
 	return nil, r.untrusted(ctx, fmt.Sprintf("There is no workflow tool '%s'. A source that the user has not approved may offer it:", jsontext.Clip(name, tool.MaxName)))
@@ -77,14 +78,14 @@ func ambiguous(name string, found sources.Found) error {
 		gone := found.Gone[0]
 		text = fmt.Sprintf(" Source '%s', which offered one of that name, cannot be reached: %s.", gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500))
 	}
-	return session.Wrong("ambiguous_workflow_tool", "'%s' does not name one workflow tool: %s.%s Call one of these: %s.",
+	return session.Wrong(codes.AmbiguousWorkflowTool, "'%s' does not name one workflow tool: %s.%s Call one of these: %s.",
 		jsontext.Clip(name, tool.MaxName), why, text, strings.Join(shown, ", ")).With("value", jsontext.Clip(name, tool.MaxName)).With("available", names)
 }
 
 // noTool refuses an unknown name.
 func (r *Tools) noTool(ctx context.Context, name string) error {
 	if r.set.Has(name) {
-		return session.Wrong("not_a_workflow_tool", "'%s' is not a workflow but a tool of this server: call it directly.", name).With("argument", "name").With("value", name)
+		return session.Wrong(codes.NotAWorkflowTool, "'%s' is not a workflow but a tool of this server: call it directly.", name).With("argument", "name").With("value", name)
 	}
 	shown := jsontext.Clip(name, tool.MaxName)
 	l, disabled := r.listing.Load(), ""
@@ -94,7 +95,7 @@ func (r *Tools) noTool(ctx context.Context, name string) error {
 	if len(l.Tools) == 0 {
 		why := cmp.Or(disabled, "no source is connected, or none offers workflows. "+
 			"list_workflow_tools lists sources that cannot be reached, refresh_workflow_tools asks all again, and workflow_tools.sources in .deepwork/config.yml names them.")
-		return session.NotNow("unknown_workflow_tool", "There is no workflow tool '%s', and no other one: %s", shown, why).
+		return session.NotNow(codes.UnknownWorkflowTool, "There is no workflow tool '%s', and no other one: %s", shown, why).
 			With("argument", "name").With("value", shown)
 	}
 	var names []string
@@ -110,6 +111,6 @@ func (r *Tools) noTool(ctx context.Context, name string) error {
 	if disabled != "" {
 		disabled = " And " + disabled
 	}
-	return session.Wrong("unknown_workflow_tool", "There is no workflow tool '%s'. %s: %s.%s Call again with one of the names that list_workflow_tools lists.",
+	return session.Wrong(codes.UnknownWorkflowTool, "There is no workflow tool '%s'. %s: %s.%s Call again with one of the names that list_workflow_tools lists.",
 		shown, are, strings.Join(names, ", "), disabled).With("available", names).With("argument", "name").With("value", shown)
 }

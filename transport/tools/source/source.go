@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/job"
 	sources "deepwork/catalog/remote"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
@@ -35,7 +36,7 @@ func (o Options) withheld(ctx context.Context) *session.Error {
 	if o.Offered(ctx) {
 		return nil
 	}
-	return session.Wrong("not_offered", "This server does not offer its workflows to other servers. To offer them, start it with --toolsets %s,source, "+
+	return session.Wrong(codes.NotOffered, "This server does not offer its workflows to other servers. To offer them, start it with --toolsets %s,source, "+
 		"or set workflow_tools.expose_jobs: true in .deepwork/config.yml. Agents of this project use get_workflows and start_workflow.",
 		strings.Join(config.DefaultToolsets, ","))
 }

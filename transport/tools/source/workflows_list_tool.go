@@ -8,6 +8,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/transport/tool"
 )
 
@@ -57,7 +58,7 @@ func list(all []Workflow, cursor *string) (*listReply, error) {
 	if given {
 		i := slices.IndexFunc(all, func(w Workflow) bool { return w.ID == after })
 		if i < 0 {
-			return nil, session.Wrong("invalid_argument", "Argument \"cursor\" names workflow %q, which no longer exists: list again without a cursor.", jsontext.Clip(after, 100)).
+			return nil, session.Wrong(codes.InvalidArgument, "Argument \"cursor\" names workflow %q, which no longer exists: list again without a cursor.", jsontext.Clip(after, 100)).
 				With("argument", "cursor").With("value", jsontext.Clip(*cursor, 100))
 		}
 		all = all[i+1:]
