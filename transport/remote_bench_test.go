@@ -9,8 +9,8 @@ import (
 )
 
 // BenchmarkTenThousandWorkflows is the time from a source's list_changed until
-// its 10,000 workflows, whose schemas are compiled one by one, are tools: at most 5 s. list-changed is how often a client was
-// told of that: once.
+// its 10,000 workflows, whose schemas are compiled one by one, are tools: at most
+// 5 s. list-changed is how often a client was told of that: once.
 func BenchmarkTenThousandWorkflows(b *testing.B) {
 	f := newFactory()
 	s, _ := withSource(b, f, "")
