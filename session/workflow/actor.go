@@ -74,6 +74,9 @@ var (
 	errUnsure    = errors.New("it is not known whether the transition was stored")
 )
 
+// codeUncertain is the code for a transition that may or may not have been made.
+const codeUncertain = "session_uncertain"
+
 // maxApplied is how often a command is applied to a session that others move at the same time; between, it
 // waits for up to applyPause times the number of tries. After maxUnsure commits that were not confirmed, its
 // caller is told so.
@@ -106,7 +109,7 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 		}
 		switch {
 		case failed != nil && unsure:
-			return r, session.NotNow(record.CodeUncertain, "Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
+			return r, session.NotNow(codeUncertain, "Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
 		case failed != nil:
 			return r, failed
 		case !changed && !again:

@@ -8,7 +8,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
-	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -155,7 +154,7 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	disk.unread.Store(1)
 	call := `{"outputs":{"report":"r.md"},"session_id":"` + id + `","step_id":"one"}`
 	_, err := c.Finish(ctx, finishArgs(t, call))
-	refused(t, err, session.StateError, record.CodeUncertain)
+	refused(t, err, session.StateError, codeUncertain)
 	if r := p.finish(c, call); r.BeginStep == nil || r.BeginStep.StepID != "two" || p.record(id).Revision != 1 {
 		t.Errorf("the repetition: %s", toJSON(t, r))
 	}
