@@ -71,7 +71,7 @@ type Work struct {
 	Env            []string    // for what the agent runs: NAME=value sets a variable, and NAME alone removes it
 }
 
-// A Process is the agent of one execution.
+// A Process is the agent of one execution. Its methods may be called concurrently.
 type Process interface {
 	// StartedAt returns when the agent was started, or zero if it never was.
 	StartedAt() time.Time

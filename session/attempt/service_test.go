@@ -183,17 +183,19 @@ func (p *remote) StartedAt() time.Time { return p.job.Started }
 func (p *remote) Ended() bool          { return p.job.Exit != nil }
 
 func (p *remote) Wait(ctx context.Context) (runner.Exit, error) {
-	if err := p.at.call(ctx, "GET", "/end", p.job.Execution, nil, &p.job); err != nil {
-		return runner.Exit{}, err
-	}
-	return *p.job.Exit, nil
+	return p.exit(ctx, "GET", "/end")
 }
 
 func (p *remote) Stop(ctx context.Context, _ time.Duration) (runner.Exit, error) {
-	if err := p.at.call(ctx, "POST", "/stop", p.job.Execution, nil, &p.job); err != nil {
+	return p.exit(ctx, "POST", "/stop")
+}
+
+func (p *remote) exit(ctx context.Context, method, path string) (runner.Exit, error) {
+	var now job
+	if err := p.at.call(ctx, method, path, p.job.Execution, nil, &now); err != nil {
 		return runner.Exit{}, err
 	}
-	return *p.job.Exit, nil
+	return *now.Exit, nil
 }
 
 // An executor whose agents are at an HTTP service does all that command lines do: attempts, follow-ups in the
