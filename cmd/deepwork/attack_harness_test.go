@@ -403,10 +403,11 @@ func (s *attackedServer) calls() map[string]string {
 	return codes
 }
 
-// ended waits for the agent of the attempt, if the call that was to start it was not refused.
+// ended waits for the agent of the attempt, if the call that was to start it was not refused. It makes no call
+// that runs git in the worktree: an agent that edits the git config at that moment is not held off.
 func (s *attackedServer) ended(refusal string) {
 	for end := time.Now().Add(20 * time.Second); refusal == "" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if text, _ := s.call("get_attempt", map[string]any{"attempt_id": s.v.attempt}); !unfinished.MatchString(text) {
+		if text, _ := s.call("list_task_attempts", map[string]any{"task_id": s.v.task}); !unfinished.MatchString(text) {
 			return
 		}
 	}
