@@ -28,6 +28,29 @@ func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {
 	sound(t, repo, 0)
 }
 
+// A git that was killed while it added a worktree keeps git from working in the whole repository.
+func TestRecoverRemovesAHalfMadeWorktree(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	admin := adminOf(filepath.Join(repo, ".git"), create(t, k, repo))
+	j, err := k.load(attemptID)
+	must(t, err)
+	j.Phase = creating
+	must(t, k.save(j))
+	write(t, admin, "locked", initializing)
+	write(t, admin, "commondir", "")
+	if _, err := tryGit(repo, "rev-list", "--all"); err == nil {
+		t.Skip("this git does without the file")
+	}
+	if did, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil || len(did) != 1 {
+		t.Errorf("did %v, %v", did, err)
+	}
+	nothingLeft(t, k)
+	sound(t, repo, 0)
+	gitIn(t, repo, "rev-list", "--all")
+}
+
 func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)

@@ -259,10 +259,29 @@ func dropAdmin(ctx context.Context, common, path string) error {
 	if admin == "" {
 		return nil
 	}
-	// Twice, for the lock of a worktree add that was killed.
-	_, err := git.Output(ctx, inRepo(common, "worktree", "remove", "--force", "--force", pathOf(admin)))
+	if reason, locked := lockedBy(admin); locked && reason == initializing {
+		return removeHalfMade(common, admin)
+	}
+	_, err := git.Output(ctx, inRepo(common, "worktree", "remove", "--force", pathOf(admin)))
 	if err != nil && adminOf(common, path) != "" {
 		return fmt.Errorf("removing the worktree %s: %w", path, err)
+	}
+	return nil
+}
+
+// initializing is what a worktree is locked with while git adds it.
+const initializing = "initializing"
+
+// removeHalfMade removes what a worktree add that was killed has left of an entry. Its files may be empty, and
+// then git fails in the whole repository.
+func removeHalfMade(common, admin string) error {
+	root, err := os.OpenRoot(common)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.RemoveAll(filepath.Join("worktrees", filepath.Base(admin))); err != nil {
+		return fmt.Errorf("removing what a git that was killed has left: %w", err)
 	}
 	return nil
 }
