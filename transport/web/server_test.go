@@ -100,3 +100,21 @@ func TestConnectionsBeyondTheFilesWait(t *testing.T) {
 	testkit.Must(t, s.Close())
 	<-ended
 }
+
+// The user's own slot goes to the next of the user's requests that wait when it is free again.
+func TestTheUsersSlotIsHandedOn(t *testing.T) {
+	s := &slots{limit: func() int { return 1 }}
+	first, _ := s.take(t.Context(), true)
+	if _, ok := s.take(t.Context(), false); !ok {
+		t.Fatal("the only slot is not given")
+	}
+	others := make(chan bool, 2)
+	for _, user := range []bool{false, true} {
+		go func() { _, ok := s.take(t.Context(), user); others <- ok && user }()
+	}
+	testkit.Until(t, "two that wait", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.waiting) == 2 })
+	first()
+	if !<-others {
+		t.Error("the slot went to somebody else")
+	}
+}

@@ -103,48 +103,59 @@ type slots struct {
 
 	mu      sync.Mutex
 	taken   int
-	users   bool            // the user's is in use
-	waiting []chan struct{} // each is closed when its turn has come
+	users   bool // the user's is in use
+	waiting []*waiter
+}
+
+// A waiter is a request, or a stream, that waits for a slot.
+type waiter struct {
+	user  bool
+	turn  chan struct{} // closed when it has one
+	users bool          // it has that of the user
 }
 
 // take waits for a slot, which release frees. It reports false if ctx ends first.
 func (s *slots) take(ctx context.Context, user bool) (release func(), ok bool) {
+	w := &waiter{user: user, turn: make(chan struct{})}
 	s.mu.Lock()
-	if user && !s.users {
-		s.users = true
-		s.mu.Unlock()
-		return func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.users = false
-		}, true
-	}
-	turn := make(chan struct{})
-	s.waiting = append(s.waiting, turn)
+	s.waiting = append(s.waiting, w)
 	s.next()
 	s.mu.Unlock()
 	select {
-	case <-turn:
+	case <-w.turn:
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.waiting, turn); i >= 0 {
+	if i := slices.Index(s.waiting, w); i >= 0 {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 		return nil, false
 	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.taken--
+		if w.users {
+			s.users = false
+		} else {
+			s.taken--
+		}
 		s.next()
 	}, true
 }
 
 // next gives the free slots to those that wait. The caller holds the lock.
 func (s *slots) next() {
-	for limit := s.limit(); s.taken < limit && len(s.waiting) > 0; s.taken++ {
-		close(s.waiting[0])
-		s.waiting = s.waiting[1:]
-	}
+	limit := s.limit()
+	s.waiting = slices.DeleteFunc(s.waiting, func(w *waiter) bool {
+		switch {
+		case w.user && !s.users:
+			s.users, w.users = true, true
+		case s.taken < limit:
+			s.taken++
+		default:
+			return false
+		}
+		close(w.turn)
+		return true
+	})
 }
