@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"io"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -14,16 +15,17 @@ import (
 // BenchmarkIdleOnPostgres counts the transactions of a server with the board, over HTTP, to which nobody speaks.
 // Wanted: at most 5 per second.
 func BenchmarkIdleOnPostgres(b *testing.B) {
-	server := pgtest.New(b, "autovacuum=off") // whose transactions are not of the server
-	b.Setenv(config.StoreEnv, server.URL())
+	database := pgtest.New(b, "autovacuum=off") // whose transactions are not of the server
+	b.Setenv(config.StoreEnv, database.URL())
 	b.Setenv(config.ProjectEnv, "shop")
 	root := figuresProject(b, 1)
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
 		testkit.Git(b, root, args...)
 	}
-	_, _, log := serveNetwork(b, root, "--transport", "http", "--toolsets", "workflows,remote,board")
+	server := exec.CommandContext(b.Context(), builtProgram(b), "serve", "--path", root, "--port", "0", "--transport", "http", "--toolsets", "workflows,remote,board")
+	_, log := startServer(b, server)
 	go io.Copy(io.Discard, log)
-	db, err := sql.Open("pgx", server.At(""))
+	db, err := sql.Open("pgx", database.At(""))
 	must(b, err)
 	defer db.Close()
 	commits := func() (n float64) {
