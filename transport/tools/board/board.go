@@ -54,6 +54,7 @@ func bare[R any](t tool.Tool, do func(Engine, context.Context, session.Caller) (
 // call returns the row of a tool that a function carries out.
 func call[A, R any](t tool.Tool, do func(context.Context, session.Caller, A) (*R, error)) row {
 	return func(s *tool.Set, _ Engine) {
+		t := t // several servers may be opened at once
 		t.Output = outputSchema[R](t.Name)
 		tool.Add(s, t, func(ctx context.Context, c *tool.Caller, args A) (*R, error) { return do(ctx, c.Caller, args) })
 	}

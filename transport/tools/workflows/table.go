@@ -69,6 +69,7 @@ func AddForSteps(s *tool.Set) {
 // method returns the row of a tool that a method carries out.
 func method[A, R any](t tool.Tool, do func(tool.WorkflowCaller, context.Context, A) (*R, error)) row {
 	return func(s *tool.Set) {
+		t := t // several servers may be opened at once
 		switch t.Name {
 		case "get_workflows":
 			t.Output = workflowsSchema()
