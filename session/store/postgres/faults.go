@@ -9,11 +9,11 @@ import (
 
 // The simulation shows that each check is needed: with this variable the program leaves one out. "revision"
 // replaces revisions that it does not know, and "request" begins a second session by a call that has begun one.
-// Those that are not in SQL are in package workflow.
+// Those that are not in SQL are in package record.
 func init() {
 	with := map[string][]string{
 		"revision": {"AND w.revision = before", "AND before IS NOT NULL"},
-		"request":  {"IF NOT FOUND AND before < 0 THEN", "IF false THEN"},
+		"request":  {"IF NOT FOUND AND (before < 0 OR", "IF false AND (before < 0 OR"},
 	}[os.Getenv("DEEPWORK_FAULT_BREAK")]
 	weaken = strings.NewReplacer(with...).Replace
 }
