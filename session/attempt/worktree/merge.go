@@ -166,7 +166,7 @@ func advance(ctx context.Context, l Landing, b *branchView, at *checkout, now st
 // landed makes the commit of a merge or squash. It returns the target's for a squash that changes
 // nothing.
 func (k *Keeper) landed(ctx context.Context, l Landing, b *branchView) (string, error) {
-	r, err := git.Once(ctx, b.asUser("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", "refs/heads/"+l.Target, "refs/heads/"+b.Branch))
+	r, err := git.Once(ctx, b.asUser("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", b.target, b.head))
 	if err != nil && git.ExitCode(err) != 1 {
 		return "", err
 	}
