@@ -160,7 +160,7 @@ func (s state) apply(in input) []outcome {
 	case in.Tool == "person":
 		return s.decide(in)
 	case in.Tool == "finished_step":
-		return s.finish(in)
+		return append(s.late(in), s.finish(in)...)
 	case in.Tool == "abort_workflow" && s.status == "aborted" && s.reason == in.Text:
 		return []outcome{{s, "aborted " + s.entry()[0] + ": " + in.Text}}
 	case s.status != "active":
@@ -181,6 +181,16 @@ func (s *state) settle() {
 	for i := range s.replies {
 		s.replies[i].sure = s.replies[i].sure && slices.Contains(s.entry(), stepNames[i])
 	}
+}
+
+// late returns the reply to a call that names no step, and that came while the reviewed step was current: another
+// call has finished that step with the same outputs meanwhile.
+func (s state) late(in input) []outcome {
+	n := number(reviewedStep)
+	if in.Step != "" || s.replies[n].reply == "" || s.done[n].outputs != in.Outputs {
+		return nil
+	}
+	return []outcome{{s, s.replies[n].reply}}
 }
 
 func (s state) finish(in input) []outcome {

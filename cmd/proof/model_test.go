@@ -56,6 +56,8 @@ func TestSessionModel(t *testing.T) {
 		"out of turn":                      {[]porcupine.Operation{one(3, finish("s4"), "begin s5,s6")}, false},
 		"aborted, and again":               {[]porcupine.Operation{one(3, abort, "aborted s1: enough"), one(4, abort, "aborted s1: enough"), one(5, look, "!session_ended aborted")}, true},
 		"aborted, and it goes on":          {[]porcupine.Operation{one(3, abort, "aborted s1: enough"), one(4, look, at1)}, false},
+		"late at a reviewed step":          {[]porcupine.Operation{one(3, finish(""), "begin s4"), one(4, finish("s4"), "begin s5,s6"), one(5, finish("s5"), "pending s6"), one(6, finish(""), "pending s6")}, true},
+		"late, with other outputs":         {[]porcupine.Operation{one(3, finish(""), "begin s4"), one(4, finish("s4"), "begin s5,s6"), one(5, finish("s5"), "pending s6"), one(6, differ(""), "pending s6")}, false},
 		"answered and forgotten":           {[]porcupine.Operation{one(3, finish(""), forgotten), one(4, look, at1)}, false},
 		"the file":                         {[]porcupine.Operation{one(3, file, `active at s1: `+done0+` s1=open s2=open s3=open; ""`)}, true},
 		"the file of before":               {[]porcupine.Operation{one(3, file, `active at s0: s0=open; ""`)}, false},
