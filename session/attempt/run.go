@@ -103,7 +103,7 @@ func (r *run) lead() {
 	r.finish(end)
 }
 
-// start starts the agent of the execution, and returns its process or why there is none.
+// start starts the agent of the execution. It returns its process, or the outcome if it could not be started.
 func (r *run) start(agent Executor, w Work) (Process, *outcome) {
 	// Not with making: it must be known whether the agent runs, and that is quick to find out.
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)

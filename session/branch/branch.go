@@ -179,7 +179,7 @@ func (t Tree) head(ctx context.Context) (ref, commit string, err error) {
 	return ref, commit, err
 }
 
-// commitOf returns the commit of a ref, or "" if there is none.
+// commitOf returns the commit of a ref, or "" if the ref does not exist.
 func (t Tree) commitOf(ctx context.Context, ref string) (commit string, err error) {
 	if commit, err = t.run(ctx, "rev-parse", "--verify", "--quiet", ref); git.ExitCode(err) == 1 {
 		return "", nil

@@ -42,7 +42,7 @@ func (s *Screen) lines(columns []Column, rows [][]string, limit int) []string {
 				cell = "-"
 			}
 			cells[n] = append(cells[n], cell)
-			widths[i] = max(widths[i], Columns(cell)) // as Snip counts: more than an emoji of several characters takes
+			widths[i] = max(widths[i], Columns(cell)) // as text.Snip counts: more than an emoji of several characters takes
 		}
 		if content {
 			shown = append(shown, i)

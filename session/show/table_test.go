@@ -80,18 +80,3 @@ func TestProseFitsTheScreen(t *testing.T) {
 		}
 	}
 }
-
-// A line is cut to the columns that it takes, not to its characters, and says that it was.
-func TestSnip(t *testing.T) {
-	for _, c := range []struct {
-		line, want string
-		columns    int
-	}{
-		{"some text", "some text", 9}, {"some text", "some te…", 8}, {"some text", "some text", 0},
-		{"生命 and more", "生…", 4}, {"e\u0301a", "e\u0301a", 2}, {"❤️ text", "❤️ text", 7}, {"❤️ text", "❤️ te…", 6},
-	} {
-		if got := Snip(c.line, c.columns); got != c.want || c.columns > 0 && Columns(got) > c.columns {
-			t.Errorf("%q in %d columns is %q; expected %q", c.line, c.columns, got, c.want)
-		}
-	}
-}

@@ -99,8 +99,5 @@ func Indent(text, prefix string) string {
 // Columns returns how many columns of a terminal a line takes; wide characters take two.
 func Columns(line string) int { return text.StringWidthWithoutEscSequences(line) }
 
-// Snip cuts a line to a width of a terminal, if that is not 0, and marks its end then.
-func Snip(line string, columns int) string { return text.Snip(line, columns, "…") }
-
 // Clip cuts a line to a width of a terminal; wide characters take two columns.
 func Clip(line string, columns int) string { return text.Trim(line, max(columns, 0)) }

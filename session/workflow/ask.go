@@ -113,8 +113,8 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 }
 
 // AskAbout has the client of a call ask its user about a step of a run that waits for a person, for as long
-// as a call may take, and reports whether the question is settled. It asks where ask does, and whoever
-// declines is not asked again by this engine.
+// as a call may take, and reports whether the question is settled. It asks under the
+// conditions of ask, and does not ask a user again who has declined.
 func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID string) (answered bool, err error) {
 	client, _ := ctx.Value(askKey{}).(AskFunc)
 	how, err := e.Reviewing(ctx)

@@ -188,8 +188,8 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	return nil, err
 }
 
-// about carries out a call about the session that it names, or about the only one. If that one is ended by
-// somebody else meanwhile, the call is about the one that is then the only one. id is "" if there is none.
+// about carries out a call about the session that it names, or about the only one. If another caller ends that one
+// meanwhile, the call is carried out for the only one that is left. id is "" if no session was found.
 func about[R any](ctx context.Context, c *Conn, named *string, do func(id string) (R, error)) (r R, id string, err error) {
 	if id, err = c.target(ctx, named); err != nil {
 		return r, "", err

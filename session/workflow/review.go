@@ -24,7 +24,6 @@ type Reviewing struct {
 	ReplyWithin time.Duration // how long a call waits for its review
 	Refused     error         // why nothing may be reviewed, or nil
 	Override    config.Override
-	PerCaller   int    // of the reviews that run or wait; 0 means no limit
 	Reviewer    string // External and Refused said again, in the form of machine.Pinned; "" is the agent itself
 	Pin         bool   // sessions keep to the reviewer and the criteria that they began with
 	// Earlier returns a reviewer of an earlier config, in the form of machine.Pinned, or why it may

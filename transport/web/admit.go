@@ -131,7 +131,7 @@ type requests struct {
 	of  map[string]int // by the identity of their caller
 }
 
-// add adds n and returns what there is now.
+// add adds n, and returns the new counts of all callers and of this one.
 func (q *requests) add(identity string, n int) (all, own int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 type Nested struct {
 	Path    string // absolute
 	Why     string // it must not go; "" means that a submodule has no work of its own
-	Publish string // a command that publishes that work; "" means that there is none
+	Publish string // a command that publishes that work; "" if the work cannot be published
 	Discard string // a command that discards it
 
 	name string // in the worktree, with slashes, if git does not add its files
