@@ -245,7 +245,7 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("%d bytes: %v", len(exact), ds)
 	}
 	_, ds := Parse("/d", FileName, append(exact, '\n'))
-	if got, want := ds.Error(), "job.yml: is larger than 1048576 bytes (1 MiB): move long texts to instructions files, or make two jobs of it"; got != want {
+	if got, want := ds.Error(), "job.yml: is larger than 1048576 bytes (1 MiB), the most that is read: shorten it"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

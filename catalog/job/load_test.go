@@ -266,10 +266,10 @@ func TestCheckFiles(t *testing.T) {
 	j, ds := Load(dir)
 	testkit.Must(t, ds.Err())
 	want := strings.ReplaceAll(strings.Join([]string{
-		`job.yml:40:5: steps[1].instructions_file: "steps/draft.md" does not exist in DIR: write the file, or correct the path in job.yml`,
-		`job.yml:57:11: steps[1].hooks.before_prompt[0].prompt_file: "hooks/tone.md" is a folder, not a regular file: put a text file in its place`,
-		`job.yml:76:5: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the file as UTF-8`,
-		`job.yml:84:5: warning: steps[4].instructions_file: "steps/publish.md" is empty: write what it should say`,
+		`job.yml:40:24: steps[1].instructions_file: "steps/draft.md" does not exist in DIR: write the file, or correct the path in job.yml`,
+		`job.yml:57:24: steps[1].hooks.before_prompt[0].prompt_file: "hooks/tone.md" is a folder, not a regular file: put a text file in its place`,
+		`job.yml:76:24: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the file as UTF-8`,
+		`job.yml:84:24: warning: steps[4].instructions_file: "steps/publish.md" is empty: write what it should say`,
 	}, "\n"), "DIR", dir)
 	if got := CheckFiles(j).Error(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -110,12 +110,11 @@ func TestParseModel(t *testing.T) {
 	check("inputs", draft.Inputs, []Input{{File: "figures.csv", FromStep: "gather"}})
 	check("dependencies", draft.Dependencies, []string{"gather"})
 	check("flags", []any{draft.Exposed, draft.Hidden, *draft.Agent}, []any{true, false, "general-purpose"})
-	check("after_agent", len(draft.Hooks.AfterAgent), 2)
 	check("hook script", draft.Hooks.AfterAgent[0].Script, "hooks/spell.sh")
-	check("stop hook comes after", draft.Hooks.AfterAgent[1].Prompt, "Is it short enough?")
+	check("stop hook", draft.StopHooks, []Hook{{Prompt: "Is it short enough?"}})
 	check("before_tool", draft.Hooks.BeforeTool[0].Prompt, "Do not touch the figures.")
 	check("before_prompt", draft.Hooks.BeforePrompt[0].PromptFile, "hooks/tone.md")
-	check("no outputs", j.Step("check_facts").Outputs, []Output{})
+	check("no outputs", j.Step("check_facts").Outputs, []Output(nil))
 	check("cleaned path", j.Step("check_style").InstructionsFile, "steps/check_style.md")
 	check("unknown step", j.Step("x"), (*Step)(nil))
 
@@ -173,12 +172,12 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"none", "x", "x", nil},
 		{"step in no workflow", "steps: [gather, draft]", "steps: [gather]", []string{
-			`job.yml:13:9: warning: steps[1]: "draft" is in no workflow, so it never runs: name it in one, or remove it`,
+			`job.yml:13:9: warning: steps[1].id: "draft" is in no workflow, so it never runs: name it in one, or remove it`,
 		}},
 		{"workflow without steps", "steps: [gather, draft]", "steps: []", []string{
-			`job.yml:6:9: warning: steps[0]: "gather" is in no workflow, so it never runs: name it in one, or remove it`,
-			`job.yml:13:9: warning: steps[1]: "draft" is in no workflow, so it never runs: name it in one, or remove it`,
-			`job.yml:32:5: warning: workflows[0].steps: has no steps, so it cannot be started: name some, or remove the workflow`,
+			`job.yml:6:9: warning: steps[0].id: "gather" is in no workflow, so it never runs: name it in one, or remove it`,
+			`job.yml:13:9: warning: steps[1].id: "draft" is in no workflow, so it never runs: name it in one, or remove it`,
+			`job.yml:32:12: warning: workflows[0].steps: has no steps, so it cannot be started: name some, or remove the workflow`,
 		}},
 		{"no workflows", workflowsText, "", []string{
 			`job.yml: warning: has no workflows, so none of its steps can be started: add workflows`,
