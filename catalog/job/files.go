@@ -21,6 +21,9 @@ func Instructions(j *Job, s *Step) (string, error) { return instructions(j, s, f
 func InstructionsNow(j *Job, s *Step) (string, error) { return instructions(j, s, 2*follow.Settle) }
 
 func instructions(j *Job, s *Step, bound time.Duration) (string, error) {
+	if s.Instructions != "" {
+		return s.Instructions, nil
+	}
 	text, err := j.texts.read(j.Dir, s.InstructionsFile, bound)
 	if err != nil {
 		return "", fmt.Errorf("reading the instructions of step %q of job %q: %w", s.ID, j.Name,

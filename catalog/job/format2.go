@@ -122,19 +122,25 @@ type builder2 struct {
 	f *file2
 }
 
-// argument returns the argument that a step uses, and reports one that is not declared.
-func (b *builder2) argument(name string, at ...any) *argument2 {
+// argument returns the argument that a step uses; nil means that it is not declared.
+func (b *builder2) argument(name string) *argument2 {
 	if i := slices.IndexFunc(b.f.Arguments, func(a argument2) bool { return a.Name == name }); i >= 0 {
 		return &b.f.Arguments[i]
 	}
-	if !b.d.Full() {
-		names := make([]string, len(b.f.Arguments))
-		for i, a := range b.f.Arguments {
-			names[i] = a.Name
-		}
-		b.d.FaultAt(at, "%s is not one of the step_arguments: %s, or declare it there", yamltree.Quote(name), nearest(name, names, "they are "))
-	}
 	return nil
+}
+
+// undeclared reports an output that is not declared.
+func (b *builder2) undeclared(name string, at place) {
+	if !b.d.Has(place{"step_arguments"}) || b.d.Full() {
+		return // the missing key is a fault already
+	}
+	names := make([]string, len(b.f.Arguments))
+	for i, a := range b.f.Arguments {
+		names[i] = a.Name
+	}
+	b.d.FaultAt(at, "%s is not among the step_arguments (%s): correct the name, or declare it there",
+		yamltree.Quote(name), nearest(name, names, "they are "))
 }
 
 // steps makes the steps of a workflow.
@@ -153,12 +159,16 @@ func (b *builder2) steps(w *workflow2) (all []Step) {
 		}
 		made.Description = firstLine(made.Instructions)
 		for _, use := range s.Inputs {
-			a := b.argument(use.Name, append(slices.Clip(at), "inputs", use.Name)...)
+			at := append(slices.Clip(at), "inputs", use.Name)
+			a := b.argument(use.Name)
 			if a == nil {
-				continue
+				if !b.d.Full() {
+					b.d.WarnAt(at, "%s is not among the step_arguments, so it is taken as a text: declare it there", yamltree.Quote(use.Name))
+				}
+				a = &argument2{Name: use.Name, Type: Text}
 			}
 			if use.Review != nil {
-				b.d.FaultAt(append(slices.Clip(at), "inputs", use.Name, "review"), "an input has no review: move it to the output, or to the step argument")
+				b.d.FaultAt(append(slices.Clip(at), "review"), "an input has no review: move it to the output, or to the step argument")
 			}
 			in := Input{Name: a.Name, Description: a.Description, Optional: !use.Required, Type: a.Type}
 			if from := makers[a.Name]; from != nil {
@@ -172,8 +182,9 @@ func (b *builder2) steps(w *workflow2) (all []Step) {
 			made.Inputs = append(made.Inputs, in)
 		}
 		for _, use := range s.Outputs {
-			a := b.argument(use.Name, append(slices.Clip(at), "outputs", use.Name)...)
+			a := b.argument(use.Name)
 			if a == nil {
+				b.undeclared(use.Name, append(slices.Clip(at), "outputs", use.Name))
 				continue
 			}
 			made.Outputs = append(made.Outputs, Output{Name: a.Name, Type: a.Type, Description: a.Description, Required: use.Required, Schema: a.Schema})
