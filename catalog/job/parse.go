@@ -49,6 +49,10 @@ func Parse(dir, file string, source []byte) (*Job, Diagnostics) {
 		return nil, d.Diagnostics()
 	}
 	j := &Job{Dir: dir, Source: source, texts: new(texts)}
+	if was := d.earlier(); was != "" {
+		d.reportEarlier(was, dir)
+		return nil, d.Diagnostics()
+	}
 	if d.isFormat2() {
 		d.decode2(yamltree.Self(root), j)
 	} else {
