@@ -275,7 +275,11 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	if !q.Before.IsZero() {
 		is(`updated_at < ?`, task.FormatTime(q.Before))
 	}
-	query := `SELECT ` + sessionColumns + ` FROM @workflow_sessions s`
+	columns := sessionColumns
+	if q.Brief {
+		columns = `id, job, workflow, step, status`
+	}
+	query := `SELECT ` + columns + ` FROM @workflow_sessions s`
 	if where != nil {
 		query += ` WHERE ` + strings.Join(where, ` AND `)
 	}
