@@ -1,8 +1,6 @@
 package catalog
 
 import (
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -16,7 +14,6 @@ type entry struct {
 	*follow.File[job.Job] // Bad is a job.Diagnostics
 	name                  string
 	dir                   string // absolute
-	link                  string // the directory that job.yml links to; "" if it is not a link
 }
 
 func newEntry(folder, name string) *entry {
@@ -51,29 +48,8 @@ func (e *entry) look(grace time.Duration) *entry {
 	if file == e.File {
 		return e
 	}
-	n := *e
-	n.File = file
-	switch file.Phase {
-	case follow.Gone:
-		n.link = ""
-	case follow.Present, follow.Moving, follow.Torn:
-		n.link = linkedDir(string(file.Path))
-	}
-	return &n
+	return &entry{file, e.name, e.dir}
 }
 
 // told returns what is said of faults in job.yml, as an error.
 func (e *entry) told(faults job.Diagnostics) error { return job.Unquoted(e.dir, faults).Err() }
-
-// linkedDir returns the directory of a linked job.yml's target, or "": only that directory reports
-// writes to the file.
-func linkedDir(file string) string {
-	if fi, err := os.Lstat(file); err != nil || fi.Mode()&fs.ModeSymlink == 0 {
-		return ""
-	}
-	real, err := filepath.EvalSymlinks(file)
-	if err != nil {
-		return ""
-	}
-	return filepath.Dir(real)
-}
