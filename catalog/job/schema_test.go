@@ -3,6 +3,7 @@ package job
 import (
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/internal/yamltree"
 )
 
 func resolvedSchema(t *testing.T) *jsonschema.Resolved {
@@ -113,9 +113,13 @@ type object struct {
 func checkShape(t *testing.T, of any, o object) {
 	t.Helper()
 	var all, required []string
-	for _, k := range yamltree.Keys(of) {
-		if all = append(all, k.Name); k.Required {
-			required = append(required, k.Name)
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {
+		name := f.Tag.Get("yaml")
+		if name == "" || name[0] == ',' {
+			continue
+		}
+		if all = append(all, name); f.Tag.Get("add") != "" {
+			required = append(required, name)
 		}
 	}
 	slices.Sort(all)
