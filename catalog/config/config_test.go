@@ -268,8 +268,8 @@ workflow_tools:
 
 // Prices and the command of notify are the user's own.
 func TestPricesAndNotify(t *testing.T) {
-	c := parsedUser(t, "prices: {CODEX: {input: 1.25, output: 10, cache_read: 0.125}, free: {input: 0, output: 0}}\nnotify: notify-send --app 'deep work'").Over(Default())
-	sameAs(t, c.Prices, map[string]Price{"CODEX": {1.25, 0.125, 1.25, 10}, "free": {}})
+	c := parsedUser(t, "prices: {CODEX: {input: 1.25, output: 10, cache_read: 0.125, cache_write: 2}, free: {input: 0, output: 0}}\nnotify: notify-send --app 'deep work'").Over(Default())
+	sameAs(t, c.Prices, map[string]Price{"CODEX": {1.25, 0.125, 2, 10}, "free": {}})
 	sameAs(t, c.Notify, []string{"notify-send", "--app", "deep work"})
 	sameAs(t, parsedUser(t, "notify: [sh, -c, 'cat >> x']").Over(Default()).Notify, []string{"sh", "-c", "cat >> x"})
 }

@@ -50,6 +50,22 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// What others find wrong with a job is reported at its place.
+func TestFaultsOfOthers(t *testing.T) {
+	_, j := baseJob(t)
+	for _, c := range []struct {
+		got  Diagnostic
+		want string
+	}{
+		{j.NameFault("x", "taken"), "x:1:7: name: taken"},
+		{j.ExecutorWarning(1, "x", "gone"), "x:13:5: warning: steps[1].executor: gone"},
+	} {
+		if got := c.got.String(); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
 func TestLoadMakesDirAbsolute(t *testing.T) {
 	dir, _ := baseJob(t)
 	t.Chdir(filepath.Dir(dir))

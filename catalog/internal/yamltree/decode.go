@@ -71,6 +71,9 @@ func (d *Decoder) decode(v Value, to reflect.Value, f *field) {
 		form(d, v, to.Addr().Interface())
 		return
 	}
+	if f.as != "" && to.Kind() != reflect.String && to.Kind() != reflect.Pointer {
+		panic("yamltree has no form " + f.as)
+	}
 	switch to.Kind() {
 	case reflect.Pointer:
 		faults, target := d.Faults(), reflect.New(to.Type().Elem())
@@ -159,7 +162,7 @@ func (d *Decoder) anyKeys(v Value, to reflect.Value, f *field) {
 	elem := to.Type().Elem()
 	all := reflect.Zero(to.Type())
 	ok := d.entries(v, cmp.Or(f.is, "a mapping of names to texts"), func(v Value) {
-		if rule := d.Texts[f.keys]; rule != nil {
+		if rule := d.rule(f.keys); rule != nil {
 			if _, err := rule(v.Key.Value); err != nil {
 				d.Fault(At(v.Key), "%v", err)
 			}
@@ -281,6 +284,7 @@ func shapeOf(t reflect.Type) *shape {
 			f.oneof = strings.Split(texts, ",")
 		}
 		f.elem = &field{as: v.Tag.Get("each"), min: f.min, max: f.max, oneof: f.oneof, item: true, written: f.written || v.Type.Kind() == reflect.Map}
+		f.elem.elem = f.elem
 		switch name {
 		case ",key":
 			s.key = f
@@ -293,18 +297,4 @@ func shapeOf(t reflect.Type) *shape {
 	}
 	actual, _ := shapes.LoadOrStore(t, s)
 	return actual.(*shape)
-}
-
-// A Key is a key of a mapping that is decoded into a struct.
-type Key struct {
-	Name     string
-	Required bool
-}
-
-// Keys returns the keys of a struct.
-func Keys(of any) (all []Key) {
-	for _, f := range shapeOf(reflect.TypeOf(of)).fields {
-		all = append(all, Key{f.name, f.add != ""})
-	}
-	return all
 }

@@ -18,6 +18,8 @@ type item struct {
 	Own  []string          `yaml:"own" own:"--own" each:"low"`
 	More []named           `yaml:"more" is:"things" nonempty:"add one"`
 	Plus *float64          `yaml:"plus"`
+	Half float64           `yaml:"half" as:"half"`
+	Low  map[string]bool   `yaml:"low" keys:"low" is:"names to booleans"`
 }
 
 type named struct {
@@ -31,6 +33,9 @@ func decoder(source string, lenient bool) (*Decoder, []item) {
 			return s, errors.New("is high")
 		}
 		return strings.ToLower(s), nil
+	}}, Forms: map[string]Form{"half": func(d *Decoder, v Value, to any) {
+		x, _ := d.Number(v, "a number", 0, 10, "!!int")
+		*to.(*float64) = x / 2
 	}}}
 	var all []item
 	if root := d.Open([]byte(source)); root != nil {
@@ -47,7 +52,7 @@ func TestFaultsHavePositionsPathsAndRemedies(t *testing.T) {
 	}{
 		{"- name: a\n  of: {x y: b, é: [c]}", false, `f:2:19: [0].of["é"]: is a list; expected a text`},
 		{"- nmae: a\n  name: a", false, "f:1:3: [0].nmae: unknown key: did you mean name?"},
-		{"- {zzzzzz: a, name: a}", false, "f:1:4: [0].zzzzzz: unknown key; the keys here are name, of, kind, wait, size, flag, own, more, plus"},
+		{"- {zzzzzz: a, name: a}", false, "f:1:4: [0].zzzzzz: unknown key; the keys here are name, of, kind, wait, size, flag, own, more, plus, half, low"},
 		{"- name: a\n  name: b", false, "f:2:3: [0].name: this key appears twice, the first time in line 1"},
 		{"- name: a\n  of: {b: 1, c: 2, b: 3}", true, "f:2:20: [0].of.b: this key appears twice, the first time in line 2"},
 		{"- {}\n- name: a\n- of: {}", false, "f:1:3: [0]: name is missing: add a name\nf:3:3: [2]: name is missing: add a name"},
@@ -81,6 +86,23 @@ func TestFaultsHavePositionsPathsAndRemedies(t *testing.T) {
 		{"- {name: a, own: [high]}", false, "f:1:19: [0].own[0]: is high"},
 		{"--- []\n--- []", false, "f:2:1: a second document begins here"},
 		{"- {name: \"\x00\"}", false, "f:1:11: the byte at offset 10 is NUL"},
+		{"- {name: a, half: 11}", false, "f:1:19: [0].half: is a number (11); expected a number from 0 to 10"},
+		{"- {name: a, low: {high: true}}", false, "f:1:19: [0].low.high: is high"},
+		{"- {name: a, low: 2020-01-02}", false, "f:1:18: [0].low: is a date (2020-01-02); expected names to booleans"},
+		{"- {name: 1.0, own: [true]}", false, "f:1:10: [0].name"},
+		{"- {name: a, wait: [1]}", false, "f:1:19: [0].wait: is a list; expected a number of seconds"},
+		{"- {name: a, own: [!!int high]}", false, "f:1:19: [0].own[0]: is a number (high); expected a text: put it in quotes; also, is high"},
+		{"- {name: a, of: {!x b: c}}", false, `f:1:18: [0].of: the tag "!x" is not supported: remove it`},
+		{"- &a [*a]", false, "f:1:7: the alias *a is inside the value it names"},
+		{"- &a {name: a, own: [" + strings.Repeat("x,", 1000) + "]}\n" + strings.Repeat("- *a\n", 200), false, "f:101:3: the aliases of this file expand to more than 100000 values"},
+		{"\xef\xbb\xbf- 1", false, "f:1:3: [0]: is a number (1); expected a mapping"},
+		{"\xff\xfea", false, "f:1:1: is UTF-16"},
+		{strings.Repeat("#", MaxBytes+1), false, "f: is larger than 1048576 bytes"},
+		{"- é\xff", false, "f:1:4: the byte 0xff at offset 4 is not UTF-8"},
+		{"- é\x1b", false, "f:1:4: the character U+001B at offset 4 is not allowed in YAML"},
+		{strings.Repeat("%TAG !a! b\n", 17), false, "f:17:1: there are more than 16 %TAG directives"},
+		{"- a: b: c", false, `f:1:7: mapping values are not allowed in this context: a value that contains ": " must be put in quotes`},
+		{"- {name: @a}", false, "f:1:1: found character that cannot start any token: a value that begins with @"},
 		{"- {name: a", false, "f:1:1: did not find expected ',' or '}': a { is not closed"},
 	} {
 		d, _ := decoder(test.source, test.lenient)
@@ -95,10 +117,10 @@ func TestFaultsHavePositionsPathsAndRemedies(t *testing.T) {
 }
 
 func TestDecodedValues(t *testing.T) {
-	d, all := decoder("- {name: a, of: {B: true, c: 7}, wait: 1m, size: 9, flag: false, own: [X, 'Y'], more: {z: '1', y: '2'}, plus: 1}\n- {name: b, kind: other, wait: 0}\n", false)
+	d, all := decoder("- {name: a, of: {B: true, c: 7}, wait: 1m, size: 9, flag: false, own: [X, 'Y'], more: {z: '1', y: '2'}, plus: 1, half: 7, low: {on: true}}\n- {name: b, kind: other, wait: 0}\n", false)
 	plus := 1.0
 	want := []item{
-		{"a", map[string]string{"B": "true", "c": "7"}, "one", time.Minute, 9, false, []string{"x", "y"}, []named{{"z", "1"}, {"y", "2"}}, &plus},
+		{"a", map[string]string{"B": "true", "c": "7"}, "one", time.Minute, 9, false, []string{"x", "y"}, []named{{"z", "1"}, {"y", "2"}}, &plus, 3.5, map[string]bool{"on": true}},
 		{Name: "b", Kind: "other", Flag: true},
 	}
 	if d.Faults() > 0 || !reflect.DeepEqual(all, want) {
@@ -124,5 +146,59 @@ func TestForeignKeys(t *testing.T) {
 		if got := d.Diagnostics().Error(); got != want {
 			t.Errorf("%s: %s", source, got)
 		}
+	}
+}
+
+// Warnings are no faults, and come with them only on request.
+func TestWarnings(t *testing.T) {
+	d, _ := decoder("- name: a\n  kind: odd\n", false)
+	d.WarnAt([]any{0, "name"}, "is %s", "short")
+	d.WarnAt(nil, "is short")
+	if got := d.Warnings().Error(); got != "f: warning: is short\nf:1:9: warning: [0].name: is short" {
+		t.Error(got)
+	}
+	if got := d.All().Error(); d.Diagnostics().Err() == nil || got != d.Warnings().Error()+"\n"+d.Diagnostics().Error() {
+		t.Error(got)
+	}
+	for range MaxDiagnostics {
+		d.WarnAt(nil, "again")
+	}
+	if got := d.Warnings(); got[len(got)-1].Message != "2 more warnings were found: fix the ones above first" || Diagnostics(nil).Err() != nil {
+		t.Error(got[len(got)-1])
+	}
+}
+
+// What the tags name must exist.
+func TestUnknownRules(t *testing.T) {
+	for _, of := range []any{
+		&struct {
+			A string `yaml:"a" as:"none"`
+		}{},
+		&struct {
+			A map[string]string `yaml:"a" keys:"none"`
+		}{},
+		&struct {
+			A []string `yaml:"a" as:"none"`
+		}{},
+		&struct {
+			A uint8 `yaml:"a"`
+		}{},
+		&struct {
+			A int `yaml:"a" max:"x"`
+		}{},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("accepted: %T", of)
+				}
+			}()
+			source := "a: 1"
+			if reflect.TypeOf(of).Elem().Field(0).Type.Kind() == reflect.Map {
+				source = "a: {b: c}"
+			}
+			d := &Decoder{}
+			d.Decode(Self(d.Open([]byte(source))), of)
+		}()
 	}
 }

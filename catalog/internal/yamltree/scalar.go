@@ -104,9 +104,18 @@ func (d *Decoder) text(v Value, f *field) (text string, ok bool) {
 	return "", false
 }
 
+// rule returns the rule of this name; "" has none.
+func (d *Decoder) rule(name string) Text {
+	rule := d.Texts[name]
+	if rule == nil && name != "" {
+		panic("yamltree has no rule " + name)
+	}
+	return rule
+}
+
 // obey returns a text by its rules, or what is wrong with it.
 func (d *Decoder) obey(text string, f *field) (string, error) {
-	rule, known := d.Texts[f.as]
+	rule := d.rule(f.as)
 	switch {
 	case strings.IndexByte(text, 0) >= 0:
 		return "", errors.New("has a NUL byte in it: remove it")
@@ -116,10 +125,8 @@ func (d *Decoder) obey(text string, f *field) (string, error) {
 			fault += ": did you mean " + near + "?"
 		}
 		return "", errors.New(fault)
-	case known:
+	case rule != nil:
 		return rule(text)
-	case f.as != "":
-		panic("yamltree has no rule " + f.as)
 	}
 	return text, nil
 }

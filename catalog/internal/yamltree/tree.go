@@ -1,6 +1,7 @@
 package yamltree
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -51,7 +52,7 @@ func (d *Decoder) Find(path ...any) Value {
 }
 
 func (d *Decoder) find(path []any) (v Value, depth int) {
-	v = Self(d.root)
+	v = Self(cmp.Or(d.root, new(yaml.Node)))
 	for depth, step := range path {
 		n, found := v.Target(), false
 		switch step := step.(type) {
