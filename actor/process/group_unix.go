@@ -17,6 +17,7 @@ import (
 // A group is a process group: a child and all descendants that have not left it on purpose.
 type group struct {
 	all     bool // Spec.Descendants
+	tidy    bool // Spec.Tidy
 	id      int
 	orphans chan os.Signal // SIGCHLD, if all; one is enough, since reap reaps every ended child
 }
@@ -24,7 +25,11 @@ type group struct {
 // start starts a command as the leader of a new group.
 func (g *group) start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(cmd.SysProcAttr)
+	if g.tidy {
+		dieWithParent(cmd.SysProcAttr, syscall.SIGTERM)
+	} else {
+		dieWithParent(cmd.SysProcAttr, syscall.SIGKILL)
+	}
 	if g.all {
 		becomeReaper()
 		g.orphans = make(chan os.Signal, 1)

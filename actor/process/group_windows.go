@@ -14,9 +14,10 @@ import (
 // A group is a child and all its descendants: a job object, which its members cannot leave unless
 // all is set.
 type group struct {
-	all bool // Spec.Descendants
-	job windows.Handle
-	pid uint32
+	all  bool // Spec.Descendants
+	tidy bool // Spec.Tidy
+	job  windows.Handle
+	pid  uint32
 }
 
 // start starts a command in a new job object. The command begins suspended, so that it cannot start

@@ -48,6 +48,9 @@ type Spec struct {
 	// their own, except those started by Detach. This process then adopts and reaps every orphan, so it must have no other child. On
 	// Windows it lets members leave the job object if they ask to, as Detach does.
 	Descendants bool
+	// Tidy ends the child by SIGTERM instead of SIGKILL when this process is killed, on Linux, so that
+	// it can remove its lock files. Only for programs that SIGTERM ends.
+	Tidy bool
 }
 
 func (s *Spec) withDefaults() (Spec, error) {

@@ -210,7 +210,7 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 	}
 	r, err := process.Run(ctx, process.Spec{
 		Command: append(command, alone(c.Args)...), Dir: c.Dir, Env: append(env, c.Env...),
-		Stdin: c.Stdin, StdoutLimit: c.Limit,
+		Stdin: c.Stdin, StdoutLimit: c.Limit, Tidy: true,
 	})
 	if err != nil {
 		return r, &Error{Command: c.Args[0], Err: err}
