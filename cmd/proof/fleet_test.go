@@ -13,7 +13,7 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-var fleetTime = flag.Duration("fleet.time", 5*time.Second, "how long the clients of TestMachines work; from 15s on, TestBreaksAreNoticed runs too")
+var fleetTime = flag.Duration("fleet.time", 5*time.Second, "how long the clients of TestMachines work; from 15s on, TestBreaksAreNoticed and TestStandby run too")
 
 // ran runs a simulation of machines, which it returns with what is wrong.
 func ran(t *testing.T, seed uint64, length time.Duration, choose func(*fleet)) (*fleet, string) {

@@ -23,6 +23,7 @@ type Server struct {
 	bin     string
 	options []string
 	process *daemon // nil if it does not run, or was not started here
+	standby *Server // see Follow
 }
 
 // Start starts a server with fsync on, as an unprivileged user, that listens at a socket in a
@@ -39,10 +40,8 @@ func Start(options ...string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{dir: dir, bin: bin, options: options, base: "postgres://postgres@/postgres?host=" + dir}
-	init := exec.Command(filepath.Join(bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	init.SysProcAttr, init.Dir = unprivileged(), dir
-	if said, err := init.CombinedOutput(); err != nil {
-		return nil, errors.Join(fmt.Errorf("initdb: %w: %s", err, said), os.RemoveAll(dir))
+	if _, err := s.program("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := s.Start(); err != nil {
 		s.Close()
@@ -76,7 +75,7 @@ func (s *Server) Start() error {
 		for s.process = d; time.Since(began) < readyWithin && d.alive(); time.Sleep(10 * time.Millisecond) {
 			state, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 			lines := strings.Split(string(state), "\n")
-			if lines[0] == fmt.Sprint(d.cmd.Process.Pid) && len(lines) > 7 && strings.HasPrefix(lines[7], "ready") {
+			if lines[0] == fmt.Sprint(d.cmd.Process.Pid) && len(lines) > 7 && (strings.HasPrefix(lines[7], "ready") || strings.HasPrefix(lines[7], "standby")) {
 				return nil
 			}
 		}
@@ -106,6 +105,9 @@ func (s *Server) stop(by syscall.Signal) error {
 // Close ends the server and removes its folder.
 func (s *Server) Close() {
 	_ = s.stop(syscall.SIGQUIT)
+	if s.standby != nil {
+		s.standby.Close()
+	}
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
 	}
