@@ -37,22 +37,6 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 	}
 	a := f.agent(0)
 	a.lose = 0
-	call := func(tool string, args map[string]any) (r struct {
-		Projects []struct {
-			ID string `json:"project_id"`
-		}
-		Repos []struct {
-			ID string `json:"repo_id"`
-		}
-		Task    string `json:"task_id"`
-		Attempt string `json:"attempt_id"`
-	}) {
-		t.Helper()
-		if got := a.exchange(ctx, m.current(), tool, args); !a.reads(got, &r) {
-			t.Fatalf("%s: %s", tool, got.text)
-		}
-		return r
-	}
 	agents := func() string {
 		text, _ := os.ReadFile(f.agentLog())
 		return string(text)
@@ -67,12 +51,7 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 		}
 	}
 	serve()
-	project := call("list_projects", nil).Projects[0].ID
-	task := call("create_task", map[string]any{"project_id": project, "title": "Long"}).Task
-	attempt := call("start_task_attempt", map[string]any{
-		"task_id": task, "executor": "SIM", "prompt": fmt.Sprintf("%s long %d 0 true", orderPrefix, int(agentTime.Seconds())),
-		"repos": []map[string]any{{"repo_id": call("list_repos", map[string]any{"project_id": project}).Repos[0].ID, "target_branch": "main"}},
-	}).Attempt
+	attempt := a.launch(t, m.current(), fmt.Sprintf("%s long %d 0 true", orderPrefix, int(agentTime.Seconds())))
 	until("started", func() bool { return strings.Contains(agents(), "start long") })
 
 	rest(t, *agentTime/5)
@@ -105,6 +84,71 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 	}
 	if f.history.check(); len(f.history.faults) > 0 {
 		t.Error(f.history.found())
+	}
+}
+
+// launch starts an agent on a new task at a server, and returns the attempt.
+func (a *agent) launch(t testing.TB, p *process, prompt string) (attempt string) {
+	t.Helper()
+	call := func(tool string, args map[string]any) (r struct {
+		Projects []struct {
+			ID string `json:"project_id"`
+		}
+		Repos []struct {
+			ID string `json:"repo_id"`
+		}
+		Task    string `json:"task_id"`
+		Attempt string `json:"attempt_id"`
+	}) {
+		t.Helper()
+		if got := a.exchange(t.Context(), p, tool, args); !a.reads(got, &r) {
+			t.Fatalf("%s: %s", tool, got.text)
+		}
+		return r
+	}
+	project := call("list_projects", nil).Projects[0].ID
+	task := call("create_task", map[string]any{"project_id": project, "title": "An agent"}).Task
+	repo := call("list_repos", map[string]any{"project_id": project}).Repos[0].ID
+	return call("start_task_attempt", map[string]any{"task_id": task, "executor": "SIM", "prompt": prompt,
+		"repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}}).Attempt
+}
+
+// How long it takes to stop an agent by a call to another server than the one that leads it, in the same
+// folder and on another machine. The bounds are 1 s and 5 s.
+func BenchmarkStopElsewhere(b *testing.B) {
+	f := newFleet(b.TempDir(), 1, 0, 1)
+	f.count = 2
+	b.Cleanup(func() { testkit.Must(b, f.close()) })
+	pgtest.Need(b, f.layOut(b.Context()))
+	leader := f.machines[0]
+	beside := &machine{server: &server{number: 9, http: true, root: leader.root, env: leader.env}}
+	testkit.Must(b, f.serve(b.Context(), leader, 0))
+	a := f.agent(0)
+	a.lose = 0
+	for _, c := range []struct {
+		name string
+		at   *machine
+	}{{"SameFolder", beside}, {"OtherMachine", f.machines[1]}} {
+		b.Run(c.name, func(b *testing.B) {
+			var stopping time.Duration
+			for n := range b.N {
+				attempt := a.launch(b, leader.current(), fmt.Sprintf("%s %s%d 1000 0 false", orderPrefix, c.name, n))
+				testkit.Until(b, "started", func() bool {
+					log, _ := os.ReadFile(f.agentLog())
+					return strings.Contains(string(log), fmt.Sprintf("start %s%d", c.name, n))
+				})
+				if c.at.current() == nil {
+					testkit.Must(b, f.serve(b.Context(), c.at, 0))
+				}
+				began := time.Now()
+				a.exchange(b.Context(), c.at.current(), "stop_attempt", map[string]any{"attempt_id": attempt})
+				testkit.Until(b, "stopped", func() bool {
+					return strings.Contains(a.exchange(b.Context(), leader.current(), "get_attempt", map[string]any{"attempt_id": attempt}).text, `"state":"stopped"`)
+				})
+				stopping += time.Since(began)
+			}
+			b.ReportMetric(stopping.Seconds()/float64(b.N), "s/stop")
+		})
 	}
 }
 
