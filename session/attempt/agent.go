@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
@@ -29,12 +30,12 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	x, e := a.Execution, l.run.engine
 	defer func() {
 		if fault := recover(); fault != nil { // the run goes on without it, and ends its process last
-			e.log.Error("the agent of a step cannot be run", "run", x.AttemptID, "step", x.StepID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
+			e.Log.Error("the agent of a step cannot be run", "run", x.AttemptID, "step", x.StepID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
 			err = fmt.Errorf("running its agent failed, which is an error in deepwork; the log says where: %v", fault)
 		}
 	}()
 	x.AttemptID = l.Attempt.ID
-	cfg, err := e.config(ctx)
+	cfg, err := e.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +44,11 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		return nil, err
 	}
 	w := Work{Log: x.LogID, Execution: x.ID, Workspace: l.Attempt.Workspace, OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
-		Conversation: unless(x.Conversation), MCP: &a.MCP, Env: append(e.environment(cfg, l.Attempt.ID), a.Env...)}
+		Conversation: board.OrEmpty(x.Conversation), MCP: &a.MCP, Env: append(e.environment(cfg, l.Attempt.ID), a.Env...)}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
 	}
-	claimed, err := l.board.AddStep(ctx, x, e.slots(cfg), e.claimHere(), limits(cfg))
+	claimed, err := l.board.AddStep(ctx, x, e.slots(cfg), e.claimHere(), board.Limits(cfg))
 	r := &run{engine: e, exec: x, ctx: l.run.ctx}
 	r.stopping, r.stop = context.WithCancel(ctx)
 	defer r.stop()
@@ -77,7 +78,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		end.Ending = task.Ending{State: task.Stopped}
 	}
 	if end.State == task.Failed {
-		end.LimitedUntil = limitOf(time.Now(), unless(end.FinalMessage)+"\n"+unless(end.Error))
+		end.LimitedUntil = limitOf(time.Now(), board.OrEmpty(end.FinalMessage)+"\n"+board.OrEmpty(end.Error))
 	}
 	err = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 	e.free()
@@ -98,15 +99,15 @@ func (l *Lead) await(r *run, cfg *config.Config, claimed bool) *outcome {
 		if l.waitTurn(ctx) != nil {
 			return r.notRun()
 		}
-		if now, err := e.config(ctx); err == nil {
+		if now, err := e.Config(ctx); err == nil {
 			cfg = now
 		}
 		var err error
-		claimed, err = l.board.ClaimStep(ctx, r.exec.AttemptID, r.exec.ID, e.slots(cfg), e.claimHere(), limits(cfg))
+		claimed, err = l.board.ClaimStep(ctx, r.exec.AttemptID, r.exec.ID, e.slots(cfg), e.claimHere(), board.Limits(cfg))
 		if errors.Is(err, store.ErrPending) {
 			return r.notRun() // it may have the slot: its end frees that, and another agent gets one
 		}
-		if err != nil && ctx.Err() == nil && !Passing(err) {
+		if err != nil && ctx.Err() == nil && !board.Passing(err) {
 			return failed("It could not be started: %v", err)
 		}
 	}
@@ -119,10 +120,10 @@ func (l *Lead) await(r *run, cfg *config.Config, claimed bool) *outcome {
 
 // claimHere is the place whose slots count, nil for those of the whole board.
 func (e *Engine) claimHere() *task.Claim {
-	if e.shared == nil {
+	if e.Shared == nil {
 		return nil
 	}
-	return &task.Claim{Place: e.here}
+	return &task.Claim{Place: e.Here}
 }
 
 // freed returns a channel that is closed when an agent of a step has ended.

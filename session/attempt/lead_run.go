@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
@@ -23,11 +24,11 @@ func (r *run) leadRun() *outcome {
 		return l.follow()
 	}
 	if end.fate == stopped {
-		why := RunEnd{State: RunStopped, Reason: stoppedByPerson}
+		why := board.RunEnd{State: board.RunStopped, Reason: board.StoppedByPerson}
 		if r.interrupted.Load() {
-			why = RunEnd{State: RunInterrupted, Reason: interrupted}
+			why = board.RunEnd{State: board.RunInterrupted, Reason: interrupted}
 		}
-		end = why.outcome()
+		end = outcomeOfRun(why)
 	}
 	if end.fate == ended && r.recordLead() != nil { // so that it can be resumed, also without a workspace
 		return &outcome{fate: left}
@@ -46,16 +47,16 @@ func (r *run) beginLead() (*Lead, *outcome) {
 	if e.o.Leader == nil {
 		return nil, r.notRun() // another server can
 	}
-	cfg, err := e.config(r.making)
+	cfg, err := e.Config(r.making)
 	if err != nil {
 		return nil, r.notRun()
 	}
-	b, err := e.board(r.making)
+	b, err := e.Store(r.making)
 	if err != nil {
 		return nil, r.hindered("opening the board", err)
 	}
 	now, err := b.Execution(r.making, r.exec.ID)
-	if errors.Is(err, task.ErrNotFound) || err == nil && (now.State.Ended() || now.Owner != e.member.ID()) {
+	if errors.Is(err, task.ErrNotFound) || err == nil && (now.State.Ended() || now.Owner != e.Members.ID()) {
 		return nil, &outcome{fate: left}
 	}
 	l := &Lead{run: r, board: b, Since: r.exec.CreatedAt}
@@ -75,10 +76,10 @@ func (r *run) beginLead() (*Lead, *outcome) {
 	if err := l.Save(r.making); err != nil {
 		return nil, r.hindered("recording the run", err)
 	}
-	if err := session.Untrusted(e.o.Root, cfg.Approval, config.AgentsKey); err != nil {
+	if err := session.Untrusted(e.Root(), cfg.Approval, config.AgentsKey); err != nil {
 		return nil, r.hindered("starting the run", err)
 	}
-	if err := e.o.State.Make(); err != nil {
+	if err := e.State().Make(); err != nil {
 		return nil, r.hindered("making the state folder of the project", err)
 	}
 	if !l.Run.InPlace {
@@ -105,49 +106,46 @@ func (l *Lead) follow() *outcome {
 	defer cancel()
 	end := l.call(ctx)
 	switch {
-	case end.State == RunComplete: // whatever ended its last agents
+	case end.State == board.RunComplete: // whatever ended its last agents
 	case r.interrupted.Load():
-		end = RunEnd{State: RunInterrupted, Step: end.Step, Reason: interrupted}
+		end = board.RunEnd{State: board.RunInterrupted, Step: end.Step, Reason: interrupted}
 	case r.stopped():
-		end = RunEnd{State: RunStopped, Step: end.Step, Reason: stoppedByPerson}
+		end = board.RunEnd{State: board.RunStopped, Step: end.Step, Reason: board.StoppedByPerson}
 	case r.making.Err() != nil:
 		return &outcome{fate: left} // the server is closing: the next one goes on
 	case ctx.Err() != nil:
-		end = RunEnd{State: RunPaused, Step: end.Step, Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime)}
+		end = board.RunEnd{State: board.RunPaused, Step: end.Step, Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime)}
 	}
 	l.Run.End = &end
 	if err := r.record(func(ctx context.Context, _ store.Board) error { return l.Save(ctx) }); err != nil {
 		return &outcome{fate: left}
 	}
-	return end.outcome()
+	return outcomeOfRun(end)
 }
 
 // call calls the leader. If it panics, the run stops, and can be resumed.
-func (l *Lead) call(ctx context.Context) (end RunEnd) {
+func (l *Lead) call(ctx context.Context) (end board.RunEnd) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			l.run.engine.log.Error("the leader of a run failed", "run", l.Attempt.ID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
-			end = RunEnd{State: RunStopped, Step: unless(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v", fault)}
+			l.run.engine.Log.Error("the leader of a run failed", "run", l.Attempt.ID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
+			end = board.RunEnd{State: board.RunStopped, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v", fault)}
 		}
 	}()
 	return l.run.engine.o.Leader(ctx, l)
 }
 
-// The reasons of runs that somebody stopped, and whose process was asked to end.
-const (
-	stoppedByPerson = "It was stopped."
-	interrupted     = "It was interrupted."
-)
+// interrupted is the reason of runs whose process was asked to end.
+const interrupted = "It was interrupted."
 
-// outcome is that of the leader's execution.
-func (end *RunEnd) outcome() *outcome {
-	o := &outcome{Ending: task.Ending{Error: orNull(end.Reason)}}
+// outcomeOfRun returns the outcome of the leader's execution.
+func outcomeOfRun(end board.RunEnd) *outcome {
+	o := &outcome{Ending: task.Ending{Error: board.OrNull(end.Reason)}}
 	switch {
-	case end.State == RunComplete:
-		o.State, o.Error, o.FinalMessage = task.Completed, nil, orNull(end.Reason)
-	case end.State == RunPaused, end.Reason == stoppedByPerson:
+	case end.State == board.RunComplete:
+		o.State, o.Error, o.FinalMessage = task.Completed, nil, board.OrNull(end.Reason)
+	case end.State == board.RunPaused, end.Reason == board.StoppedByPerson:
 		o.State = task.Stopped
-	case end.State == RunInterrupted:
+	case end.State == board.RunInterrupted:
 		o.State = task.Interrupted
 	default:
 		o.State = task.Failed
@@ -169,7 +167,7 @@ func (l *Lead) endEarlier(ctx context.Context) error {
 		}
 	}
 	ending.Wait()
-	return errors.Join(append(errs, os.RemoveAll(l.run.engine.o.State.MCP(l.Attempt.ID)))...)
+	return errors.Join(append(errs, os.RemoveAll(l.run.engine.State().MCP(l.Attempt.ID)))...)
 }
 
 // endAgent ends an agent of a leader that is gone.

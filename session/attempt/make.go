@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
@@ -78,12 +79,12 @@ func (r *run) hindered(doing string, err error) *outcome {
 // prepare creates the workspace if it does not exist, and returns what to run there.
 func (r *run) prepare() (agent *choice, w Work, end *outcome) {
 	ctx, e := r.making, r.engine
-	cfg, err := e.config(ctx)
+	cfg, err := e.Config(ctx)
 	if err != nil {
 		// Not the attempt's fault: it waits, like all others, for a configuration that can be read.
 		return nil, w, r.notRun()
 	}
-	b, err := e.board(ctx)
+	b, err := e.Store(ctx)
 	if err != nil {
 		return nil, w, r.hindered("opening the board", err)
 	}
@@ -92,7 +93,7 @@ func (r *run) prepare() (agent *choice, w Work, end *outcome) {
 	if err != nil && !errors.Is(err, task.ErrNotFound) {
 		return nil, w, r.hindered("reading the board", err)
 	}
-	if err != nil || now.State != task.Starting || now.Owner != e.member.ID() {
+	if err != nil || now.State != task.Starting || now.Owner != e.Members.ID() {
 		return nil, w, &outcome{fate: left}
 	}
 	a, err := b.Attempt(ctx, r.exec.AttemptID)
@@ -107,7 +108,7 @@ func (r *run) prepare() (agent *choice, w Work, end *outcome) {
 		return nil, w, r.hindered("starting the agent", err)
 	}
 	// A deepwork in the workspace finds the project by it, also if nothing else is kept there.
-	if err := e.o.State.Make(); err != nil {
+	if err := e.State().Make(); err != nil {
 		return nil, w, r.hindered("making the state folder of the project", err)
 	}
 	if r.exec.FollowUp && !a.Made() {
@@ -121,7 +122,7 @@ func (r *run) prepare() (agent *choice, w Work, end *outcome) {
 	}
 	w.Workspace = a.Workspace
 	if r.exec.FollowUp {
-		r.note("follow-up: " + clip(r.exec.Prompt))
+		r.note("follow-up: " + board.Clip(r.exec.Prompt))
 		if w.Continue, w.Prompt, err = e.continued(ctx, b, a, agent, r.exec); err != nil {
 			return nil, w, r.hindered("reading what was done before", err)
 		}
@@ -131,13 +132,13 @@ func (r *run) prepare() (agent *choice, w Work, end *outcome) {
 
 // ofProject reports whether an attempt works in the project itself, or in a worktree of it alone.
 func (e *Engine) ofProject(a *task.Attempt) bool {
-	return len(a.Repos) == 0 || len(a.Repos) == 1 && a.Repos[0].RepoPath == e.o.Root
+	return len(a.Repos) == 0 || len(a.Repos) == 1 && a.Repos[0].RepoPath == e.Root()
 }
 
 // workspace makes the workspace of an attempt unless it is there. env is for the setup commands.
 func (r *run) workspace(b store.Board, cfg *config.Config, a *task.Attempt, env []string) *outcome {
 	ctx, e := r.making, r.engine
-	if e.shared != nil && !a.Made() {
+	if e.Shared != nil && !a.Made() {
 		if err := e.place(ctx, b, cfg, a); err != nil {
 			return r.hindered("choosing where the attempt works", err)
 		}
@@ -152,7 +153,7 @@ func (r *run) workspace(b store.Board, cfg *config.Config, a *task.Attempt, env 
 	}
 	// A removal in progress either finds this execution on the board and gives up, or has removed
 	// the workspace when Await returns.
-	if err := e.keeper(worktreesOf(a)).Await(ctx, a.ID); err != nil {
+	if err := e.Worktrees(a).Await(ctx, a.ID); err != nil {
 		return r.hindered("waiting for the workspace", err)
 	}
 	if fi, err := os.Lstat(a.Workspace); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() {
@@ -175,22 +176,22 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		return err
 	}
 	dir := worktreesOf(a)
-	if now := e.worktreesDir(cfg); dir != now && dir != e.o.State.Worktrees() {
+	if now := e.worktreesDir(cfg); dir != now && dir != e.State().Worktrees() {
 		return fmt.Errorf("its worktrees were to be in %s, and by now attempts.worktrees says %s; start a new attempt", dir, now)
 	}
 	if err := e.keeper(dir).Safe(); err != nil {
 		return err
 	}
-	if err := ignore(e.o.Root, dir); err != nil {
-		e.log.Warn("git may take the worktrees for the project's own files", "error", err)
+	if err := ignore(e.Root(), dir); err != nil {
+		e.Log.Warn("git may take the worktrees for the project's own files", "error", err)
 	}
 	k, trees := e.keeper(dir), make([]worktree.Tree, len(a.Repos))
 	for i, repo := range a.Repos {
 		files, setup := provision(cfg, project, repo.RepoName)
 		if len(setup) > 0 {
-			program, err := trust.Program(e.o.Root, cfg.Approval, setup)
+			program, err := trust.Program(e.Root(), cfg.Approval, setup)
 			if errors.Is(err, trust.ErrChanged) {
-				return session.Changed(e.o.Root, err)
+				return session.Changed(e.Root(), err)
 			}
 			if err == nil && !strings.ContainsAny(setup[0], `/\`) { // a path is one in the worktree
 				setup = append([]string{program}, setup[1:]...)
@@ -198,10 +199,10 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		}
 		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
 			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
-		if repo.RepoPath == e.o.Root { // where files were approved; a branch may have others
+		if repo.RepoPath == e.Root() { // where files were approved; a branch may have others
 			trees[i].Allowed = func(dir string) error {
 				if err := trust.Check(dir, cfg.Approval, setup); err != nil {
-					return session.Changed(e.o.Root, err)
+					return session.Changed(e.Root(), err)
 				}
 				return nil
 			}
@@ -233,7 +234,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		if !errors.Is(err, task.ErrFull) {
 			break
 		}
-		e.log.Warn("the board does not take a new workspace; trying again", "attempt", a.ID, "error", err)
+		e.Log.Warn("the board does not take a new workspace; trying again", "attempt", a.ID, "error", err)
 		if wait.For(ctx, time.Second) != nil {
 			break
 		}
@@ -247,7 +248,26 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 // branchTries bounds how often another name is chosen for an attempt's branch.
 const branchTries = 5
 
-func exists(path string) bool {
+func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// provision returns the files that are copied into new worktrees of a repository, and the command
+// that is run in them.
+func provision(cfg *config.Config, project *task.Project, repo string) (files, setup []string) {
+	if project.Root {
+		return cfg.Attempts.Copy, cfg.Attempts.Setup
+	}
+	for _, p := range cfg.Projects {
+		if p.Name != project.Name {
+			continue
+		}
+		for _, r := range p.Repos {
+			if board.RepoName(r) == repo {
+				return r.Copy, r.Setup
+			}
+		}
+	}
+	return nil, nil
 }

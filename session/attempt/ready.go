@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
@@ -63,7 +64,7 @@ func (s *starter) postpone(what string, err error) {
 		}
 		if err.Error() != r.said {
 			r.said = err.Error()
-			s.engine.log.Warn("attempts.auto_start cannot start tasks; trying again", "affects", what, "error", err)
+			s.engine.Log.Warn("attempts.auto_start cannot start tasks; trying again", "affects", what, "error", err)
 		}
 		r.until = time.Now().Add(r.pause.Next())
 	}
@@ -78,10 +79,10 @@ func (s *starter) waits(what string) bool {
 // startReady starts tasks, the oldest first, as long as there is room.
 func (s *starter) startReady(ctx context.Context) error {
 	e := s.engine
-	if !e.db.Exists() {
+	if !e.Database.Exists() {
 		return nil
 	}
-	cfg, err := e.config(ctx)
+	cfg, err := e.Config(ctx)
 	if err != nil {
 		return nil // which serve logs
 	}
@@ -92,15 +93,15 @@ func (s *starter) startReady(ctx context.Context) error {
 	if auto == nil || cfg.Approval != nil && cfg.Approval.Withheld != nil || s.waits("") {
 		return nil
 	}
-	b, err := e.board(ctx)
+	b, err := e.Store(ctx)
 	if err == nil {
-		err = e.syncProjects(ctx, b, cfg)
+		err = e.SyncProjects(ctx, b, cfg)
 	}
 	if err != nil {
 		return err
 	}
 	owner := session.LocalCaller(session.ChannelTerminal)
-	agent, err := e.choose(ctx, auto.Executor, orNull(auto.Variant))
+	agent, err := e.choose(ctx, auto.Executor, board.OrNull(auto.Variant))
 	if err == nil {
 		err = agent.check(ctx, "")
 	}
@@ -108,12 +109,12 @@ func (s *starter) startReady(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		room := task.Room{InReview: auto.MaxInReview, Slots: e.slots(cfg), Place: e.here, Limits: limits(cfg)}
+		room := task.Room{InReview: auto.MaxInReview, Slots: e.slots(cfg), Place: e.Here, Limits: board.Limits(cfg)}
 		tasks, err := b.Ready(ctx, room)
 		if err != nil {
 			return err
 		}
-		if !s.startOne(ctx, view{b.For(owner), owner}, b, cfg, agent, tasks, room) {
+		if !s.startOne(ctx, board.View{View: b.For(owner), Who: owner}, b, cfg, agent, tasks, room) {
 			return nil
 		}
 		e.kick()
@@ -122,7 +123,7 @@ func (s *starter) startReady(ctx context.Context) error {
 }
 
 // startOne starts the oldest of the tasks that can be started. It reports false if it has tried all.
-func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *choice, tasks []task.Ready, room task.Room) bool {
+func (s *starter) startOne(ctx context.Context, v board.View, b store.Board, cfg *config.Config, agent *choice, tasks []task.Ready, room task.Room) bool {
 	for _, t := range tasks {
 		if s.waits(t.ProjectID) || s.waits(t.ID) {
 			continue
@@ -142,7 +143,7 @@ func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *conf
 
 // startTask starts an attempt of a task that is ready, in all repositories of its project, from the
 // branches that are checked out there.
-func (e *Engine) startTask(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *choice, ready task.Ready, room task.Room) error {
+func (e *Engine) startTask(ctx context.Context, v board.View, b store.Board, cfg *config.Config, agent *choice, ready task.Ready, room task.Room) error {
 	t, err := b.Task(ctx, ready.ID)
 	if err != nil {
 		return err
@@ -180,6 +181,6 @@ func (e *Engine) startTask(ctx context.Context, v view, b store.Board, cfg *conf
 	if err := b.StartReady(ctx, *a, first, room); err != nil {
 		return err
 	}
-	e.log.Info("task started by attempts.auto_start", "attempt", a.ID, "task", t.ID, "executor", a.Executor)
+	e.Log.Info("task started by attempts.auto_start", "attempt", a.ID, "task", t.ID, "executor", a.Executor)
 	return nil
 }

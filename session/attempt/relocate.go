@@ -8,6 +8,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/catalog/task"
+	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store/local/sqlite"
 )
@@ -22,8 +23,7 @@ func Relocate(ctx context.Context, f *state.Folder, old string) error {
 		}
 		return path
 	}
-	e := &Engine{o: Options{Root: f.Root, State: f}.withDefaults()}
-	e.log = e.o.Logger
+	e := newEngine(Options{Options: board.Options{Root: f.Root, State: f}})
 	db := sqlite.New(sqlite.Options{Path: f.Database()})
 	defer db.Close() // a change is on disk when its call returns
 	dirs := []string{f.Worktrees()}

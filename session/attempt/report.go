@@ -16,6 +16,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
@@ -23,7 +24,7 @@ import (
 // What other machines can read of an attempt.
 const (
 	reportedOutput = 256 << 10 // bytes of its last entries, as JSON
-	reportedDiff   = 1 << 20   // bytes of its changes
+	ReportedDiff   = 1 << 20   // bytes of its changes
 	reportPace     = time.Second
 )
 
@@ -38,7 +39,7 @@ type reporter struct {
 // follow saves what the agent writes until the returned function is called, which then saves what is
 // left. It does nothing in a store of one machine.
 func (r *run) follow() (end func()) {
-	if r.engine.shared == nil {
+	if r.engine.Shared == nil {
 		return func() {}
 	}
 	p := &reporter{run: r}
@@ -64,12 +65,12 @@ func (r *run) report(what string, save func(context.Context) error) {
 			return err
 		}
 		if err != nil {
-			r.engine.log.Warn("the "+what+" of an attempt cannot be saved for other machines", "attempt", r.exec.AttemptID, "error", err)
+			r.engine.Log.Warn("the "+what+" of an attempt cannot be saved for other machines", "attempt", r.exec.AttemptID, "error", err)
 		}
 		return nil
 	})
 	if err != nil {
-		r.engine.log.Debug("the "+what+" of an attempt is not saved for other machines by this server", "attempt", r.exec.AttemptID, "error", err)
+		r.engine.Log.Debug("the "+what+" of an attempt is not saved for other machines by this server", "attempt", r.exec.AttemptID, "error", err)
 	}
 }
 
@@ -79,7 +80,7 @@ func (p *reporter) save(ctx context.Context) error {
 	if err := p.read(ctx); err != nil || p.data == nil {
 		return err
 	}
-	b, err := e.board(ctx)
+	b, err := e.Store(ctx)
 	if err == nil {
 		err = b.SaveOutput(ctx, attempt, p.data)
 	}
@@ -134,14 +135,14 @@ func lastOf(entries []runner.Entry) ([]byte, error) {
 
 // reportDiff saves the changes of the attempt at the end of an execution for other machines.
 func (r *run) reportDiff() {
-	if r.engine.shared == nil {
+	if r.engine.Shared == nil {
 		return
 	}
 	var a *task.Attempt
 	if err := r.record(func(ctx context.Context, b store.Board) (err error) {
 		a, err = b.Attempt(ctx, r.exec.AttemptID)
 		return err
-	}); err != nil || !a.Made() || a.Elsewhere(r.engine.here) {
+	}); err != nil || !a.Made() || a.Elsewhere(r.engine.Here) {
 		return // deleted, or without worktrees here
 	}
 	data, err := r.diff(a)
@@ -149,7 +150,7 @@ func (r *run) reportDiff() {
 		if err != nil {
 			return err
 		}
-		b, err := r.engine.board(ctx)
+		b, err := r.engine.Store(ctx)
 		if err == nil {
 			err = b.SaveDiff(ctx, a.ID, data)
 		}
@@ -162,11 +163,11 @@ func (r *run) diff(a *task.Attempt) (data []byte, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
 	var diffs []RepoDiff
-	for left, i := reportedDiff, 0; i < len(a.Repos); i++ {
+	for left, i := ReportedDiff, 0; i < len(a.Repos); i++ {
 		repo := a.Repos[i]
 		d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName, Truncated: left <= 0}
 		if left > 0 {
-			d.Diff, d.Truncated, err = r.engine.keeper(worktreesOf(a)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, nil, left)
+			d.Diff, d.Truncated, err = r.engine.Worktrees(a).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, nil, left)
 			if err != nil && !errors.Is(err, worktree.ErrNoWorktree) { // which the agent may have removed
 				return nil, err
 			}
@@ -180,7 +181,7 @@ func (r *run) diff(a *task.Attempt) (data []byte, err error) {
 // tail is Tail of the executor for an attempt on any machine. log is the attempt's, or that of an agent
 // of a run, whose output is on its own machine alone.
 func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log logRef, after *int64, limit int, patience time.Duration) ([]runner.Entry, int64, error) {
-	if !a.Elsewhere(e.here) {
+	if !a.Elsewhere(e.Here) {
 		return e.executor(log.executor).Tail(ctx, log.id, after, limit, patience)
 	}
 	if log.id != a.ID {
@@ -214,10 +215,10 @@ func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log lo
 
 // savedDiff returns the changes of an attempt on another machine, as they were at the end of its last
 // execution.
-func savedDiff(ctx context.Context, b store.View, a *task.Attempt, left int) (diffs []RepoDiff, notice string, err error) {
+func SavedDiff(ctx context.Context, b store.View, a *task.Attempt, left int) (diffs []RepoDiff, notice string, err error) {
 	report, err := b.Report(ctx, a.ID)
 	if err != nil {
-		return nil, "", fault("reading the saved changes", err)
+		return nil, "", board.Fault("reading the saved changes", err)
 	}
 	where := "The attempt is on the machine " + a.Place.Describe()
 	if report.Diff == nil {
@@ -233,5 +234,5 @@ func savedDiff(ctx context.Context, b store.View, a *task.Attempt, left int) (di
 		}
 		left -= len(d.Diff)
 	}
-	return diffs, where + "; these are all its changes at " + stamp(*report.DiffAt) + ".", nil
+	return diffs, where + "; these are all its changes at " + board.Stamp(*report.DiffAt) + ".", nil
 }

@@ -14,6 +14,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
@@ -61,7 +62,7 @@ func (e *Engine) lead(x task.Execution) {
 	e.beside.Go(func() {
 		defer func() {
 			if fault := recover(); fault != nil {
-				e.log.Error("an attempt cannot be handled; trying again", "attempt", x.AttemptID,
+				e.Log.Error("an attempt cannot be handled; trying again", "attempt", x.AttemptID,
 					"error", fmt.Sprint(fault), "trace", string(debug.Stack()))
 				wait.For(e.serving, 4*e.o.Poll)
 			}
@@ -185,7 +186,7 @@ func (r *run) finish(end *outcome) {
 		return
 	case waits:
 		r.record(func(ctx context.Context, b store.Board) error {
-			_, err := b.Release(ctx, r.exec.ID, r.engine.member.ID())
+			_, err := b.Release(ctx, r.exec.ID, r.engine.Members.ID())
 			return err
 		})
 		return
@@ -210,7 +211,7 @@ func recordsGone() *outcome {
 // outcomeOf returns the outcome of an exit: only an agent that ended on its own with exit code 0
 // has completed.
 func outcomeOf(x runner.Exit) *outcome {
-	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage), Conversation: orNull(x.Conversation)}, usage: x.Usage}
+	o := &outcome{Ending: task.Ending{FinalMessage: board.OrNull(x.FinalMessage), Conversation: board.OrNull(x.Conversation)}, usage: x.Usage}
 	if !x.EndedAt.IsZero() {
 		o.EndedAt = &x.EndedAt
 	}
@@ -246,7 +247,7 @@ func (r *run) record(f func(context.Context, store.Board) error) error {
 	once := func() error {
 		ctx, cancel := context.WithTimeout(r.ctx, boardPatience)
 		defer cancel()
-		b, err := r.engine.board(ctx)
+		b, err := r.engine.Store(ctx)
 		if err != nil {
 			return err
 		}
@@ -260,7 +261,7 @@ func (r *run) record(f func(context.Context, store.Board) error) error {
 		}
 		if r.ctx.Err() == nil && !said {
 			said = true
-			r.engine.log.Error("the outcome of an attempt cannot be recorded on the board; trying again until it can",
+			r.engine.Log.Error("the outcome of an attempt cannot be recorded on the board; trying again until it can",
 				"attempt", r.exec.AttemptID, "execution", r.exec.ID, "error", err)
 		}
 		if err := pause.Wait(r.ctx); err != nil {
@@ -292,7 +293,7 @@ func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) (err e
 	_, ended, err := b.EndExecution(ctx, r.exec.ID, ending)
 	if err == nil && ended && r.exec.StepID == "" {
 		r.engine.count(func(s *Stats) { s.Ended[ending.State]++ })
-		r.engine.log.Info("attempt ended", "attempt", r.exec.AttemptID, "execution", r.exec.ID, "state", ending.State)
+		r.engine.Log.Info("attempt ended", "attempt", r.exec.AttemptID, "execution", r.exec.ID, "state", ending.State)
 	}
 	return err
 }
@@ -311,7 +312,7 @@ func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptSt
 	if err != nil {
 		return "", err
 	}
-	if t.Status != task.InProgress || t.WorkflowName != nil && !is(a.WorkflowStatus, WorkflowCompleted) {
+	if t.Status != task.InProgress || t.WorkflowName != nil && board.OrEmpty(a.WorkflowStatus) != board.WorkflowCompleted {
 		return "", nil
 	}
 	return task.InReview, nil
@@ -349,7 +350,7 @@ func (r *run) end(proc Process) {
 // could: once the end is on the board, nobody looks for them. It reports false if this server closes first.
 func (r *run) endEarlier() bool {
 	for doubt := doubt(""); ; {
-		b, err := r.engine.board(r.ctx)
+		b, err := r.engine.Store(r.ctx)
 		if err == nil {
 			l := &Lead{run: r, board: b, Attempt: &task.Attempt{ID: r.exec.AttemptID}}
 			err = l.endEarlier(r.ctx)
@@ -372,7 +373,7 @@ func (d *doubt) log(r *run, what string, err error) {
 	r.fault.Store(new(err.Error()))
 	if why := doubt(err.Error()); why != *d {
 		*d = why
-		r.engine.log.Error(what, "attempt", r.exec.AttemptID, "error", err)
+		r.engine.Log.Error(what, "attempt", r.exec.AttemptID, "error", err)
 	}
 }
 
@@ -387,6 +388,6 @@ func (r *run) executor() Executor {
 // note writes a message for people to the attempt's log.
 func (r *run) note(text string) {
 	if err := r.executor().Note(r.exec.LogID, text); err != nil {
-		r.engine.log.Debug("cannot write to an attempt's log", "attempt", r.exec.AttemptID, "error", err)
+		r.engine.Log.Debug("cannot write to an attempt's log", "attempt", r.exec.AttemptID, "error", err)
 	}
 }

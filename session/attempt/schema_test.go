@@ -5,14 +5,16 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/session/board"
 )
 
 // The replies have JSON Schemas, for that is how clients see them.
 func TestRepliesHaveSchemas(t *testing.T) {
 	for name, make := range map[string]func() (*jsonschema.Schema, error){
-		"projects": schemaOf[ProjectsReply], "repos": schemaOf[ReposReply], "tasks": schemaOf[TasksReply], "attempts": schemaOf[AttemptsReply],
-		"task": schemaOf[Task], "delete": schemaOf[DeleteReply], "attempt": schemaOf[AttemptReply], "follow-up": schemaOf[FollowUpReply],
-		"tail": schemaOf[TailReply], "diff": schemaOf[DiffReply], "executors": schemaOf[ExecutorsReply], "context": schemaOf[ContextReply],
+		"projects": schemaOf[board.ProjectsReply], "repos": schemaOf[board.ReposReply], "tasks": schemaOf[board.TasksReply], "attempts": schemaOf[board.AttemptsReply],
+		"task": schemaOf[board.Task], "delete": schemaOf[DeleteReply], "attempt": schemaOf[AttemptReply], "follow-up": schemaOf[FollowUpReply],
+		"tail": schemaOf[TailReply], "executors": schemaOf[ExecutorsReply], "context": schemaOf[board.ContextReply],
 	} {
 		s, err := make()
 		if err != nil {
@@ -38,7 +40,7 @@ func TestArgumentsAreFlat(t *testing.T) {
 	}
 	var tail TailArgs
 	must(t, json.Unmarshal([]byte(`{"attempt_id": "`+nobody+`", "wait": 1.5, "after_index": 7}`), &tail))
-	if id, err := tail.id(); err != nil || id != nobody || *tail.Wait != 1.5 || *tail.AfterIndex != 7 {
+	if id, err := tail.ID(); err != nil || id != nobody || *tail.Wait != 1.5 || *tail.AfterIndex != 7 {
 		t.Errorf("%+v, %v", tail, err)
 	}
 }

@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func FindWorkspace(root string, getenv func(string) string) *Workspace {
 	w := &Workspace{root: root, apart: getenv(config.ProjectEnv) != ""}
 	dir, below := state.Around(root)
 	id, _, _ := strings.Cut(filepath.ToSlash(below), "/")
-	if id, err := checkID("attempt_id", id); err == nil {
+	if id, err := CheckID("attempt_id", id); err == nil {
 		w.Attempt, w.ByPath = id, true
 	} else if board, id, ok := agentOf(getenv); ok {
 		w.Attempt, dir = id, filepath.Dir(board)
@@ -62,7 +62,7 @@ func ByAgent(getenv func(string) string) bool {
 
 func agentOf(getenv func(string) string) (board, attempt string, ok bool) {
 	board = getenv(config.BoardEnv)
-	attempt, err := checkID(config.AttemptEnv, getenv(config.AttemptEnv))
+	attempt, err := CheckID(config.AttemptEnv, getenv(config.AttemptEnv))
 	return board, attempt, err == nil && filepath.IsAbs(board)
 }
 
@@ -79,14 +79,14 @@ func (w *Workspace) Confirm(ctx context.Context, db store.Database) (is bool, er
 		return false, w.missing(db.Where() + " does not exist here")
 	}
 	if err := db.Open(ctx); err != nil {
-		return false, fault("opening the database of the project", err)
+		return false, Fault("opening the database of the project", err)
 	}
 	a, err := db.Board().Attempt(ctx, w.Attempt)
 	switch {
 	case errors.Is(err, task.ErrNotFound):
 		return false, w.missing(db.Where() + " does not have this attempt; it may have been deleted")
 	case err != nil:
-		return false, fault("reading the attempt of this workspace", err)
+		return false, Fault("reading the attempt of this workspace", err)
 	case w.in(a):
 		w.confirmed.Store(true)
 		return true, nil
@@ -103,8 +103,8 @@ func (w *Workspace) in(a *task.Attempt) bool {
 	if err != nil {
 		dir = a.Workspace // as seen from a container, perhaps
 	}
-	_, inside := below(dir, w.root)
-	return len(a.Repos) > 0 && (inside || dir == w.root)
+	rel, err := filepath.Rel(dir, w.root)
+	return len(a.Repos) > 0 && err == nil && filepath.IsLocal(rel)
 }
 
 // missing says that the database of the project cannot be used from here.

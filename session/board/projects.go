@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"context"
@@ -22,28 +22,28 @@ type projects struct {
 
 // syncProjects updates the board's projects. While nothing has changed it costs only a few stat calls.
 // A shared store has names, and each machine its own paths.
-func (e *Engine) syncProjects(ctx context.Context, b store.Board, cfg *config.Config) error {
-	p, top := &e.projects, topLevel(e.o.Root)
+func (e *Board) SyncProjects(ctx context.Context, b store.Board, cfg *config.Config) error {
+	p, top := &e.projects, TopLevel(e.o.Root)
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	if p.seen == cfg && p.top == top {
 		return nil
 	}
-	all := projectSpecs(e.o.Root, top, cfg)
-	if e.shared != nil {
-		all[0].Name = e.shared.Project // folders have other names elsewhere
+	all := ProjectSpecs(e.o.Root, top, cfg)
+	if e.Shared != nil {
+		all[0].Name = e.Shared.Project // folders have other names elsewhere
 		for i := range all[0].Repos {
-			all[0].Repos[i].Name = e.shared.Project
+			all[0].Repos[i].Name = e.Shared.Project
 		}
 	}
-	err := b.SyncProjects(ctx, all, e.shared != nil)
+	err := b.SyncProjects(ctx, all, e.Shared != nil)
 	if err == nil {
 		p.seen, p.top = cfg, top
 	}
 	return err
 }
 
-func projectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
+func ProjectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
 	own := task.ProjectSpec{Name: filepath.Base(root), Root: true}
 	if top != "" {
 		own.Repos = []task.RepoSpec{{Name: filepath.Base(top), Path: top}}
@@ -56,7 +56,7 @@ func projectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(root, path)
 			}
-			spec.Repos = append(spec.Repos, task.RepoSpec{Name: repoName(r), Path: filepath.Clean(path)})
+			spec.Repos = append(spec.Repos, task.RepoSpec{Name: RepoName(r), Path: filepath.Clean(path)})
 		}
 		all = append(all, spec)
 	}
@@ -64,7 +64,7 @@ func projectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
 }
 
 // repoName returns a repository's name, also where the config gives none.
-func repoName(r config.Repo) string {
+func RepoName(r config.Repo) string {
 	if r.Name != "" {
 		return r.Name
 	}
@@ -74,7 +74,7 @@ func repoName(r config.Repo) string {
 // topLevel returns the folder at or above dir that git takes for a repository, or "". It reads the
 // disk instead of running git because every call needs it; git itself checks when a worktree is
 // created.
-func topLevel(dir string) string {
+func TopLevel(dir string) string {
 	for {
 		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
 			return dir
@@ -87,59 +87,40 @@ func topLevel(dir string) string {
 	}
 }
 
-// provision returns the files that are copied into new worktrees of a repository, and the command
-// that is run in them.
-func provision(cfg *config.Config, project *task.Project, repo string) (files, setup []string) {
-	if project.Root {
-		return cfg.Attempts.Copy, cfg.Attempts.Setup
-	}
-	for _, p := range cfg.Projects {
-		if p.Name != project.Name {
-			continue
-		}
-		for _, r := range p.Repos {
-			if repoName(r) == repo {
-				return r.Copy, r.Setup
-			}
-		}
-	}
-	return nil, nil
-}
-
 // ListProjects lists the projects (seed 004, list_projects).
-func (e *Engine) ListProjects(ctx context.Context, who session.Caller, a ListProjectsArgs) (*ProjectsReply, error) {
+func (e *Board) ListProjects(ctx context.Context, who session.Caller, a ListProjectsArgs) (*ProjectsReply, error) {
 	p, err := page(a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	b, _, err := e.ready(ctx, who)
+	b, _, err := e.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
 	all, total, next, err := b.Projects(ctx, p)
 	if err != nil {
-		return nil, fault("listing the projects", cursor(p, err))
+		return nil, Fault("listing the projects", cursor(p, err))
 	}
-	r := &ProjectsReply{Projects: []Project{}, Count: len(all), Total: total, Filters: ProjectFilters{Limit: p.Limit}, NextCursor: orNull(next)}
+	r := &ProjectsReply{Projects: []Project{}, Count: len(all), Total: total, Filters: ProjectFilters{Limit: p.Limit}, NextCursor: OrNull(next)}
 	for _, v := range all {
-		r.Projects = append(r.Projects, Project{ProjectID: v.ID, Name: v.Name, IsRoot: v.Root, CreatedAt: stamp(v.CreatedAt), UpdatedAt: stamp(v.UpdatedAt)})
+		r.Projects = append(r.Projects, Project{ProjectID: v.ID, Name: v.Name, IsRoot: v.Root, CreatedAt: Stamp(v.CreatedAt), UpdatedAt: Stamp(v.UpdatedAt)})
 	}
 	return r, nil
 }
 
 // ListRepos lists the repositories of a project (seed 004, list_repos).
-func (e *Engine) ListRepos(ctx context.Context, who session.Caller, a ListReposArgs) (*ReposReply, error) {
-	b, id, p, err := e.openList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
+func (e *Board) ListRepos(ctx context.Context, who session.Caller, a ListReposArgs) (*ReposReply, error) {
+	b, id, p, err := e.viewOfList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	all, total, next, err := b.Repos(ctx, id, p)
 	if err != nil {
-		return nil, found("listing the repositories", cursor(p, err), "project", "project_id", id, remedyProject)
+		return nil, FaultOf("listing the repositories", cursor(p, err), "project", "project_id", id, remedyProject)
 	}
-	r := &ReposReply{Repos: []Repo{}, Count: len(all), Total: total, Filters: RepoFilters{ProjectID: id, Limit: p.Limit}, NextCursor: orNull(next)}
+	r := &ReposReply{Repos: []Repo{}, Count: len(all), Total: total, Filters: RepoFilters{ProjectID: id, Limit: p.Limit}, NextCursor: OrNull(next)}
 	for _, v := range all {
-		r.Repos = append(r.Repos, Repo{RepoID: v.ID, ProjectID: v.ProjectID, Name: v.Name, Path: v.Path, CreatedAt: stamp(v.CreatedAt), UpdatedAt: stamp(v.UpdatedAt)})
+		r.Repos = append(r.Repos, Repo{RepoID: v.ID, ProjectID: v.ProjectID, Name: v.Name, Path: v.Path, CreatedAt: Stamp(v.CreatedAt), UpdatedAt: Stamp(v.UpdatedAt)})
 	}
 	return r, nil
 }

@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"context"
@@ -71,13 +71,13 @@ func (x *RunStep) Took() time.Duration {
 }
 
 // runOnBoard reads an attempt that is a run.
-func (e *Engine) runOnBoard(ctx context.Context, b store.View, id string) (*task.Attempt, *Run, error) {
+func (e *Board) RunOnBoard(ctx context.Context, b store.View, id string) (*task.Attempt, *Run, error) {
 	at, err := b.Attempt(ctx, id)
 	if err == nil && at.Run == nil {
 		err = task.Missing("run", id)
 	}
 	if err != nil {
-		return nil, nil, found("reading the run", err, "run", "run_id", id, remedyAttempt)
+		return nil, nil, FaultOf("reading the run", err, "run", "run_id", id, RemedyAttempt)
 	}
 	run, err := runIn(at)
 	return at, run, err
@@ -92,7 +92,7 @@ func runIn(at *task.Attempt) (*Run, error) {
 }
 
 // Runs returns the runs that the caller sees, the newest first. Those that have ended have no agents and no cost.
-func (e *Engine) Runs(ctx context.Context, who session.Caller) ([]*RunReply, error) {
+func (e *Board) Runs(ctx context.Context, who session.Caller) ([]*RunReply, error) {
 	attempts, err := e.FindAttempts(ctx, who, "")
 	if err != nil {
 		return nil, err
@@ -124,35 +124,35 @@ type RunArgs struct {
 }
 
 // GetRun returns a run with the executions of its agents.
-func (e *Engine) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*RunReply, error) {
-	b, id, err := e.open(ctx, who, "run_id", a.RunID)
+func (e *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*RunReply, error) {
+	b, id, err := e.ViewFor(ctx, who, "run_id", a.RunID)
 	if err != nil {
 		return nil, err
 	}
-	return e.runReply(ctx, b, id)
+	return e.RunReply(ctx, b, id)
 }
 
 // newRunReply returns what a run says about itself, without its agents and their cost.
 func newRunReply(at *task.Attempt, run *Run) *RunReply {
 	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal,
-		SessionID: orNull(run.SessionID), Branch: orNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: stamp(at.CreatedAt), Kept: *run}
+		SessionID: OrNull(run.SessionID), Branch: OrNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: Stamp(at.CreatedAt), Kept: *run}
 	if end := run.End; end != nil && !at.State.Open() {
-		r.State, r.Step, r.Reason = string(end.State), orNull(end.Step), orNull(end.Reason)
+		r.State, r.Step, r.Reason = string(end.State), OrNull(end.Step), OrNull(end.Reason)
 	} else if !at.State.Open() {
 		r.State = string(RunStopped) // it never began, or its end could not be recorded
 		if at.State == task.Interrupted {
 			r.State = string(RunInterrupted)
 		}
 		if at.State == task.Stopped && r.Reason == nil {
-			r.Reason = new(stoppedByPerson) // without a leader
+			r.Reason = new(StoppedByPerson) // without a leader
 		}
 	}
 	r.Waits = waitsOf(run, at.State.Open())
 	return r
 }
 
-func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, error) {
-	at, run, err := e.runOnBoard(ctx, b.View, id)
+func (e *Board) RunReply(ctx context.Context, b View, id string) (*RunReply, error) {
+	at, run, err := e.RunOnBoard(ctx, b.View, id)
 	if err != nil {
 		return nil, err
 	}
@@ -160,22 +160,22 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 	if at.State == task.Starting || at.State == task.Running {
 		x, err := b.LatestExecution(ctx, id)
 		if err != nil {
-			return nil, fault("reading the run", err)
+			return nil, Fault("reading the run", err)
 		}
-		if x.State.Open() && x.Owner != e.member.ID() && !x.Elsewhere(e.here) && !e.member.Alive(x.Owner) {
+		if x.State.Open() && x.Owner != e.Members.ID() && !x.Elsewhere(e.Here) && !e.Members.Alive(x.Owner) {
 			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
 		}
 	}
-	if r.Cost, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
-		return nil, fault("reading the cost of the run", err)
+	if r.Cost, err = e.Cost(ctx, b.View, at.TaskID, id); err != nil {
+		return nil, Fault("reading the cost of the run", err)
 	}
-	each, err := e.costs(ctx, b.View, id)
+	each, err := e.ExecutionCosts(ctx, b.View, id)
 	if err != nil {
-		return nil, fault("reading the cost of the run", err)
+		return nil, Fault("reading the cost of the run", err)
 	}
 	steps, err := b.Steps(ctx, id)
 	if err != nil {
-		return nil, fault("reading the agents of the run", err)
+		return nil, Fault("reading the agents of the run", err)
 	}
 	busy, waits := false, at.State == task.Waiting
 	for i := len(steps) - 1; i >= 0; i-- {
@@ -186,12 +186,12 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 			executor += ":" + *x.Variant
 		}
 		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.WorkflowSessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
-			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
+			StartedAt: StampOrNull(x.StartedAt), EndedAt: StampOrNull(x.EndedAt), LimitedUntil: StampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
 			Cost: each[x.ID], LogID: x.LogID})
 	}
 	if waits && at.State.Open() && r.Reason == nil {
-		if cfg, err := e.config(ctx); err == nil { // else nothing starts, and the leader says why
-			if r.Reason, err = e.heldBack(ctx, b.who, cfg); err != nil {
+		if cfg, err := e.Config(ctx); err == nil { // else nothing starts, and the leader says why
+			if r.Reason, err = e.HeldBack(ctx, b.Who, cfg); err != nil {
 				return nil, err
 			}
 		}

@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"fmt"
@@ -45,7 +45,7 @@ func (w *RunWaits) Text() string {
 	if w.Command != nil {
 		return fmt.Sprintf("Step %s waits for a person to pass its outputs: %s, or --fail --feedback TEXT", w.StepID, *w.Command)
 	}
-	until := unless(w.Until)
+	until := OrEmpty(w.Until)
 	if at, err := time.Parse(time.RFC3339, until); err == nil {
 		until = at.Format(time.RFC3339) // without fractions of a second
 	}
@@ -71,7 +71,7 @@ func waitsOf(run *Run, open bool) []RunWaits {
 		if w.Kind != WaitsForPerson && !open {
 			continue
 		}
-		r := RunWaits{For: w.Kind, SessionID: w.SessionID, StepID: w.StepID, Since: stamp(w.Since), Until: stampOrNull(w.Until)}
+		r := RunWaits{For: w.Kind, SessionID: w.SessionID, StepID: w.StepID, Since: Stamp(w.Since), Until: StampOrNull(w.Until)}
 		if w.Kind == WaitsForPerson {
 			r.Command = new(session.AwaitingStep{SessionID: w.SessionID, Step: w.StepID, Review: true}.Command())
 		}

@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type Context struct {
 
 // OpenContext returns the context of an attempt in the database of its project.
 func OpenContext(attempt string, db store.Database) (*Context, error) {
-	id, err := checkID("attempt_id", attempt)
+	id, err := CheckID("attempt_id", attempt)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 	const gone = "It was deleted; what is done here belongs to no task any more."
 	at, err := b.AttemptContext(ctx, c.attempt)
 	if err != nil {
-		return nil, found("reading the attempt", err, "attempt", config.AttemptEnv, c.attempt, gone)
+		return nil, FaultOf("reading the attempt", err, "attempt", config.AttemptEnv, c.attempt, gone)
 	}
 	a, t, p := at.Attempt, at.Task, at.Project
 	r := &ContextReply{
@@ -49,5 +49,3 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 	}
 	return r, nil
 }
-
-func is(p *string, s string) bool { return p != nil && *p == s }

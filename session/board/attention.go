@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 )
 
 // NeedsAttention returns what waits for a person and is visible to the caller, newest first.
-func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*AttentionReply, error) {
+func (e *Board) NeedsAttention(ctx context.Context, who session.Caller) (*AttentionReply, error) {
 	return e.NeedsAttentionBy(ctx, who, e.o.Steps)
 }
 
@@ -35,14 +35,14 @@ type FindSteps func(ctx context.Context, who session.Caller, attempts []string) 
 
 // NeedsAttentionBy is NeedsAttention for a caller that knows the sessions: it says how steps that wait
 // are found, as Options.Steps.
-func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find FindSteps) (*AttentionReply, error) {
-	b, cfg, err := e.ready(ctx, who)
+func (e *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find FindSteps) (*AttentionReply, error) {
+	b, cfg, err := e.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
 	attempts, more, err := b.Attention(ctx)
 	if err != nil {
-		return nil, fault("looking for what needs a person", err)
+		return nil, Fault("looking for what needs a person", err)
 	}
 	var all []Attention
 	for _, a := range attempts {
@@ -57,7 +57,7 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 		if a.State == task.Stopped && a.Run != "" && (end == nil || end.State == RunStopped) {
 			continue // by a person, perhaps without a leader
 		}
-		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(stamp(a.Since)), Command: command + a.AttemptID, End: end, at: a.Since})
+		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(Stamp(a.Since)), Command: command + a.AttemptID, End: end, at: a.Since})
 	}
 	if u := e.untrusted(cfg); u != nil {
 		all = append(all, *u)
@@ -70,9 +70,9 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 	if find != nil {
 		attempts, err := b.WorkedOn(ctx)
 		if err != nil {
-			return nil, fault("looking for attempts that are worked on", err)
+			return nil, Fault("looking for attempts that are worked on", err)
 		}
-		steps, err := find(ctx, b.who, attempts)
+		steps, err := find(ctx, b.Who, attempts)
 		if err != nil {
 			return nil, fmt.Errorf("looking for steps that wait for a person: %w", err)
 		}
@@ -81,7 +81,7 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 		}
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
-	return &AttentionReply{Items: list(all), Count: len(all), Truncated: more}, nil
+	return &AttentionReply{Items: NonNil(all), Count: len(all), Truncated: more}, nil
 }
 
 // endOf returns how a run on the board has ended, nil for "" and for what cannot be read.
@@ -95,34 +95,34 @@ func endOf(run string) *RunEnd {
 
 // StepAttention returns what a step that waits for a person is among the rest that needs one.
 func StepAttention(s session.AwaitingStep) Attention {
-	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(stamp(s.Since)), Command: s.Command(), Waits: &s, at: s.Since}
+	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(Stamp(s.Since)), Command: s.Command(), Waits: &s, at: s.Since}
 }
 
 // ReachedBudgets returns the budgets that are reached, so that no agent starts.
-func (e *Engine) ReachedBudgets(ctx context.Context, who session.Caller) (all []Attention, err error) {
-	b, cfg, err := e.ready(ctx, who)
+func (e *Board) ReachedBudgets(ctx context.Context, who session.Caller) (all []Attention, err error) {
+	b, cfg, err := e.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	board, err := e.board(ctx)
+	board, err := e.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	reached, err := e.reached(ctx, board, cfg)
+	reached, err := e.Reached(ctx, board, cfg)
 	if err != nil || len(reached) == 0 {
 		return nil, err
 	}
-	cost, unknown, err := board.ReachedAt(ctx, limits(cfg))
+	cost, unknown, err := board.ReachedAt(ctx, Limits(cfg))
 	if err != nil {
-		return nil, fault("reading the budget", err)
+		return nil, Fault("reading the budget", err)
 	}
 	for _, r := range reached {
-		a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(b.who), Command: "${EDITOR:-vi} " + r.Limit.File}
+		a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(b.Who), Command: "${EDITOR:-vi} " + r.Limit.File}
 		since := cost
 		if r.Key == "attempts.max_unknown" {
 			since = unknown
 		}
-		if a.Since = stampOrNull(since); since != nil {
+		if a.Since = StampOrNull(since); since != nil {
 			a.at = *since
 		}
 		all = append(all, a)
@@ -132,18 +132,18 @@ func (e *Engine) ReachedBudgets(ctx context.Context, who session.Caller) (all []
 
 // Work returns the attempts whose agents wait or run, and those that have ended, as far as the caller
 // sees them, the one with the newest execution first; of each at most task.MaxWork.
-func (e *Engine) Work(ctx context.Context, who session.Caller) (open, ended []task.Work, err error) {
-	b, _, err := e.ready(ctx, who)
+func (e *Board) Work(ctx context.Context, who session.Caller) (open, ended []task.Work, err error) {
+	b, _, err := e.View(ctx, who)
 	if err != nil {
 		return nil, nil, err
 	}
 	open, ended, err = b.Work(ctx)
-	return open, ended, fault("listing what agents work on", err)
+	return open, ended, Fault("listing what agents work on", err)
 }
 
 // untrusted returns the part of the config that the user has neither approved nor denied, or nil.
 // That agents may start is asked for only with something else.
-func (e *Engine) untrusted(cfg *config.Config) *Attention {
+func (e *Board) untrusted(cfg *config.Config) *Attention {
 	if cfg.Approval == nil || cfg.Approval.Withheld == nil || cfg.Approval.Withheld.Denied || cfg.Approval.Withheld.Plain() {
 		return nil
 	}
@@ -151,13 +151,13 @@ func (e *Engine) untrusted(cfg *config.Config) *Attention {
 	for _, asked := range cfg.Approval.Withheld.Asked {
 		keys = append(keys, asked.Key)
 	}
-	a := &Attention{Kind: AttentionUntrusted, ID: digest(cfg.Approval.Withheld.Asked)[:16], Title: "Not approved: " + some(keys, "nothing"), Command: "deepwork trust"}
+	a := &Attention{Kind: AttentionUntrusted, ID: digest(cfg.Approval.Withheld.Asked)[:16], Title: "Not approved: " + Enumerate(keys, "nothing"), Command: "deepwork trust"}
 	if why := cfg.Approval.Withheld.Fault; why != "" {
 		a.Title += ". It cannot be approved: " + strings.TrimSuffix(why, ".")
 	}
-	if fi, err := os.Stat(filepath.Join(e.home, config.FileName)); err == nil {
+	if fi, err := os.Stat(filepath.Join(e.o.Root, ".deepwork", config.FileName)); err == nil {
 		a.at = fi.ModTime()
-		a.Since = new(stamp(a.at))
+		a.Since = new(Stamp(a.at))
 	}
 	return a
 }

@@ -1,4 +1,4 @@
-package attempt
+package merge
 
 import (
 	"context"
@@ -12,17 +12,19 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
-// GetAttemptDiff returns the changes of an attempt, as git prints them.
-func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffArgs) (*DiffReply, error) {
-	b, id, err := e.openAttempt(ctx, who, a.Target)
+// Diff returns the changes of an attempt, as git prints them.
+func Diff(ctx context.Context, e *attempt.Engine, who session.Caller, a DiffArgs) (*DiffReply, error) {
+	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
-	left, err := within("max_bytes", a.MaxBytes, DefaultDiff, 1, MaxDiff)
+	left, err := board.Within("max_bytes", a.MaxBytes, DefaultDiff, 1, MaxDiff)
 	if err != nil {
 		return nil, err
 	}
@@ -37,45 +39,45 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 	}
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		return nil, board.FaultOf("reading the attempt", err, "attempt", "attempt_id", id, board.RemedyAttempt)
 	}
 	at := now.Attempt
-	r := &DiffReply{AttemptID: id, Diffs: []RepoDiff{}}
+	r := &DiffReply{AttemptID: id, Diffs: []attempt.RepoDiff{}}
 	var notices []string
 	notice := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(notices, text) {
 			notices = append(notices, text)
 		}
 	}
-	if at.Elsewhere(e.here) {
+	if at.Elsewhere(e.Here) {
 		var where string
-		if r.Diffs, where, err = savedDiff(ctx, b, at, left); err != nil {
+		if r.Diffs, where, err = attempt.SavedDiff(ctx, b, at, left); err != nil {
 			return nil, err
 		}
-		r.Truncated = slices.ContainsFunc(r.Diffs, func(d RepoDiff) bool { return d.Truncated })
+		r.Truncated = slices.ContainsFunc(r.Diffs, func(d attempt.RepoDiff) bool { return d.Truncated })
 		r.Notice = &where
 		return r, nil
 	}
-	if inPlace(at) {
+	if attempt.InPlace(at) {
 		notice("The run works in the project itself, %s, where its changes are among others: see git diff there.", at.Workspace)
 	}
 	compared := 0
 	for _, repo := range at.Repos {
-		d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}
+		d := attempt.RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}
 		switch {
 		case repo.BaseCommit == nil:
 			notice("%s", noWorkspace(now))
-		case !exists(repo.Worktree):
+		case !attempt.Exists(repo.Worktree):
 			notice("The worktree %s no longer exists; its commits are on the branch %s.", repo.Worktree, at.Branch)
 		case left <= 0:
 			d.Truncated = true
 		default:
-			d.Diff, d.Truncated, err = e.keeper(worktreesOf(at)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, a.Paths, left)
+			d.Diff, d.Truncated, err = e.Worktrees(at).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, a.Paths, left)
 			switch {
 			case errors.Is(err, worktree.ErrNoWorktree):
 				notice("%s is no longer a git worktree: its .git and its entry in the repository were removed. Its commits are on the branch %s.", repo.Worktree, at.Branch)
 			case err != nil && ctx.Err() == nil:
-				return nil, gitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
+				return nil, attempt.GitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
 			case err != nil:
 				return nil, fmt.Errorf("comparing the worktree %s: %w", repo.Worktree, err)
 			default:
@@ -86,7 +88,7 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 		r.Truncated = r.Truncated || d.Truncated
 		r.Diffs = append(r.Diffs, d)
 	}
-	empty := !slices.ContainsFunc(r.Diffs, func(d RepoDiff) bool { return d.Diff != "" || d.Truncated })
+	empty := !slices.ContainsFunc(r.Diffs, func(d attempt.RepoDiff) bool { return d.Diff != "" || d.Truncated })
 	switch {
 	case !empty || compared == 0:
 	case len(a.Paths) > 0:
@@ -124,17 +126,17 @@ func sentence(s string) string {
 func quoted(paths []string) string {
 	all := make([]string, len(paths))
 	for i, p := range paths {
-		all[i] = fmt.Sprintf("%q", clip(p))
+		all[i] = fmt.Sprintf("%q", board.Clip(p))
 	}
-	return some(all, "none")
+	return board.Enumerate(all, "none")
 }
 
 // checkPath refuses a path that is not inside a worktree.
 func checkPath(field, given string) error {
 	local := filepath.FromSlash(given)
 	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 || !filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
-		return session.Wrong(codes.BadPath, "%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", field, clip(given)).
-			With("argument", field).With("value", clip(given))
+		return session.Wrong(codes.BadPath, "%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", field, board.Clip(given)).
+			With("argument", field).With("value", board.Clip(given))
 	}
 	return nil
 }
