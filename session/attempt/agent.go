@@ -49,7 +49,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		return nil, err
 	}
 	claimed, err := l.board.AddStep(ctx, x, e.slots(cfg), e.claimHere(), board.Limits(cfg))
-	r := &run{engine: e, exec: x, ctx: l.run.ctx}
+	r := &execution{engine: e, row: x, ctx: l.run.ctx}
 	r.stopping, r.stop = context.WithCancel(ctx)
 	defer r.stop()
 	r.making = r.stopping
@@ -69,7 +69,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		if a.Started == nil {
 			a.Started = func() {}
 		}
-		end = r.attend(proc, a.Started)
+		end = r.waitFor(proc, a.Started)
 	}
 	switch end.fate {
 	case left:
@@ -93,7 +93,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 }
 
 // await waits for a slot, unless the execution has one. It returns nil when it has, and else how it ended.
-func (l *Lead) await(r *run, cfg *config.Config, claimed bool) *outcome {
+func (l *Lead) await(r *execution, cfg *config.Config, claimed bool) *outcome {
 	e, ctx := r.engine, r.stopping
 	for !claimed {
 		if l.waitTurn(ctx) != nil {
@@ -103,7 +103,7 @@ func (l *Lead) await(r *run, cfg *config.Config, claimed bool) *outcome {
 			cfg = now
 		}
 		var err error
-		claimed, err = l.board.ClaimStep(ctx, r.exec.AttemptID, r.exec.ID, e.slots(cfg), e.claimHere(), board.Limits(cfg))
+		claimed, err = l.board.ClaimStep(ctx, r.row.AttemptID, r.row.ID, e.slots(cfg), e.claimHere(), board.Limits(cfg))
 		if errors.Is(err, store.ErrPending) {
 			return r.notRun() // it may have the slot: its end frees that, and another agent gets one
 		}
@@ -144,5 +144,5 @@ func (e *Engine) free() {
 		e.slot = nil
 	}
 	e.mu.Unlock()
-	e.kick()
+	e.wakeUp()
 }

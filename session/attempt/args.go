@@ -39,7 +39,7 @@ type FollowUpArgs struct {
 	// WorkspaceID is the name that earlier clients have for AttemptID (DESIGN "Task board").
 	WorkspaceID *string `json:"workspace_id" arg:"Another name for attempt_id." unlisted:"true"`
 
-	Comments []string // that Prompt has; see CommentAttempt
+	Comments []string `json:"-"` // that Prompt has; see merge.CommentAttempt
 }
 
 // The actions of follow_up.

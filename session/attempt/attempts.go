@@ -26,7 +26,7 @@ func (e *Engine) GetAttempt(ctx context.Context, who session.Caller, a AttemptAr
 	if err != nil {
 		return nil, err
 	}
-	costs, err := e.ExecutionCosts(ctx, b.View, id)
+	costs, err := b.ExecutionCosts(ctx, id)
 	if err != nil {
 		return nil, board.Fault("reading the cost of the attempt", err)
 	}
@@ -41,7 +41,7 @@ func (e *Engine) attemptReply(ctx context.Context, b board.View, id string) (*At
 func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*AttemptReply, *task.AttemptDetails, error) {
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return nil, nil, board.FaultOf("reading the attempt", err, "attempt", "attempt_id", id, board.RemedyAttempt)
+		return nil, nil, board.AttemptFault("reading the attempt", err, id)
 	}
 	a, x := now.Attempt, now.Execution
 	r := &AttemptReply{
@@ -57,7 +57,7 @@ func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*
 	if s := now.Session; s != nil && s.Queued != nil {
 		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: board.Stamp(s.Queued.At)}
 	}
-	if r.Cost, err = e.Cost(ctx, b.View, a.TaskID, a.ID); err != nil {
+	if r.Cost, err = b.Cost(ctx, a.TaskID, a.ID); err != nil {
 		return nil, nil, board.Fault("reading the cost of the attempt", err)
 	}
 	if x.State == task.Waiting {
@@ -159,11 +159,11 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 	for until := time.Now().Add(patience); ; {
 		at, err := b.Attempt(ctx, id) // before the log: its end is final
 		if err != nil {
-			return nil, board.FaultOf("reading the attempt", err, "attempt", "attempt_id", id, board.RemedyAttempt)
+			return nil, board.AttemptFault("reading the attempt", err, id)
 		}
-		state, part := at.State, span{log: logOf(at)}
+		state, part := at.State, logPart{log: logOf(at)}
 		if a.ExecutionID != nil {
-			if part, err = e.spanOf(ctx, b, at, *a.ExecutionID, &after); err != nil {
+			if part, err = e.partOf(ctx, b, at, *a.ExecutionID, &after); err != nil {
 				return nil, err
 			}
 			state = part.state

@@ -174,7 +174,7 @@ func TestFindEndsWithItsContext(t *testing.T) {
 	cancel()
 	must(t, os.WriteFile(filepath.Join(dir, "spec.json"), []byte("{}"), 0o600))
 	done := make(chan struct{})
-	go func() { defer close(done); (&run{engine: s.Engine, ctx: gone, exec: x}).find() }()
+	go func() { defer close(done); (&execution{engine: s.Engine, ctx: gone, row: x}).find() }()
 	select {
 	case <-done:
 	case <-time.After(time.Minute):

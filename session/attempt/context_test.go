@@ -73,16 +73,6 @@ func TestReq004_GetContext(t *testing.T) {
 	refused(t, err, session.ToolError, "unknown_attempt", r.AttemptID)
 }
 
-func TestOutsideOfAWorkspace(t *testing.T) {
-	for _, env := range []map[string]string{
-		{}, {config.AttemptEnv: nobody}, {config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: "7", config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: nobody, config.BoardEnv: "board.db"},
-	} {
-		if w := board.FindWorkspace("/x/"+nobody+"/shop", func(k string) string { return env[k] }); w != nil {
-			t.Errorf("%v is taken for a workspace", env)
-		}
-	}
-}
-
 // A task with a workflow is to be reviewed only when that is complete.
 func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	p := newProject(t)

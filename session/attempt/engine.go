@@ -2,10 +2,24 @@
 // for each repository, an agent that works there, and follow-ups. Every change is on the board
 // before it is acknowledged, so any server of the project can continue it.
 //
-// Each execution of an agent is led by one goroutine of the server that owns it (see run); an
+// Each execution of an agent is led by one goroutine of the server that owns it (see execution); an
 // Executor handles the agent itself. To add one whose agents are not processes of this machine,
 // implement Executor in its own package and name it in Options.Executors. Workspaces are always created
-// on this machine.
+// on this machine. Tasks and lists are in package board, and what brings an attempt's commits into branches
+// is in package merge.
+//
+// What a reader has to hold:
+//
+//   - Engine and its Options: serve, which hands out slots; passive engines; Settle and recover
+//   - an attempt: its repositories, workspace, worktrees and branch; its place, which is a machine's folder
+//   - execution: one process of an agent, its fate and outcome; what its leader records
+//   - Executor, Abilities, Work, Process; commandLine and recipe, the executors of the config; local, their records
+//   - a follow-up, which runs in the conversation of an earlier execution or gets a report of it
+//   - a run: Leader, Lead, Agent, one execution per step of a workflow; the limits of providers
+//   - reporter: what other machines can read; claims, and removals for other machines
+//   - starter, which starts tasks that are ready; notifier
+//   - Message, logPart: what agents wrote
+//   - inspection ("deepwork check")
 package attempt
 
 import (
@@ -16,6 +30,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,24 +76,23 @@ type Engine struct {
 	local   local
 	changes store.Changes
 
-	ctx      context.Context // of every goroutine; ends with Close
-	cancel   context.CancelFunc
-	serving  context.Context // for starting new work; ends when Close begins
-	halt     context.CancelFunc
-	makers   sync.WaitGroup // goroutines that hand out slots, create workspaces and start agents
-	beside   sync.WaitGroup // every goroutine of the engine
-	kicks    wait.Signal    // a slot or a waiting execution may be available
-	finished wait.Signal    // this process no longer leads an execution
-	readies  wait.Signal    // a task may be ready to be started without a call
+	ctx         context.Context // of every goroutine; ends with Close
+	cancel      context.CancelFunc
+	serving     context.Context // for starting new work; ends when Close begins
+	halt        context.CancelFunc
+	workers     sync.WaitGroup // goroutines that hand out slots, create workspaces and start agents
+	background  sync.WaitGroup // every goroutine of the engine
+	wake        wait.Signal    // a slot or a waiting execution may be available
+	finished    wait.Signal    // this process no longer leads an execution
+	wakeStarter wait.Signal    // a task may be ready to be started without a call
 
-	only            string    // the attempt of the only run that it leads, "" for any; set before it serves
-	able            able      // of serve
-	lookedElsewhere time.Time // likewise
+	only       string    // the attempt of the only run that it leads, "" for any; set before it serves
+	lastGiveUp time.Time // of serve: when it looked for machines that are gone
 
-	mu       sync.Mutex      // guards the fields below
-	runs     map[string]*run // by execution: those that this server runs
-	removals map[string]bool // by attempt: the worktrees that it removes for other machines
-	slot     chan struct{}   // closed when an agent of a step ends; nil means that nobody waits for it
+	mu       sync.Mutex            // guards the fields below
+	leading  map[string]*execution // by execution: those that this server runs
+	removals map[string]bool       // by attempt: the worktrees that it removes for other machines
+	slot     chan struct{}         // closed when an agent of a step ends; nil means that nobody waits for it
 	stats    Stats
 }
 
@@ -98,10 +112,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	if !o.Passive {
-		e.makers.Add(1)
-		e.beside.Go(e.serveReady)
+		e.workers.Add(1)
+		e.background.Go(e.serveReady)
 		e.Serve()
-		e.beside.Go(e.notify)
+		e.background.Go(e.notify)
 	}
 	return e, nil
 }
@@ -111,10 +125,10 @@ func newEngine(o Options) *Engine {
 	o.Poll = cmp.Or(max(o.Poll, 0), 500*time.Millisecond)
 	o.Grace = cmp.Or(max(o.Grace, 0), 5*time.Second)
 	e := &Engine{
-		o: o, kicks: wait.NewSignal(), finished: wait.NewSignal(), readies: wait.NewSignal(), runs: make(map[string]*run), removals: make(map[string]bool),
+		o: o, wake: wait.NewSignal(), finished: wait.NewSignal(), wakeStarter: wait.NewSignal(), leading: make(map[string]*execution), removals: make(map[string]bool),
 		stats: Stats{Ended: make(map[task.AttemptState]uint64)},
 	}
-	o.Changed = e.kick
+	o.Changed = e.wakeUp
 	e.Board = board.New(o.Options)
 	e.changes = e.Database.Changes()
 	return e
@@ -126,11 +140,11 @@ func newEngine(o Options) *Engine {
 func (e *Engine) Close(ctx context.Context) []string {
 	e.halt()
 	var stuck []string
-	if wait.Group(ctx, &e.makers) != nil { // a setup command that is being killed
+	if wait.Group(ctx, &e.workers) != nil { // a setup command that is being killed
 		stuck = append(stuck, "making workspaces")
 	}
 	e.cancel()
-	if wait.Group(ctx, &e.beside) != nil {
+	if wait.Group(ctx, &e.background) != nil {
 		stuck = append(stuck, "waiting for agents")
 	}
 	// Last, so that until here no other server takes over this server's executions.
@@ -182,7 +196,7 @@ func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.stats
-	s.Running, s.Ended = len(e.runs), maps.Clone(s.Ended)
+	s.Running, s.Ended = len(e.leading), maps.Clone(s.Ended)
 	return s
 }
 
@@ -193,8 +207,19 @@ func (e *Engine) count(change func(*Stats)) {
 	change(&e.stats)
 }
 
-// kick makes serve check the slots, and serveReady the tasks. It does not block.
-func (e *Engine) kick() {
-	e.kicks.Wake()
-	e.readies.Wake()
+// wakeUp makes serve check the slots, and serveReady the tasks. It does not block.
+func (e *Engine) wakeUp() {
+	e.wake.Wake()
+	e.wakeStarter.Wake()
+}
+
+// GitFailed reports a failure of git or of the disk: not a fault of the arguments, and usually one
+// that can be fixed.
+func GitFailed(what string, err error) error {
+	return session.NotNow(codes.GitFailed, "%s: %s. Nothing was changed; correct that and call again.", what, strings.TrimSuffix(err.Error(), ".")).Because(err)
+}
+
+// AgentRuns refuses a call that needs the end of an agent first.
+func AgentRuns(id string) *session.Error {
+	return session.NotNow(codes.AttemptRunning, "The agent of attempt %s is waiting or running. Stop it with stop_attempt or wait until it ends, then call again.", id).With("attempt_id", id)
 }

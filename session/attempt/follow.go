@@ -78,7 +78,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	}
 	r.SessionID, r.AttemptID, r.Action = s.ID, at.ID, a.Action
 	if r.Status == FollowUpStarted {
-		e.kick()
+		e.wakeUp()
 	}
 	return r, nil
 }
@@ -131,7 +131,7 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 	}
 	at, err := b.Attempt(ctx, *id)
 	if err != nil {
-		return nil, nil, board.FaultOf("reading the attempt", err, "attempt", "attempt_id", *id, board.RemedyAttempt)
+		return nil, nil, board.AttemptFault("reading the attempt", err, *id)
 	}
 	if at.LatestSessionID == nil {
 		remedy := "Call get_attempt until latest_session_id is not null, then call follow_up again."
@@ -142,7 +142,7 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 			With("attempt_id", at.ID).With("state", string(at.State))
 	}
 	s, err := b.Session(ctx, *at.LatestSessionID)
-	return s, at, board.FaultOf("reading the session", err, "attempt", "attempt_id", *id, board.RemedyAttempt)
+	return s, at, board.AttemptFault("reading the session", err, *id)
 }
 
 // followUp performs a follow-up of a session. The board decides what runs and what waits, since

@@ -98,7 +98,7 @@ func (s *server) die() {
 	s.done = true
 	s.halt()
 	s.cancel()
-	_ = wait.Group(ctx, &s.beside)
+	_ = wait.Group(ctx, &s.background)
 	if s.stores != nil {
 		must(s.t, s.stores.Close(ctx)) // as the last process of its place
 		return
@@ -169,7 +169,7 @@ func (s *server) claimed() (*task.Execution, *task.Attempt) {
 	a, err := b.Attempt(ctx, x.AttemptID)
 	must(s.t, err)
 	if a.Workspace == "" {
-		must(s.t, s.place(ctx, b, cfg, a))
+		must(s.t, s.choosePaths(ctx, b, cfg, a))
 	}
 	return x, a
 }

@@ -29,7 +29,7 @@ type Lead struct {
 	Advice  string    // what the person said who resumed it
 	Since   time.Time // when its execution was created: leaders that go on after a crash have the same
 
-	run   *run
+	run   *execution
 	board store.Board
 }
 

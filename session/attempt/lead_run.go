@@ -18,7 +18,7 @@ import (
 )
 
 // leadRun leads a run.
-func (r *run) leadRun() *outcome {
+func (r *execution) leadRun() *outcome {
 	l, end := r.beginLead()
 	if end == nil {
 		return l.follow()
@@ -37,12 +37,12 @@ func (r *run) leadRun() *outcome {
 }
 
 // recordLead records that the run has a leader.
-func (r *run) recordLead() error {
+func (r *execution) recordLead() error {
 	return r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, time.Now()) })
 }
 
 // beginLead makes ready what a leader needs, or says why it cannot lead.
-func (r *run) beginLead() (*Lead, *outcome) {
+func (r *execution) beginLead() (*Lead, *outcome) {
 	e := r.engine
 	if e.o.Leader == nil {
 		return nil, r.notRun() // another server can
@@ -53,34 +53,34 @@ func (r *run) beginLead() (*Lead, *outcome) {
 	}
 	b, err := e.Store(r.making)
 	if err != nil {
-		return nil, r.hindered("opening the board", err)
+		return nil, r.couldNot("opening the board", err)
 	}
-	now, err := b.Execution(r.making, r.exec.ID)
+	now, err := b.Execution(r.making, r.row.ID)
 	if errors.Is(err, task.ErrNotFound) || err == nil && (now.State.Ended() || now.Owner != e.Members.ID()) {
 		return nil, &outcome{fate: left}
 	}
-	l := &Lead{run: r, board: b, Since: r.exec.CreatedAt}
-	if r.exec.FollowUp {
-		l.Advice = r.exec.Prompt
+	l := &Lead{run: r, board: b, Since: r.row.CreatedAt}
+	if r.row.FollowUp {
+		l.Advice = r.row.Prompt
 	}
 	if err == nil {
-		l.Attempt, err = b.Attempt(r.making, r.exec.AttemptID)
+		l.Attempt, err = b.Attempt(r.making, r.row.AttemptID)
 	}
 	if err == nil {
 		err = json.Unmarshal(l.Attempt.Run, &l.Run)
 	}
 	if err != nil {
-		return nil, r.hindered("reading the run", err)
+		return nil, r.couldNot("reading the run", err)
 	}
 	l.Run.End = nil
 	if err := l.Save(r.making); err != nil {
-		return nil, r.hindered("recording the run", err)
+		return nil, r.couldNot("recording the run", err)
 	}
 	if err := session.Untrusted(e.Root(), cfg.Approval, config.AgentsKey); err != nil {
-		return nil, r.hindered("starting the run", err)
+		return nil, r.couldNot("starting the run", err)
 	}
 	if err := e.State().Make(); err != nil {
-		return nil, r.hindered("making the state folder of the project", err)
+		return nil, r.couldNot("making the state folder of the project", err)
 	}
 	if !l.Run.InPlace {
 		if end := r.workspace(b, cfg, l.Attempt, e.environment(cfg, l.Attempt.ID)); end != nil {
@@ -91,7 +91,7 @@ func (r *run) beginLead() (*Lead, *outcome) {
 		return nil, &outcome{fate: left}
 	}
 	if err := l.endEarlier(r.making); err != nil {
-		return nil, r.hindered("ending the agents of an earlier leader", err)
+		return nil, r.couldNot("ending the agents of an earlier leader", err)
 	}
 	return l, nil
 }
@@ -172,7 +172,7 @@ func (l *Lead) endEarlier(ctx context.Context) error {
 
 // endAgent ends an agent of a leader that is gone.
 func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
-	r := &run{engine: l.run.engine, exec: x}
+	r := &execution{engine: l.run.engine, row: x}
 	end := &outcome{}
 	if x.State != task.Waiting {
 		p, err := r.executor().Find(ctx, x.LogID, x.ID)

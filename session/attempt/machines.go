@@ -32,20 +32,7 @@ func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) *
 	case e.Shared == nil:
 		return &task.Claim{Run: e.only}
 	}
-	if e.able.of != cfg || time.Since(e.able.at) > ableFor {
-		e.able.of, e.able.at, e.able.executors = cfg, time.Now(), e.ableTo(ctx, cfg)
-	}
-	return &task.Claim{Place: e.Here, Executors: e.able.executors, Repos: slices.Sorted(maps.Keys(b.Synced())), Run: e.only}
-}
-
-// ableFor is how long the list of executors is used: programs are installed rarely.
-const ableFor = 10 * time.Second
-
-// An able is the list of executors that this server can run, for its goroutine serve.
-type able struct {
-	of        *config.Config
-	at        time.Time
-	executors []string
+	return &task.Claim{Place: e.Here, Executors: e.ableTo(ctx, cfg), Repos: slices.Sorted(maps.Keys(b.Synced())), Run: e.only}
 }
 
 // ableTo returns the names of the executors whose programs are here and approved.
@@ -69,9 +56,9 @@ func (e *Engine) slots(cfg *config.Config) int {
 	return cfg.Attempts.MaxConcurrent
 }
 
-// place chooses the paths of an attempt that this machine has claimed. Once they are chosen, it
+// choosePaths chooses the paths of an attempt that this machine has claimed. Once they are chosen, it
 // checks that the rows lead to nothing that the config of this machine does not name.
-func (e *Engine) place(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt) error {
+func (e *Engine) choosePaths(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt) error {
 	if err := e.SyncProjects(ctx, b, cfg); err != nil {
 		return err
 	}
@@ -94,22 +81,22 @@ func (e *Engine) place(ctx context.Context, b store.Board, cfg *config.Config, a
 // dropEnded stops the runs of this server whose executions have ended on the board: while it was cut
 // off, another machine has given them up. led are those that it led before open was read. One that waits
 // again is left alone: stopping its run would end it.
-func (e *Engine) dropEnded(ctx context.Context, b store.Board, led []*run, open []task.Execution) {
+func (e *Engine) dropEnded(ctx context.Context, b store.Board, led []*execution, open []task.Execution) {
 	for _, r := range led {
-		if slices.ContainsFunc(open, func(x task.Execution) bool { return x.ID == r.exec.ID }) {
+		if slices.ContainsFunc(open, func(x task.Execution) bool { return x.ID == r.row.ID }) {
 			continue
 		}
-		if x, err := b.Execution(ctx, r.exec.ID); errors.Is(err, task.ErrNotFound) || err == nil && x.State.Ended() {
+		if x, err := b.Execution(ctx, r.row.ID); errors.Is(err, task.ErrNotFound) || err == nil && x.State.Ended() {
 			r.stop()
 		}
 	}
 }
 
 // led returns the runs of this server.
-func (e *Engine) led() (all []*run) {
+func (e *Engine) led() (all []*execution) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, r := range e.runs {
+	for _, r := range e.leading {
 		all = append(all, r)
 	}
 	return all
@@ -118,10 +105,10 @@ func (e *Engine) led() (all []*run) {
 // giveUp records the end of executions at places that have been gone for too long. Their agents may
 // still run: a server there ends them before it runs another one.
 func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration) error {
-	if e.Shared == nil || time.Since(e.lookedElsewhere) < min(after/20, 5*time.Second) {
+	if e.Shared == nil || time.Since(e.lastGiveUp) < min(after/20, 5*time.Second) {
 		return nil
 	}
-	e.lookedElsewhere = time.Now()
+	e.lastGiveUp = time.Now()
 	open, err := b.OpenElsewhere(ctx, e.Here)
 	if err != nil {
 		return err
@@ -231,7 +218,7 @@ func (e *Engine) removeAsked(ctx context.Context, b store.Board) error {
 		if busy {
 			continue
 		}
-		e.beside.Go(func() {
+		e.background.Go(func() {
 			if err := e.removeFor(e.ctx, b, r); err != nil && e.ctx.Err() == nil {
 				e.Log.Warn("cannot remove the worktrees of an attempt for another machine; trying again", "attempt", r.AttemptID, "error", err)
 				_ = wait.For(e.serving, time.Second)

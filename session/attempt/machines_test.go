@@ -303,11 +303,11 @@ func TestABoardThatOthersChange(t *testing.T) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
 		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f, func(o *Options) { o.Passive = true })
-		m2.beside.Go(m2.followBoard)
+		m2.background.Go(m2.followBoard)
 		kicked := func(after string) {
 			t.Helper()
 			select {
-			case <-m2.kicks:
+			case <-m2.wake:
 			case <-time.After(time.Minute):
 				t.Fatalf("it does not look after %s", after)
 			}
@@ -317,7 +317,7 @@ func TestABoardThatOthersChange(t *testing.T) {
 		kicked("an attempt")
 		for began := time.Now(); time.Since(began) < time.Second; { // until it is quiet
 			select {
-			case <-m2.kicks:
+			case <-m2.wake:
 				began = time.Now()
 			case <-time.After(time.Second):
 			}

@@ -23,12 +23,12 @@ import (
 
 // launch returns the process of the run, or the reason why there is none. It continues what this
 // server or a dead one has begun.
-func (r *run) launch() (Process, *outcome) {
+func (r *execution) launch() (Process, *outcome) {
 	proc, end := r.find()
 	switch {
 	case proc != nil || end != nil:
 		return proc, end
-	case r.exec.State == task.Running:
+	case r.row.State == task.Running:
 		return nil, recordsGone()
 	}
 	agent, work, end := r.prepare()
@@ -44,25 +44,25 @@ func (r *run) launch() (Process, *outcome) {
 // find returns the process of the run if one was started; if both results are nil there is none and
 // will be none. It retries until it knows: an agent that runs must never be mistaken for one that
 // does not.
-func (r *run) find() (Process, *outcome) {
+func (r *execution) find() (Process, *outcome) {
 	for {
-		proc, err := r.executor().Find(r.ctx, r.exec.LogID, r.exec.ID)
+		proc, err := r.executor().Find(r.ctx, r.row.LogID, r.row.ID)
 		switch {
 		case err == nil:
-			r.fault.Store(nil)
+			r.hindrance.Store(nil)
 			return proc, nil
 		case errors.Is(err, ErrNoRun):
 			return nil, nil
 		case r.ctx.Err() != nil, wait.For(r.engine.serving, time.Second) != nil:
 			return nil, &outcome{fate: left} // the next server finds out
 		}
-		r.doubt.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
+		r.lastFailure.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
 	}
 }
 
-// hindered is the outcome of an error that is unrelated to the agent. If the server is closing, the
+// couldNot is the outcome of an error that is unrelated to the agent. If the server is closing, the
 // execution waits again; otherwise it has failed for that reason.
-func (r *run) hindered(doing string, err error) *outcome {
+func (r *execution) couldNot(doing string, err error) *outcome {
 	if r.ctx.Err() != nil {
 		return &outcome{fate: left}
 	}
@@ -77,7 +77,7 @@ func (r *run) hindered(doing string, err error) *outcome {
 }
 
 // prepare creates the workspace if it does not exist, and returns what to run there.
-func (r *run) prepare() (agent *choice, w Work, end *outcome) {
+func (r *execution) prepare() (agent *choice, w Work, end *outcome) {
 	ctx, e := r.making, r.engine
 	cfg, err := e.Config(ctx)
 	if err != nil {
@@ -86,45 +86,45 @@ func (r *run) prepare() (agent *choice, w Work, end *outcome) {
 	}
 	b, err := e.Store(ctx)
 	if err != nil {
-		return nil, w, r.hindered("opening the board", err)
+		return nil, w, r.couldNot("opening the board", err)
 	}
 	// The execution may be outdated: one that has ended meanwhile must not run.
-	now, err := b.Execution(ctx, r.exec.ID)
+	now, err := b.Execution(ctx, r.row.ID)
 	if err != nil && !errors.Is(err, task.ErrNotFound) {
-		return nil, w, r.hindered("reading the board", err)
+		return nil, w, r.couldNot("reading the board", err)
 	}
 	if err != nil || now.State != task.Starting || now.Owner != e.Members.ID() {
 		return nil, w, &outcome{fate: left}
 	}
-	a, err := b.Attempt(ctx, r.exec.AttemptID)
+	a, err := b.Attempt(ctx, r.row.AttemptID)
 	if err != nil {
-		return nil, w, r.hindered("reading the attempt", err)
+		return nil, w, r.couldNot("reading the attempt", err)
 	}
-	if agent, err = e.choose(ctx, a.Executor, cmp.Or(r.exec.Variant, a.Variant)); err != nil {
-		return nil, w, r.hindered("choosing the agent's command", err)
+	if agent, err = e.choose(ctx, a.Executor, cmp.Or(r.row.Variant, a.Variant)); err != nil {
+		return nil, w, r.couldNot("choosing the agent's command", err)
 	}
-	w = Work{Log: r.exec.LogID, Execution: r.exec.ID, Variant: agent.variant, Prompt: r.exec.Prompt, OfProject: e.ofProject(a), Env: e.environment(cfg, a.ID)}
+	w = Work{Log: r.row.LogID, Execution: r.row.ID, Variant: agent.variant, Prompt: r.row.Prompt, OfProject: e.ofProject(a), Env: e.environment(cfg, a.ID)}
 	if err := agent.Check(ctx, w); err != nil {
-		return nil, w, r.hindered("starting the agent", err)
+		return nil, w, r.couldNot("starting the agent", err)
 	}
 	// A deepwork in the workspace finds the project by it, also if nothing else is kept there.
 	if err := e.State().Make(); err != nil {
-		return nil, w, r.hindered("making the state folder of the project", err)
+		return nil, w, r.couldNot("making the state folder of the project", err)
 	}
-	if r.exec.FollowUp && !a.Made() {
+	if r.row.FollowUp && !a.Made() {
 		return nil, w, failed("The attempt has no workspace: its agent never ran. Start a new attempt.")
 	}
 	if end := r.workspace(b, cfg, a, w.Env); end != nil {
 		return nil, w, end
 	}
-	if err := e.endEarlier(ctx, b, r.exec); err != nil {
-		return nil, w, r.hindered("ending the agent that another machine had given up", err)
+	if err := e.endEarlier(ctx, b, r.row); err != nil {
+		return nil, w, r.couldNot("ending the agent that another machine had given up", err)
 	}
 	w.Workspace = a.Workspace
-	if r.exec.FollowUp {
-		r.note("follow-up: " + board.Clip(r.exec.Prompt))
-		if w.Continue, w.Prompt, err = e.continued(ctx, b, a, agent, r.exec); err != nil {
-			return nil, w, r.hindered("reading what was done before", err)
+	if r.row.FollowUp {
+		r.note("follow-up: " + board.Clip(r.row.Prompt))
+		if w.Continue, w.Prompt, err = e.continued(ctx, b, a, agent, r.row); err != nil {
+			return nil, w, r.couldNot("reading what was done before", err)
 		}
 	}
 	return agent, w, nil
@@ -136,31 +136,31 @@ func (e *Engine) ofProject(a *task.Attempt) bool {
 }
 
 // workspace makes the workspace of an attempt unless it is there. env is for the setup commands.
-func (r *run) workspace(b store.Board, cfg *config.Config, a *task.Attempt, env []string) *outcome {
+func (r *execution) workspace(b store.Board, cfg *config.Config, a *task.Attempt, env []string) *outcome {
 	ctx, e := r.making, r.engine
 	if e.Shared != nil && !a.Made() {
-		if err := e.place(ctx, b, cfg, a); err != nil {
-			return r.hindered("choosing where the attempt works", err)
+		if err := e.choosePaths(ctx, b, cfg, a); err != nil {
+			return r.couldNot("choosing where the attempt works", err)
 		}
 	}
 	if err := checkLayout(a); err != nil {
-		return r.hindered("checking the workspace", err)
+		return r.couldNot("checking the workspace", err)
 	}
 	if !a.Made() {
 		if err := e.makeWorkspace(ctx, b, cfg, a, env); err != nil {
-			return r.hindered("making the workspace", err)
+			return r.couldNot("making the workspace", err)
 		}
 	}
 	// A removal in progress either finds this execution on the board and gives up, or has removed
 	// the workspace when Await returns.
 	if err := e.Worktrees(a).Await(ctx, a.ID); err != nil {
-		return r.hindered("waiting for the workspace", err)
+		return r.couldNot("waiting for the workspace", err)
 	}
 	if fi, err := os.Lstat(a.Workspace); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() {
 		return failed("The workspace %s is gone. Start a new attempt; commits of this one are on the branch %s.", a.Workspace, a.Branch)
 	}
 	if err := e.checkWorkspace(a); err != nil {
-		return r.hindered("checking the workspace", err)
+		return r.couldNot("checking the workspace", err)
 	}
 	return nil
 }

@@ -70,8 +70,8 @@ func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, ne
 	return all, next
 }
 
-// A span is the part of a log that one execution wrote.
-type span struct {
+// A logPart is the part of a log that one execution wrote.
+type logPart struct {
 	log   logRef // the attempt's, or that of an agent of a run
 	state task.AttemptState
 	began *time.Time // nil means that nothing is before it, or that an index leaves it out
@@ -79,12 +79,12 @@ type span struct {
 	none  bool       // it never ran
 }
 
-// spanOf returns the span of an execution, of the attempt or of an agent of a run. If after is before its
+// partOf returns the part of an execution, of the attempt or of an agent of a run. If after is before its
 // first entry, it becomes the index before that.
-func (e *Engine) spanOf(ctx context.Context, b board.View, a *task.Attempt, id string, after **int64) (s span, err error) {
+func (e *Engine) partOf(ctx context.Context, b board.View, a *task.Attempt, id string, after **int64) (s logPart, err error) {
 	all, err := e.executions(ctx, b, a)
 	if err != nil {
-		return s, board.FaultOf("reading the executions", err, "attempt", "attempt_id", a.ID, board.RemedyAttempt)
+		return s, board.AttemptFault("reading the executions", err, a.ID)
 	}
 	i := slices.IndexFunc(all, func(x task.Execution) bool { return x.ID == id })
 	if i < 0 {
@@ -95,7 +95,7 @@ func (e *Engine) spanOf(ctx context.Context, b board.View, a *task.Attempt, id s
 		return s, session.Wrong(codes.UnknownExecution, "Attempt %s has no execution %s. %s.", a.ID, id, lists).With("argument", "execution_id").With("value", id)
 	}
 	x := all[i]
-	s = span{log: logOfExecution(&x), state: x.State, none: x.StartedAt == nil}
+	s = logPart{log: logOfExecution(&x), state: x.State, none: x.StartedAt == nil}
 	if s.none {
 		return s, nil
 	}
@@ -147,7 +147,7 @@ func (e *Engine) lastBefore(ctx context.Context, b board.View, a *task.Attempt, 
 }
 
 // cut removes entries before and after the span. It reports whether all were.
-func (s *span) cut(entries *[]runner.Entry) bool {
+func (s *logPart) cut(entries *[]runner.Entry) bool {
 	n := len(*entries)
 	*entries = slices.DeleteFunc(*entries, func(x runner.Entry) bool {
 		return s.until != nil && !x.Time.Before(*s.until) || s.began != nil && x.Time.Before(*s.began)

@@ -37,11 +37,11 @@ type Notification struct {
 // lock does so. An item is recorded after the command has run, so that only a crash repeats it, and
 // forgotten when it is gone. It belongs to one goroutine.
 type notifier struct {
-	engine   *Engine
-	position string // in the feed of changes
-	lock     *durable.FileLock
-	known    []string // the keys of the items that were notified
-	said     string   // the last error that was logged
+	engine     *Engine
+	position   string // in the feed of changes
+	lock       *durable.FileLock
+	known      []string // the keys of the items that were notified
+	lastLogged string   // the last error that was logged
 }
 
 // notify notifies until Close begins.
@@ -55,8 +55,8 @@ func (e *Engine) notify() {
 		if len(cfg.Notify) > 0 {
 			err = n.look(ctx, cfg)
 		}
-		if err != nil && ctx.Err() == nil && err.Error() != n.said {
-			n.said = err.Error()
+		if err != nil && ctx.Err() == nil && err.Error() != n.lastLogged {
+			n.lastLogged = err.Error()
 			e.Log.Warn("looking for what to notify of", "error", err)
 		}
 	}

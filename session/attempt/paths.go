@@ -14,7 +14,7 @@ import (
 	"deepwork/session/state"
 )
 
-// inPlace reports whether an attempt is a run that works in the project itself.
+// InPlace reports whether an attempt is a run that works in the project itself.
 func InPlace(at *task.Attempt) bool { return at.Run != nil && len(at.Repos) == 0 }
 
 // Where the board keeps its things, in the state folder of the project:

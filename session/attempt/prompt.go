@@ -142,7 +142,7 @@ func quote(text string) string {
 	return "> " + strings.ReplaceAll(Printable(text, "\n\t"), "\n", "\n> ") + "\n"
 }
 
-// printable removes the characters that cannot be printed, except for some.
+// Printable removes the characters that cannot be printed, except for some.
 func Printable(text, except string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || strings.ContainsRune(except, r) {
@@ -152,7 +152,7 @@ func Printable(text, except string) string {
 	}, text)
 }
 
-// shownPath is a path in one line of a prompt.
+// ShownPath is a path in one line of a prompt.
 func ShownPath(path string) string {
 	if Printable(path, "") != path {
 		return strconv.Quote(path)

@@ -21,7 +21,7 @@ import (
 // every poll for those of others. It runs on its own goroutine, as it waits for git, until Close
 // begins.
 func (e *Engine) serveReady() {
-	defer e.makers.Done()
+	defer e.workers.Done()
 	ticker := time.NewTicker(e.poll())
 	defer ticker.Stop()
 	for s := (starter{engine: e}); ; {
@@ -29,7 +29,7 @@ func (e *Engine) serveReady() {
 		select {
 		case <-e.serving.Done():
 			return
-		case <-e.readies:
+		case <-e.wakeStarter:
 		case <-ticker.C:
 		}
 	}
@@ -44,9 +44,9 @@ type starter struct {
 
 // A refusal is why tasks are not started.
 type refusal struct {
-	said  string
-	pause wait.Backoff
-	until time.Time
+	lastLogged string
+	pause      wait.Backoff
+	until      time.Time
 }
 
 // postpone logs why something is not started, once, and lets them wait for a while; nil
@@ -62,8 +62,8 @@ func (s *starter) postpone(what string, err error) {
 			r = &refusal{pause: wait.Backoff{Min: time.Second, Max: time.Minute}}
 			s.refusals[what] = r
 		}
-		if err.Error() != r.said {
-			r.said = err.Error()
+		if err.Error() != r.lastLogged {
+			r.lastLogged = err.Error()
 			s.engine.Log.Warn("attempts.auto_start cannot start tasks; trying again", "affects", what, "error", err)
 		}
 		r.until = time.Now().Add(r.pause.Next())
@@ -117,7 +117,7 @@ func (s *starter) startReady(ctx context.Context) error {
 		if !s.startOne(ctx, board.View{View: b.For(owner), Who: owner}, b, cfg, agent, tasks, room) {
 			return nil
 		}
-		e.kick()
+		e.wakeUp()
 	}
 	return nil
 }

@@ -1,15 +1,14 @@
 package attempt
 
 import (
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"deepwork/session/attempt/attempttest"
+
 	"deepwork/catalog/config"
-	"deepwork/session"
 	"deepwork/session/board"
 	"deepwork/session/state"
 )
@@ -29,7 +28,7 @@ func TestWrongArguments(t *testing.T) {
 		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "plain", Path: "../plain"}, {Name: "bare", Path: "../bare"}}}}
 	})
 	s := p.open()
-	root, rootRepo := s.rootProject()
+	_, rootRepo := s.rootProject()
 	projects, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
 	must(t, err)
 	repos := map[string]string{}
@@ -63,56 +62,13 @@ func TestWrongArguments(t *testing.T) {
 	following := func(a FollowUpArgs) func() error {
 		return func() error { _, err := s.FollowUp(ctx, me, a); return err }
 	}
-	creating := func(a board.CreateTaskArgs) func() error {
-		return func() error { _, err := s.CreateTask(ctx, me, a); return err }
-	}
 	long := strings.Repeat("ä", board.MaxPrompt+1)
 	for name, c := range map[string]struct {
 		call     func() error
 		code     string
 		mentions []string
 	}{
-		"malformed project":  {func() error { _, err := s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: "7"}); return err }, "malformed_id", []string{"project_id", `"7"`}},
-		"other form of UUID": {func() error { _, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: "{" + nobody + "}"}); return err }, "malformed_id", nil},
-		"unknown project":    {func() error { _, err := s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: nobody}); return err }, "unknown_project", []string{nobody, "list_projects"}},
-		"repos of nobody":    {func() error { _, err := s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: nobody}); return err }, "unknown_project", nil},
-		"unknown status": {func() error {
-			_, err := s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: root, Status: new("open")})
-			return err
-		}, "unknown_status", []string{"open", "inreview"}},
-		"limit 0": {func() error {
-			_, err := s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: root, Limit: new(0)})
-			return err
-		}, "out_of_range", []string{"limit", "0"}},
-		"limit too big": {func() error {
-			_, err := s.ListProjects(ctx, me, board.ListProjectsArgs{Limit: new(board.MaxLimit + 1)})
-			return err
-		}, "out_of_range", nil},
-		"cursor":       {func() error { _, err := s.ListProjects(ctx, me, board.ListProjectsArgs{Cursor: new("x")}); return err }, "bad_cursor", nil},
-		"unknown task": {func() error { _, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: nobody}); return err }, "unknown_task", []string{nobody, "list_tasks"}},
-		"attempts of nobody": {func() error {
-			_, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: nobody})
-			return err
-		}, "unknown_task", nil},
-		"delete nobody": {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
-		"update nobody": {func() error {
-			_, err := s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: nobody, Title: new("x")})
-			return err
-		}, "unknown_task", nil},
-		"update to no status": {func() error {
-			_, err := s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: rootTask.TaskID, Status: new("finished")})
-			return err
-		}, "unknown_status", nil},
-		"blank title":        {creating(board.CreateTaskArgs{ProjectID: root, Title: " \t"}), "missing_title", nil},
-		"long title":         {creating(board.CreateTaskArgs{ProjectID: root, Title: strings.Repeat("x", board.MaxTitle+1)}), "too_long", []string{"title", "201", "200"}},
-		"title of two lines": {creating(board.CreateTaskArgs{ProjectID: root, Title: "a\nb"}), "title_lines", nil},
-		"long description":   {creating(board.CreateTaskArgs{ProjectID: root, Title: "x", Description: &long}), "too_long", []string{"description"}},
-		"NUL":                {creating(board.CreateTaskArgs{ProjectID: root, Title: "x\x00"}), "not_text", nil},
-		"half a workflow":    {creating(board.CreateTaskArgs{ProjectID: root, Title: "x", JobName: new("release")}), "half_a_workflow", []string{`job_name is "release"`, "workflow_name is missing"}},
-		"its other half":     {creating(board.CreateTaskArgs{ProjectID: root, Title: "x", WorkflowName: new("write")}), "half_a_workflow", []string{`workflow_name is "write"`, "job_name is missing"}},
-		"no such project":    {creating(board.CreateTaskArgs{ProjectID: nobody, Title: "x"}), "unknown_project", nil},
-		"blank request_id":   {creating(board.CreateTaskArgs{ProjectID: root, Title: "x", RequestID: new(" ")}), "blank_request_id", nil},
-
+		"delete nobody":      {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
 		"start of nobody":    {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
 		"no executor":        {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
 		"unknown executor":   {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
@@ -160,16 +116,7 @@ func TestWrongArguments(t *testing.T) {
 			if name == "missing program" && s.Shared != nil {
 				t.Skip("another machine may have it")
 			}
-			err := c.call()
-			refused(t, err, session.ToolError, c.code, c.mentions...)
-			// Programs are told which argument it is, and its value where it has one.
-			e, _ := errors.AsType[*session.Error](err)
-			if argument, _ := e.Details["argument"].(string); argument == "" {
-				t.Errorf("%s names no argument: %v", c.code, e.Details)
-			}
-			if _, given := e.Details["value"]; !given && !strings.HasPrefix(c.code, "missing_") {
-				t.Errorf("%s names no value: %v", c.code, e.Details)
-			}
+			attempttest.Wrong(t, c.call(), c.code, c.mentions...)
 		})
 	}
 	for _, v := range []*board.Task{rootTask, frontTask} {
@@ -179,31 +126,5 @@ func TestWrongArguments(t *testing.T) {
 	}
 	if Exists(state.Of(p.Root).Worktrees()) {
 		t.Error("a refused call made a worktree")
-	}
-}
-
-// A config that is not valid refuses every call and says why.
-func TestBadConfig(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) {
-		o.Config = func(context.Context) (*config.Config, error) { return nil, os.ErrInvalid }
-	})
-	_, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
-	refused(t, err, session.StateError, "config_invalid", ".deepwork/config.yml")
-	if Exists(s.boardPath()) {
-		t.Error("a board was made")
-	}
-}
-
-// A board that is not a board is told, and left as it is.
-func TestDamagedBoard(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
-	must(t, os.MkdirAll(filepath.Dir(s.boardPath()), 0o755))
-	must(t, os.WriteFile(s.boardPath(), []byte(strings.Repeat("no board ", 1000)), 0o600))
-	_, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
-	refused(t, err, session.StateError, "board_damaged", s.boardPath())
-	if text, _ := os.ReadFile(s.boardPath()); !strings.HasPrefix(string(text), "no board ") {
-		t.Error("the file was overwritten")
 	}
 }

@@ -35,7 +35,7 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArg
 		return nil, stillRunning(id)
 	}
 	if err != nil {
-		return nil, board.FaultOf("deleting the task", err, "task", "task_id", id, board.RemedyTask)
+		return nil, board.TaskFault("deleting the task", err, id)
 	}
 	reply, err := e.delete(ctx, b, id, attempts, a.Force)
 	if err != nil {
@@ -70,7 +70,7 @@ func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts [
 	for _, attempt := range attempts {
 		a, err := b.Attempt(ctx, attempt)
 		if err != nil {
-			return nil, withRescued(board.FaultOf("reading the attempt", err, "task", "task_id", id, board.RemedyTask), reply.Rescued)
+			return nil, withRescued(board.TaskFault("reading the attempt", err, id), reply.Rescued)
 		}
 		logs = append(logs, logOf(a))
 		steps, err := b.Steps(ctx, attempt)
@@ -84,7 +84,7 @@ func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts [
 	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {
 		return nil, withRescued(stillRunning(id), reply.Rescued)
 	} else if err != nil {
-		return nil, withRescued(board.FaultOf("deleting the task", err, "task", "task_id", id, board.RemedyTask), reply.Rescued)
+		return nil, withRescued(board.TaskFault("deleting the task", err, id), reply.Rescued)
 	}
 	if err := e.endSessions(ctx, attempts); err != nil {
 		e.Log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that", "task", id, "error", err)
@@ -176,6 +176,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	return done, nil
 }
 
+// IsOpen reports whether an attempt has an execution that has not ended.
 func IsOpen(ctx context.Context, b store.View, attempt string) (bool, error) {
 	x, err := b.LatestExecution(ctx, attempt)
 	if errors.Is(err, task.ErrNotFound) {

@@ -67,10 +67,10 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 		case raced && (changed || advice != ""):
 			return nil, goesOn
 		case err != nil && !raced:
-			return nil, board.FaultOf("resuming the run", err, "run", "run_id", id, board.RemedyAttempt)
+			return nil, board.RunFault("resuming the run", err, id)
 		}
 	}
-	e.kick()
+	e.wakeUp()
 	return e.RunReply(ctx, b, id)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/attempttest"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 	"deepwork/session/state"
@@ -34,7 +35,7 @@ func TestAttemptRuns(t *testing.T) {
 	if r.State != "completed" || r.ExitCode == nil || *r.ExitCode != 0 || deref(r.FinalMessage) != "all is well" || r.Error != nil || r.Notice != nil || r.LatestSessionID == nil {
 		t.Errorf("ended: %+v, %s", r, deref(r.Error))
 	}
-	checkTimes(t, deref(r.StartedAt), deref(r.EndedAt), r.CreatedAt, r.UpdatedAt)
+	attempttest.Times(t, deref(r.StartedAt), deref(r.EndedAt), r.CreatedAt, r.UpdatedAt)
 	now := s.task(v.TaskID)
 	if now.Status != "inreview" || now.HasInProgressAttempt || now.LastAttemptFailed || deref(now.LatestSessionExecutor) != "TEST" || deref(now.LatestSessionID) != deref(r.LatestSessionID) {
 		t.Errorf("the task: %+v", now)
@@ -84,7 +85,7 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	if b.AttemptID != first.AttemptID || b.State != "running" || b.LatestSessionID == nil || deref(b.LatestSessionExecutor) != "TEST" || b.WorkspaceBranch != first.WorkspaceBranch {
 		t.Errorf("the older: %+v", b)
 	}
-	checkTimes(t, a.CreatedAt, a.UpdatedAt, b.CreatedAt, b.UpdatedAt)
+	attempttest.Times(t, a.CreatedAt, a.UpdatedAt, b.CreatedAt, b.UpdatedAt)
 	page, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})
 	must(t, err)
 	page, err = s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})

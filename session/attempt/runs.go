@@ -61,10 +61,6 @@ type RunMade struct {
 func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkflowArgs) (*board.RunReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	request, err := board.CheckRequest("run_workflow", named, a)
-	if err != nil {
-		return nil, err
-	}
 	run, err := runOf(&a)
 	if err != nil {
 		return nil, err
@@ -76,11 +72,12 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err := e.MayStart(b.Who); err != nil {
 		return nil, err
 	}
-	request.Identity = b.Who.Identity
-	if done, err := b.FindRequest(ctx, request); err != nil {
-		return nil, board.Fault("looking for the request_id", err)
-	} else if done != "" {
-		return e.RunReply(ctx, b, done)
+	request, created, err := b.Repeated(ctx, "run_workflow", named, a)
+	if err != nil {
+		return nil, err
+	}
+	if created != "" {
+		return e.RunReply(ctx, b, created)
 	}
 	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
@@ -118,7 +115,7 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		return nil, board.Fault("creating the run", err)
 	}
 	e.Log.Info("run made", "run", at.ID, "workflow", run.JobName+"/"+run.WorkflowName, "executor", at.Executor, "caller", b.Who.Identity)
-	e.kick()
+	e.wakeUp()
 	r, err := e.RunReply(ctx, b, at.ID)
 	return r, board.Midway(err)
 }
@@ -226,8 +223,8 @@ func (e *Engine) planRun(ctx context.Context, b board.View, cfg *config.Config, 
 func (e *Engine) Interrupt(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, r := range e.runs {
-		if r.exec.AttemptID == id && r.exec.Lead {
+	for _, r := range e.leading {
+		if r.row.AttemptID == id && r.row.Lead {
 			r.interrupted.Store(true)
 			r.stop()
 			return true

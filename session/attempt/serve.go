@@ -3,21 +3,15 @@ package attempt
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"deepwork/actor/wait"
-	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/git"
-	"deepwork/session/state"
 	"deepwork/session/store"
 )
 
@@ -27,10 +21,10 @@ func (e *Engine) Serve() {
 	if err := git.Check(e.ctx); err != nil {
 		e.Log.Warn("the task board cannot work", "error", err)
 	}
-	e.makers.Add(1)
-	e.beside.Go(e.serve)
+	e.workers.Add(1)
+	e.background.Go(e.serve)
 	if e.Shared != nil {
-		e.beside.Go(e.followBoard)
+		e.background.Go(e.followBoard)
 	}
 }
 
@@ -79,7 +73,7 @@ func (e *Engine) Settle(ctx context.Context) error {
 	}
 	for len(e.led()) > 0 {
 		select {
-		case <-e.kicks:
+		case <-e.wake:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -104,7 +98,7 @@ func (e *Engine) adopt(ctx context.Context, b store.Board, x *task.Execution) (b
 // serve hands out slots, takes over from dead servers, and does what other servers ask of this one:
 // after each kick, and every poll for changes by other servers. It runs on its own goroutine until Close begins.
 func (e *Engine) serve() {
-	defer e.makers.Done()
+	defer e.workers.Done()
 	ctx := e.serving
 	ticker := time.NewTicker(e.poll())
 	defer ticker.Stop()
@@ -121,7 +115,7 @@ func (e *Engine) serve() {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.kicks:
+		case <-e.wake:
 		case <-ticker.C:
 		}
 	}
@@ -147,7 +141,7 @@ func (e *Engine) followBoard() {
 		if err == nil {
 			position = news.Next
 			if news.Reset || slices.ContainsFunc(news.Changes, func(c store.Change) bool { return c.Kind == store.TaskChanged || c.Kind == store.AttemptChanged }) {
-				e.kick()
+				e.wakeUp()
 			}
 			err = e.changes.Wait(e.serving, position)
 		}
@@ -190,9 +184,9 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	}
 	if !*recovered {
 		*recovered = true
-		e.makers.Add(1)
-		e.beside.Go(func() {
-			defer e.makers.Done()
+		e.workers.Add(1)
+		e.background.Go(func() {
+			defer e.workers.Done()
 			for !e.recover(ctx, b, cfg) && wait.For(ctx, time.Second) == nil {
 			}
 		})
@@ -226,7 +220,7 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 			continue
 		}
 		if x.Owner == e.Members.ID() {
-			if slices.ContainsFunc(led, func(r *run) bool { return r.exec.ID == x.ID }) {
+			if slices.ContainsFunc(led, func(r *execution) bool { return r.row.ID == x.ID }) {
 				if x.StopAsked != nil {
 					e.stopHere(x.ID)
 				}
@@ -247,89 +241,4 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 		e.lead(x)
 	}
 	return nil
-}
-
-// recover finishes what this place has left undone. It reports false if the store was away meanwhile:
-// then it is to be called again.
-func (e *Engine) recover(ctx context.Context, b store.Board, cfg *config.Config) bool {
-	agents, worktrees := e.endGivenUp(ctx, b), e.recoverWorktrees(ctx, b, cfg)
-	if errors.Is(errors.Join(agents, worktrees), store.ErrUnavailable) {
-		return false
-	}
-	if agents != nil && ctx.Err() == nil {
-		e.Log.Error("cannot end the agents of attempts that another machine has given up", "error", agents)
-	}
-	if worktrees != nil && ctx.Err() == nil {
-		e.Log.Error("cannot look for what crashes left of worktrees", "error", worktrees)
-	}
-	return true
-}
-
-// recoverWorktrees finishes or undoes the work on worktrees that crashes interrupted, in all
-// folders that the config names or has named.
-func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *config.Config) error {
-	dirs, err := b.WorktreeFolders(ctx, e.Here)
-	if now := e.worktreesDir(cfg); !slices.Contains(dirs, now) {
-		dirs = append(dirs, now)
-	}
-	err = errors.Join(err, e.claimWorktrees(ctx, b, dirs))
-	for _, dir := range dirs {
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || !filepath.IsAbs(dir) {
-			continue
-		}
-		did, fault := e.keeper(dir).Recover(ctx, func(attempt string) bool {
-			keeps, unknown := e.keepsWorktrees(ctx, b, attempt)
-			err = errors.Join(err, unknown)
-			return keeps
-		})
-		for _, what := range did {
-			e.Log.Info("recovered after a crash", "recovered", what)
-		}
-		if fault != nil {
-			err = errors.Join(err, fmt.Errorf("in %s: %w", dir, fault))
-		}
-	}
-	return err
-}
-
-// Claim makes the worktrees of the attempts of stores on this machine theirs: servers leave those of
-// another board alone, from which a copy may have brought the attempts. It blocks for the disk, and may
-// be called again after an error.
-func Claim(ctx context.Context, f *state.Folder, stores *store.Stores) error {
-	e := newEngine(Options{Options: board.Options{Root: f.Root, State: f, Stores: stores}})
-	b := e.Database.Board()
-	dirs, err := b.WorktreeFolders(ctx, e.Here)
-	if err == nil {
-		err = e.claimWorktrees(ctx, b, dirs)
-	}
-	return err
-}
-
-func (e *Engine) claimWorktrees(ctx context.Context, b store.Board, dirs []string) (err error) {
-	for _, dir := range dirs {
-		err = errors.Join(err, e.keeper(dir).Claim(ctx, func(attempt string) bool {
-			a, unknown := b.Attempt(ctx, attempt)
-			if unknown != nil && !errors.Is(unknown, task.ErrNotFound) {
-				err = errors.Join(err, unknown)
-			}
-			return unknown == nil && a.Is(e.Here)
-		}))
-	}
-	return err
-}
-
-// keepsWorktrees reports whether the worktrees of an attempt must stay. The error is one of the board,
-// with which they do.
-func (e *Engine) keepsWorktrees(ctx context.Context, b store.Board, attempt string) (bool, error) {
-	a, err := b.Attempt(ctx, attempt)
-	if err == nil && !a.State.Open() && !a.Made() {
-		return false, nil // it failed before it had a workspace, and will never have one
-	}
-	// Worktrees stay unless the attempt is known to be gone and no agent runs there: the board may
-	// have been moved, or replaced by an older copy.
-	if !errors.Is(err, task.ErrNotFound) {
-		return true, err
-	}
-	alive, err := e.local.Alive(attempt)
-	return alive || err != nil, nil
 }

@@ -29,10 +29,6 @@ import (
 func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a StartArgs) (*AttemptReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	request, err := board.CheckRequest("start_task_attempt", named, a)
-	if err != nil {
-		return nil, err
-	}
 	taskID, err := board.CheckID("task_id", a.TaskID)
 	if err != nil {
 		return nil, err
@@ -47,11 +43,12 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	if err := e.MayStart(b.Who); err != nil {
 		return nil, err
 	}
-	request.Identity = b.Who.Identity
-	if done, err := b.FindRequest(ctx, request); err != nil {
-		return nil, board.Fault("looking for the request_id", err)
-	} else if done != "" {
-		r, err := e.attemptReply(ctx, b, done)
+	request, created, err := b.Repeated(ctx, "start_task_attempt", named, a)
+	if err != nil {
+		return nil, err
+	}
+	if created != "" {
+		r, err := e.attemptReply(ctx, b, created)
 		if session.CodeOf(err) == codes.UnknownAttempt {
 			err = board.Deleted(err)
 		}
@@ -59,7 +56,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	}
 	t, err := b.Task(ctx, taskID)
 	if err != nil {
-		return nil, board.FaultOf("reading the task", err, "task", "task_id", taskID, board.RemedyTask)
+		return nil, board.TaskFault("reading the task", err, taskID)
 	}
 	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
@@ -79,10 +76,10 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	}
 	kept, err := b.CreateAttempt(ctx, *made, first, request)
 	if err != nil {
-		return nil, board.FaultOf("making the attempt", err, "task", "task_id", taskID, board.RemedyTask)
+		return nil, board.TaskFault("making the attempt", err, taskID)
 	}
 	e.Log.Info("attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor, "caller", b.Who.Identity)
-	e.kick()
+	e.wakeUp()
 	r, err := e.attemptReply(ctx, b, kept.ID)
 	return r, board.Midway(err)
 }
@@ -154,7 +151,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b board.View, t *task.Task, a
 	return all, nil
 }
 
-// hiddenBranches returns a function that reports whether a branch is hidden from the caller: one that
+// HiddenBranches returns a function that reports whether a branch is hidden from the caller: one that
 // is named like those of attempts, and is of none that the caller sees. The attempt may be deleted.
 func HiddenBranches(ctx context.Context, b board.View) (func(string) bool, error) {
 	if b.Who.Owner {
@@ -170,7 +167,7 @@ func HiddenBranches(ctx context.Context, b board.View) (func(string) bool, error
 	}, nil
 }
 
-// checkBranch asks git whether a worktree can be created from a branch. in is what the names of the
+// CheckBranch asks git whether a worktree can be created from a branch. in is what the names of the
 // arguments begin with.
 func CheckBranch(ctx context.Context, repo *task.Repo, branch string, isHidden func(string) bool, in string) error {
 	err := worktree.CheckRepo(ctx, repo.Path, branch)

@@ -31,7 +31,7 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 	}
 	before, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return nil, board.FaultOf("reading the attempt", err, "attempt", "attempt_id", id, board.RemedyAttempt)
+		return nil, board.AttemptFault("reading the attempt", err, id)
 	}
 	bounded, cancel := context.WithTimeout(ctx, e.o.Grace+stopPatience)
 	defer cancel()
@@ -40,7 +40,7 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 		return nil, session.NotNow(codes.StillStopping, "Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.", id).With("attempt_id", id).Because(err).Wait(board.RetryAfter)
 	}
 	if err != nil {
-		return nil, board.Midway(board.FaultOf("stopping the attempt", err, "attempt", "attempt_id", id, board.RemedyAttempt))
+		return nil, board.Midway(board.AttemptFault("stopping the attempt", err, id))
 	}
 	r, err := e.attemptReply(ctx, b, id)
 	if err != nil {
@@ -95,7 +95,7 @@ func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (wa
 		switch {
 		case elsewhere: // its own machine does it
 		case x.Owner == e.Members.ID():
-			if why := e.stopHere(x.ID).hindrance(); why != "" && time.Since(began) > faultPatience {
+			if why := e.stopHere(x.ID).whyNotStopped(); why != "" && time.Since(began) > faultPatience {
 				return was, session.NotNow(codes.NotStoppable, "Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that corrected: it is then stopped without another call, as get_attempt shows.", attempt, why).With("attempt_id", attempt)
 			}
 		case e.o.Passive && !e.Members.Alive(x.Owner): // nobody else may take it over
@@ -107,7 +107,7 @@ func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (wa
 				e.lead(*x)
 			}
 		}
-		e.kick() // makes serve notice a dead owner
+		e.wakeUp() // makes serve notice a dead owner
 		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
 			return was, fmt.Errorf("waiting for its end: %w", err)
 		}
@@ -129,20 +129,20 @@ func (e *Engine) stopUnreachable(ctx context.Context, b board.View, attempt stri
 }
 
 // stopHere stops an execution and returns its run; nil means that this server does not lead it.
-func (e *Engine) stopHere(execution string) *run {
+func (e *Engine) stopHere(execution string) *execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.runs[execution]
+	r := e.leading[execution]
 	if r != nil {
 		r.stop()
 	}
 	return r
 }
 
-// hindrance returns why a run cannot be stopped for now, or "".
-func (r *run) hindrance() string {
-	if r == nil || r.fault.Load() == nil {
+// whyNotStopped returns why an execution cannot be stopped for now, or "".
+func (r *execution) whyNotStopped() string {
+	if r == nil || r.hindrance.Load() == nil {
 		return ""
 	}
-	return *r.fault.Load()
+	return *r.hindrance.Load()
 }

@@ -97,7 +97,7 @@ func TestRecordsBehindALink(t *testing.T) {
 	if r := s.ends(r.AttemptID); r.State != "stopped" {
 		t.Errorf("it is %s: %s", r.State, deref(r.Error))
 	}
-	x, last := &run{engine: s.Engine}, doubt("")
+	x, last := &execution{engine: s.Engine}, lastLogged("")
 	for _, why := range []string{"a", "a", "b", "a"} {
 		last.log(x, "doubtful", errors.New(why))
 	}

@@ -11,18 +11,18 @@ import (
 
 // ListTaskAttempts lists the attempts of a task, newest first (seed 004,
 // "list_task_attempts returns attempt details").
-func (e *Board) ListTaskAttempts(ctx context.Context, who session.Caller, a ListTaskAttemptsArgs) (*AttemptsReply, error) {
-	b, id, p, err := e.viewOfList(ctx, who, "task_id", a.TaskID, a.Limit, a.Cursor)
+func (b *Board) ListTaskAttempts(ctx context.Context, who session.Caller, a ListTaskAttemptsArgs) (*AttemptsReply, error) {
+	v, id, p, err := b.viewOfList(ctx, who, "task_id", a.TaskID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := e.Config(ctx)
+	cfg, err := b.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l, err := b.TaskAttempts(ctx, id, p)
+	l, err := v.TaskAttempts(ctx, id, p)
 	if err != nil {
-		return nil, FaultOf("listing the attempts", cursor(p, err), "task", "task_id", id, RemedyTask)
+		return nil, FaultOf("listing the attempts", cursor(p, err), "task", "task_id", id, remedyTask)
 	}
 	r := &AttemptsReply{Attempts: make([]AttemptSummary, 0, len(l.Attempts)), LatestAttemptID: l.Task.LatestAttemptID, LatestSessionID: l.Task.LatestSessionID,
 		Count: len(l.Attempts), Total: l.Total, Filters: AttemptFilters{TaskID: id, Limit: p.Limit}, NextCursor: OrNull(l.Next)}
@@ -33,7 +33,7 @@ func (e *Board) ListTaskAttempts(ctx context.Context, who session.Caller, a List
 		})
 	}
 	if slices.ContainsFunc(l.Attempts, func(a task.Attempt) bool { return a.State == task.Waiting }) {
-		if r.Notice, err = e.HeldBack(ctx, b.Who, cfg); err != nil {
+		if r.Notice, err = b.HeldBack(ctx, v.Who, cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -41,12 +41,12 @@ func (e *Board) ListTaskAttempts(ctx context.Context, who session.Caller, a List
 }
 
 // FindAttempts returns the attempts whose ids begin with a text and that the caller sees, by id.
-func (e *Board) FindAttempts(ctx context.Context, who session.Caller, prefix string) ([]task.Attempt, error) {
-	b, _, err := e.View(ctx, who)
+func (b *Board) FindAttempts(ctx context.Context, who session.Caller, prefix string) ([]task.Attempt, error) {
+	v, _, err := b.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	all, err := e.Database.Board().AllAttempts(ctx)
+	all, err := b.Database.Board().AllAttempts(ctx)
 	if err != nil {
 		return nil, Fault("listing the attempts", err)
 	}
@@ -54,10 +54,10 @@ func (e *Board) FindAttempts(ctx context.Context, who session.Caller, prefix str
 		if !strings.HasPrefix(a.ID, prefix) {
 			return true
 		}
-		if b.Who.Owner {
+		if v.Who.Owner {
 			return false
 		}
-		_, err := b.Attempt(ctx, a.ID)
+		_, err := v.Attempt(ctx, a.ID)
 		return err != nil
 	}), nil
 }

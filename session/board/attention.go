@@ -25,8 +25,8 @@ const (
 )
 
 // NeedsAttention returns what waits for a person and is visible to the caller, newest first.
-func (e *Board) NeedsAttention(ctx context.Context, who session.Caller) (*AttentionReply, error) {
-	return e.NeedsAttentionBy(ctx, who, e.o.Steps)
+func (b *Board) NeedsAttention(ctx context.Context, who session.Caller) (*AttentionReply, error) {
+	return b.NeedsAttentionBy(ctx, who, b.o.Steps)
 }
 
 // FindSteps returns the steps that wait for a person, of a caller's sessions and of those that were begun in
@@ -35,12 +35,12 @@ type FindSteps func(ctx context.Context, who session.Caller, attempts []string) 
 
 // NeedsAttentionBy is NeedsAttention for a caller that knows the sessions: it says how steps that wait
 // are found, as Options.Steps.
-func (e *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find FindSteps) (*AttentionReply, error) {
-	b, cfg, err := e.View(ctx, who)
+func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find FindSteps) (*AttentionReply, error) {
+	v, cfg, err := b.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	attempts, more, err := b.Attention(ctx)
+	attempts, more, err := v.Attention(ctx)
 	if err != nil {
 		return nil, Fault("looking for what needs a person", err)
 	}
@@ -59,20 +59,20 @@ func (e *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 		}
 		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(Stamp(a.Since)), Command: command + a.AttemptID, End: end, at: a.Since})
 	}
-	if u := e.untrusted(cfg); u != nil {
+	if u := b.untrusted(cfg); u != nil {
 		all = append(all, *u)
 	}
-	budgets, err := e.ReachedBudgets(ctx, who)
+	budgets, err := b.ReachedBudgets(ctx, who)
 	if err != nil {
 		return nil, err
 	}
 	all = append(all, budgets...)
 	if find != nil {
-		attempts, err := b.WorkedOn(ctx)
+		attempts, err := v.WorkedOn(ctx)
 		if err != nil {
 			return nil, Fault("looking for attempts that are worked on", err)
 		}
-		steps, err := find(ctx, b.Who, attempts)
+		steps, err := find(ctx, v.Who, attempts)
 		if err != nil {
 			return nil, fmt.Errorf("looking for steps that wait for a person: %w", err)
 		}
@@ -99,25 +99,25 @@ func StepAttention(s session.AwaitingStep) Attention {
 }
 
 // ReachedBudgets returns the budgets that are reached, so that no agent starts.
-func (e *Board) ReachedBudgets(ctx context.Context, who session.Caller) (all []Attention, err error) {
-	b, cfg, err := e.View(ctx, who)
+func (b *Board) ReachedBudgets(ctx context.Context, who session.Caller) (all []Attention, err error) {
+	v, cfg, err := b.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	board, err := e.Store(ctx)
+	records, err := b.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	reached, err := e.Reached(ctx, board, cfg)
+	reached, err := b.Reached(ctx, records, cfg)
 	if err != nil || len(reached) == 0 {
 		return nil, err
 	}
-	cost, unknown, err := board.ReachedAt(ctx, Limits(cfg))
+	cost, unknown, err := records.ReachedAt(ctx, Limits(cfg))
 	if err != nil {
 		return nil, Fault("reading the budget", err)
 	}
 	for _, r := range reached {
-		a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(b.Who), Command: "${EDITOR:-vi} " + r.Limit.File}
+		a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(v.Who), Command: "${EDITOR:-vi} " + r.Limit.File}
 		since := cost
 		if r.Key == "attempts.max_unknown" {
 			since = unknown
@@ -132,18 +132,18 @@ func (e *Board) ReachedBudgets(ctx context.Context, who session.Caller) (all []A
 
 // Work returns the attempts whose agents wait or run, and those that have ended, as far as the caller
 // sees them, the one with the newest execution first; of each at most task.MaxWork.
-func (e *Board) Work(ctx context.Context, who session.Caller) (open, ended []task.Work, err error) {
-	b, _, err := e.View(ctx, who)
+func (b *Board) Work(ctx context.Context, who session.Caller) (open, ended []task.Work, err error) {
+	v, _, err := b.View(ctx, who)
 	if err != nil {
 		return nil, nil, err
 	}
-	open, ended, err = b.Work(ctx)
+	open, ended, err = v.Work(ctx)
 	return open, ended, Fault("listing what agents work on", err)
 }
 
 // untrusted returns the part of the config that the user has neither approved nor denied, or nil.
 // That agents may start is asked for only with something else.
-func (e *Board) untrusted(cfg *config.Config) *Attention {
+func (b *Board) untrusted(cfg *config.Config) *Attention {
 	if cfg.Approval == nil || cfg.Approval.Withheld == nil || cfg.Approval.Withheld.Denied || cfg.Approval.Withheld.Plain() {
 		return nil
 	}
@@ -155,7 +155,7 @@ func (e *Board) untrusted(cfg *config.Config) *Attention {
 	if why := cfg.Approval.Withheld.Fault; why != "" {
 		a.Title += ". It cannot be approved: " + strings.TrimSuffix(why, ".")
 	}
-	if fi, err := os.Stat(filepath.Join(e.o.Root, ".deepwork", config.FileName)); err == nil {
+	if fi, err := os.Stat(filepath.Join(b.o.Root, ".deepwork", config.FileName)); err == nil {
 		a.at = fi.ModTime()
 		a.Since = new(Stamp(a.at))
 	}

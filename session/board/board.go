@@ -1,6 +1,18 @@
 // Package board is the task board of a project (seed 004): its projects, tasks and their attempts, what they
 // cost, what waits for a person, and what runs say of themselves. It reads and writes the store of the project
 // and the config, and starts no process and touches no worktree: package attempt does that.
+//
+// What a reader has to hold:
+//
+//   - Board, its Options and Store; View, the board as the caller of one call sees it
+//   - projects and repositories, which SyncProjects takes over from the config
+//   - Task, its status, its workflow, what it depends on and who leads it; Repeated, which recognizes a call
+//   - AttemptSummary; Target, which names an attempt
+//   - Run, RunEnd, RunWait: what the leader of a run keeps on the board; RunReply, RunStep, PlanStep: what callers see
+//   - Cost, ExecutionCost, Limits; Reached, a budget that is reached, so that what waits is HeldBack
+//   - Attention, its kinds, and FindSteps
+//   - Workspace and Context: the attempt in whose workspace a process is
+//   - Fault, FaultOf and Midway, which turn errors into refusals; the checks and the spelling of arguments
 package board
 
 import (
@@ -88,39 +100,39 @@ func New(o Options) *Board {
 }
 
 // Root returns the root of the project.
-func (e *Board) Root() string { return e.o.Root }
+func (b *Board) Root() string { return b.o.Root }
 
 // State returns the state folder of the project.
-func (e *Board) State() *state.Folder { return e.o.State }
+func (b *Board) State() *state.Folder { return b.o.State }
 
 // Close refuses later calls, and closes the stores unless the caller of New does.
-func (e *Board) Close(ctx context.Context) error {
-	e.mu.Lock()
-	e.closed = true
-	e.mu.Unlock()
-	if e.close == nil {
+func (b *Board) Close(ctx context.Context) error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	if b.close == nil {
 		return nil
 	}
-	return e.close(ctx)
+	return b.close(ctx)
 }
 
 // Store returns the board's records for the program itself, which sees everything. It opens the database
 // the first time.
-func (e *Board) Store(ctx context.Context) (store.Board, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
+func (b *Board) Store(ctx context.Context) (store.Board, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
 		return nil, Fault("opening the task board", task.ErrClosed)
 	}
-	if e.used {
-		return e.Database.Board(), nil
+	if b.used {
+		return b.Database.Board(), nil
 	}
-	if err := e.Database.Open(ctx); err != nil {
+	if err := b.Database.Open(ctx); err != nil {
 		return nil, Fault("opening the task board", err)
 	}
-	e.used = true
-	e.o.Changed()
-	return e.Database.Board(), nil
+	b.used = true
+	b.o.Changed()
+	return b.Database.Board(), nil
 }
 
 // A View is the board as the caller of a call sees it.
@@ -131,54 +143,54 @@ type View struct {
 
 // View returns the board as a caller sees it, with its projects synchronized with the config, and
 // the config. Every call begins with it.
-func (e *Board) View(ctx context.Context, who session.Caller) (View, *config.Config, error) {
-	cfg, err := e.Config(ctx)
+func (b *Board) View(ctx context.Context, who session.Caller) (View, *config.Config, error) {
+	cfg, err := b.Config(ctx)
 	if err != nil {
 		return View{}, nil, err
 	}
-	b, err := e.Store(ctx)
+	records, err := b.Store(ctx)
 	if err != nil {
 		return View{}, nil, err
 	}
-	if err := e.SyncProjects(ctx, b, cfg); err != nil {
+	if err := b.SyncProjects(ctx, records, cfg); err != nil {
 		return View{}, nil, Fault("reading the projects of the config", err)
 	}
-	if e.o.Attempt != "" {
+	if b.o.Attempt != "" {
 		// Of an attempt that was deleted, nobody is the maker.
-		if who, err = b.Maker(ctx, e.o.Attempt); err != nil && !errors.Is(err, task.ErrNotFound) {
+		if who, err = records.Maker(ctx, b.o.Attempt); err != nil && !errors.Is(err, task.ErrNotFound) {
 			return View{}, nil, Fault("reading who made the attempt", err)
 		}
 	}
-	return View{b.For(who), who}, cfg, nil
+	return View{records.For(who), who}, cfg, nil
 }
 
 // ViewFor is View for a call that names something by an id, which it checks first.
-func (e *Board) ViewFor(ctx context.Context, who session.Caller, field, given string) (b View, id string, err error) {
+func (b *Board) ViewFor(ctx context.Context, who session.Caller, field, given string) (v View, id string, err error) {
 	if id, err = CheckID(field, given); err == nil {
-		b, _, err = e.View(ctx, who)
+		v, _, err = b.View(ctx, who)
 	}
-	return b, id, err
+	return v, id, err
 }
 
 // ViewOfAttempt is View for a call that names an attempt.
-func (e *Board) ViewOfAttempt(ctx context.Context, who session.Caller, t Target) (b View, id string, err error) {
+func (b *Board) ViewOfAttempt(ctx context.Context, who session.Caller, t Target) (v View, id string, err error) {
 	if id, err = t.ID(); err == nil {
-		b, _, err = e.View(ctx, who)
+		v, _, err = b.View(ctx, who)
 	}
-	return b, id, err
+	return v, id, err
 }
 
 // viewOfList is ViewFor for a list with a limit and a cursor.
-func (e *Board) viewOfList(ctx context.Context, who session.Caller, field, given string, limit *int, cursor *string) (b View, id string, p task.Page, err error) {
+func (b *Board) viewOfList(ctx context.Context, who session.Caller, field, given string, limit *int, cursor *string) (v View, id string, p task.Page, err error) {
 	if p, err = page(limit, cursor); err == nil {
-		b, id, err = e.ViewFor(ctx, who, field, given)
+		v, id, err = b.ViewFor(ctx, who, field, given)
 	}
-	return b, id, p, err
+	return v, id, p, err
 }
 
 // Config returns the configuration as it is now; its error is one for callers.
-func (e *Board) Config(ctx context.Context) (*config.Config, error) {
-	cfg, err := e.o.Config(ctx)
+func (b *Board) Config(ctx context.Context) (*config.Config, error) {
+	cfg, err := b.o.Config(ctx)
 	if err != nil {
 		return nil, session.NotNow(codes.ConfigInvalid,
 			"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own config, and call again; no restart is needed.", err).Because(err)

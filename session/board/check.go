@@ -1,6 +1,7 @@
 package board
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,11 +22,11 @@ const (
 	MaxName      = 200     // characters of other texts
 	DefaultLimit = 50      // entries of a list
 	MaxLimit     = 500
-	ListBytes    = 1 << 20 // bytes of descriptions and dependencies in one list of tasks
+	listBytes    = 1 << 20 // bytes of descriptions and dependencies in one list of tasks
 	bytesOfID    = 39      // in a list, with its quotes and comma
 )
 
-// checkID returns an id in the board's spelling; its error explains what is wrong.
+// CheckID returns an id in the board's spelling; its error explains what is wrong.
 func CheckID(field, value string) (string, error) {
 	id, err := uuid.Parse(value)
 	if err != nil || len(value) != 36 {
@@ -36,10 +37,10 @@ func CheckID(field, value string) (string, error) {
 	return id.String(), nil
 }
 
-// clip shortens a text for quoting in an error.
+// Clip shortens a text for quoting in an error.
 func Clip(s string) string { return jsontext.Clip(s, MaxName+1) }
 
-// checkText refuses a text that is too long or that cannot be passed to an agent.
+// CheckText refuses a text that is too long or that cannot be passed to an agent.
 func CheckText(field, text string, limit int) error {
 	if n := utf8.RuneCountInString(text); n > limit {
 		return session.Wrong(codes.TooLong, "%s has %d characters, and at most %d are allowed. Shorten it, or put long text in a file and name that file.", field, n, limit).
@@ -63,7 +64,7 @@ func checkTitle(title string) (string, error) {
 	return trimmed, CheckText("title", trimmed, MaxTitle)
 }
 
-// checkOptional checks a text that may be omitted.
+// CheckOptional checks a text that may be omitted.
 func CheckOptional(field string, text *string, limit int) error {
 	if text == nil {
 		return nil
@@ -97,7 +98,7 @@ func page(limit *int, cursor *string) (task.Page, error) {
 	return p, nil
 }
 
-// within returns the given number, or its default.
+// Within returns the given number, or its default.
 func Within(field string, given *int, otherwise, least, most int) (int, error) {
 	if given == nil {
 		return otherwise, nil
@@ -109,19 +110,22 @@ func Within(field string, given *int, otherwise, least, most int) (int, error) {
 	return *given, nil
 }
 
-// checkRequest returns the key by which the board recognizes a repeated call; args is the call
-// without its request_id. Its Identity is yet to be set.
-func CheckRequest(tool string, id *string, args any) (task.Request, error) {
+// Repeated returns the key by which the board recognizes a repeated call, and what the earlier call has
+// created, or "". args is the call without its request_id.
+func (v View) Repeated(ctx context.Context, tool string, id *string, args any) (request task.Request, created string, err error) {
+	request.Identity = v.Who.Identity
 	if id == nil {
-		return task.Request{}, nil
+		return request, "", nil
 	}
 	if strings.TrimSpace(*id) == "" {
-		return task.Request{}, session.Wrong(codes.BlankRequestID, "request_id is blank. Leave it out, or pass a text that is new for each call.").With("argument", "request_id").With("value", Clip(*id))
+		return request, "", session.Wrong(codes.BlankRequestID, "request_id is blank. Leave it out, or pass a text that is new for each call.").With("argument", "request_id").With("value", Clip(*id))
 	}
 	if err := CheckText("request_id", *id, MaxName); err != nil {
-		return task.Request{}, err
+		return request, "", err
 	}
-	return task.Request{Tool: tool, RequestID: *id, ArgsDigest: digest(args)}, nil
+	request.Tool, request.RequestID, request.ArgsDigest = tool, *id, digest(args)
+	created, err = v.FindRequest(ctx, request)
+	return request, created, Fault("looking for the request_id", err)
 }
 
 // ID returns the attempt that a target names.
@@ -132,7 +136,7 @@ func (t Target) ID() (string, error) {
 	return CheckID("attempt_id", *t.AttemptID)
 }
 
-// some lists names for an error, up to a limit.
+// Enumerate lists names for an error, up to a limit.
 func Enumerate(names []string, none string) string {
 	const shown = 20
 	if len(names) == 0 {

@@ -34,10 +34,10 @@ type ExecutionCost struct {
 	Turns  *int64   `json:"turns" jsonschema:"number"`
 }
 
-// cost returns what the executions of a task have used, or, if attempt is not "", those of one attempt
+// Cost returns what the executions of a task have used, or, if attempt is not "", those of one attempt
 // of it; nil before any has ended.
-func (e *Board) Cost(ctx context.Context, b store.View, taskID, attempt string) (*Cost, error) {
-	sum, err := b.Spent(ctx, taskID, attempt)
+func (v View) Cost(ctx context.Context, taskID, attempt string) (*Cost, error) {
+	sum, err := v.Spent(ctx, taskID, attempt)
 	if err != nil || sum.Executions == 0 {
 		return nil, err
 	}
@@ -49,9 +49,9 @@ func (e *Board) Cost(ctx context.Context, b store.View, taskID, attempt string) 
 	return c, nil
 }
 
-// costs returns what each execution of an attempt has used, by its id.
-func (e *Board) ExecutionCosts(ctx context.Context, b store.View, attempt string) (map[string]*ExecutionCost, error) {
-	used, err := b.Used(ctx, attempt)
+// ExecutionCosts returns what each execution of an attempt has used, by its id.
+func (v View) ExecutionCosts(ctx context.Context, attempt string) (map[string]*ExecutionCost, error) {
+	used, err := v.Used(ctx, attempt)
 	each := map[string]*ExecutionCost{}
 	for _, u := range used {
 		c := &ExecutionCost{}
@@ -75,11 +75,13 @@ func counts(input, cached, output, turns int64) (in, ca, out, tu *int64) {
 	return in, ca, out, tu
 }
 
+// USD returns an amount in micro-USD in USD.
 func USD(micro int64) float64 { return float64(micro) / 1e6 }
 
+// MicroUSD returns an amount in USD in micro-USD.
 func MicroUSD(usd float64) int64 { return int64(math.Round(usd * 1e6)) }
 
-// limits returns how much may have been used for an execution to start.
+// Limits returns how much may have been used for an execution to start.
 func Limits(cfg *config.Config) (l task.Limits) {
 	if most := cfg.Attempts.MaxCostUSD; most != nil {
 		l.MicroUSD = new(MicroUSD(most.Max))
@@ -99,13 +101,13 @@ type Reached struct {
 	unknown int // executions whose cost is not in Sum
 }
 
-// reached returns the budgets of the config that are reached.
-func (e *Board) Reached(ctx context.Context, b store.Board, cfg *config.Config) (all []Reached, err error) {
+// Reached returns the budgets of the config that are reached.
+func (b *Board) Reached(ctx context.Context, records store.Board, cfg *config.Config) (all []Reached, err error) {
 	l := Limits(cfg)
 	if l == (task.Limits{}) {
 		return nil, nil
 	}
-	sum, err := b.Spent(ctx, "", "")
+	sum, err := records.Spent(ctx, "", "")
 	if err != nil {
 		return nil, Fault("reading the budget", err)
 	}
@@ -119,21 +121,21 @@ func (e *Board) Reached(ctx context.Context, b store.Board, cfg *config.Config) 
 }
 
 // overBudget returns a budget that is reached, nil if none is.
-func (e *Board) overBudget(ctx context.Context, cfg *config.Config) (*Reached, error) {
-	b, err := e.Store(ctx)
+func (b *Board) overBudget(ctx context.Context, cfg *config.Config) (*Reached, error) {
+	records, err := b.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := e.Reached(ctx, b, cfg)
+	all, err := b.Reached(ctx, records, cfg)
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
 	return &all[0], nil
 }
 
-// withinBudget returns an error if nothing may start.
-func (e *Board) WithinBudget(ctx context.Context, who session.Caller, cfg *config.Config) error {
-	r, err := e.overBudget(ctx, cfg)
+// WithinBudget returns an error if nothing may start.
+func (b *Board) WithinBudget(ctx context.Context, who session.Caller, cfg *config.Config) error {
+	r, err := b.overBudget(ctx, cfg)
 	if err != nil || r == nil {
 		return err
 	}
@@ -145,9 +147,9 @@ func (e *Board) WithinBudget(ctx context.Context, who session.Caller, cfg *confi
 	return refusal
 }
 
-// heldBack says why nothing that waits is started, nil if it may be.
-func (e *Board) HeldBack(ctx context.Context, who session.Caller, cfg *config.Config) (*string, error) {
-	r, err := e.overBudget(ctx, cfg)
+// HeldBack says why nothing that waits is started, nil if it may be.
+func (b *Board) HeldBack(ctx context.Context, who session.Caller, cfg *config.Config) (*string, error) {
+	r, err := b.overBudget(ctx, cfg)
 	if err != nil || r == nil {
 		return nil, err
 	}
@@ -192,4 +194,5 @@ func (r Reached) remedy() string {
 	return remedy
 }
 
+// Decimal formats a number without an exponent.
 func Decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

@@ -16,7 +16,7 @@ import (
 	"deepwork/session/store"
 )
 
-// unless returns a text, or "" if it is missing.
+// OrEmpty returns a text, or "" if it is missing.
 func OrEmpty(s *string) string {
 	if s == nil {
 		return ""
@@ -24,10 +24,10 @@ func OrEmpty(s *string) string {
 	return *s
 }
 
-// retryAfter is when to call again while the board is locked, or the server restarts.
+// RetryAfter is when to call again while the board is locked, or the server restarts.
 const RetryAfter = 5 * time.Second
 
-// fault turns a board's error into one that an agent can act on. Callers first handle the cases
+// Fault turns a board's error into one that an agent can act on. Callers first handle the cases
 // that they know more about, such as which id was not found.
 func Fault(doing string, err error) error {
 	if err == nil {
@@ -78,7 +78,7 @@ func Passing(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || errors.Is(err, task.ErrFull) || errors.Is(err, syscall.ENOSPC)
 }
 
-// midway is an error of a call that may have changed something before: that the store does not answer
+// Midway is an error of a call that may have changed something before: that the store does not answer
 // does not mean then that nothing has moved.
 func Midway(err error) error {
 	if !errors.Is(err, store.ErrUnavailable) {
@@ -88,13 +88,13 @@ func Midway(err error) error {
 		Because(fmt.Errorf("%w: %w", store.ErrPending, err)).Wait(RetryAfter)
 }
 
-// deleted says that the result of a request_id was deleted.
+// Deleted says that the result of a request_id was deleted.
 func Deleted(err error) error {
 	return session.Wrong(codes.DeletedSince, "What the call with this request_id created was deleted since. Pass a new request_id to create another one.").
 		With("argument", "request_id").Because(err)
 }
 
-// found is fault for a call that names something by an id that may not be on the board.
+// FaultOf is Fault for a call that names something by an id that may not be on the board.
 func FaultOf(doing string, err error, what, field, id, remedy string) error {
 	if errors.Is(err, task.ErrDeleted) {
 		return Deleted(err)
@@ -103,6 +103,21 @@ func FaultOf(doing string, err error, what, field, id, remedy string) error {
 		return session.Wrong("unknown_"+what, "There is no %s with the id %s. %s", what, id, remedy).With("argument", field).With("value", id)
 	}
 	return Fault(doing, err)
+}
+
+// AttemptFault is FaultOf for an attempt.
+func AttemptFault(doing string, err error, id string) error {
+	return FaultOf(doing, err, "attempt", "attempt_id", id, RemedyAttempt)
+}
+
+// RunFault is FaultOf for a run.
+func RunFault(doing string, err error, id string) error {
+	return FaultOf(doing, err, "run", "run_id", id, RemedyAttempt)
+}
+
+// TaskFault is FaultOf for a task.
+func TaskFault(doing string, err error, id string) error {
+	return FaultOf(doing, err, "task", "task_id", id, remedyTask)
 }
 
 // cursor explains a list's error if its cursor is the cause.
@@ -118,7 +133,7 @@ func cursor(p task.Page, err error) error {
 const (
 	remedyProject = "list_projects lists the projects."
 	RemedyRepo    = "list_repos gives the repositories of a project."
-	RemedyTask    = "list_tasks gives the tasks of a project."
+	remedyTask    = "list_tasks gives the tasks of a project."
 	RemedyAttempt = "list_task_attempts gives the attempts of a task."
 	RemedySession = "list_task_attempts gives the session of each attempt as latest_session_id; or pass attempt_id."
 )
@@ -133,9 +148,10 @@ func digest(args any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// stamp formats a time as in replies.
+// Stamp formats a time as in replies.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
+// StampOrNull is Stamp for a time that may be missing.
 func StampOrNull(t *time.Time) *string {
 	if t == nil {
 		return nil
@@ -143,7 +159,7 @@ func StampOrNull(t *time.Time) *string {
 	return new(Stamp(*t))
 }
 
-// orNull returns nil for an empty text.
+// OrNull returns nil for an empty text.
 func OrNull(s string) *string {
 	if s == "" {
 		return nil
@@ -151,7 +167,7 @@ func OrNull(s string) *string {
 	return &s
 }
 
-// list returns l, or an empty list, so that JSON never has null.
+// NonNil returns l, or an empty list, so that JSON never has null.
 func NonNil[T any](l []T) []T {
 	if l == nil {
 		return []T{}

@@ -20,29 +20,31 @@ type projects struct {
 	top  string         // the git repository of the project root; "" if it has none
 }
 
-// syncProjects updates the board's projects. While nothing has changed it costs only a few stat calls.
+// SyncProjects updates the board's projects. While nothing has changed it costs only a few stat calls.
 // A shared store has names, and each machine its own paths.
-func (e *Board) SyncProjects(ctx context.Context, b store.Board, cfg *config.Config) error {
-	p, top := &e.projects, TopLevel(e.o.Root)
+func (b *Board) SyncProjects(ctx context.Context, records store.Board, cfg *config.Config) error {
+	p, top := &b.projects, TopLevel(b.o.Root)
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	if p.seen == cfg && p.top == top {
 		return nil
 	}
-	all := ProjectSpecs(e.o.Root, top, cfg)
-	if e.Shared != nil {
-		all[0].Name = e.Shared.Project // folders have other names elsewhere
+	all := ProjectSpecs(b.o.Root, top, cfg)
+	if b.Shared != nil {
+		all[0].Name = b.Shared.Project // folders have other names elsewhere
 		for i := range all[0].Repos {
-			all[0].Repos[i].Name = e.Shared.Project
+			all[0].Repos[i].Name = b.Shared.Project
 		}
 	}
-	err := b.SyncProjects(ctx, all, e.Shared != nil)
+	err := records.SyncProjects(ctx, all, b.Shared != nil)
 	if err == nil {
 		p.seen, p.top = cfg, top
 	}
 	return err
 }
 
+// ProjectSpecs returns the projects of the config and the one of its root, whose repository is at top, which
+// may be "".
 func ProjectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
 	own := task.ProjectSpec{Name: filepath.Base(root), Root: true}
 	if top != "" {
@@ -63,7 +65,7 @@ func ProjectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
 	return all
 }
 
-// repoName returns a repository's name, also where the config gives none.
+// RepoName returns a repository's name, also where the config gives none.
 func RepoName(r config.Repo) string {
 	if r.Name != "" {
 		return r.Name
@@ -71,7 +73,7 @@ func RepoName(r config.Repo) string {
 	return filepath.Base(filepath.FromSlash(r.Path))
 }
 
-// topLevel returns the folder at or above dir that git takes for a repository, or "". It reads the
+// TopLevel returns the folder at or above dir that git takes for a repository, or "". It reads the
 // disk instead of running git because every call needs it; git itself checks when a worktree is
 // created.
 func TopLevel(dir string) string {
@@ -88,16 +90,16 @@ func TopLevel(dir string) string {
 }
 
 // ListProjects lists the projects (seed 004, list_projects).
-func (e *Board) ListProjects(ctx context.Context, who session.Caller, a ListProjectsArgs) (*ProjectsReply, error) {
+func (b *Board) ListProjects(ctx context.Context, who session.Caller, a ListProjectsArgs) (*ProjectsReply, error) {
 	p, err := page(a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	b, _, err := e.View(ctx, who)
+	v, _, err := b.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	all, total, next, err := b.Projects(ctx, p)
+	all, total, next, err := v.Projects(ctx, p)
 	if err != nil {
 		return nil, Fault("listing the projects", cursor(p, err))
 	}
@@ -109,12 +111,12 @@ func (e *Board) ListProjects(ctx context.Context, who session.Caller, a ListProj
 }
 
 // ListRepos lists the repositories of a project (seed 004, list_repos).
-func (e *Board) ListRepos(ctx context.Context, who session.Caller, a ListReposArgs) (*ReposReply, error) {
-	b, id, p, err := e.viewOfList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
+func (b *Board) ListRepos(ctx context.Context, who session.Caller, a ListReposArgs) (*ReposReply, error) {
+	v, id, p, err := b.viewOfList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	all, total, next, err := b.Repos(ctx, id, p)
+	all, total, next, err := v.Repos(ctx, id, p)
 	if err != nil {
 		return nil, FaultOf("listing the repositories", cursor(p, err), "project", "project_id", id, remedyProject)
 	}

@@ -70,14 +70,14 @@ func (x *RunStep) Took() time.Duration {
 	return to.Sub(from)
 }
 
-// runOnBoard reads an attempt that is a run.
-func (e *Board) RunOnBoard(ctx context.Context, b store.View, id string) (*task.Attempt, *Run, error) {
-	at, err := b.Attempt(ctx, id)
+// RunOnBoard reads an attempt that is a run.
+func (b *Board) RunOnBoard(ctx context.Context, v store.View, id string) (*task.Attempt, *Run, error) {
+	at, err := v.Attempt(ctx, id)
 	if err == nil && at.Run == nil {
 		err = task.Missing("run", id)
 	}
 	if err != nil {
-		return nil, nil, FaultOf("reading the run", err, "run", "run_id", id, RemedyAttempt)
+		return nil, nil, RunFault("reading the run", err, id)
 	}
 	run, err := runIn(at)
 	return at, run, err
@@ -92,8 +92,8 @@ func runIn(at *task.Attempt) (*Run, error) {
 }
 
 // Runs returns the runs that the caller sees, the newest first. Those that have ended have no agents and no cost.
-func (e *Board) Runs(ctx context.Context, who session.Caller) ([]*RunReply, error) {
-	attempts, err := e.FindAttempts(ctx, who, "")
+func (b *Board) Runs(ctx context.Context, who session.Caller) ([]*RunReply, error) {
+	attempts, err := b.FindAttempts(ctx, who, "")
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (e *Board) Runs(ctx context.Context, who session.Caller) ([]*RunReply, erro
 		}
 		r := newRunReply(&at, run)
 		if at.State.Open() {
-			if r, err = e.GetRun(ctx, who, RunArgs{at.ID}); err != nil {
+			if r, err = b.GetRun(ctx, who, RunArgs{at.ID}); err != nil {
 				return nil, err
 			}
 		}
@@ -124,12 +124,12 @@ type RunArgs struct {
 }
 
 // GetRun returns a run with the executions of its agents.
-func (e *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*RunReply, error) {
-	b, id, err := e.ViewFor(ctx, who, "run_id", a.RunID)
+func (b *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*RunReply, error) {
+	v, id, err := b.ViewFor(ctx, who, "run_id", a.RunID)
 	if err != nil {
 		return nil, err
 	}
-	return e.RunReply(ctx, b, id)
+	return b.RunReply(ctx, v, id)
 }
 
 // newRunReply returns what a run says about itself, without its agents and their cost.
@@ -151,29 +151,29 @@ func newRunReply(at *task.Attempt, run *Run) *RunReply {
 	return r
 }
 
-func (e *Board) RunReply(ctx context.Context, b View, id string) (*RunReply, error) {
-	at, run, err := e.RunOnBoard(ctx, b.View, id)
+func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, error) {
+	at, run, err := b.RunOnBoard(ctx, v.View, id)
 	if err != nil {
 		return nil, err
 	}
 	r := newRunReply(at, run)
 	if at.State == task.Starting || at.State == task.Running {
-		x, err := b.LatestExecution(ctx, id)
+		x, err := v.LatestExecution(ctx, id)
 		if err != nil {
 			return nil, Fault("reading the run", err)
 		}
-		if x.State.Open() && x.Owner != e.Members.ID() && !x.Elsewhere(e.Here) && !e.Members.Alive(x.Owner) {
+		if x.State.Open() && x.Owner != b.Members.ID() && !x.Elsewhere(b.Here) && !b.Members.Alive(x.Owner) {
 			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
 		}
 	}
-	if r.Cost, err = e.Cost(ctx, b.View, at.TaskID, id); err != nil {
+	if r.Cost, err = v.Cost(ctx, at.TaskID, id); err != nil {
 		return nil, Fault("reading the cost of the run", err)
 	}
-	each, err := e.ExecutionCosts(ctx, b.View, id)
+	each, err := v.ExecutionCosts(ctx, id)
 	if err != nil {
 		return nil, Fault("reading the cost of the run", err)
 	}
-	steps, err := b.Steps(ctx, id)
+	steps, err := v.Steps(ctx, id)
 	if err != nil {
 		return nil, Fault("reading the agents of the run", err)
 	}
@@ -190,8 +190,8 @@ func (e *Board) RunReply(ctx context.Context, b View, id string) (*RunReply, err
 			Cost: each[x.ID], LogID: x.LogID})
 	}
 	if waits && at.State.Open() && r.Reason == nil {
-		if cfg, err := e.Config(ctx); err == nil { // else nothing starts, and the leader says why
-			if r.Reason, err = e.HeldBack(ctx, b.Who, cfg); err != nil {
+		if cfg, err := b.Config(ctx); err == nil { // else nothing starts, and the leader says why
+			if r.Reason, err = b.HeldBack(ctx, v.Who, cfg); err != nil {
 				return nil, err
 			}
 		}

@@ -15,8 +15,8 @@ import (
 
 // ListTasks lists a project's tasks, newest first, each with its attempts'
 // summary (seed 004, "list_tasks provides attempt summary").
-func (e *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksArgs) (*TasksReply, error) {
-	b, id, p, err := e.viewOfList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
+func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksArgs) (*TasksReply, error) {
+	v, id, p, err := b.viewOfList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -26,10 +26,10 @@ func (e *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksAr
 			return nil, err
 		}
 	}
-	all, total, next, err := b.Tasks(ctx, id, status, p)
-	if n := Fitting(all); n < len(all) {
+	all, total, next, err := v.Tasks(ctx, id, status, p)
+	if n := fitting(all); n < len(all) {
 		// The page ends early and its cursor leads to the rest: a description is never cut.
-		all, total, next, err = b.Tasks(ctx, id, status, task.Page{Limit: n, Cursor: p.Cursor})
+		all, total, next, err = v.Tasks(ctx, id, status, task.Page{Limit: n, Cursor: p.Cursor})
 	}
 	if err != nil {
 		return nil, FaultOf("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
@@ -44,8 +44,8 @@ func (e *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksAr
 
 // fitting returns how many tasks of a page have no more than listBytes of descriptions and
 // dependencies together, at least one.
-func Fitting(all []task.Summary) int {
-	left := ListBytes
+func fitting(all []task.Summary) int {
+	left := listBytes
 	for i, s := range all {
 		left -= bytesOfID * (len(s.DependsOn) + len(s.BlockedBy))
 		if s.Description != nil {
@@ -59,32 +59,32 @@ func Fitting(all []task.Summary) int {
 }
 
 // GetTask returns a task (seed 004, get_task).
-func (e *Board) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*TaskReply, error) {
-	b, id, err := e.ViewFor(ctx, who, "task_id", a.TaskID)
+func (b *Board) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*TaskReply, error) {
+	v, id, err := b.ViewFor(ctx, who, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
-	s, err := b.Task(ctx, id)
+	s, err := v.Task(ctx, id)
 	if err != nil {
-		return nil, FaultOf("reading the task", err, "task", "task_id", id, RemedyTask)
+		return nil, TaskFault("reading the task", err, id)
 	}
-	cost, err := e.Cost(ctx, b.View, id, "")
+	cost, err := v.Cost(ctx, id, "")
 	if err != nil {
-		return nil, FaultOf("reading the cost of the task", err, "task", "task_id", id, RemedyTask)
+		return nil, TaskFault("reading the cost of the task", err, id)
 	}
 	return &TaskReply{Task: *taskReply(s), Cost: cost}, nil
 }
 
 // Costs returns what the executions of tasks cost, by their ids, without those that no execution has ended
 // of and those that the caller does not see.
-func (e *Board) Costs(ctx context.Context, who session.Caller, ids []string) (map[string]*Cost, error) {
-	b, _, err := e.View(ctx, who)
+func (b *Board) Costs(ctx context.Context, who session.Caller, ids []string) (map[string]*Cost, error) {
+	v, _, err := b.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]*Cost{}
 	for _, id := range ids {
-		cost, err := e.Cost(ctx, b.View, id, "")
+		cost, err := v.Cost(ctx, id, "")
 		if err != nil && !errors.Is(err, task.ErrNotFound) {
 			return nil, Fault("reading the cost of a task", err)
 		}
@@ -96,18 +96,17 @@ func (e *Board) Costs(ctx context.Context, who session.Caller, ids []string) (ma
 }
 
 // CreateTask creates a task in the state todo (seed 004, create_task).
-func (e *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTaskArgs) (*Task, error) {
+func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTaskArgs) (*Task, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	request, err := CheckRequest("create_task", named, a)
+	v, projectID, err := b.ViewFor(ctx, who, "project_id", a.ProjectID)
 	if err != nil {
 		return nil, err
 	}
-	b, projectID, err := e.ViewFor(ctx, who, "project_id", a.ProjectID)
+	request, created, err := v.Repeated(ctx, "create_task", named, a)
 	if err != nil {
 		return nil, err
 	}
-	request.Identity = b.Who.Identity
 	if a.Title, err = checkTitle(a.Title); err != nil {
 		return nil, err
 	}
@@ -126,23 +125,21 @@ func (e *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTask
 		return nil, session.Wrong(codes.MissingArgument, "lead is %s, and the task has no workflow for agents to be led through. Pass job_name and workflow_name; get_workflows lists them.", task.ServerLeads).With("argument", "workflow_name")
 	}
 	// A repeated request gets the same reply, even if the workflow has changed since.
-	if done, err := b.FindRequest(ctx, request); err != nil {
-		return nil, Fault("looking for the request_id", err)
-	} else if done == "" {
-		if err := e.CheckWorkflow(ctx, job, workflow); err != nil {
+	if created == "" {
+		if err := b.CheckWorkflow(ctx, job, workflow); err != nil {
 			return nil, err
 		}
 	}
-	s, err := b.CreateTask(ctx, task.NewTask{
+	s, err := v.CreateTask(ctx, task.NewTask{
 		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Lead: OrEmpty(a.Lead), DependsOn: dependsOn,
 	}, request)
-	e.o.Changed()
+	b.o.Changed()
 	return taskReply(s), FaultOf("creating the task", err, "project", "project_id", projectID, remedyProject)
 }
 
 // UpdateTask changes the given fields of a task (seed 004, update_task).
-func (e *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTaskArgs) (*Task, error) {
-	b, id, err := e.ViewFor(ctx, who, "task_id", a.TaskID)
+func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTaskArgs) (*Task, error) {
+	v, id, err := b.ViewFor(ctx, who, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -168,17 +165,17 @@ func (e *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 		return nil, err
 	}
 	if change.JobName != nil || change.WorkflowName != nil {
-		was, err := b.Task(ctx, id)
+		was, err := v.Task(ctx, id)
 		if err != nil {
-			return nil, FaultOf("reading the task", err, "task", "task_id", id, RemedyTask)
+			return nil, TaskFault("reading the task", err, id)
 		}
-		if err := e.CheckWorkflow(ctx, cmp.Or(change.JobName, was.JobName), cmp.Or(change.WorkflowName, was.WorkflowName)); err != nil {
+		if err := b.CheckWorkflow(ctx, cmp.Or(change.JobName, was.JobName), cmp.Or(change.WorkflowName, was.WorkflowName)); err != nil {
 			return nil, err
 		}
 	}
-	s, err := b.UpdateTask(ctx, id, change)
-	e.o.Changed()
-	return taskReply(s), FaultOf("updating the task", err, "task", "task_id", id, RemedyTask)
+	s, err := v.UpdateTask(ctx, id, change)
+	b.o.Changed()
+	return taskReply(s), TaskFault("updating the task", err, id)
 }
 
 // checkDependencies checks the ids of tasks that a task is to depend on; nil stays nil.
@@ -197,8 +194,8 @@ func checkDependencies(given []string) ([]string, error) {
 	return ids, nil
 }
 
-// checkWorkflow refuses an incomplete or unknown workflow.
-func (e *Board) CheckWorkflow(ctx context.Context, job, workflow *string) error {
+// CheckWorkflow refuses an incomplete or unknown workflow.
+func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) error {
 	hasJob, hasWorkflow := job != nil && *job != "", workflow != nil && *workflow != ""
 	switch {
 	case hasJob != hasWorkflow:
@@ -216,10 +213,10 @@ func (e *Board) CheckWorkflow(ctx context.Context, job, workflow *string) error 
 			return err
 		}
 	}
-	if e.o.CheckWorkflow == nil {
+	if b.o.CheckWorkflow == nil {
 		return nil
 	}
-	return e.o.CheckWorkflow(ctx, *job, *workflow)
+	return b.o.CheckWorkflow(ctx, *job, *workflow)
 }
 
 func trimmed(s *string) *string {

@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"deepwork/session/attempt"
 	"deepwork/session/board"
 )
 
@@ -45,4 +46,12 @@ type TargetArgs struct {
 	board.Target
 	TargetBranch string  `json:"target_branch" arg:"An existing branch"`
 	RepoID       *string `json:"repo_id" arg:"Default: all"`
+}
+
+// DiffReply answers get_attempt_diff.
+type DiffReply struct {
+	AttemptID string             `json:"attempt_id" jsonschema:"UUID of the attempt"`
+	Diffs     []attempt.RepoDiff `json:"diffs" jsonschema:"the changes, one entry per repository"`
+	Truncated bool               `json:"truncated" jsonschema:"whether a part was left out"`
+	Notice    *string            `json:"notice" jsonschema:"a hint, or null"`
 }

@@ -74,15 +74,10 @@ const (
 func CommentAttempt(ctx context.Context, e *attempt.Engine, who session.Caller, a CommentArgs) (*CommentsReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	request, err := board.CheckRequest("comment_attempt", named, a)
-	if err != nil {
-		return nil, err
-	}
 	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
-	request.Identity = b.Who.Identity
 	changes := len(a.Comments)+len(a.Remove) > 0
 	if changes || a.Send {
 		if err := e.MayStart(b.Who); err != nil {
@@ -91,20 +86,20 @@ func CommentAttempt(ctx context.Context, e *attempt.Engine, who session.Caller, 
 	}
 	at, err := b.Attempt(ctx, id)
 	if err != nil {
-		return nil, board.FaultOf("reading the attempt", err, "attempt", "attempt_id", id, board.RemedyAttempt)
+		return nil, board.AttemptFault("reading the attempt", err, id)
 	}
-	done, err := b.FindRequest(ctx, request)
+	request, done, err := b.Repeated(ctx, "comment_attempt", named, a)
 	if err != nil {
-		return nil, board.Fault("looking for the request_id", err)
+		return nil, err
 	}
 	var added []string
 	if done != "" {
-		added, err = b.ChangeComments(ctx, id, nil, nil, request) // of then
+		added, err = b.ChangeComments(ctx, id, nil, nil, request) // those that the earlier call added
 	} else if changes || named != nil {
 		added, err = changeComments(ctx, e, b, at, a, request)
 	}
 	if err != nil {
-		return nil, board.FaultOf("changing the comments", err, "attempt", "attempt_id", id, board.RemedyAttempt)
+		return nil, board.AttemptFault("changing the comments", err, id)
 	}
 	r := &CommentsReply{AttemptID: id}
 	if a.Send {
@@ -173,7 +168,7 @@ func sendComments(ctx context.Context, e *attempt.Engine, who session.Caller, b 
 	for range sendTries {
 		all, err := b.Comments(ctx, at.ID)
 		if err != nil {
-			return board.FaultOf("reading the comments", err, "attempt", "attempt_id", at.ID, board.RemedyAttempt)
+			return board.AttemptFault("reading the comments", err, at.ID)
 		}
 		waits := slices.ContainsFunc(all, func(c task.Comment) bool { return !c.Queued && (len(added) == 0 || slices.Contains(added, c.ID)) })
 		switch {

@@ -39,67 +39,92 @@ func Diff(ctx context.Context, e *attempt.Engine, who session.Caller, a DiffArgs
 	}
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return nil, board.FaultOf("reading the attempt", err, "attempt", "attempt_id", id, board.RemedyAttempt)
+		return nil, board.AttemptFault("reading the attempt", err, id)
 	}
-	at := now.Attempt
-	r := &DiffReply{AttemptID: id, Diffs: []attempt.RepoDiff{}}
-	var notices []string
-	notice := func(format string, args ...any) {
-		if text := fmt.Sprintf(format, args...); !slices.Contains(notices, text) {
-			notices = append(notices, text)
-		}
-	}
-	if at.Elsewhere(e.Here) {
+	c := &comparison{AttemptDetails: now, engine: e, paths: a.Paths, left: left}
+	if now.Attempt.Elsewhere(e.Here) {
 		var where string
-		if r.Diffs, where, err = attempt.SavedDiff(ctx, b, at, left); err != nil {
-			return nil, err
-		}
-		r.Truncated = slices.ContainsFunc(r.Diffs, func(d attempt.RepoDiff) bool { return d.Truncated })
-		r.Notice = &where
-		return r, nil
+		c.diffs, where, err = attempt.SavedDiff(ctx, b, now.Attempt, left)
+		c.notices = []string{where}
+	} else {
+		err = c.compare(ctx)
 	}
-	if attempt.InPlace(at) {
-		notice("The run works in the project itself, %s, where its changes are among others: see git diff there.", at.Workspace)
+	if err != nil {
+		return nil, err
 	}
-	compared := 0
-	for _, repo := range at.Repos {
-		d := attempt.RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}
-		switch {
-		case repo.BaseCommit == nil:
-			notice("%s", noWorkspace(now))
-		case !attempt.Exists(repo.Worktree):
-			notice("The worktree %s no longer exists; its commits are on the branch %s.", repo.Worktree, at.Branch)
-		case left <= 0:
-			d.Truncated = true
-		default:
-			d.Diff, d.Truncated, err = e.Worktrees(at).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, a.Paths, left)
-			switch {
-			case errors.Is(err, worktree.ErrNoWorktree):
-				notice("%s is no longer a git worktree: its .git and its entry in the repository were removed. Its commits are on the branch %s.", repo.Worktree, at.Branch)
-			case err != nil && ctx.Err() == nil:
-				return nil, attempt.GitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
-			case err != nil:
-				return nil, fmt.Errorf("comparing the worktree %s: %w", repo.Worktree, err)
-			default:
-				compared++
-			}
-			left -= len(d.Diff)
-		}
-		r.Truncated = r.Truncated || d.Truncated
-		r.Diffs = append(r.Diffs, d)
-	}
-	empty := !slices.ContainsFunc(r.Diffs, func(d attempt.RepoDiff) bool { return d.Diff != "" || d.Truncated })
-	switch {
-	case !empty || compared == 0:
-	case len(a.Paths) > 0:
-		notice("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", quoted(a.Paths))
-	default:
-		notice("Nothing is changed.")
-	}
-	if len(notices) > 0 {
-		r.Notice = new(strings.Join(notices, " "))
-	}
+	r := &DiffReply{AttemptID: id, Diffs: board.NonNil(c.diffs), Notice: board.OrNull(strings.Join(c.notices, " "))}
+	r.Truncated = slices.ContainsFunc(r.Diffs, func(d attempt.RepoDiff) bool { return d.Truncated })
 	return r, nil
+}
+
+// A comparison collects the changes of an attempt.
+type comparison struct {
+	*task.AttemptDetails
+	engine  *attempt.Engine
+	paths   []string
+	left    int // bytes
+	diffs   []attempt.RepoDiff
+	notices []string
+}
+
+// note adds a hint, once.
+func (c *comparison) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(c.notices, text) {
+		c.notices = append(c.notices, text)
+	}
+}
+
+// compare compares the worktrees, and says why there are no changes.
+func (c *comparison) compare(ctx context.Context) error {
+	if attempt.InPlace(c.Attempt) {
+		c.note("The run works in the project itself, %s, where its changes are among others: see git diff there.", c.Attempt.Workspace)
+	}
+	compared := false
+	for _, repo := range c.Attempt.Repos {
+		d := attempt.RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}
+		did, err := c.worktree(ctx, repo, &d)
+		if err != nil {
+			return err
+		}
+		compared = compared || did
+		c.left -= len(d.Diff)
+		c.diffs = append(c.diffs, d)
+	}
+	switch {
+	case !compared || slices.ContainsFunc(c.diffs, func(d attempt.RepoDiff) bool { return d.Diff != "" || d.Truncated }):
+	case len(c.paths) > 0:
+		c.note("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", quoted(c.paths))
+	default:
+		c.note("Nothing is changed.")
+	}
+	return nil
+}
+
+// worktree sets the changes in one worktree. It reports false if that was not compared.
+func (c *comparison) worktree(ctx context.Context, repo task.AttemptRepo, d *attempt.RepoDiff) (compared bool, err error) {
+	at := c.Attempt
+	switch {
+	case repo.BaseCommit == nil:
+		c.note("%s", noWorkspace(c.AttemptDetails))
+		return false, nil
+	case !attempt.Exists(repo.Worktree):
+		c.note("The worktree %s no longer exists; its commits are on the branch %s.", repo.Worktree, at.Branch)
+		return false, nil
+	case c.left <= 0:
+		d.Truncated = true
+		return false, nil
+	}
+	d.Diff, d.Truncated, err = c.engine.Worktrees(at).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, c.paths, c.left)
+	switch {
+	case errors.Is(err, worktree.ErrNoWorktree):
+		c.note("%s is no longer a git worktree: its .git and its entry in the repository were removed. Its commits are on the branch %s.", repo.Worktree, at.Branch)
+		return false, nil
+	case err != nil && ctx.Err() == nil:
+		return false, attempt.GitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
+	case err != nil:
+		return false, fmt.Errorf("comparing the worktree %s: %w", repo.Worktree, err)
+	}
+	return true, nil
 }
 
 // noWorkspace says why an attempt has no worktrees, and what to do about it.

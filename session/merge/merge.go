@@ -1,3 +1,11 @@
+// Package merge brings the commits of attempts into their target branches: merge, rebase, push, and undoing a
+// merge that has conflicts. It also shows the changes of an attempt, and collects comments on their lines for its
+// agent. It takes the worktrees from package attempt and has no state of its own: each call refuses an attempt
+// whose agent works, and moves one repository after the other.
+//
+// What a reader has to hold: Reply and Repo with its statuses; settled, the refusals of all calls that move
+// branches; landed, which turns a conflict into a merge in the worktree; comparison, which makes a diff; Comment and
+// commented, the lines that comments are about.
 package merge
 
 import (
@@ -15,14 +23,14 @@ import (
 	"deepwork/session/codes"
 )
 
-// MergeReply answers merge_attempt, rebase_attempt, push_attempt, abort_merge and change_target.
+// Reply answers merge_attempt, rebase_attempt, push_attempt, abort_merge and change_target.
 type Reply struct {
 	AttemptID string `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	Repos     []Repo `json:"repos" jsonschema:"its repositories, up to the first one that failed"`
 	TaskDone  bool   `json:"task_done" jsonschema:"whether the call set the task done: see attempts.done_when_merged"`
 }
 
-// MergedRepo is the outcome for one repository.
+// Repo is the outcome for one repository.
 type Repo struct {
 	RepoID       string          `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName     string          `json:"repo_name" jsonschema:"name of the repository"`
@@ -220,7 +228,7 @@ func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a 
 	case errors.Is(err, task.ErrRunning):
 		return nil, attempt.AgentRuns(at.ID)
 	case err != nil:
-		return nil, board.FaultOf("changing the target", err, "attempt", "attempt_id", at.ID, board.RemedyAttempt)
+		return nil, board.AttemptFault("changing the target", err, at.ID)
 	}
 	return reply, nil
 }
@@ -237,7 +245,7 @@ func settled(ctx context.Context, e *attempt.Engine, who session.Caller, t board
 	}
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return b, nil, board.FaultOf("reading the attempt", err, "attempt", "attempt_id", id, board.RemedyAttempt)
+		return b, nil, board.AttemptFault("reading the attempt", err, id)
 	}
 	at = now.Attempt
 	if attempt.InPlace(at) {
@@ -295,4 +303,34 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 		e.Log.Info("attempt "+m.Status, "attempt", id, "repository", r.RepoName, "target", r.TargetBranch, "caller", b.Who.Identity)
 	}
 	return reply, nil
+}
+
+// notMerged says why a branch was neither merged, rebased nor pushed.
+func notMerged(id string, r task.AttemptRepo, err error) error {
+	refuse := func(code, format string, args ...any) error {
+		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
+	}
+	if held, is := errors.AsType[*worktree.CheckedOutError](err); is {
+		return session.NotNow(codes.TargetCheckedOut, "Nothing was changed: %v.", held).With("attempt_id", id).With("repo_id", r.RepoID).
+			With("files", held.Files).With("operation", held.Operation).With("command", held.Command).Because(err)
+	}
+	if dirty, is := errors.AsType[*worktree.DirtyError](err); is {
+		return session.NotNow(codes.NotCommitted, "Nothing was changed: %v. Commit them there, or have the agent do it with follow_up, and call again.", dirty).
+			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
+	}
+	switch {
+	case errors.Is(err, worktree.ErrInUse):
+		return attempt.AgentRuns(id)
+	case errors.Is(err, worktree.ErrMoved):
+		return refuse(codes.TargetMoved, "Nothing was changed: %v. Call again.", err)
+	case errors.Is(err, worktree.ErrUnfinished):
+		return refuse(codes.MergeUnfinished, "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and call again.", err)
+	case errors.Is(err, worktree.ErrRejected):
+		return refuse(codes.PushRejected, "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
+	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):
+		return refuse(codes.NotMerged, "Nothing was changed: %v. Correct that and call again.", err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("merging attempt %s: %w", id, err)
+	}
+	return attempt.GitFailed("The branch of attempt "+id+" in "+r.RepoName+" cannot be merged or pushed", err)
 }

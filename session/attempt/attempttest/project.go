@@ -197,6 +197,32 @@ func Refused(t testing.TB, err error, kind session.Kind, code string, mentions .
 	}
 }
 
+// Wrong is Refused for an error about an argument, which it names with its value if it has one.
+func Wrong(t testing.TB, err error, code string, mentions ...string) {
+	t.Helper()
+	Refused(t, err, session.ToolError, code, mentions...)
+	e, is := errors.AsType[*session.Error](err)
+	if !is {
+		return
+	}
+	if argument, _ := e.Details["argument"].(string); argument == "" {
+		t.Errorf("%s names no argument: %v", code, e.Details)
+	}
+	if _, given := e.Details["value"]; !given && !strings.HasPrefix(code, "missing_") {
+		t.Errorf("%s names no value: %v", code, e.Details)
+	}
+}
+
+// Times checks that texts are times of the present as replies have them.
+func Times(t testing.TB, times ...string) {
+	t.Helper()
+	for _, s := range times {
+		if at, err := time.Parse(time.RFC3339Nano, s); err != nil || !strings.HasSuffix(s, "Z") || time.Since(at) > time.Hour {
+			t.Errorf("%q is not the present in RFC 3339 and UTC", s)
+		}
+	}
+}
+
 // JSON returns a reply as a failing test shows it.
 func JSON(v any) string {
 	data, err := json.Marshal(v)
