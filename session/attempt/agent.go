@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
@@ -27,7 +28,7 @@ type Agent struct {
 // ends, it asks the agent to end first. The error is one of the board, of what cannot be run at all, or
 // ctx's if the agent never ran.
 func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err error) {
-	x, e := a.Execution, l.run.engine
+	x, e := a.Execution, l.execution.engine
 	defer func() {
 		if fault := recover(); fault != nil { // the run goes on without it, and ends its process last
 			e.Log.Error("the agent of a step cannot be run", "run", x.AttemptID, "step", x.StepID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
@@ -48,15 +49,15 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
 	}
-	claimed, err := l.board.AddStep(ctx, x, e.slots(cfg), e.claimHere(), board.Limits(cfg))
-	r := &execution{engine: e, row: x, ctx: l.run.ctx}
+	claimed, err := l.records.AddStep(ctx, x, e.slots(cfg), e.claimHere(), board.Limits(cfg))
+	r := &execution{engine: e, row: x, ctx: l.execution.ctx}
 	r.stopping, r.stop = context.WithCancel(ctx)
 	defer r.stop()
 	r.making = r.stopping
 	end := &outcome{Ending: task.Ending{State: task.Stopped}}
 	if errors.Is(err, store.ErrPending) { // it may be there, with a slot
 		_ = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) }) // fails only if it was not added, or this process stops leading
-		e.free()
+		e.wakeUp()
 	}
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		end.LimitedUntil = limitOf(time.Now(), board.OrEmpty(end.FinalMessage)+"\n"+board.OrEmpty(end.Error))
 	}
 	err = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
-	e.free()
+	e.wakeUp()
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +97,14 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 func (l *Lead) await(r *execution, cfg *config.Config, claimed bool) *outcome {
 	e, ctx := r.engine, r.stopping
 	for !claimed {
-		if l.waitTurn(ctx) != nil {
+		if wait.For(ctx, e.o.Poll) != nil {
 			return r.notRun()
 		}
 		if now, err := e.Config(ctx); err == nil {
 			cfg = now
 		}
 		var err error
-		claimed, err = l.board.ClaimStep(ctx, r.row.AttemptID, r.row.ID, e.slots(cfg), e.claimHere(), board.Limits(cfg))
+		claimed, err = l.records.ClaimStep(ctx, r.row.AttemptID, r.row.ID, e.slots(cfg), e.claimHere(), board.Limits(cfg))
 		if errors.Is(err, store.ErrPending) {
 			return r.notRun() // it may have the slot: its end frees that, and another agent gets one
 		}
@@ -124,25 +125,4 @@ func (e *Engine) claimHere() *task.Claim {
 		return nil
 	}
 	return &task.Claim{Place: e.Here}
-}
-
-// freed returns a channel that is closed when an agent of a step has ended.
-func (e *Engine) freed() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.slot == nil {
-		e.slot = make(chan struct{})
-	}
-	return e.slot
-}
-
-// free wakes those that wait for a slot.
-func (e *Engine) free() {
-	e.mu.Lock()
-	if e.slot != nil {
-		close(e.slot)
-		e.slot = nil
-	}
-	e.mu.Unlock()
-	e.wakeUp()
 }

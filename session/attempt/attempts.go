@@ -51,7 +51,8 @@ func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*
 		WorkflowSession: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
 		Repos: []AttemptRepo{}, CreatedAt: board.Stamp(a.CreatedAt), UpdatedAt: board.Stamp(a.UpdatedAt),
 	}
-	if r.Lead = task.AgentLeads; a.Run != nil {
+	r.Lead = task.AgentLeads
+	if a.Run != nil {
 		r.Lead = task.ServerLeads
 	}
 	if s := now.Session; s != nil && s.Queued != nil {

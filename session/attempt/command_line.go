@@ -27,6 +27,7 @@ import (
 // A commandLine is the Executor of a name in the config, or of a well-known one: its agents are processes of
 // this machine.
 type commandLine struct {
+	local  // its records
 	engine *Engine
 	name   string
 }
@@ -100,24 +101,8 @@ func (c commandLine) Start(ctx context.Context, w Work) (Process, error) {
 		}
 	}
 	spec.Command, spec.Stdin = r.give(w.Prompt, w.resumes())
-	return c.engine.local.Start(ctx, w.Log, w.Execution, spec)
+	return c.local.Start(ctx, w.Log, w.Execution, spec)
 }
-
-// Find implements Executor.
-func (c commandLine) Find(ctx context.Context, log, execution string) (Process, error) {
-	return c.engine.local.Find(ctx, log, execution)
-}
-
-// Tail implements Executor.
-func (c commandLine) Tail(ctx context.Context, log string, after *int64, limit int, wait time.Duration) ([]runner.Entry, int64, error) {
-	return c.engine.local.Tail(ctx, log, after, limit, wait)
-}
-
-// Note implements Executor.
-func (c commandLine) Note(log, text string) error { return c.engine.local.Note(log, text) }
-
-// Remove implements Executor.
-func (c commandLine) Remove(log string) error { return c.engine.local.Remove(log) }
 
 // A recipe is a command line as one execution uses it. It comes from the config or the program, never from a
 // tool's arguments.

@@ -92,7 +92,6 @@ type Engine struct {
 	mu       sync.Mutex            // guards the fields below
 	leading  map[string]*execution // by execution: those that this server runs
 	removals map[string]bool       // by attempt: the worktrees that it removes for other machines
-	slot     chan struct{}         // closed when an agent of a step ends; nil means that nobody waits for it
 	stats    Stats
 }
 

@@ -83,7 +83,7 @@ func (r *execution) lead() {
 	defer begun()
 	if r.row.Lead {
 		end := r.leadRun()
-		if end.fate.recorded() && !r.endEarlier() {
+		if end.fate.recorded() && !r.endAgentsOfRun() {
 			return
 		}
 		r.finish(end)
@@ -346,14 +346,14 @@ func (r *execution) end(proc Process) {
 	}
 }
 
-// endEarlier ends the agents that an earlier leader of the run has left, if this one came to its end before it
+// endAgentsOfRun ends the agents that an earlier leader of the run has left, if this one came to its end before it
 // could: once the end is on the board, nobody looks for them. It reports false if this server closes first.
-func (r *execution) endEarlier() bool {
+func (r *execution) endAgentsOfRun() bool {
 	for last := lastLogged(""); ; {
 		b, err := r.engine.Store(r.ctx)
 		if err == nil {
-			l := &Lead{run: r, board: b, Attempt: &task.Attempt{ID: r.row.AttemptID}}
-			err = l.endEarlier(r.ctx)
+			l := &Lead{execution: r, records: b, Attempt: &task.Attempt{ID: r.row.AttemptID}}
+			err = l.endAgents(r.ctx)
 		}
 		if err == nil || errors.Is(err, task.ErrNotFound) {
 			return r.ctx.Err() == nil

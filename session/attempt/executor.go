@@ -90,7 +90,7 @@ func (e *Engine) executor(name string) Executor {
 	if x := e.o.Executors[name]; x != nil {
 		return x
 	}
-	return commandLine{e, name}
+	return commandLine{e.local, e, name}
 }
 
 // A choice is an executor in a variant.

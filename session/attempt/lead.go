@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
@@ -29,8 +28,8 @@ type Lead struct {
 	Advice  string    // what the person said who resumed it
 	Since   time.Time // when its execution was created: leaders that go on after a crash have the same
 
-	run   *execution
-	board store.Board
+	execution *execution
+	records   store.Board
 }
 
 // Save records the run.
@@ -39,32 +38,32 @@ func (l *Lead) Save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.board.SetRun(ctx, l.Attempt.ID, data)
+	return l.records.SetRun(ctx, l.Attempt.ID, data)
 }
 
 // Progress records where the workflow of the run is.
 func (l *Lead) Progress(ctx context.Context, p task.WorkflowProgress) error {
-	return l.board.SetWorkflow(ctx, l.Attempt.ID, p)
+	return l.records.SetWorkflow(ctx, l.Attempt.ID, p)
 }
 
 // Steps returns the executions of a step's agents, the newest first.
 func (l *Lead) Steps(ctx context.Context, sessionID, stepID string) ([]task.Execution, error) {
-	return l.board.StepsOf(ctx, l.Attempt.ID, sessionID, stepID)
+	return l.records.StepsOf(ctx, l.Attempt.ID, sessionID, stepID)
 }
 
 // Continues reports whether an executor can go on with a conversation beside others in the folder.
 func (l *Lead) Continues(ctx context.Context, executor string, variant *string) bool {
-	agent, err := l.run.engine.choose(ctx, executor, variant)
+	agent, err := l.execution.engine.choose(ctx, executor, variant)
 	return err == nil && agent.Names
 }
 
 // Note writes a line to the output of the run.
-func (l *Lead) Note(format string, args ...any) { l.run.note(fmt.Sprintf(format, args...)) }
+func (l *Lead) Note(format string, args ...any) { l.execution.note(fmt.Sprintf(format, args...)) }
 
 // Warn logs what hinders the run, for whoever runs its server.
 func (l *Lead) Warn(what string, err error) {
-	if l.run != nil { // else it is a test
-		l.run.engine.Log.Warn(what, "run", l.Attempt.ID, "error", err)
+	if l.execution != nil { // else it is a test
+		l.execution.engine.Log.Warn(what, "run", l.Attempt.ID, "error", err)
 	}
 }
 
@@ -73,7 +72,7 @@ func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 	if l.Run.MaxCostUSD == nil && l.Run.MaxUnknown == nil {
 		return "", nil
 	}
-	sum, err := l.board.Spent(ctx, l.Attempt.TaskID, l.Attempt.ID)
+	sum, err := l.records.Spent(ctx, l.Attempt.TaskID, l.Attempt.ID)
 	if err != nil {
 		return "", err
 	}
@@ -91,17 +90,13 @@ func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 func (l *Lead) Reviewed(ctx context.Context, executor string, stdout []byte) error {
 	u := task.Use{AttemptID: l.Attempt.ID, ExecutionID: uuid.NewString()}
 	u.Executor, _, _ = strings.Cut(executor, ":")
-	used, err := l.run.engine.usageOf(ctx, l.board, u.AttemptID, u.Executor, transcript.UsageIn(stdout))
+	used, err := l.execution.engine.usageOf(ctx, l.records, u.AttemptID, u.Executor, transcript.UsageIn(stdout))
 	if err != nil {
 		return err
 	}
-	if u.Reported = used != nil; u.Reported {
+	u.Reported = used != nil
+	if u.Reported {
 		u.Usage = *used
 	}
-	return l.board.AddUse(ctx, u)
-}
-
-// waitTurn waits a moment for a slot.
-func (l *Lead) waitTurn(ctx context.Context) error {
-	return wait.Until(ctx, l.run.engine.o.Poll, l.run.engine.freed())
+	return l.records.AddUse(ctx, u)
 }

@@ -59,7 +59,7 @@ func (r *execution) beginLead() (*Lead, *outcome) {
 	if errors.Is(err, task.ErrNotFound) || err == nil && (now.State.Ended() || now.Owner != e.Members.ID()) {
 		return nil, &outcome{fate: left}
 	}
-	l := &Lead{run: r, board: b, Since: r.row.CreatedAt}
+	l := &Lead{execution: r, records: b, Since: r.row.CreatedAt}
 	if r.row.FollowUp {
 		l.Advice = r.row.Prompt
 	}
@@ -90,7 +90,7 @@ func (r *execution) beginLead() (*Lead, *outcome) {
 	if err := r.recordLead(); err != nil {
 		return nil, &outcome{fate: left}
 	}
-	if err := l.endEarlier(r.making); err != nil {
+	if err := l.endAgents(r.making); err != nil {
 		return nil, r.couldNot("ending the agents of an earlier leader", err)
 	}
 	return l, nil
@@ -98,7 +98,7 @@ func (r *execution) beginLead() (*Lead, *outcome) {
 
 // follow calls the leader, and records how the run has ended.
 func (l *Lead) follow() *outcome {
-	r := l.run
+	r := l.execution
 	ctx, cancel := r.making, context.CancelFunc(func() {})
 	if l.Run.MaxTime > 0 {
 		ctx, cancel = context.WithTimeout(ctx, l.Run.MaxTime)
@@ -127,11 +127,11 @@ func (l *Lead) follow() *outcome {
 func (l *Lead) call(ctx context.Context) (end board.RunEnd) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			l.run.engine.Log.Error("the leader of a run failed", "run", l.Attempt.ID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
+			l.execution.engine.Log.Error("the leader of a run failed", "run", l.Attempt.ID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
 			end = board.RunEnd{State: board.RunStopped, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v", fault)}
 		}
 	}()
-	return l.run.engine.o.Leader(ctx, l)
+	return l.execution.engine.o.Leader(ctx, l)
 }
 
 // interrupted is the reason of runs whose process was asked to end.
@@ -153,9 +153,9 @@ func outcomeOfRun(end board.RunEnd) *outcome {
 	return o
 }
 
-// endEarlier ends the agents of a leader that is gone, all at once: they can no longer reach it.
-func (l *Lead) endEarlier(ctx context.Context) error {
-	steps, err := l.board.Steps(ctx, l.Attempt.ID)
+// endAgents ends the agents of a leader that is gone, all at once: they can no longer reach it.
+func (l *Lead) endAgents(ctx context.Context) error {
+	steps, err := l.records.Steps(ctx, l.Attempt.ID)
 	if err != nil {
 		return err
 	}
@@ -167,12 +167,12 @@ func (l *Lead) endEarlier(ctx context.Context) error {
 		}
 	}
 	ending.Wait()
-	return errors.Join(append(errs, os.RemoveAll(l.run.engine.State().MCP(l.Attempt.ID)))...)
+	return errors.Join(append(errs, os.RemoveAll(l.execution.engine.State().MCP(l.Attempt.ID)))...)
 }
 
 // endAgent ends an agent of a leader that is gone.
 func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
-	r := &execution{engine: l.run.engine, row: x}
+	r := &execution{engine: l.execution.engine, row: x}
 	end := &outcome{}
 	if x.State != task.Waiting {
 		p, err := r.executor().Find(ctx, x.LogID, x.ID)
@@ -183,7 +183,7 @@ func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
 			}
 			end = outcomeOf(exit)
 			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
-				if err := r.recordStart(ctx, l.board, at); err != nil {
+				if err := r.recordStart(ctx, l.records, at); err != nil {
 					return err
 				}
 			}
@@ -192,5 +192,5 @@ func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
 		}
 	}
 	end.State, end.Error = task.Interrupted, new("Its leader ended before it.") // it may have failed because it could not reach that
-	return r.recordEnd(ctx, l.board, end)
+	return r.recordEnd(ctx, l.records, end)
 }

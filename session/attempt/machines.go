@@ -137,9 +137,9 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 	return nil
 }
 
-// endEarlier ends the agents of an attempt's earlier executions, which run only if another machine
+// endGivenUpAgents ends the agents of an attempt's earlier executions, which run only if another machine
 // has given them up.
-func (e *Engine) endEarlier(ctx context.Context, b store.Board, x task.Execution) error {
+func (e *Engine) endGivenUpAgents(ctx context.Context, b store.Board, x task.Execution) error {
 	if e.Shared == nil {
 		return nil
 	}
@@ -158,8 +158,8 @@ func (e *Engine) endEarlier(ctx context.Context, b store.Board, x task.Execution
 	return err
 }
 
-// endGivenUp ends the agents of this place that another machine has given up, after a start.
-func (e *Engine) endGivenUp(ctx context.Context, b store.Board) error {
+// endAllGivenUp ends the agents of this place that another machine has given up, after a start.
+func (e *Engine) endAllGivenUp(ctx context.Context, b store.Board) error {
 	if e.Shared == nil {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (e *Engine) endGivenUp(ctx context.Context, b store.Board) error {
 		if !a.Is(e.Here) || a.State != task.Interrupted {
 			continue
 		}
-		err = errors.Join(err, e.endEarlier(ctx, b, task.Execution{AttemptID: a.ID}))
+		err = errors.Join(err, e.endGivenUpAgents(ctx, b, task.Execution{AttemptID: a.ID}))
 	}
 	return err
 }
@@ -235,7 +235,7 @@ func (e *Engine) removeAsked(ctx context.Context, b store.Board) error {
 // means that nothing was recorded.
 func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) error {
 	done := removal{}
-	err := e.endEarlier(ctx, b, task.Execution{AttemptID: r.AttemptID})
+	err := e.endGivenUpAgents(ctx, b, task.Execution{AttemptID: r.AttemptID})
 	if err == nil {
 		done, err = e.removeWorktrees(ctx, b, r.AttemptID, false)
 	}

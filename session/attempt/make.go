@@ -117,7 +117,7 @@ func (r *execution) prepare() (agent *choice, w Work, end *outcome) {
 	if end := r.workspace(b, cfg, a, w.Env); end != nil {
 		return nil, w, end
 	}
-	if err := e.endEarlier(ctx, b, r.row); err != nil {
+	if err := e.endGivenUpAgents(ctx, b, r.row); err != nil {
 		return nil, w, r.couldNot("ending the agent that another machine had given up", err)
 	}
 	w.Workspace = a.Workspace

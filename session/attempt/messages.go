@@ -140,7 +140,8 @@ func (e *Engine) lastBefore(ctx context.Context, b board.View, a *task.Attempt, 
 		if i := slices.IndexFunc(entries, func(x runner.Entry) bool { return !x.Time.Before(moment) }); i >= 0 {
 			return new(entries[i].Index - 1), nil
 		}
-		if after = next; len(entries) == 0 {
+		after = next
+		if len(entries) == 0 {
 			return &after, nil
 		}
 	}

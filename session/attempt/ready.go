@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -38,42 +37,33 @@ func (e *Engine) serveReady() {
 // A starter starts tasks without a call. It belongs to one goroutine.
 type starter struct {
 	engine   *Engine
-	of       *config.Config      // with which what is refused was tried
-	refusals map[string]*refusal // by project, or by task; "" is for all
+	of       *config.Config     // with which what is refused was tried
+	refusals map[string]refusal // by project, or by task; "" is for all
 }
 
-// A refusal is why tasks are not started.
+// A refusal is why tasks are not started, and until when that is not tried again.
 type refusal struct {
-	lastLogged string
-	pause      wait.Backoff
-	until      time.Time
+	why   string
+	until time.Time
 }
 
-// postpone logs why something is not started, once, and lets them wait for a while; nil
-// means that there is no reason.
+// refusedFor is how long what cannot be started waits.
+const refusedFor = 5 * time.Second
+
+// postpone logs why something is not started, once, and lets it wait; nil means that there is no reason.
 func (s *starter) postpone(what string, err error) {
-	r := s.refusals[what]
-	switch {
-	case s.engine.serving.Err() != nil:
-	case err == nil && r != nil && time.Now().After(r.until):
-		delete(s.refusals, what)
-	case err != nil:
-		if r == nil {
-			r = &refusal{pause: wait.Backoff{Min: time.Second, Max: time.Minute}}
-			s.refusals[what] = r
-		}
-		if err.Error() != r.lastLogged {
-			r.lastLogged = err.Error()
-			s.engine.Log.Warn("attempts.auto_start cannot start tasks; trying again", "affects", what, "error", err)
-		}
-		r.until = time.Now().Add(r.pause.Next())
+	if err == nil || s.engine.serving.Err() != nil {
+		return
 	}
+	if err.Error() != s.refusals[what].why {
+		s.engine.Log.Warn("attempts.auto_start cannot start tasks; trying again", "affects", what, "error", err)
+	}
+	s.refusals[what] = refusal{err.Error(), time.Now().Add(refusedFor)}
 }
 
 // waits reports whether something was refused just now.
 func (s *starter) waits(what string) bool {
-	r := s.refusals[what]
-	return r != nil && time.Now().Before(r.until)
+	return time.Now().Before(s.refusals[what].until)
 }
 
 // startReady starts tasks, the oldest first, as long as there is room.
@@ -87,7 +77,7 @@ func (s *starter) startReady(ctx context.Context) error {
 		return nil // which serve logs
 	}
 	if s.of != cfg {
-		s.of, s.refusals = cfg, map[string]*refusal{}
+		s.of, s.refusals = cfg, map[string]refusal{}
 	}
 	auto := cfg.Attempts.AutoStart
 	if auto == nil || cfg.Approval != nil && cfg.Approval.Withheld != nil || s.waits("") {

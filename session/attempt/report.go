@@ -206,7 +206,8 @@ func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log lo
 		return all[max(0, len(all)-limit):], next, nil
 	}
 	all = slices.DeleteFunc(all, func(e runner.Entry) bool { return e.Index <= *after })
-	if all = all[:min(len(all), limit)]; len(all) > 0 {
+	all = all[:min(len(all), limit)]
+	if len(all) > 0 {
 		return all, all[len(all)-1].Index, nil
 	}
 	// The error is that of ctx, which the next read reports.

@@ -93,7 +93,8 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err != nil {
 		return nil, err
 	}
-	if run.InPlace = len(repos) == 0; a.InPlace != nil {
+	run.InPlace = len(repos) == 0
+	if a.InPlace != nil {
 		if len(repos) == 0 && !*a.InPlace {
 			return nil, session.Wrong(codes.NoRepos, "The project is not in a git repository with a branch that is checked out, so there can be no worktree. Check out a branch that has a commit (git init makes a repository), or pass in_place: true.").With("argument", "in_place")
 		}

@@ -122,7 +122,8 @@ func (b *Board) ReachedBudgets(ctx context.Context, who session.Caller) (all []A
 		if r.Key == "attempts.max_unknown" {
 			since = unknown
 		}
-		if a.Since = StampOrNull(since); since != nil {
+		a.Since = StampOrNull(since)
+		if since != nil {
 			a.at = *since
 		}
 		all = append(all, a)

@@ -107,12 +107,12 @@ func FaultOf(doing string, err error, what, field, id, remedy string) error {
 
 // AttemptFault is FaultOf for an attempt.
 func AttemptFault(doing string, err error, id string) error {
-	return FaultOf(doing, err, "attempt", "attempt_id", id, RemedyAttempt)
+	return FaultOf(doing, err, "attempt", "attempt_id", id, remedyAttempt)
 }
 
 // RunFault is FaultOf for a run.
 func RunFault(doing string, err error, id string) error {
-	return FaultOf(doing, err, "run", "run_id", id, RemedyAttempt)
+	return FaultOf(doing, err, "run", "run_id", id, remedyAttempt)
 }
 
 // TaskFault is FaultOf for a task.
@@ -134,7 +134,7 @@ const (
 	remedyProject = "list_projects lists the projects."
 	RemedyRepo    = "list_repos gives the repositories of a project."
 	remedyTask    = "list_tasks gives the tasks of a project."
-	RemedyAttempt = "list_task_attempts gives the attempts of a task."
+	remedyAttempt = "list_task_attempts gives the attempts of a task."
 	RemedySession = "list_task_attempts gives the session of each attempt as latest_session_id; or pass attempt_id."
 )
 

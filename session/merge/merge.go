@@ -218,7 +218,8 @@ func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a 
 			return nil, err
 		}
 		m := newRepo(at, r)
-		if m.Status = Retargeted; branch == r.TargetBranch {
+		m.Status = Retargeted
+		if branch == r.TargetBranch {
 			m.Status = Unchanged
 		}
 		m.TargetBranch, targets[r.RepoID] = branch, branch

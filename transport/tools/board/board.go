@@ -15,7 +15,7 @@ import (
 // An Engine executes the calls of these tools.
 type Engine = *attempt.Engine
 
-// GetRun returns a run, as attempt.Engine.GetRun does.
+// GetRun returns a run, as board.Board.GetRun does.
 type GetRun = func(ctx context.Context, who session.Caller, a board.RunArgs) (*board.RunReply, error)
 
 // Add registers the set: the tools of seed 004 and those that its users also need; if workspace is
