@@ -13,6 +13,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
@@ -22,10 +23,10 @@ import (
 // A board holds what a server needs for the task board: the engine behind the tools and, in the
 // workspace of an attempt, the connection to that attempt. A server without either has the zero
 // value.
-type board struct {
+type taskBoard struct {
 	engine  *attempt.Engine
-	byAgent bool             // an agent of an attempt started this server
-	context *attempt.Context // nil outside a workspace
+	byAgent bool           // an agent of an attempt started this server
+	context *board.Context // nil outside a workspace
 	log     *slog.Logger
 }
 
@@ -34,9 +35,10 @@ type board struct {
 // in a workspace, runs no attempts, since it ends with its agent. openBoard does not block; files are
 // opened on first use.
 func (p *opening) openBoard() (err error) {
-	b := &board{byAgent: attempt.ByAgent(p.getenv), log: p.logger}
+	b := &taskBoard{byAgent: board.ByAgent(p.getenv), log: p.logger}
 	p.board = b
-	o := attempt.Options{Root: p.root, State: p.around, Config: p.settings.Current, Logger: p.logger, Stores: p.stores, Leader: Leader(p.options, p.around), Passive: b.byAgent || p.inside != nil,
+	o := attempt.Options{Leader: Leader(p.options, p.around), Passive: b.byAgent || p.inside != nil}
+	o.Options = board.Options{Root: p.root, State: p.around, Config: p.settings.Current, Logger: p.logger, Stores: p.stores,
 		Steps: func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error) {
 			return p.engine.Awaiting(ctx, who, attempts)
 		},
@@ -44,7 +46,7 @@ func (p *opening) openBoard() (err error) {
 			return workflow.CheckWorkflow(ctx, p.jobs, job, name)
 		}}
 	if p.inside != nil {
-		if b.context, err = attempt.OpenContext(p.attempt(), p.stores.Database); err != nil {
+		if b.context, err = board.OpenContext(p.attempt(), p.stores.Database); err != nil {
 			return fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
 		o.Root, o.Attempt, o.Steps = p.around.Root, p.attempt(), nil
@@ -60,22 +62,22 @@ func (p *opening) openBoard() (err error) {
 
 // getRun returns what carries out get_run: it asks the user of the client about what waits for a person in the
 // run, and returns the run after the answers, with where its steps are.
-func (b *board) getRun(sessions runSessions) boardtools.GetRun {
-	get := func(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
+func (b *taskBoard) getRun(sessions runSessions) boardtools.GetRun {
+	get := func(ctx context.Context, who session.Caller, a board.RunArgs) (*board.RunReply, error) {
 		r, err := b.engine.GetRun(ctx, who, a)
 		if err == nil {
 			run.Look(ctx, r, sessions, nil)
 		}
 		return r, err
 	}
-	return func(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
+	return func(ctx context.Context, who session.Caller, a board.RunArgs) (*board.RunReply, error) {
 		r, err := get(ctx, who, a)
 		if err != nil {
 			return nil, err
 		}
 		answered := false
 		for _, w := range r.Waits {
-			if w.For != attempt.WaitsForPerson {
+			if w.For != board.WaitsForPerson {
 				continue
 			}
 			has, err := sessions.AskAbout(ctx, who, w.SessionID, w.StepID)
@@ -99,7 +101,7 @@ type runSessions interface {
 }
 
 // share adds the board to the engines of a server.
-func (b *board) share(e *engines, sessions runSessions) {
+func (b *taskBoard) share(e *engines, sessions runSessions) {
 	if b.engine != nil {
 		e.board, e.getRun = b.engine, b.getRun(sessions)
 		e.metrics = append(e.metrics, attemptMetrics(b.engine.Stats)...)

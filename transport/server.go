@@ -19,6 +19,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -55,7 +56,7 @@ type engines struct {
 
 	board     *attempt.Engine
 	getRun    boardtools.GetRun
-	workspace *attempt.Context // nil outside a workspace: then there is no get_context
+	workspace *board.Context // nil outside a workspace: then there is no get_context
 
 	metrics []prometheus.Collector
 	pages   func() (page.Options, error) // of the web UI, without its callers; nil means that there is none

@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/jsontext"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -63,7 +63,7 @@ func TestToolsListGolden(t *testing.T) {
 }
 
 // inWorkspace makes a server offer what is offered in a workspace alone.
-func inWorkspace(p *engines) { p.workspace = new(attempt.Context) }
+func inWorkspace(p *engines) { p.workspace = new(board.Context) }
 
 // listTools lists all tools there are.
 func listTools(t *testing.T) (all []*mcp.Tool) {

@@ -22,6 +22,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/run"
 	"deepwork/session/state"
@@ -34,10 +35,10 @@ import (
 // Leader returns the leader of the runs of a project. Options are those of the server of the project, and
 // folder is its state.
 func Leader(o Options, folder *state.Folder) attempt.Leader {
-	return func(ctx context.Context, l *attempt.Lead) attempt.RunEnd {
+	return func(ctx context.Context, l *attempt.Lead) board.RunEnd {
 		w, err := openWorkplace(ctx, o, folder, l)
 		if err != nil {
-			return attempt.RunEnd{State: attempt.RunStopped, Step: deref(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
+			return board.RunEnd{State: board.RunStopped, Step: deref(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
 		}
 		defer func() {
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

@@ -9,7 +9,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -28,8 +28,8 @@ func enter(ctx context.Context, members store.Members) {
 // attempt's project applies, never what a branch says, and its database has the sessions. What only the
 // environment says is checked now, since servers of other projects have the same; what is not known then,
 // because the database cannot be used, is decided by the calls.
-func Workspace(ctx context.Context, o Options, folder *state.Folder, getenv func(string) string, logger *slog.Logger) (*attempt.Workspace, error) {
-	w := attempt.FindWorkspace(folder.Root, getenv)
+func Workspace(ctx context.Context, o Options, folder *state.Folder, getenv func(string) string, logger *slog.Logger) (*board.Workspace, error) {
+	w := board.FindWorkspace(folder.Root, getenv)
 	if w == nil || w.ByPath {
 		return w, nil
 	}
@@ -64,7 +64,7 @@ func Workspace(ctx context.Context, o Options, folder *state.Folder, getenv func
 const confirmFor = 2 * time.Second
 
 // confirm refuses calls in the workspace of an attempt until the database has confirmed it.
-func confirm(ctx context.Context, w *attempt.Workspace, db store.Database) error {
+func confirm(ctx context.Context, w *board.Workspace, db store.Database) error {
 	if w == nil {
 		return nil
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/merge"
 )
 
 // An attempt over several repositories: a worktree of each in one folder, where the
@@ -25,16 +27,16 @@ func TestBoardSeveralRepositories(t *testing.T) {
 	writeFiles(t, web, map[string]string{".env": "SECRET=1\n"})
 
 	var both string
-	for _, project := range boardCall[attempt.ProjectsReply](p, "list_projects", map[string]any{}).Projects {
+	for _, project := range boardCall[board.ProjectsReply](p, "list_projects", map[string]any{}).Projects {
 		if project.Name == "both" {
 			both = project.ProjectID
 		}
 	}
 	ids := map[string]string{}
-	for _, r := range boardCall[attempt.ReposReply](p, "list_repos", map[string]any{"project_id": both}).Repos {
+	for _, r := range boardCall[board.ReposReply](p, "list_repos", map[string]any{"project_id": both}).Repos {
 		ids[r.Name] = r.RepoID
 	}
-	v := boardCall[attempt.Task](p, "create_task", map[string]any{"project_id": both, "title": "Both", "job_name": "release", "workflow_name": "w",
+	v := boardCall[board.Task](p, "create_task", map[string]any{"project_id": both, "title": "Both", "job_name": "release", "workflow_name": "w",
 		"description": "! write web/page.html new\n! write main/note.txt new\n! context\n! workflow 3"})
 	repos := []map[string]any{{"repo_id": ids["web"], "target_branch": "trunk"}, {"repo_id": ids["main"], "target_branch": "main"}}
 	p.refused("start_task_attempt", map[string]any{"task_id": v.TaskID, "executor": "CODER", "repos": append(slices.Clone(repos), repos[0])}, "ToolError", "twice")
@@ -60,14 +62,14 @@ func TestBoardSeveralRepositories(t *testing.T) {
 	}
 	_, line, _ := strings.Cut(out, "context ")
 	line, _, _ = strings.Cut(line, "\n")
-	var inside attempt.ContextReply
+	var inside board.ContextReply
 	if err := json.Unmarshal([]byte(line), &inside); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
 	if inside.AttemptID != id || len(inside.WorkspaceRepos) != 2 || inside.WorkspaceRepos[0].RepoID != ids["web"] || inside.WorkspaceRepos[1].TargetBranch != "main" {
 		t.Errorf("%+v", inside)
 	}
-	diff := boardCall[attempt.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id})
+	diff := boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id})
 	if len(diff.Diffs) != 2 || !strings.Contains(diff.Diffs[0].Diff, "page.html") || !strings.Contains(diff.Diffs[1].Diff, "note.txt") {
 		t.Errorf("%+v", diff)
 	}

@@ -17,6 +17,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/state"
 )
 
@@ -50,8 +51,8 @@ Without --executor it is the only one that the config names, or else the only on
 is installed. Without --target the work is for the branches that are checked out now.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
-				return a.start(ctx, board, t, f)
+			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
+				return a.start(ctx, engine, t, f)
 			})
 		},
 	}), &f.detach)
@@ -63,20 +64,20 @@ is installed. Without --target the work is for the branches that are checked out
 	return cmd
 }
 
-func (a *app) start(ctx context.Context, board *attempt.Engine, t *attempt.Task, f startFlags) (err error) {
+func (a *app) start(ctx context.Context, engine *attempt.Engine, t *board.Task, f startFlags) (err error) {
 	args := f.StartArgs
 	args.TaskID = t.TaskID
 	if name, variant, named := strings.Cut(f.executor, ":"); named {
 		args.Executor, args.Variant = name, &variant
 	} else if args.Executor = name; name == "" {
-		if args.Executor, err = a.onlyExecutor(ctx, board); err != nil {
+		if args.Executor, err = a.onlyExecutor(ctx, engine); err != nil {
 			return err
 		}
 	}
-	if args.Repos, err = startRepos(ctx, board, t.ProjectID, f); err != nil {
+	if args.Repos, err = startRepos(ctx, engine, t.ProjectID, f); err != nil {
 		return err
 	}
-	r, err := board.StartTaskAttempt(ctx, atTerminal, args)
+	r, err := engine.StartTaskAttempt(ctx, atTerminal, args)
 	if err != nil {
 		return fmt.Errorf("starting an attempt of task %s: %w", t.TaskID, err)
 	}
@@ -87,11 +88,11 @@ func (a *app) start(ctx context.Context, board *attempt.Engine, t *attempt.Task,
 		a.field("worktree", repo.WorktreePath)
 	}
 	fmt.Fprintln(a.out)
-	return a.run(ctx, board, r.AttemptID, -1, f.detach)
+	return a.run(ctx, engine, r.AttemptID, -1, f.detach)
 }
 
 // onlyExecutor returns the executor to use if none is named.
-func (a *app) onlyExecutor(ctx context.Context, board *attempt.Engine) (string, error) {
+func (a *app) onlyExecutor(ctx context.Context, engine *attempt.Engine) (string, error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return "", err
@@ -106,7 +107,7 @@ func (a *app) onlyExecutor(ctx context.Context, board *attempt.Engine) (string, 
 	if len(cfg.Executors) == 1 {
 		return cfg.Executors[0].Name, nil
 	}
-	all, err := board.ListExecutors(ctx, atTerminal)
+	all, err := engine.ListExecutors(ctx, atTerminal)
 	if err != nil {
 		return "", fmt.Errorf("listing the executors: %w", err)
 	}
@@ -127,8 +128,8 @@ func (a *app) onlyExecutor(ctx context.Context, board *attempt.Engine) (string, 
 }
 
 // startRepos returns the repositories of an attempt with their target branches.
-func startRepos(ctx context.Context, board *attempt.Engine, project string, f startFlags) ([]attempt.RepoArgs, error) {
-	all, err := allRepos(ctx, board, project)
+func startRepos(ctx context.Context, engine *attempt.Engine, project string, f startFlags) ([]attempt.RepoArgs, error) {
+	all, err := allRepos(ctx, engine, project)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func startRepos(ctx context.Context, board *attempt.Engine, project string, f st
 	branches := map[string]string{} // of the chosen repositories, by name
 	for _, chosen := range f.repos {
 		name, branch, _ := strings.Cut(chosen, ":")
-		if !slices.ContainsFunc(all, func(r attempt.Repo) bool { return r.Name == name }) {
+		if !slices.ContainsFunc(all, func(r board.Repo) bool { return r.Name == name }) {
 			return nil, fmt.Errorf("the project has no repository %q; 'deepwork board projects' lists them", name)
 		}
 		branches[name] = branch
@@ -174,7 +175,7 @@ message is read from stdin.` + attemptsHelp,
 		Args: attemptIDs.first(2, -1, "an id and a message"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text := strings.Join(args[1:], " ")
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
+			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
 				if text == "-" {
 					if isTerminal(a.in) {
 						fmt.Fprintln(a.err, "Type the message, and end it with Ctrl-D on a line of its own:")
@@ -189,7 +190,7 @@ message is read from stdin.` + attemptsHelp,
 				if queue {
 					follow.Action = attempt.ActionQueue
 				}
-				return a.send(ctx, board, args[0], follow, detach)
+				return a.send(ctx, engine, args[0], follow, detach)
 			})
 		},
 	}), &detach)
@@ -198,17 +199,17 @@ message is read from stdin.` + attemptsHelp,
 	return cmd
 }
 
-func (a *app) send(ctx context.Context, board *attempt.Engine, given string, f attempt.FollowUpArgs, detach bool) error {
-	id, err := oneAttempt(ctx, board, given)
+func (a *app) send(ctx context.Context, engine *attempt.Engine, given string, f attempt.FollowUpArgs, detach bool) error {
+	id, err := oneAttempt(ctx, engine, given)
 	if err != nil {
 		return err
 	}
 	f.AttemptID = &id
-	before, err := board.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: f.Target, Limit: new(1), Raw: new(true)})
+	before, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: f.Target, Limit: new(1), Raw: new(true)})
 	if err != nil {
 		return err
 	}
-	r, err := board.FollowUp(ctx, atTerminal, f)
+	r, err := engine.FollowUp(ctx, atTerminal, f)
 	if err != nil {
 		return fmt.Errorf("sending to attempt %s: %w", id, err)
 	}
@@ -217,36 +218,36 @@ func (a *app) send(ctx context.Context, board *attempt.Engine, given string, f a
 		fmt.Fprintf(a.out, "queued: it is sent when the agent ends, by a running server or by 'deepwork board tail -f %s'\n", id[:shortID])
 		return nil
 	}
-	return a.run(ctx, board, id, before.NextIndex, detach)
+	return a.run(ctx, engine, id, before.NextIndex, detach)
 }
 
 // run makes the agent of an attempt run, unless a server does, and prints what is written after an
 // entry until the attempt has ended. With detach it returns when the agent runs. A run needs a process that
 // leads it, as of deepwork run.
-func (a *app) run(ctx context.Context, board *attempt.Engine, id string, after int64, detach bool) error {
-	at, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}})
+func (a *app) run(ctx context.Context, engine *attempt.Engine, id string, after int64, detach bool) error {
+	at, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}})
 	if err != nil {
 		return err
 	}
 	if at.Lead == task.ServerLeads {
-		r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+		r, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: id})
 		if err != nil {
 			return err
 		}
-		return a.lead(ctx, board, r, detach)
+		return a.lead(ctx, engine, r, detach)
 	}
-	board.ServeOnly(id)
+	engine.ServeOnly(id)
 	if detach {
-		return a.detach(ctx, board, id)
+		return a.detach(ctx, engine, id)
 	}
-	return a.follow(ctx, board, id, after)
+	return a.follow(ctx, engine, id, after)
 }
 
 // detach waits until the agent of an attempt runs or has ended, or there is no room for it.
-func (a *app) detach(ctx context.Context, board *attempt.Engine, id string) error {
+func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) error {
 	const patience = 2 * time.Second // for slots of agents that ended without a server
 	for begun := time.Now(); ; {
-		r, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}})
+		r, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}})
 		if ctx.Err() != nil {
 			return a.left(id)
 		}
@@ -269,10 +270,10 @@ func (a *app) detach(ctx context.Context, board *attempt.Engine, id string) erro
 
 // follow prints what is written after an entry until the attempt has ended, and how. The engine must
 // serve unless the attempt has ended.
-func (a *app) follow(ctx context.Context, board *attempt.Engine, id string, after int64) error {
-	target := attempt.Target{AttemptID: &id}
+func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, after int64) error {
+	target := board.Target{AttemptID: &id}
 	for said := false; ; {
-		r, err := board.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: target, AfterIndex: &after, Limit: new(attempt.MaxTail), Wait: new(1.0), Raw: new(a.raw)})
+		r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: target, AfterIndex: &after, Limit: new(attempt.MaxTail), Wait: new(1.0), Raw: new(a.raw)})
 		if ctx.Err() != nil {
 			return a.left(id)
 		}
@@ -284,7 +285,7 @@ func (a *app) follow(ctx context.Context, board *attempt.Engine, id string, afte
 		}
 		open := isOpen(r.State)
 		if last := r.NextIndex == after; last && (!open || r.State == "waiting" && !said) {
-			now, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: target})
+			now, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: target})
 			if err != nil {
 				return err
 			}
@@ -352,8 +353,8 @@ func (a *app) boardStopCommand() *cobra.Command {
 queued message is dropped; the worktrees stay.` + attemptsHelp,
 		Args: attemptArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {
-				r, err := board.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
+			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
+				r, err := engine.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
 				if err != nil {
 					return err
 				}
@@ -373,11 +374,11 @@ func (a *app) boardDoneCommand() *cobra.Command {
 'deepwork board rm' removes the task.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
+			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
 				if t.HasInProgressAttempt {
 					return fmt.Errorf("an attempt of task %s waits or runs; wait until it ends, or run 'deepwork board stop %[1]s' first", t.TaskID[:shortID])
 				}
-				if _, err := board.UpdateTask(ctx, atTerminal, attempt.UpdateTaskArgs{TaskID: t.TaskID, Status: new("done")}); err != nil {
+				if _, err := engine.UpdateTask(ctx, atTerminal, board.UpdateTaskArgs{TaskID: t.TaskID, Status: new("done")}); err != nil {
 					return err
 				}
 				fmt.Fprintf(a.out, "done %s\n", t.TaskID)

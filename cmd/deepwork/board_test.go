@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"deepwork/session/attempt"
+	"deepwork/session/merge"
 	"deepwork/session/state"
 )
 
@@ -114,14 +115,14 @@ func TestBoardTailDiffStopDelete(t *testing.T) {
 	if r := x.Repos[0]; r.Ahead != 1 || r.Behind != 0 || fmt.Sprint(r.ChangedFiles) != "[done.txt loose.txt]" {
 		t.Errorf("%+v", r)
 	}
-	diff := boardCall[attempt.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id})
+	diff := boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id})
 	if len(diff.Diffs) != 1 || !strings.Contains(diff.Diffs[0].Diff, "+committed") || !strings.Contains(diff.Diffs[0].Diff, "+untracked") || diff.Truncated {
 		t.Errorf("%+v", diff)
 	}
-	if only := boardCall[attempt.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id, "paths": []string{"loose.txt"}}); strings.Contains(only.Diffs[0].Diff, "committed") {
+	if only := boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id, "paths": []string{"loose.txt"}}); strings.Contains(only.Diffs[0].Diff, "committed") {
 		t.Errorf("%+v", only)
 	}
-	if cut := boardCall[attempt.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id, "max_bytes": 20}); !cut.Truncated || len(cut.Diffs[0].Diff) > 20 {
+	if cut := boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": id, "max_bytes": 20}); !cut.Truncated || len(cut.Diffs[0].Diff) > 20 {
 		t.Errorf("%+v", cut)
 	}
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 // The task of the demo's board, and its file before and after.
@@ -86,11 +86,11 @@ func (d *demo) leadWriters(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("deepwork run status: %w", err)
 	}
-	var r attempt.RunReply
+	var r board.RunReply
 	if err := json.Unmarshal(data, &r); err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(r.Steps, func(x attempt.RunStep) bool { return x.StepID == "garden" }); i >= 0 {
+	if i := slices.IndexFunc(r.Steps, func(x board.RunStep) bool { return x.StepID == "garden" }); i >= 0 {
 		d.out.Text("", fmt.Sprintf("   (garden: %q)", optional(r.Steps[i].FinalMessage)))
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 // latest is what commands take in place of an id for the newest one.
@@ -106,35 +107,35 @@ var (
 )
 
 // onTask calls use with the board and the task that an argument names.
-func (a *app) onTask(reads bool, given string, use func(context.Context, *attempt.Engine, *attempt.Task) error) error {
-	return a.withBoard(reads, func(ctx context.Context, board *attempt.Engine) error {
-		t, err := oneTask(ctx, board, given)
+func (a *app) onTask(reads bool, given string, use func(context.Context, *attempt.Engine, *board.Task) error) error {
+	return a.withBoard(reads, func(ctx context.Context, engine *attempt.Engine) error {
+		t, err := oneTask(ctx, engine, given)
 		if err != nil {
 			return err
 		}
-		return use(ctx, board, t)
+		return use(ctx, engine, t)
 	})
 }
 
 // onAttempt calls use with the board and the attempt that an argument names.
-func (a *app) onAttempt(given string, use func(context.Context, *attempt.Engine, attempt.Target) error) error {
-	return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-		id, err := oneAttempt(ctx, board, given)
+func (a *app) onAttempt(given string, use func(context.Context, *attempt.Engine, board.Target) error) error {
+	return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+		id, err := oneAttempt(ctx, engine, given)
 		if err != nil {
 			return err
 		}
-		return use(ctx, board, attempt.Target{AttemptID: &id})
+		return use(ctx, engine, board.Target{AttemptID: &id})
 	})
 }
 
 // oneAttempt returns the id of the attempt that an argument names by its id, the beginning of one, or
 // latest; a task stands for its latest attempt.
-func oneAttempt(ctx context.Context, board *attempt.Engine, given string) (string, error) {
+func oneAttempt(ctx context.Context, engine *attempt.Engine, given string) (string, error) {
 	prefix := strings.ToLower(given)
 	if given == latest {
 		prefix = ""
 	}
-	attempts, err := board.FindAttempts(ctx, atTerminal, prefix)
+	attempts, err := engine.FindAttempts(ctx, atTerminal, prefix)
 	if err != nil {
 		return "", err
 	}
@@ -147,7 +148,7 @@ func oneAttempt(ctx context.Context, board *attempt.Engine, given string) (strin
 		all, of[x.ID] = append(all, candidate{x.ID, "attempt on branch " + x.Branch, x.CreatedAt}), &x.ID
 	}
 	if given != latest {
-		tasks, err := tasksOfAll(ctx, board)
+		tasks, err := tasksOfAll(ctx, engine)
 		if err != nil {
 			return "", err
 		}

@@ -15,6 +15,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
@@ -70,12 +71,12 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 			if worktree {
 				given.InPlace = new(false)
 			}
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				r, err := board.RunWorkflow(ctx, atTerminal, given)
+			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+				r, err := engine.RunWorkflow(ctx, atTerminal, given)
 				if err != nil {
 					return runRefused(cmd, "starting the run", err)
 				}
-				return a.lead(ctx, board, r, detach)
+				return a.lead(ctx, engine, r, detach)
 			})
 		},
 	}))
@@ -102,12 +103,12 @@ finished step is done again. The budgets that you give replace those of the run;
   deepwork run resume 3f2a --max-cost 10 --detach`,
 		Args: takes(1, 1, "the id of a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				id, err := oneRun(ctx, board, args[0])
+			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+				id, err := oneRun(ctx, engine, args[0])
 				if err != nil {
 					return err
 				}
-				r, err := board.ResumeRun(ctx, atTerminal, id, "", func(r *attempt.Run) {
+				r, err := engine.ResumeRun(ctx, atTerminal, id, "", func(r *board.Run) {
 					r.MaxCostUSD, r.MaxUnknown = cmp.Or(given.MaxCostUSD, r.MaxCostUSD), cmp.Or(given.MaxUnknown, r.MaxUnknown)
 					if given.MaxSeconds != nil {
 						r.MaxTime = time.Duration(*given.MaxSeconds * float64(time.Second))
@@ -115,12 +116,12 @@ finished step is done again. The budgets that you give replace those of the run;
 				})
 				if session.CodeOf(err) == codes.RunComplete {
 					fmt.Fprintln(a.err, "deepwork: nothing was resumed: the run is complete already")
-					r, err = board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+					r, err = engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: id})
 				}
 				if err != nil {
 					return runRefused(cmd, "resuming the run "+id, err)
 				}
-				return a.lead(ctx, board, r, detach)
+				return a.lead(ctx, engine, r, detach)
 			})
 		},
 	}))
@@ -141,19 +142,19 @@ func (a *app) runLeaderCommand() *cobra.Command {
 			if is, err := process.Detached(); !is || err != nil {
 				return err
 			}
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				finished := board.ServeOnly(args[0])
+			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+				finished := engine.ServeOnly(args[0])
 				process.Answer("")
-				return a.untilEnded(ctx, board, args[0], finished)
+				return a.untilEnded(ctx, engine, args[0], finished)
 			})
 		},
 	}))
 }
 
 // untilEnded waits for the end of a run.
-func (a *app) untilEnded(ctx context.Context, board *attempt.Engine, id string, finished <-chan struct{}) error {
+func (a *app) untilEnded(ctx context.Context, engine *attempt.Engine, id string, finished <-chan struct{}) error {
 	for ctx.Err() == nil {
-		r, err := getRun(ctx, board, id, false)
+		r, err := getRun(ctx, engine, id, false)
 		if err != nil || !isOpen(r.State) {
 			return err
 		}
@@ -186,13 +187,13 @@ func (a *app) inBackground(ctx context.Context, id string) error {
 }
 
 // runExit returns the result of the command for a run that has ended.
-func runExit(r *attempt.RunReply) error {
-	switch attempt.RunState(r.State) {
-	case attempt.RunComplete:
+func runExit(r *board.RunReply) error {
+	switch board.RunState(r.State) {
+	case board.RunComplete:
 		return nil
-	case attempt.RunPaused:
+	case board.RunPaused:
 		return &exitError{exitPaused}
-	case attempt.RunInterrupted:
+	case board.RunInterrupted:
 		return &exitError{exitInterrupted}
 	}
 	return &exitError{exitFailure}

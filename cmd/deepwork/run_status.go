@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/run"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
@@ -23,20 +24,20 @@ func (a *app) runStatusCommand() *cobra.Command {
 the last line of their output. Without an id, list the runs, the newest first.`,
 		Args: takes(0, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
+			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
 				if len(args) == 0 {
-					return a.listRuns(ctx, board)
+					return a.listRuns(ctx, engine)
 				}
-				id, err := oneRun(ctx, board, args[0])
+				id, err := oneRun(ctx, engine, args[0])
 				if err != nil {
 					return err
 				}
-				r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+				r, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: id})
 				if err != nil {
 					return err
 				}
-				return a.withEngine(ctx, true, func(engine *workflow.Engine) error {
-					v := run.Look(ctx, r, engine, run.LastSaid(ctx, board, atTerminal, r))
+				return a.withEngine(ctx, true, func(sessions *workflow.Engine) error {
+					v := run.Look(ctx, r, sessions, run.LastSaid(ctx, engine, atTerminal, r))
 					if a.json {
 						return a.printJSON(v.RunReply)
 					}
@@ -55,12 +56,12 @@ func (a *app) runStopCommand() *cobra.Command {
 		Long:  "Stop a run and its agents. 'deepwork run resume' continues it.",
 		Args:  takes(1, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				id, err := oneRun(ctx, board, args[0])
+			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+				id, err := oneRun(ctx, engine, args[0])
 				if err != nil {
 					return err
 				}
-				before, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+				before, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: id})
 				if err != nil {
 					return err
 				}
@@ -69,10 +70,10 @@ func (a *app) runStopCommand() *cobra.Command {
 					fmt.Fprintf(a.err, "deepwork: nothing was stopped: the run is %s already\n", before.State)
 					return nil
 				}
-				if _, err := board.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}}); err != nil {
+				if _, err := engine.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}}); err != nil {
 					return err
 				}
-				r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+				r, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: id})
 				if err != nil {
 					return err
 				}
@@ -93,8 +94,8 @@ type listedRun struct {
 	CreatedAt string  `json:"created_at"` // RFC 3339 in UTC
 }
 
-func (a *app) listRuns(ctx context.Context, board *attempt.Engine) error {
-	runs, err := board.Runs(ctx, atTerminal)
+func (a *app) listRuns(ctx context.Context, engine *attempt.Engine) error {
+	runs, err := engine.Runs(ctx, atTerminal)
 	if err != nil {
 		return fmt.Errorf("listing the runs: %w", err)
 	}
@@ -115,12 +116,12 @@ func (a *app) listRuns(ctx context.Context, board *attempt.Engine) error {
 }
 
 // oneRun returns the run that an argument names.
-func oneRun(ctx context.Context, board *attempt.Engine, given string) (string, error) {
+func oneRun(ctx context.Context, engine *attempt.Engine, given string) (string, error) {
 	prefix := given
 	if given == latest {
 		prefix = ""
 	}
-	all, err := board.FindAttempts(ctx, atTerminal, prefix)
+	all, err := engine.FindAttempts(ctx, atTerminal, prefix)
 	if err != nil {
 		return "", err
 	}

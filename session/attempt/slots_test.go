@@ -21,8 +21,8 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 	}
 	const attempts, slots = manyAttempts, 4
 	p := newProject(t)
-	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = slots })
-	dir := filepath.Join(p.root, "..", "slots")
+	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = slots })
+	dir := filepath.Join(p.Root, "..", "slots")
 	must(t, os.Mkdir(dir, 0o755))
 	one, two := p.open(), p.open()
 	v := one.newTask("! slot "+dir, "! write file.txt x", "! commit work")
@@ -64,13 +64,13 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		}
 		return ""
 	})
-	if out := p.git(p.root, "fsck", "--full", "--strict"); strings.Contains(out, "error") || strings.Contains(out, "missing") {
+	if out := p.Git(p.Root, "fsck", "--full", "--strict"); strings.Contains(out, "error") || strings.Contains(out, "missing") {
 		t.Errorf("git fsck: %s", out)
 	}
-	if out := p.git(p.root, "worktree", "list", "--porcelain"); strings.Contains(out, "locked") || strings.Contains(out, "prunable") || strings.Count(out, "worktree ") != attempts+1 {
+	if out := p.Git(p.Root, "worktree", "list", "--porcelain"); strings.Contains(out, "locked") || strings.Contains(out, "prunable") || strings.Count(out, "worktree ") != attempts+1 {
 		t.Errorf("git worktree list: %s", out)
 	}
-	if locks, _ := filepath.Glob(filepath.Join(p.root, ".git", "worktrees", "*", "*.lock")); locks != nil {
+	if locks, _ := filepath.Glob(filepath.Join(p.Root, ".git", "worktrees", "*", "*.lock")); locks != nil {
 		t.Errorf("lock files are left: %v", locks)
 	}
 }
@@ -78,8 +78,8 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 // What waits is run in the order in which it came.
 func TestSlotsAreGivenInOrder(t *testing.T) {
 	p := newProject(t)
-	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
-	hold, order := filepath.Join(p.root, "..", "hold"), filepath.Join(p.root, "..", "order")
+	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
+	hold, order := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "order")
 	must(t, os.Mkdir(order, 0o755))
 	s := p.open()
 	ids := []string{s.begin(s.newTask("! await " + hold)).AttemptID}

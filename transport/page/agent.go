@@ -5,14 +5,14 @@ import (
 	"net/http"
 
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
 // An agentPage shows one process of an agent of a run.
 type agentPage struct {
 	attemptPage
-	Agent *attempt.RunStep
+	Agent *board.RunStep
 }
 
 // agent returns the page of the process that the URL names, or nil if it is not one of an agent of the run.

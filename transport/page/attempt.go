@@ -7,12 +7,13 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
 type attemptPage struct {
 	*attempt.FullAttemptReply
-	Task     *attempt.TaskReply
+	Task     *board.TaskReply
 	Messages []message
 	// Shown is the execution whose messages these are, nil if they are the newest of all. Next is the
 	// index for those that follow, 0 if they are all.
@@ -53,8 +54,8 @@ func (p *attemptPage) Done() bool { return p.Run != nil && p.Run.Complete() }
 func (p *attemptPage) InPlace() bool { return p.Run != nil && p.Run.Kept.InPlace }
 
 // onAttempt returns the target that the URL of a request names.
-func onAttempt(r *http.Request) attempt.Target {
-	return attempt.Target{AttemptID: new(r.PathValue("id"))}
+func onAttempt(r *http.Request) board.Target {
+	return board.Target{AttemptID: new(r.PathValue("id"))}
 }
 
 func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
@@ -64,7 +65,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 		return nil, err
 	}
 	p := &attemptPage{FullAttemptReply: a, Open: isOpen(a.State)}
-	if p.Task, err = s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: a.TaskID}); err != nil {
+	if p.Task, err = s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: a.TaskID}); err != nil {
 		return nil, err
 	}
 	if a.Lead == task.ServerLeads {

@@ -14,7 +14,9 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/merge"
 	"deepwork/transport/tool"
 )
 
@@ -22,8 +24,8 @@ import (
 var forms = sync.OnceValue(func() map[string]map[string]tool.Argument {
 	all := map[string]map[string]tool.Argument{}
 	for name, of := range map[string]any{
-		"change_target": attempt.TargetArgs{}, "create_task": attempt.CreateTaskArgs{}, "follow_up": attempt.FollowUpArgs{}, "merge_attempt": attempt.MergeArgs{},
-		"push_attempt": attempt.PushArgs{}, "run_workflow": attempt.RunWorkflowArgs{}, "start_task_attempt": attempt.StartArgs{},
+		"change_target": merge.TargetArgs{}, "create_task": board.CreateTaskArgs{}, "follow_up": attempt.FollowUpArgs{}, "merge_attempt": merge.MergeArgs{},
+		"push_attempt": merge.PushArgs{}, "run_workflow": attempt.RunWorkflowArgs{}, "start_task_attempt": attempt.StartArgs{},
 	} {
 		all[name] = map[string]tool.Argument{}
 		for _, a := range tool.Arguments(reflect.TypeOf(of)) {

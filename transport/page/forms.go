@@ -12,7 +12,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 // maxForm bounds the body of a form.
@@ -64,7 +64,7 @@ func (s *Site) titled(ctx context.Context, who session.Caller, message string) s
 		return message
 	}
 	return taskID.ReplaceAllStringFunc(message, func(id string) string {
-		t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id})
+		t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id})
 		if err != nil {
 			return id
 		}

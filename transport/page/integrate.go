@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/merge"
 	"deepwork/session/store"
 )
 
@@ -16,36 +17,36 @@ import (
 // it is for.
 func (s *Site) integrate(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 	// onBranch fills the arguments of one of these, and sets its target.
-	onBranch := func(args any, of *attempt.Target) error {
+	onBranch := func(args any, of *board.Target) error {
 		*of = onAttempt(r)
 		return fill(r, args)
 	}
-	var done *attempt.MergeReply
+	var done *merge.Reply
 	var err error
 	switch what := r.PathValue("what"); what {
 	case "merge":
-		var a attempt.MergeArgs
+		var a merge.MergeArgs
 		if err = onBranch(&a, &a.Target); err == nil {
-			done, err = s.Board.MergeAttempt(ctx, who, a)
+			done, err = merge.Merge(ctx, s.Board, who, a)
 		}
 	case "rebase", "abort":
-		var a attempt.BranchArgs
-		do := s.Board.RebaseAttempt
+		var a merge.BranchArgs
+		do := merge.Rebase
 		if what == "abort" {
-			do = s.Board.AbortMerge
+			do = merge.Abort
 		}
 		if err = onBranch(&a, &a.Target); err == nil {
-			done, err = do(ctx, who, a)
+			done, err = do(ctx, s.Board, who, a)
 		}
 	case "push":
-		var a attempt.PushArgs
+		var a merge.PushArgs
 		if err = onBranch(&a, &a.Target); err == nil {
-			done, err = s.Board.PushAttempt(ctx, who, a)
+			done, err = merge.Push(ctx, s.Board, who, a)
 		}
 	case "target":
-		var a attempt.TargetArgs
+		var a merge.TargetArgs
 		if err = onBranch(&a, &a.Target); err == nil {
-			done, err = s.Board.ChangeTarget(ctx, who, a)
+			done, err = merge.ChangeTarget(ctx, s.Board, who, a)
 		}
 	default:
 		err = session.Wrong(codes.UnknownWay, "There is nothing called %q to do with an attempt.", what)
@@ -59,29 +60,29 @@ func (s *Site) integrate(ctx context.Context, who session.Caller, r *http.Reques
 
 // outcomes say in words what was done with a branch; they are followed by the branch that it is for.
 var outcomes = map[string]string{
-	attempt.Merged:     "merged into",
-	attempt.Unchanged:  "there was nothing to do; the branch it is for is",
-	attempt.Rebased:    "rebased on",
-	attempt.Updated:    "not moved there yet, but its branch now has all of",
-	attempt.Conflicts:  "has conflicts with",
-	attempt.Aborted:    "the merge is undone; the branch it is for is",
-	attempt.Pushed:     "pushed; the branch it is for is",
-	attempt.Retargeted: "is now for",
+	merge.Merged:     "merged into",
+	merge.Unchanged:  "there was nothing to do; the branch it is for is",
+	merge.Rebased:    "rebased on",
+	merge.Updated:    "not moved there yet, but its branch now has all of",
+	merge.Conflicts:  "has conflicts with",
+	merge.Aborted:    "the merge is undone; the branch it is for is",
+	merge.Pushed:     "pushed; the branch it is for is",
+	merge.Retargeted: "is now for",
 }
 
 // outcome says what a call did, for people.
-func outcome(r *attempt.MergeReply) string {
+func outcome(r *merge.Reply) string {
 	var lines []string
 	for _, m := range r.Repos {
 		line := m.RepoName + ": " + outcomes[m.Status] + " " + m.TargetBranch
-		if m.Commit != nil && m.Status != attempt.Unchanged && m.Status != attempt.Conflicts {
+		if m.Commit != nil && m.Status != merge.Unchanged && m.Status != merge.Conflicts {
 			line += " (" + (*m.Commit)[:min(8, len(*m.Commit))] + ")"
 		}
 		lines = append(lines, line+".")
-		if m.Notice != nil && m.Status != attempt.Conflicts { // which the page shows
+		if m.Notice != nil && m.Status != merge.Conflicts { // which the page shows
 			lines = append(lines, inPages(*m.Notice))
 		}
-		if n := len(m.Untracked); n > 0 && m.Status != attempt.Conflicts {
+		if n := len(m.Untracked); n > 0 && m.Status != merge.Conflicts {
 			lines = append(lines, fmt.Sprintf("In no commit, and so left in the worktree: %s.", strings.Join(m.Untracked[:min(n, 20)], ", ")))
 		}
 		if m.Rescue != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 )
@@ -138,7 +138,7 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 }
 
 // waits returns what needs the caller; without the task board, the steps of sessions alone.
-func (s *Site) waits(ctx context.Context, who session.Caller) (all []attempt.Attention, err error) {
+func (s *Site) waits(ctx context.Context, who session.Caller) (all []board.Attention, err error) {
 	if s.Board != nil {
 		r, err := s.Board.NeedsAttentionBy(ctx, who, s.Engine.Awaiting)
 		if err != nil {
@@ -148,7 +148,7 @@ func (s *Site) waits(ctx context.Context, who session.Caller) (all []attempt.Att
 	}
 	steps, err := s.Engine.Awaiting(ctx, who, nil)
 	for _, step := range steps {
-		all = append(all, attempt.StepAttention(step))
+		all = append(all, board.StepAttention(step))
 	}
 	return all, err
 }
@@ -168,52 +168,52 @@ func sessionItem(i *workflow.SessionInfo) item {
 
 // attentions say what needs a person: what it is, its status and what to do.
 var attentions = map[string][3]string{
-	attempt.AttentionFailed:    {"agent", "failed", "read its last messages, then send a follow-up or start another"},
-	attempt.AttentionRun:       {"run", "stopped", ""},
-	attempt.AttentionReview:    {"agent", "to review", "look at its changes, then merge them or send a follow-up"},
-	attempt.AttentionStep:      {"session", "waits for you", "its review failed: override it, or have the agent do it again"},
-	attempt.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
-	attempt.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
+	board.AttentionFailed:    {"agent", "failed", "read its last messages, then send a follow-up or start another"},
+	board.AttentionRun:       {"run", "stopped", ""},
+	board.AttentionReview:    {"agent", "to review", "look at its changes, then merge them or send a follow-up"},
+	board.AttentionStep:      {"session", "waits for you", "its review failed: override it, or have the agent do it again"},
+	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
+	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
 }
 
 // endedRun says why a run has ended and what a person does about it.
-func endedRun(end *attempt.RunEnd) string {
+func endedRun(end *board.RunEnd) string {
 	why, _, _ := strings.Cut(end.Reason, "\n")
 	if end.Step != "" && !strings.HasPrefix(why, "Step ") {
 		why = strings.TrimSpace("at step " + end.Step + ": " + why)
 	}
-	if end.State == attempt.RunPaused {
+	if end.State == board.RunPaused {
 		return why + " Resume it with a larger budget"
 	}
 	return why + " Read what its agent said last, then resume it"
 }
 
 // attentionItem returns what needs a person, with the page that shows it.
-func attentionItem(a attempt.Attention) item {
+func attentionItem(a board.Attention) item {
 	words := attentions[a.Kind]
 	i := item{Kind: words[0], Status: words[1], About: words[2], Title: a.Title, Command: a.Command}
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
 	switch a.Kind {
-	case attempt.AttentionFailed, attempt.AttentionReview:
+	case board.AttentionFailed, board.AttentionReview:
 		i.Link, i.Command = "/attempts/"+a.ID, ""
 		if a.End != nil {
 			i.Kind = "run"
 		}
-	case attempt.AttentionRun:
+	case board.AttentionRun:
 		i.Link, i.Command, i.Status, i.About = "/attempts/"+a.ID, "", string(a.End.State), endedRun(a.End)
-	case attempt.AttentionStep:
+	case board.AttentionStep:
 		i.Link, i.waits = "/sessions/"+a.ID, a.Waits
 		if a.Waits.Review {
 			i.About = "look at its outputs, then pass or fail them"
 		}
-	case attempt.AttentionUntrusted:
+	case board.AttentionUntrusted:
 		i.Link = "/trust"
 	default:
 		i.Link = "/board"
 	}
-	if a.Kind == attempt.AttentionUntrusted || a.Kind == attempt.AttentionBudget {
+	if a.Kind == board.AttentionUntrusted || a.Kind == board.AttentionBudget {
 		i.rank = -1
 	}
 	return i

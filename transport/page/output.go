@@ -10,6 +10,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
@@ -85,7 +86,7 @@ func (s *Site) followOutputs(who session.Caller, topics []string) (release func(
 // followOutput touches the topic of an attempt whenever its agent has printed something. Of a run, it
 // follows the leader, or the agent with an execution, until that ends.
 func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, execution *string) {
-	of := attempt.Target{AttemptID: &id}
+	of := board.Target{AttemptID: &id}
 	var after *int64
 	for ctx.Err() == nil {
 		r, err := s.Board.TailAttempt(ctx, who, attempt.TailArgs{Target: of, ExecutionID: execution, AfterIndex: after, Limit: new(1000), Wait: new(outputWait), Raw: new(true), Newest: true})
@@ -112,7 +113,7 @@ func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, 
 func (s *Site) followAgents(ctx context.Context, who session.Caller, id string) {
 	known := map[string]bool{}
 	for ctx.Err() == nil {
-		r, err := s.Board.GetRun(ctx, who, attempt.RunArgs{RunID: id})
+		r, err := s.Board.GetRun(ctx, who, board.RunArgs{RunID: id})
 		if session.CodeOf(err) == codes.UnknownRun {
 			return
 		}

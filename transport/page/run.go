@@ -7,7 +7,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/run"
 	"deepwork/session/workflow"
 )
@@ -22,7 +22,7 @@ type runView struct {
 }
 
 // Complete reports whether the workflow is complete.
-func (v *runView) Complete() bool { return v.State == string(attempt.RunComplete) }
+func (v *runView) Complete() bool { return v.State == string(board.RunComplete) }
 
 // Minutes returns how long one execution of the leader may take, 0 for any time.
 func (v *runView) Minutes() float64 { return v.Kept.MaxTime.Minutes() }
@@ -59,7 +59,7 @@ func (v *runView) Took(x *run.Step) string {
 }
 
 // Tries returns the newest processes for a step, nil if there was one at most.
-func (v *runView) Tries(x *run.Step) []attempt.RunStep {
+func (v *runView) Tries(x *run.Step) []board.RunStep {
 	if len(x.Agents) < 2 {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (v *runView) Tries(x *run.Step) []attempt.RunStep {
 
 // run reads a run.
 func (s *Site) run(ctx context.Context, who session.Caller, id string) (*runView, error) {
-	r, err := s.Board.GetRun(ctx, who, attempt.RunArgs{RunID: id})
+	r, err := s.Board.GetRun(ctx, who, board.RunArgs{RunID: id})
 	if err != nil {
 		return nil, err
 	}

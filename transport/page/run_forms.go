@@ -9,6 +9,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
@@ -21,7 +22,7 @@ func (s *Site) startRun(ctx context.Context, who session.Caller, r *http.Request
 	if job, name := workflowOf(r); job != nil {
 		a.JobName, a.WorkflowName = *job, *name
 	}
-	run := attempt.Run{}
+	run := board.Run{}
 	if err := budgets(r, &run); err != nil {
 		return "", err
 	}
@@ -37,10 +38,10 @@ func (s *Site) startRun(ctx context.Context, who session.Caller, r *http.Request
 
 // resumeRun lets a run go on that has ended, with the budgets of the form.
 func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	if err := budgets(r, new(attempt.Run)); err != nil {
+	if err := budgets(r, new(board.Run)); err != nil {
 		return "", err
 	}
-	_, err := s.Board.ResumeRun(ctx, who, r.PathValue("id"), r.PostForm.Get("advice"), func(run *attempt.Run) {
+	_, err := s.Board.ResumeRun(ctx, who, r.PathValue("id"), r.PostForm.Get("advice"), func(run *board.Run) {
 		_ = budgets(r, run) // as above
 	})
 	if err != nil {
@@ -50,7 +51,7 @@ func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Reques
 }
 
 // budgets sets those of a run that a form has; a blank field is no limit.
-func budgets(r *http.Request, run *attempt.Run) error {
+func budgets(r *http.Request, run *board.Run) error {
 	var a attempt.RunWorkflowArgs
 	if err := fill(r, &a); err != nil {
 		return err

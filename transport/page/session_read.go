@@ -7,6 +7,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -34,7 +35,7 @@ func (s *Site) readInWorkspace(ctx context.Context, who session.Caller, id strin
 	if err != nil || s.Board == nil || i.AttemptID == "" {
 		return nil, unknownSession(id)
 	}
-	if _, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &i.AttemptID}}); err != nil {
+	if _, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: board.Target{AttemptID: &i.AttemptID}}); err != nil {
 		return nil, unknownSession(id)
 	}
 	list, err := s.Engine.List(ctx)

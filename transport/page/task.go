@@ -10,15 +10,16 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
 type taskPage struct {
-	*attempt.TaskReply
-	Attempts  []attempt.AttemptSummary
+	*board.TaskReply
+	Attempts  []board.AttemptSummary
 	Notice    *string // why those that wait do not start
 	Needs     []need
-	Others    []attempt.Task // that it could wait for
+	Others    []board.Task // that it could wait for
 	Executors []attempt.ExecutorInfo
 	Last      string // the executor of its newest attempt, with the variant
 	Repos     []startRepo
@@ -31,18 +32,18 @@ const maxDescription = 20_000
 
 // A need is a task that must be done first.
 type need struct {
-	attempt.Task
+	board.Task
 	Left string // the ids of the others
 }
 
 // A startRepo is a repository with the branch that is checked out.
 type startRepo struct {
-	attempt.Repo
+	board.Repo
 	Branch string
 }
 
 // Open returns the newest attempt if its agent waits or runs, else nil.
-func (p *taskPage) Open() *attempt.AttemptSummary {
+func (p *taskPage) Open() *board.AttemptSummary {
 	if a := p.Latest(); a != nil && isOpen(a.State) {
 		return a
 	}
@@ -50,7 +51,7 @@ func (p *taskPage) Open() *attempt.AttemptSummary {
 }
 
 // Latest returns the newest attempt, or nil.
-func (p *taskPage) Latest() *attempt.AttemptSummary {
+func (p *taskPage) Latest() *board.AttemptSummary {
 	if len(p.Attempts) == 0 {
 		return nil
 	}
@@ -59,13 +60,13 @@ func (p *taskPage) Latest() *attempt.AttemptSummary {
 
 func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	id := r.PathValue("id")
-	t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id})
+	t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id})
 	if err != nil {
 		return nil, err
 	}
 	p := &taskPage{TaskReply: t, Move: others(t.Status)}
 	p.Long = len(text(t.Description)) > maxDescription && r.URL.Query().Get("edit") == ""
-	attempts, err := s.Board.ListTaskAttempts(ctx, who, attempt.ListTaskAttemptsArgs{TaskID: id, Limit: new(attempt.MaxLimit)})
+	attempts, err := s.Board.ListTaskAttempts(ctx, who, board.ListTaskAttemptsArgs{TaskID: id, Limit: new(board.MaxLimit)})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		return nil, err
 	}
 	p.Executors = executors.Executors
-	repos, err := s.Board.ListRepos(ctx, who, attempt.ListReposArgs{ProjectID: t.ProjectID, Limit: new(attempt.MaxLimit)})
+	repos, err := s.Board.ListRepos(ctx, who, board.ListReposArgs{ProjectID: t.ProjectID, Limit: new(board.MaxLimit)})
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (p *taskPage) topics() []string {
 // dependencies reads the tasks that a task waits for, and those that it could wait for.
 func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage) error {
 	for _, id := range p.DependsOn {
-		by, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id})
+		by, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id})
 		if err != nil {
 			continue // the caller does not see it
 		}
@@ -124,7 +125,7 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 		p.Needs = append(p.Needs, need{by.Task, strings.Join(left, " ")})
 	}
 	for _, status := range statuses[:3] { // the others are over
-		some, err := s.Board.ListTasks(ctx, who, attempt.ListTasksArgs{ProjectID: p.ProjectID, Status: &status, Limit: new(attempt.MaxLimit)})
+		some, err := s.Board.ListTasks(ctx, who, board.ListTasksArgs{ProjectID: p.ProjectID, Status: &status, Limit: new(board.MaxLimit)})
 		if err != nil {
 			return err
 		}
@@ -138,7 +139,7 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 }
 
 func (s *Site) createTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.CreateTaskArgs
+	var a board.CreateTaskArgs
 	if err := fill(r, &a); err != nil {
 		return "", err
 	}
@@ -163,7 +164,7 @@ func workflowOf(r *http.Request) (job, workflow *string) {
 
 // updateTask changes what the form has of a task.
 func (s *Site) updateTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.UpdateTaskArgs
+	var a board.UpdateTaskArgs
 	if err := fill(r, &a); err != nil {
 		return "", err
 	}
@@ -182,7 +183,7 @@ func (s *Site) updateTask(ctx context.Context, who session.Caller, r *http.Reque
 }
 
 func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: r.PathValue("id")})
+	t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: r.PathValue("id")})
 	if err != nil {
 		return "", err
 	}

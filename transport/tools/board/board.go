@@ -7,24 +7,26 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/merge"
 	"deepwork/transport/tool"
 )
 
 // An Engine executes the calls of these tools.
 type Engine = *attempt.Engine
 
-// GetRun returns a run, as attempt.Engine.GetRun does.
-type GetRun = func(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error)
+// GetRun returns a run, as board.Board.GetRun does.
+type GetRun = func(ctx context.Context, who session.Caller, a board.RunArgs) (*board.RunReply, error)
 
 // Add registers the set: the tools of seed 004 and those that its users also need; if workspace is
 // set, get_context, and no tools that merge. getRun carries out get_run.
-func Add(s *tool.Set, engine Engine, getRun GetRun, workspace *attempt.Context) {
+func Add(s *tool.Set, engine Engine, getRun GetRun, workspace *board.Context) {
 	for _, add := range agents {
 		add(s, engine)
 	}
 	call(getRunTool, getRun)(s, engine)
 	if workspace != nil {
-		call(getContextTool, func(ctx context.Context, _ session.Caller, _ tool.NoArgs) (*attempt.ContextReply, error) {
+		call(getContextTool, func(ctx context.Context, _ session.Caller, _ tool.NoArgs) (*board.ContextReply, error) {
 			return workspace.GetContext(ctx)
 		})(s, engine)
 		return
@@ -42,6 +44,13 @@ func method[A, R any](t tool.Tool, do func(Engine, context.Context, session.Call
 	return func(s *tool.Set, e Engine) {
 		call(t, func(ctx context.Context, who session.Caller, args A) (*R, error) { return do(e, ctx, who, args) })(s, e)
 	}
+}
+
+// function returns the row of a tool that a function of package merge carries out.
+func function[A, R any](t tool.Tool, do func(context.Context, Engine, session.Caller, A) (*R, error)) row {
+	return method(t, func(e Engine, ctx context.Context, who session.Caller, args A) (*R, error) {
+		return do(ctx, e, who, args)
+	})
 }
 
 // bare returns the row of a tool without arguments.
@@ -72,7 +81,7 @@ func runWorkflow(e Engine, ctx context.Context, who session.Caller, a attempt.Ru
 // What the log says of replies.
 
 func commentOutcome(r any) string {
-	if sent := r.(*attempt.CommentsReply).Sent; sent != nil {
+	if sent := r.(*merge.CommentsReply).Sent; sent != nil {
 		return *sent
 	}
 	return "kept"
@@ -84,7 +93,7 @@ func runOutcome(r any) string { return r.(*attempt.RunMade).State }
 
 // mergeOutcome is the status of the last repository.
 func mergeOutcome(r any) string {
-	repos := r.(*attempt.MergeReply).Repos
+	repos := r.(*merge.Reply).Repos
 	if len(repos) == 0 {
 		return "ok"
 	}

@@ -5,6 +5,8 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/merge"
 	"deepwork/transport/tool"
 )
 
@@ -14,7 +16,7 @@ var words = tool.Words{
 		"status":          {"todo", "inprogress", "inreview", "done", "cancelled"},
 		"task_status":     {"todo", "inprogress", "inreview", "done", "cancelled"},
 		"state":           {"waiting", "starting", "running", "completed", "failed", "stopped", "interrupted"},
-		"workflow_status": {attempt.WorkflowActive, attempt.WorkflowCompleted, attempt.WorkflowAborted},
+		"workflow_status": {board.WorkflowActive, board.WorkflowCompleted, board.WorkflowAborted},
 		"stream":          {"stdout", "stderr", "system"},
 		"lead":            {task.AgentLeads, task.ServerLeads},
 		"action":          {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
@@ -43,7 +45,7 @@ var refinements = map[string]func(*jsonschema.Schema){
 		kinds(s, "messages", "message", "reasoning", "tool_call", "tool_result", "error", "output", "stderr", "system")
 	},
 	"needs_attention": func(s *jsonschema.Schema) {
-		kinds(s, "items", attempt.AttentionFailed, attempt.AttentionRun, attempt.AttentionReview, attempt.AttentionUntrusted, attempt.AttentionBudget, attempt.AttentionStep)
+		kinds(s, "items", board.AttentionFailed, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionStep)
 	},
 	"run_workflow": runStates,
 	"get_run": func(s *jsonschema.Schema) {
@@ -56,12 +58,12 @@ var refinements = map[string]func(*jsonschema.Schema){
 }
 
 func runStates(s *jsonschema.Schema) {
-	s.Properties["state"].Enum = []any{"waiting", "starting", "running", string(attempt.RunComplete), string(attempt.RunStopped), string(attempt.RunPaused), string(attempt.RunInterrupted)}
+	s.Properties["state"].Enum = []any{"waiting", "starting", "running", string(board.RunComplete), string(board.RunStopped), string(board.RunPaused), string(board.RunInterrupted)}
 }
 
 func mergeStatuses(s *jsonschema.Schema) {
-	s.Properties["repos"].Items.Properties["status"].Enum = []any{attempt.Merged, attempt.Unchanged, attempt.Rebased, attempt.Updated,
-		attempt.Conflicts, attempt.Aborted, attempt.Pushed, attempt.Retargeted}
+	s.Properties["repos"].Items.Properties["status"].Enum = []any{merge.Merged, merge.Unchanged, merge.Rebased, merge.Updated,
+		merge.Conflicts, merge.Aborted, merge.Pushed, merge.Retargeted}
 }
 
 // kinds sets the values that kind has in a list of a reply.

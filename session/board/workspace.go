@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func FindWorkspace(root string, getenv func(string) string) *Workspace {
 	w := &Workspace{root: root, apart: getenv(config.ProjectEnv) != ""}
 	dir, below := state.Around(root)
 	id, _, _ := strings.Cut(filepath.ToSlash(below), "/")
-	if id, err := checkID("attempt_id", id); err == nil {
+	if id, err := CheckID("attempt_id", id); err == nil {
 		w.Attempt, w.ByPath = id, true
 	} else if board, id, ok := agentOf(getenv); ok {
 		w.Attempt, dir = id, filepath.Dir(board)
@@ -62,7 +62,7 @@ func ByAgent(getenv func(string) string) bool {
 
 func agentOf(getenv func(string) string) (board, attempt string, ok bool) {
 	board = getenv(config.BoardEnv)
-	attempt, err := checkID(config.AttemptEnv, getenv(config.AttemptEnv))
+	attempt, err := CheckID(config.AttemptEnv, getenv(config.AttemptEnv))
 	return board, attempt, err == nil && filepath.IsAbs(board)
 }
 
@@ -79,14 +79,14 @@ func (w *Workspace) Confirm(ctx context.Context, db store.Database) (is bool, er
 		return false, w.missing(db.Where() + " does not exist here")
 	}
 	if err := db.Open(ctx); err != nil {
-		return false, fault("opening the database of the project", err)
+		return false, Fault("opening the database of the project", err)
 	}
 	a, err := db.Board().Attempt(ctx, w.Attempt)
 	switch {
 	case errors.Is(err, task.ErrNotFound):
 		return false, w.missing(db.Where() + " does not have this attempt; it may have been deleted")
 	case err != nil:
-		return false, fault("reading the attempt of this workspace", err)
+		return false, Fault("reading the attempt of this workspace", err)
 	case w.in(a):
 		w.confirmed.Store(true)
 		return true, nil
@@ -103,8 +103,8 @@ func (w *Workspace) in(a *task.Attempt) bool {
 	if err != nil {
 		dir = a.Workspace // as seen from a container, perhaps
 	}
-	_, inside := below(dir, w.root)
-	return len(a.Repos) > 0 && (inside || dir == w.root)
+	rel, err := filepath.Rel(dir, w.root)
+	return len(a.Repos) > 0 && err == nil && filepath.IsLocal(rel)
 }
 
 // missing says that the database of the project cannot be used from here.
@@ -120,4 +120,47 @@ func (w *Workspace) missing(what string) error {
 		remedy += fmt.Sprintf("; a server that has nothing to do with the attempt must be started without %s", config.AttemptEnv)
 	}
 	return session.NotNow(codes.NoDatabase, "This server was started for attempt %s, whose sessions are in the database of its project and nowhere else, and that cannot be used: %s. Nothing was done. Tell the user: %s.", w.Attempt, what, remedy).With("attempt_id", w.Attempt)
+}
+
+// The values of an attempt's workflow status, as in the sessions of workflows.
+const (
+	WorkflowActive    = "active"
+	WorkflowCompleted = "completed"
+	WorkflowAborted   = "aborted"
+)
+
+// A Context is the board as seen by a deepwork inside a workspace: it reads the attempt of that
+// workspace (seed 004, "Workspace context data"). Its methods may be called from any goroutine.
+type Context struct {
+	attempt string
+	db      store.Database
+}
+
+// OpenContext returns the context of an attempt in the database of its project.
+func OpenContext(attempt string, db store.Database) (*Context, error) {
+	id, err := CheckID("attempt_id", attempt)
+	if err != nil {
+		return nil, err
+	}
+	return &Context{attempt: id, db: db}, nil
+}
+
+// GetContext returns the project, task and attempt of this workspace (seed 004, get_context).
+func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
+	records := c.db.Board()
+	const gone = "It was deleted; what is done here belongs to no task any more."
+	at, err := records.AttemptContext(ctx, c.attempt)
+	if err != nil {
+		return nil, FaultOf("reading the attempt", err, "attempt", config.AttemptEnv, c.attempt, gone)
+	}
+	a, t, p := at.Attempt, at.Task, at.Project
+	r := &ContextReply{
+		ProjectID: p.ID, ProjectName: p.Name, TaskID: t.ID, TaskTitle: t.Title, TaskDescription: t.Description, TaskStatus: string(t.Status),
+		AttemptID: a.ID, WorkspaceBranch: a.Branch, WorkspaceRepos: []ContextRepo{}, JobName: t.JobName, WorkflowName: t.WorkflowName,
+		WorkflowSessionID: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
+	}
+	for _, repo := range a.Repos {
+		r.WorkspaceRepos = append(r.WorkspaceRepos, ContextRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree})
+	}
+	return r, nil
 }

@@ -1,4 +1,4 @@
-package attempt
+package attempttest
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// agentMain is the coding agent of the tests. Its prompt tells it what to do, in
+// Agent is the coding agent of the tests. Its prompt tells it what to do, in
 // lines that begin with "! ":
 //
 //	write FILE TEXT     writes a file in its working directory
@@ -32,7 +32,7 @@ import (
 //	stubborn            ignores SIGTERM
 //	slot DIR            counts itself in a folder of running agents
 //	exit N
-func agentMain(args []string) int {
+func Agent(args []string) int {
 	prompt := ""
 	if len(args) > 1 {
 		prompt = args[1]
@@ -162,4 +162,9 @@ func agentSlot(dir string) error {
 		return err
 	}
 	return os.Remove(own)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

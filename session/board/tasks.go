@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ import (
 
 // ListTasks lists a project's tasks, newest first, each with its attempts'
 // summary (seed 004, "list_tasks provides attempt summary").
-func (e *Engine) ListTasks(ctx context.Context, who session.Caller, a ListTasksArgs) (*TasksReply, error) {
-	b, id, p, err := e.openList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
+func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksArgs) (*TasksReply, error) {
+	v, id, p, err := b.viewOfList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -26,16 +26,16 @@ func (e *Engine) ListTasks(ctx context.Context, who session.Caller, a ListTasksA
 			return nil, err
 		}
 	}
-	all, total, next, err := b.Tasks(ctx, id, status, p)
+	all, total, next, err := v.Tasks(ctx, id, status, p)
 	if n := fitting(all); n < len(all) {
 		// The page ends early and its cursor leads to the rest: a description is never cut.
-		all, total, next, err = b.Tasks(ctx, id, status, task.Page{Limit: n, Cursor: p.Cursor})
+		all, total, next, err = v.Tasks(ctx, id, status, task.Page{Limit: n, Cursor: p.Cursor})
 	}
 	if err != nil {
-		return nil, found("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
+		return nil, FaultOf("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
 	}
-	r := &TasksReply{Tasks: []Task{}, Count: len(all), Total: total, NextCursor: orNull(next),
-		Filters: TaskFilters{ProjectID: id, Status: orNull(string(status)), Limit: p.Limit}}
+	r := &TasksReply{Tasks: []Task{}, Count: len(all), Total: total, NextCursor: OrNull(next),
+		Filters: TaskFilters{ProjectID: id, Status: OrNull(string(status)), Limit: p.Limit}}
 	for _, s := range all {
 		r.Tasks = append(r.Tasks, *taskReply(&s))
 	}
@@ -59,34 +59,34 @@ func fitting(all []task.Summary) int {
 }
 
 // GetTask returns a task (seed 004, get_task).
-func (e *Engine) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*TaskReply, error) {
-	b, id, err := e.open(ctx, who, "task_id", a.TaskID)
+func (b *Board) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*TaskReply, error) {
+	v, id, err := b.ViewFor(ctx, who, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
-	s, err := b.Task(ctx, id)
+	s, err := v.Task(ctx, id)
 	if err != nil {
-		return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
+		return nil, TaskFault("reading the task", err, id)
 	}
-	cost, err := e.cost(ctx, b.View, id, "")
+	cost, err := v.Cost(ctx, id, "")
 	if err != nil {
-		return nil, found("reading the cost of the task", err, "task", "task_id", id, remedyTask)
+		return nil, TaskFault("reading the cost of the task", err, id)
 	}
 	return &TaskReply{Task: *taskReply(s), Cost: cost}, nil
 }
 
 // Costs returns what the executions of tasks cost, by their ids, without those that no execution has ended
 // of and those that the caller does not see.
-func (e *Engine) Costs(ctx context.Context, who session.Caller, ids []string) (map[string]*Cost, error) {
-	b, _, err := e.ready(ctx, who)
+func (b *Board) Costs(ctx context.Context, who session.Caller, ids []string) (map[string]*Cost, error) {
+	v, _, err := b.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]*Cost{}
 	for _, id := range ids {
-		cost, err := e.cost(ctx, b.View, id, "")
+		cost, err := v.Cost(ctx, id, "")
 		if err != nil && !errors.Is(err, task.ErrNotFound) {
-			return nil, fault("reading the cost of a task", err)
+			return nil, Fault("reading the cost of a task", err)
 		}
 		if cost != nil {
 			all[id] = cost
@@ -96,22 +96,21 @@ func (e *Engine) Costs(ctx context.Context, who session.Caller, ids []string) (m
 }
 
 // CreateTask creates a task in the state todo (seed 004, create_task).
-func (e *Engine) CreateTask(ctx context.Context, who session.Caller, a CreateTaskArgs) (*Task, error) {
+func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTaskArgs) (*Task, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	request, err := checkRequest("create_task", named, a)
+	v, projectID, err := b.ViewFor(ctx, who, "project_id", a.ProjectID)
 	if err != nil {
 		return nil, err
 	}
-	b, projectID, err := e.open(ctx, who, "project_id", a.ProjectID)
+	request, created, err := v.Repeated(ctx, "create_task", named, a)
 	if err != nil {
 		return nil, err
 	}
-	request.Identity = b.who.Identity
 	if a.Title, err = checkTitle(a.Title); err != nil {
 		return nil, err
 	}
-	if err := checkOptional("description", a.Description, MaxPrompt); err != nil {
+	if err := CheckOptional("description", a.Description, MaxPrompt); err != nil {
 		return nil, err
 	}
 	dependsOn, err := checkDependencies(a.DependsOn)
@@ -119,30 +118,28 @@ func (e *Engine) CreateTask(ctx context.Context, who session.Caller, a CreateTas
 		return nil, err
 	}
 	if a.Lead != nil && *a.Lead != task.AgentLeads && *a.Lead != task.ServerLeads {
-		return nil, session.Wrong(codes.InvalidArgument, "lead is %q: expected %s or %s.", clip(*a.Lead), task.AgentLeads, task.ServerLeads).With("argument", "lead").With("value", clip(*a.Lead))
+		return nil, session.Wrong(codes.InvalidArgument, "lead is %q: expected %s or %s.", Clip(*a.Lead), task.AgentLeads, task.ServerLeads).With("argument", "lead").With("value", Clip(*a.Lead))
 	}
 	job, workflow := trimmed(a.JobName), trimmed(a.WorkflowName)
-	if unless(a.Lead) == task.ServerLeads && (unless(job) == "" || unless(workflow) == "") {
+	if OrEmpty(a.Lead) == task.ServerLeads && (OrEmpty(job) == "" || OrEmpty(workflow) == "") {
 		return nil, session.Wrong(codes.MissingArgument, "lead is %s, and the task has no workflow for agents to be led through. Pass job_name and workflow_name; get_workflows lists them.", task.ServerLeads).With("argument", "workflow_name")
 	}
 	// A repeated request gets the same reply, even if the workflow has changed since.
-	if done, err := b.FindRequest(ctx, request); err != nil {
-		return nil, fault("looking for the request_id", err)
-	} else if done == "" {
-		if err := e.checkWorkflow(ctx, job, workflow); err != nil {
+	if created == "" {
+		if err := b.CheckWorkflow(ctx, job, workflow); err != nil {
 			return nil, err
 		}
 	}
-	s, err := b.CreateTask(ctx, task.NewTask{
-		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Lead: unless(a.Lead), DependsOn: dependsOn,
+	s, err := v.CreateTask(ctx, task.NewTask{
+		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Lead: OrEmpty(a.Lead), DependsOn: dependsOn,
 	}, request)
-	e.readies.Wake()
-	return taskReply(s), found("creating the task", err, "project", "project_id", projectID, remedyProject)
+	b.o.Changed()
+	return taskReply(s), FaultOf("creating the task", err, "project", "project_id", projectID, remedyProject)
 }
 
 // UpdateTask changes the given fields of a task (seed 004, update_task).
-func (e *Engine) UpdateTask(ctx context.Context, who session.Caller, a UpdateTaskArgs) (*Task, error) {
-	b, id, err := e.open(ctx, who, "task_id", a.TaskID)
+func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTaskArgs) (*Task, error) {
+	v, id, err := b.ViewFor(ctx, who, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +151,7 @@ func (e *Engine) UpdateTask(ctx context.Context, who session.Caller, a UpdateTas
 		}
 		change.Title = &title
 	}
-	if err := checkOptional("description", a.Description, MaxPrompt); err != nil {
+	if err := CheckOptional("description", a.Description, MaxPrompt); err != nil {
 		return nil, err
 	}
 	if a.Status != nil {
@@ -168,17 +165,17 @@ func (e *Engine) UpdateTask(ctx context.Context, who session.Caller, a UpdateTas
 		return nil, err
 	}
 	if change.JobName != nil || change.WorkflowName != nil {
-		was, err := b.Task(ctx, id)
+		was, err := v.Task(ctx, id)
 		if err != nil {
-			return nil, found("reading the task", err, "task", "task_id", id, remedyTask)
+			return nil, TaskFault("reading the task", err, id)
 		}
-		if err := e.checkWorkflow(ctx, cmp.Or(change.JobName, was.JobName), cmp.Or(change.WorkflowName, was.WorkflowName)); err != nil {
+		if err := b.CheckWorkflow(ctx, cmp.Or(change.JobName, was.JobName), cmp.Or(change.WorkflowName, was.WorkflowName)); err != nil {
 			return nil, err
 		}
 	}
-	s, err := b.UpdateTask(ctx, id, change)
-	e.readies.Wake()
-	return taskReply(s), found("updating the task", err, "task", "task_id", id, remedyTask)
+	s, err := v.UpdateTask(ctx, id, change)
+	b.o.Changed()
+	return taskReply(s), TaskFault("updating the task", err, id)
 }
 
 // checkDependencies checks the ids of tasks that a task is to depend on; nil stays nil.
@@ -190,15 +187,15 @@ func checkDependencies(given []string) ([]string, error) {
 	ids := slices.Clone(given)
 	for i := range ids {
 		var err error
-		if ids[i], err = checkID(fmt.Sprintf("depends_on[%d]", i), ids[i]); err != nil {
+		if ids[i], err = CheckID(fmt.Sprintf("depends_on[%d]", i), ids[i]); err != nil {
 			return nil, err
 		}
 	}
 	return ids, nil
 }
 
-// checkWorkflow refuses an incomplete or unknown workflow.
-func (e *Engine) checkWorkflow(ctx context.Context, job, workflow *string) error {
+// CheckWorkflow refuses an incomplete or unknown workflow.
+func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) error {
 	hasJob, hasWorkflow := job != nil && *job != "", workflow != nil && *workflow != ""
 	switch {
 	case hasJob != hasWorkflow:
@@ -206,20 +203,20 @@ func (e *Engine) checkWorkflow(ctx context.Context, job, workflow *string) error
 		if hasWorkflow {
 			field, value, missing = "workflow_name", workflow, "job_name"
 		}
-		return session.Wrong(codes.HalfAWorkflow, "%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear both; get_workflows lists the workflows.", field, clip(*value), missing).
-			With("argument", field).With("value", clip(*value)).With("missing", missing)
+		return session.Wrong(codes.HalfAWorkflow, "%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear both; get_workflows lists the workflows.", field, Clip(*value), missing).
+			With("argument", field).With("value", Clip(*value)).With("missing", missing)
 	case !hasJob:
 		return nil
 	}
 	for field, name := range map[string]string{"job_name": *job, "workflow_name": *workflow} {
-		if err := checkText(field, name, MaxName); err != nil {
+		if err := CheckText(field, name, MaxName); err != nil {
 			return err
 		}
 	}
-	if e.o.CheckWorkflow == nil {
+	if b.o.CheckWorkflow == nil {
 		return nil
 	}
-	return e.o.CheckWorkflow(ctx, *job, *workflow)
+	return b.o.CheckWorkflow(ctx, *job, *workflow)
 }
 
 func trimmed(s *string) *string {
@@ -236,10 +233,10 @@ func taskReply(s *task.Summary) *Task {
 	}
 	return &Task{
 		TaskID: s.ID, ProjectID: s.ProjectID, Title: s.Title, Description: s.Description, Status: string(s.Status),
-		JobName: s.JobName, WorkflowName: s.WorkflowName, Lead: s.Lead, CreatedAt: stamp(s.CreatedAt), UpdatedAt: stamp(s.UpdatedAt),
+		JobName: s.JobName, WorkflowName: s.WorkflowName, Lead: s.Lead, CreatedAt: Stamp(s.CreatedAt), UpdatedAt: Stamp(s.UpdatedAt),
 		LatestAttemptID: s.LatestAttemptID, LatestWorkspaceBranch: s.LatestWorkspaceBranch,
 		LatestSessionID: s.LatestSessionID, LatestSessionExecutor: s.LatestSessionExecutor,
-		DependsOn: list(s.DependsOn), BlockedBy: list(s.BlockedBy),
+		DependsOn: NonNil(s.DependsOn), BlockedBy: NonNil(s.BlockedBy),
 		HasInProgressAttempt: s.HasInProgressAttempt, LastAttemptFailed: s.LastAttemptFailed,
 	}
 }

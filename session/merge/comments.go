@@ -1,4 +1,4 @@
-package attempt
+package merge
 
 import (
 	"context"
@@ -12,12 +12,14 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
 // CommentArgs are the arguments of comment_attempt.
 type CommentArgs struct {
-	Target
+	board.Target
 	Comments  []CommentArg `json:"comments" arg:"To add" max:"100"`
 	Remove    []string     `json:"remove" arg:"comment_ids, or all" max:"100"`
 	Send      bool         `json:"send" arg:"Default: false"`
@@ -69,44 +71,39 @@ const (
 
 // CommentAttempt collects comments on lines of an attempt's diff, and sends all of them to its agent as
 // one follow-up. They are on the board until they are sent by any caller that sees the attempt.
-func (e *Engine) CommentAttempt(ctx context.Context, who session.Caller, a CommentArgs) (*CommentsReply, error) {
+func CommentAttempt(ctx context.Context, e *attempt.Engine, who session.Caller, a CommentArgs) (*CommentsReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	request, err := checkRequest("comment_attempt", named, a)
+	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
-	b, id, err := e.openAttempt(ctx, who, a.Target)
-	if err != nil {
-		return nil, err
-	}
-	request.Identity = b.who.Identity
 	changes := len(a.Comments)+len(a.Remove) > 0
 	if changes || a.Send {
-		if err := e.mayStart(b.who); err != nil {
+		if err := e.MayStart(b.Who); err != nil {
 			return nil, err
 		}
 	}
 	at, err := b.Attempt(ctx, id)
 	if err != nil {
-		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		return nil, board.AttemptFault("reading the attempt", err, id)
 	}
-	done, err := b.FindRequest(ctx, request)
+	request, done, err := b.Repeated(ctx, "comment_attempt", named, a)
 	if err != nil {
-		return nil, fault("looking for the request_id", err)
+		return nil, err
 	}
 	var added []string
 	if done != "" {
-		added, err = b.ChangeComments(ctx, id, nil, nil, request) // of then
+		added, err = b.ChangeComments(ctx, id, nil, nil, request) // those that the earlier call added
 	} else if changes || named != nil {
-		added, err = e.changeComments(ctx, b, at, a, request)
+		added, err = changeComments(ctx, e, b, at, a, request)
 	}
 	if err != nil {
-		return nil, found("changing the comments", err, "attempt", "attempt_id", id, remedyAttempt)
+		return nil, board.AttemptFault("changing the comments", err, id)
 	}
 	r := &CommentsReply{AttemptID: id}
 	if a.Send {
-		err := e.sendComments(ctx, who, b, at, r, done != "", added)
+		err := sendComments(ctx, e, who, b, at, r, done != "", added)
 		refusal, refused := errors.AsType[*session.Error](err)
 		switch {
 		case refused && changes && done == "": // a refused call has changed nothing
@@ -117,20 +114,20 @@ func (e *Engine) CommentAttempt(ctx context.Context, who session.Caller, a Comme
 	}
 	all, err := b.Comments(ctx, id)
 	if err != nil {
-		return nil, midway(fault("reading the comments", err))
+		return nil, board.Midway(board.Fault("reading the comments", err))
 	}
 	r.Comments, r.Count = make([]Comment, len(all)), len(all)
 	for i, c := range all {
 		r.Comments[i] = Comment{CommentID: c.ID, RepoID: c.RepoID, RepoName: nameOfRepo(at, c.RepoID), File: c.File, Line: c.Line, Side: c.Side,
-			Quote: c.Quote, Text: c.Text, Queued: c.Queued, By: c.Identity, CreatedAt: stamp(c.CreatedAt)}
+			Quote: c.Quote, Text: c.Text, Queued: c.Queued, By: c.Identity, CreatedAt: board.Stamp(c.CreatedAt)}
 	}
 	return r, nil
 }
 
 // changeComments checks the comments of a call, then removes and adds.
-func (e *Engine) changeComments(ctx context.Context, b view, at *task.Attempt, a CommentArgs, request task.Request) ([]string, error) {
+func changeComments(ctx context.Context, e *attempt.Engine, b board.View, at *task.Attempt, a CommentArgs, request task.Request) ([]string, error) {
 	if len(a.Comments) > task.MaxComments {
-		return nil, fault("", fmt.Errorf("%w: comments has %d, and at most %d may wait", task.ErrComments, len(a.Comments), task.MaxComments))
+		return nil, board.Fault("", fmt.Errorf("%w: comments has %d, and at most %d may wait", task.ErrComments, len(a.Comments), task.MaxComments))
 	}
 	waiting, err := b.Comments(ctx, at.ID)
 	if err != nil {
@@ -145,7 +142,7 @@ func (e *Engine) changeComments(ctx context.Context, b view, at *task.Attempt, a
 			}
 		}
 	}
-	lines, add := e.diffOf(b, at), []task.Comment(nil)
+	lines, add := diffOf(e, b, at), []task.Comment(nil)
 	for i, given := range a.Comments {
 		c, err := lines.comment(ctx, fmt.Sprintf("comments[%d]", i), given)
 		if err != nil {
@@ -154,7 +151,7 @@ func (e *Engine) changeComments(ctx context.Context, b view, at *task.Attempt, a
 		add = append(add, *c)
 	}
 	left := slices.DeleteFunc(slices.Clone(waiting), func(c task.Comment) bool { return slices.Contains(remove, c.ID) })
-	if err := checkText("the follow-up with all comments that wait", commentsPrompt(at, append(left, add...)), MaxPrompt); err != nil && len(add) > 0 {
+	if err := board.CheckText("the follow-up with all comments that wait", commentsPrompt(at, append(left, add...)), board.MaxPrompt); err != nil && len(add) > 0 {
 		return nil, err
 	}
 	added, err := b.ChangeComments(ctx, at.ID, remove, add, request)
@@ -167,11 +164,11 @@ func (e *Engine) changeComments(ctx context.Context, b view, at *task.Attempt, a
 
 // sendComments sends all comments that wait as one follow-up, once, if its agent runs when that ends. A
 // repeated call sends only if some of those that it had added still wait.
-func (e *Engine) sendComments(ctx context.Context, who session.Caller, b view, at *task.Attempt, r *CommentsReply, repeated bool, added []string) error {
+func sendComments(ctx context.Context, e *attempt.Engine, who session.Caller, b board.View, at *task.Attempt, r *CommentsReply, repeated bool, added []string) error {
 	for range sendTries {
 		all, err := b.Comments(ctx, at.ID)
 		if err != nil {
-			return found("reading the comments", err, "attempt", "attempt_id", at.ID, remedyAttempt)
+			return board.AttemptFault("reading the comments", err, at.ID)
 		}
 		waits := slices.ContainsFunc(all, func(c task.Comment) bool { return !c.Queued && (len(added) == 0 || slices.Contains(added, c.ID)) })
 		switch {
@@ -186,7 +183,7 @@ func (e *Engine) sendComments(ctx context.Context, who session.Caller, b view, a
 			ids[i] = c.ID
 		}
 		prompt := commentsPrompt(at, all)
-		f, err := e.FollowUp(ctx, who, FollowUpArgs{Target: Target{AttemptID: &at.ID}, Action: ActionQueue, Prompt: &prompt, comments: ids})
+		f, err := e.FollowUp(ctx, who, attempt.FollowUpArgs{Target: board.Target{AttemptID: &at.ID}, Action: attempt.ActionQueue, Prompt: &prompt, Comments: ids})
 		if errors.Is(err, task.ErrSent) {
 			continue // by another call in the meantime
 		}
@@ -194,7 +191,7 @@ func (e *Engine) sendComments(ctx context.Context, who session.Caller, b view, a
 			return err
 		}
 		r.Sent, r.Prompt = &f.Status, &prompt
-		if f.Status == FollowUpQueued {
+		if f.Status == attempt.FollowUpQueued {
 			r.Notice = new("The agent is running: it gets the comments when it ends. If the queued follow-up is dropped until then, they wait again.")
 		}
 		return nil
@@ -208,7 +205,7 @@ func commentsPrompt(at *task.Attempt, all []task.Comment) string {
 	text.WriteString("These are review comments on your changes. Address each of them, and commit. A quoted line is as it was when the comment was made.\n")
 	file := ""
 	for _, c := range all {
-		name := shownPath(c.File)
+		name := attempt.ShownPath(c.File)
 		if len(at.Repos) > 1 {
 			name = nameOfRepo(at, c.RepoID) + ": " + name
 		}
@@ -235,14 +232,14 @@ func nameOfRepo(at *task.Attempt, id string) string {
 }
 
 // diffOf returns the lines of an attempt's diff, which are read file by file.
-func (e *Engine) diffOf(b view, at *task.Attempt) *commented {
+func diffOf(e *attempt.Engine, b board.View, at *task.Attempt) *commented {
 	return &commented{e: e, b: b, at: at, files: map[[3]string]map[int]string{}}
 }
 
 // commented is the diff that comments of one call are about.
 type commented struct {
-	e     *Engine
-	b     view
+	e     *attempt.Engine
+	b     board.View
 	at    *task.Attempt
 	files map[[3]string]map[int]string // lines by repository, file and side
 }
@@ -253,7 +250,7 @@ func (d *commented) comment(ctx context.Context, field string, given CommentArg)
 	if strings.TrimSpace(c.Text) == "" {
 		return nil, session.Wrong(codes.MissingComment, "%s.text is blank. Say what the agent should change.", field).With("argument", field+".text")
 	}
-	if err := checkText(field+".text", c.Text, task.MaxComment); err != nil {
+	if err := board.CheckText(field+".text", c.Text, task.MaxComment); err != nil {
 		return nil, err
 	}
 	if err := checkPath(field+".file", given.File); err != nil {
@@ -263,8 +260,8 @@ func (d *commented) comment(ctx context.Context, field string, given CommentArg)
 		c.Side = *given.Side
 	}
 	if c.Side != task.NewSide && c.Side != task.OldSide {
-		return nil, session.Wrong(codes.UnknownSide, "%s.side is %q. Use new, for the file in the worktree, or old, for the file before the attempt.", field, clip(c.Side)).
-			With("argument", field+".side").With("value", clip(c.Side))
+		return nil, session.Wrong(codes.UnknownSide, "%s.side is %q. Use new, for the file in the worktree, or old, for the file before the attempt.", field, board.Clip(c.Side)).
+			With("argument", field+".side").With("value", board.Clip(c.Side))
 	}
 	repo, err := d.repo(field, given.Repo)
 	if err != nil {
@@ -284,25 +281,25 @@ func (d *commented) comment(ctx context.Context, field string, given CommentArg)
 	if !there {
 		return nil, d.missing(field, repo, c, lines)
 	}
-	c.Quote = jsontext.Clip(printable(strings.ToValidUTF8(line, "?"), "\t"), maxQuote)
+	c.Quote = jsontext.Clip(attempt.Printable(strings.ToValidUTF8(line, "?"), "\t"), maxQuote)
 	return c, nil
 }
 
 // missing explains why a line cannot be commented on.
 func (d *commented) missing(field string, repo *task.AttemptRepo, c *task.Comment, lines map[int]string) error {
 	if len(lines) == 0 {
-		return session.Wrong(codes.NotInDiff, "%s.file: %q has no lines of side %s in the changes of repository %s. get_attempt lists changed_files; an added file has only the side new, a deleted one only old, a binary one neither.", field, clip(c.File), c.Side, repo.RepoName).
-			With("argument", field+".file").With("value", clip(c.File))
+		return session.Wrong(codes.NotInDiff, "%s.file: %q has no lines of side %s in the changes of repository %s. get_attempt lists changed_files; an added file has only the side new, a deleted one only old, a binary one neither.", field, board.Clip(c.File), c.Side, repo.RepoName).
+			With("argument", field+".file").With("value", board.Clip(c.File))
 	}
 	last := 0
 	for n := range lines {
 		last = max(last, n)
 	}
 	hint := fmt.Sprintf("Its last line is %d.", last)
-	if d.at.Elsewhere(d.e.here) {
+	if d.at.Elsewhere(d.e.Here) {
 		hint = "The attempt is on another machine: name a line of get_attempt_diff."
 	}
-	return session.Wrong(codes.NotInDiff, "%s.line: %q has no line %d on side %s. %s", field, clip(c.File), c.Line, c.Side, hint).
+	return session.Wrong(codes.NotInDiff, "%s.line: %q has no line %d on side %s. %s", field, board.Clip(c.File), c.Line, c.Side, hint).
 		With("argument", field+".line").With("value", c.Line)
 }
 
@@ -311,7 +308,7 @@ func (d *commented) repo(field string, given *string) (*task.AttemptRepo, error)
 	if given == nil && len(d.at.Repos) == 1 {
 		return &d.at.Repos[0], nil
 	}
-	if inPlace(d.at) {
+	if attempt.InPlace(d.at) {
 		return nil, session.NotNow(codes.InPlace, "The run %s works in the project itself, so it has no diff whose lines could be commented. Send it a message with follow_up.", d.at.ID).With("attempt_id", d.at.ID)
 	}
 	var names []string
@@ -322,16 +319,16 @@ func (d *commented) repo(field string, given *string) (*task.AttemptRepo, error)
 		names = append(names, r.RepoName)
 	}
 	if given == nil {
-		return nil, session.Wrong(codes.MissingArgument, "%s.repo is missing, and the attempt has several repositories: %s.", field, some(names, "none")).With("argument", field+".repo")
+		return nil, session.Wrong(codes.MissingArgument, "%s.repo is missing, and the attempt has several repositories: %s.", field, board.Enumerate(names, "none")).With("argument", field+".repo")
 	}
-	return nil, session.Wrong(codes.UnknownRepo, "%s.repo: the attempt has no repository %q, but %s.", field, clip(*given), some(names, "none")).
-		With("argument", field+".repo").With("value", clip(*given))
+	return nil, session.Wrong(codes.UnknownRepo, "%s.repo: the attempt has no repository %q, but %s.", field, board.Clip(*given), board.Enumerate(names, "none")).
+		With("argument", field+".repo").With("value", board.Clip(*given))
 }
 
 // diff returns the changes of a file with all its lines; on another machine, as they are saved.
 func (d *commented) diff(ctx context.Context, repo *task.AttemptRepo, file string) (string, error) {
-	if d.at.Elsewhere(d.e.here) {
-		diffs, _, err := savedDiff(ctx, d.b, d.at, reportedDiff)
+	if d.at.Elsewhere(d.e.Here) {
+		diffs, _, err := attempt.SavedDiff(ctx, d.b, d.at, attempt.ReportedDiff)
 		for _, saved := range diffs {
 			if saved.RepoID == repo.RepoID {
 				return saved.Diff, err
@@ -339,12 +336,12 @@ func (d *commented) diff(ctx context.Context, repo *task.AttemptRepo, file strin
 		}
 		return "", err
 	}
-	if repo.BaseCommit == nil || !exists(repo.Worktree) {
+	if repo.BaseCommit == nil || !attempt.Exists(repo.Worktree) {
 		return "", session.NotNow(codes.WorkspaceGone, "The worktree %s of attempt %s does not exist, so its diff has no lines. The commits of the attempt are on the branch %s.", repo.Worktree, d.at.ID, d.at.Branch).With("attempt_id", d.at.ID)
 	}
-	diff, _, err := d.e.keeper(worktreesOf(d.at)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, []string{file}, commentDiff, "--unified=99999999")
+	diff, _, err := d.e.Worktrees((d.at)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, []string{file}, commentDiff, "--unified=99999999")
 	if err != nil && ctx.Err() == nil {
-		return "", gitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
+		return "", attempt.GitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
 	}
 	return diff, err
 }

@@ -1,13 +1,56 @@
 package attempt
 
 import (
+	"context"
+	"encoding/json"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/transcript"
+	"deepwork/session/board"
+	"deepwork/session/store"
 )
+
+// usageOf returns what an execution used, by the prices of now; nil if its agent reported nothing.
+func (e *Engine) usageOf(ctx context.Context, b store.Board, attempt, executor string, u *transcript.Usage) (*task.Usage, error) {
+	if u == nil {
+		return nil, nil
+	}
+	var prices map[string]config.Price
+	if cfg, err := e.Config(ctx); err == nil { // else only what agents report is known
+		prices = cfg.Prices
+	}
+	var before map[string]transcript.Tokens
+	if u.Thread != "" {
+		all, err := b.Used(ctx, attempt)
+		if err != nil {
+			return nil, err
+		}
+		for _, earlier := range all {
+			if earlier.Thread == u.Thread && earlier.Totals != nil {
+				before = nil
+				_ = json.Unmarshal(earlier.Totals, &before) // of a damaged row nothing is known
+			}
+		}
+	}
+	c := transcript.CostOf(u, before, prices, executor)
+	used := &task.Usage{InputTokens: c.Tokens.Input, CachedTokens: c.Tokens.CacheRead + c.Tokens.CacheWrite, OutputTokens: c.Tokens.Output, Turns: c.Turns, Thread: u.Thread}
+	if c.USD != nil {
+		used.MicroUSD = new(board.MicroUSD(*c.USD))
+	}
+	if u.Thread != "" && !u.Partial {
+		totals := u.Models
+		if totals == nil {
+			totals = before
+		}
+		used.Totals, _ = json.Marshal(totals) // numbers
+	}
+	return used, nil
+}
 
 // A provider's limit, as the agents report it: "Claude AI usage limit reached|1767225600", "You've hit your
 // session limit · resets 3pm", "try again in 2 days 3 hours 12 minutes", "rate_limit_error", "429 Too Many Requests".

@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"context"
@@ -25,8 +25,8 @@ const (
 )
 
 // NeedsAttention returns what waits for a person and is visible to the caller, newest first.
-func (e *Engine) NeedsAttention(ctx context.Context, who session.Caller) (*AttentionReply, error) {
-	return e.NeedsAttentionBy(ctx, who, e.o.Steps)
+func (b *Board) NeedsAttention(ctx context.Context, who session.Caller) (*AttentionReply, error) {
+	return b.NeedsAttentionBy(ctx, who, b.o.Steps)
 }
 
 // FindSteps returns the steps that wait for a person, of a caller's sessions and of those that were begun in
@@ -35,14 +35,14 @@ type FindSteps func(ctx context.Context, who session.Caller, attempts []string) 
 
 // NeedsAttentionBy is NeedsAttention for a caller that knows the sessions: it says how steps that wait
 // are found, as Options.Steps.
-func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find FindSteps) (*AttentionReply, error) {
-	b, cfg, err := e.ready(ctx, who)
+func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find FindSteps) (*AttentionReply, error) {
+	v, cfg, err := b.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	attempts, more, err := b.Attention(ctx)
+	attempts, more, err := v.Attention(ctx)
 	if err != nil {
-		return nil, fault("looking for what needs a person", err)
+		return nil, Fault("looking for what needs a person", err)
 	}
 	var all []Attention
 	for _, a := range attempts {
@@ -57,22 +57,22 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 		if a.State == task.Stopped && a.Run != "" && (end == nil || end.State == RunStopped) {
 			continue // by a person, perhaps without a leader
 		}
-		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(stamp(a.Since)), Command: command + a.AttemptID, End: end, at: a.Since})
+		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(Stamp(a.Since)), Command: command + a.AttemptID, End: end, at: a.Since})
 	}
-	if u := e.untrusted(cfg); u != nil {
+	if u := b.untrusted(cfg); u != nil {
 		all = append(all, *u)
 	}
-	budgets, err := e.ReachedBudgets(ctx, who)
+	budgets, err := b.ReachedBudgets(ctx, who)
 	if err != nil {
 		return nil, err
 	}
 	all = append(all, budgets...)
 	if find != nil {
-		attempts, err := b.WorkedOn(ctx)
+		attempts, err := v.WorkedOn(ctx)
 		if err != nil {
-			return nil, fault("looking for attempts that are worked on", err)
+			return nil, Fault("looking for attempts that are worked on", err)
 		}
-		steps, err := find(ctx, b.who, attempts)
+		steps, err := find(ctx, v.Who, attempts)
 		if err != nil {
 			return nil, fmt.Errorf("looking for steps that wait for a person: %w", err)
 		}
@@ -81,7 +81,7 @@ func (e *Engine) NeedsAttentionBy(ctx context.Context, who session.Caller, find 
 		}
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
-	return &AttentionReply{Items: list(all), Count: len(all), Truncated: more}, nil
+	return &AttentionReply{Items: NonNil(all), Count: len(all), Truncated: more}, nil
 }
 
 // endOf returns how a run on the board has ended, nil for "" and for what cannot be read.
@@ -95,34 +95,35 @@ func endOf(run string) *RunEnd {
 
 // StepAttention returns what a step that waits for a person is among the rest that needs one.
 func StepAttention(s session.AwaitingStep) Attention {
-	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(stamp(s.Since)), Command: s.Command(), Waits: &s, at: s.Since}
+	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(Stamp(s.Since)), Command: s.Command(), Waits: &s, at: s.Since}
 }
 
 // ReachedBudgets returns the budgets that are reached, so that no agent starts.
-func (e *Engine) ReachedBudgets(ctx context.Context, who session.Caller) (all []Attention, err error) {
-	b, cfg, err := e.ready(ctx, who)
+func (b *Board) ReachedBudgets(ctx context.Context, who session.Caller) (all []Attention, err error) {
+	v, cfg, err := b.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	board, err := e.board(ctx)
+	records, err := b.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	reached, err := e.reached(ctx, board, cfg)
+	reached, err := b.Reached(ctx, records, cfg)
 	if err != nil || len(reached) == 0 {
 		return nil, err
 	}
-	cost, unknown, err := board.ReachedAt(ctx, limits(cfg))
+	cost, unknown, err := records.ReachedAt(ctx, Limits(cfg))
 	if err != nil {
-		return nil, fault("reading the budget", err)
+		return nil, Fault("reading the budget", err)
 	}
 	for _, r := range reached {
-		a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(b.who), Command: "${EDITOR:-vi} " + r.Limit.File}
+		a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(v.Who), Command: "${EDITOR:-vi} " + r.Limit.File}
 		since := cost
 		if r.Key == "attempts.max_unknown" {
 			since = unknown
 		}
-		if a.Since = stampOrNull(since); since != nil {
+		a.Since = StampOrNull(since)
+		if since != nil {
 			a.at = *since
 		}
 		all = append(all, a)
@@ -132,18 +133,18 @@ func (e *Engine) ReachedBudgets(ctx context.Context, who session.Caller) (all []
 
 // Work returns the attempts whose agents wait or run, and those that have ended, as far as the caller
 // sees them, the one with the newest execution first; of each at most task.MaxWork.
-func (e *Engine) Work(ctx context.Context, who session.Caller) (open, ended []task.Work, err error) {
-	b, _, err := e.ready(ctx, who)
+func (b *Board) Work(ctx context.Context, who session.Caller) (open, ended []task.Work, err error) {
+	v, _, err := b.View(ctx, who)
 	if err != nil {
 		return nil, nil, err
 	}
-	open, ended, err = b.Work(ctx)
-	return open, ended, fault("listing what agents work on", err)
+	open, ended, err = v.Work(ctx)
+	return open, ended, Fault("listing what agents work on", err)
 }
 
 // untrusted returns the part of the config that the user has neither approved nor denied, or nil.
 // That agents may start is asked for only with something else.
-func (e *Engine) untrusted(cfg *config.Config) *Attention {
+func (b *Board) untrusted(cfg *config.Config) *Attention {
 	if cfg.Approval == nil || cfg.Approval.Withheld == nil || cfg.Approval.Withheld.Denied || cfg.Approval.Withheld.Plain() {
 		return nil
 	}
@@ -151,13 +152,13 @@ func (e *Engine) untrusted(cfg *config.Config) *Attention {
 	for _, asked := range cfg.Approval.Withheld.Asked {
 		keys = append(keys, asked.Key)
 	}
-	a := &Attention{Kind: AttentionUntrusted, ID: digest(cfg.Approval.Withheld.Asked)[:16], Title: "Not approved: " + some(keys, "nothing"), Command: "deepwork trust"}
+	a := &Attention{Kind: AttentionUntrusted, ID: digest(cfg.Approval.Withheld.Asked)[:16], Title: "Not approved: " + Enumerate(keys, "nothing"), Command: "deepwork trust"}
 	if why := cfg.Approval.Withheld.Fault; why != "" {
 		a.Title += ". It cannot be approved: " + strings.TrimSuffix(why, ".")
 	}
-	if fi, err := os.Stat(filepath.Join(e.home, config.FileName)); err == nil {
+	if fi, err := os.Stat(filepath.Join(b.o.Root, ".deepwork", config.FileName)); err == nil {
 		a.at = fi.ModTime()
-		a.Since = new(stamp(a.at))
+		a.Since = new(Stamp(a.at))
 	}
 	return a
 }

@@ -1,4 +1,4 @@
-package attempt
+package merge
 
 import (
 	"fmt"
@@ -10,11 +10,13 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 func (s *server) comment(a CommentArgs) *CommentsReply {
 	s.t.Helper()
-	r, err := s.CommentAttempt(ctx, me, a)
+	r, err := CommentAttempt(ctx, s.Engine, me, a)
 	must(s.t, err)
 	return r
 }
@@ -28,10 +30,10 @@ func on(file string, line int, text string) CommentArg {
 // follow-up that quotes their lines, once.
 func TestCommentsBecomeOneFollowUp(t *testing.T) {
 	p := newProject(t)
-	must(t, os.WriteFile(filepath.Join(p.root, "long.txt"), []byte(strings.Repeat("same\n", 50)), 0o644))
-	must(t, os.WriteFile(filepath.Join(p.root, "gone.txt"), []byte("was here\n"), 0o644))
-	p.git(p.root, "add", ".")
-	p.git(p.root, "commit", "-q", "-m", "more")
+	must(t, os.WriteFile(filepath.Join(p.Root, "long.txt"), []byte(strings.Repeat("same\n", 50)), 0o644))
+	must(t, os.WriteFile(filepath.Join(p.Root, "gone.txt"), []byte("was here\n"), 0o644))
+	p.Git(p.Root, "add", ".")
+	p.Git(p.Root, "commit", "-q", "-m", "more")
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! write dir/a.go package a", "! write long.txt changed", "! commit Add", "! write loose.txt \tone \x1b[31mtwo")).AttemptID)
 	must(t, os.WriteFile(filepath.Join(r.Repos[0].WorktreePath, "long.txt"), []byte(strings.Repeat("same\n", 49)+"last\r\n"), 0o644))
@@ -93,14 +95,14 @@ Why?
 		t.Errorf("sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
 	}
 	r = s.ends(r.AttemptID)
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(t, err)
 	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != want || !x.FollowUp {
 		t.Errorf("the agent got %q, %v", x.Prompt, err)
 	}
-	_, err = s.CommentAttempt(ctx, me, CommentArgs{Target: target, Send: true})
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
 	refused(t, err, session.StateError, "no_comments", r.AttemptID)
-	if now := s.executions(r.AttemptID); len(now) != 2 {
+	if now := s.get(r.AttemptID).Executions; len(now) != 2 {
 		t.Errorf("sent twice: %s", asJSON(now))
 	}
 }
@@ -109,7 +111,7 @@ Why?
 // comments that cannot be sent are kept.
 func TestCommentsOfARunningAgent(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	r := s.begin(s.newTask("! write a.txt a", "! touch "+hold+".ready", "! await "+hold))
 	eventually(t, func() string {
@@ -119,7 +121,7 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 		return ""
 	})
 	target := the(r.AttemptID)
-	r = s.reaches(r.AttemptID, task.Running)
+	s.reaches(r.AttemptID, task.Running)
 	call := CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "First.")}, Send: true, RequestID: new("x")}
 	first := s.comment(call)
 	if deref(first.Sent) != "queued" || first.Count != 1 || !first.Comments[0].Queued || first.Notice == nil {
@@ -133,19 +135,20 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	if q := s.get(r.AttemptID).QueuedFollowUp; deref(both.Sent) != "queued" || both.Count != 2 || q == nil || !containsAll(q.Prompt, "First.", "Second.") {
 		t.Errorf("%s, queued is %+v", asJSON(both), q)
 	}
-	_, err := s.CommentAttempt(ctx, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})
+	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})
 	refused(t, err, session.ToolError, "unknown_comment", both.Comments[0].CommentID)
-	s.follow(FollowUpArgs{Target: target, Action: ActionQueue, Prompt: new("! say of a person")})
+	_, err = s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})
+	must(t, err)
 	kept := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Third.")}, Send: true})
 	if kept.Sent != nil || kept.Count != 3 || kept.Comments[0].Queued || !containsAll(deref(kept.Notice), "kept", "queued") {
 		t.Errorf("another one is queued: %s", asJSON(kept))
 	}
-	_, err = s.CommentAttempt(ctx, me, CommentArgs{Target: target, Send: true})
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
 	refused(t, err, session.StateError, "follow_up_queued", "cancel")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	eventually(t, func() string {
-		if out := s.output(r.AttemptID); !strings.Contains(out, "of a person") {
-			return "its output is " + out
+		if now := s.get(r.AttemptID).Executions; len(now) < 2 || now[0].Prompt != "! say of a person" {
+			return "its executions are " + asJSON(now)
 		}
 		return ""
 	})
@@ -165,7 +168,7 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	target := the(r.AttemptID)
 	refuse := func(c CommentArg, code string, mentions ...string) {
 		t.Helper()
-		_, err := s.CommentAttempt(ctx, me, CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}})
+		_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}})
 		refused(t, err, session.ToolError, code, append(mentions, "comments[1]")...)
 	}
 	refuse(on("dir/a.txt", 3, "x"), "not_in_diff", "line 3", "last line is 1")
@@ -186,27 +189,27 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	for i := range many {
 		many[i] = on("dir/a.txt", 1, "x")
 	}
-	_, err := s.CommentAttempt(ctx, me, CommentArgs{Target: target, Comments: many})
+	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many})
 	refused(t, err, session.ToolError, "too_many_comments", "101")
-	long := make([]CommentArg, MaxPrompt/task.MaxComment)
+	long := make([]CommentArg, board.MaxPrompt/task.MaxComment)
 	for i := range long {
 		long[i] = on("dir/a.txt", 1, strings.Repeat("x", task.MaxComment))
 	}
-	_, err = s.CommentAttempt(ctx, me, CommentArgs{Target: target, Comments: long})
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: long})
 	refused(t, err, session.ToolError, "too_long", "all comments")
 	if all := s.comment(CommentArgs{Target: target, Comments: many[1:]}); all.Count != task.MaxComments {
 		t.Errorf("%d comments", all.Count)
 	}
-	_, err = s.CommentAttempt(ctx, me, CommentArgs{Target: target, Comments: many[:1]})
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many[:1]})
 	refused(t, err, session.ToolError, "too_many_comments", "101")
-	_, err = s.CommentAttempt(ctx, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})
+	_, err = CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})
 	refused(t, err, session.StateError, "right_needed")
 
 	// Its workspace is gone, so nothing can be sent.
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
-	_, err = s.CommentAttempt(ctx, me, CommentArgs{Target: target, Send: true})
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
 	refused(t, err, session.StateError, "workspace_gone")
-	_, err = s.CommentAttempt(ctx, me, CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]})
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]})
 	refused(t, err, session.StateError, "workspace_gone")
 	if all := s.comment(CommentArgs{Target: target}); all.Count != task.MaxComments {
 		t.Errorf("a refused call left %d comments", all.Count)

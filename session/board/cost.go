@@ -1,8 +1,7 @@
-package attempt
+package board
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/attempt/transcript"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
@@ -36,29 +34,29 @@ type ExecutionCost struct {
 	Turns  *int64   `json:"turns" jsonschema:"number"`
 }
 
-// cost returns what the executions of a task have used, or, if attempt is not "", those of one attempt
+// Cost returns what the executions of a task have used, or, if attempt is not "", those of one attempt
 // of it; nil before any has ended.
-func (e *Engine) cost(ctx context.Context, b store.View, taskID, attempt string) (*Cost, error) {
-	sum, err := b.Spent(ctx, taskID, attempt)
+func (v View) Cost(ctx context.Context, taskID, attempt string) (*Cost, error) {
+	sum, err := v.Spent(ctx, taskID, attempt)
 	if err != nil || sum.Executions == 0 {
 		return nil, err
 	}
 	c := &Cost{Executions: sum.Executions, Unknown: sum.Unknown}
 	if sum.Unknown < sum.Executions {
-		c.USD = new(inUSD(sum.MicroUSD))
+		c.USD = new(USD(sum.MicroUSD))
 	}
 	c.Input, c.Cached, c.Output, c.Turns = counts(sum.InputTokens, sum.CachedTokens, sum.OutputTokens, sum.Turns)
 	return c, nil
 }
 
-// costs returns what each execution of an attempt has used, by its id.
-func (e *Engine) costs(ctx context.Context, b store.View, attempt string) (map[string]*ExecutionCost, error) {
-	used, err := b.Used(ctx, attempt)
+// ExecutionCosts returns what each execution of an attempt has used, by its id.
+func (v View) ExecutionCosts(ctx context.Context, attempt string) (map[string]*ExecutionCost, error) {
+	used, err := v.Used(ctx, attempt)
 	each := map[string]*ExecutionCost{}
 	for _, u := range used {
 		c := &ExecutionCost{}
 		if u.MicroUSD != nil {
-			c.USD = new(inUSD(*u.MicroUSD))
+			c.USD = new(USD(*u.MicroUSD))
 		}
 		c.Input, c.Cached, c.Output, c.Turns = counts(u.InputTokens, u.CachedTokens, u.OutputTokens, u.Turns)
 		each[u.ExecutionID] = c
@@ -77,51 +75,16 @@ func counts(input, cached, output, turns int64) (in, ca, out, tu *int64) {
 	return in, ca, out, tu
 }
 
-// usageOf returns what an execution used, by the prices of now; nil if its agent reported nothing.
-func (e *Engine) usageOf(ctx context.Context, b store.Board, attempt, executor string, u *transcript.Usage) (*task.Usage, error) {
-	if u == nil {
-		return nil, nil
-	}
-	var prices map[string]config.Price
-	if cfg, err := e.config(ctx); err == nil { // else only what agents report is known
-		prices = cfg.Prices
-	}
-	var before map[string]transcript.Tokens
-	if u.Thread != "" {
-		all, err := b.Used(ctx, attempt)
-		if err != nil {
-			return nil, err
-		}
-		for _, earlier := range all {
-			if earlier.Thread == u.Thread && earlier.Totals != nil {
-				before = nil
-				_ = json.Unmarshal(earlier.Totals, &before) // of a damaged row nothing is known
-			}
-		}
-	}
-	c := transcript.CostOf(u, before, prices, executor)
-	used := &task.Usage{InputTokens: c.Tokens.Input, CachedTokens: c.Tokens.CacheRead + c.Tokens.CacheWrite, OutputTokens: c.Tokens.Output, Turns: c.Turns, Thread: u.Thread}
-	if c.USD != nil {
-		used.MicroUSD = new(inMicroUSD(*c.USD))
-	}
-	if u.Thread != "" && !u.Partial {
-		totals := u.Models
-		if totals == nil {
-			totals = before
-		}
-		used.Totals, _ = json.Marshal(totals) // numbers
-	}
-	return used, nil
-}
+// USD returns an amount in micro-USD in USD.
+func USD(micro int64) float64 { return float64(micro) / 1e6 }
 
-func inUSD(micro int64) float64 { return float64(micro) / 1e6 }
+// MicroUSD returns an amount in USD in micro-USD.
+func MicroUSD(usd float64) int64 { return int64(math.Round(usd * 1e6)) }
 
-func inMicroUSD(usd float64) int64 { return int64(math.Round(usd * 1e6)) }
-
-// limits returns how much may have been used for an execution to start.
-func limits(cfg *config.Config) (l task.Limits) {
+// Limits returns how much may have been used for an execution to start.
+func Limits(cfg *config.Config) (l task.Limits) {
 	if most := cfg.Attempts.MaxCostUSD; most != nil {
-		l.MicroUSD = new(inMicroUSD(most.Max))
+		l.MicroUSD = new(MicroUSD(most.Max))
 	}
 	if most := cfg.Attempts.MaxUnknown; most != nil {
 		l.Unknown = new(int64(math.Ceil(most.Max)))
@@ -138,18 +101,18 @@ type Reached struct {
 	unknown int // executions whose cost is not in Sum
 }
 
-// reached returns the budgets of the config that are reached.
-func (e *Engine) reached(ctx context.Context, b store.Board, cfg *config.Config) (all []Reached, err error) {
-	l := limits(cfg)
+// Reached returns the budgets of the config that are reached.
+func (b *Board) Reached(ctx context.Context, records store.Board, cfg *config.Config) (all []Reached, err error) {
+	l := Limits(cfg)
 	if l == (task.Limits{}) {
 		return nil, nil
 	}
-	sum, err := b.Spent(ctx, "", "")
+	sum, err := records.Spent(ctx, "", "")
 	if err != nil {
-		return nil, fault("reading the budget", err)
+		return nil, Fault("reading the budget", err)
 	}
 	if l.MicroUSD != nil && sum.MicroUSD >= *l.MicroUSD {
-		all = append(all, Reached{Key: "attempts.max_cost_usd", Limit: *cfg.Attempts.MaxCostUSD, Sum: inUSD(sum.MicroUSD), unknown: sum.Unknown})
+		all = append(all, Reached{Key: "attempts.max_cost_usd", Limit: *cfg.Attempts.MaxCostUSD, Sum: USD(sum.MicroUSD), unknown: sum.Unknown})
 	}
 	if l.Unknown != nil && int64(sum.Unknown) >= *l.Unknown {
 		all = append(all, Reached{Key: "attempts.max_unknown", Limit: *cfg.Attempts.MaxUnknown, Sum: float64(sum.Unknown), unknown: sum.Unknown})
@@ -158,21 +121,21 @@ func (e *Engine) reached(ctx context.Context, b store.Board, cfg *config.Config)
 }
 
 // overBudget returns a budget that is reached, nil if none is.
-func (e *Engine) overBudget(ctx context.Context, cfg *config.Config) (*Reached, error) {
-	b, err := e.board(ctx)
+func (b *Board) overBudget(ctx context.Context, cfg *config.Config) (*Reached, error) {
+	records, err := b.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := e.reached(ctx, b, cfg)
+	all, err := b.Reached(ctx, records, cfg)
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
 	return &all[0], nil
 }
 
-// withinBudget returns an error if nothing may start.
-func (e *Engine) withinBudget(ctx context.Context, who session.Caller, cfg *config.Config) error {
-	r, err := e.overBudget(ctx, cfg)
+// WithinBudget returns an error if nothing may start.
+func (b *Board) WithinBudget(ctx context.Context, who session.Caller, cfg *config.Config) error {
+	r, err := b.overBudget(ctx, cfg)
 	if err != nil || r == nil {
 		return err
 	}
@@ -184,9 +147,9 @@ func (e *Engine) withinBudget(ctx context.Context, who session.Caller, cfg *conf
 	return refusal
 }
 
-// heldBack says why nothing that waits is started, nil if it may be.
-func (e *Engine) heldBack(ctx context.Context, who session.Caller, cfg *config.Config) (*string, error) {
-	r, err := e.overBudget(ctx, cfg)
+// HeldBack says why nothing that waits is started, nil if it may be.
+func (b *Board) HeldBack(ctx context.Context, who session.Caller, cfg *config.Config) (*string, error) {
+	r, err := b.overBudget(ctx, cfg)
 	if err != nil || r == nil {
 		return nil, err
 	}
@@ -195,18 +158,18 @@ func (e *Engine) heldBack(ctx context.Context, who session.Caller, cfg *config.C
 
 // what says what is reached, to those who do not see everything without the sum.
 func (r Reached) what(who session.Caller) string {
-	limit := r.Key + " is " + decimal(r.Limit.Max)
+	limit := r.Key + " is " + Decimal(r.Limit.Max)
 	switch {
 	case !who.Owner:
 		return limit
 	case r.Key == "attempts.max_unknown":
-		return fmt.Sprintf("%s executions have ended whose cost is unknown, and %s", decimal(r.Sum), limit)
+		return fmt.Sprintf("%s executions have ended whose cost is unknown, and %s", Decimal(r.Sum), limit)
 	}
 	known := ""
 	if r.unknown > 0 {
 		known = fmt.Sprintf(" and whose cost is known (that of %d is not)", r.unknown)
 	}
-	return fmt.Sprintf("the executions that have ended%s cost %s USD, and %s", known, decimal(r.Sum), limit)
+	return fmt.Sprintf("the executions that have ended%s cost %s USD, and %s", known, Decimal(r.Sum), limit)
 }
 
 // title says it in one line.
@@ -220,7 +183,7 @@ func (r Reached) title(who session.Caller) string {
 	case r.unknown > 0:
 		what = fmt.Sprintf("USD and %d of unknown cost", r.unknown)
 	}
-	return fmt.Sprintf("Budget reached: %s of %s %s (%s)", decimal(r.Sum), decimal(r.Limit.Max), what, r.Key)
+	return fmt.Sprintf("Budget reached: %s of %s %s (%s)", Decimal(r.Sum), Decimal(r.Limit.Max), what, r.Key)
 }
 
 func (r Reached) remedy() string {
@@ -231,4 +194,5 @@ func (r Reached) remedy() string {
 	return remedy
 }
 
-func decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+// Decimal formats a number without an exponent.
+func Decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"context"
@@ -70,14 +70,14 @@ func (x *RunStep) Took() time.Duration {
 	return to.Sub(from)
 }
 
-// runOnBoard reads an attempt that is a run.
-func (e *Engine) runOnBoard(ctx context.Context, b store.View, id string) (*task.Attempt, *Run, error) {
-	at, err := b.Attempt(ctx, id)
+// RunOnBoard reads an attempt that is a run.
+func (b *Board) RunOnBoard(ctx context.Context, v store.View, id string) (*task.Attempt, *Run, error) {
+	at, err := v.Attempt(ctx, id)
 	if err == nil && at.Run == nil {
 		err = task.Missing("run", id)
 	}
 	if err != nil {
-		return nil, nil, found("reading the run", err, "run", "run_id", id, remedyAttempt)
+		return nil, nil, RunFault("reading the run", err, id)
 	}
 	run, err := runIn(at)
 	return at, run, err
@@ -92,8 +92,8 @@ func runIn(at *task.Attempt) (*Run, error) {
 }
 
 // Runs returns the runs that the caller sees, the newest first. Those that have ended have no agents and no cost.
-func (e *Engine) Runs(ctx context.Context, who session.Caller) ([]*RunReply, error) {
-	attempts, err := e.FindAttempts(ctx, who, "")
+func (b *Board) Runs(ctx context.Context, who session.Caller) ([]*RunReply, error) {
+	attempts, err := b.FindAttempts(ctx, who, "")
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (e *Engine) Runs(ctx context.Context, who session.Caller) ([]*RunReply, err
 		}
 		r := newRunReply(&at, run)
 		if at.State.Open() {
-			if r, err = e.GetRun(ctx, who, RunArgs{at.ID}); err != nil {
+			if r, err = b.GetRun(ctx, who, RunArgs{at.ID}); err != nil {
 				return nil, err
 			}
 		}
@@ -124,58 +124,58 @@ type RunArgs struct {
 }
 
 // GetRun returns a run with the executions of its agents.
-func (e *Engine) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*RunReply, error) {
-	b, id, err := e.open(ctx, who, "run_id", a.RunID)
+func (b *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*RunReply, error) {
+	v, id, err := b.ViewFor(ctx, who, "run_id", a.RunID)
 	if err != nil {
 		return nil, err
 	}
-	return e.runReply(ctx, b, id)
+	return b.RunReply(ctx, v, id)
 }
 
 // newRunReply returns what a run says about itself, without its agents and their cost.
 func newRunReply(at *task.Attempt, run *Run) *RunReply {
 	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal,
-		SessionID: orNull(run.SessionID), Branch: orNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: stamp(at.CreatedAt), Kept: *run}
+		SessionID: OrNull(run.SessionID), Branch: OrNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: Stamp(at.CreatedAt), Kept: *run}
 	if end := run.End; end != nil && !at.State.Open() {
-		r.State, r.Step, r.Reason = string(end.State), orNull(end.Step), orNull(end.Reason)
+		r.State, r.Step, r.Reason = string(end.State), OrNull(end.Step), OrNull(end.Reason)
 	} else if !at.State.Open() {
 		r.State = string(RunStopped) // it never began, or its end could not be recorded
 		if at.State == task.Interrupted {
 			r.State = string(RunInterrupted)
 		}
 		if at.State == task.Stopped && r.Reason == nil {
-			r.Reason = new(stoppedByPerson) // without a leader
+			r.Reason = new(StoppedByPerson) // without a leader
 		}
 	}
 	r.Waits = waitsOf(run, at.State.Open())
 	return r
 }
 
-func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, error) {
-	at, run, err := e.runOnBoard(ctx, b.View, id)
+func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, error) {
+	at, run, err := b.RunOnBoard(ctx, v.View, id)
 	if err != nil {
 		return nil, err
 	}
 	r := newRunReply(at, run)
 	if at.State == task.Starting || at.State == task.Running {
-		x, err := b.LatestExecution(ctx, id)
+		x, err := v.LatestExecution(ctx, id)
 		if err != nil {
-			return nil, fault("reading the run", err)
+			return nil, Fault("reading the run", err)
 		}
-		if x.State.Open() && x.Owner != e.member.ID() && !x.Elsewhere(e.here) && !e.member.Alive(x.Owner) {
+		if x.State.Open() && x.Owner != b.Members.ID() && !x.Elsewhere(b.Here) && !b.Members.Alive(x.Owner) {
 			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
 		}
 	}
-	if r.Cost, err = e.cost(ctx, b.View, at.TaskID, id); err != nil {
-		return nil, fault("reading the cost of the run", err)
+	if r.Cost, err = v.Cost(ctx, at.TaskID, id); err != nil {
+		return nil, Fault("reading the cost of the run", err)
 	}
-	each, err := e.costs(ctx, b.View, id)
+	each, err := v.ExecutionCosts(ctx, id)
 	if err != nil {
-		return nil, fault("reading the cost of the run", err)
+		return nil, Fault("reading the cost of the run", err)
 	}
-	steps, err := b.Steps(ctx, id)
+	steps, err := v.Steps(ctx, id)
 	if err != nil {
-		return nil, fault("reading the agents of the run", err)
+		return nil, Fault("reading the agents of the run", err)
 	}
 	busy, waits := false, at.State == task.Waiting
 	for i := len(steps) - 1; i >= 0; i-- {
@@ -186,12 +186,12 @@ func (e *Engine) runReply(ctx context.Context, b view, id string) (*RunReply, er
 			executor += ":" + *x.Variant
 		}
 		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.WorkflowSessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
-			StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), LimitedUntil: stampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
+			StartedAt: StampOrNull(x.StartedAt), EndedAt: StampOrNull(x.EndedAt), LimitedUntil: StampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
 			Cost: each[x.ID], LogID: x.LogID})
 	}
 	if waits && at.State.Open() && r.Reason == nil {
-		if cfg, err := e.config(ctx); err == nil { // else nothing starts, and the leader says why
-			if r.Reason, err = e.heldBack(ctx, b.who, cfg); err != nil {
+		if cfg, err := b.Config(ctx); err == nil { // else nothing starts, and the leader says why
+			if r.Reason, err = b.HeldBack(ctx, v.Who, cfg); err != nil {
 				return nil, err
 			}
 		}

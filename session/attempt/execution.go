@@ -14,40 +14,41 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
 // boardPatience bounds the wait in one step for a board that another process has locked.
 const boardPatience = 20 * time.Second
 
-// A run is one execution while this server runs it. One goroutine leads it from start to end; all
+// An execution is one process of an agent, or of a run's leader, while this server leads it. One goroutine leads it from start to end; all
 // its state is also on the board or in the executor, so any server can start it again at any time.
-type run struct {
+type execution struct {
 	engine *Engine
-	exec   task.Execution
+	row    task.Execution
 	ctx    context.Context // ends when this server no longer leads it
 
 	interrupted atomic.Bool // stop ends a run so that it can be resumed
 
-	doubt doubt                  // of lead
-	fault atomic.Pointer[string] // why it is not known whether the agent runs, or it cannot be stopped; nil means none
+	lastFailure lastLogged             // of lead
+	hindrance   atomic.Pointer[string] // why it is not known whether the agent runs, or it cannot be stopped; nil means none
 
 	stopping context.Context // ends with ctx or stop
 	stop     context.CancelFunc
 	making   context.Context // for creating the workspace; ends with stopping or when Close begins
 }
 
-// stopped reports whether the run was stopped.
-func (r *run) stopped() bool { return r.stopping.Err() != nil && r.ctx.Err() == nil }
+// stopped reports whether the execution was stopped.
+func (r *execution) stopped() bool { return r.stopping.Err() != nil && r.ctx.Err() == nil }
 
 // lead starts to lead an execution of this server, unless it already does.
 func (e *Engine) lead(x task.Execution) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.runs[x.ID] != nil {
+	if e.leading[x.ID] != nil {
 		return
 	}
-	r := &run{engine: e, exec: x}
+	r := &execution{engine: e, row: x}
 	var cancel, stopMaking context.CancelFunc
 	r.ctx, cancel = context.WithCancel(e.ctx)
 	r.stopping, r.stop = context.WithCancel(r.ctx)
@@ -56,33 +57,33 @@ func (e *Engine) lead(x task.Execution) {
 	}
 	r.making, stopMaking = context.WithCancel(r.stopping)
 	untie := context.AfterFunc(e.serving, stopMaking)
-	e.runs[x.ID] = r
-	e.makers.Add(1)
-	e.beside.Go(func() {
+	e.leading[x.ID] = r
+	e.workers.Add(1)
+	e.background.Go(func() {
 		defer func() {
 			if fault := recover(); fault != nil {
-				e.log.Error("an attempt cannot be handled; trying again", "attempt", x.AttemptID,
+				e.Log.Error("an attempt cannot be handled; trying again", "attempt", x.AttemptID,
 					"error", fmt.Sprint(fault), "trace", string(debug.Stack()))
 				wait.For(e.serving, 4*e.o.Poll)
 			}
 			untie()
 			cancel()
 			e.mu.Lock()
-			delete(e.runs, x.ID)
+			delete(e.leading, x.ID)
 			e.mu.Unlock()
-			e.kick()
+			e.wakeUp()
 			e.finished.Wake()
 		}()
 		r.lead()
 	})
 }
 
-func (r *run) lead() {
-	begun := sync.OnceFunc(r.engine.makers.Done)
+func (r *execution) lead() {
+	begun := sync.OnceFunc(r.engine.workers.Done)
 	defer begun()
-	if r.exec.Lead {
+	if r.row.Lead {
 		end := r.leadRun()
-		if end.fate.recorded() && !r.endEarlier() {
+		if end.fate.recorded() && !r.endAgentsOfRun() {
 			return
 		}
 		r.finish(end)
@@ -95,7 +96,7 @@ func (r *run) lead() {
 	saved := r.follow()
 	defer saved()
 	if proc != nil {
-		end = r.attend(proc, begun)
+		end = r.waitFor(proc, begun)
 	}
 	if end.fate.recorded() {
 		saved() // before the end is on the board, after which nobody looks for more
@@ -104,7 +105,7 @@ func (r *run) lead() {
 }
 
 // start starts the agent of the execution. It returns its process, or the outcome if it could not be started.
-func (r *run) start(agent Executor, w Work) (Process, *outcome) {
+func (r *execution) start(agent Executor, w Work) (Process, *outcome) {
 	// Not with making: it must be known whether the agent runs, and that is quick to find out.
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
@@ -116,14 +117,14 @@ func (r *run) start(agent Executor, w Work) (Process, *outcome) {
 		return proc, end
 	}
 	if _, is := errors.AsType[*session.Error](err); is {
-		return nil, r.hindered("starting the agent", err)
+		return nil, r.couldNot("starting the agent", err)
 	}
 	return nil, failed("The agent could not be started: %v", err)
 }
 
-// attend records that the agent runs, calls began, and waits for its end, which it brings about if the
+// waitFor records that the agent runs, calls began, and waits for its end, which it brings about if the
 // execution is stopped. If this server closes first, the agent continues without it.
-func (r *run) attend(proc Process, began func()) *outcome {
+func (r *execution) waitFor(proc Process, began func()) *outcome {
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	ended := make(chan struct{}) // closed when the process has ended
@@ -171,7 +172,7 @@ type outcome struct {
 
 // notRun is the outcome of an execution whose server is closing, or that was stopped, before its agent
 // was started.
-func (r *run) notRun() *outcome {
+func (r *execution) notRun() *outcome {
 	if r.stopped() {
 		return &outcome{fate: stopped, Ending: task.Ending{State: task.Stopped}}
 	}
@@ -179,13 +180,13 @@ func (r *run) notRun() *outcome {
 }
 
 // finish records on the board what becomes of the execution.
-func (r *run) finish(end *outcome) {
+func (r *execution) finish(end *outcome) {
 	switch end.fate {
 	case left:
 		return
 	case waits:
 		r.record(func(ctx context.Context, b store.Board) error {
-			_, err := b.Release(ctx, r.exec.ID, r.engine.member.ID())
+			_, err := b.Release(ctx, r.row.ID, r.engine.Members.ID())
 			return err
 		})
 		return
@@ -210,7 +211,7 @@ func recordsGone() *outcome {
 // outcomeOf returns the outcome of an exit: only an agent that ended on its own with exit code 0
 // has completed.
 func outcomeOf(x runner.Exit) *outcome {
-	o := &outcome{Ending: task.Ending{FinalMessage: orNull(x.FinalMessage), Conversation: orNull(x.Conversation)}, usage: x.Usage}
+	o := &outcome{Ending: task.Ending{FinalMessage: board.OrNull(x.FinalMessage), Conversation: board.OrNull(x.Conversation)}, usage: x.Usage}
 	if !x.EndedAt.IsZero() {
 		o.EndedAt = &x.EndedAt
 	}
@@ -242,11 +243,11 @@ func outcomeOf(x runner.Exit) *outcome {
 
 // record writes to the board. It retries while the board cannot be written, since nothing about a
 // run may be lost. The error is f's if the execution has ended or is gone, or ctx's.
-func (r *run) record(f func(context.Context, store.Board) error) error {
+func (r *execution) record(f func(context.Context, store.Board) error) error {
 	once := func() error {
 		ctx, cancel := context.WithTimeout(r.ctx, boardPatience)
 		defer cancel()
-		b, err := r.engine.board(ctx)
+		b, err := r.engine.Store(ctx)
 		if err != nil {
 			return err
 		}
@@ -260,8 +261,8 @@ func (r *run) record(f func(context.Context, store.Board) error) error {
 		}
 		if r.ctx.Err() == nil && !said {
 			said = true
-			r.engine.log.Error("the outcome of an attempt cannot be recorded on the board; trying again until it can",
-				"attempt", r.exec.AttemptID, "execution", r.exec.ID, "error", err)
+			r.engine.Log.Error("the outcome of an attempt cannot be recorded on the board; trying again until it can",
+				"attempt", r.row.AttemptID, "execution", r.row.ID, "error", err)
 		}
 		if err := pause.Wait(r.ctx); err != nil {
 			return err
@@ -269,41 +270,41 @@ func (r *run) record(f func(context.Context, store.Board) error) error {
 	}
 }
 
-func (r *run) recordStart(ctx context.Context, b store.Board, at time.Time) error {
-	if _, err := b.StartExecution(ctx, r.exec.ID, r.exec.Executor, at); err != nil {
+func (r *execution) recordStart(ctx context.Context, b store.Board, at time.Time) error {
+	if _, err := b.StartExecution(ctx, r.row.ID, r.row.Executor, at); err != nil {
 		return err
 	}
-	if r.exec.StepID == "" {
+	if r.row.StepID == "" {
 		r.engine.count(func(s *Stats) { s.Started++ })
 	}
 	return nil
 }
 
-func (r *run) recordEnd(ctx context.Context, b store.Board, end *outcome) (err error) {
+func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) (err error) {
 	ending := end.Ending
-	if r.exec.StepID == "" {
+	if r.row.StepID == "" {
 		if ending.Task, err = r.taskAfter(ctx, b, ending.State); err != nil {
 			return err
 		}
 	}
-	if ending.Usage, err = r.engine.usageOf(ctx, b, r.exec.AttemptID, r.exec.Executor, end.usage); err != nil {
+	if ending.Usage, err = r.engine.usageOf(ctx, b, r.row.AttemptID, r.row.Executor, end.usage); err != nil {
 		return err
 	}
-	_, ended, err := b.EndExecution(ctx, r.exec.ID, ending)
-	if err == nil && ended && r.exec.StepID == "" {
+	_, ended, err := b.EndExecution(ctx, r.row.ID, ending)
+	if err == nil && ended && r.row.StepID == "" {
 		r.engine.count(func(s *Stats) { s.Ended[ending.State]++ })
-		r.engine.log.Info("attempt ended", "attempt", r.exec.AttemptID, "execution", r.exec.ID, "state", ending.State)
+		r.engine.Log.Info("attempt ended", "attempt", r.row.AttemptID, "execution", r.row.ID, "state", ending.State)
 	}
 	return err
 }
 
 // taskAfter returns the new status of the task: in review once its agent has completed and, if it
 // names a workflow, once that is complete. A status that was changed in the meantime stays.
-func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptState) (task.Status, error) {
+func (r *execution) taskAfter(ctx context.Context, b store.Board, state task.AttemptState) (task.Status, error) {
 	if state != task.Completed {
 		return "", nil
 	}
-	a, err := b.Attempt(ctx, r.exec.AttemptID)
+	a, err := b.Attempt(ctx, r.row.AttemptID)
 	if err != nil {
 		return "", err
 	}
@@ -311,14 +312,14 @@ func (r *run) taskAfter(ctx context.Context, b store.Board, state task.AttemptSt
 	if err != nil {
 		return "", err
 	}
-	if t.Status != task.InProgress || t.WorkflowName != nil && !is(a.WorkflowStatus, WorkflowCompleted) {
+	if t.Status != task.InProgress || t.WorkflowName != nil && board.OrEmpty(a.WorkflowStatus) != board.WorkflowCompleted {
 		return "", nil
 	}
 	return task.InReview, nil
 }
 
 // wait waits for the end of the process. If this server closes first, the agent continues without it.
-func (r *run) wait(proc Process) *outcome {
+func (r *execution) wait(proc Process) *outcome {
 	for {
 		exit, err := proc.Wait(r.ctx)
 		if err == nil {
@@ -327,7 +328,7 @@ func (r *run) wait(proc Process) *outcome {
 		if wait.For(r.ctx, time.Second) != nil {
 			return &outcome{fate: left}
 		}
-		r.doubt.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
+		r.lastFailure.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
 		if found, end := r.find(); found == nil && end == nil {
 			return recordsGone()
 		}
@@ -335,24 +336,24 @@ func (r *run) wait(proc Process) *outcome {
 }
 
 // end stops the process, unless this server itself is closing.
-func (r *run) end(proc Process) {
-	for doubt := doubt(""); r.ctx.Err() == nil; {
+func (r *execution) end(proc Process) {
+	for last := lastLogged(""); r.ctx.Err() == nil; {
 		_, err := proc.Stop(r.ctx, r.engine.o.Grace)
 		if err == nil || wait.For(r.ctx, time.Second) != nil {
 			return
 		}
-		doubt.log(r, "an agent cannot be stopped; trying again until it can", err)
+		last.log(r, "an agent cannot be stopped; trying again until it can", err)
 	}
 }
 
-// endEarlier ends the agents that an earlier leader of the run has left, if this one came to its end before it
+// endAgentsOfRun ends the agents that an earlier leader of the run has left, if this one came to its end before it
 // could: once the end is on the board, nobody looks for them. It reports false if this server closes first.
-func (r *run) endEarlier() bool {
-	for doubt := doubt(""); ; {
-		b, err := r.engine.board(r.ctx)
+func (r *execution) endAgentsOfRun() bool {
+	for last := lastLogged(""); ; {
+		b, err := r.engine.Store(r.ctx)
 		if err == nil {
-			l := &Lead{run: r, board: b, Attempt: &task.Attempt{ID: r.exec.AttemptID}}
-			err = l.endEarlier(r.ctx)
+			l := &Lead{execution: r, records: b, Attempt: &task.Attempt{ID: r.row.AttemptID}}
+			err = l.endAgents(r.ctx)
 		}
 		if err == nil || errors.Is(err, task.ErrNotFound) {
 			return r.ctx.Err() == nil
@@ -360,33 +361,33 @@ func (r *run) endEarlier() bool {
 		if wait.For(r.ctx, time.Second) != nil {
 			return false
 		}
-		doubt.log(r, "the agents of a run cannot be stopped; trying again until they can", err)
+		last.log(r, "the agents of a run cannot be stopped; trying again until they can", err)
 	}
 }
 
-// A doubt is the error of a last try. It belongs to one goroutine.
-type doubt string
+// lastLogged is the error that was logged last. It belongs to one goroutine.
+type lastLogged string
 
 // log logs that a try failed, unless the last one failed for the same reason.
-func (d *doubt) log(r *run, what string, err error) {
-	r.fault.Store(new(err.Error()))
-	if why := doubt(err.Error()); why != *d {
+func (d *lastLogged) log(r *execution, what string, err error) {
+	r.hindrance.Store(new(err.Error()))
+	if why := lastLogged(err.Error()); why != *d {
 		*d = why
-		r.engine.log.Error(what, "attempt", r.exec.AttemptID, "error", err)
+		r.engine.Log.Error(what, "attempt", r.row.AttemptID, "error", err)
 	}
 }
 
 // executor returns that of its agent, or, for a leader, one that keeps its notes.
-func (r *run) executor() Executor {
-	if r.exec.Lead {
+func (r *execution) executor() Executor {
+	if r.row.Lead {
 		return r.engine.executor("")
 	}
-	return r.engine.executor(r.exec.Executor)
+	return r.engine.executor(r.row.Executor)
 }
 
 // note writes a message for people to the attempt's log.
-func (r *run) note(text string) {
-	if err := r.executor().Note(r.exec.LogID, text); err != nil {
-		r.engine.log.Debug("cannot write to an attempt's log", "attempt", r.exec.AttemptID, "error", err)
+func (r *execution) note(text string) {
+	if err := r.executor().Note(r.row.LogID, text); err != nil {
+		r.engine.Log.Debug("cannot write to an attempt's log", "attempt", r.row.AttemptID, "error", err)
 	}
 }

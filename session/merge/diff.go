@@ -1,4 +1,4 @@
-package attempt
+package merge
 
 import (
 	"context"
@@ -12,17 +12,19 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
-// GetAttemptDiff returns the changes of an attempt, as git prints them.
-func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffArgs) (*DiffReply, error) {
-	b, id, err := e.openAttempt(ctx, who, a.Target)
+// Diff returns the changes of an attempt, as git prints them.
+func Diff(ctx context.Context, e *attempt.Engine, who session.Caller, a DiffArgs) (*DiffReply, error) {
+	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
-	left, err := within("max_bytes", a.MaxBytes, DefaultDiff, 1, MaxDiff)
+	left, err := board.Within("max_bytes", a.MaxBytes, DefaultDiff, 1, MaxDiff)
 	if err != nil {
 		return nil, err
 	}
@@ -37,67 +39,92 @@ func (e *Engine) GetAttemptDiff(ctx context.Context, who session.Caller, a DiffA
 	}
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		return nil, board.AttemptFault("reading the attempt", err, id)
 	}
-	at := now.Attempt
-	r := &DiffReply{AttemptID: id, Diffs: []RepoDiff{}}
-	var notices []string
-	notice := func(format string, args ...any) {
-		if text := fmt.Sprintf(format, args...); !slices.Contains(notices, text) {
-			notices = append(notices, text)
-		}
-	}
-	if at.Elsewhere(e.here) {
+	c := &comparison{AttemptDetails: now, engine: e, paths: a.Paths, left: left}
+	if now.Attempt.Elsewhere(e.Here) {
 		var where string
-		if r.Diffs, where, err = savedDiff(ctx, b, at, left); err != nil {
-			return nil, err
-		}
-		r.Truncated = slices.ContainsFunc(r.Diffs, func(d RepoDiff) bool { return d.Truncated })
-		r.Notice = &where
-		return r, nil
+		c.diffs, where, err = attempt.SavedDiff(ctx, b, now.Attempt, left)
+		c.notices = []string{where}
+	} else {
+		err = c.compare(ctx)
 	}
-	if inPlace(at) {
-		notice("The run works in the project itself, %s, where its changes are among others: see git diff there.", at.Workspace)
+	if err != nil {
+		return nil, err
 	}
-	compared := 0
-	for _, repo := range at.Repos {
-		d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}
-		switch {
-		case repo.BaseCommit == nil:
-			notice("%s", noWorkspace(now))
-		case !exists(repo.Worktree):
-			notice("The worktree %s no longer exists; its commits are on the branch %s.", repo.Worktree, at.Branch)
-		case left <= 0:
-			d.Truncated = true
-		default:
-			d.Diff, d.Truncated, err = e.keeper(worktreesOf(at)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, a.Paths, left)
-			switch {
-			case errors.Is(err, worktree.ErrNoWorktree):
-				notice("%s is no longer a git worktree: its .git and its entry in the repository were removed. Its commits are on the branch %s.", repo.Worktree, at.Branch)
-			case err != nil && ctx.Err() == nil:
-				return nil, gitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
-			case err != nil:
-				return nil, fmt.Errorf("comparing the worktree %s: %w", repo.Worktree, err)
-			default:
-				compared++
-			}
-			left -= len(d.Diff)
-		}
-		r.Truncated = r.Truncated || d.Truncated
-		r.Diffs = append(r.Diffs, d)
-	}
-	empty := !slices.ContainsFunc(r.Diffs, func(d RepoDiff) bool { return d.Diff != "" || d.Truncated })
-	switch {
-	case !empty || compared == 0:
-	case len(a.Paths) > 0:
-		notice("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", quoted(a.Paths))
-	default:
-		notice("Nothing is changed.")
-	}
-	if len(notices) > 0 {
-		r.Notice = new(strings.Join(notices, " "))
-	}
+	r := &DiffReply{AttemptID: id, Diffs: board.NonNil(c.diffs), Notice: board.OrNull(strings.Join(c.notices, " "))}
+	r.Truncated = slices.ContainsFunc(r.Diffs, func(d attempt.RepoDiff) bool { return d.Truncated })
 	return r, nil
+}
+
+// A comparison collects the changes of an attempt.
+type comparison struct {
+	*task.AttemptDetails
+	engine  *attempt.Engine
+	paths   []string
+	left    int // bytes
+	diffs   []attempt.RepoDiff
+	notices []string
+}
+
+// note adds a hint, once.
+func (c *comparison) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(c.notices, text) {
+		c.notices = append(c.notices, text)
+	}
+}
+
+// compare compares the worktrees, and says why there are no changes.
+func (c *comparison) compare(ctx context.Context) error {
+	if attempt.InPlace(c.Attempt) {
+		c.note("The run works in the project itself, %s, where its changes are among others: see git diff there.", c.Attempt.Workspace)
+	}
+	compared := false
+	for _, repo := range c.Attempt.Repos {
+		d := attempt.RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}
+		did, err := c.worktree(ctx, repo, &d)
+		if err != nil {
+			return err
+		}
+		compared = compared || did
+		c.left -= len(d.Diff)
+		c.diffs = append(c.diffs, d)
+	}
+	switch {
+	case !compared || slices.ContainsFunc(c.diffs, func(d attempt.RepoDiff) bool { return d.Diff != "" || d.Truncated }):
+	case len(c.paths) > 0:
+		c.note("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", quoted(c.paths))
+	default:
+		c.note("Nothing is changed.")
+	}
+	return nil
+}
+
+// worktree sets the changes in one worktree. It reports false if that was not compared.
+func (c *comparison) worktree(ctx context.Context, repo task.AttemptRepo, d *attempt.RepoDiff) (compared bool, err error) {
+	at := c.Attempt
+	switch {
+	case repo.BaseCommit == nil:
+		c.note("%s", noWorkspace(c.AttemptDetails))
+		return false, nil
+	case !attempt.Exists(repo.Worktree):
+		c.note("The worktree %s no longer exists; its commits are on the branch %s.", repo.Worktree, at.Branch)
+		return false, nil
+	case c.left <= 0:
+		d.Truncated = true
+		return false, nil
+	}
+	d.Diff, d.Truncated, err = c.engine.Worktrees(at).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, c.paths, c.left)
+	switch {
+	case errors.Is(err, worktree.ErrNoWorktree):
+		c.note("%s is no longer a git worktree: its .git and its entry in the repository were removed. Its commits are on the branch %s.", repo.Worktree, at.Branch)
+		return false, nil
+	case err != nil && ctx.Err() == nil:
+		return false, attempt.GitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
+	case err != nil:
+		return false, fmt.Errorf("comparing the worktree %s: %w", repo.Worktree, err)
+	}
+	return true, nil
 }
 
 // noWorkspace says why an attempt has no worktrees, and what to do about it.
@@ -124,17 +151,17 @@ func sentence(s string) string {
 func quoted(paths []string) string {
 	all := make([]string, len(paths))
 	for i, p := range paths {
-		all[i] = fmt.Sprintf("%q", clip(p))
+		all[i] = fmt.Sprintf("%q", board.Clip(p))
 	}
-	return some(all, "none")
+	return board.Enumerate(all, "none")
 }
 
 // checkPath refuses a path that is not inside a worktree.
 func checkPath(field, given string) error {
 	local := filepath.FromSlash(given)
 	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 || !filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
-		return session.Wrong(codes.BadPath, "%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", field, clip(given)).
-			With("argument", field).With("value", clip(given))
+		return session.Wrong(codes.BadPath, "%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", field, board.Clip(given)).
+			With("argument", field).With("value", board.Clip(given))
 	}
 	return nil
 }
