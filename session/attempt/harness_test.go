@@ -27,17 +27,11 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-// The test binary is, by its first argument, also the shim, the agent that
-// attempts run, and the server that crash tests kill.
+// The test binary is, by its first argument, also the agent that attempts run,
+// and the server that crash tests kill.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case runner.ShimCommand:
-			if err := runner.RunShim(os.Args[2]); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			os.Exit(0)
 		case "agent":
 			os.Exit(agentMain(os.Args[2:]))
 		case "server":

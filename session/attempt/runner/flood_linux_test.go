@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -178,18 +176,15 @@ func TestInheritedFilesAreClosed(t *testing.T) {
 	r, w, err := os.Pipe()
 	must(t, err)
 	defer r.Close()
-	s := b.spec("1", "hang")
-	runner := testRunner()
-	cmd := exec.Command(runner.Shim[0], runner.Shim[1], s.Dir)
-	must(t, putSpec(t.Context(), s))
-	cmd.ExtraFiles = []*os.File{w}
-	must(t, cmd.Run())
+	inherited, err := unix.Dup(int(w.Fd())) // without close-on-exec
+	must(t, err)
 	w.Close()
-	v := b.next()
+	p := b.start(b.spec("1", "hang"))
+	b.next()
+	must(t, unix.Close(inherited))
 	must(t, r.SetReadDeadline(time.Now().Add(time.Minute)))
 	if _, err := r.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 		t.Errorf("the pipe is open: %v", err)
 	}
-	must(t, syscall.Kill(v.PID, syscall.SIGKILL))
-	b.wait(b.start(s))
+	b.stop(p, 0)
 }

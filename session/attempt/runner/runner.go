@@ -24,7 +24,8 @@ import (
 	"deepwork/session/git"
 )
 
-// ShimCommand is the hidden subcommand that runs the shim; its argument is the run's folder.
+// ShimCommand is the first argument of a shim, which every program with this package can be; the
+// second is the run's folder.
 const ShimCommand = "attempt-shim"
 
 // A Spec describes a command to run. It is the content of specFile.

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -66,8 +65,13 @@ type Reader struct {
 // thread_id.
 func (r *Reader) Conversation() string { return r.conversation }
 
-// conversationName is what a name must be to become an argument of a command.
-var conversationName = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_-]{0,199}$`)
+// isName reports whether a name can become an argument of a command.
+func isName(name string) bool {
+	other := func(r rune) bool {
+		return !(r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r == '_' || r == '-')
+	}
+	return name != "" && len(name) <= 200 && name[0] != '-' && !strings.ContainsFunc(name, other)
+}
 
 // Line reads one line, or a piece of one, and calls give with its messages. It accepts any bytes and
 // does not keep line.
@@ -114,7 +118,7 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 	}
 	e := event{line: text}
 	known := len(text) <= MaxLine && text[0] == '{' && decode(text, &e)
-	if name := cmp.Or(e.SessionID, e.OpenCodeID, e.ThreadID); conversationName.MatchString(name) {
+	if name := cmp.Or(e.SessionID, e.OpenCodeID, e.ThreadID); isName(name) {
 		r.conversation = name
 	}
 	if !known || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) && !r.openCodeEvent(&e, give) {
