@@ -107,24 +107,6 @@ func exitOf(status syscall.WaitStatus) (code int, signal string) {
 	return -1, status.Signal().String()
 }
 
-// look reports whether a pipe holds unread output, and whether another process may still write to
-// it. Both are false if it is closed here.
-func look(f *os.File) (unread, open bool) {
-	c, err := f.SyscallConn()
-	if err != nil {
-		return false, false
-	}
-	err = c.Control(func(fd uintptr) {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if _, err := unix.Poll(poll, 0); err != nil {
-			open = true // unknown
-			return
-		}
-		unread, open = poll[0].Revents&unix.POLLIN != 0, poll[0].Revents&unix.POLLHUP == 0
-	})
-	return err == nil && unread, err == nil && open
-}
-
 // survived are the signals that a detached process survives: those that terminals and people send,
 // and those sent to all processes.
 var survived = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,

@@ -131,10 +131,6 @@ func (g *group) endDescendants() (left bool) { return false }
 
 func (g *group) close() { windows.CloseHandle(g.job) }
 
-// look reports every pipe as empty and open: the system can inspect one only while nobody waits in
-// a read of it.
-func look(*os.File) (unread, open bool) { return false, true }
-
 // survived are the events that would end a detached process.
 var survived = []os.Signal{os.Interrupt, syscall.SIGTERM}
 

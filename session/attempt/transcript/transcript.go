@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -58,6 +59,8 @@ type Reader struct {
 	openCode openCodeUsage
 
 	conversation string
+	answer, said []byte // what the program gives as its answer, and the last message; at most MaxLine bytes
+	more         bool   // the last event was a part of the answer
 }
 
 // Conversation returns the name that the program gave to the conversation, by which it can be continued, or
@@ -121,6 +124,14 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 	if name := cmp.Or(e.SessionID, e.OpenCodeID, e.ThreadID); isName(name) {
 		r.conversation = name
 	}
+	r.hear(&e)
+	all := give
+	give = func(m Message) {
+		if m.Kind == Said && m.Parent == "" && strings.TrimSpace(m.Text) != "" {
+			r.said = append(r.said[:0], m.Text...)
+		}
+		all(m)
+	}
 	if !known || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) && !r.openCodeEvent(&e, give) {
 		give(message(Output, string(text[:min(len(text), MaxText+1)])))
 	}
@@ -155,6 +166,12 @@ type event struct {
 
 	// OpenCode
 	Part *openCodePart `json:"part"`
+
+	// Gemini
+	Role     string `json:"role"`
+	Content  string `json:"content"`
+	Delta    bool   `json:"delta"`
+	Response string `json:"response"`
 }
 
 // decode decodes JSON as far as its values have the types that are expected. It reports false if it
@@ -181,4 +198,44 @@ func message(kind Kind, text string) Message {
 	}
 	m.Text = strings.ToValidUTF8(text, "?")
 	return m
+}
+
+// An Argument is one of a tool call.
+type Argument struct{ Name, Value string }
+
+// Arguments returns those of a tool call, in the order of their names, or nil if the text has other JSON.
+func Arguments(text string) (all []Argument) {
+	var given map[string]any
+	if json.Unmarshal([]byte(text), &given) != nil {
+		return nil
+	}
+	for name, value := range given {
+		s, is := value.(string)
+		if !is {
+			data, _ := json.Marshal(value) // it was decoded from JSON
+			s = string(data)
+		}
+		all = append(all, Argument{name, s})
+	}
+	slices.SortFunc(all, func(a, b Argument) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// telling are the arguments that say best what a call does, the best first.
+var telling = []string{"description", "command", "file_path", "path", "pattern", "query", "url", "prompt"}
+
+// Gist returns what a tool call does in one line.
+func Gist(text string) string {
+	all := Arguments(text)
+	for _, name := range telling {
+		if i := slices.IndexFunc(all, func(a Argument) bool { return a.Name == name }); i >= 0 {
+			line, _, _ := strings.Cut(strings.TrimSpace(all[i].Value), "\n")
+			return line
+		}
+	}
+	if len(all) > 0 {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
 }
