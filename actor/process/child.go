@@ -48,7 +48,7 @@ type Child struct {
 func Spawn(spec Spec, stdout, stderr io.Writer) (*Child, error) {
 	c, err := start(spec, spec.Stdin != nil)
 	if err != nil {
-		return nil, err
+		return nil, startError(&spec, err)
 	}
 	if in := c.pipes[0]; in != nil {
 		c.readers.Go(func() {

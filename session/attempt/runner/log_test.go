@@ -189,11 +189,11 @@ func TestLogRotates(t *testing.T) {
 // Whatever a crash has left at the end, the log goes on after the last whole line.
 func TestTornLog(t *testing.T) {
 	for name, torn := range map[string]string{
-		"half a line":   `{"i":3,"t":"2026-01-01T00:00:00Z","s":"o","x":"ha`,
-		"no line break": `{"i":3,"t":"2026-01-01T00:00:00Z","s":"o","x":"whole"}`,
+		"half a line":   `{"index":3,"time":"2026-01-01T00:00:00Z","stream":"stdout","text":"ha`,
+		"no line break": `{"index":3,"time":"2026-01-01T00:00:00Z","stream":"stdout","text":"whole"}`,
 		"zeros":         strings.Repeat("\x00", 5000),
 		"zero lines":    "\x00\x00\n\x00\n",
-		"other":         "\n\n{}\n{\"i\":9}\n",
+		"other":         "\n\n{}\n{\"index\":9}\n",
 		"nothing":       "",
 		"much":          strings.Repeat("z", 3*maxEncoded) + "\n" + strings.Repeat("y", 3*maxEncoded),
 	} {
