@@ -27,7 +27,7 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (com
 	if !remoteName.MatchString(remote) {
 		return "", errors.New("it is not the name of a remote; git remote lists them")
 	}
-	err = k.onWorktree(ctx, path, nil, func(b *branchView) error {
+	err = k.onWorktree(ctx, path, nil, func(b *view) error {
 		ref, seen := "refs/heads/"+b.Branch, "refs/remotes/"+remote+"/"+b.Branch
 		if commit, err = refTip(ctx, inRepo(b.Common), ref); err != nil {
 			return err

@@ -180,7 +180,7 @@ func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*so
 // source returns a worktree as a source; tmp is a folder for temporary files.
 func (e *record) source(ctx context.Context, tmp string) (s *source, err error) {
 	s = &source{common: e.Common, root: e.Path, name: e.Name, tmp: tmp, index: filepath.Join(tmp, "index-"+e.Name)}
-	if s.admin, err = e.admin(); err != nil {
+	if s.admin, err = e.folder(); err != nil {
 		return nil, err
 	}
 	if s.admin != "" {

@@ -18,7 +18,7 @@
 //   - Rescue: work that was saved before a removal; source: where it is taken from.
 //   - Nested: a repository in a worktree.
 //   - Status, Diff, view: the changes of a worktree since the attempt's work begins; since.
-//   - Landing, Landed, Way, branchView: merging, rebasing, updating, aborting; Push.
+//   - Landing, Landed, Way, view: merging, rebasing, updating, aborting; Push.
 //   - checkout: a worktree that has a branch checked out, such as the user's.
 //   - ConflictError, CheckedOutError, DirtyError and the Err values: why nothing was changed.
 //   - Recover, Claim, Relocate, Inspect: after crashes, copies and moves.
