@@ -89,19 +89,8 @@ func checkoutsOf(ctx context.Context, common, branch string) (out []checkout, er
 	return out, nil
 }
 
-// operations are the files of a git folder that exist while an operation is in progress.
-var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
-	{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"}, {"sequencer", "cherry-pick"}}
-
 // operation returns what is in progress in a worktree, or "".
-func (c checkout) operation() string {
-	for _, o := range operations {
-		if isThere(filepath.Join(c.admin, o[0])) {
-			return o[1]
-		}
-	}
-	return ""
-}
+func (c checkout) operation() string { return git.InProgress(c.admin) }
 
 // untracked is git's status of a file that is in no commit and not ignored.
 const untracked = "??"
