@@ -39,20 +39,6 @@ func TestFlood(t *testing.T) {
 	t.Logf("100 MB in %v, %d entries, at most %d KiB of memory, %d bytes on disk", e.EndedAt.Sub(e.StartedAt), last[9].Index+1, most, size(t, b.path("log")))
 }
 
-func TestGarbage(t *testing.T) {
-	b := newBench(t)
-	if e := b.run(b.spec("1", "garbage")); e.Code != 0 {
-		t.Errorf("%+v", e)
-	}
-	n := 0
-	for _, e := range b.log() {
-		n += len(e.Text)
-	}
-	if n < 1<<20 {
-		t.Errorf("%d bytes are in the log", n)
-	}
-}
-
 func residentKB(pid int) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range bytes.Lines(text) {
@@ -154,19 +140,6 @@ func TestLogSaysWhatIsMissing(t *testing.T) {
 	if len(entries) != 3 || entries[1].Index != 1 || entries[1].Stream != System || entries[2].Text != "again" ||
 		!strings.Contains(entries[1].Text, "3 lines are missing here") || !strings.Contains(entries[1].Text, "no space left") {
 		t.Errorf("%.300v", entries)
-	}
-}
-
-// A limit on the size of files is like a full disk.
-func TestFileSizeLimit(t *testing.T) {
-	b := newBench(t)
-	s := b.spec("1", "lines:20000")
-	r := testRunner()
-	r.Shim = append([]string{"sh", "-c", `ulimit -f 128; exec "$@"`, "sh"}, r.Shim...)
-	p, err := r.Start(t.Context(), s)
-	must(t, err)
-	if e := b.wait(p); e.Code != 0 || e.FinalMessage != "line 19999" || e.Interrupted {
-		t.Errorf("%+v", e)
 	}
 }
 

@@ -226,38 +226,6 @@ func TestTornLog(t *testing.T) {
 	}
 }
 
-// A reader sees each entry once, in order, while the log is written and rotated.
-func TestTailWhileWriting(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "log")
-	l := openedLog(t, dir)
-	const n = 30_000
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		line := strings.Repeat("y", 900)
-		for i := range n {
-			l.write(Stdout, fmt.Appendf(nil, "%d %s", i, line))
-		}
-		l.write(Stdout, []byte("end"))
-	})
-	defer wg.Wait()
-	for after := int64(-1); ; {
-		entries, next, err := Tail(t.Context(), dir, &after, 5000, time.Minute)
-		must(t, err)
-		if len(entries) == 0 {
-			t.Fatal("it does not move")
-		}
-		for i, e := range entries {
-			if e.Index != entries[0].Index+int64(i) || e.Index <= after || e.Text != "end" && !strings.HasPrefix(e.Text, fmt.Sprint(e.Index, " ")) {
-				t.Fatalf("after %d: %d %.20s", after, e.Index, e.Text)
-			}
-			if e.Text == "end" {
-				return
-			}
-		}
-		after = next
-	}
-}
-
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add([]byte("text"), int64(3))
 	f.Add([]byte("\x00\xff\"\\\u2028"), int64(0))
