@@ -111,7 +111,7 @@ var (
 
 // attemptName matches the valid names of attempts: each names a folder, a journal and a ref. The
 // ids of the board are valid.
-var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
+var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
 // wrap adds the context of an error.
 func wrap(err *error, format string, args ...any) {
