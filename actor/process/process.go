@@ -89,7 +89,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	stdout, stderr := newCapture(spec.StdoutLimit), &tail{limit: spec.StderrLimit}
 	c, err := Spawn(spec, stdout, stderr)
 	if err != nil {
-		return Result{ExitCode: -1}, startError(&spec, err)
+		return Result{ExitCode: -1}, err
 	}
 	var reason *Error // why it was killed; nil means that it ended without that
 	select {

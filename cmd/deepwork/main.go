@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"deepwork/session"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/show"
 )
 
@@ -104,7 +103,6 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		a.demoCommand(),
 		a.versionCommand(),
 		a.completionCommand(),
-		attemptShimCommand(),
 	)
 	root.SetHelpCommand(helpCommand())
 	groupHelp(root)
@@ -143,7 +141,7 @@ func helpCommand() *cobra.Command {
 }
 
 // silent are the commands that show no progress: they wait for others as long as they run.
-var silent = []string{"serve", "ui", "worker", "lead", runner.ShimCommand}
+var silent = []string{"serve", "ui", "worker", "lead"}
 
 var unindented = regexp.MustCompile(`\n(\S)`)
 
@@ -315,16 +313,3 @@ var (
 
 	terminalSize = show.TerminalSize
 )
-
-// attemptShimCommand returns the parent process of an attempt's agent; servers start it and people
-// do not. Only RunShim may use its standard output.
-func attemptShimCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    runner.ShimCommand + " DIR",
-		Short:  "Run the agent of an attempt",
-		Long:   "Run the agent of an attempt as the folder DIR says, and record how it ends.\nServers start this command; it is of no use on its own.",
-		Hidden: true,
-		Args:   takes(1, 1, "DIR"),
-		RunE:   func(_ *cobra.Command, args []string) error { return runner.RunShim(args[0]) },
-	}
-}

@@ -139,9 +139,7 @@ func (a *app) runLeaderCommand() *cobra.Command {
 		Hidden: true,
 		Args:   takes(1, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if is, err := process.Detached(); !is || err != nil {
-				return err
-			}
+			process.Detached()
 			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
 				finished := engine.ServeOnly(args[0])
 				process.Answer("")

@@ -47,7 +47,7 @@ func Relocate(ctx context.Context, f *state.Folder, old string) error {
 				return err
 			}
 		}
-		if err := e.keeper(dir).Relocate(ctx, from, to); err != nil {
+		if err := e.keeper(dir).Relocate(ctx, to); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@
 //   - Environ, Bound: the environment without the variables that point to another repository.
 //   - Error, ExitCode, Said: why git failed.
 //   - Check: the version of git; TopLevel, CheckBranch: what else a prepared folder may lead astray.
+//   - InProgress: the merge or the like that a work tree is in the middle of.
 //   - Identity: what identifies a repository on every machine.
 package git
 
@@ -324,4 +325,19 @@ func TopLevel(ctx context.Context, dir string) (string, error) {
 		return "", &Error{Command: "config", Err: fmt.Errorf("core.worktree of the repository at %s names the folder %s, which is not around it: remove that setting", dir, top)}
 	}
 	return top, nil
+}
+
+// operations are the files of a git folder that exist while an operation is in progress.
+var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
+	{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"}, {"sequencer", "cherry-pick"}}
+
+// InProgress returns the operation, such as merge, that is in progress in the work tree of a git folder,
+// or "".
+func InProgress(gitDir string) string {
+	for _, o := range operations {
+		if _, err := os.Lstat(filepath.Join(gitDir, o[0])); err == nil {
+			return o[1]
+		}
+	}
+	return ""
 }

@@ -16,7 +16,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/state/statetest"
 	"deepwork/transport"
 	"deepwork/transport/page/pagetest"
@@ -24,12 +23,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == runner.ShimCommand { // the parent process of an agent
-		if err := runner.RunShim(os.Args[2]); err != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	os.Exit(statetest.Main(m, goleak.Find))
 }
 

@@ -37,12 +37,6 @@ import (
 func Main(m *testing.M, onlyFiles map[string]string) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case runner.ShimCommand:
-			if err := runner.RunShim(os.Args[2]); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			os.Exit(0)
 		case "agent":
 			os.Exit(Agent(os.Args[2:]))
 		}

@@ -206,9 +206,9 @@ func adminOf(common, path string) string {
 	return ""
 }
 
-// admin is adminOf for a worktree in the journal. It returns ErrNotOurs if git would take the
+// folder is adminOf for a worktree in the journal. It returns ErrNotOurs if git would take the
 // folder for one of another repository.
-func (e *record) admin() (string, error) {
+func (e *record) folder() (string, error) {
 	admin := adminOf(e.Common, e.Path)
 	if admin == "" {
 		return "", nil

@@ -1,4 +1,4 @@
-package runner
+package transcript
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 
 func TestAnswer(t *testing.T) {
 	verdict := `{\"passed\": true}`
-	long := strings.Repeat("x", 2*MaxLine)
+	long := strings.Repeat("x", 128<<10)
 	for name, c := range map[string]struct{ stdout, want string }{
 		"nothing": {"", ""},
 		"plain":   {"I looked.\n{\n \"passed\": false\n}\n", "I looked.\n{\n \"passed\": false\n}\n"},
