@@ -67,7 +67,9 @@ func raw(t testing.TB, d store.Database, f func(ctx context.Context, q sqlstore.
 	if c, ok := d.(closing); ok {
 		d = c.Database
 	}
-	return d.(sqlstore.Database).Transact(t.Context(), sqlstore.Writing, f)
+	return d.(interface {
+		Transact(context.Context, sqlstore.Mode, func(context.Context, sqlstore.Querier) error) error
+	}).Transact(t.Context(), sqlstore.Writing, f)
 }
 
 // fill adds n changes in one transaction.
@@ -106,6 +108,10 @@ func TestChangesAreFollowed(t *testing.T) {
 	check("nothing")
 	s := addTask(t, b, p, "one")
 	check("a task", changed(store.TaskChanged, s.ID)...)
+	testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("one")})))
+	check("an update that changes nothing")
+	testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("two")})))
+	check("an update", changed(store.TaskChanged, s.ID)...)
 	a := try(t, b, s)
 	check("an attempt", slices.Concat(changed(store.AttemptChanged, a.ID), changed(store.TaskChanged, s.ID))...)
 	e, _ := run(t, b)
@@ -129,10 +135,12 @@ func TestChangesAreFollowed(t *testing.T) {
 		t.Error(err)
 	}
 	check("an execution of another process")
-	testkit.Must(t, second(b.db.Executions().TakeUp(t.Context(), "here", time.Hour, nil)))
-	check("taking it up", changed(store.ExecutionChanged, "x")...)
 	testkit.Must(t, b.db.Executions().AskCancel(t.Context(), "x"))
 	check("a wish to cancel it", changed(store.ExecutionChanged, "x")...)
+	testkit.Must(t, second(b.db.Executions().TakeUp(t.Context(), "here", time.Hour, nil))) // it has failed
+	check("taking it up", changed(store.ExecutionChanged, "x")...)
+	testkit.Must(t, b.db.Executions().AskCancel(t.Context(), "x"))
+	check("a wish to cancel what is over")
 	x.Owner, x.State, x.EndedAt = "here", store.ExecutionFailed, new(time.Now())
 	save(t, b.db.Executions(), x)
 	check("an end that is not synced", changed(store.ExecutionChanged, "x")...)
