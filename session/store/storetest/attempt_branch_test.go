@@ -1,7 +1,6 @@
 package storetest_test
 
 import (
-	"errors"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -39,16 +38,11 @@ func TestSetBranch(t *testing.T) {
 	b, _, p := newBoard(t)
 	a := try(t, b, addTask(t, b, p, "one"))
 	testkit.Must(t, b.SetBranch(t.Context(), a.ID, "deepwork/other-1111"))
-	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.Branch != "deepwork/other-1111" {
-		t.Errorf("%+v %v", got, err)
-	}
-	if err := b.SetBranch(t.Context(), "nobody", "x"); !errors.Is(err, task.ErrNotFound) {
-		t.Error(err)
-	}
+	attempt := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, attempt.Branch, "deepwork/other-1111")
+	fails(t, b.SetBranch(t.Context(), "nobody", "x"), task.ErrNotFound)
 	testkit.Must(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{a.Repos[0].RepoID: "abc"}))
-	if err := b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"); !errors.Is(err, task.ErrInvalid) {
-		t.Errorf("a branch with a worktree was renamed: %v", err)
-	}
+	fails(t, b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"), task.ErrInvalid)
 }
 
 func TestWorktreeFolders(t *testing.T) {
@@ -62,7 +56,6 @@ func TestWorktreeFolders(t *testing.T) {
 	}
 	got, err := b.WorktreeFolders(t.Context(), task.Place{})
 	slices.Sort(got)
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q %v", got, err)
-	}
+	testkit.Must(t, err)
+	equal(t, got, want)
 }

@@ -39,9 +39,7 @@ func TestReq004_RunningMeansASession(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if why := contradiction(now); why != "" {
-					t.Errorf("%s: %+v %+v %+v", why, now.Attempt, now.Execution, now.Session)
-				}
+				equal(t, contradiction(now), "")
 				l, err := b.TaskAttempts(ctx, s.ID, task.Page{Limit: 1})
 				if err == nil && (*l.Task.LatestAttemptID != l.Attempts[0].ID || !same(l.Task.LatestSessionID, l.Attempts[0].LatestSessionID)) {
 					t.Errorf("the task and the list tell of two moments: %+v %+v", l.Task, l.Attempts[0])
@@ -106,23 +104,18 @@ func TestAttemptContext(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	place, err := b.AttemptContext(t.Context(), a.ID)
-	if err != nil || place.Attempt.ID != a.ID || len(place.Attempt.Repos) != 1 || place.Task.ID != s.ID || *place.Project != p {
-		t.Errorf("%+v %v", place, err)
-	}
+	place := returned(b.AttemptContext(t.Context(), a.ID)).of(t)
+	equal(t, place.Attempt.ID, a.ID, len(place.Attempt.Repos), 1, place.Task.ID, s.ID, *place.Project, p)
 	if _, err := b.BeginDelete(t.Context(), s.ID); !errors.Is(err, task.ErrRunning) {
 		t.Fatal(err)
 	}
-	e, err := b.LatestExecution(t.Context(), a.ID)
-	testkit.Must(t, err)
+	e := returned(b.LatestExecution(t.Context(), a.ID)).of(t)
 	if was, err := b.Stop(t.Context(), e.ID); was != task.Waiting || err != nil {
 		t.Fatal(err)
 	}
 	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
-	if _, err := b.AttemptContext(t.Context(), a.ID); !errors.Is(err, task.ErrNotFound) {
-		t.Error(err)
-	}
+	fails(t, second(b.AttemptContext(t.Context(), a.ID)), task.ErrNotFound)
 }
 
 // An execution ends no sooner than it began, and begins no sooner than it was
@@ -144,8 +137,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, clock, p := newBoard(t)
 			try(t, b, addTask(t, b, p, "one"))
-			x, err := b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
-			testkit.Must(t, err)
+			x := returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
 			clock.forward(time.Minute - c.back)
 			testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(c.since))))
 			clock.forward(time.Minute)
@@ -154,8 +146,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 				ending.EndedAt = new(x.CreatedAt.Add(c.ended))
 			}
 			end(t, b, x, ending)
-			got, err := b.Execution(t.Context(), x.ID)
-			testkit.Must(t, err)
+			got := returned(b.Execution(t.Context(), x.ID)).of(t)
 			if s, e := got.StartedAt.Sub(x.CreatedAt), got.EndedAt.Sub(x.CreatedAt); s != c.started || e != c.endedAt {
 				t.Errorf("it started after %v, and ended after %v", s, e)
 			}
@@ -170,15 +161,13 @@ func TestReq004_UpdatingToTheSameChangesNothing(t *testing.T) {
 	c.forward(time.Hour)
 	same := []task.TaskChange{{}, {Title: new("one")}, {Status: new(task.Todo)}, {Description: new("")}, {JobName: new(""), WorkflowName: new("")}}
 	for _, change := range same {
-		if got, err := b.UpdateTask(t.Context(), s.ID, change); err != nil || !got.UpdatedAt.Equal(s.UpdatedAt) {
-			t.Errorf("%+v: %v, and was %v; %v", change, got.UpdatedAt, s.UpdatedAt, err)
-		}
+		updateTask := returned(b.UpdateTask(t.Context(), s.ID, change)).of(t)
+		equal(t, change, updateTask.UpdatedAt, s.UpdatedAt)
 	}
 	for _, change := range []task.TaskChange{{Title: new("two")}, {Status: new(task.Done)}, {Description: new("d")}, {JobName: new("j"), WorkflowName: new("w")}, {Description: new("")}} {
 		was := taskOf(t, b, s.ID)
 		c.forward(time.Hour)
-		if got, err := b.UpdateTask(t.Context(), s.ID, change); err != nil || !got.UpdatedAt.After(was.UpdatedAt) {
-			t.Errorf("%+v: %v, and was %v; %v", change, got.UpdatedAt, was.UpdatedAt, err)
-		}
+		updateTask := returned(b.UpdateTask(t.Context(), s.ID, change)).of(t)
+		equal(t, change, updateTask.UpdatedAt.After(was.UpdatedAt), true)
 	}
 }

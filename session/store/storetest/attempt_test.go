@@ -3,7 +3,6 @@ package storetest_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -21,44 +20,25 @@ func TestCreateAttempt(t *testing.T) {
 			{RepoID: "r2", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")},
 			{RepoID: "r1", RepoName: "api", RepoPath: abs("api"), TargetBranch: "next", Worktree: abs("w/api")},
 		}}
-	a, err := b.CreateAttempt(t.Context(), want, task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})
-	testkit.Must(t, err)
+	a := returned(b.CreateAttempt(t.Context(), want, task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})).of(t)
 	want.State, want.CreatedAt, want.UpdatedAt = task.Waiting, a.CreatedAt, a.UpdatedAt
-	if !reflect.DeepEqual(*a, want) || !a.CreatedAt.Equal(c.at.Truncate(time.Microsecond)) {
-		t.Errorf("%+v, want %+v", a, want)
-	}
-	e, err := b.LatestExecution(t.Context(), a.ID)
-	if err != nil || e.ID != "e1" || e.State != task.Waiting || e.FollowUp || e.SessionID != nil || e.Prompt != "all of it" || *e.Variant != "PLAN" || e.Owner != "" {
-		t.Errorf("%+v %v", e, err)
-	}
+	equal(t, *a, want, a.CreatedAt, c.at.Truncate(time.Microsecond))
+	e := returned(b.LatestExecution(t.Context(), a.ID)).of(t)
+	equal(t, e.ID, "e1", e.State, task.Waiting, e.FollowUp, false, e.SessionID, nil, e.Prompt, "all of it", *e.Variant, "PLAN", e.Owner, "")
 	got := taskOf(t, b, s.ID)
-	if got.Status != task.InProgress || !got.UpdatedAt.Equal(a.CreatedAt) || !got.HasInProgressAttempt || *got.LatestAttemptID != a.ID || got.LatestSessionID != nil {
-		t.Errorf("%+v", got)
-	}
-	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r1": "aaaa", "r2": "bbbb"}); err != nil {
-		t.Error(err)
-	}
-	if err := b.SetTargets(t.Context(), a.ID, map[string]string{"r1": "next"}); !errors.Is(err, task.ErrRunning) {
-		t.Error(err)
-	}
-	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}); !errors.Is(err, task.ErrNotFound) {
-		t.Error(err)
-	}
+	equal(t, got.Status, task.InProgress, got.UpdatedAt, a.CreatedAt, got.HasInProgressAttempt, true, *got.LatestAttemptID, a.ID, got.LatestSessionID, nil)
+	testkit.Must(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{"r1": "aaaa", "r2": "bbbb"}))
+	fails(t, b.SetTargets(t.Context(), a.ID, map[string]string{"r1": "next"}), task.ErrRunning)
+	fails(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}), task.ErrNotFound)
 	c.forward(time.Minute)
-	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "draft"}); err != nil {
-		t.Error(err)
-	}
-	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.Repos[0].BaseCommit != "bbbb" || *a.Repos[1].BaseCommit != "aaaa" ||
+	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "draft"}))
+	if a, err := b.Attempt(t.Context(), a.ID); err != nil || *a.Repos[0].BaseCommit != "bbbb" || *a.Repos[1].BaseCommit != "aaaa" ||
 		*a.WorkflowSessionID != "0123abcd" || *a.WorkflowStatus != "active" || *a.WorkflowStep != "draft" || !a.UpdatedAt.Equal(c.at.Truncate(time.Microsecond)) {
 		t.Errorf("%+v %v", a, err)
 	}
-	if err := b.SetPushError(t.Context(), a.ID, new("no network")); err != nil {
-		t.Error(err)
-	}
-	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "completed"}); err != nil {
-		t.Error(err)
-	}
-	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.WorkflowStatus != "completed" || a.WorkflowStep != nil || a.PushError == nil || *a.PushError != "no network" {
+	testkit.Must(t, b.SetPushError(t.Context(), a.ID, new("no network")))
+	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "completed"}))
+	if a, err := b.Attempt(t.Context(), a.ID); err != nil || *a.WorkflowStatus != "completed" || a.WorkflowStep != nil || a.PushError == nil || *a.PushError != "no network" {
 		t.Errorf("%+v %v", a, err)
 	}
 }
@@ -87,68 +67,47 @@ func TestWhatIsNotThere(t *testing.T) {
 		"queue":        queued,
 		"end":          ended,
 	} {
-		if !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
-			t.Errorf("%s: %v", what, err)
-		}
+		equal(t, what, errors.Is(err, task.ErrNotFound), true, strings.Contains(err.Error(), `"x"`), true)
 	}
-	if ok, err := b.Adopt(ctx, "x", "a", "b"); ok || err != nil {
-		t.Error(ok, err)
-	}
+	is(t, false)(b.Adopt(ctx, "x", "a", "b"))
 }
 
 func TestRequestsGiveTheSameResult(t *testing.T) {
 	b, c, p := newBoard(t)
 	r := task.Request{Identity: "me", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}
-	if id, err := b.FindRequest(t.Context(), r); id != "" || err != nil {
-		t.Error(id, err)
-	}
+	is(t, "")(b.FindRequest(t.Context(), r))
 	create := func(r task.Request) (*task.Summary, error) {
 		c.forward(time.Minute)
 		return b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, r)
 	}
-	first, err := create(r)
-	testkit.Must(t, err)
-	again, err := create(r)
-	if err != nil || !reflect.DeepEqual(again, first) {
-		t.Errorf("%+v, want %+v; %v", again, first, err)
-	}
-	if id, err := b.FindRequest(t.Context(), r); id != first.ID || err != nil {
-		t.Error(id, err)
-	}
+	first := returned(create(r)).of(t)
+	again := returned(create(r)).of(t)
+	equal(t, again, first)
+	is(t, first.ID)(b.FindRequest(t.Context(), r))
 	other := r
 	other.ArgsDigest = "d2"
 	if _, err := create(other); !errors.Is(err, task.ErrReused) || !strings.Contains(err.Error(), `request_id "r1"`) {
 		t.Error(err)
 	}
-	if _, err := b.FindRequest(t.Context(), other); !errors.Is(err, task.ErrReused) {
-		t.Error(err)
-	}
+	fails(t, second(b.FindRequest(t.Context(), other)), task.ErrReused)
 	for _, scope := range []task.Request{{Identity: "you", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}, {Identity: "me", Tool: "another_tool", RequestID: "r1", ArgsDigest: "d1"}, {Identity: "me", Tool: "create_task", RequestID: "r2", ArgsDigest: "d1"}, {}, {}} {
-		if s, err := create(scope); err != nil || s.ID == first.ID {
-			t.Errorf("%+v: %+v %v", scope, s, err)
-		}
+		create := returned(create(scope)).of(t)
+		equal(t, scope, create.ID == first.ID, false)
 	}
 	bad := task.Request{Identity: "me", Tool: "create_task", RequestID: "r3", ArgsDigest: "d"}
-	if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID}, bad); !errors.Is(err, task.ErrInvalid) {
-		t.Error(err)
-	}
-	if id, err := b.FindRequest(t.Context(), bad); id != "" || err != nil {
-		t.Error("a refused call is kept:", id, err)
-	}
+	fails(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID}, bad)), task.ErrInvalid)
+	is(t, "")(b.FindRequest(t.Context(), bad))
 
 	ar := task.Request{Identity: "me", Tool: "start_task_attempt", RequestID: "r1", ArgsDigest: "d"}
 	attempt := func() (*task.Attempt, error) {
 		return b.CreateAttempt(t.Context(), task.Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, ar)
 	}
-	a, err := attempt()
-	testkit.Must(t, err)
+	a := returned(attempt()).of(t)
 	run(t, b)
-	if same, err := attempt(); err != nil || same.ID != a.ID || same.State != task.Running {
-		t.Errorf("%+v %v", same, err)
-	}
-	if l, err := b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1}); err != nil || l.Total != 1 {
-		t.Error(l, err)
-	}
+	same := returned(attempt()).of(t)
+	equal(t, same.ID, a.ID, same.State, task.Running)
+	taskAttempts := returned(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).of(t)
+	equal(t, taskAttempts.Total, 1)
 
 	// A clock that is set forward forgets none of the newest calls; what is older
 	// than them is known for 30 days.
@@ -160,23 +119,15 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 		}
 	}
 	many(task.NewestRequests-6, "later")
-	if again, err := create(r); err != nil || again.ID != first.ID {
-		t.Errorf("forgotten after 30 days: %+v %v", again, err)
-	}
+	equal(t, "forgotten after 30 days", returned(create(r)).of(t).ID, first.ID)
 	many(6, "last")
-	if id, err := b.FindRequest(t.Context(), r); id != "" || err != nil {
-		t.Error("known after 30 days and 100 calls:", id, err)
-	}
+	is(t, "")(b.FindRequest(t.Context(), r))
 	c.forward(task.RequestsKept - 300*time.Minute)
 	many(task.NewestRequests, "much later")
-	if id, err := b.FindRequest(t.Context(), task.Request{Identity: "me", Tool: "create_task", RequestID: "later0", ArgsDigest: "d"}); id == "" || err != nil {
-		t.Error("forgotten before 30 days:", id, err)
-	}
-	if s, err := create(r); err != nil || s.ID == first.ID {
-		t.Errorf("%+v %v", s, err)
-	}
-	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)
-	testkit.Must(t, err)
+	findRequest := returned(b.FindRequest(t.Context(), task.Request{Identity: "me", Tool: "create_task", RequestID: "later0", ArgsDigest: "d"})).of(t)
+	equal(t, "forgotten before 30 days", findRequest == "", false)
+	equal(t, returned(create(r)).of(t).ID == first.ID, false)
+	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)).of(t)
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
 	if _, err := create(bad); !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), "was deleted since") {
 		t.Error(err)
@@ -189,52 +140,31 @@ func TestDeleteTask(t *testing.T) {
 	a := try(t, b, s)
 	refused := func(when string) {
 		t.Helper()
-		if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrRunning) {
-			t.Errorf("%s: %v", when, err)
-		}
-		if _, err := b.BeginDelete(t.Context(), s.ID); !errors.Is(err, task.ErrRunning) {
-			t.Errorf("%s: %v", when, err)
-		}
+		fails(t, b.DeleteTask(t.Context(), s.ID), task.ErrRunning, when)
+		fails(t, second(b.BeginDelete(t.Context(), s.ID)), task.ErrRunning, when)
 	}
 	refused("waiting")
-	e, err := b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
-	testkit.Must(t, err)
+	e := returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
 	refused("starting")
-	session, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{})
-	testkit.Must(t, err)
+	session := returned(b.StartExecution(t.Context(), e.ID, "X", time.Time{})).of(t)
 	refused("running")
 	end(t, b, e, task.Ending{State: task.Completed})
 	for range 2 {
-		if ids, err := b.BeginDelete(t.Context(), s.ID); err != nil || len(ids) != 1 || ids[0] != a.ID {
-			t.Error(ids, err)
-		}
+		beginDelete := returned(b.BeginDelete(t.Context(), s.ID)).of(t)
+		equal(t, len(beginDelete), 1, beginDelete[0], a.ID)
 	}
-	if ids, err := b.Deleting(t.Context()); err != nil || len(ids) != 1 || ids[0] != s.ID {
-		t.Error(ids, err)
-	}
-	if _, err := b.AddExecution(t.Context(), session.ID, "p", nil); !errors.Is(err, task.ErrDeleting) {
-		t.Error(err)
-	}
-	if _, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID}, task.Execution{}, task.Request{}); !errors.Is(err, task.ErrDeleting) {
-		t.Error(err)
-	}
-	if err := b.UndoDelete(t.Context(), s.ID); err != nil {
-		t.Error(err)
-	}
-	e, err = b.AddExecution(t.Context(), session.ID, "p", nil)
-	testkit.Must(t, err)
+	deleting := returned(b.Deleting(t.Context())).of(t)
+	equal(t, len(deleting), 1, deleting[0], s.ID)
+	fails(t, second(b.AddExecution(t.Context(), session.ID, "p", nil)), task.ErrDeleting)
+	fails(t, second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID}, task.Execution{}, task.Request{})), task.ErrDeleting)
+	testkit.Must(t, b.UndoDelete(t.Context(), s.ID))
+	e = returned(b.AddExecution(t.Context(), session.ID, "p", nil)).of(t)
 	refused("follow-up waiting")
 	end(t, b, e, task.Ending{State: task.Stopped})
-	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
-		t.Error(err)
-	}
-	if all, err := b.AllAttempts(t.Context()); err != nil || len(all) > 0 {
-		t.Error(all, err)
-	}
-	if x, err := b.Executions(t.Context(), a.ID); err != nil || len(x) > 0 {
-		t.Error(x, err)
-	}
-	if x, err := b.Session(t.Context(), session.ID); !errors.Is(err, task.ErrNotFound) {
-		t.Error(x, err)
-	}
+	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
+	allAttempts := returned(b.AllAttempts(t.Context())).of(t)
+	equal(t, len(allAttempts), 0)
+	executions := returned(b.Executions(t.Context(), a.ID)).of(t)
+	equal(t, len(executions), 0)
+	fails(t, second(b.Session(t.Context(), session.ID)), task.ErrNotFound)
 }

@@ -39,13 +39,11 @@ func TestAttention(t *testing.T) {
 		c.forward(time.Minute)
 		end(t, b, e, task.Ending{State: test.how})
 		if test.status != "" {
-			_, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &test.status})
-			testkit.Must(t, err)
+			testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &test.status})))
 		}
 		switch test.title {
 		case "being deleted":
-			_, err := b.BeginDelete(t.Context(), s.ID)
-			testkit.Must(t, err)
+			testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
 		case "tried again":
 			c.forward(time.Minute)
 			try(t, b, s)
@@ -56,9 +54,8 @@ func TestAttention(t *testing.T) {
 	}
 	addTask(t, b, p, "never tried")
 	got, more, err := b.Attention(t.Context())
-	if err != nil || more || !slices.Equal(got, want) {
-		t.Errorf("%v %v\n got %+v\nwant %+v", more, err, got, want)
-	}
+	testkit.Must(t, err)
+	equal(t, more, false, got, want)
 	testkit.Must(t, b.SetWorkflow(t.Context(), want[0].AttemptID, task.WorkflowProgress{SessionID: "00000000", Status: "active", Step: "one"}))
 	if got, _, err := b.Attention(t.Context()); err != nil || !slices.Equal(got, want) {
 		t.Errorf("after its workflow moved: %+v %v", got, err)
@@ -72,22 +69,18 @@ func TestAttentionIsBounded(t *testing.T) {
 		c.forward(time.Second)
 		s := addTask(t, b, p, fmt.Sprint(i))
 		if i == 3 {
-			var err error
-			s, err = b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "of ann"}, task.Request{})
-			testkit.Must(t, err)
+			s = returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "of ann"}, task.Request{})).of(t)
 		}
 		try(t, b, s)
 		e, _ := run(t, b)
 		end(t, b, e, task.Ending{State: task.Failed})
 	}
 	got, more, err := b.Attention(t.Context())
-	if err != nil || !more || len(got) != task.MaxAttention || got[0].Title != fmt.Sprint(task.MaxAttention) {
-		t.Error(len(got), more, err)
-	}
+	testkit.Must(t, err)
+	equal(t, more, true, len(got), task.MaxAttention, got[0].Title, fmt.Sprint(task.MaxAttention))
 	got, more, err = b.For(who).Attention(t.Context())
-	if err != nil || more || len(got) != 1 || got[0].Title != "of ann" {
-		t.Errorf("ann sees %+v %v %v", got, more, err)
-	}
+	testkit.Must(t, err)
+	equal(t, "ann sees", more, false, len(got), 1, got[0].Title, "of ann")
 }
 
 func TestWork(t *testing.T) {
@@ -97,9 +90,7 @@ func TestWork(t *testing.T) {
 		c.forward(time.Second)
 		s := addTask(t, b, p, title)
 		if title == "of ann" {
-			var err error
-			s, err = b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})
-			testkit.Must(t, err)
+			s = returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).of(t)
 		}
 		a := try(t, b, s)
 		e, _ := run(t, b)
@@ -107,8 +98,7 @@ func TestWork(t *testing.T) {
 		if how != task.Running {
 			end(t, b, e, task.Ending{State: how})
 		}
-		now, err := b.Attempt(t.Context(), a.ID)
-		testkit.Must(t, err)
+		now := returned(b.Attempt(t.Context(), a.ID)).of(t)
 		return task.Work{TaskID: s.ID, Title: s.Title, AttemptID: a.ID, Executor: now.Executor, State: now.State}
 	}
 	var want []task.Work
@@ -129,11 +119,8 @@ func TestWork(t *testing.T) {
 		}
 		last, ended[i].Since = ended[i].Since, time.Time{}
 	}
-	if !slices.Equal(open, want[:1]) || !slices.Equal(ended, want[1:task.MaxWork+1]) {
-		t.Errorf("open %+v\nended %+v\nwant %+v", open, ended, want)
-	}
+	equal(t, "open ended", open, want[:1], ended, want[1:task.MaxWork+1])
 	open, ended, err = b.For(who).Work(t.Context())
-	if err != nil || len(open) != 0 || len(ended) != 1 || ended[0].Title != "of ann" {
-		t.Errorf("ann sees %+v %+v %v", open, ended, err)
-	}
+	testkit.Must(t, err)
+	equal(t, "ann sees", len(open), 0, len(ended), 1, ended[0].Title, "of ann")
 }

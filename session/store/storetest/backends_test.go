@@ -127,9 +127,7 @@ var roles = map[string]func(context.Context) int{"some rounds": workSome, "for e
 func open(t testing.TB, path string, now func() time.Time) store.Database {
 	d := backends[backend](path, now)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, d.Close())
 	})
 	return d
 }
@@ -202,8 +200,7 @@ func rootOf(t testing.TB, b board) task.Project {
 
 func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary {
 	t.Helper()
-	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})
-	testkit.Must(t, err)
+	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).of(t)
 	return s
 }
 
@@ -224,8 +221,7 @@ func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	if err != nil || e == nil {
 		t.Fatal("nothing to claim", err)
 	}
-	s, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
-	testkit.Must(t, err)
+	s := returned(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).of(t)
 	return e, s
 }
 
@@ -242,7 +238,6 @@ func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execut
 // taskOf reads a task again.
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
-	s, err := b.Task(t.Context(), id)
-	testkit.Must(t, err)
+	s := returned(b.Task(t.Context(), id)).of(t)
 	return s
 }

@@ -30,8 +30,7 @@ func latest(t testing.TB, c store.Changes) string {
 // mustSince returns what is new since a position.
 func mustSince(t testing.TB, c store.Changes, position string) store.News {
 	t.Helper()
-	news, err := c.Since(t.Context(), position)
-	testkit.Must(t, err)
+	news := returned(c.Since(t.Context(), position)).of(t)
 	return news
 }
 
@@ -95,9 +94,7 @@ func TestChangesAreFollowed(t *testing.T) {
 		next := ""
 		for _, feed := range feeds {
 			news := mustSince(t, feed, position)
-			if news.Reset || !slices.Equal(news.Changes, want) {
-				t.Errorf("%s: %+v, want %v", what, news, want)
-			}
+			equal(t, what, news.Reset, false, news.Changes, want)
 			if len(want) == 0 && news.Next != position {
 				t.Errorf("%s: the next position after %q is %q", what, position, news.Next)
 			}
@@ -131,9 +128,7 @@ func TestChangesAreFollowed(t *testing.T) {
 	check("an execution", changed(store.ExecutionChanged, "x")...)
 	other := *x
 	other.Owner = "another"
-	if err := b.db.Executions().Save(t.Context(), &other, time.Hour); !errors.Is(err, store.ErrNotOwner) {
-		t.Error(err)
-	}
+	fails(t, b.db.Executions().Save(t.Context(), &other, time.Hour), store.ErrNotOwner)
 	check("an execution of another process")
 	testkit.Must(t, b.db.Executions().AskCancel(t.Context(), "x"))
 	check("a wish to cancel it", changed(store.ExecutionChanged, "x")...)
@@ -162,9 +157,7 @@ func TestAFollowerWaits(t *testing.T) {
 	position := latest(t, mine)
 	ended, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
-	if err := mine.Wait(ended, position); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("waiting for nothing: %v", err)
-	}
+	fails(t, mine.Wait(ended, position), context.DeadlineExceeded)
 	for round := range 3 {
 		var followers sync.WaitGroup
 		began, waited := time.Now(), make([]time.Duration, 2)
@@ -176,9 +169,7 @@ func TestAFollowerWaits(t *testing.T) {
 		}
 		time.AfterFunc(100*time.Millisecond, func() { addTask(t, b, p, fmt.Sprint(round)) })
 		followers.Wait()
-		if slices.Max(waited) > 5*time.Second {
-			t.Errorf("they waited %v", waited)
-		}
+		equal(t, "they waited", slices.Max(waited) > 5*time.Second, false)
 		position = mustSince(t, mine, position).Next
 	}
 }
@@ -195,9 +186,7 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 	for i, b := range []board{one, two} {
 		writers.Go(func() {
 			w := worker{fmt.Sprint("here", i), b, func(format string, args ...any) { j.add(fmt.Sprintf(format+"\n", args...)) }}
-			if err := w.work(t.Context(), p.ID, 10); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(t, w.work(t.Context(), p.ID, 10))
 		})
 	}
 	for i := range 2 {
@@ -206,9 +195,7 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 			for line := child.Line(); line != ""; line = child.Line() {
 				j.add(line + "\n")
 			}
-			if err := child.Wait(); err != nil {
-				t.Error(err, &child.Err)
-			}
+			testkit.Must(t, child.Wait())
 		})
 	}
 	done, finished := context.WithCancel(t.Context())
@@ -236,18 +223,12 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 	all := mustSince(t, one.db.Changes(), position).Changes
 	for _, kind := range []string{store.TaskChanged, store.AttemptChanged} {
 		for _, id := range j.all[kind] {
-			if !slices.Contains(all, store.Change{Kind: kind, ID: id}) {
-				t.Errorf("%s %s is not in the feed", kind, id)
-			}
+			equal(t, "is not in the feed", slices.Contains(all, store.Change{Kind: kind, ID: id}), true)
 		}
 	}
-	if len(j.all["task"]) != 2*10+2*20 || len(all) < 2*len(j.all["task"]) {
-		t.Errorf("%d tasks were made, %d changes", len(j.all["task"]), len(all))
-	}
+	equal(t, "tasks were made changes", len(j.all["task"]), 2*10+2*20, len(all) < 2*len(j.all["task"]), false)
 	for i, changes := range read {
-		if !sameChanges(changes, all) {
-			t.Errorf("follower %d has read %d changes, others that were made: %d", i, len(changes), len(all))
-		}
+		equal(t, i, sameChanges(changes, all), true)
 	}
 }
 
@@ -302,14 +283,10 @@ func TestTheFeedForgets(t *testing.T) {
 	recent := mustSince(t, feed, old).Next
 	fill(t, b.db, 6000, c.at)
 	addTask(t, b, p, "it is not time yet")
-	if n := count(); n != 12_002 {
-		t.Errorf("%d changes", n)
-	}
+	equal(t, "changes", count(), 12_002)
 	c.forward(time.Minute)
 	one := addTask(t, b, p, "one")
-	if n := count(); n != 10_001 {
-		t.Errorf("%d changes are left of 12,003", n)
-	}
+	equal(t, "changes are left of 12 003", count(), 10_001)
 	if news := mustSince(t, feed, old); !news.Reset || len(news.Changes) > 0 {
 		t.Errorf("a follower that is 12,002 changes behind: reset %v, %d changes", news.Reset, len(news.Changes))
 	}
@@ -327,9 +304,7 @@ func TestTheFeedForgets(t *testing.T) {
 		t.Errorf("a follower that is two hours behind: %+v", late)
 	}
 	late := mustSince(t, feed, news.Next)
-	if late.Reset || !slices.Equal(late.Changes, changed(store.TaskChanged, two.ID)) {
-		t.Errorf("a follower that had read all two hours ago: %+v", late)
-	}
+	equal(t, "a follower that had read all two hours ago", late.Reset, false, late.Changes, changed(store.TaskChanged, two.ID))
 }
 
 // A follower does not create the database, and follows it from its first change.

@@ -33,15 +33,12 @@ func TestComments(t *testing.T) {
 		var got []string
 		for _, c := range all {
 			got = append(got, c.ID)
-			if c.Queued != queued || c.File != "a/b.go" || c.Line != 7 || c.Side != task.OldSide || c.Quote != "x := 1" || c.Identity != "local" || c.AttemptID != a.ID {
-				t.Errorf("%s: %+v", when, c)
-			}
+			equal(t, when, c.Queued, queued, c.File, "a/b.go", c.Line, 7, c.Side, task.OldSide, c.Quote, "x := 1", c.Identity, "local", c.AttemptID, a.ID)
 		}
 		slices.Sort(got)
 		slices.Sort(want)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s %v wait, want %v %v", when, got, want, err)
-		}
+		testkit.Must(t, err)
+		equal(t, when, got, want)
 	}
 	queue := func(q *task.Queued, comments ...string) error {
 		_, _, err := b.Queue(t.Context(), conversation.ID, q, comments...)
@@ -50,19 +47,13 @@ func TestComments(t *testing.T) {
 	words := &task.Queued{Prompt: "words"}
 	one := add("one", "two")
 	waits("at first", false, one...)
-	if err := queue(words, one[0], "no such comment"); !errors.Is(err, task.ErrSent) {
-		t.Error("a comment that is not there is queued:", err)
-	}
+	fails(t, queue(words, one[0], "no such comment"), task.ErrSent)
 	waits("after a refusal", false, one...)
 	testkit.Must(t, queue(words))
-	if err := queue(words, one...); !errors.Is(err, task.ErrQueued) {
-		t.Error("another follow-up is replaced:", err)
-	}
+	fails(t, queue(words, one...), task.ErrQueued)
 	testkit.Must(t, errors.Join(queue(nil), queue(words, one...)))
 	waits("queued", true, one...)
-	if _, err := b.ChangeComments(t.Context(), a.ID, one[:1], nil, task.Request{}); !errors.Is(err, task.ErrSent) {
-		t.Error("a queued one is removed:", err)
-	}
+	fails(t, second(b.ChangeComments(t.Context(), a.ID, one[:1], nil, task.Request{})), task.ErrSent)
 	testkit.Must(t, errors.Join(queue(words, one...), queue(nil))) // their own is replaced
 	waits("dropped", false, one...)
 	testkit.Must(t, queue(words, one...))
@@ -76,16 +67,11 @@ func TestComments(t *testing.T) {
 	testkit.Must(t, queue(words, more...))
 	end(t, b, e, task.Ending{State: task.Stopped})
 	waits("after a stop", false, more...)
-	if _, err := b.ChangeComments(t.Context(), a.ID, []string{more[0], one[0]}, nil, task.Request{}); !errors.Is(err, task.ErrSent) {
-		t.Error(err)
-	}
+	fails(t, second(b.ChangeComments(t.Context(), a.ID, []string{more[0], one[0]}, nil, task.Request{})), task.ErrSent)
 	waits("after a removal that is refused", false, more...)
-	if _, err := b.AddExecution(t.Context(), conversation.ID, "p", nil, one[0]); !errors.Is(err, task.ErrSent) {
-		t.Error("one is sent twice:", err)
-	}
-	if x, err := b.LatestExecution(t.Context(), a.ID); err != nil || x.ID != e.ID {
-		t.Error("a refused follow-up was added", err)
-	}
+	fails(t, second(b.AddExecution(t.Context(), conversation.ID, "p", nil, one[0])), task.ErrSent)
+	latestExecution := returned(b.LatestExecution(t.Context(), a.ID)).of(t)
+	equal(t, "a refused follow up added", latestExecution.ID, e.ID)
 	if _, err := b.AddExecution(t.Context(), conversation.ID, "p", nil, more...); err != nil {
 		t.Error(err)
 	}
@@ -105,13 +91,9 @@ func TestCommentsAreBounded(t *testing.T) {
 	r := task.Request{Identity: "local", Tool: "comment_attempt", RequestID: "x", ArgsDigest: "d"}
 	ids, err := b.ChangeComments(t.Context(), a.ID, nil, all, r)
 	again, err2 := b.ChangeComments(t.Context(), a.ID, nil, all, r)
-	if err != nil || err2 != nil || len(ids) != len(all) || !slices.Equal(ids, again) {
-		t.Error(len(ids), len(again), err, err2)
-	}
-	if _, err := b.ChangeComments(t.Context(), a.ID, nil, all[:1], task.Request{}); !errors.Is(err, task.ErrComments) {
-		t.Error(err)
-	}
-	if got, err := b.Comments(t.Context(), a.ID); err != nil || len(got) != task.MaxComments {
-		t.Error(len(got), err)
-	}
+	testkit.Must(t, err)
+	equal(t, err2, nil, len(ids), len(all), ids, again)
+	fails(t, second(b.ChangeComments(t.Context(), a.ID, nil, all[:1], task.Request{})), task.ErrComments)
+	comments := returned(b.Comments(t.Context(), a.ID)).of(t)
+	equal(t, len(comments), task.MaxComments)
 }

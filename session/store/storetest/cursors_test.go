@@ -41,9 +41,7 @@ func TestCursorsOfOtherListsAreRefused(t *testing.T) {
 		"garbage":  last(b.Projects(t.Context(), task.Page{Limit: 1, Cursor: "garbage"})),
 		"long":     last(b.Projects(t.Context(), task.Page{Limit: 1, Cursor: strings.Repeat("ä", 10_000)})),
 	} {
-		if !errors.Is(err, task.ErrCursor) || !strings.Contains(err.Error(), "the cursor that this list's last page came with") || len(err.Error()) > 500 {
-			t.Errorf("%s: %v", what, err)
-		}
+		equal(t, what, errors.Is(err, task.ErrCursor), true, strings.Contains(err.Error(), "the cursor that this list's last page came with"), true, len(err.Error()) > 500, false)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -26,13 +25,10 @@ func dependOn(b board, s *task.Summary, on ...*task.Summary) (*task.Summary, err
 
 func TestABlockedTaskDoesNotStart(t *testing.T) {
 	b, c, p := newBoard(t)
-	first, second := addTask(t, b, p, "first"), addTask(t, b, p, "second")
-	last, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "last", DependsOn: []string{second.ID, first.ID, second.ID}}, task.Request{})
-	testkit.Must(t, err)
-	both := slices.Sorted(slices.Values([]string{first.ID, second.ID}))
-	if !slices.Equal(last.DependsOn, both) || !slices.Equal(last.BlockedBy, both) {
-		t.Errorf("%+v", last)
-	}
+	first, other := addTask(t, b, p, "first"), addTask(t, b, p, "second")
+	last := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "last", DependsOn: []string{other.ID, first.ID, other.ID}}, task.Request{})).of(t)
+	both := slices.Sorted(slices.Values([]string{first.ID, other.ID}))
+	equal(t, last.DependsOn, both, last.BlockedBy, both)
 	start := func() error {
 		_, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: last.ID, Executor: "X", Branch: "deepwork/last", Workspace: abs("w")}, task.Execution{Prompt: "p"},
 			task.Request{Identity: "me", Tool: "start", RequestID: "r", ArgsDigest: "d"})
@@ -40,18 +36,15 @@ func TestABlockedTaskDoesNotStart(t *testing.T) {
 	}
 	finish := func(s *task.Summary, status task.Status) {
 		t.Helper()
-		_, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})
-		testkit.Must(t, err)
+		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
 	}
 	finish(first, task.Done)
-	finish(second, task.Cancelled)
-	err = start()
+	finish(other, task.Cancelled)
+	err := start()
 	blocked, ok := errors.AsType[*task.BlockedError](err)
-	want := task.BlockedError{TaskID: last.ID, By: []task.Blocker{{ID: second.ID, Title: "second", Status: task.Cancelled}}}
-	if !ok || !errors.Is(err, task.ErrBlocked) || !reflect.DeepEqual(*blocked, want) || !strings.Contains(err.Error(), second.ID+` ("second", cancelled)`) {
-		t.Errorf("%v, want %+v", err, want)
-	}
-	if now := taskOf(t, b, last.ID); now.Status != task.Todo || now.LatestAttemptID != nil || !slices.Equal(now.BlockedBy, []string{second.ID}) {
+	want := task.BlockedError{TaskID: last.ID, By: []task.Blocker{{ID: other.ID, Title: "second", Status: task.Cancelled}}}
+	equal(t, ok, true, errors.Is(err, task.ErrBlocked), true, *blocked, want, strings.Contains(err.Error(), other.ID+` ("second", cancelled)`), true)
+	if now := taskOf(t, b, last.ID); now.Status != task.Todo || now.LatestAttemptID != nil || !slices.Equal(now.BlockedBy, []string{other.ID}) {
 		t.Errorf("%+v", now)
 	}
 	list, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
@@ -60,12 +53,9 @@ func TestABlockedTaskDoesNotStart(t *testing.T) {
 	}
 	c.forward(time.Minute)
 	before := taskOf(t, b, last.ID)
-	if now, err := b.UpdateTask(t.Context(), last.ID, task.TaskChange{DependsOn: both}); err != nil || !reflect.DeepEqual(now, before) {
-		t.Errorf("without a change: %+v, want %+v; %v", now, before, err)
-	}
-	if now, err := dependOn(b, last, first); err != nil || len(now.BlockedBy) != 0 || !slices.Equal(now.DependsOn, []string{first.ID}) || !now.UpdatedAt.After(before.UpdatedAt) {
-		t.Errorf("%+v %v", now, err)
-	}
+	is(t, before)(b.UpdateTask(t.Context(), last.ID, task.TaskChange{DependsOn: both}))
+	dependOn := returned(dependOn(b, last, first)).of(t)
+	equal(t, len(dependOn.BlockedBy), 0, dependOn.DependsOn, []string{first.ID}, dependOn.UpdatedAt.After(before.UpdatedAt), true)
 	testkit.Must(t, start())
 	finish(first, task.Todo)
 	testkit.Must(t, start()) // it repeats the call, whose attempt was begun
@@ -86,8 +76,7 @@ func TestDependenciesThatAreRefused(t *testing.T) {
 	for i := range 4 {
 		chain = append(chain, addTask(t, b, p, fmt.Sprint(i)))
 		if i > 0 {
-			_, err := dependOn(b, chain[i], chain[i-1])
-			testkit.Must(t, err)
+			testkit.Must(t, second(dependOn(b, chain[i], chain[i-1])))
 		}
 	}
 	_, diamond := dependOn(b, chain[3], chain[2], chain[1], chain[0])
@@ -119,13 +108,9 @@ func TestDependenciesThatAreRefused(t *testing.T) {
 		"new and nobody":  {create(chain[0].ID, nobody), task.ErrDependency, nobody},
 		"new and foreign": {create(foreign.ID), task.ErrDependency, foreign.ID},
 	} {
-		if !errors.Is(test.err, test.want) || !strings.Contains(fmt.Sprint(test.err), test.text) {
-			t.Errorf("%s: %v, want %v with %q", name, test.err, test.want, test.text)
-		}
+		equal(t, name, errors.Is(test.err, test.want), true, strings.Contains(fmt.Sprint(test.err), test.text), true)
 	}
-	if now := taskOf(t, b, before.ID); !reflect.DeepEqual(now, before) {
-		t.Errorf("a refusal changed %+v to %+v", before, now)
-	}
+	equal(t, "a refusal changed to", taskOf(t, b, before.ID), before)
 	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); total != len(chain) || err != nil {
 		t.Error(total, err)
 	}
@@ -155,8 +140,7 @@ func TestDependenciesOnWhatACallerDoesNotSee(t *testing.T) {
 	b, _, p := newBoard(t)
 	eve, who := session.Caller{Identity: "eve"}, session.Caller{Identity: "solo"}
 	create := func(who session.Caller, title string) *task.Summary {
-		s, err := b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})
-		testkit.Must(t, err)
+		s := returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).of(t)
 		return s
 	}
 	hidden, mine, other := create(eve, "secret"), create(who, "mine"), create(who, "other")
@@ -167,11 +151,8 @@ func TestDependenciesOnWhatACallerDoesNotSee(t *testing.T) {
 	if err := set(hidden.ID); !errors.Is(err, task.ErrDependency) || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}
-	_, err := dependOn(b, mine, hidden)
-	testkit.Must(t, err)
+	testkit.Must(t, second(dependOn(b, mine, hidden)))
 	testkit.Must(t, set(hidden.ID, other.ID))
-	_, err = b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: mine.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})
-	if !errors.Is(err, task.ErrBlocked) || !strings.Contains(err.Error(), hidden.ID) || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "other") {
-		t.Error(err)
-	}
+	_, err := b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: mine.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})
+	equal(t, errors.Is(err, task.ErrBlocked), true, strings.Contains(err.Error(), hidden.ID), true, strings.Contains(err.Error(), "secret"), false, strings.Contains(err.Error(), "other"), true)
 }

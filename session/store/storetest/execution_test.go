@@ -15,60 +15,44 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	var waiting []*task.Execution
 	for i := range 4 {
 		c.forward(-time.Minute) // the clock does not decide
-		e, err := b.LatestExecution(t.Context(), try(t, b, addTask(t, b, p, string(rune('a'+i)))).ID)
-		testkit.Must(t, err)
+		e := returned(b.LatestExecution(t.Context(), try(t, b, addTask(t, b, p, string(rune('a'+i)))).ID)).of(t)
 		waiting = append(waiting, e)
 	}
 	for i, e := range waiting {
-		if n, err := b.AttemptDetails(t.Context(), e.AttemptID); err != nil || n.Ahead != i || n.Open != 0 {
-			t.Errorf("before %d: %+v; %v", i, n, err)
-		}
+		attemptDetails := returned(b.AttemptDetails(t.Context(), e.AttemptID)).of(t)
+		equal(t, "before", attemptDetails.Ahead, i, attemptDetails.Open, 0)
 	}
 	claim := func(max int) *task.Execution {
 		t.Helper()
-		e, err := b.ClaimNext(t.Context(), "one", max, nil, task.Limits{})
-		testkit.Must(t, err)
+		e := returned(b.ClaimNext(t.Context(), "one", max, nil, task.Limits{})).of(t)
 		return e
 	}
 	for _, max := range []int{-1, 0} {
-		if e := claim(max); e != nil {
-			t.Errorf("claimed %v of %d", e, max)
-		}
+		equal(t, max, claim(max), nil)
 	}
 	for i := range 2 {
 		e := claim(2)
 		if e == nil || e.ID != waiting[i].ID || e.State != task.Starting || e.Owner != "one" {
 			t.Fatalf("claimed %+v, want %s", e, waiting[i].ID)
 		}
-		if a, err := b.Attempt(t.Context(), e.AttemptID); err != nil || a.State != task.Starting {
-			t.Error(a.State, err)
-		}
+		attempt := returned(b.Attempt(t.Context(), e.AttemptID)).of(t)
+		equal(t, attempt.State, task.Starting)
 	}
-	if e := claim(2); e != nil {
-		t.Errorf("claimed %+v over the bound", e)
-	}
-	if n, err := b.AttemptDetails(t.Context(), waiting[3].AttemptID); err != nil || n.Ahead != 1 || n.Open != 2 {
-		t.Errorf("%+v %v", n, err)
-	}
-	if n, err := b.AttemptDetails(t.Context(), waiting[0].AttemptID); err != nil || n.Ahead != 0 || n.Open != 0 {
-		t.Errorf("%+v %v", n, err)
-	}
-	open, err := b.OpenExecutions(t.Context())
-	if err != nil || len(open) != 2 || open[0].ID != waiting[0].ID || open[1].Owner != "one" {
-		t.Error(open, err)
-	}
+	equal(t, "claimed over the bound", claim(2), nil)
+	attemptDetails := returned(b.AttemptDetails(t.Context(), waiting[3].AttemptID)).of(t)
+	equal(t, attemptDetails.Ahead, 1, attemptDetails.Open, 2)
+	attemptDetails = returned(b.AttemptDetails(t.Context(), waiting[0].AttemptID)).of(t)
+	equal(t, attemptDetails.Ahead, 0, attemptDetails.Open, 0)
+	open := returned(b.OpenExecutions(t.Context())).of(t)
+	equal(t, len(open), 2, open[0].ID, waiting[0].ID, open[1].Owner, "one")
 	end(t, b, waiting[0], task.Ending{State: task.Failed})
 	end(t, b, waiting[2], task.Ending{State: task.Stopped}) // one that waits
 	if e := claim(2); e == nil || e.ID != waiting[3].ID {
 		t.Errorf("claimed %+v", e)
 	}
 	end(t, b, waiting[1], task.Ending{State: task.Failed})
-	if e := claim(2); e != nil {
-		t.Errorf("claimed %+v of nothing", e)
-	}
-	if _, err := b.ClaimNext(t.Context(), "", 2, nil, task.Limits{}); !errors.Is(err, task.ErrInvalid) {
-		t.Error(err)
-	}
+	equal(t, "claimed of nothing", claim(2), nil)
+	fails(t, second(b.ClaimNext(t.Context(), "", 2, nil, task.Limits{})), task.ErrInvalid)
 }
 
 func TestAdopt(t *testing.T) {
@@ -77,36 +61,24 @@ func TestAdopt(t *testing.T) {
 	e, _ := run(t, b)
 	adopt := func(from, to string) bool {
 		t.Helper()
-		ok, err := b.Adopt(t.Context(), e.ID, from, to)
-		testkit.Must(t, err)
+		ok := returned(b.Adopt(t.Context(), e.ID, from, to)).of(t)
 		return ok
 	}
-	if adopt("another", "me") || !adopt("server", "me") || adopt("server", "you") || !adopt("me", "you") {
-		t.Error("it is adopted from who does not own it, or the reverse")
-	}
-	if e, err := b.Execution(t.Context(), e.ID); err != nil || e.Owner != "you" || e.State != task.Running {
-		t.Errorf("%+v %v", e, err)
-	}
-	if _, err := b.Adopt(t.Context(), e.ID, "you", ""); !errors.Is(err, task.ErrInvalid) {
-		t.Error(err)
-	}
+	equal(t, "it is adopted from who does not own it or the reverse", adopt("another", "me"), false, adopt("server", "me"), true, adopt("server", "you"), false, adopt("me", "you"), true)
+	execution := returned(b.Execution(t.Context(), e.ID)).of(t)
+	equal(t, execution.Owner, "you", execution.State, task.Running)
+	fails(t, second(b.Adopt(t.Context(), e.ID, "you", "")), task.ErrInvalid)
 	end(t, b, e, task.Ending{State: task.Interrupted})
-	if adopt("you", "me") {
-		t.Error("adopted after its end")
-	}
+	equal(t, "adopted after its end", adopt("you", "me"), false)
 }
 
 func TestStartExecution(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	e, err := b.LatestExecution(t.Context(), a.ID)
-	testkit.Must(t, err)
-	if _, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{}); !errors.Is(err, task.ErrInvalid) {
-		t.Error("it started without being claimed:", err)
-	}
-	e, err = b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
-	testkit.Must(t, err)
+	e := returned(b.LatestExecution(t.Context(), a.ID)).of(t)
+	fails(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})), task.ErrInvalid)
+	e = returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
 	c.forward(time.Second)
 	session, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
 	if err != nil || session.AttemptID != a.ID || session.Executor != "SCRIPTED" || session.Variant != nil || session.Queued != nil {
@@ -114,18 +86,12 @@ func TestStartExecution(t *testing.T) {
 	}
 	started := c.at.UTC().Truncate(time.Microsecond)
 	c.forward(time.Second)
-	again, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
-	if err != nil || again.ID != session.ID {
-		t.Errorf("%+v %v", again, err)
-	}
-	e, err = b.Execution(t.Context(), e.ID)
-	if err != nil || e.State != task.Running || *e.SessionID != session.ID || !e.StartedAt.Equal(started) || e.EndedAt != nil {
-		t.Errorf("%+v %v", e, err)
-	}
-	got, err := b.Attempt(t.Context(), a.ID)
-	if err != nil || got.State != task.Running || *got.LatestSessionID != session.ID || *got.LatestExecutor != "SCRIPTED" {
-		t.Errorf("%+v %v", got, err)
-	}
+	again := returned(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).of(t)
+	equal(t, again.ID, session.ID)
+	e = returned(b.Execution(t.Context(), e.ID)).of(t)
+	equal(t, e.State, task.Running, *e.SessionID, session.ID, e.StartedAt, started, e.EndedAt, nil)
+	got := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, got.State, task.Running, *got.LatestSessionID, session.ID, *got.LatestExecutor, "SCRIPTED")
 	if sum := taskOf(t, b, s.ID); *sum.LatestSessionID != session.ID || *sum.LatestSessionExecutor != "SCRIPTED" || !sum.HasInProgressAttempt {
 		t.Errorf("%+v", sum)
 	}
@@ -138,19 +104,14 @@ func TestStartExecution(t *testing.T) {
 	if err != nil || f.State != task.Waiting || !f.FollowUp || *f.Variant != "PLAN" || f.Prompt != "on" {
 		t.Fatalf("%+v %v", f, err)
 	}
-	if _, err := b.AddExecution(t.Context(), session.ID, "on", nil); !errors.Is(err, task.ErrRunning) {
-		t.Error(err)
-	}
+	fails(t, second(b.AddExecution(t.Context(), session.ID, "on", nil)), task.ErrRunning)
 	if f, s2 := run(t, b); s2.ID != session.ID || s2.Variant != nil {
 		t.Errorf("%+v %+v", f, s2)
 	}
-	if d, err := b.AttemptDetails(t.Context(), a.ID); err != nil || d.Session.ID != session.ID {
-		t.Error(d, err)
-	}
-	runs, err := b.Executions(t.Context(), a.ID)
-	if err != nil || len(runs) != 2 || runs[0].ID != f.ID || runs[1].ID != e.ID {
-		t.Error(runs, err)
-	}
+	attemptDetails := returned(b.AttemptDetails(t.Context(), a.ID)).of(t)
+	equal(t, attemptDetails.Session.ID, session.ID)
+	runs := returned(b.Executions(t.Context(), a.ID)).of(t)
+	equal(t, len(runs), 2, runs[0].ID, f.ID, runs[1].ID, e.ID)
 }
 
 func TestEndExecution(t *testing.T) {
@@ -172,14 +133,12 @@ func TestEndExecution(t *testing.T) {
 				if (next != nil) != runs {
 					t.Fatalf("next is %+v", next)
 				}
-				got, err := b.Execution(t.Context(), e.ID)
-				if err != nil || got.State != state || *got.ExitCode != 7 || *got.FinalMessage != "bye" || !got.EndedAt.Equal(c.at.Truncate(time.Microsecond)) {
-					t.Errorf("%+v %v", got, err)
-				}
-				if session, err = b.Session(t.Context(), session.ID); err != nil || session.Queued != nil {
+				got := returned(b.Execution(t.Context(), e.ID)).of(t)
+				equal(t, got.State, state, *got.ExitCode, 7, *got.FinalMessage, "bye", got.EndedAt, c.at.Truncate(time.Microsecond))
+				if session, err := b.Session(t.Context(), session.ID); err != nil || session.Queued != nil {
 					t.Errorf("%+v %v", session, err)
 				}
-				a, err = b.Attempt(t.Context(), a.ID)
+				a, err := b.Attempt(t.Context(), a.ID)
 				sum := taskOf(t, b, s.ID)
 				if runs {
 					if next.State != task.Waiting || !next.FollowUp || next.Prompt != "more" || *next.Variant != "PLAN" || *next.SessionID != session.ID ||
@@ -206,15 +165,10 @@ func TestEndExecutionOfOneThatNeverStarted(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	e, err := b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
-	testkit.Must(t, err)
-	if next := end(t, b, e, task.Ending{State: task.Failed, Error: new("no such branch")}); next != nil {
-		t.Error(next)
-	}
-	got, err := b.Attempt(t.Context(), a.ID)
-	if err != nil || got.State != task.Failed || *got.Error != "no such branch" || got.LatestSessionID != nil {
-		t.Errorf("%+v %v", got, err)
-	}
+	e := returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
+	equal(t, end(t, b, e, task.Ending{State: task.Failed, Error: new("no such branch")}), nil)
+	got := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, got.State, task.Failed, *got.Error, "no such branch", got.LatestSessionID, nil)
 	if sum := taskOf(t, b, s.ID); sum.Status != task.InProgress || !sum.LastAttemptFailed || sum.HasInProgressAttempt {
 		t.Errorf("%+v", sum)
 	}
@@ -237,8 +191,7 @@ func TestEndExecutionKeepsADecision(t *testing.T) {
 		if got := taskOf(t, b, s.ID); got.Status != decided {
 			t.Errorf("it is %s, and was set to %s", got.Status, decided)
 		}
-		e, err := b.AddExecution(t.Context(), session.ID, "after all", nil)
-		testkit.Must(t, err)
+		e = returned(b.AddExecution(t.Context(), session.ID, "after all", nil)).of(t)
 		if got := taskOf(t, b, s.ID); got.Status != task.InProgress {
 			t.Errorf("it is %s after a follow-up", got.Status)
 		}
@@ -287,37 +240,24 @@ func TestQueue(t *testing.T) {
 			t.Error(before, idle)
 		}
 	}
-	if s, err := b.Session(t.Context(), session.ID); err != nil || s.Queued != nil {
-		t.Errorf("%+v %v", s, err)
-	}
+	session = returned(b.Session(t.Context(), session.ID)).of(t)
+	equal(t, session.Queued, nil)
 }
 
 func TestReleaseAndStop(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	first, err := b.ClaimNext(t.Context(), "one", 1, nil, task.Limits{})
-	testkit.Must(t, err)
+	first := returned(b.ClaimNext(t.Context(), "one", 1, nil, task.Limits{})).of(t)
 	try(t, b, addTask(t, b, p, "two"))
-	if ok, err := b.Release(t.Context(), first.ID, "another"); ok || err != nil {
-		t.Error("released by who does not own it", ok, err)
-	}
-	if ok, err := b.Release(t.Context(), first.ID, "one"); !ok || err != nil {
-		t.Error(ok, err)
-	}
-	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.State != task.Waiting {
-		t.Error(got.State, err)
-	}
-	if ok, err := b.Release(t.Context(), first.ID, "one"); ok || err != nil {
-		t.Error("released while it waits", ok, err)
-	}
+	is(t, false)(b.Release(t.Context(), first.ID, "another"))
+	is(t, true)(b.Release(t.Context(), first.ID, "one"))
+	attempt := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, attempt.State, task.Waiting)
+	is(t, false)(b.Release(t.Context(), first.ID, "one"))
 	e, session := run(t, b) // in the place it had
-	if e.ID != first.ID {
-		t.Errorf("claimed %s, want %s", e.ID, first.ID)
-	}
-	if ok, err := b.Release(t.Context(), e.ID, "server"); ok || err != nil {
-		t.Error("released while it runs", ok, err)
-	}
+	equal(t, "claimed", e.ID, first.ID)
+	is(t, false)(b.Release(t.Context(), e.ID, "server"))
 	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "more"}); err != nil {
 		t.Fatal(err)
 	}
@@ -325,27 +265,19 @@ func TestReleaseAndStop(t *testing.T) {
 	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "even more"}); err != nil {
 		t.Fatal(err)
 	}
-	if was, err := b.Stop(t.Context(), next.ID); was != task.Waiting || err != nil {
-		t.Error(was, err)
-	}
-	got, err := b.Attempt(t.Context(), a.ID)
-	if err != nil || got.State != task.Stopped || taskOf(t, b, s.ID).Status != task.InProgress {
-		t.Error(got.State, err)
-	}
-	if session, err = b.Session(t.Context(), session.ID); err != nil || session.Queued != nil {
+	is(t, task.Waiting)(b.Stop(t.Context(), next.ID))
+	got := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, got.State, task.Stopped, taskOf(t, b, s.ID).Status, task.InProgress)
+	if session, err := b.Session(t.Context(), session.ID); err != nil || session.Queued != nil {
 		t.Errorf("%+v %v", session, err)
 	}
 	for what, err := range map[string]error{
 		"release": second(b.Release(t.Context(), "x", "one")), "stop": second(b.Stop(t.Context(), "x")),
 	} {
-		if !errors.Is(err, task.ErrNotFound) {
-			t.Errorf("%s: %v", what, err)
-		}
+		fails(t, err, task.ErrNotFound, what)
 	}
 	for branch, want := range map[string]bool{got.Branch: true, "deepwork/free": false} {
-		if taken, err := b.BranchTaken(t.Context(), branch); taken != want || err != nil {
-			t.Error(branch, taken, err)
-		}
+		is(t, want)(b.BranchTaken(t.Context(), branch))
 	}
 }
 
@@ -357,11 +289,8 @@ func TestStopOfWhatAServerLeads(t *testing.T) {
 	stop := func(id string, want task.AttemptState) *time.Time {
 		t.Helper()
 		c.forward(time.Second)
-		if was, err := b.Stop(t.Context(), id); was != want || err != nil {
-			t.Errorf("Stop = %s, %v, want %s", was, err, want)
-		}
-		e, err := b.Execution(t.Context(), id)
-		testkit.Must(t, err)
+		is(t, want)(b.Stop(t.Context(), id))
+		e := returned(b.Execution(t.Context(), id)).of(t)
 		return e.StopAsked
 	}
 	e, session := run(t, b)
@@ -379,26 +308,20 @@ func TestStopOfWhatAServerLeads(t *testing.T) {
 	if err != nil || len(open) != 1 || open[0].Owner != "next" || open[0].StopAsked == nil {
 		t.Errorf("the next server sees %+v, %v", open, err)
 	}
-	if next := end(t, b, e, task.Ending{State: task.Completed}); next != nil {
-		t.Errorf("what was queued runs: %+v", next)
-	}
+	equal(t, "what queued runs", end(t, b, e, task.Ending{State: task.Completed}), nil)
 	if session, err = b.Session(t.Context(), session.ID); err != nil || session.Queued != nil {
 		t.Errorf("%+v, %v", session, err)
 	}
 
-	late, err := b.AddExecution(t.Context(), session.ID, "again", nil)
-	testkit.Must(t, err)
+	late := returned(b.AddExecution(t.Context(), session.ID, "again", nil)).of(t)
 	testkit.Must(t, second(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})))
 	stop(late.ID, task.Starting)
-	if ok, err := b.Release(t.Context(), late.ID, "server"); !ok || err != nil {
-		t.Error(ok, err)
-	}
+	is(t, true)(b.Release(t.Context(), late.ID, "server"))
 	if at := stop(late.ID, task.Stopped); at == nil {
 		t.Error("the mark is gone with its end")
 	}
-	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.State != task.Stopped {
-		t.Error(got.State, err)
-	}
+	attempt := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, attempt.State, task.Stopped)
 	if at := stop(e.ID, task.Completed); at == nil {
 		t.Error("the mark is gone with its end")
 	}

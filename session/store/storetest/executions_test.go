@@ -3,7 +3,6 @@ package storetest_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -62,17 +61,11 @@ func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
 	for _, s := range []store.ExecutionState{store.ExecutionWaiting, store.ExecutionStarting, store.ExecutionRunning, store.ExecutionFailed} {
 		x := executed("x", "a", s, began)
 		save(t, one, x)
-		if got, err := two.Execution(t.Context(), "x"); err != nil || !reflect.DeepEqual(got, x) {
-			t.Errorf("%+v, want %+v; %v", got, x, err)
-		}
+		is(t, x)(two.Execution(t.Context(), "x"))
 	}
-	if _, err := one.Execution(t.Context(), "y"); !errors.Is(err, task.ErrNotFound) {
-		t.Errorf("one that does not exist: %v", err)
-	}
+	fails(t, second(one.Execution(t.Context(), "y")), task.ErrNotFound)
 	stale := executed("x", "b", store.ExecutionRunning, began)
-	if err := two.Save(t.Context(), stale, time.Hour); !errors.Is(err, store.ErrNotOwner) {
-		t.Errorf("saved by a server that does not own it: %v", err)
-	}
+	fails(t, two.Save(t.Context(), stale, time.Hour), store.ErrNotOwner)
 	if found, n, going, err := one.Inspect(t.Context()); len(found) > 0 || n != 1 || going != 0 || err != nil {
 		t.Error(found, n, going, err)
 	}
@@ -99,9 +92,8 @@ func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
 		for _, x := range found {
 			got = append(got, x.ID)
 		}
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("Find(%q) = %v, %v, want %v", query, got, err, want)
-		}
+		testkit.Must(t, err)
+		equal(t, query, got, want)
 	}
 	if list, total, err := e.Newest(t.Context(), "me", 1); err != nil || total != 2 || len(list) != 1 || list[0].ID != "second" || list[0].Result != nil {
 		t.Errorf("%+v of %d, %v", list, total, err)
@@ -175,15 +167,11 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 				}
 				taken[x.ID] = x
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Must(t, err)
 		})
 	}
 	all.Wait()
-	if len(taken) != 3 {
-		t.Errorf("taken up: %v", taken)
-	}
+	equal(t, "taken up", len(taken), 3)
 	for id, want := range map[string]struct {
 		state store.ExecutionState
 		words string
@@ -199,9 +187,7 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	if x := taken["running"]; x.CancelAsked == nil || string(x.Progress) != `{"message":"half"}` {
 		t.Errorf("%+v", x)
 	}
-	if err := servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour); !errors.Is(err, store.ErrNotOwner) {
-		t.Errorf("saved by the earlier owner: %v", err)
-	}
+	fails(t, servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour), store.ErrNotOwner)
 	if in, found, err := servers[1].Due(t.Context(), []string{"followed"}); err != nil || !found || in < time.Hour-5*time.Minute || in > time.Hour {
 		t.Errorf("due in %v, %v; %v", in, found, err)
 	}
@@ -217,32 +203,24 @@ func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
 	}
 	abandon(t, one, executed("renewed", "a", store.ExecutionRunning, c.at), executed("progress", "a", store.ExecutionRunning, c.at),
 		executed("forgotten", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at), executed("another's", "b", store.ExecutionRunning, c.at))
-	if x, err := two.Execution(t.Context(), "renewed"); err != nil || !x.Lapsed {
-		t.Errorf("%+v, %v", x, err)
-	}
+	execution := returned(two.Execution(t.Context(), "renewed")).of(t)
+	equal(t, execution.Lapsed, true)
 	held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": nil, "progress": json.RawMessage(`{"message":"half"}`), "ended": nil, "another's": json.RawMessage(`{}`)})
 	slices.Sort(held)
-	if err != nil || !slices.Equal(held, []string{"progress", "renewed"}) {
-		t.Errorf("held: %v, %v", held, err)
-	}
+	testkit.Must(t, err)
+	equal(t, "held", held, []string{"progress", "renewed"})
 	for id, want := range map[string]string{"renewed": "", "progress": `{"message":"half"}`} {
-		if x, err := two.Execution(t.Context(), id); err != nil || x.Lapsed || string(x.Progress) != want {
-			t.Errorf("%+v, %v", x, err)
-		}
+		execution := returned(two.Execution(t.Context(), id)).of(t)
+		equal(t, execution.Lapsed, false, string(execution.Progress), want)
 	}
-	if all, err := two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"}); err != nil || !slices.Equal(idsOf(all), []string{"forgotten"}) {
-		t.Errorf("taken up: %v, %v", idsOf(all), err)
-	}
+	takeUp := returned(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).of(t)
+	equal(t, "taken up", idsOf(takeUp), []string{"forgotten"})
 	testkit.Must(t, one.Release(t.Context(), "a"))
-	if all, err := two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"}); err != nil || !slices.Equal(idsOf(all), []string{"progress", "renewed"}) {
-		t.Errorf("taken up: %v, %v", idsOf(all), err)
-	}
-	if held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}); err != nil || held != nil {
-		t.Errorf("held: %v, %v", held, err)
-	}
-	if x, err := two.Execution(t.Context(), "renewed"); err != nil || x.Progress != nil {
-		t.Errorf("%+v, %v", x, err)
-	}
+	takeUp = returned(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).of(t)
+	equal(t, "taken up", idsOf(takeUp), []string{"progress", "renewed"})
+	is(t, []string(nil))(one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}))
+	execution = returned(two.Execution(t.Context(), "renewed")).of(t)
+	equal(t, execution.Progress, nil)
 }
 
 // TestACancelIsKeptForTheOwner: whichever process that is.
@@ -269,17 +247,13 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 			}
 			return len(asked) > 0, err
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, err)
 	}()
 	<-first
 	for _, id := range []string{"ended", "x", "nothing"} {
 		testkit.Must(t, two.AskCancel(t.Context(), id))
 	}
-	if asked := <-seen; !slices.Equal(asked, []string{"x"}) {
-		t.Errorf("asked: %v", asked)
-	}
+	equal(t, "asked", <-seen, []string{"x"})
 	<-seen
 	save(t, one, x) // which keeps the mark
 	got, err := two.Execution(t.Context(), "x")
@@ -287,14 +261,12 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for owner, want := range map[string]int{"a": 1, "b": 0} {
-		if asked, err := two.Asked(t.Context(), owner); err != nil || len(asked) != want {
-			t.Errorf("%s is asked for %v, %v", owner, asked, err)
-		}
+		asked := returned(two.Asked(t.Context(), owner)).of(t)
+		equal(t, owner, len(asked), want)
 	}
 	save(t, one, executed("x", "a", store.ExecutionCancelled, c.at))
-	if asked, err := two.Asked(t.Context(), "a"); err != nil || len(asked) > 0 {
-		t.Errorf("asked for one that has ended: %v, %v", asked, err)
-	}
+	asked := returned(two.Asked(t.Context(), "a")).of(t)
+	equal(t, "asked for one that has ended", len(asked), 0)
 	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := two.Watch(ctx, func() (bool, error) { return false, nil }); err == nil {

@@ -2,7 +2,6 @@ package storetest_test
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -20,8 +19,7 @@ var (
 // claim claims the next execution for a place that has these executors and repositories.
 func claim(t *testing.T, b board, at task.Place, max int, executors, repos []string) *task.Execution {
 	t.Helper()
-	x, err := b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})
-	testkit.Must(t, err)
+	x := returned(b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})).of(t)
 	return x
 }
 
@@ -45,17 +43,13 @@ func TestClaimsOfMachines(t *testing.T) {
 		"without the executor": claim(t, b, red, 5, []string{"OTHER"}, repos), "without the repository": claim(t, b, red, 5, []string{"CODEX"}, []string{"q"}),
 		"without anything": claim(t, b, red, 5, nil, nil), "without a slot": claim(t, b, red, 0, []string{"CODEX"}, repos),
 	} {
-		if x != nil {
-			t.Errorf("%s: claimed %+v", name, x)
-		}
+		equal(t, name, x, nil)
 	}
 	x := claim(t, b, red, 1, []string{"GEMINI", "CODEX"}, repos)
 	if x == nil || x.AttemptID != first.ID || x.Place != red {
 		t.Fatalf("claimed %+v", x)
 	}
-	if y := claim(t, b, red, 1, []string{"GEMINI"}, repos); y != nil {
-		t.Errorf("a second one of one: %+v", y)
-	}
+	equal(t, "a second one of one", claim(t, b, red, 1, []string{"GEMINI"}, repos), nil)
 	if y := claim(t, b, blue, 1, []string{"GEMINI"}, repos); y == nil || y.AttemptID != second.ID {
 		t.Errorf("the slots of one machine are not those of another: %+v", y)
 	}
@@ -63,17 +57,12 @@ func TestClaimsOfMachines(t *testing.T) {
 	// Its paths are set once, by the machine that has it.
 	at := []task.AttemptRepo{{RepoID: "r", RepoPath: "/r", Worktree: "/w/" + first.ID + "/shop"}}
 	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
-	if err := b.SetPaths(t.Context(), first.ID, "/else", at); !errors.Is(err, task.ErrInvalid) {
-		t.Errorf("the paths were set twice: %v", err)
-	}
-	a, err := b.Attempt(t.Context(), first.ID)
-	if err != nil || a.Place != red || a.Workspace != at[0].Worktree || a.Repos[0].Worktree != at[0].Worktree || a.Repos[0].RepoPath != "/r" {
-		t.Errorf("attempt %+v, %v", a, err)
-	}
+	fails(t, b.SetPaths(t.Context(), first.ID, "/else", at), task.ErrInvalid)
+	a := returned(b.Attempt(t.Context(), first.ID)).of(t)
+	equal(t, "attempt", a.Place, red, a.Workspace, at[0].Worktree, a.Repos[0].Worktree, at[0].Worktree, a.Repos[0].RepoPath, "/r")
 	for here, want := range map[task.Place]int{red: 1, blue: 0} {
-		if dirs, err := b.WorktreeFolders(t.Context(), here); err != nil || len(dirs) != want {
-			t.Errorf("folders of %s: %q, %v", here.MachineName, dirs, err)
-		}
+		worktreeFolders := returned(b.WorktreeFolders(t.Context(), here)).of(t)
+		equal(t, "folders of", len(worktreeFolders), want)
 	}
 
 	// Before its worktrees are made, another machine may get it; later only the same one.
@@ -92,13 +81,10 @@ func TestClaimsOfMachines(t *testing.T) {
 	if y := claim(t, b, red, 2, []string{"CODEX"}, repos); y != nil {
 		t.Errorf("a worktree of another machine was claimed: %+v", y)
 	}
-	elsewhere, err := b.OpenElsewhere(t.Context(), red)
-	if err != nil || len(elsewhere) != 2 || elsewhere[0].AttemptID != first.ID || elsewhere[0].Place != blue || elsewhere[0].State != task.Waiting {
-		t.Errorf("elsewhere %+v, %v", elsewhere, err)
-	}
-	if here, err := b.OpenElsewhere(t.Context(), blue); err != nil || len(here) != 0 {
-		t.Errorf("of its own: %+v, %v", here, err)
-	}
+	elsewhere := returned(b.OpenElsewhere(t.Context(), red)).of(t)
+	equal(t, "elsewhere", len(elsewhere), 2, elsewhere[0].AttemptID, first.ID, elsewhere[0].Place, blue, elsewhere[0].State, task.Waiting)
+	openElsewhere := returned(b.OpenElsewhere(t.Context(), blue)).of(t)
+	equal(t, "of its own", len(openElsewhere), 0)
 	if x = claim(t, b, blue, 2, nil, nil); x == nil || x.AttemptID != first.ID {
 		t.Errorf("its own: %+v", x)
 	}
@@ -108,17 +94,14 @@ func TestClaimsOfMachines(t *testing.T) {
 func TestAttemptsOfOneMachineAreNotClaimedByAnother(t *testing.T) {
 	b, _, p := newBoard(t)
 	a := try(t, b, addTask(t, b, p, "one"))
-	if x := claim(t, b, red, 5, []string{a.Executor}, []string{a.Repos[0].RepoID}); x != nil {
-		t.Errorf("claimed %+v", x)
-	}
+	equal(t, "claimed", claim(t, b, red, 5, []string{a.Executor}, []string{a.Repos[0].RepoID}), nil)
 }
 
 func TestReports(t *testing.T) {
 	b, c, p := newBoard(t)
 	a := unplaced(t, b, addTask(t, b, p, "one"), "CODEX")
 	read := func() *task.Report {
-		r, err := b.Report(t.Context(), a.ID)
-		testkit.Must(t, err)
+		r := returned(b.Report(t.Context(), a.ID)).of(t)
 		return r
 	}
 	if r := read(); r.Output != nil || r.Diff != nil || r.DiffAt != nil {
@@ -172,18 +155,15 @@ func TestRemovals(t *testing.T) {
 	}
 	recorded := func(want string) {
 		t.Helper()
-		if got, err := b.Removal(t.Context(), a.ID); err != nil || string(got) != want {
-			t.Errorf("Removal = %q, %v, want %q", got, err, want)
-		}
+		removal := returned(b.Removal(t.Context(), a.ID)).of(t)
+		equal(t, "Removal", string(removal), want)
 	}
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
 	asked(red, 0) // its task is not marked
 	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
 	asked(blue, 0)
 	first := asked(red, 1)
-	if first.AttemptID != a.ID {
-		t.Errorf("asked for %+v", first)
-	}
+	equal(t, "asked for", first.AttemptID, a.ID)
 	recorded("")
 	c.forward(time.Second)
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
@@ -203,8 +183,6 @@ func TestRemovals(t *testing.T) {
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
 	asked(red, 0)
 	for what, err := range map[string]error{"asking": b.AskRemoval(t.Context(), a.ID), "looking": second(b.Removal(t.Context(), a.ID))} {
-		if !errors.Is(err, task.ErrNotFound) {
-			t.Errorf("%s: %v", what, err)
-		}
+		fails(t, err, task.ErrNotFound, what)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -30,13 +29,11 @@ func ids(t *testing.T, b board) map[string]string {
 		}
 		for _, r := range repos {
 			all[p.Name+"/"+r.Name] = r.ID
-			if got, err := b.Repo(t.Context(), r.ID); err != nil || *got != r || got.ProjectID != p.ID {
-				t.Errorf("%+v, want %+v; %v", got, r, err)
-			}
+			repo := returned(b.Repo(t.Context(), r.ID)).of(t)
+			equal(t, *repo, r, repo.ProjectID, p.ID)
 		}
-		if got, err := b.Project(t.Context(), p.ID); err != nil || *got != p {
-			t.Errorf("%+v, want %+v; %v", got, p, err)
-		}
+		project := returned(b.Project(t.Context(), p.ID)).of(t)
+		equal(t, *project, p)
 	}
 	return all
 }
@@ -71,8 +68,7 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	}
 	before := root()
 	web := was["web"]
-	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "kept"}, task.Request{})
-	testkit.Must(t, err)
+	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "kept"}, task.Request{})).of(t)
 
 	c.forward(time.Hour)
 	shop.Name = "store" // the folder was renamed, and the other projects are gone
@@ -80,33 +76,21 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	if after := root(); after.ID != before.ID || after.Name != "store" || !after.CreatedAt.Equal(before.CreatedAt) || after.UpdatedAt.Equal(before.UpdatedAt) {
 		t.Errorf("%+v, was %+v", after, before)
 	}
-	if len(now) != 2 || now["store/shop"] == "" {
-		t.Errorf("listed are %v", now)
-	}
-	if _, err := b.Repo(t.Context(), was["web/api"]); !errors.Is(err, task.ErrNotFound) {
-		t.Error("a repo that is not in the config:", err)
-	}
-	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
+	equal(t, "listed are", len(now), 2, now["store/shop"] == "", false)
+	fails(t, second(b.Repo(t.Context(), was["web/api"])), task.ErrNotFound)
+	equal(t, taskOf(t, b, s.ID), s)
 	if list, total, _, err := b.Tasks(t.Context(), web, "", task.Page{Limit: 5}); err != nil || total != 1 || len(list) != 1 {
 		t.Error(list, total, err)
 	}
-	_, err = b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})
-	if !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), "no longer in the config") {
-		t.Error(err)
-	}
+	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})
+	equal(t, errors.Is(err, task.ErrNotFound), true, strings.Contains(err.Error(), "no longer in the config"), true)
 
 	testkit.Must(t, b.Close())
 	b = openAt(t, path, c.now)
 	now = resync(t, b, project("web", "api", "new"), shop)
-	if now["web"] != web || now["web/api"] != was["web/api"] || now["web/web"] != "" || now["web/new"] == "" {
-		t.Errorf("%v, was %v", now, was)
-	}
+	equal(t, now["web"], web, now["web/api"], was["web/api"], now["web/web"], "", now["web/new"] == "", false)
 	now = resync(t, b, project("web", "web", "api"), shop)
-	if now["web/web"] != was["web/web"] || now["web/new"] != "" {
-		t.Errorf("%v, was %v", now, was)
-	}
+	equal(t, now["web/web"], was["web/web"], now["web/new"], "")
 	if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{}); err != nil {
 		t.Error(err)
 	}
@@ -118,19 +102,13 @@ func TestUnchangedProjectsAreNotWritten(t *testing.T) {
 	testkit.Must(t, err)
 	c.forward(time.Hour)
 	all := []task.ProjectSpec{root}
-	if err := b.SyncProjects(t.Context(), all, false); err != nil {
-		t.Error(err)
-	}
-	if got := rootOf(t, b); got != p {
-		t.Errorf("%+v, want %+v", got, p)
-	}
+	testkit.Must(t, b.SyncProjects(t.Context(), all, false))
+	equal(t, rootOf(t, b), p)
 	moved := root
 	moved.Repos = []task.RepoSpec{{Name: "shop", Path: abs("elsewhere")}}
 	resync(t, b, moved)
-	got, err := b.Repo(t.Context(), repos[0].ID)
-	if err != nil || got.Path != abs("elsewhere") || !got.UpdatedAt.After(repos[0].UpdatedAt) || !got.CreatedAt.Equal(repos[0].CreatedAt) {
-		t.Errorf("%+v, was %+v; %v", got, repos[0], err)
-	}
+	got := returned(b.Repo(t.Context(), repos[0].ID)).of(t)
+	equal(t, got.Path, abs("elsewhere"), got.UpdatedAt.After(repos[0].UpdatedAt), true, got.CreatedAt, repos[0].CreatedAt)
 }
 
 func TestProjectsThatAreNotKnown(t *testing.T) {
@@ -140,10 +118,6 @@ func TestProjectsThatAreNotKnown(t *testing.T) {
 		"repo":    second(b.Repo(t.Context(), "nobody")),
 		"repos":   last(b.Repos(t.Context(), "nobody", task.Page{Limit: 1})),
 	} {
-		if !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), `"nobody"`) {
-			t.Errorf("%s: %v", what, err)
-		}
+		equal(t, what, errors.Is(err, task.ErrNotFound), true, strings.Contains(err.Error(), `"nobody"`), true)
 	}
 }
-
-func second[T any](_ T, err error) error { return err }

@@ -28,12 +28,9 @@ func TestReady(t *testing.T) {
 	b, c, p := newBoard(t)
 	ready := func(r task.Room) (titles []string) {
 		t.Helper()
-		all, err := b.Ready(t.Context(), r)
-		testkit.Must(t, err)
+		all := returned(b.Ready(t.Context(), r)).of(t)
 		for _, r := range all {
-			if r.ProjectID != p.ID {
-				t.Errorf("%+v", r)
-			}
+			equal(t, r.ProjectID, p.ID)
 			titles = append(titles, taskOf(t, b, r.ID).Title)
 		}
 		return titles
@@ -44,12 +41,10 @@ func TestReady(t *testing.T) {
 	}
 	blocker, free := made("blocker"), made("free")
 	blocked := made("blocked")
-	_, err := dependOn(b, blocked, blocker)
-	testkit.Must(t, err)
+	testkit.Must(t, second(dependOn(b, blocked, blocker)))
 	set := func(s *task.Summary, status task.Status) {
 		t.Helper()
-		_, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})
-		testkit.Must(t, err)
+		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
 	}
 	tried := made("tried")
 	try(t, b, tried)
@@ -60,8 +55,7 @@ func TestReady(t *testing.T) {
 	deleted := made("deleted")
 	testkit.Must(t, second(b.BeginDelete(t.Context(), deleted.ID)))
 	for name, who := range map[string]session.Caller{"guest": {Identity: "guest"}, "friend": {Identity: "friend", Rights: session.RightAgents}} {
-		_, err := b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: name}, task.Request{})
-		testkit.Must(t, err)
+		testkit.Must(t, second(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: name}, task.Request{})))
 	}
 	changed := made("changed")
 	testkit.Must(t, second(b.For(session.Caller{Identity: session.LocalIdentity}).UpdateTask(t.Context(), changed.ID, task.TaskChange{Title: new("taken over")})))
@@ -77,9 +71,7 @@ func TestReady(t *testing.T) {
 		t.Errorf("%+v", now)
 	}
 	for _, s := range []*task.Summary{free, tried, deleted, changed, blocker} {
-		if err := startReady(b, s.ID, wide); !errors.Is(err, task.ErrNotReady) {
-			t.Errorf("%s: %v", s.Title, err)
-		}
+		fails(t, startReady(b, s.ID, wide), task.ErrNotReady)
 	}
 	reached := wide
 	reached.Limits.Unknown = new(int64(0))
@@ -105,35 +97,24 @@ func TestRoomForReady(t *testing.T) {
 	addTask(t, b, p, "ready")
 	full := func() bool {
 		t.Helper()
-		all, err := b.Ready(t.Context(), task.Room{InReview: 1, Slots: 9})
-		testkit.Must(t, err)
+		all := returned(b.Ready(t.Context(), task.Room{InReview: 1, Slots: 9})).of(t)
 		return len(all) == 0
 	}
-	if full() {
-		t.Error("full at first")
-	}
+	equal(t, "full at first", full(), false)
 	for state, want := range map[task.AttemptState]bool{task.Completed: true, task.Failed: true, task.Interrupted: true, task.Stopped: false} {
 		s := addTask(t, b, p, string(state))
 		try(t, b, s)
-		if !full() {
-			t.Errorf("%s: not full while it waits", state)
-		}
+		equal(t, state, full(), true)
 		x, _ := run(t, b)
-		if !full() {
-			t.Errorf("%s: not full while it runs", state)
-		}
+		equal(t, state, full(), true)
 		ending := task.Ending{State: state}
 		if state == task.Completed {
 			ending.Task = task.InReview
 		}
 		end(t, b, x, ending)
-		if full() != want {
-			t.Errorf("%s: full is %v", state, !want)
-		}
+		equal(t, state, full(), want)
 		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
-		if full() {
-			t.Errorf("%s: full when it is done", state)
-		}
+		equal(t, state, full(), false)
 	}
 }
 
@@ -176,7 +157,5 @@ func TestReadyOfTwoProcesses(t *testing.T) {
 		}
 		seen[id] = true
 	}
-	if len(seen) != most {
-		t.Errorf("%d were started, want %d", len(seen), most)
-	}
+	equal(t, "were started", len(seen), most)
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 )
@@ -24,14 +25,12 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 		if job != "" {
 			n.JobName, n.WorkflowName = &job, &workflow
 		}
-		s, err := b.CreateTask(t.Context(), n, task.Request{})
-		noError(t, err)
+		s := returned(b.CreateTask(t.Context(), n, task.Request{})).of(t)
 		return try(t, b, s).ID
 	}
 	position := func(attempt string, want ...string) {
 		t.Helper()
-		got, err := b.Attempt(t.Context(), attempt)
-		noError(t, err)
+		got := returned(b.Attempt(t.Context(), attempt)).of(t)
 		have := []*string{got.WorkflowSessionID, got.WorkflowStatus, got.WorkflowStep}
 		for i, field := range []string{"session", "status", "step"} {
 			switch {
@@ -92,8 +91,7 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 
 	// A run records its own position.
 	s := addTask(t, b, p, "a run")
-	led, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/run", Workspace: abs("w"), Run: json.RawMessage("{}")}, task.Execution{Prompt: "p"}, task.Request{})
-	noError(t, err)
+	led := returned(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/run", Workspace: abs("w"), Run: json.RawMessage("{}")}, task.Execution{Prompt: "p"}, task.Request{})).of(t)
 	begin("00000021", led.ID, "", "main")
 	position(led.ID)
 
@@ -101,10 +99,9 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	gone := addTask(t, b, p, "deleted")
 	of := try(t, b, gone)
 	kept := begin("00000031", of.ID, "", "main")
-	x, err := b.LatestExecution(t.Context(), of.ID)
-	noError(t, err)
-	noError(t, second(b.Stop(t.Context(), x.ID)))
-	noError(t, b.DeleteTask(t.Context(), gone.ID))
+	x := returned(b.LatestExecution(t.Context(), of.ID)).of(t)
+	testkit.Must(t, second(b.Stop(t.Context(), x.ID)))
+	testkit.Must(t, b.DeleteTask(t.Context(), gone.ID))
 	last := moved(kept, abort)
 	write(t, other.Sessions(), last)
 	reads(t, a, last)

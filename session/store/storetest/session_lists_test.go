@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/store"
 )
 
@@ -60,16 +61,13 @@ func TestListsOfSessions(t *testing.T) {
 		"before a time":          {store.SessionQuery{Before: began.Add(time.Second)}, []string{"00000006", "00000001"}},
 		"ended before a time":    {store.SessionQuery{Ended: true, Before: began.Add(3 * time.Second)}, []string{"00000004"}},
 	} {
-		got, err := b.ListSessions(t.Context(), c.q)
-		if err != nil || !slices.Equal(sessionIDs(got), c.want) {
-			t.Errorf("%s: %v, %v; want %v", name, sessionIDs(got), err, c.want)
-		}
+		got := returned(b.ListSessions(t.Context(), c.q)).of(t)
+		equal(t, name, sessionIDs(got), c.want)
 	}
 	w := newSession("00000001")
 	write(t, b, moved(w, func(w *store.SessionWrite) { w.UpdatedAt = began.Add(time.Hour) }))
-	if got, err := a.ListSessions(t.Context(), store.SessionQuery{Limit: 1}); err != nil || !slices.Equal(sessionIDs(got), []string{"00000001"}) {
-		t.Errorf("after it moved: %v, %v", sessionIDs(got), err)
-	}
+	listSessions := returned(a.ListSessions(t.Context(), store.SessionQuery{Limit: 1})).of(t)
+	equal(t, "after it moved", sessionIDs(listSessions), []string{"00000001"})
 }
 
 // A list may be of hundreds of ids.
@@ -83,10 +81,8 @@ func TestAListOfManySessions(t *testing.T) {
 		}
 	}
 	for _, n := range []int{1, 2, 3, 100, 101, 300} {
-		got, err := b.ListSessions(t.Context(), store.SessionQuery{IDs: ids[:n]})
-		if err != nil || len(got) != (n+99)/100 {
-			t.Errorf("of %d: %v, %v", n, sessionIDs(got), err)
-		}
+		got := returned(b.ListSessions(t.Context(), store.SessionQuery{IDs: ids[:n]})).of(t)
+		equal(t, len(got), (n+99)/100)
 	}
 }
 
@@ -96,9 +92,8 @@ func TestAncestryOfASession(t *testing.T) {
 	a, b := twoStores(t)
 	want := func(id string, want ...string) {
 		t.Helper()
-		if got, err := b.Ancestry(t.Context(), id); err != nil || !slices.Equal(sessionIDs(got), want) {
-			t.Errorf("the ancestry of %s is %v, %v; want %v", id, sessionIDs(got), err, want)
-		}
+		ancestry := returned(b.Ancestry(t.Context(), id)).of(t)
+		equal(t, id, sessionIDs(ancestry), want)
 	}
 	want("0000000f")
 	var chain []string
@@ -125,12 +120,9 @@ func TestAncestryOfASession(t *testing.T) {
 	want("00000001", chain[:60]...)
 	want("ffff0000", chain...)
 	want(chain[0], chain[0])
-	got, err := a.Ancestry(t.Context(), chain[1])
-	noError(t, err)
-	if len(got) != 2 || got[1].Status != "completed" || got[1].Parent != chain[0] {
-		t.Errorf("the ancestry of an ended one: %+v", got)
-	}
-	noError(t, a.RemoveSessions(t.Context(), []string{chain[1]}))
+	got := returned(a.Ancestry(t.Context(), chain[1])).of(t)
+	equal(t, "the ancestry of an ended one", len(got), 2, got[1].Status, "completed", got[1].Parent, chain[0])
+	testkit.Must(t, a.RemoveSessions(t.Context(), []string{chain[1]}))
 	want(chain[3], chain[2:4]...)
 	nest("cccc0001", "cccc0003", nil)
 	nest("cccc0002", "cccc0001", nil)
@@ -143,7 +135,7 @@ func TestAncestryOfASession(t *testing.T) {
 // Sessions that have ended are removed with all that belongs to them; others stay.
 func TestRemovingSessions(t *testing.T) {
 	a, b := twoStores(t)
-	noError(t, a.RemoveSessions(t.Context(), nil))
+	testkit.Must(t, a.RemoveSessions(t.Context(), nil))
 	key := func(n int) store.Key { return store.Key{byte(n), byte(n >> 8), 1} }
 	var ids []string
 	for n := range 600 { // more than are removed at once
@@ -161,21 +153,16 @@ func TestRemovingSessions(t *testing.T) {
 		}
 		write(t, a, w)
 	}
-	noError(t, b.RemoveSessions(t.Context(), ids))
-	list, err := a.ListSessions(t.Context(), store.SessionQuery{})
-	noError(t, err)
+	testkit.Must(t, b.RemoveSessions(t.Context(), ids))
+	list := returned(a.ListSessions(t.Context(), store.SessionQuery{})).of(t)
 	if got, want := sessionIDs(list), []string{"00000001", "00000003", "00000005", "0000024f", "00000251", "00000253", "00000255", "00000257"}; !slices.Equal(got, want) {
 		t.Errorf("%v are left, want %v", got, want)
 	}
 	for n, want := range map[int]bool{0: false, 1: true, 598: false, 599: true} {
-		found, err := a.FindRequest(t.Context(), key(n))
-		if err != nil || (found != "") != want {
-			t.Errorf("the call of session %d is found in %q, %v", n, found, err)
-		}
-		reviews, err := a.Reviews(t.Context(), ids[n])
-		if err != nil || (len(reviews) == 1) != want {
-			t.Errorf("the reviews of session %d: %+v, %v", n, reviews, err)
-		}
+		found := returned(a.FindRequest(t.Context(), key(n))).of(t)
+		equal(t, n, (found != ""), want)
+		reviews := returned(a.Reviews(t.Context(), ids[n])).of(t)
+		equal(t, n, (len(reviews) == 1), want)
 	}
 	// Another session with the id of one that was removed has nothing of it, and its call may be made again.
 	w := newSession(ids[0])

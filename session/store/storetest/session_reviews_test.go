@@ -14,9 +14,8 @@ func reviewsAre(t testing.TB, s store.Sessions, id string, want ...store.Review)
 	t.Helper()
 	got, err := s.Reviews(t.Context(), id)
 	slices.SortFunc(got, func(a, b store.Review) int { return len(a.Step) - len(b.Step) })
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("the reviews are %+v, %v; want %+v", got, err, want)
-	}
+	testkit.Must(t, err)
+	equal(t, "the reviews are", got, want)
 }
 
 // expired waits until the time of a session's reviews is over by the clock of the database.
@@ -55,9 +54,7 @@ func TestAReviewInProgress(t *testing.T) {
 		"another step":    {w.ID, store.Review{Step: "three", Runner: "r1", Life: time.Minute}, false},
 		"another session": {"0000000f", renewal, false},
 	} {
-		if renewed, err := b.RenewReview(t.Context(), c.id, c.r); err != nil || renewed != c.want {
-			t.Errorf("%s has renewed it: %v, %v", name, renewed, err)
-		}
+		is(t, c.want, name)(b.RenewReview(t.Context(), c.id, c.r))
 	}
 	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2}, store.Review{Step: "second", Runner: "r2", Total: 1})
 
@@ -67,9 +64,7 @@ func TestAReviewInProgress(t *testing.T) {
 		w.Request = &store.Key{7}
 	})
 	refused(t, b, late, store.ErrReviewTaken)
-	if found, err := b.FindRequest(t.Context(), store.Key{7}); found != "" || err != nil {
-		t.Errorf("the refused call is found in %q, %v", found, err)
-	}
+	is(t, "")(b.FindRequest(t.Context(), store.Key{7}))
 	late.Verdict.Runner, late.Before = "r1", 1
 	refused(t, b, late, nil) // the revision is looked at first, and the review goes on
 	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2}, store.Review{Step: "second", Runner: "r2", Total: 1})
@@ -78,9 +73,7 @@ func TestAReviewInProgress(t *testing.T) {
 	reviewsAre(t, a, w.ID, store.Review{Step: "second", Runner: "r2", Total: 1})
 	again := moved(late, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: "r1"} })
 	refused(t, a, again, store.ErrReviewTaken)
-	if renewed, err := a.RenewReview(t.Context(), w.ID, renewal); renewed || err != nil {
-		t.Errorf("a review that has ended was renewed: %v, %v", renewed, err)
-	}
+	is(t, false)(a.RenewReview(t.Context(), w.ID, renewal))
 
 	// A transition that makes a review pointless ends it, whoever runs it.
 	over := moved(late, func(w *store.SessionWrite) { w.Reviewed = []string{"second", "none"} })
@@ -96,22 +89,16 @@ func TestAReviewThatIsTakenUp(t *testing.T) {
 	w.Began = &store.Review{Step: "one", Runner: "r1", Total: 3, Life: 10 * time.Millisecond}
 	write(t, a, w)
 	expired(t, b, w.ID)
-	if renewed, err := a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 1, Life: time.Minute}); !renewed || err != nil {
-		t.Errorf("nobody has taken it up, and it was not renewed: %v", err)
-	}
+	is(t, true)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 1, Life: time.Minute}))
 	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 1})
-	if renewed, err := a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 2}); !renewed || err != nil {
-		t.Error(renewed, err)
-	}
+	is(t, true)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 2}))
 	expired(t, b, w.ID)
 	taken := moved(w, func(w *store.SessionWrite) {
 		w.Began = &store.Review{Step: "one", Runner: "r2", Total: 3, Life: time.Minute}
 	})
 	write(t, b, taken)
 	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r2", Total: 3})
-	if renewed, err := a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 3, Life: time.Minute}); renewed || err != nil {
-		t.Errorf("its earlier runner has renewed it: %v, %v", renewed, err)
-	}
+	is(t, false)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 3, Life: time.Minute}))
 	verdict := func(runner string) *store.SessionWrite {
 		return moved(taken, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: runner} })
 	}
@@ -128,8 +115,8 @@ func TestARunnerThatLeavesItsReviews(t *testing.T) {
 		w.Began = &store.Review{Step: "one", Runner: runner, Life: time.Minute}
 		write(t, a, w)
 	}
-	noError(t, a.LeaveReviews(t.Context(), "r1"))
-	noError(t, a.LeaveReviews(t.Context(), "nobody"))
+	testkit.Must(t, a.LeaveReviews(t.Context(), "r1"))
+	testkit.Must(t, a.LeaveReviews(t.Context(), "nobody"))
 	for id, want := range map[string]store.Review{
 		"00000001": {Step: "one", Runner: "r1", Over: true}, "00000002": {Step: "one", Runner: "r1", Over: true}, "00000003": {Step: "one", Runner: "r2"},
 	} {

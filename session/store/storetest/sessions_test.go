@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -22,8 +21,6 @@ func twoStores(t testing.TB) (a, b store.Sessions) {
 	c := newClock()
 	return open(t, path, c.now).Sessions(), open(t, path, c.now).Sessions()
 }
-
-var noError = testkit.Must
 
 // began is when the sessions of tests began.
 var began = time.Date(2026, 2, 1, 8, 0, 0, 123_456_000, time.UTC)
@@ -62,37 +59,16 @@ func refused(t testing.TB, s store.Sessions, w *store.SessionWrite, want error) 
 	t.Helper()
 	before, _ := s.ReadSession(t.Context(), w.ID, -1)
 	written, err := s.WriteSession(t.Context(), w)
-	if written || !errors.Is(err, want) {
-		t.Errorf("session %s, revision %d: written %v, %v; want %v", w.ID, w.Revision, written, err, want)
-	}
+	equal(t, "session revision written", written, false, errors.Is(err, want), true)
 	after, _ := s.ReadSession(t.Context(), w.ID, -1)
-	alike(t, after, before)
-}
-
-// alike reports the fields of two structs that differ.
-func alike(t testing.TB, got, want any) {
-	t.Helper()
-	g, w := reflect.Indirect(reflect.ValueOf(got)), reflect.Indirect(reflect.ValueOf(want))
-	if g.IsValid() != w.IsValid() {
-		t.Errorf("got %+v, want %+v", got, want)
-		return
-	}
-	if !g.IsValid() {
-		return
-	}
-	for _, f := range reflect.VisibleFields(g.Type()) {
-		if x, y := g.FieldByIndex(f.Index).Interface(), w.FieldByIndex(f.Index).Interface(); !f.Anonymous && !reflect.DeepEqual(x, y) {
-			t.Errorf("%s is %.300q, want %.300q", f.Name, fmt.Sprint(x), fmt.Sprint(y))
-		}
-	}
+	equal(t, after, before)
 }
 
 // reads checks that a session is what a write and these parts say.
 func reads(t testing.TB, s store.Sessions, w *store.SessionWrite, parts ...store.SessionPart) {
 	t.Helper()
-	got, err := s.ReadSession(t.Context(), w.ID, -1)
-	noError(t, err)
-	alike(t, got, &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: parts})
+	got := returned(s.ReadSession(t.Context(), w.ID, -1)).of(t)
+	equal(t, got, &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: parts})
 }
 
 // A session comes back with all that was written, in every process; none exists before or beside it.
@@ -102,9 +78,7 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	w.Parent, w.AttemptID, w.MovedBy, w.MachineID, w.Machine, w.Place = "89ab0000", "no attempt", "00112233aabbccdd", "0a1b2c3d", "host", "/home/me/shop"
 	w.Definition, w.Pinned, w.Waiting, w.Branch, w.StartedAt = "d1", "d0", `{"steps":["one"]}`, "deepwork/x", began.Add(-time.Hour)
 	for _, known := range []int64{-1, 1} {
-		if r, err := a.ReadSession(t.Context(), w.ID, known); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("before it exists: %+v, %v", r, err)
-		}
+		fails(t, second(a.ReadSession(t.Context(), w.ID, known)), store.ErrNotFound)
 	}
 	refused(t, a, moved(w, nil), nil)
 	write(t, a, w)
@@ -122,12 +96,11 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	refused(t, a, next, nil)
 	refused(t, a, w, store.ErrExists)
 
-	list, err := a.ListSessions(t.Context(), store.SessionQuery{})
-	noError(t, err)
+	list := returned(a.ListSessions(t.Context(), store.SessionQuery{})).of(t)
 	if len(list) != 1 {
 		t.Fatalf("listed %+v", list)
 	}
-	alike(t, list[0], next.Session)
+	equal(t, list[0], next.Session)
 }
 
 // No two active sessions have the same branch, and any number has none.
@@ -151,20 +124,17 @@ func TestAKnownRevisionIsNotReadAgain(t *testing.T) {
 	w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "{}"}}
 	write(t, a, w)
 	for range 2 {
-		r, err := b.ReadSession(t.Context(), w.ID, 1)
-		noError(t, err)
-		alike(t, r, &store.SessionRecord{Session: store.Session{ID: w.ID, Revision: 1}})
+		r := returned(b.ReadSession(t.Context(), w.ID, 1)).of(t)
+		equal(t, r, &store.SessionRecord{Session: store.Session{ID: w.ID, Revision: 1}})
 	}
 	for _, known := range []int64{0, 2} {
-		r, err := b.ReadSession(t.Context(), w.ID, known)
-		noError(t, err)
-		alike(t, r, &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: w.Put})
+		r := returned(b.ReadSession(t.Context(), w.ID, known)).of(t)
+		equal(t, r, &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: w.Put})
 	}
 	next := moved(w, nil)
 	write(t, b, next)
-	r, err := a.ReadSession(t.Context(), w.ID, 1)
-	noError(t, err)
-	alike(t, r, &store.SessionRecord{Session: next.Session, Frame: next.Frame, Parts: w.Put})
+	r := returned(a.ReadSession(t.Context(), w.ID, 1)).of(t)
+	equal(t, r, &store.SessionRecord{Session: next.Session, Frame: next.Frame, Parts: w.Put})
 }
 
 // Of many writers of two processes that replace the same revision, exactly one does, however often they
@@ -183,21 +153,15 @@ func TestOneOfManyWritersWins(t *testing.T) {
 				mine := *next
 				mine.Frame = fmt.Sprintf(`{"writer":%d}`, n)
 				mine.Put = []store.SessionPart{{Kind: "step", Key: "writer", Body: fmt.Sprint(n)}}
-				written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(), &mine)
-				if err != nil {
-					t.Error(err)
-				}
+				written := returned([]store.Sessions{a, b}[n%2].WriteSession(t.Context(), &mine)).of(t)
 				if written {
 					won.Add(1)
 				}
 			})
 		}
 		all.Wait()
-		r, err := a.ReadSession(t.Context(), w.ID, -1)
-		noError(t, err)
-		if won.Load() != 1 || r.Revision != next.Revision || len(r.Parts) != 1 || r.Frame != fmt.Sprintf(`{"writer":%s}`, r.Parts[0].Body) {
-			t.Errorf("%d have written revision %d, and it is %+v", won.Load(), next.Revision, r)
-		}
+		r := returned(a.ReadSession(t.Context(), w.ID, -1)).of(t)
+		equal(t, "have written revision and it is", won.Load(), 1, r.Revision, next.Revision, len(r.Parts), 1, r.Frame, fmt.Sprintf(`{"writer":%s}`, r.Parts[0].Body))
 		w = next
 	}
 }
@@ -255,9 +219,7 @@ func TestOneOfManyBeginsASession(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if won.Load() != 1 {
-		t.Errorf("%d have begun it", won.Load())
-	}
+	equal(t, "have begun it", won.Load(), 1)
 }
 
 // Parts are replaced and dropped by kind and key, and come back by kind and then by position. A refused
@@ -339,12 +301,11 @@ func TestTextsOfASession(t *testing.T) {
 		}
 	}
 	reads(t, b, want, want.Put...)
-	list, err := b.ListSessions(t.Context(), store.SessionQuery{Identity: w.Identity})
-	noError(t, err)
+	list := returned(b.ListSessions(t.Context(), store.SessionQuery{Identity: w.Identity})).of(t)
 	if len(list) != 1 {
 		t.Fatalf("listed %+v", list)
 	}
-	alike(t, list[0], want.Session)
+	equal(t, list[0], want.Session)
 	next := moved(w, func(w *store.SessionWrite) {
 		w.Gone = []store.SessionPart{{Kind: "step", Key: "x\x00y\xffz\uFDD0ü'?@"}}
 		w.Put = []store.SessionPart{{Kind: "step", Key: "x\x00y\xffz\uFDD0ü'?@2", Body: "2"}}
@@ -362,9 +323,7 @@ func TestARequestBeginsOneSession(t *testing.T) {
 	a, b := twoStores(t)
 	found := func(s store.Sessions, key byte, want string) {
 		t.Helper()
-		if got, err := s.FindRequest(t.Context(), store.Key{key, 0xff, 0}); err != nil || got != want {
-			t.Errorf("the session of call %d is %q, %v; want %q", key, got, err, want)
-		}
+		is(t, want)(s.FindRequest(t.Context(), store.Key{key, 0xff, 0}))
 	}
 	with := func(w *store.SessionWrite, key byte) *store.SessionWrite {
 		w.Request = &store.Key{key, 0xff, 0}
@@ -384,8 +343,7 @@ func TestARequestBeginsOneSession(t *testing.T) {
 		})
 	}
 	all.Wait()
-	list, err := a.ListSessions(t.Context(), store.SessionQuery{})
-	noError(t, err)
+	list := returned(a.ListSessions(t.Context(), store.SessionQuery{})).of(t)
 	if won.Load() != 1 || len(list) != 1 {
 		t.Fatalf("%d were begun, and there are %+v", won.Load(), list)
 	}
@@ -426,9 +384,7 @@ func TestDefinitionsOfSessions(t *testing.T) {
 	}
 	pruned := func(ago time.Duration, want int) {
 		t.Helper()
-		if n, err := b.PruneDefinitions(t.Context(), c.now().Add(-ago)); err != nil || n != want {
-			t.Errorf("%d were removed, %v; want %d", n, err, want)
-		}
+		is(t, want)(b.PruneDefinitions(t.Context(), c.now().Add(-ago)))
 	}
 	stored("d1", false)
 	w := define(newSession("0123abcd"), "d1")
@@ -450,7 +406,7 @@ func TestDefinitionsOfSessions(t *testing.T) {
 	}
 	c.forward(3 * time.Hour)
 	pruned(2*time.Hour, 0)
-	noError(t, a.RemoveSessions(t.Context(), []string{w.ID}))
+	testkit.Must(t, a.RemoveSessions(t.Context(), []string{w.ID}))
 	pruned(2*time.Hour, 2)
 	for hash, want := range map[string]bool{"d1": false, "d2": true, "d5": false} {
 		stored(hash, want)

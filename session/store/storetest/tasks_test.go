@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,35 +15,26 @@ import (
 
 func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	b, c, p := newBoard(t)
-	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), JobName: new("job"), WorkflowName: new("flow")}, task.Request{})
-	testkit.Must(t, err)
+	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), JobName: new("job"), WorkflowName: new("flow")}, task.Request{})).of(t)
 	made := c.at.UTC().Truncate(time.Microsecond)
 	if s.Title != "Ein Titel\x00\n" || *s.Description != "text" || s.Status != task.Todo || *s.JobName != "job" || *s.WorkflowName != "flow" ||
 		s.ProjectID != p.ID || !s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made) || s.LatestAttemptID != nil || s.HasInProgressAttempt || s.LastAttemptFailed {
 		t.Errorf("%+v", s)
 	}
 	c.forward(time.Minute)
-	s, err = b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("New"), Status: new(task.Done)})
+	s, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("New"), Status: new(task.Done)})
 	if err != nil || s.Title != "New" || s.Status != task.Done || *s.Description != "text" || *s.JobName != "job" ||
 		!s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made.Add(time.Minute)) {
 		t.Errorf("%+v %v", s, err)
 	}
-	s, err = b.UpdateTask(t.Context(), s.ID, task.TaskChange{Description: new(""), JobName: new(""), WorkflowName: new("")})
-	if err != nil || s.Description != nil || s.JobName != nil || s.WorkflowName != nil || s.Title != "New" || s.Status != task.Done {
-		t.Errorf("%+v %v", s, err)
-	}
-	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
-	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
-		t.Error(err)
-	}
+	s = returned(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Description: new(""), JobName: new(""), WorkflowName: new("")})).of(t)
+	equal(t, s.Description, nil, s.JobName, nil, s.WorkflowName, nil, s.Title, "New", s.Status, task.Done)
+	equal(t, taskOf(t, b, s.ID), s)
+	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
 	_, read := b.Task(t.Context(), s.ID)
 	_, changed := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("x")})
 	for what, err := range map[string]error{"read": read, "changed": changed, "deleted": b.DeleteTask(t.Context(), s.ID)} {
-		if !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("task %q", s.ID)) {
-			t.Errorf("%s: %v", what, err)
-		}
+		equal(t, what, errors.Is(err, task.ErrNotFound), true, strings.Contains(err.Error(), fmt.Sprintf("task %q", s.ID)), true)
 	}
 }
 
@@ -66,13 +56,9 @@ func TestTasksThatAreRefused(t *testing.T) {
 		"unknown status":   {change(task.TaskChange{Status: new(task.Status("paused"))}), task.ErrInvalid, `status "paused" is not one of [todo inprogress inreview done cancelled]`},
 		"job added alone":  {change(task.TaskChange{JobName: new("j")}), task.ErrInvalid, "both or neither"},
 	} {
-		if !errors.Is(test.err, test.want) || !strings.Contains(fmt.Sprint(test.err), test.text) {
-			t.Errorf("%s: %v, want %v with %q", name, test.err, test.want, test.text)
-		}
+		equal(t, name, errors.Is(test.err, test.want), true, strings.Contains(fmt.Sprint(test.err), test.text), true)
 	}
-	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
+	equal(t, taskOf(t, b, s.ID), s)
 	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); total != 1 || err != nil {
 		t.Error(total, err)
 	}
@@ -114,9 +100,7 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 			t.Fatalf("limit %d: %d of %d tasks", limit, len(got), len(want))
 		}
 		for i, id := range got {
-			if id != want[i].ID {
-				t.Errorf("limit %d: task %d is %s, want %s", limit, i, id, want[i].ID)
-			}
+			equal(t, limit, id, want[i].ID)
 		}
 	}
 	first, _, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 10})
@@ -125,9 +109,8 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 	addTask(t, b, p, "newer than the first page")
 	testkit.Must(t, b.DeleteTask(t.Context(), first[9].ID)) // where the cursor is
 	rest, total, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 100, Cursor: next})
-	if err != nil || total != 23 || next != "" || len(rest) != 13 || rest[0].ID != want[10].ID {
-		t.Error(len(rest), total, next, err)
-	}
+	testkit.Must(t, err)
+	equal(t, total, 23, next, "", len(rest), 13, rest[0].ID, want[10].ID)
 }
 
 func TestReq004_ListTasksByStatus(t *testing.T) {
@@ -139,18 +122,15 @@ func TestReq004_ListTasksByStatus(t *testing.T) {
 	}
 	titles := func(status task.Status, p task.Project) (all []string) {
 		list, total, next, err := b.Tasks(t.Context(), p.ID, status, task.Page{Limit: 50})
-		if err != nil || total != len(list) || next != "" {
-			t.Errorf("%s: %d of %d, %q, %v", status, len(list), total, next, err)
-		}
+		testkit.Must(t, err)
+		equal(t, status, total, len(list), next, "")
 		for _, s := range list {
 			all = append(all, s.Title)
 		}
 		return all
 	}
 	for status, want := range map[task.Status][]string{"": {"5", "4", "3", "2", "1", "0"}, task.Done: {"5", "4", "1"}, task.Todo: {"2", "0"}, task.InReview: {"3"}, task.Cancelled: nil, task.InProgress: nil} {
-		if got := titles(status, p); !slices.Equal(got, want) {
-			t.Errorf("status %q: %v, want %v", status, got, want)
-		}
+		equal(t, status, titles(status, p), want)
 	}
 	if _, total, next, err := b.Tasks(t.Context(), p.ID, task.Done, task.Page{Limit: 2}); total != 3 || next == "" || err != nil {
 		t.Error(total, next, err)
@@ -182,10 +162,8 @@ func TestReq004_LatestAttempt(t *testing.T) {
 		if got.LatestAttemptID == nil || *got.LatestAttemptID != want || *got.LatestWorkspaceBranch != "deepwork/"+want[:4] || !got.HasInProgressAttempt {
 			t.Errorf("latest is %v, want %s", *got.LatestAttemptID, want)
 		}
-		l, err := b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 50})
-		if err != nil || l.Total != len(l.Attempts) || l.Attempts[0].ID != want || *l.Task.LatestAttemptID != want {
-			t.Error(l, err)
-		}
+		l := returned(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 50})).of(t)
+		equal(t, l.Total, len(l.Attempts), l.Attempts[0].ID, want, *l.Task.LatestAttemptID, want)
 	}
 	latest(a1)
 	c.forward(-time.Hour) // an older row added later
@@ -198,11 +176,8 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	if err != nil || l.Total != 5 || len(l.Attempts) != 2 || l.Attempts[1].ID != a1 {
 		t.Fatal(l, err)
 	}
-	l, err = b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 3, Cursor: l.Next})
-	if err != nil || l.Next != "" || len(l.Attempts) != 3 || l.Attempts[0].ID != a2 || l.Attempts[1].ID != a3 {
-		t.Error(l, err)
-	}
-	if all, err := b.AllAttempts(t.Context()); err != nil || len(all) != 6 {
-		t.Error(all, err)
-	}
+	l = returned(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 3, Cursor: l.Next})).of(t)
+	equal(t, l.Next, "", len(l.Attempts), 3, l.Attempts[0].ID, a2, l.Attempts[1].ID, a3)
+	allAttempts := returned(b.AllAttempts(t.Context())).of(t)
+	equal(t, len(allAttempts), 6)
 }

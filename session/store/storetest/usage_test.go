@@ -25,8 +25,7 @@ func TestUsed(t *testing.T) {
 	second, _ := run(t, b)
 	end(t, b, second, task.Ending{State: task.Stopped})
 	again := try(t, b, s) // never runs
-	waiting, err := b.ClaimNext(t.Context(), "server", 1000, nil, task.Limits{})
-	testkit.Must(t, err)
+	waiting := returned(b.ClaimNext(t.Context(), "server", 1000, nil, task.Limits{})).of(t)
 	end(t, b, waiting, task.Ending{State: task.Failed})
 	try(t, b, s)
 	run(t, b) // and goes on
@@ -37,21 +36,15 @@ func TestUsed(t *testing.T) {
 		{AttemptID: a.ID, ExecutionID: second.ID, Executor: "SCRIPTED"},
 		review,
 	}
-	all, err := b.Used(t.Context(), a.ID)
-	testkit.Must(t, err)
-	if d := cmp.Diff(want, all); d != "" {
-		t.Errorf("each has used (-want +got)\n%s", d)
-	}
+	all := returned(b.Used(t.Context(), a.ID)).of(t)
+	equal(t, "each has used", cmp.Diff(want, all), "")
 	sum := task.Spent{Executions: 3, Unknown: 1, MicroUSD: 500_025, InputTokens: 1, CachedTokens: 2, OutputTokens: 3, Turns: 5}
 	for what, c := range map[string]struct {
 		task, attempt string
 		want          task.Spent
 	}{"attempt": {s.ID, a.ID, sum}, "task": {s.ID, "", sum}, "board": {"", "", sum}, "another task": {other.ID, "", task.Spent{}}, "one that never ran": {s.ID, again.ID, task.Spent{}}} {
-		got, err := b.Spent(t.Context(), c.task, c.attempt)
-		testkit.Must(t, err)
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("the sum of the %s (-want +got)\n%s", what, d)
-		}
+		got := returned(b.Spent(t.Context(), c.task, c.attempt)).of(t)
+		equal(t, what, cmp.Diff(c.want, got), "")
 	}
 	eve := b.For(session.Caller{Identity: "eve", Group: "team"})
 	if all, err := eve.Used(t.Context(), a.ID); len(all) > 0 || err == nil {
@@ -97,12 +90,9 @@ func TestLimits(t *testing.T) {
 		l := task.Limits{MicroUSD: x.cost, Unknown: x.unknown}
 		cost, unknown, err := b.ReachedAt(t.Context(), l)
 		testkit.Must(t, err)
-		if d := cmp.Diff([]*time.Time{x.costAt, x.unknownAt}, []*time.Time{cost, unknown}); d != "" {
-			t.Errorf("limits of %v and %v are reached since (-want +got)\n%s", deref(x.cost), deref(x.unknown), d)
-		}
-		if e, err := b.ClaimNext(t.Context(), "server", 9, nil, l); err != nil || (e != nil) != x.gives {
-			t.Errorf("limits of %v and %v: claimed %v %v", deref(x.cost), deref(x.unknown), e, err)
-		}
+		equal(t, "limits of and are reached since", cmp.Diff([]*time.Time{x.costAt, x.unknownAt}, []*time.Time{cost, unknown}), "")
+		claimNext := returned(b.ClaimNext(t.Context(), "server", 9, nil, l)).of(t)
+		equal(t, "limits of and claimed", (claimNext != nil), x.gives)
 	}
 }
 
@@ -130,8 +120,7 @@ func TestUnreportedExecutionOfAThread(t *testing.T) {
 	use("other thread", "u", nil, "")
 	use("unpriced", "t", nil, `{}`)
 	use("last", "t", new(int64(7)), `{}`)
-	all, err := b.Used(t.Context(), a.ID)
-	testkit.Must(t, err)
+	all := returned(b.Used(t.Context(), a.ID)).of(t)
 	for i, want := range []struct {
 		known bool
 		input int64
