@@ -1,14 +1,16 @@
 package storetest_test
 
 import (
-	"errors"
 	"fmt"
-	"strings"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+
+	"github.com/google/uuid"
 )
 
 func TestCreateAttempt(t *testing.T) {
@@ -38,36 +40,27 @@ func TestCreateAttempt(t *testing.T) {
 	}
 	testkit.Must(t, b.SetPushError(t.Context(), a.ID, new("no network")))
 	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "completed"}))
-	if a, err := b.Attempt(t.Context(), a.ID); err != nil || *a.WorkflowStatus != "completed" || a.WorkflowStep != nil || a.PushError == nil || *a.PushError != "no network" {
-		t.Errorf("%+v %v", a, err)
-	}
+	a = returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, *a.WorkflowStatus, "completed", a.WorkflowStep, nil, *a.PushError, "no network")
 }
 
 func TestWhatIsNotThere(t *testing.T) {
 	b, _, _ := newBoard(t)
 	ctx := t.Context()
-	_, _, queued := b.Queue(ctx, "x", nil)
 	_, _, ended := b.EndExecution(ctx, "x", task.Ending{State: task.Stopped})
 	for what, err := range map[string]error{
-		"attempt":      second(b.Attempt(ctx, "x")),
-		"attempts":     second(b.TaskAttempts(ctx, "x", task.Page{Limit: 1})),
-		"session":      second(b.Session(ctx, "x")),
-		"execution":    second(b.Execution(ctx, "x")),
-		"latest":       second(b.LatestExecution(ctx, "x")),
-		"now":          second(b.AttemptDetails(ctx, "x")),
-		"place":        second(b.AttemptContext(ctx, "x")),
-		"create":       second(b.CreateAttempt(ctx, task.Attempt{TaskID: "x"}, task.Execution{}, task.Request{})),
-		"workspace":    b.SetWorkspace(ctx, "x", nil),
-		"targets":      b.SetTargets(ctx, "x", nil),
-		"workflow":     b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
-		"push":         b.SetPushError(ctx, "x", nil),
-		"start":        second(b.StartExecution(ctx, "x", "X", time.Time{})),
-		"add":          second(b.AddExecution(ctx, "x", "p", nil)),
-		"begin delete": second(b.BeginDelete(ctx, "x")),
-		"queue":        queued,
-		"end":          ended,
+		"project":   second(b.Project(ctx, "x")),
+		"repo":      second(b.Repo(ctx, "x")),
+		"repos":     last(b.Repos(ctx, "x", task.Page{Limit: 1})),
+		"execution": second(b.Execution(ctx, "x")),
+		"place":     second(b.AttemptContext(ctx, "x")),
+		"workspace": b.SetWorkspace(ctx, "x", nil),
+		"workflow":  b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
+		"push":      b.SetPushError(ctx, "x", nil),
+		"start":     second(b.StartExecution(ctx, "x", "X", time.Time{})),
+		"end":       ended,
 	} {
-		equal(t, what, errors.Is(err, task.ErrNotFound), true, strings.Contains(err.Error(), `"x"`), true)
+		says(t, err, task.ErrNotFound, `"x"`, what)
 	}
 	is(t, false)(b.Adopt(ctx, "x", "a", "b"))
 }
@@ -81,14 +74,11 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 		return b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, r)
 	}
 	first := returned(create(r)).of(t)
-	again := returned(create(r)).of(t)
-	equal(t, again, first)
+	equal(t, returned(create(r)).of(t), first)
 	is(t, first.ID)(b.FindRequest(t.Context(), r))
 	other := r
 	other.ArgsDigest = "d2"
-	if _, err := create(other); !errors.Is(err, task.ErrReused) || !strings.Contains(err.Error(), `request_id "r1"`) {
-		t.Error(err)
-	}
+	says(t, second(create(other)), task.ErrReused, `request_id "r1"`)
 	fails(t, second(b.FindRequest(t.Context(), other)), task.ErrReused)
 	for _, scope := range []task.Request{{Identity: "you", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}, {Identity: "me", Tool: "another_tool", RequestID: "r1", ArgsDigest: "d1"}, {Identity: "me", Tool: "create_task", RequestID: "r2", ArgsDigest: "d1"}, {}, {}} {
 		create := returned(create(scope)).of(t)
@@ -106,8 +96,7 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	run(t, b)
 	same := returned(attempt()).of(t)
 	equal(t, same.ID, a.ID, same.State, task.Running)
-	taskAttempts := returned(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).of(t)
-	equal(t, taskAttempts.Total, 1)
+	equal(t, returned(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).of(t).Total, 1)
 
 	// A clock that is set forward forgets none of the newest calls; what is older
 	// than them is known for 30 days.
@@ -124,14 +113,10 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	is(t, "")(b.FindRequest(t.Context(), r))
 	c.forward(task.RequestsKept - 300*time.Minute)
 	many(task.NewestRequests, "much later")
-	findRequest := returned(b.FindRequest(t.Context(), task.Request{Identity: "me", Tool: "create_task", RequestID: "later0", ArgsDigest: "d"})).of(t)
-	equal(t, "forgotten before 30 days", findRequest == "", false)
+	equal(t, "forgotten before 30 days", returned(b.FindRequest(t.Context(), task.Request{Identity: "me", Tool: "create_task", RequestID: "later0", ArgsDigest: "d"})).of(t) == "", false)
 	equal(t, returned(create(r)).of(t).ID == first.ID, false)
-	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)).of(t)
-	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
-	if _, err := create(bad); !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), "was deleted since") {
-		t.Error(err)
-	}
+	testkit.Must(t, b.DeleteTask(t.Context(), returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)).of(t).ID))
+	says(t, second(create(bad)), task.ErrNotFound, "was deleted since")
 }
 
 func TestDeleteTask(t *testing.T) {
@@ -162,9 +147,99 @@ func TestDeleteTask(t *testing.T) {
 	refused("follow-up waiting")
 	end(t, b, e, task.Ending{State: task.Stopped})
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
-	allAttempts := returned(b.AllAttempts(t.Context())).of(t)
-	equal(t, len(allAttempts), 0)
-	executions := returned(b.Executions(t.Context(), a.ID)).of(t)
-	equal(t, len(executions), 0)
+	equal(t, len(returned(b.AllAttempts(t.Context())).of(t)), 0)
+	equal(t, len(returned(b.Executions(t.Context(), a.ID)).of(t)), 0)
 	fails(t, second(b.Session(t.Context(), session.ID)), task.ErrNotFound)
+}
+
+// A branch can be drawn again until there are worktrees on it.
+func TestSetBranch(t *testing.T) {
+	b, _, p := newBoard(t)
+	a := try(t, b, addTask(t, b, p, "one"))
+	testkit.Must(t, b.SetBranch(t.Context(), a.ID, "deepwork/other-1111"))
+	equal(t, returned(b.Attempt(t.Context(), a.ID)).of(t).Branch, "deepwork/other-1111")
+	fails(t, b.SetBranch(t.Context(), "nobody", "x"), task.ErrNotFound)
+	testkit.Must(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{a.Repos[0].RepoID: "abc"}))
+	fails(t, b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"), task.ErrInvalid)
+}
+
+func TestWorktreeFolders(t *testing.T) {
+	b, _, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	want := []string{filepath.FromSlash("/a b/trees"), filepath.FromSlash("/c")}
+	for _, folder := range append(want, want[0]) {
+		id := uuid.NewString()
+		repo := task.AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, id, "r")}
+		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{})))
+	}
+	got, err := b.WorktreeFolders(t.Context(), task.Place{})
+	slices.Sort(got)
+	testkit.Must(t, err)
+	equal(t, got, want)
+}
+
+// What an attempt belongs to is told as a whole, or not at all.
+func TestAttemptContext(t *testing.T) {
+	b, _, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	a := try(t, b, s)
+	place := returned(b.AttemptContext(t.Context(), a.ID)).of(t)
+	equal(t, place.Attempt.ID, a.ID, len(place.Attempt.Repos), 1, place.Task.ID, s.ID, *place.Project, p)
+	fails(t, second(b.BeginDelete(t.Context(), s.ID)), task.ErrRunning)
+	is(t, task.Waiting)(b.Stop(t.Context(), returned(b.LatestExecution(t.Context(), a.ID)).of(t).ID))
+	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
+	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
+	fails(t, second(b.AttemptContext(t.Context(), a.ID)), task.ErrNotFound)
+}
+
+// An execution ends no sooner than it began, and begins no sooner than it was
+// made, whatever the clocks do.
+func TestStartAndEndKeepTheirOrder(t *testing.T) {
+	for name, c := range map[string]struct {
+		back             time.Duration // the board's clock is set back by so much before the start
+		since, ended     time.Duration // after the execution was made; ended 0: now
+		started, endedAt time.Duration // as the board has them
+	}{
+		"as it should be":           {0, 10 * time.Second, 20 * time.Second, 10 * time.Second, 20 * time.Second},
+		"it ends at once":           {0, 10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second},
+		"it ends before its start":  {0, 10 * time.Second, 5 * time.Second, 10 * time.Second, 10 * time.Second},
+		"it ends in the future":     {0, 10 * time.Second, 2 * time.Hour, 10 * time.Second, 2 * time.Minute},
+		"it starts before it is":    {0, -time.Hour, time.Second, 0, time.Second},
+		"it starts in the future":   {0, 2 * time.Hour, 0, time.Minute, 2 * time.Minute},
+		"the clock is set back":     {time.Hour, 10 * time.Second, 20 * time.Second, 0, 0},
+		"set back, and no end told": {time.Hour, 0, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, clock, p := newBoard(t)
+			try(t, b, addTask(t, b, p, "one"))
+			x := returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
+			clock.forward(time.Minute - c.back)
+			testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(c.since))))
+			clock.forward(time.Minute)
+			ending := task.Ending{State: task.Completed}
+			if c.ended != 0 {
+				ending.EndedAt = new(x.CreatedAt.Add(c.ended))
+			}
+			end(t, b, x, ending)
+			got := returned(b.Execution(t.Context(), x.ID)).of(t)
+			s, e := got.StartedAt.Sub(x.CreatedAt), got.EndedAt.Sub(x.CreatedAt)
+			equal(t, "it started after and ended after", s, c.started, e, c.endedAt)
+		})
+	}
+}
+
+// A change to the same value is no change (seed 004, update_task).
+func TestReq004_UpdatingToTheSameChangesNothing(t *testing.T) {
+	b, c, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	c.forward(time.Hour)
+	same := []task.TaskChange{{}, {Title: new("one")}, {Status: new(task.Todo)}, {Description: new("")}, {JobName: new(""), WorkflowName: new("")}}
+	for _, change := range same {
+		equal(t, change, returned(b.UpdateTask(t.Context(), s.ID, change)).of(t).UpdatedAt, s.UpdatedAt)
+	}
+	for _, change := range []task.TaskChange{{Title: new("two")}, {Status: new(task.Done)}, {Description: new("d")}, {JobName: new("j"), WorkflowName: new("w")}, {Description: new("")}} {
+		was := taskOf(t, b, s.ID)
+		c.forward(time.Hour)
+		equal(t, change, returned(b.UpdateTask(t.Context(), s.ID, change)).of(t).UpdatedAt.After(was.UpdatedAt), true)
+	}
 }

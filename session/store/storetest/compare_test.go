@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"deepwork/actor/testkit"
@@ -44,6 +45,15 @@ func fails(t testing.TB, err, want error, what ...any) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%sthe error is %v, want %v", fmt.Sprintln(what...), err, want)
+	}
+}
+
+// says checks that a call has failed with an error that contains a text.
+func says(t testing.TB, err, want error, text string, what ...any) {
+	t.Helper()
+	fails(t, err, want, what...)
+	if !strings.Contains(fmt.Sprint(err), text) {
+		t.Errorf("%sthe error is %v, want one with %q", fmt.Sprintln(what...), err, text)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -66,9 +65,9 @@ func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
 	fails(t, second(one.Execution(t.Context(), "y")), task.ErrNotFound)
 	stale := executed("x", "b", store.ExecutionRunning, began)
 	fails(t, two.Save(t.Context(), stale, time.Hour), store.ErrNotOwner)
-	if found, n, going, err := one.Inspect(t.Context()); len(found) > 0 || n != 1 || going != 0 || err != nil {
-		t.Error(found, n, going, err)
-	}
+	found, n, going, err := one.Inspect(t.Context())
+	testkit.Must(t, err)
+	equal(t, len(found), 0, n, 1, going, 0)
 }
 
 func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
@@ -95,9 +94,9 @@ func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
 		testkit.Must(t, err)
 		equal(t, query, got, want)
 	}
-	if list, total, err := e.Newest(t.Context(), "me", 1); err != nil || total != 2 || len(list) != 1 || list[0].ID != "second" || list[0].Result != nil {
-		t.Errorf("%+v of %d, %v", list, total, err)
-	}
+	list, total, err := e.Newest(t.Context(), "me", 1)
+	testkit.Must(t, err)
+	equal(t, total, 2, len(list), 1, list[0].ID, "second", list[0].Result, nil)
 }
 
 func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
@@ -106,9 +105,9 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 	for i := range store.ExecutionsKept + more {
 		save(t, e, executed(fmt.Sprint(i), "a", store.ExecutionCompleted, c.at.Add(time.Duration(i)*time.Second)))
 	}
-	if _, total, err := e.Newest(t.Context(), "me", 1); err != nil || total < store.ExecutionsKept || total >= store.ExecutionsKept+more {
-		t.Errorf("%d are kept; %v", total, err)
-	}
+	_, total, err := e.Newest(t.Context(), "me", 1)
+	testkit.Must(t, err)
+	equal(t, "are kept", total < store.ExecutionsKept, false, total >= store.ExecutionsKept+more, false)
 	if _, err := e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1)); err != nil {
 		t.Error("the newest:", err)
 	}
@@ -119,9 +118,9 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 		*large.EndedAt = large.EndedAt.Add(time.Second)
 		save(t, e, large)
 	}
-	if _, total, err := e.Newest(t.Context(), "me", 1); err != nil || total != 19 {
-		t.Errorf("%d with large results are kept; %v", total, err)
-	}
+	_, total, err = e.Newest(t.Context(), "me", 1)
+	testkit.Must(t, err)
+	equal(t, "with large results are kept", total, 19)
 }
 
 // idsOf returns the ids of executions, sorted.
@@ -136,8 +135,7 @@ func idsOf(all []store.Execution) (found []string) {
 // TestExecutionsAreTakenUpOnce: by one of several servers that try at once, each as it
 // can be told from its state.
 func TestExecutionsAreTakenUpOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	c := newClock()
+	path, c := newPath(t)
 	var servers []store.Executions
 	for range 3 {
 		servers = append(servers, open(t, path, c.now).Executions())
@@ -150,9 +148,9 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 		running, executed("ended", "a", store.ExecutionCompleted, c.at), blind, executed("followed", "new", store.ExecutionStarting, c.at))
 	save(t, servers[0], executed("alive", "alive", store.ExecutionStarting, c.at))
 	testkit.Must(t, servers[0].AskCancel(t.Context(), "running"))
-	if in, found, err := servers[1].Due(t.Context(), []string{"followed"}); err != nil || !found || in > 0 {
-		t.Errorf("due in %v, %v; %v", in, found, err)
-	}
+	in, found, err := servers[1].Due(t.Context(), []string{"followed"})
+	testkit.Must(t, err)
+	equal(t, "due in", found, true, in > 0, false)
 	var mu sync.Mutex
 	taken := map[string]store.Execution{}
 	var all sync.WaitGroup
@@ -162,9 +160,8 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, x := range got {
-				if _, twice := taken[x.ID]; twice {
-					t.Errorf("%s was taken up twice", x.ID)
-				}
+				_, twice := taken[x.ID]
+				equal(t, "taken up twice", twice, false)
 				taken[x.ID] = x
 			}
 			testkit.Must(t, err)
@@ -180,27 +177,23 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 		if x.State != want.state || x.Over() != (want.words != "") || want.words != "" && *x.Error != want.words || x.Lapsed {
 			t.Errorf("%s is %+v", id, x)
 		}
-		if got, err := servers[0].Execution(t.Context(), id); err != nil || !reflect.DeepEqual(*got, x) {
-			t.Errorf("stored is %+v, want %+v; %v", got, x, err)
-		}
+		equal(t, "stored is", *returned(servers[0].Execution(t.Context(), id)).of(t), x)
 	}
-	if x := taken["running"]; x.CancelAsked == nil || string(x.Progress) != `{"message":"half"}` {
-		t.Errorf("%+v", x)
-	}
+	x := taken["running"]
+	equal(t, string(x.Progress), `{"message":"half"}`, x.CancelAsked != nil, true)
 	fails(t, servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour), store.ErrNotOwner)
-	if in, found, err := servers[1].Due(t.Context(), []string{"followed"}); err != nil || !found || in < time.Hour-5*time.Minute || in > time.Hour {
-		t.Errorf("due in %v, %v; %v", in, found, err)
-	}
+	in, found, err = servers[1].Due(t.Context(), []string{"followed"})
+	testkit.Must(t, err)
+	equal(t, "due in", found, true, in < time.Hour-5*time.Minute, false, in > time.Hour, false)
 }
 
 // TestExecutionsAreTheirOwnersWhileItRenewsThem, and until it leaves them.
 func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	c := newClock()
+	path, c := newPath(t)
 	one, two := open(t, path, c.now).Executions(), open(t, path, c.now).Executions()
-	if in, found, err := two.Due(t.Context(), nil); found || err != nil {
-		t.Errorf("of none, one is due in %v; %v", in, err)
-	}
+	_, found, err := two.Due(t.Context(), nil)
+	testkit.Must(t, err)
+	equal(t, "of none one is due in", found, false)
 	abandon(t, one, executed("renewed", "a", store.ExecutionRunning, c.at), executed("progress", "a", store.ExecutionRunning, c.at),
 		executed("forgotten", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at), executed("another's", "b", store.ExecutionRunning, c.at))
 	execution := returned(two.Execution(t.Context(), "renewed")).of(t)
@@ -225,8 +218,7 @@ func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
 
 // TestACancelIsKeptForTheOwner: whichever process that is.
 func TestACancelIsKeptForTheOwner(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	c := newClock()
+	path, c := newPath(t)
 	one, two := open(t, path, c.now).Executions(), open(t, path, c.now).Executions()
 	x := executed("x", "a", store.ExecutionRunning, c.at)
 	save(t, one, x, executed("other", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at))
@@ -256,10 +248,7 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 	equal(t, "asked", <-seen, []string{"x"})
 	<-seen
 	save(t, one, x) // which keeps the mark
-	got, err := two.Execution(t.Context(), "x")
-	if err != nil || got.CancelAsked == nil || !got.CancelAsked.Equal(c.at.UTC().Truncate(time.Microsecond)) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	equal(t, returned(two.Execution(t.Context(), "x")).of(t).CancelAsked, c.at.UTC().Truncate(time.Microsecond))
 	for owner, want := range map[string]int{"a": 1, "b": 0} {
 		asked := returned(two.Asked(t.Context(), owner)).of(t)
 		equal(t, owner, len(asked), want)

@@ -19,8 +19,7 @@ var (
 // claim claims the next execution for a place that has these executors and repositories.
 func claim(t *testing.T, b board, at task.Place, max int, executors, repos []string) *task.Execution {
 	t.Helper()
-	x := returned(b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})).of(t)
-	return x
+	return returned(b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})).of(t)
 }
 
 // unplaced makes an attempt of an executor that no machine has taken yet.
@@ -45,14 +44,14 @@ func TestClaimsOfMachines(t *testing.T) {
 	} {
 		equal(t, name, x, nil)
 	}
+	// What was made in a store of one machine is at no place, and nobody claims it by accident.
+	alone := try(t, b, s)
+	equal(t, claim(t, b, red, 5, []string{alone.Executor}, []string{alone.Repos[0].RepoID}), nil)
 	x := claim(t, b, red, 1, []string{"GEMINI", "CODEX"}, repos)
-	if x == nil || x.AttemptID != first.ID || x.Place != red {
-		t.Fatalf("claimed %+v", x)
-	}
+	equal(t, "claimed", x.AttemptID, first.ID, x.Place, red)
 	equal(t, "a second one of one", claim(t, b, red, 1, []string{"GEMINI"}, repos), nil)
-	if y := claim(t, b, blue, 1, []string{"GEMINI"}, repos); y == nil || y.AttemptID != second.ID {
-		t.Errorf("the slots of one machine are not those of another: %+v", y)
-	}
+	y := claim(t, b, blue, 1, []string{"GEMINI"}, repos)
+	equal(t, "the slots of one machine are not those of another", y.AttemptID, second.ID)
 
 	// Its paths are set once, by the machine that has it.
 	at := []task.AttemptRepo{{RepoID: "r", RepoPath: "/r", Worktree: "/w/" + first.ID + "/shop"}}
@@ -61,20 +60,16 @@ func TestClaimsOfMachines(t *testing.T) {
 	a := returned(b.Attempt(t.Context(), first.ID)).of(t)
 	equal(t, "attempt", a.Place, red, a.Workspace, at[0].Worktree, a.Repos[0].Worktree, at[0].Worktree, a.Repos[0].RepoPath, "/r")
 	for here, want := range map[task.Place]int{red: 1, blue: 0} {
-		worktreeFolders := returned(b.WorktreeFolders(t.Context(), here)).of(t)
-		equal(t, "folders of", len(worktreeFolders), want)
+		equal(t, "folders of", len(returned(b.WorktreeFolders(t.Context(), here)).of(t)), want)
 	}
 
 	// Before its worktrees are made, another machine may get it; later only the same one.
 	release := func(owner string) {
-		if ok, err := b.Release(t.Context(), x.ID, owner); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		is(t, true)(b.Release(t.Context(), x.ID, owner))
 	}
 	release("server of red")
-	if x = claim(t, b, blue, 2, []string{"CODEX"}, repos); x == nil || x.Place != blue {
-		t.Fatalf("claimed after a release: %+v", x)
-	}
+	x = claim(t, b, blue, 2, []string{"CODEX"}, repos)
+	equal(t, "claimed after a release", x.Place, blue)
 	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
 	testkit.Must(t, b.SetWorkspace(t.Context(), first.ID, map[string]string{"r": "abc"}))
 	release("server of blue")
@@ -83,45 +78,30 @@ func TestClaimsOfMachines(t *testing.T) {
 	}
 	elsewhere := returned(b.OpenElsewhere(t.Context(), red)).of(t)
 	equal(t, "elsewhere", len(elsewhere), 2, elsewhere[0].AttemptID, first.ID, elsewhere[0].Place, blue, elsewhere[0].State, task.Waiting)
-	openElsewhere := returned(b.OpenElsewhere(t.Context(), blue)).of(t)
-	equal(t, "of its own", len(openElsewhere), 0)
-	if x = claim(t, b, blue, 2, nil, nil); x == nil || x.AttemptID != first.ID {
-		t.Errorf("its own: %+v", x)
-	}
-}
-
-// What was made in a store of one machine is at no place, and nobody claims it by accident.
-func TestAttemptsOfOneMachineAreNotClaimedByAnother(t *testing.T) {
-	b, _, p := newBoard(t)
-	a := try(t, b, addTask(t, b, p, "one"))
-	equal(t, "claimed", claim(t, b, red, 5, []string{a.Executor}, []string{a.Repos[0].RepoID}), nil)
+	equal(t, "of its own", len(returned(b.OpenElsewhere(t.Context(), blue)).of(t)), 0)
+	x = claim(t, b, blue, 2, nil, nil)
+	equal(t, "its own", x.AttemptID, first.ID)
 }
 
 func TestReports(t *testing.T) {
 	b, c, p := newBoard(t)
 	a := unplaced(t, b, addTask(t, b, p, "one"), "CODEX")
 	read := func() *task.Report {
-		r := returned(b.Report(t.Context(), a.ID)).of(t)
-		return r
+		return returned(b.Report(t.Context(), a.ID)).of(t)
 	}
-	if r := read(); r.Output != nil || r.Diff != nil || r.DiffAt != nil {
-		t.Errorf("at first: %+v", r)
-	}
+	r := read()
+	equal(t, "at first", r.Output, nil, r.Diff, nil, r.DiffAt, nil)
 	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["one"]`)))
 	c.forward(1)
 	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["two \u0000"]`)))
-	if r := read(); string(r.Output) != `["two \u0000"]` || r.OutputAt == nil || r.Diff != nil {
-		t.Errorf("output: %+v", r)
-	}
+	r = read()
+	equal(t, "output", string(r.Output), `["two \u0000"]`, r.OutputAt != nil, true, r.Diff, nil)
 	testkit.Must(t, b.SaveDiff(t.Context(), a.ID, json.RawMessage(`{"of": "it"}`)))
-	if r := read(); string(r.Diff) != `{"of": "it"}` || r.DiffAt == nil || r.Output == nil {
-		t.Errorf("diff: %+v", r)
-	}
+	r = read()
+	equal(t, "diff", string(r.Diff), `{"of": "it"}`, r.DiffAt != nil, true, r.Output != nil, true)
 	gone := uuid.NewString()
 	testkit.Must(t, b.SaveOutput(t.Context(), gone, json.RawMessage(`[]`)))
-	if r, err := b.Report(t.Context(), gone); err != nil || r.Output != nil { // the owner's view does not look for the attempt
-		t.Errorf("of an attempt that was deleted: %+v, %v", r, err)
-	}
+	equal(t, returned(b.Report(t.Context(), gone)).of(t).Output, nil) // the owner's view does not look for the attempt
 }
 
 // A machine adds the projects that it has; those of others stay.
@@ -129,9 +109,9 @@ func TestMachinesAddProjects(t *testing.T) {
 	b, _, _ := newBoard(t)
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "more"}}, true))
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other"}}, true))
-	if all, total, _, err := b.Projects(t.Context(), task.Page{Limit: 9}); err != nil || total != 3 {
-		t.Errorf("%+v, %v", all, err)
-	}
+	_, total, _, err := b.Projects(t.Context(), task.Page{Limit: 9})
+	testkit.Must(t, err)
+	equal(t, total, 3)
 }
 
 // A place is asked to remove worktrees of a task while that is marked, and what it records is read by
@@ -144,10 +124,8 @@ func TestRemovals(t *testing.T) {
 	end(t, b, x, task.Ending{State: task.Completed})
 	asked := func(here task.Place, want int) task.Removal {
 		t.Helper()
-		all, err := b.Removals(t.Context(), here)
-		if err != nil || len(all) != want {
-			t.Fatalf("%s is asked for %+v, %v", here.MachineName, all, err)
-		}
+		all := returned(b.Removals(t.Context(), here)).of(t)
+		equal(t, "is asked for", len(all), want)
 		if want == 0 {
 			return task.Removal{}
 		}
@@ -155,8 +133,7 @@ func TestRemovals(t *testing.T) {
 	}
 	recorded := func(want string) {
 		t.Helper()
-		removal := returned(b.Removal(t.Context(), a.ID)).of(t)
-		equal(t, "Removal", string(removal), want)
+		equal(t, "Removal", string(returned(b.Removal(t.Context(), a.ID)).of(t)), want)
 	}
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
 	asked(red, 0) // its task is not marked

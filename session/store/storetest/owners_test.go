@@ -99,8 +99,7 @@ func made(t *testing.T, b board, p task.Project, who session.Caller) row {
 	}
 	conversation := returned(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).of(t)
 	end(t, b, e, task.Ending{State: task.Completed})
-	x := returned(b.LatestExecution(t.Context(), try(t, v, s).ID)).of(t)
-	return row{p.ID, "", s.ID, a.ID, conversation.ID, x.ID}
+	return row{p.ID, "", s.ID, a.ID, conversation.ID, returned(b.LatestExecution(t.Context(), try(t, v, s).ID)).of(t).ID}
 }
 
 // viewed makes tasks and attempts as a caller.
@@ -132,8 +131,7 @@ func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 	alone := made(t, b, p, session.Caller{Identity: "solo"})
 	state := func() string {
 		l := returned(b.TaskAttempts(t.Context(), kept.task, task.Page{Limit: 9})).of(t)
-		x := returned(b.Executions(t.Context(), kept.attempt)).of(t)
-		text := returned(json.Marshal([]any{l, x})).of(t)
+		text := returned(json.Marshal([]any{l, returned(b.Executions(t.Context(), kept.attempt)).of(t)})).of(t)
 		return string(text)
 	}
 	was := state()
@@ -145,7 +143,8 @@ func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 				for _, pair := range [][2]string{{of.task, nowhere.task}, {of.attempt, nowhere.attempt}, {of.session, nowhere.session}, {of.waiting, nowhere.waiting}} {
 					text = strings.ReplaceAll(text, pair[0], pair[1])
 				}
-				equal(t, name, errors.Is(got, task.ErrNotFound), true, text, fmt.Sprint(want))
+				fails(t, got, task.ErrNotFound, name)
+				equal(t, name, text, fmt.Sprint(want))
 			}
 		}
 		equal(t, name, state(), was)
@@ -178,8 +177,7 @@ func TestLists(t *testing.T) {
 			testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
 		}
 	}
-	gone := returned(b.For(bob).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "gone"}, task.Request{})).of(t)
-	testkit.Must(t, b.For(ann).DeleteTask(t.Context(), gone.ID))
+	testkit.Must(t, b.For(ann).DeleteTask(t.Context(), returned(b.For(bob).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "gone"}, task.Request{})).of(t).ID))
 	for _, want := range []struct {
 		who       session.Caller
 		all, done []string
@@ -197,9 +195,8 @@ func TestLists(t *testing.T) {
 			var got []string
 			for cursor := ""; ; {
 				list, total, next, err := v.Tasks(t.Context(), p.ID, status, task.Page{Limit: 2, Cursor: cursor})
-				if err != nil || total != len(want) {
-					t.Fatal(total, len(want), err)
-				}
+				testkit.Must(t, err)
+				equal(t, total, len(want))
 				for _, s := range list {
 					got = append(got, s.Title)
 				}
@@ -215,8 +212,7 @@ func TestLists(t *testing.T) {
 		}) {
 			t.Errorf("%+v sees the branches %v, %v", want.who, seen, err)
 		}
-		workedOn := returned(v.WorkedOn(t.Context())).of(t)
-		equal(t, "works on", len(workedOn), len(want.all)-len(want.done))
+		equal(t, "works on", len(returned(v.WorkedOn(t.Context())).of(t)), len(want.all)-len(want.done))
 		if open, ended, err := v.Work(t.Context()); err != nil || len(ended) != 0 || len(open) != len(want.all) || slices.ContainsFunc(open, func(w task.Work) bool {
 			return !slices.Contains(want.all, w.Title)
 		}) {
@@ -224,9 +220,9 @@ func TestLists(t *testing.T) {
 		}
 		// Two attempts must not have the same branch, even if different callers made them.
 		is(t, true)(v.BranchTaken(t.Context(), "deepwork/10"))
-		if list, total, _, err := v.Projects(t.Context(), task.Page{Limit: 9}); err != nil || total != 1 || len(list) != 1 {
-			t.Error(list, total, err)
-		}
+		list, total, _, err := v.Projects(t.Context(), task.Page{Limit: 9})
+		testkit.Must(t, err)
+		equal(t, total, 1, len(list), 1)
 		if list, total, _, err := v.Repos(t.Context(), p.ID, task.Page{Limit: 9}); err != nil || total != 1 {
 			t.Error(list, total, err)
 		} else if repo, err := v.Repo(t.Context(), list[0].ID); err != nil {

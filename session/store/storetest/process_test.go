@@ -193,9 +193,9 @@ func TestSeveralServersShareABoard(t *testing.T) {
 	watcher.Wait()
 	equal(t, "executions were open at once at most may be", seen > most, false, seen == 0, false)
 	equal(t, "tasks were made", len(j.all["task"]), 5*20)
-	if _, total, _, err := two.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); err != nil || total != 5*20 {
-		t.Error(total, err)
-	}
+	_, total, _, err := two.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	testkit.Must(t, err)
+	equal(t, total, 5*20)
 	j.judge(t, two)
 }
 
@@ -228,10 +228,8 @@ func TestKilledServerLosesNothing(t *testing.T) {
 			b = openAt(t, path, time.Now)
 			verify(t, b)
 		}
-		open, err := b.OpenExecutions(t.Context())
-		if err != nil || len(open) > most {
-			t.Fatal(open, err)
-		}
+		open := returned(b.OpenExecutions(t.Context())).of(t)
+		equal(t, len(open) > most, false)
 		for _, e := range open {
 			is(t, false)(b.Adopt(t.Context(), e.ID, "somebody else", "here"))
 			is(t, true)(b.Adopt(t.Context(), e.ID, name, "here"))

@@ -3,7 +3,6 @@ package storetest_test
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,8 +16,7 @@ import (
 
 // twoStores are the sessions of one project as two processes have them.
 func twoStores(t testing.TB) (a, b store.Sessions) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	c := newClock()
+	path, c := newPath(t)
 	return open(t, path, c.now).Sessions(), open(t, path, c.now).Sessions()
 }
 
@@ -48,9 +46,7 @@ func moved(w *store.SessionWrite, change func(w *store.SessionWrite)) *store.Ses
 func write(t testing.TB, s store.Sessions, all ...*store.SessionWrite) {
 	t.Helper()
 	for _, w := range all {
-		if written, err := s.WriteSession(t.Context(), w); err != nil || !written {
-			t.Fatalf("session %s, revision %d: written %v, %v", w.ID, w.Revision, written, err)
-		}
+		is(t, true)(s.WriteSession(t.Context(), w))
 	}
 }
 
@@ -67,8 +63,7 @@ func refused(t testing.TB, s store.Sessions, w *store.SessionWrite, want error) 
 // reads checks that a session is what a write and these parts say.
 func reads(t testing.TB, s store.Sessions, w *store.SessionWrite, parts ...store.SessionPart) {
 	t.Helper()
-	got := returned(s.ReadSession(t.Context(), w.ID, -1)).of(t)
-	equal(t, got, &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: parts})
+	equal(t, returned(s.ReadSession(t.Context(), w.ID, -1)).of(t), &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: parts})
 }
 
 // A session comes back with all that was written, in every process; none exists before or beside it.
@@ -84,9 +79,8 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	write(t, a, w)
 	reads(t, b, w)
 	refused(t, b, w, store.ErrExists)
-	if p := w.PlaceOf(); p == nil || p.Root != "/home/me/shop" {
-		t.Errorf("its place is %+v", p)
-	}
+	p := w.PlaceOf()
+	equal(t, "its place is", p.Root, "/home/me/shop")
 
 	next := moved(w, func(w *store.SessionWrite) {
 		w.Step, w.Status, w.MovedBy, w.MachineID, w.Machine, w.Place, w.Definition, w.Waiting = "two", "completed", "", "", "", "", "d2", ""
@@ -97,9 +91,7 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	refused(t, a, w, store.ErrExists)
 
 	list := returned(a.ListSessions(t.Context(), store.SessionQuery{})).of(t)
-	if len(list) != 1 {
-		t.Fatalf("listed %+v", list)
-	}
+	equal(t, "listed", len(list), 1)
 	equal(t, list[0], next.Session)
 }
 
@@ -203,25 +195,6 @@ func TestASessionIsReadWhileItMoves(t *testing.T) {
 	reader.Wait()
 }
 
-// Of many processes that begin a session with one id, one does.
-func TestOneOfManyBeginsASession(t *testing.T) {
-	a, b := twoStores(t)
-	var won atomic.Int64
-	var all sync.WaitGroup
-	for n := range 8 {
-		all.Go(func() {
-			written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(), newSession("0123abcd"))
-			if written {
-				won.Add(1)
-			} else if !errors.Is(err, store.ErrExists) {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	equal(t, "have begun it", won.Load(), 1)
-}
-
 // Parts are replaced and dropped by kind and key, and come back by kind and then by position. A refused
 // transition changes none.
 func TestPartsOfASession(t *testing.T) {
@@ -302,9 +275,7 @@ func TestTextsOfASession(t *testing.T) {
 	}
 	reads(t, b, want, want.Put...)
 	list := returned(b.ListSessions(t.Context(), store.SessionQuery{Identity: w.Identity})).of(t)
-	if len(list) != 1 {
-		t.Fatalf("listed %+v", list)
-	}
+	equal(t, "listed", len(list), 1)
 	equal(t, list[0], want.Session)
 	next := moved(w, func(w *store.SessionWrite) {
 		w.Gone = []store.SessionPart{{Kind: "step", Key: "x\x00y\xffz\uFDD0ü'?@"}}
@@ -344,9 +315,7 @@ func TestARequestBeginsOneSession(t *testing.T) {
 	}
 	all.Wait()
 	list := returned(a.ListSessions(t.Context(), store.SessionQuery{})).of(t)
-	if won.Load() != 1 || len(list) != 1 {
-		t.Fatalf("%d were begun, and there are %+v", won.Load(), list)
-	}
+	equal(t, "were begun and there are", won.Load(), 1, len(list), 1)
 	found(b, 1, list[0].ID)
 	refused(t, b, with(newSession("0123abcd"), 1), store.ErrRequested)
 
@@ -367,8 +336,7 @@ func TestARequestBeginsOneSession(t *testing.T) {
 // A definition is stored with the transition that needs it, and kept as long as a session needs it or it was
 // stored a short time ago.
 func TestDefinitionsOfSessions(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	c := newClock()
+	path, c := newPath(t)
 	a, b := open(t, path, c.now).Sessions(), open(t, path, c.now).Sessions()
 	stored := func(hash string, want bool) {
 		t.Helper()

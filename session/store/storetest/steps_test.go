@@ -30,15 +30,12 @@ func ended(_ *task.Execution, _ bool, err error) error { return err }
 
 func addStep(t testing.TB, b board, a *task.Attempt, id string) {
 	t.Helper()
-	if claimed, err := b.AddStep(t.Context(), step(a, id), 0, nil, task.Limits{}); claimed || err != nil {
-		t.Fatal(claimed, err)
-	}
+	is(t, false)(b.AddStep(t.Context(), step(a, id), 0, nil, task.Limits{}))
 }
 
 func claimStep(t testing.TB, b board, a *task.Attempt, id string, max int) bool {
 	t.Helper()
-	is := returned(b.ClaimStep(t.Context(), a.ID, id, max, nil, task.Limits{})).of(t)
-	return is
+	return returned(b.ClaimStep(t.Context(), a.ID, id, max, nil, task.Limits{})).of(t)
 }
 
 func TestAStepIsStoredAtEachStage(t *testing.T) {
@@ -51,10 +48,8 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	want.State, want.CreatedAt = task.Waiting, c.at.UTC().Truncate(time.Microsecond)
 	same := func() {
 		t.Helper()
-		all, err := b.Steps(t.Context(), a.ID)
-		if err != nil || len(all) != 1 {
-			t.Fatal(all, err)
-		}
+		all := returned(b.Steps(t.Context(), a.ID)).of(t)
+		equal(t, len(all), 1)
 		equal(t, all[0], want)
 	}
 	addStep(t, b, a, "s1")
@@ -78,8 +73,7 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	fails(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at)), task.ErrEnded)
 	used := returned(b.Used(t.Context(), a.ID)).of(t)
 	equal(t, len(used), 1, used[0].ExecutionID, "s1", used[0].Turns, 7)
-	steps := returned(b.Steps(t.Context(), "no run")).of(t)
-	equal(t, len(steps), 0)
+	equal(t, len(returned(b.Steps(t.Context(), "no run")).of(t)), 0)
 	for what, err := range map[string]error{
 		"claim": second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, task.Limits{})),
 		"add":   second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil, task.Limits{})),
@@ -102,15 +96,12 @@ func TestClaimsOfOneRun(t *testing.T) {
 	only := &task.Claim{Run: two.ID}
 	claim := func() *task.Execution {
 		t.Helper()
-		x := returned(b.ClaimNext(t.Context(), "server", 9, only, task.Limits{})).of(t)
-		return x
+		return returned(b.ClaimNext(t.Context(), "server", 9, only, task.Limits{})).of(t)
 	}
-	if x := claim(); x == nil || x.AttemptID != two.ID {
-		t.Errorf("%+v", x)
-	}
-	if x := claim(); x == nil || x.Lead {
-		t.Errorf("%+v", x)
-	}
+	x := claim()
+	equal(t, x.AttemptID, two.ID)
+	x = claim()
+	equal(t, x.Lead, false)
 	equal(t, "another run claimed", claim(), nil)
 }
 
@@ -130,10 +121,7 @@ func TestStepsShareTheSlots(t *testing.T) {
 	equal(t, "two agents of runs for one slot", claimStep(t, b, one, "s1", 0), false, claimStep(t, b, one, "s1", 1), true, claimStep(t, b, two, "s2", 1), false)
 	try(t, b, addTask(t, b, p, "alone"))
 	is[*task.Execution](t, nil)(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{}))
-	alone, err := b.ClaimNext(t.Context(), "server", 2, nil, task.Limits{})
-	if err != nil || alone == nil || alone.Lead {
-		t.Fatal(alone, err)
-	}
+	equal(t, returned(b.ClaimNext(t.Context(), "server", 2, nil, task.Limits{})).of(t).Lead, false)
 	equal(t, "three agents for two slots", claimStep(t, b, two, "s2", 2), false)
 	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
 	equal(t, "a slot is free and it gets none", claimStep(t, b, two, "s2", 2), true)
@@ -169,10 +157,8 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 		}
 	}
 	equal(t, "agents for slots", n, slots)
-	all, err := b.Steps(t.Context(), a.ID)
-	if err != nil || len(all) != asked {
-		t.Fatal(all, err)
-	}
+	all := returned(b.Steps(t.Context(), a.ID)).of(t)
+	equal(t, len(all), asked)
 	for _, x := range all {
 		if x.State == task.Starting {
 			n--
@@ -192,9 +178,7 @@ func TestAStepIsClaimedWithinTheLimits(t *testing.T) {
 		addStep(t, b, a, id)
 	}
 	limits := task.Limits{Unknown: new(int64(1))}
-	if is, err := b.ClaimStep(t.Context(), a.ID, "s1", 9, nil, limits); !is || err != nil {
-		t.Fatal(is, err)
-	}
+	is(t, true)(b.ClaimStep(t.Context(), a.ID, "s1", 9, nil, limits))
 	testkit.Must(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", time.Time{})))
 	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
 	is(t, false)(b.ClaimStep(t.Context(), a.ID, "s2", 9, nil, limits))
