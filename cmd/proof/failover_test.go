@@ -12,6 +12,7 @@ import (
 
 // A server is killed: another machine's finishes the next step of its session at once.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t.TempDir(), 1, 0, 1)
 	f.count = 2
 	t.Cleanup(func() { testkit.Must(t, f.close()) })

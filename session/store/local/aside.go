@@ -12,7 +12,6 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/state"
-	"deepwork/session/store/sqlstore"
 )
 
 // SetAside renames a project's database that is damaged, or of another version, with its log, so that the
@@ -61,12 +60,9 @@ func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, e
 // damage returns why a database cannot be used, nil if it can or does not exist.
 func damage(ctx context.Context, s *File) error {
 	db := s.database(s.path, true)
-	err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
-		found, err := db.Damage(db.Tx(ctx, q))
-		if err == nil && len(found) > 0 {
-			err = fmt.Errorf("%w: %s", task.ErrDamaged, found[0].What)
-		}
-		return err
-	})
+	found, err := db.Damage(ctx)
+	if err == nil && len(found) > 0 {
+		err = fmt.Errorf("%w: %s", task.ErrDamaged, found[0].What)
+	}
 	return errors.Join(err, db.Close())
 }

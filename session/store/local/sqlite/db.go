@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"deepwork/catalog/task"
@@ -60,7 +59,6 @@ type DB struct {
 	mu     sync.RWMutex // read-locked by each call, write-locked to open and close
 	writer *writer      // nil if not open, or opened for reading only
 	reader *sql.DB      // nil if not open
-	looker atomic.Pointer[looker]
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
 	watcher *sql.DB
@@ -68,6 +66,9 @@ type DB struct {
 	hadLog  bool        // whether there was a write-ahead log before a file was opened for reading only
 	closed  bool
 }
+
+// A dialect is a DB as a sqlstore.Dialect.
+type dialect struct{ *DB }
 
 // New returns a database that is not open yet. The caller closes it.
 func New(o Options) *DB {
@@ -78,7 +79,7 @@ func New(o Options) *DB {
 		o.Make = func() error { return os.MkdirAll(filepath.Dir(o.Path), 0o755) }
 	}
 	d := &DB{o: o, patience: 10 * time.Second}
-	d.Store = sqlstore.New(d, sqlstore.Options{Where: o.Path, Logger: o.Logger, Now: o.Now, Feed: feed(d)})
+	d.Store = sqlstore.New(dialect{d}, sqlstore.Options{Where: o.Path, Logger: o.Logger, Now: o.Now, Feed: feed(d)})
 	d.closing, d.halt = context.WithCancel(context.Background())
 	return d
 }
@@ -220,7 +221,7 @@ func (d *DB) openFile(ctx context.Context) error {
 	if f, err := os.OpenFile(d.o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
 	}
-	d.writer = newWriter(d, connectCompiled(Source(d.o.Path, "rwc"), "&_txlock=immediate"))
+	d.writer = newWriter(d, connect(Source(d.o.Path, "rwc"), 1, "&_txlock=immediate"))
 	d.reader, d.watcher = connect(Source(d.o.Path, "rwc"), readers, readOnly), connect(Source(d.o.Path, "rwc"), 1, readOnly)
 	err := d.prepare(ctx, d.writer.pool, func(ctx context.Context, c *sql.Conn) (err error) {
 		if d.info, err = os.Stat(d.o.Path); err != nil {

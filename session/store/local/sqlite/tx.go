@@ -50,7 +50,7 @@ func (d *DB) pause(ctx context.Context, since *time.Time, pace time.Duration) er
 	return nil
 }
 
-// Transact implements sqlstore.Database.
+// Transact implements sqlstore.Dialect.
 func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
 	if mode == sqlstore.Reading || mode == sqlstore.Looking {
 		return d.read(ctx, mode == sqlstore.Looking, f)
@@ -67,7 +67,7 @@ func (d *DB) read(ctx context.Context, looking bool, f func(context.Context, sql
 	}
 	defer release()
 	if looking {
-		return d.retry(ctx, func() error { return f(ctx, d.looks()) })
+		return d.retry(ctx, func() error { return f(ctx, d.reader) })
 	}
 	return d.retry(ctx, func() error {
 		c, err := d.reader.Conn(ctx)
