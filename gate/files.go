@@ -28,7 +28,11 @@ func Locate(root, path string) (real string, info fs.FileInfo, err error) {
 	if path == "" {
 		return "", nil, fs.ErrNotExist
 	}
-	if real, err = filepath.EvalSymlinks(fullPath(root, path)); err != nil {
+	full := fullPath(root, path)
+	if info := direct(root, full); info != nil {
+		return full, info, nil
+	}
+	if real, err = filepath.EvalSymlinks(full); err != nil {
 		return "", nil, err
 	}
 	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
@@ -38,6 +42,28 @@ func Locate(root, path string) (real string, info fs.FileInfo, err error) {
 		err = ErrNotRegular
 	}
 	return real, info, err
+}
+
+// direct returns the regular file at a path below root, or nil if there is a link or anything else on the way. It
+// saves most calls the look at each folder above root.
+func direct(root, full string) (info fs.FileInfo) {
+	rel, err := filepath.Rel(root, full)
+	if err != nil || !filepath.IsLocal(rel) {
+		return nil
+	}
+	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
+		if info != nil && !info.IsDir() {
+			return nil
+		}
+		root = filepath.Join(root, name)
+		if info, err = os.Lstat(root); err != nil {
+			return nil
+		}
+	}
+	if !info.Mode().IsRegular() {
+		return nil
+	}
+	return info
 }
 
 // HashFiles returns the hex SHA-256 of each file, by its path as given: relative to root, or

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"strings"
 )
 
 // Kind returns the JSON Schema type of a valid JSON value, judged by its first
@@ -146,6 +147,9 @@ func Encode(v any) ([]byte, error) {
 
 // Quote returns a text as a JSON string, without HTML escapes.
 func Quote(s string) []byte {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+		return []byte(`"` + s + `"`)
+	}
 	text, err := Encode(s)
 	if err != nil {
 		panic(err) // a string always has a JSON form

@@ -10,15 +10,10 @@ import (
 
 // exchange swaps the names of two files of a folder atomically. The error is errors.ErrUnsupported if the file
 // system cannot do it.
-func exchange(dir *os.Root, a, b string) error {
-	folder, err := dir.OpenFile(".", os.O_RDONLY|unix.O_NONBLOCK, 0) // which saves four system calls
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	fd := int(folder.Fd())
+func exchange(dir *os.File, a, b string) error {
+	fd := int(dir.Fd())
 	for {
-		err = unix.Renameat2(fd, a, fd, b, unix.RENAME_EXCHANGE)
+		err := unix.Renameat2(fd, a, fd, b, unix.RENAME_EXCHANGE)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue

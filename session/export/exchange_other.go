@@ -8,4 +8,4 @@ import (
 )
 
 // exchange is supported on Linux only.
-func exchange(*os.Root, string, string) error { return errors.ErrUnsupported }
+func exchange(*os.File, string, string) error { return errors.ErrUnsupported }

@@ -38,12 +38,21 @@ type Files struct {
 	failing sync.Map // folders whose exports cannot be written, and were logged: root -> true
 	checked sync.Map // the revisions that exports were last seen to have: session id -> int64
 
-	spares spares
+	spares  spares
+	buffers sync.Pool // of *[]byte
 
-	mu     sync.Mutex  // guards the following fields
-	dir    *os.Root    // the folder of Own, if it is open
-	opened fs.FileInfo // dir as it was opened
+	mu  sync.Mutex // guards dir
+	dir *folder    // that of Own, if it is open
 }
+
+// A folder of exports that is open.
+type folder struct {
+	*os.Root
+	self *os.File    // the same
+	info fs.FileInfo // as it was opened
+}
+
+func (f *folder) Close() error { return errors.Join(f.self.Close(), f.Root.Close()) }
 
 // RootOf returns the folder of a session's files here: the process's own, though the checkout may have another
 // path where the session began, or that of the session, about which a command asks.
@@ -87,71 +96,81 @@ func (x *Files) Forget(id string) { x.checked.Delete(id) }
 
 // put writes the export of a state over a file that has at most a revision, or one that the session never had.
 func (x *Files) put(root string, s *machine.State, most int64) error {
-	folder := x.Own
-	if root != folder.Root {
+	of := x.Own
+	if root != of.Root {
 		if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
 			return nil // that of an attempt that was deleted, or of another machine
 		}
-		if folder = state.Of(root); folder.Root != root {
+		if of = state.Of(root); of.Root != root {
 			return fmt.Errorf("the session's folder %s is not at that path on this machine", root)
 		}
 	}
-	dir, done, err := x.open(folder)
+	dir, err := x.open(of)
 	if err != nil {
 		return err
 	}
-	defer done()
+	if of != x.Own {
+		defer dir.Close()
+	}
 	name := state.ExportName(s.SessionID)
 	newest := func() int64 { return max(s.Revision, x.Revision(s.SessionID)) }
 	if most < s.Revision { // else that is seen when the file is replaced
-		if revision, usable := revisionOf(dir, name); usable && revision > most && revision <= newest() {
+		if revision, usable := revisionOf(dir.Root, name); usable && revision > most && revision <= newest() {
 			return nil
 		}
 	}
-	body, err := s.Encode()
-	if err != nil {
+	buf, _ := x.buffers.Get().(*[]byte)
+	if buf == nil {
+		buf = new([]byte)
+	}
+	defer x.buffers.Put(buf)
+	if *buf, err = s.AppendTo((*buf)[:0]); err != nil {
 		return err
 	}
-	return x.spares.replace(dir, name, version{append(body, '\n'), s.Revision, newest}, folder == x.Own)
+	*buf = append(*buf, '\n')
+	return x.spares.replace(dir, name, version{*buf, s.Revision, newest}, of == x.Own)
 }
 
-// open opens the folder of exports of a root, and makes it. That of the process's own root stays open.
-func (x *Files) open(folder *state.Folder) (dir *os.Root, done func(), err error) {
-	if folder == x.Own {
+// open opens the folder of exports of a root, and makes it. That of the process's own root stays open; the caller closes
+// any other.
+func (x *Files) open(of *state.Folder) (*folder, error) {
+	if of == x.Own {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if x.dir != nil && x.inPlace() {
-			return x.dir, func() {}, nil
+			return x.dir, nil
 		}
 	}
-	dir, err = folder.OpenTmp()
+	root, err := of.OpenTmp()
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = session.MakeSessions(folder, x.Logger); err == nil {
-			dir, err = folder.OpenTmp()
+		if err = session.MakeSessions(of, x.Logger); err == nil {
+			root, err = of.OpenTmp()
 		}
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if folder != x.Own {
-		return dir, func() { dir.Close() }, nil
+	dir := &folder{Root: root}
+	if dir.self, err = root.Open("."); err == nil {
+		dir.info, err = dir.self.Stat()
 	}
-	// Others may still use the folder that this one replaces: it is closed when they have ended.
-	x.dir, x.opened = dir, nil
-	if fi, err := dir.Stat("."); err == nil {
-		x.opened = fi
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
 	}
-	return dir, func() {}, nil
+	if of == x.Own {
+		x.dir = dir // others may still use the one that it replaces: it is closed when they have ended
+	}
+	return dir, nil
 }
 
 // inPlace reports whether the path of the folder still leads to the open one, without a link.
 func (x *Files) inPlace() bool {
 	above, err := os.Lstat(filepath.Dir(x.Own.Tmp()))
-	if err != nil || !above.IsDir() || x.opened == nil {
+	if err != nil || !above.IsDir() {
 		return false
 	}
 	fi, err := os.Lstat(x.Own.Tmp())
-	return err == nil && os.SameFile(fi, x.opened)
+	return err == nil && os.SameFile(fi, x.dir.info)
 }
 
 // Close closes the folder that stays open.

@@ -40,10 +40,10 @@ type version struct {
 // replace puts an export in the place of a file, atomically. Of two processes that do so at the same time the
 // higher revision stays: one that finds that it has replaced a newer export puts that back. Without keep, what
 // was replaced is no spare.
-func (s *spares) replace(dir *os.Root, name string, v version, keep bool) error {
+func (s *spares) replace(dir *folder, name string, v version, keep bool) error {
 	spare, err := s.fill(dir, v.body, keep)
 	if err == nil {
-		err = exchange(dir, spare, name)
+		err = exchange(dir.self, spare, name)
 	}
 	switch {
 	case errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist):
@@ -53,11 +53,11 @@ func (s *spares) replace(dir *os.Root, name string, v version, keep bool) error 
 		}
 	case err == nil:
 		at := v.revision // of what is in place
-		revision, usable := revisionOf(dir, spare)
+		revision, usable := revisionOf(dir.Root, spare)
 		for err == nil && revision > at && revision <= v.newest() {
 			at = revision
-			if err = exchange(dir, spare, name); err == nil {
-				revision, usable = revisionOf(dir, spare)
+			if err = exchange(dir.self, spare, name); err == nil {
+				revision, usable = revisionOf(dir.Root, spare)
 			}
 		}
 		if err == nil && usable && keep {
@@ -74,13 +74,17 @@ func (s *spares) replace(dir *os.Root, name string, v version, keep bool) error 
 
 // fill writes a body to a spare that nobody else uses, and returns its name; "" with an error. Only with
 // reuse it may be an old one.
-func (s *spares) fill(dir *os.Root, body []byte, reuse bool) (name string, err error) {
+func (s *spares) fill(dir *folder, body []byte, reuse bool) (name string, err error) {
 	var f *os.File
+	var size int64
 	if name = s.take(dir, reuse); name != "" {
 		var fi fs.FileInfo
-		if f, fi, err = durable.OpenRegularIn(dir, name, os.O_WRONLY); err == nil && (durable.Links(fi) != 1 || f.Chmod(0o600) != nil) {
-			f.Close()
-			f = nil
+		if f, fi, err = durable.OpenRegularIn(dir.Root, name, os.O_WRONLY); err == nil {
+			size = fi.Size()
+			if durable.Links(fi) != 1 || fi.Mode().Perm() != 0o600 && f.Chmod(0o600) != nil {
+				f.Close()
+				f = nil
+			}
 		}
 	}
 	if f == nil { // there is no spare, or somebody has put a link in its place, or gave its file another name
@@ -93,7 +97,7 @@ func (s *spares) fill(dir *os.Root, body []byte, reuse bool) (name string, err e
 		}
 	}
 	_, err = f.Write(body)
-	if err == nil {
+	if err == nil && size > int64(len(body)) {
 		err = f.Truncate(int64(len(body)))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -103,7 +107,7 @@ func (s *spares) fill(dir *os.Root, body []byte, reuse bool) (name string, err e
 }
 
 // take returns the name of a spare that nobody else uses, or "" if one has to be made.
-func (s *spares) take(dir *os.Root, reuse bool) string {
+func (s *spares) take(dir *folder, reuse bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.swept {
@@ -133,7 +137,7 @@ func (s *spares) drop() {
 }
 
 // remove removes the spares.
-func (s *spares) remove(dir *os.Root) {
+func (s *spares) remove(dir *folder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range s.free {
@@ -143,7 +147,7 @@ func (s *spares) remove(dir *os.Root) {
 }
 
 // sweep removes the spares of servers that were killed.
-func sweep(dir *os.Root) {
+func sweep(dir *folder) {
 	names, err := fs.Glob(dir.FS(), sparePrefix+"*")
 	if err != nil {
 		return

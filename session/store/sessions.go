@@ -133,6 +133,7 @@ type SessionQuery struct {
 	Waiting  bool      // those that may wait for a person
 	Before   time.Time // last moved before
 	Limit    int
+	Brief    bool // only ID, Job, Workflow, Step and Status are read
 }
 
 // A Review is a review in progress.

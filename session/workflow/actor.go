@@ -290,9 +290,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 		return nil, err
 	}
 	next, r := a.state.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
-	if notice := a.engine.unclosable(how, def, to); notice != "" {
-		r.Notice = join(r.Notice, notice)
-	}
+	r.Notice = machine.Notice(r.Notice, a.engine.unclosable(how, def, to))
 	return r, a.commit(who.MovedBy, next, record.Defining(def))
 }
 

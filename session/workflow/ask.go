@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"deepwork/actor/wait"
@@ -47,29 +46,35 @@ func WithAsk(ctx context.Context, f AskFunc) context.Context {
 	return context.WithValue(ctx, askKey{}, f)
 }
 
-// askUser has a client ask its user, unless they have declined before to answer about these outputs, which
-// declined remembers. The question ends when it is settled, too.
-func (e *Engine) askUser(ctx context.Context, client AskFunc, declined *sync.Map, id string, q question) *machine.Answer {
-	key := id + " " + q.Digest
-	if _, before := declined.Load(key); before || ctx.Err() != nil {
-		return nil
+// ask has the client of a call, whose own deadline is later than that of within, ask its user about a step, and records
+// the answer. It reports whether the question is settled, here or elsewhere, so that the call has another reply. Who
+// declines is not asked again about these outputs.
+func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string, q question) (settled bool, err error) {
+	client, _ := ctx.Value(askKey{}).(AskFunc)
+	key := who.Identity + " " + id + " " + q.Digest
+	if _, before := e.declined.Load(key); before || client == nil || within.Err() != nil {
+		return false, nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	within, cancel := context.WithCancel(within)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
-	e.aside(func() {
-		for changed := e.follower.changed(id); !e.settled(ctx, id, q.decision); changed = e.follower.changed(id) {
-			if wait.Until(ctx, askedEvery, changed) != nil {
+	e.aside(func() { // the question ends when it is settled elsewhere
+		for changed := e.follower.changed(id); !e.settled(within, id, q.decision); changed = e.follower.changed(id) {
+			if wait.Until(within, askedEvery, changed) != nil {
 				return
 			}
 		}
 		cancel()
 	})
-	answer := client(ctx, q.Text)
-	if answer == nil && ctx.Err() == nil {
-		declined.Store(key, true)
+	answer := client(within, q.Text)
+	if answer != nil {
+		answer.Identity, answer.Channel, answer.Client = who.Identity, who.Channel, true
+		return true, e.ReviewFor(ctx, id, q.Step, q.Digest, *answer)
 	}
-	return answer
+	if within.Err() == nil {
+		e.declined.Store(key, true)
+	}
+	return ctx.Err() == nil && e.settled(ctx, id, q.decision), nil
 }
 
 // askedEvery is how often a question that a client asks is looked at, if nothing wakes that.
@@ -86,39 +91,28 @@ func (e *Engine) settled(ctx context.Context, id string, d decision) bool {
 	return err != nil
 }
 
-// ask has the client of a finished_step ask its user what the step waits for, until the call has to be
-// answered, and reports whether the question is settled, so that the call has another reply. It asks only where
-// an agent could override reviews too (quality_gate.override is agent): that a user answered is the client's word,
-// and an agent that can start a program can be a client. Who declines is not asked again about these outputs.
-func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time) bool {
-	client, _ := ctx.Value(askKey{}).(AskFunc)
-	if f.question == nil || client == nil {
+// ask asks what a finished_step waits for, until the call has to be answered, where an agent could override reviews
+// too (quality_gate.override is agent): that a user answered is the client's word, and an agent that can start a
+// program can be a client.
+func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time) (settled bool) {
+	if f.question == nil {
 		return false
 	}
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	d := f.question.decision
-	if answer := c.engine.askUser(within, client, &c.declined, f.ID, *f.question); answer != nil {
-		d.Answer = machine.Answer{At: c.engine.now(), Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback}
-		err := c.engine.unchanged(ctx, f.ID, d)
-		if err == nil {
-			_, err = ask(ctx, c.engine, f.ID, func(_ context.Context, a *sessionActor) (struct{}, error) { return struct{}{}, a.decide(d) })
-		}
-		if err == nil {
-			return true
-		}
-		c.engine.Logger.Warn("the answer of a client's user was not recorded", "session", f.ID, "step", d.Step, "error", err)
+	settled, err := c.engine.ask(ctx, within, session.Caller{Identity: who.Identity, Channel: who.Channel}, f.Row.ID, *f.question)
+	if err != nil {
+		c.engine.Logger.Warn("the answer of a client's user was not recorded", "session", f.Row.ID, "step", f.question.Step, "error", err)
+		return ctx.Err() == nil && c.engine.settled(ctx, f.Row.ID, f.question.decision)
 	}
-	return ctx.Err() == nil && c.engine.settled(ctx, f.ID, d)
+	return settled
 }
 
-// AskAbout has the client of a call ask its user about a step of a run that waits for a person, for as long
-// as a call may take, and reports whether the question is settled. It asks under the
-// conditions of ask, and does not ask a user again who has declined.
-func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID string) (answered bool, err error) {
-	client, _ := ctx.Value(askKey{}).(AskFunc)
+// AskAbout asks the user of a call's client about a step of a run that waits for a person, for as long as a call may
+// take and under the conditions of a finished_step.
+func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID string) (settled bool, err error) {
 	how, err := e.Reviewing(ctx)
-	if err != nil || client == nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
+	if err != nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
 		return false, err
 	}
 	r, err := e.records.Read(ctx, id, nil)
@@ -135,12 +129,7 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID st
 	}
 	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
 	defer cancel()
-	asks := question{decision{Step: stepID, Digest: q.Digest}, questionText(e.exports.RootOf(r.Row), r.State, stepID, q, step.ReviewsBy(true))}
-	answer := e.askUser(within, client, &e.declined, id, asks)
-	if answer == nil {
-		return ctx.Err() == nil && e.settled(ctx, id, asks.decision), nil
-	}
-	return true, e.ReviewFor(ctx, id, stepID, q.Digest, machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback})
+	return e.ask(ctx, within, who, id, question{decision{Step: stepID, Digest: q.Digest}, questionText(e.exports.RootOf(r.Row), r.State, stepID, q, step.ReviewsBy(true))})
 }
 
 // A ProgressFunc receives the progress of a call, as done of total, and what it waits for. It must

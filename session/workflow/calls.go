@@ -117,17 +117,23 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 	a.Outputs = jsontext.Unquote(a.Outputs)
 	request := a.RequestID
 	a.RequestID = nil
+	var row store.Session
 	return call(ctx, c, machine.ToolFinish, request, &a, func(who caller) (*machine.FinishReply, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {
 			return nil, "", err
 		}
-		return f.Reply, f.ID, nil
-	}, func(r *machine.FinishReply, id string, _ bool) {
+		row = f.Row
+		return f.Reply, row.ID, nil
+	}, func(r *machine.FinishReply, id string, replayed bool) {
 		if r.Status == machine.WorkflowComplete {
 			r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		}
-		r.Stack = c.stackOf(ctx, id)
+		if replayed {
+			r.Stack = c.stackOf(ctx, id)
+		} else {
+			r.Stack = c.stackAfter(ctx, row)
+		}
 	})
 }
 
@@ -165,7 +171,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 				if stack := c.stackOf(ctx, ""); len(stack) > 0 {
 					top := stack[len(stack)-1]
 					again := *f.Reply
-					again.Notice = join(again.Notice, fmt.Sprintf(
+					again.Notice = machine.Notice(again.Notice, fmt.Sprintf(
 						"This repeats the reply to the call that completed session '%s'. If you meant session '%s' (%s), which is at step '%s', pass its session_id.",
 						id, top.SessionID, top.Workflow, top.Step))
 					f.Reply = &again

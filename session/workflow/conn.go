@@ -20,8 +20,7 @@ import (
 type Conn struct {
 	engine    *Engine
 	identity  string
-	stateless bool     // made by ConnectStateless
-	declined  sync.Map // what the client's user declined to answer: session id and digest -> true
+	stateless bool // made by ConnectStateless
 
 	calls sync.WaitGroup
 	last  atomic.Pointer[[]machine.StackEntry] // the stack as it was last read

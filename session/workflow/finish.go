@@ -13,16 +13,24 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/record"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
 // finished is the result of a finished_step.
 type finished struct {
-	ID       string
+	Row      store.Session // of the session after it
 	Reply    *machine.FinishReply
 	Recorded bool // a transition was made, or the answer stored; else it was a repetition, or needs work
 
 	question *question // what the caller's client may ask its user; nil means nothing
+}
+
+// needsWork returns the reply to a call that has not finished its step.
+func (a *sessionActor) needsWork(notice, feedback string) *finished {
+	r := machine.NewFinishReply(machine.NeedsWork, notice)
+	r.Feedback = &feedback
+	return &finished{Row: a.row, Reply: r}
 }
 
 // A finishCall is a finished_step in progress.
@@ -163,7 +171,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	if err := a.commit(c.m.MovedBy, next, record.Defining(def)); err != nil {
 		return nil, err
 	}
-	return &finished{ID: a.id, Reply: r, Recorded: true}, nil
+	return &finished{Row: a.row, Reply: r, Recorded: true}, nil
 }
 
 // lost names the submitted files of the finished steps, except the given one, that no longer exist.
@@ -202,7 +210,7 @@ func (a *sessionActor) again(ctx context.Context, stored *machine.StoredReply, c
 	if len(r.PendingConcurrentSteps) > 0 && !slices.Equal(r.PendingConcurrentSteps, a.pending(ctx)) {
 		r.Outdated()
 	}
-	return &finished{ID: a.id, Reply: r}, nil
+	return &finished{Row: a.row, Reply: r}, nil
 }
 
 // reviewFile returns the name in the project, and the path, of the instructions of a self-review.
@@ -233,16 +241,12 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 			return nil, err
 		}
 	}
-	return &finished{ID: a.id, Reply: &machine.FinishReply{
-		Status: machine.NeedsWork,
-		Notice: machine.NoticeOf(c.def),
-		Feedback: new(fmt.Sprintf(`Quality review required for step '%s' before it is finished.
+	return a.needsWork(c.def.Notice, fmt.Sprintf(`Quality review required for step '%s' before it is finished.
 
 1. Spawn a subagent (with the Task tool, or another tool that starts one) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."
    Do not review your own work yourself if you can start a subagent.
 2. Correct what failed, and have it reviewed again until every criterion passes.
-%s`, st.ID, name, closing)),
-	}}, nil
+%s`, st.ID, name, closing)), nil
 }
 
 // pending returns the steps of the current group that are not finished, or nil.

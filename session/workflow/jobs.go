@@ -37,9 +37,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 	r := last.reply
 	if c.engine.Config != nil {
 		if now, err := c.engine.Config.Current(ctx); err == nil {
-			if notice := session.UntrustedNotice(filepath.Dir(filepath.Dir(c.engine.Config.Path())), now.Approval); notice != "" {
-				r.Notice = join(r.Notice, notice)
-			}
+			r.Notice = machine.Notice(r.Notice, session.UntrustedNotice(filepath.Dir(filepath.Dir(c.engine.Config.Path())), now.Approval))
 		}
 	}
 	r.Stack = c.openStack(ctx)

@@ -222,16 +222,9 @@ func (a *sessionActor) due(r *review, w *waiter) {
 
 // stillRunning is the reply to a call whose budget is over before its review.
 func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total int, began time.Time) *finished {
-	reply := &machine.FinishReply{
-		Status: machine.NeedsWork,
-		Feedback: new(fmt.Sprintf(
-			"Review running: the quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
-			stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID)),
-	}
-	if m.notice != "" {
-		reply.Notice = &m.notice
-	}
-	return &finished{ID: a.id, Reply: reply}
+	return a.needsWork(m.notice, fmt.Sprintf(
+		"Review running: the quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
+		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID))
 }
 
 // hold makes an ask that keeps the actor awake during a review.

@@ -67,6 +67,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	if err != nil {
 		return nil, err
 	}
+	var f *finished
 	var r *machine.FinishReply
 	var refusal *session.Error
 	if p.QualityAttempts >= how.MaxAttempts {
@@ -77,7 +78,9 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		refusal = gateFailed(p.QualityAttempts, stepID, judged, strings.TrimSpace(what+c.m.notice))
 	} else {
 		failed := judged.Failed()
-		r = &machine.FinishReply{Status: machine.NeedsWork, Notice: machine.NoticeOf(c.def), Feedback: new(combined(failed)), FailedCriteria: []machine.CriterionResult{}}
+		f = a.needsWork(c.def.Notice, combined(failed))
+		r = f.Reply
+		r.FailedCriteria = []machine.CriterionResult{}
 		for _, v := range failed {
 			r.FailedReviews = append(r.FailedReviews, machine.FailedReview{RunEach: v.RunEach, TargetFile: v.TargetFile})
 			for _, cr := range v.Criteria {
@@ -97,7 +100,8 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	if refusal != nil {
 		return nil, refusal
 	}
-	return &finished{ID: a.id, Reply: r, Recorded: next != base}, nil
+	f.Row, f.Recorded = a.row, next != base
+	return f, nil
 }
 
 // gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).

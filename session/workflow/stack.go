@@ -60,7 +60,7 @@ func (s *stack) around(id string) string {
 	return ""
 }
 
-// rows returns the active sessions on the connection's stack, bottom first.
+// rows returns the active sessions on the connection's stack, bottom first, as store.SessionQuery.Brief reads them.
 func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
 	c.mu.Lock()
 	ids := slices.Clone(c.stack.open)
@@ -69,7 +69,7 @@ func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
 		c.last.Store(nil)
 		return nil, nil
 	}
-	found, err := c.engine.records.List(ctx, store.SessionQuery{IDs: ids, Active: true})
+	found, err := c.engine.records.List(ctx, store.SessionQuery{IDs: ids, Active: true, Brief: true})
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +139,20 @@ func (c *Conn) stackOf(ctx context.Context, id string) []machine.StackEntry {
 		c.engine.Logger.Warn("the stack of a reply could not be read", "session", id, "error", err)
 	}
 	return entriesOf(rows)
+}
+
+// stackAfter is stackOf for a call that has left its session with this row: nothing is read if no other
+// session can be on the stack.
+func (c *Conn) stackAfter(ctx context.Context, row store.Session) []machine.StackEntry {
+	c.mu.Lock()
+	alone := c.stateless && row.Parent == "" || len(c.stack.open) == 1 && c.stack.open[0] == row.ID
+	c.mu.Unlock()
+	if !alone || row.Status != string(machine.Active) {
+		return c.stackOf(ctx, row.ID)
+	}
+	all := entriesOf([]store.Session{row})
+	c.last.Store(&all)
+	return all
 }
 
 // openStack returns the stack of get_workflows, which resumes nothing: without a connection that is the only

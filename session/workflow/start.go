@@ -43,7 +43,7 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 			return
 		}
 		if rows, err := c.engine.records.List(ctx, store.SessionQuery{IDs: []string{id}}); err == nil && len(rows) > 0 && rows[0].Status != string(machine.Active) {
-			r.Notice = join(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", id, rows[0].Status))
+			r.Notice = machine.Notice(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", id, rows[0].Status))
 		}
 	})
 }

@@ -50,7 +50,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*m
 		return nil, err
 	}
 	r := a.reading(def, entry, shown, pending, texts, running)
-	r.Notice = join(r.Notice, fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.", errors.Unwrap(err)))
+	r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.", errors.Unwrap(err)))
 	return r, nil
 }
 
@@ -75,7 +75,7 @@ func (a *sessionActor) running(ctx context.Context, entry job.Entry) (steps []st
 // reading makes get_step's reply, without the stack. It describes the members of shown.
 func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions, running []string) *machine.StepReply {
 	s := a.state.In(a.engine.Place)
-	r := &machine.StepReply{Goal: s.Goal, CompletedSteps: s.CompletedSteps(def), Notice: machine.NoticeOf(def)}
+	r := &machine.StepReply{Goal: s.Goal, CompletedSteps: s.CompletedSteps(def), Notice: machine.Notice(nil, def.Notice)}
 	d := s.Describe(def, shown, texts)
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	for _, id := range entry {
@@ -93,9 +93,9 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 		r.PendingConcurrentSteps = pending
 		if len(pending) == 0 {
 			r.PendingConcurrentSteps = []string{}
-			r.Notice = join(r.Notice, "Every member of this group is finished, because the job was edited. Call finished_step once more for one of them, with its step_id and outputs, to go on.")
+			r.Notice = machine.Notice(r.Notice, "Every member of this group is finished, because the job was edited. Call finished_step once more for one of them, with its step_id and outputs, to go on.")
 		} else if done := finishedOf(shown, pending); len(done) > 0 {
-			r.Notice = join(r.Notice, fmt.Sprintf("Finished already, do not do again: %s. Still to do: %s.", strings.Join(done, ", "), strings.Join(pending, ", ")))
+			r.Notice = machine.Notice(r.Notice, fmt.Sprintf("Finished already, do not do again: %s. Still to do: %s.", strings.Join(done, ", "), strings.Join(pending, ", ")))
 		}
 	}
 	return r
@@ -104,12 +104,4 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 // finishedOf returns those of shown that are not pending.
 func finishedOf(shown job.Entry, pending []string) []string {
 	return slices.DeleteFunc(slices.Clone(shown), func(id string) bool { return slices.Contains(pending, id) })
-}
-
-// join appends a sentence to a notice.
-func join(notice *string, text string) *string {
-	if notice == nil {
-		return &text
-	}
-	return new(*notice + " " + text)
 }

@@ -26,8 +26,9 @@ const (
 	// moveSession is the compare-and-swap that all transitions rely on.
 	moveSession = `UPDATE workflow_sessions SET revision = ?, step = ?, status = ?, moved_by = ?, machine_id = ?, machine = ?, place = ?, definition = ?, waiting = ?, updated_at = ?, frame = ?
 		WHERE id = ? AND revision = ?`
-	putPart = `INSERT INTO session_parts (session_id, kind, key, position, body) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT (session_id, kind, key) DO UPDATE SET position = excluded.position, body = excluded.body`
+	putParts   = `INSERT INTO session_parts (session_id, kind, key, position, body) VALUES (?, ?, ?, ?, ?)`
+	onePart    = `, (?, ?, ?, ?, ?)`
+	overParts  = ` ON CONFLICT (session_id, kind, key) DO UPDATE SET position = excluded.position, body = excluded.body`
 	dropPart   = `DELETE FROM session_parts WHERE session_id = ? AND kind = ? AND key = ?`
 	addRequest = `INSERT INTO session_requests (key, session_id) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`
 	// addDefinition leaves one that was stored a short time ago as it is, so that transitions do not wait for
@@ -40,6 +41,9 @@ const (
 		ON CONFLICT (session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, until = excluded.until`
 	keepReview = `UPDATE session_reviews SET done = ?, until = ` + dbTime + ` + ? WHERE session_id = ? AND step = ? AND runner = ?`
 )
+
+// partsAtOnce is the number of parts that one statement writes: a step has three, and the texts are few.
+const partsAtOnce = 8
 
 // errNotWritten rolls back a transition that another one has overtaken.
 var errNotWritten = errors.New("another transition was faster")
@@ -91,8 +95,12 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 	for _, p := range s.Gone {
 		t.Exec(dropPart, s.ID, p.Kind, p.Key)
 	}
-	for _, p := range s.Put {
-		t.Exec(putPart, s.ID, p.Kind, p.Key, p.Position, p.Body)
+	for some := range slices.Chunk(s.Put, partsAtOnce) {
+		args := make([]any, 0, 5*len(some))
+		for _, p := range some {
+			args = append(args, s.ID, p.Kind, p.Key, p.Position, p.Body)
+		}
+		t.Exec(putParts+strings.Repeat(onePart, len(some)-1)+overParts, args...)
 	}
 	if s.Request != nil {
 		key := hex.EncodeToString(s.Request[:])
@@ -226,7 +234,11 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	if !q.Before.IsZero() {
 		is(`updated_at < ?`, task.FormatTime(q.Before))
 	}
-	query := `SELECT ` + sessionColumns + ` FROM workflow_sessions s`
+	columns := sessionColumns
+	if q.Brief {
+		columns = `id, job, workflow, step, status`
+	}
+	query := `SELECT ` + columns + ` FROM workflow_sessions s`
 	if where != nil {
 		query += ` WHERE ` + strings.Join(where, ` AND `)
 	}

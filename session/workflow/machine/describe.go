@@ -78,12 +78,18 @@ func handOut(sessionID string) string {
 		"Without subagents, do the steps one after the other."
 }
 
-// NoticeOf returns the notice of a definition, or nil.
-func NoticeOf(def *Definition) *string {
-	if def.Notice == "" {
-		return nil
+// Notice returns a notice, or nil, with further texts that are not empty.
+func Notice(of *string, texts ...string) *string {
+	for _, text := range texts {
+		switch {
+		case text == "":
+		case of == nil:
+			of = &text
+		default:
+			of = new(*of + " " + text)
+		}
 	}
-	return new(def.Notice)
+	return of
 }
 
 // Preview returns the text that an agent reads when a step begins, without the parts of a session

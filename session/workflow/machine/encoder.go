@@ -12,13 +12,16 @@ import (
 // Encode returns the session's JSON as it is exported: keys in State's order, indented by two spaces,
 // ending in "\n}". Unchanged parts are not encoded again, so that a late step of a long workflow
 // costs as much as the first.
-func (s *State) Encode() ([]byte, error) {
+func (s *State) Encode() ([]byte, error) { return s.AppendTo(nil) }
+
+// AppendTo appends what Encode returns to a buffer.
+func (s *State) AppendTo(buf []byte) ([]byte, error) {
 	frame, err := s.encodeFrame()
 	size := len(frame) + 8192
 	for _, p := range s.StepProgress {
 		size += len(p.Value.encoded) + 64
 	}
-	e := encoder{buf: make([]byte, 0, size), frame: frame, err: err}
+	e := encoder{buf: slices.Grow(buf, size), frame: frame, err: err}
 	e.list("step_progress", "{}", len(s.StepProgress), func(i int) []byte {
 		p := s.StepProgress[i]
 		e.buf = append(append(e.buf, jsontext.Quote(p.Key)...), ": "...)

@@ -191,13 +191,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		}
 	}
 
-	r := &FinishReply{Status: NextStep, Notice: NoticeOf(def)}
-	if notice := f.Evidence.notice(p.Step.ID); notice != "" {
-		if r.Notice != nil {
-			notice = *r.Notice + " " + notice
-		}
-		r.Notice = &notice
-	}
+	r := NewFinishReply(NextStep, def.Notice, f.Evidence.notice(p.Step.ID))
 	stored := f.Call.stored(r)
 	stored.StepID, stored.EntryIndex = p.Step.ID, p.Index
 	switch {

@@ -63,7 +63,7 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, a
 	n := s.Next(at)
 	n.Definition = def.Ref
 	w := &Withdrawal{At: at, From: s.CurrentStepID, To: stepID}
-	r := &GoToReply{InvalidatedSteps: []string{}, Notice: NoticeOf(def)}
+	r := &GoToReply{InvalidatedSteps: []string{}, Notice: Notice(nil, def.Notice)}
 	for _, id := range slices.Concat(entry, slices.Concat(def.Workflow.Entries[to+1:]...)) {
 		if p := s.Progress(id); p != nil {
 			w.Progress = append(w.Progress, jsontext.Pair[*StepProgress]{Key: id, Value: p.voided(movedOn, at)})

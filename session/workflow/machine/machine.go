@@ -6,6 +6,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,10 +68,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
 	}
-	r := &StartReply{Notice: NoticeOf(def)}
-	if b.Notice != "" {
-		r.Notice = &b.Notice
-	}
+	r := &StartReply{Notice: Notice(nil, cmp.Or(b.Notice, def.Notice))}
 	d := s.enter(def, 0, b.At, b.Texts)
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	s.remember(b.Call.stored(r), 0)

@@ -185,6 +185,12 @@ type FinishReply struct {
 	outdated, alone bool
 }
 
+// NewFinishReply returns a reply with notices that are not empty. Every reply of finished_step is made by it, or is
+// a copy of one that was stored.
+func NewFinishReply(status Status, notices ...string) *FinishReply {
+	return &FinishReply{Status: status, Notice: Notice(nil, notices...)}
+}
+
 // Outdated marks a reply that is repeated although other steps of its group are open by now: who
 // waits for the group by repeating a report would wait forever.
 func (r *FinishReply) Outdated() {

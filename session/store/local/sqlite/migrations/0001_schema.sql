@@ -345,7 +345,7 @@ CREATE TABLE definitions (
 
 -- What was changed, for those who follow it.
 CREATE TABLE changes (
-	position INTEGER PRIMARY KEY AUTOINCREMENT, -- in the order of the commits, without gaps
+	position INTEGER PRIMARY KEY, -- in the order of the commits, without gaps, since the newest one is never removed
 	kind     TEXT NOT NULL, -- session, execution, task or attempt
 	id       TEXT NOT NULL,
 	at       TEXT NOT NULL  -- the start of the transaction
