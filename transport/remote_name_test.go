@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 )
 
 func TestReq003_6_4_NamesOfToolsThatComeAndGo(t *testing.T) {
@@ -19,7 +19,7 @@ func TestReq003_6_4_NamesOfToolsThatComeAndGo(t *testing.T) {
 	s.names(t, "twin")
 	cs := client(t, s)
 	for name, args := range map[string]string{"twin_a": `{}`, "call_workflow_tool": `{"name":"twin_a"}`} {
-		if got := into[execution.Execution](t, cs, name, args); got.WorkflowID != "a" {
+		if got := into[remote.Run](t, cs, name, args); got.WorkflowID != "a" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/transport/tool"
 )
 

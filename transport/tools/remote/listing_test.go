@@ -9,7 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/transport/tool"
 )
 

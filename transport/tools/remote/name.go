@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/jsontext"
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/transport/tool"

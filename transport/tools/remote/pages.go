@@ -3,7 +3,7 @@ package remote
 import (
 	"context"
 
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/transport/tool"
 )
 

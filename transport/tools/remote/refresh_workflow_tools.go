@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/transport/tool"
 )
 

@@ -19,8 +19,8 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/config"
-	sources "deepwork/catalog/remote"
-	"deepwork/session/execution"
+	sources "deepwork/catalog/source"
+	"deepwork/session/remote"
 	"deepwork/session/store"
 	"deepwork/transport/tool"
 )
@@ -33,7 +33,7 @@ type Tools struct {
 	Options
 	set        *tool.Set
 	catalog    *sources.Catalog
-	Executions *execution.Engine
+	Executions *remote.Engine
 
 	making  sync.Mutex // held while the next listing is made
 	listing atomic.Pointer[Listing]
@@ -77,7 +77,7 @@ func (r *Tools) Open(o Options) error {
 		Root: o.Root, Settings: o.Settings, Reserved: r.reserved, Version: o.Version, Logger: r.set.Logger,
 	})
 	var err error
-	r.Executions, err = execution.Open(ctx, execution.Options{Database: o.Database, Member: o.Member, Sources: r.catalog, Settings: o.Settings, Logger: r.set.Logger})
+	r.Executions, err = remote.Open(ctx, remote.Options{Database: o.Database, Member: o.Member, Sources: r.catalog, Settings: o.Settings, Logger: r.set.Logger})
 	if err != nil {
 		cancel()
 		return errors.Join(err, r.catalog.Close(context.Background()))
@@ -159,7 +159,7 @@ func (r *Tools) Close(ctx context.Context) error {
 	r.running.Wait()
 	var err error
 	if left := r.Executions.Close(ctx); len(left) > 0 {
-		err = fmt.Errorf("executions that did not stop: %s", strings.Join(left, ", "))
+		err = fmt.Errorf("remote runs that did not stop: %s", strings.Join(left, ", "))
 	}
 	return errors.Join(err, r.catalog.Close(ctx))
 }
@@ -167,9 +167,9 @@ func (r *Tools) Close(ctx context.Context) error {
 // executionSchema is the schema of the replies of workflow calls and workflow_status (seed 003, 2.3
 // and 8.2).
 func executionSchema() *jsonschema.Schema {
-	s := tool.OutputSchema[execution.Execution](tool.Words{Enums: map[string][]any{"state": {
-		string(execution.Running), string(execution.Completed), string(execution.Failed),
-		string(execution.Cancelled), string(execution.TimedOut), string(execution.Unknown),
+	s := tool.OutputSchema[remote.Run](tool.Words{Enums: map[string][]any{"state": {
+		string(remote.Running), string(remote.Completed), string(remote.Failed),
+		string(remote.Cancelled), string(remote.TimedOut), string(remote.Unknown),
 	}}})
 	tool.OpenProperty(s, "result", "null", "boolean", "object", "array", "number", "string")
 	return s

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"deepwork/catalog/jsontext"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/transport/tool"
 )
 
@@ -21,7 +21,7 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true, Open: true},
 		Output:      executionSchema(),
 		Smaller:     "the execution ended, and its result is at its source: have the workflow return a reference instead of a large result.",
-	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
+	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*remote.Run, error) {
 		x, err := r.Executions.Status(ctx, c.Identity, args.ExecutionID)
 		if err != nil {
 			return nil, err
@@ -36,7 +36,7 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 }
 
 // sendable returns an execution without a result that would exceed any reply.
-func sendable(x *execution.Execution) *execution.Execution {
+func sendable(x *remote.Run) *remote.Run {
 	if len(x.Result) <= tool.MaxReplyBytes/2 { // the rest is about 10 KB
 		return x
 	}
@@ -60,7 +60,7 @@ func addCancelExecution(s *tool.Set, r *Tools) {
 		Hints:       tool.Hints{Destructive: true, Idempotent: true, Open: true},
 		Output:      executionSchema(),
 		Recheck:     "call workflow_status with the execution_id to see its state",
-	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
+	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*remote.Run, error) {
 		x, err := r.Executions.Cancel(ctx, c.Identity, args.ExecutionID)
 		if err != nil {
 			return nil, err
