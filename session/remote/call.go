@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"deepwork/actor"
 	"deepwork/actor/presence"
 	"deepwork/catalog/source"
 	"deepwork/catalog/task"
@@ -88,7 +87,7 @@ func (e *Engine) call(ctx context.Context, identity string, w *source.Workflow, 
 	if progress != nil {
 		progress(first.Run)
 	}
-	v, err := e.await(answerCtx, n, first.version, progress)
+	v, err := e.await(answerCtx, n, first, progress)
 	if err == nil && v.lost {
 		v, err = e.elsewhere(answerCtx, n.id)
 	}
@@ -96,7 +95,7 @@ func (e *Engine) call(ctx context.Context, identity string, w *source.Workflow, 
 	switch {
 	case err == nil:
 		return answer(v, setting)
-	case errors.Is(err, actor.ErrStopped), errors.Is(err, errClosing):
+	case errors.Is(err, errClosing):
 		return nil, closed(n.view.Load())
 	case why == nil:
 		return nil, fmt.Errorf("waiting for remote run %s: %w", n.id, err)
@@ -120,8 +119,8 @@ func (e *Engine) cancelled(ctx context.Context, n *entry) (*view, error) {
 	n.cancel(ErrCancelled)
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*cancelTime)
 	defer cancel()
-	switch v, err := e.await(ended, n, 0, nil); {
-	case errors.Is(err, actor.ErrStopped):
+	switch v, err := e.await(ended, n, n.view.Load(), nil); {
+	case errors.Is(err, errClosing):
 		return nil, closed(n.view.Load())
 	case err != nil:
 		return nil, fmt.Errorf("waiting for remote run %s to be cancelled: %w", n.id, err)
@@ -162,41 +161,30 @@ var errReply = errors.New("the time for a reply is over")
 
 // begin creates a run, records it, and starts its driver.
 func (e *Engine) begin(ctx context.Context, identity string, w *source.Workflow, arguments json.RawMessage, limit time.Duration, slots int) (*entry, error) {
-	performed := w.Performer != ""
-	t, ok := e.slots.enter(slots, w.Source, performed)
-	switch {
-	case ok:
-	case performed:
-		return nil, session.NotNow(codes.TooManyRuns, "Workflow '%s' was not started: at source '%s' %d executions already wait for agents or people to perform their steps, which is the maximum. Call again when one has ended, or end one with cancel_execution.", w.Name, w.Source, maxPerformed)
-	default:
-		return nil, session.NotNow(codes.TooManyRuns, "Workflow '%s' was not started: %d executions already wait for one of the %d slots (workflow_tools.max_concurrent_executions). Call again when some have ended.", w.Name, maxWaiting, slots).Wait(10 * time.Second)
-	}
 	x := &store.Execution{
 		ID: uuid.Must(uuid.NewV7()).String(), Owner: e.member.ID(), Identity: identity,
-		Source: w.Source, WorkflowID: w.ID, WorkflowName: w.Name, Async: w.Async, Performed: performed,
-		State: store.ExecutionStarting, StatusSupported: true, StartedAt: e.time(), Timeout: limit,
+		Source: w.Source, WorkflowID: w.ID, WorkflowName: w.Name, Async: w.Async, Performed: w.Performer != "",
+		State: store.ExecutionStarting, StatusSupported: true, StartedAt: now(), Timeout: limit,
 	}
-	if t != nil {
+	t, ok := e.slots.enter(slots, x)
+	switch {
+	case !ok && x.Performed:
+		return nil, session.NotNow(codes.TooManyRuns, "Workflow '%s' was not started: at source '%s' %d executions already wait for agents or people to perform their steps, which is the maximum. Call again when one has ended, or end one with cancel_execution.", w.Name, w.Source, maxPerformed)
+	case !ok:
+		return nil, session.NotNow(codes.TooManyRuns, "Workflow '%s' was not started: %d executions already wait for one of the %d slots (workflow_tools.max_concurrent_executions). Call again when some have ended.", w.Name, maxWaiting, slots).Wait(10 * time.Second)
+	case t != nil:
 		x.State = store.ExecutionWaiting
-	} else {
-		x.Deadline = e.deadline(limit)
+	default:
+		x.Deadline = deadline(limit)
 	}
-	err := e.member.Enter(ctx)
+	err := e.write(ctx, x)
 	if err == nil {
-		err = e.store.Save(ctx, x, e.life)
-	}
-	if err == nil {
-		n := e.enter(x)
-		begun := "remote run started"
+		n, begun := e.newEntry(x), "remote run started"
 		if t != nil {
 			begun = "remote run waits for a slot"
-			v := *n.view.Load()
-			v.Progress = &source.Progress{Message: waitsForSlot}
-			n.view.Store(&v)
+			n.show(&source.Progress{Message: waitsForSlot})
 		}
-		if e.drive(n, x, func(ctx context.Context, n *entry) (outcome, bool) {
-			return e.execute(ctx, n, w, arguments, t, limit)
-		}) {
+		if e.drive(n, func(ctx context.Context) (outcome, bool) { return e.execute(ctx, n, w, arguments, t, limit) }) {
 			e.log.Info(begun, "execution_id", n.id, "workflow", w.Name, "source", w.Source)
 			return n, nil
 		}
@@ -215,32 +203,29 @@ func (e *Engine) begin(ctx context.Context, identity string, w *source.Workflow,
 	return nil, session.NotNow(codes.RunNotSaved, "Workflow '%s' was not started, because its record could not be saved: %v. Correct that and call again.", w.Name, err).Because(err)
 }
 
-// enter returns an entry that publishes a record.
-func (e *Engine) enter(x *store.Execution) *entry {
-	n := &entry{id: x.ID, identity: x.Identity, done: make(chan struct{})}
-	n.view.Store(&view{Run: shown(x), version: 1, over: x.Over()})
-	return n
-}
-
-// await blocks until the run is over or ctx ends, and calls progress for changes after a
-// version.
-func (e *Engine) await(ctx context.Context, n *entry, since uint64, progress func(Run)) (*view, error) {
-	for {
-		v, err := actor.Ask(ctx, n.ref, func(r actor.Reply[*view]) message { return watchMessage{since, r} })
-		if _, crashed := errors.AsType[*actor.PanicError](err); crashed && ctx.Err() == nil {
-			continue // the next incarnation continues; the number of crashes is bounded
+// await blocks until the run is over or ctx ends, and calls progress for changes after the view v. Its
+// error is errClosing if this server no longer follows the run.
+func (e *Engine) await(ctx context.Context, n *entry, v *view, progress func(Run)) (*view, error) {
+	for !v.over {
+		var err error
+		select {
+		case <-v.newer:
+		case <-n.done:
+			err = errClosing
+		case <-e.closed.Done():
+			err = errClosing
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if v = n.view.Load(); v.over {
+			break
 		}
 		if err != nil {
-			if v = n.view.Load(); v.over {
-				return v, nil // it has just ended, and its actor with it
-			}
 			return nil, err
 		}
-		if v.over {
-			return v, nil
-		}
-		if since = v.version; progress != nil {
+		if progress != nil {
 			progress(v.Run)
 		}
 	}
+	return v, nil
 }

@@ -24,7 +24,7 @@ func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Run
 		return e.cancelUnfollowed(ctx, x)
 	}
 	var v *view
-	if n := e.entries.get(x.ExecutionID); n != nil {
+	if n := e.get(x.ExecutionID); n != nil {
 		v, err = e.cancelled(ctx, n)
 	} else {
 		v, err = e.cancelElsewhere(ctx, x)
@@ -88,7 +88,7 @@ func (e *Engine) elsewhere(ctx context.Context, id string) (v *view, err error) 
 // durable returns a run that has ended, or an error if it was cancelled and that is not
 // stored.
 func (e *Engine) durable(x *Run) (*Run, error) {
-	if x.State == Cancelled && e.entries.get(x.ExecutionID) != nil {
+	if x.State == Cancelled && e.get(x.ExecutionID) != nil {
 		return nil, notSaved(x, errors.New("the log has the reason"))
 	}
 	return x, nil
@@ -105,9 +105,9 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
 	if x.SourceExecutionID != nil {
 		ctx, cancel := context.WithCancelCause(ctx)
 		cancel(ErrCancelled)
-		o = e.broken(ctx, target{source: x.Source, workflow: x.WorkflowID, execution: *x.SourceExecutionID})
+		o = e.broken(ctx, rec)
 	}
-	rec.State, rec.EndedAt, rec.Result = o.state, new(e.time()), o.result
+	rec.State, rec.EndedAt, rec.Result = o.state, new(now()), o.result
 	if o.words != "" {
 		rec.Error = new(clip(o.words, maxWords))
 	}

@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"deepwork/actor"
+	"deepwork/actor/wait"
 	"deepwork/catalog/source"
 	"deepwork/session/codes"
 	"deepwork/session/store"
@@ -28,25 +28,13 @@ type outcome struct {
 	progress *source.Progress // as reported by the source with the end; nil if it was not
 }
 
-// drive starts the actor and the driver of a run. The driver runs work on its own goroutine,
-// with a slot or with a ticket to wait for one. It reports false if the engine is closed.
-func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, *entry) (o outcome, slot bool)) bool {
+// drive starts the driver of a run: a goroutine that runs work, with a slot or with a ticket to wait for
+// one, and stores the outcome. It reports false if the engine is closed.
+func (e *Engine) drive(n *entry, work func(context.Context) (o outcome, slot bool)) bool {
 	ctx, cancel := context.WithCancelCause(e.ctx)
 	n.cancel = cancel
-	first := x
-	n.ref = actor.Spawn(e.system, actor.Options{Name: "remote run " + n.id, Logger: e.log}, func() (actor.Behavior[message], error) {
-		a := &runActor{engine: e, entry: n, rec: x}
-		x = nil // after a crash, an incarnation trusts only the store
-		return a, nil
-	})
-	stop := func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
-		defer cancel()
-		return n.ref.Stop(ctx)
-	}
-	if !e.entries.add(n) {
+	if !e.add(n) {
 		cancel(errClosing)
-		_ = stop() // it has nothing to do
 		return false
 	}
 	e.drivers.Go(func() {
@@ -54,54 +42,36 @@ func (e *Engine) drive(n *entry, x *store.Execution, work func(context.Context, 
 		defer cancel(nil)
 		o, slot := e.guarded(ctx, n, work)
 		if slot {
-			e.slots.leave(nil, first) // before the callers know, so that their next call finds it free
+			e.slots.leave(nil, n.rec) // before the callers know, so that their next call finds it free
 		}
-		if !o.left {
-			if err := e.ask(n, func(r actor.Reply[struct{}]) message { return endMessage{o, r} }); err != nil && !errors.Is(err, actor.ErrStopped) {
-				e.log.Error("a remote run has ended, and its actor could not be told", "execution_id", n.id, "state", o.state, "error", err)
-			}
-		}
-		if o.left && context.Cause(ctx) != errLost {
-			return // Close notifies the waiting callers
-		}
-		if err := stop(); err != nil {
-			e.log.Error("the actor of a remote run does not stop", "execution_id", n.id, "error", err)
+		switch {
+		case context.Cause(ctx) == errLost:
+			n.lose()
+		case !o.left:
+			n.end(ctx, o)
 		}
 	})
 	return true
 }
 
 // guarded prevents a panic, such as over a source's answer, from ending the process.
-func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Context, *entry) (outcome, bool)) (o outcome, slot bool) {
+func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Context) (outcome, bool)) (o outcome, slot bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.log.Error("the driver of a remote run panicked", "execution_id", n.id, "panic", p, "trace", string(debug.Stack()))
+			n.log().Error("the driver of a remote run panicked", "panic", p, "trace", string(debug.Stack()))
 			// Whether it had a slot is not known here: only a waiting one has none.
 			o, slot = outcome{state: Unknown, words: fmt.Sprintf("this server failed while it followed the execution: %v; whether the workflow continues at its source is not known", p)}, true
 		}
 	}()
-	return work(ctx, n)
-}
-
-// ask sends a message to a run's actor and waits until it is handled, even while the engine
-// closes. A message that crashed an incarnation is sent again to the next; the number of crashes is
-// bounded.
-func (e *Engine) ask(n *entry, build func(actor.Reply[struct{}]) message) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), writeTime)
-	defer cancel()
-	for {
-		_, err := actor.Ask(ctx, n.ref, build)
-		if _, crashed := errors.AsType[*actor.PanicError](err); !crashed || ctx.Err() != nil {
-			return err
-		}
-	}
+	return work(ctx)
 }
 
 // execute drives a new run: it waits for a slot, starts it at the source and polls its status
 // until the end (seed 003, 7.1). If t is nil it already has a slot; a timeout of 0 means none.
 func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, input json.RawMessage, t ticket, timeout time.Duration) (o outcome, slot bool) {
 	if t != nil {
-		if err := e.slots.wait(ctx, t); err != nil {
+		if err := wait.Done(ctx, t); err != nil {
+			e.slots.leave(t, n.rec)
 			return notStarted(err), false
 		}
 	}
@@ -111,13 +81,15 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, inpu
 		defer cancel()
 	}
 	if t != nil {
-		deadline := e.deadline(timeout)
-		err := e.ask(n, func(r actor.Reply[struct{}]) message { return startMessage{deadline, r} })
-		if err != nil {
+		next := *n.rec
+		next.State, next.Deadline = store.ExecutionStarting, deadline(timeout)
+		if err := n.save(ctx, &next); err != nil { // nothing was sent
 			return outcome{state: Failed, code: codes.RunNotSaved, words: fmt.Sprintf("it was not started, because its record could not be saved: %v", err)}, true
 		}
+		n.log().Info("remote run started")
+		n.show(nil)
 	}
-	a, err := e.sources.Execute(ctx, w, input, func(p source.Progress) { e.progress(ctx, n, p) })
+	a, err := e.sources.Execute(ctx, w, input, n.advance)
 	if err != nil {
 		return e.notExecuted(ctx, w, timeout, err), true
 	}
@@ -133,20 +105,11 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, inpu
 	case a.ExecutionID == "":
 		return outcome{blind: true}, true
 	}
-	if err := e.ask(n, func(r actor.Reply[struct{}]) message { return acceptMessage{a.ExecutionID, r} }); err != nil {
-		e.log.Error("the actor of a remote run could not be told its source's id", "execution_id", n.id, "error", err)
-	}
+	n.accept(ctx, a.ExecutionID)
 	if a.Progress != nil {
-		e.progress(ctx, n, *a.Progress)
+		n.advance(*a.Progress)
 	}
-	return e.follow(ctx, n, target{w.Source, w.ID, a.ExecutionID, timeout}), true
-}
-
-// progress sends the run's progress to the actor.
-func (e *Engine) progress(ctx context.Context, n *entry, p source.Progress) {
-	p.Message = clip(p.Message, maxMessage)
-	// On an error the run or the server is ending, and progress is useless.
-	_ = n.ref.Tell(ctx, progressMessage{p})
+	return e.follow(ctx, n), true
 }
 
 // notStarted is the outcome of a run that never got a slot.
@@ -223,9 +186,9 @@ func valid(result json.RawMessage) json.RawMessage {
 }
 
 // deadline returns when a run that starts now must end; nil means never.
-func (e *Engine) deadline(timeout time.Duration) *time.Time {
+func deadline(timeout time.Duration) *time.Time {
 	if timeout <= 0 {
 		return nil
 	}
-	return new(e.time().Add(timeout))
+	return new(now().Add(timeout))
 }

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"deepwork/actor"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
@@ -26,24 +26,25 @@ type Engine struct {
 	current func(context.Context) (*config.Config, error)
 	last    atomic.Pointer[config.WorkflowTools] // the settings as last read
 	log     *slog.Logger
-	clock   func() time.Time
 
-	db      store.Database
-	store   store.Executions
-	member  store.Members
-	life    time.Duration
-	slots   slots
-	entries entries
-	system  *actor.System
+	db     store.Database
+	store  store.Executions
+	member store.Members
+	life   time.Duration
+	slots  slots
 
-	ctx     context.Context // of all goroutines except the actors; Close ends it with errClosing
+	ctx     context.Context // of all goroutines; Close ends it with errClosing
 	cancel  context.CancelCauseFunc
+	closed  context.Context // ends with Close
+	end     context.CancelFunc
 	drivers sync.WaitGroup
-	serving sync.WaitGroup // lookAround and hold
-}
+	serving sync.WaitGroup // serve
 
-// Going reports whether runs run that this process follows.
-func (e *Engine) Going() bool { return e.entries.any() }
+	added   wait.Signal // for serve
+	mu      sync.Mutex  // guards the fields below
+	closing bool
+	entries map[string]*entry // by id
+}
 
 // Open returns the engine of a project and takes up the runs that no server follows any more:
 // those whose sources can be asked are followed again, and cancelled when their time is over; the
@@ -55,23 +56,53 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Database == nil || o.Member == nil || o.Sources == nil || o.Settings == nil {
 		return nil, errors.New("opening the remote runs of a project: no database, member, sources, or settings are given")
 	}
-	e := &Engine{sources: o.Sources, current: o.Settings, log: o.Logger, clock: o.Now, db: o.Database, store: o.Database.Executions(),
-		member: o.Member, life: cmp.Or(o.Life, store.ExecutionLife), slots: slots{performed: make(map[string]int)}, entries: newEntries()}
-	if e.log == nil {
-		e.log = slog.New(slog.DiscardHandler)
-	}
-	if e.clock == nil {
-		e.clock = session.Clock
+	e := &Engine{
+		sources: o.Sources, current: o.Settings, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		db: o.Database, store: o.Database.Executions(), member: o.Member, life: cmp.Or(o.Life, store.ExecutionLife),
+		added: wait.NewSignal(), entries: make(map[string]*entry),
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	e.system = actor.NewSystem(e.log)
-	if _, err := e.adopt(ctx); err != nil {
-		e.log.Warn("the remote runs of earlier servers cannot be taken up now", "error", err)
-	}
-	e.serving.Go(e.lookAround)
-	e.serving.Go(e.hold)
+	e.closed, e.end = context.WithCancel(context.WithoutCancel(ctx))
+	_, err := e.adopt(ctx)
+	e.serving.Go(func() { e.serve(err) })
 	return e, nil
 }
+
+// add adds a run; it reports false if the engine is closed or has it.
+func (e *Engine) add(n *entry) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing || e.entries[n.id] != nil {
+		return false
+	}
+	e.entries[n.id] = n
+	e.added.Wake()
+	return true
+}
+
+// remove removes a run whose end is in the store, or that another server has taken up.
+func (e *Engine) remove(n *entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.entries, n.id)
+}
+
+// get returns the run with an id, or nil.
+func (e *Engine) get(id string) *entry {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.entries[id]
+}
+
+// all returns all runs that this process has in memory.
+func (e *Engine) all() []*entry {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.entries))
+}
+
+// Going reports whether this process follows any runs.
+func (e *Engine) Going() bool { return len(e.all()) > 0 }
 
 // Stats are the current counts, for metrics.
 type Stats struct {
@@ -90,8 +121,12 @@ func (e *Engine) Stats() Stats {
 // unknown; one that waited for a slot has failed. Waiting calls return. It returns the names of
 // what did not stop before ctx ended, or nil.
 func (e *Engine) Close(ctx context.Context) []string {
-	all := e.entries.close()
+	e.mu.Lock()
+	e.closing = true
+	e.mu.Unlock()
+	all := e.all()
 	e.cancel(errClosing)
+	defer e.end()
 	var stuck []string
 	if wait.Group(ctx, &e.serving) != nil {
 		stuck = append(stuck, "the look at the remote runs of other servers")
@@ -104,12 +139,11 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if len(stuck) == 0 {
 		e.drivers.Wait()
 	}
-	stuck = append(stuck, e.system.Stop(ctx)...)
 	if len(all) > 0 {
 		e.release(ctx)
 	}
 	slices.Sort(stuck)
-	return slices.Compact(stuck)
+	return stuck
 }
 
 // release lets other servers take up the runs of this one at once.
@@ -121,8 +155,16 @@ func (e *Engine) release(ctx context.Context) {
 	}
 }
 
-// time returns the current time with the precision of the store.
-func (e *Engine) time() time.Time { return e.clock().UTC().Truncate(time.Microsecond) }
+// write stores a record, durably.
+func (e *Engine) write(ctx context.Context, x *store.Execution) error {
+	if err := e.member.Enter(ctx); err != nil {
+		return err
+	}
+	return e.store.Save(ctx, x, e.life)
+}
+
+// now returns the current time with the precision of the store.
+func now() time.Time { return session.Clock().UTC().Truncate(time.Microsecond) }
 
 // settings reads the current settings. A new limit also applies to waiting runs.
 func (e *Engine) settings(ctx context.Context) (*config.WorkflowTools, error) {

@@ -8,26 +8,21 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/source"
+	"deepwork/session/store"
 )
-
-// A target is a run at a source.
-type target struct {
-	source, workflow, execution string
-	timeout                     time.Duration // the timeout of the run; for messages
-}
 
 // follow polls the source for the status until the run or ctx has ended (seed 003, 7.1 to
 // 7.5). It continues to ask a source that is away, for as long as the run may take.
-func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
+func (e *Engine) follow(ctx context.Context, n *entry) outcome {
 	interval := e.statusInterval(ctx)
 	pause := min(interval, firstPoll)
 	failed, refused := 0, 0 // consecutive polls
 	asked := false          // it has reported a status once
 	for {
 		if wait.For(ctx, pause) != nil {
-			return e.broken(ctx, t)
+			return e.broken(ctx, n.rec)
 		}
-		a, err := e.poll(ctx, t)
+		a, err := e.poll(ctx, n.rec)
 		interval = e.statusInterval(ctx)
 		if err == nil && a.State == "" && a.Progress == nil {
 			err = silent(a)
@@ -37,13 +32,13 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 				return o
 			}
 			if a.Progress != nil {
-				e.progress(ctx, n, *a.Progress)
+				n.advance(*a.Progress)
 			}
 			pause, failed, refused, asked = interval, 0, 0, true
 			continue
 		}
 		if ctx.Err() != nil {
-			return e.broken(ctx, t)
+			return e.broken(ctx, n.rec)
 		}
 		failed++
 		_, is := errors.AsType[*source.RefusedError](err)
@@ -59,7 +54,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, t target) outcome {
 			refused = 0
 		}
 		if failed == 1 {
-			e.log.Warn("the status of a remote run cannot be had; trying again", "execution_id", n.id, "source", t.source, "error", err)
+			n.log().Warn("the status of a remote run cannot be had; trying again", "error", err)
 		}
 		pause = min(interval<<min(failed-1, 10), max(maxPause, interval))
 		if errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrLost) {
@@ -82,19 +77,19 @@ func silent(a *source.Answer) error {
 }
 
 // poll asks once, with a short timeout: the next poll may succeed.
-func (e *Engine) poll(ctx context.Context, t target) (*source.Answer, error) {
+func (e *Engine) poll(ctx context.Context, x *store.Execution) (*source.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTime)
 	defer cancel()
-	return e.sources.Status(ctx, t.source, t.workflow, t.execution)
+	return e.sources.Status(ctx, x.Source, x.WorkflowID, *x.SourceExecutionID)
 }
 
 // broken ends a run that must not continue: it cancels it at its source, if that is possible
 // (seed 003, 7.5). If the server is closing, the run continues.
-func (e *Engine) broken(ctx context.Context, t target) outcome {
+func (e *Engine) broken(ctx context.Context, x *store.Execution) outcome {
 	var o outcome
 	switch context.Cause(ctx) {
 	case errTimedOut:
-		o = outcome{state: TimedOut, words: fmt.Sprintf("it did not end within %v", t.timeout)}
+		o = outcome{state: TimedOut, words: fmt.Sprintf("it did not end within %v", x.Timeout)}
 	case ErrCancelled:
 		o = outcome{state: Cancelled, words: "it was cancelled by its caller"}
 	default:
@@ -102,13 +97,13 @@ func (e *Engine) broken(ctx context.Context, t target) outcome {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	defer cancel()
-	a, err := e.sources.Cancel(ctx, t.source, t.workflow, t.execution)
+	a, err := e.sources.Cancel(ctx, x.Source, x.WorkflowID, *x.SourceExecutionID)
 	switch {
 	case errors.Is(err, source.ErrUnsupported):
 		o.words += "; its source has no cancel tool, so it may go on there"
 		o.unsure = true
 	case err != nil:
-		e.log.Warn("a remote run could not be cancelled at its source", "source", t.source, "source_execution_id", t.execution, "error", err)
+		e.log.Warn("a remote run could not be cancelled at its source", "source", x.Source, "source_execution_id", *x.SourceExecutionID, "error", err)
 		o.words += "; it could not be cancelled at its source and may go on there: " + err.Error()
 		o.unsure = true
 	case a == nil:
@@ -116,7 +111,7 @@ func (e *Engine) broken(ctx context.Context, t target) outcome {
 	case a.State == source.Completed:
 		// It completed before it was cancelled: its result is not thrown away.
 		if a.Output == nil {
-			if b, err := e.sources.Status(ctx, t.source, t.workflow, t.execution); err == nil && b.State == source.Completed {
+			if b, err := e.sources.Status(ctx, x.Source, x.WorkflowID, *x.SourceExecutionID); err == nil && b.State == source.Completed {
 				a = b
 			}
 		}

@@ -231,7 +231,6 @@ type server struct {
 	t      testing.TB
 	log    *logbook
 	config atomic.Pointer[config.Config]
-	onNow  atomic.Pointer[func()] // called when the engine asks for the time
 	disk   *disk
 	closed bool
 	leave  func() error // ends the membership and closes the disk
@@ -408,12 +407,6 @@ func openFor(t testing.TB, root string, s Sources, edit func(*config.WorkflowToo
 	e, err := Open(t.Context(), Options{
 		Life: life, Database: srv.disk, Member: member, Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Settings: func(context.Context) (*config.Config, error) { return srv.config.Load(), nil },
-		Now: func() time.Time {
-			if f := srv.onNow.Load(); f != nil {
-				(*f)()
-			}
-			return time.Now()
-		},
 	})
 	testkit.Must(t, err)
 	srv.Engine = e

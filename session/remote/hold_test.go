@@ -46,7 +46,7 @@ func TestASuspendedServerOverwritesNothing(t *testing.T) {
 			}
 			was := stored(t, b, c.id())
 			a.disk.frozen.Unlock()
-			testkit.Until(t, "the first one gives it up", func() bool { return a.entries.get(c.id()) == nil })
+			testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
 			if now := stored(t, b, c.id()); ended && !reflect.DeepEqual(now, was) || now.Owner != b.member.ID() || now.Over() != ended {
 				t.Errorf("%+v, was %+v", now, was)
 			}
@@ -153,7 +153,7 @@ func TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun(t *testing.T) {
 	a.disk.frozen.Lock()
 	testkit.Until(t, "the other server follows it", func() bool { return b.Stats().Running == 1 })
 	a.disk.frozen.Unlock()
-	testkit.Until(t, "the first one gives it up", func() bool { return a.entries.get(c.id()) == nil })
+	testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
 	a.stop()
 	c.over(Running, "shutting_down")
 	if r := mustStatus(t, b.Engine, c.id()); r.State != Running || len(p.cancelled) > 0 {

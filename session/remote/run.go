@@ -91,7 +91,6 @@ type Options struct {
 	Sources  Sources
 	Settings func(context.Context) (*config.Config, error) // read at each call
 	Logger   *slog.Logger                                  // default: discards
-	Now      func() time.Time                              // default session.Clock; not for timers
 	Life     time.Duration                                 // of a record since it was renewed; default store.ExecutionLife
 }
 

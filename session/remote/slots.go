@@ -1,17 +1,14 @@
 package remote
 
 import (
-	"context"
 	"slices"
 	"sync"
 
-	"deepwork/actor/wait"
 	"deepwork/session/store"
 )
 
-// slots bounds how many runs run at the sources at once. Waiting runs get a slot in the
-// order of their arrival. Those that agents or people perform occupy no slot: they are bounded per
-// source.
+// slots bounds how many runs are at the sources at once. Waiting runs get a slot in the order of
+// their arrival. Those that agents or people perform occupy no slot: they are bounded per source.
 type slots struct {
 	mu        sync.Mutex
 	limit     int
@@ -25,46 +22,27 @@ type ticket chan struct{}
 
 // enter takes a slot if one is free, or if the run needs none, and returns a nil ticket.
 // Otherwise it queues. ok is false if there are too many already.
-func (s *slots) enter(limit int, source string, performed bool) (t ticket, ok bool) {
+func (s *slots) enter(limit int, x *store.Execution) (t ticket, ok bool) {
 	s.adjust(limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case performed && s.performed[source] >= maxPerformed:
+	case x.Performed && s.performed[x.Source] >= maxPerformed, !x.Performed && len(s.queue) >= maxWaiting:
 		return nil, false
-	case performed:
-		s.performed[source]++
+	case x.Performed || s.used < s.limit:
+		s.add(x, 1)
 		return nil, true
-	case s.used < s.limit:
-		s.used++
-		return nil, true
-	case len(s.queue) >= maxWaiting:
-		return nil, false
 	}
 	t = make(ticket)
 	s.queue = append(s.queue, t)
 	return t, true
 }
 
-// wait blocks until the ticket has a slot or ctx ends; in that case it has none, and the error is
-// the cause.
-func (s *slots) wait(ctx context.Context, t ticket) error {
-	err := wait.Done(ctx, t)
-	if err != nil {
-		s.leave(t, nil)
-	}
-	return err
-}
-
 // take counts a run that is already at its source, regardless of the limits.
 func (s *slots) take(x *store.Execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x.Performed {
-		s.performed[x.Source]++
-	} else {
-		s.used++
-	}
+	s.add(x, 1)
 }
 
 // leave gives up a ticket, or else returns what x has.
@@ -75,13 +53,7 @@ func (s *slots) leave(t ticket, x *store.Execution) {
 		s.queue = slices.Delete(s.queue, i, i+1)
 		return
 	}
-	if x != nil && x.Performed {
-		if s.performed[x.Source]--; s.performed[x.Source] == 0 {
-			delete(s.performed, x.Source)
-		}
-		return
-	}
-	s.used--
+	s.add(x, -1)
 	s.grant()
 }
 
@@ -91,6 +63,18 @@ func (s *slots) adjust(limit int) {
 	defer s.mu.Unlock()
 	s.limit = max(limit, 1)
 	s.grant()
+}
+
+// add changes the number of runs of the kind of x. The lock must be held.
+func (s *slots) add(x *store.Execution, n int) {
+	if !x.Performed {
+		s.used += n
+		return
+	}
+	if s.performed == nil {
+		s.performed = make(map[string]int)
+	}
+	s.performed[x.Source] += n
 }
 
 // grant gives free slots to those that wait. The lock must be held.

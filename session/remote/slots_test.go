@@ -122,28 +122,18 @@ func TestAnEditOfTheLimitTakesEffect(t *testing.T) {
 }
 
 func TestTooManyWait(t *testing.T) {
-	var s slots
-	if ticket, ok := s.enter(1, "plant", false); ticket != nil || !ok {
-		t.Fatal("no slot at first")
-	}
-	for range maxWaiting {
-		if ticket, ok := s.enter(1, "plant", false); ticket == nil || !ok {
-			t.Fatal("cannot wait")
-		}
-	}
-	if _, ok := s.enter(1, "plant", false); ok {
-		t.Fatal("one more may wait")
-	}
-
 	bubble(t, func(t *testing.T) {
-		srv := open(t, newRoot(t), newPlant(), nil)
-		srv.slots.limit, srv.slots.used = 10, 10
-		for range maxWaiting {
-			srv.slots.enter(10, "plant", false)
+		s := open(t, newRoot(t), newPlant(), nil)
+		x := new(store.Execution)
+		const limit = 10 // as configured by default
+		for i := range limit + maxWaiting {
+			if ticket, ok := s.slots.enter(limit, x); (ticket == nil) != (i < limit) || !ok {
+				t.Fatalf("run %d: waits: %v, taken: %v", i, ticket != nil, ok)
+			}
 		}
-		_, err := srv.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)
+		_, err := s.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)
 		wantCode(t, err, session.StateError, "too_many_runs", "1000", "max_concurrent_executions")
-		if len(srv.entries.byID) != 0 {
+		if s.Going() {
 			t.Error("a refused call is kept")
 		}
 	})
@@ -151,19 +141,16 @@ func TestTooManyWait(t *testing.T) {
 
 func TestSlotsAndATicketThatComesAsItsHolderLeaves(t *testing.T) {
 	var s slots
-	s.enter(1, "plant", false)
-	ticket, _ := s.enter(1, "plant", false)
-	s.leave(nil, nil)
-	<-ticket
-	if used, waiting := s.count(); used != 1 || waiting != 0 {
-		t.Fatalf("%d used, %d wait", used, waiting)
-	}
-	e := &Engine{}
-	e.slots.enter(1, "plant", false)
-	ticket, _ = e.slots.enter(1, "plant", false)
-	e.slots.leave(ticket, nil)
-	e.slots.leave(nil, nil)
-	if used, waiting := e.slots.count(); used != 0 || waiting != 0 {
+	x := new(store.Execution)
+	s.enter(1, x)
+	first, _ := s.enter(1, x)
+	second, _ := s.enter(1, x)
+	s.leave(nil, x)
+	<-first
+	s.leave(first, x) // which has become a slot
+	<-second
+	s.leave(nil, x)
+	if used, waiting := s.count(); used != 0 || waiting != 0 {
 		t.Fatalf("%d used, %d wait", used, waiting)
 	}
 }

@@ -66,40 +66,40 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Run,
 }
 
 // find returns the runs of this identity that have an id: our UUID or their source's id. If
-// it has to search the store, it first takes up those that no server follows any more. What this
-// process has in memory takes precedence.
+// it has to search the store, it first takes up those that no server follows any more.
 func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Run, error) {
-	if n := e.entries.get(id); n != nil && n.identity == identity {
+	if n := e.get(id); n != nil && n.identity == identity {
 		return []*Run{&n.view.Load().Run}, nil
 	}
 	_, adopting := e.adopt(ctx)
-	var stored []store.Execution
-	var err error
-	if e.db.Exists() {
-		stored, err = e.store.Find(ctx, identity, id, given)
+	if !e.db.Exists() {
+		return nil, nil
 	}
-	var found []*Run
-	for _, n := range e.entries.ofSource(identity, given) {
-		found = append(found, &n.view.Load().Run)
-	}
+	stored, err := e.store.Find(ctx, identity, id, given)
 	switch {
-	case err == nil || len(found) > 0:
+	case err == nil:
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("looking for execution %q: %w", given, context.Cause(ctx))
 	default:
 		return nil, session.NotNow(codes.RunsUnread, "Whether execution '%s' exists is not known, because the executions of other servers cannot be read: %v. Correct that and call again; do not start it again.", clip(given, 100), err).Because(err)
 	}
+	var found []*Run
 	for _, x := range stored {
-		if n := e.entries.get(x.ID); n != nil {
-			if x.ID == id {
-				return []*Run{&n.view.Load().Run}, nil
-			}
-			continue // already in found
+		if adopting != nil && x.Lapsed {
+			x.Error = new(clip(fmt.Sprintf("the server that followed it is gone, and this one cannot follow it, because that could not be saved: %v. "+
+				"Its state at its source is not known. Correct that and call again; do not start it again", adopting), maxWords))
 		}
-		e.stranded(&x, adopting)
-		found = append(found, new(shown(&x)))
+		found = append(found, e.latest(&x))
 	}
 	return found, nil
+}
+
+// latest returns a stored run as callers see it; what this process has in memory takes precedence.
+func (e *Engine) latest(x *store.Execution) *Run {
+	if n := e.get(x.ID); n != nil {
+		return &n.view.Load().Run
+	}
+	return new(shown(x))
 }
 
 // newest returns a hint that lists the newest runs.
@@ -144,11 +144,24 @@ func (e *Engine) Newest(ctx context.Context, identity string, limit int) (all []
 		return nil, 0, fmt.Errorf("listing the executions of %s: %w", identity, err)
 	}
 	for _, x := range stored {
-		if n := e.entries.get(x.ID); n != nil {
-			all = append(all, n.view.Load().Run)
-		} else {
-			all = append(all, shown(&x))
-		}
+		all = append(all, *e.latest(&x))
 	}
 	return all, total, nil
+}
+
+// Inspect checks db for runs that this program never writes. It changes nothing and may run
+// at the same time as servers. If the database cannot be read, the inspection of the task board,
+// which is also in it, reports that.
+func Inspect(ctx context.Context, db store.Database) (r session.Report, err error) {
+	if !db.Exists() {
+		return r, nil
+	}
+	var n, going int
+	if r.Findings, n, going, err = db.Executions().Inspect(ctx); err != nil {
+		return r, ctx.Err()
+	}
+	if n > 0 {
+		r.Counts = []session.Count{{N: n, What: "execution", Of: fmt.Sprintf("%d going on", going)}}
+	}
+	return r, nil
 }
