@@ -41,8 +41,8 @@ func (e *RefusedError) Error() string {
 // Execute starts a workflow at its source, or runs it to its end if it is
 // synchronous; it blocks until the source answers or ctx ends. If ctx ends the
 // request is cancelled at the source. progress, which may be nil, is called for
-// progress notifications, one at a time, and not after Execute has returned; if it
-// is slower than the source, the newest 64 are kept.
+// progress notifications by Execute itself, before it returns; if it is slower than
+// the source, at most 64 wait and further ones are dropped.
 //
 // The answer of a synchronous workflow is Completed, with its result as Output.
 // Errors: ErrUnknown, ErrAway (with ErrLost if the source may have begun), a

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"deepwork/actor"
 	"deepwork/actor/wait"
@@ -30,7 +29,6 @@ type Catalog struct {
 	snapshot atomic.Pointer[Snapshot]
 	applied  atomic.Pointer[config.Config]      // the settings that the sources follow
 	sources  atomic.Pointer[map[string]*source] // by name
-	due      atomic.Pointer[time.Time]          // when tools of an unreachable source are removed; nil means never
 	changed  wait.Signal                        // the snapshot changed
 	offers   wait.Signal                        // an offer changed
 
@@ -57,32 +55,19 @@ func Open(o Options) *Catalog {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.grace, c.kill = context.WithCancel(context.Background())
 	c.system = actor.NewSystem(o.Logger)
-	state := &owner{c: c, leaving: make(map[string]*source), names: make(map[string]string), texts: make(map[string]*described)} // survives a crash: it is made of immutable offers
+	state := &owner{c: c, leaving: make(map[string]*source), names: make(map[string]string), texts: make(map[string]described)} // survives a crash: it is made of immutable offers
 	c.owner = actor.Spawn(c.system, actor.Options{Name: "remote"}, func() (actor.Behavior[update], error) { return state, nil })
 	c.running.Go(c.watch)
-	c.offers.Wake()
 	return c
 }
 
-// watch updates the snapshot when an offer changed, when the tools of an unreachable source expire,
-// and at intervals, since the settings may have been edited.
+// watch updates the snapshot when an offer changed, and at intervals, since the settings may have been
+// edited and the tools of an unreachable source expire.
 func (c *Catalog) watch() {
-	timer := time.NewTimer(lookInterval)
-	defer timer.Stop()
-	for {
-		next := lookInterval
-		if due := c.due.Load(); due != nil {
-			next = max(0, min(next, time.Until(*due)))
-		}
-		timer.Reset(next)
-		select {
-		case <-c.ctx.Done():
-			return
-		case <-c.offers:
-		case <-timer.C:
-		}
+	for c.ctx.Err() == nil {
 		// Errors of the settings are logged where they are read.
 		_ = c.update(c.ctx)
+		_ = wait.Until(c.ctx, lookInterval, c.offers)
 	}
 }
 

@@ -27,7 +27,7 @@ type commandWire struct {
 }
 
 // startCommand starts a source in the project root, program being the path of its command's. Its
-// standard error is logged at debug, with a limit of lines per second.
+// standard error is logged at debug.
 func startCommand(s *config.WorkflowSource, program, root string, logger *slog.Logger) (*commandWire, error) {
 	env := environment(os.Environ(), s.PassEnv)
 	for name, value := range s.Env {
@@ -35,7 +35,7 @@ func startCommand(s *config.WorkflowSource, program, root string, logger *slog.L
 	}
 	service, err := process.Serve(process.Spec{
 		Command: append([]string{program}, s.Command[1:]...), Dir: root, Env: env, Grace: stopGrace,
-	}, quietly(logger))
+	}, func(line string) { logger.Debug("a source writes", "line", process.Tail(line, 1000)) })
 	if err != nil {
 		return nil, err
 	}
@@ -78,50 +78,17 @@ func environment(all, more []string) []string {
 	})
 }
 
-// quietly returns a function that logs lines at debug, at most 50 per second.
-func quietly(logger *slog.Logger) func(string) {
-	const most = 50
-	var since time.Time
-	lines, lost := 0, 0
-	return func(line string) { // called by one goroutine
-		if !logger.Enabled(context.Background(), slog.LevelDebug) {
-			return
-		}
-		if now := time.Now(); now.Sub(since) > time.Second {
-			if lost > 0 {
-				logger.Debug("lines of a source's standard error were left out", "lines", lost)
-			}
-			since, lines, lost = now, 0, 0
-		}
-		if lines++; lines > most {
-			lost++
-			return
-		}
-		logger.Debug("a source writes", "line", process.Tail(line, 1000))
-	}
-}
-
 func (w *commandWire) transport() mcp.Transport { return w }
 
 // Connect implements mcp.Transport.
 func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	c, err := (&mcp.IOTransport{
-		Reader: newLineFilter(w.service.Stdout, w.stray), Writer: patient{w.service.Stdin}, MaxLineLength: -1, // the filter has one
+		Reader: newLineFilter(w.service.Stdout, w.stray), Writer: w.service.Stdin, MaxLineLength: -1, // the filter has one
 	}).Connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("speaking to the command: %w", err)
 	}
-	return &rawConn{Connection: c}, nil
-}
-
-// A patient pipe gives a source time to read each message.
-type patient struct{ *os.File }
-
-// Write implements io.Writer.
-func (p patient) Write(b []byte) (int, error) {
-	// If pipes have no deadlines here, an unanswered query shows that a source does not read.
-	_ = p.SetWriteDeadline(time.Now().Add(writeTimeout))
-	return p.File.Write(b)
+	return rawConn{c}, nil
 }
 
 func (w *commandWire) end() { w.cut() }

@@ -139,7 +139,7 @@ func (l *link) listen(token string, to chan Progress) {
 	l.progress[token] = to
 }
 
-// route sends a progress notification to its call. If the call is too slow, the newest are kept.
+// route sends a progress notification to its call. If the call is too slow, it is dropped.
 func (l *link) route(p *mcp.ProgressNotificationParams) {
 	if p == nil {
 		return
@@ -151,19 +151,8 @@ func (l *link) route(p *mcp.ProgressNotificationParams) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	to := l.progress[token]
-	if to == nil {
-		return
-	}
-	for { // no other goroutine sends
-		select {
-		case to <- progress:
-			return
-		default:
-		}
-		select {
-		case <-to:
-		default:
-		}
+	select {
+	case l.progress[token] <- progress: // never if no call has the token
+	default:
 	}
 }

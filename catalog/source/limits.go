@@ -13,6 +13,7 @@ const (
 	maxCursor      = 64 << 10       // bytes
 	maxWorkflows   = 10_000         // of one source
 	maxSkipped     = 100            // reasons kept of one source; the rest is counted
+	maxLogged      = 20             // log lines about the workflows of one query
 	maxID          = 1024           // bytes
 	maxName        = 256            // characters
 	maxDescription = 8000           // characters; longer ones are cut
@@ -23,9 +24,7 @@ const (
 	maxAnswer      = 200            // of the nesting of a tool's result; deeper ones become text
 	maxErrorText   = 8000           // characters of a source's error
 	maxMessageText = 2000           // characters of a progress message
-	maxProgress    = 64             // notifications that wait for a slow receiver; the oldest are dropped
-	maxStray       = 100            // lines of a command's output between two messages
-	maxUnread      = 4 << 20        // bytes that a command sends while a request of its own waits for its answer to be read
+	maxProgress    = 64             // notifications that wait for a slow receiver; further ones are dropped
 )
 
 // Time limits.
@@ -39,7 +38,6 @@ const (
 	farewell      = 300 * time.Millisecond // for cancelling the calls in flight
 	closeTimeout  = time.Second            // for ending the session of a URL
 	stopGrace     = 400 * time.Millisecond // from the end of a command's input to SIGTERM, and to SIGKILL
-	writeTimeout  = 30 * time.Second       // of one message to a command that does not read
 	settleFor     = 100 * time.Millisecond // during which a burst of list_changed is collected
 	settleBetween = time.Second            // between queries caused by list_changed
 	firstRetry    = 500 * time.Millisecond // the longest pause before the first retry; each is up to twice as long

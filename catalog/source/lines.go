@@ -20,8 +20,7 @@ type malformedError struct{ error }
 type lineFilter struct {
 	io.Closer
 	in     *bufio.Reader
-	stray  func(line string) // receives the first of each run of stray lines
-	strays int               // in a row
+	stray  func(line string) // receives lines that are not messages
 	unread []byte            // of the current message
 }
 
@@ -33,35 +32,24 @@ func newLineFilter(from io.ReadCloser, stray func(string)) *lineFilter {
 func (f *lineFilter) Read(p []byte) (int, error) {
 	for len(f.unread) == 0 {
 		line, err := f.line()
-		if err == nil {
-			f.unread, err = f.message(line)
-		}
 		if err != nil {
 			return 0, err
+		}
+		first := jsontext.First(line)
+		switch {
+		case first != '{' && first != '[' || !bytes.Contains(line, []byte(`"jsonrpc"`)):
+			// Some programs log objects without "jsonrpc", which may have their own id and result.
+			f.stray(shown(line))
+		case json.Valid(line):
+			f.unread = line
+		default:
+			fault := json.Unmarshal(line, new(json.RawMessage))
+			return 0, malformedError{fmt.Errorf("its answer is not JSON: %v; a message is one line without NaN or Infinity: %q", fault, shown(line))}
 		}
 	}
 	n := copy(p, f.unread)
 	f.unread = f.unread[n:]
 	return n, nil
-}
-
-// message returns a line if it is a message, and otherwise nil.
-func (f *lineFilter) message(line []byte) ([]byte, error) {
-	// Some programs log objects without "jsonrpc", which may have their own id and result.
-	if first := jsontext.First(line); first != '{' && first != '[' || !bytes.Contains(line, []byte(`"jsonrpc"`)) {
-		if f.strays++; f.strays == 1 {
-			f.stray(shown(line))
-		}
-		if f.strays > maxStray {
-			return nil, malformedError{fmt.Errorf("it writes lines to its standard output that are not messages, %d in a row: %q", f.strays, shown(line))}
-		}
-		return nil, nil
-	}
-	f.strays = 0
-	if fault := json.Unmarshal(line, new(json.RawMessage)); fault != nil {
-		return nil, malformedError{fmt.Errorf("its answer is not JSON: %v; a message is one line without NaN or Infinity: %q", fault, shown(line))}
-	}
-	return line, nil
 }
 
 func shown(line []byte) string { return process.Tail(string(line[:min(len(line), 300)]), 300) }

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"reflect"
@@ -21,16 +22,16 @@ type update struct{ reply actor.Reply[struct{}] }
 type owner struct {
 	c        *Catalog
 	settings config.WorkflowTools
-	order    []*source             // as in the config
-	leaving  map[string]*source    // removed sources, by name, until they have ended
-	skipped  map[string]bool       // workflows that have been logged
-	names    map[string]string     // current and former names of tools, and their sources
-	texts    map[string]*described // by source and id, as describes writes it
+	order    []*source            // as in the config
+	leaving  map[string]*source   // removed sources, by name, until they have ended
+	names    map[string]string    // current and former names of tools, and their sources
+	texts    map[string]described // by source and id, as describes writes it
 
 	// The published snapshot was made from these.
 	offers   []*offer
 	reserved []string
-	made     config.WorkflowTools
+	made     *config.Config
+	expires  time.Time // when tools of an unreachable source are to be removed; zero means never
 }
 
 // settingsWithin bounds how long the owner waits for settings that are being
@@ -126,53 +127,52 @@ func (o *owner) start(def config.WorkflowSource, before *source, p policy) *sour
 
 // publish makes a snapshot of all offers, if any of its inputs changed.
 func (o *owner) publish() {
-	c := o.c
-	now := time.Now()
+	c, now := o.c, time.Now()
 	offers := make([]*offer, len(o.order))
 	for i, s := range o.order {
 		offers[i] = s.offer.Load()
 	}
 	reserved := slices.Sorted(slices.Values(c.options.Reserved()))
-	due := c.due.Load()
-	if slices.Equal(offers, o.offers) && slices.Equal(reserved, o.reserved) && reflect.DeepEqual(o.made, o.settings) &&
-		(due == nil || now.Before(*due)) {
+	if slices.Equal(offers, o.offers) && slices.Equal(reserved, o.reserved) && o.made == c.applied.Load() && (o.expires.IsZero() || now.Before(o.expires)) {
 		return
 	}
 	old := c.snapshot.Load()
-	next, due := o.snapshot(offers, reserved, now)
-	c.due.Store(due)
-	o.offers, o.reserved, o.made = offers, reserved, o.settings
-	if sameSnapshot(old, next) {
-		return
+	next := o.snapshot(offers, reserved, now)
+	o.offers, o.reserved, o.made = offers, reserved, c.applied.Load()
+	if !sameSnapshot(old, next) {
+		c.snapshot.Store(next)
+		c.changed.Wake()
 	}
-	c.snapshot.Store(next)
-	c.changed.Wake()
 }
 
-// snapshot names the offered workflows. due is when tools of an unreachable source must be removed;
-// nil means never.
-func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *Snapshot, due *time.Time) {
+// snapshot names the offered workflows.
+func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) *Snapshot {
 	next := &Snapshot{Sources: make([]SourceState, len(offers))}
+	o.expires = time.Time{}
 	var all []*offered
-	var away []string // the source of each of all
-	for i, s := range o.order {
-		of := offers[i]
-		next.Sources[i] = SourceState{Name: s.def.Name, Connected: of.connected, Err: of.err, Workflows: len(of.workflows)}
+	var away []string // why the source of each of all is, or ""
+	for i, of := range offers {
+		name := o.order[i].def.Name
+		next.Sources[i] = SourceState{Name: name, Connected: of.connected, Err: of.err, Workflows: len(of.workflows)}
 		why := ""
 		if !of.connected {
 			if !of.queried {
 				continue
 			}
+			why = of.err.Error()
 			until := of.since.Add(o.settings.KeepToolsFor)
 			if !now.Before(until) {
 				next.Sources[i].Workflows = 0
-				next.gone = append(next.gone, goneTools{s.def.Name, of.err, of.workflows, o.settings})
+				for tool, source := range o.names {
+					if source == name {
+						next.gone = append(next.gone, Skipped{name, tool, why})
+					}
+				}
 				continue
 			}
-			if due == nil || until.Before(*due) {
-				due = &until
+			if o.expires.IsZero() || until.Before(o.expires) {
+				o.expires = until
 			}
-			why = of.err.Error()
 		}
 		next.Skipped = append(next.Skipped, of.skipped...)
 		for _, w := range of.workflows {
@@ -183,31 +183,22 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) (_ *
 	}
 	old := o.c.snapshot.Load()
 	names := nameAll(all, o.settings.Prefix, reserved, o.names)
-	plain := make([]string, len(all))
-	for i, w := range all {
-		plain[i] = plainName(o.settings.Prefix, &w.Workflow)
-	}
 	o.remember(all, names)
-	skipped := make(map[string]bool)
 	for i, w := range all {
 		if names[i] == "" {
 			reason := "its name and the name made of its id are both taken by other tools"
 			next.Skipped = append(next.Skipped, Skipped{Source: w.Source, Workflow: jsontext.Clip(w.ID, 100), Reason: reason})
-			key := w.Source + "\x00" + w.ID
-			if skipped[key] = true; !o.skipped[key] {
-				o.c.options.Logger.Warn("a workflow is not offered", "source", w.Source, "workflow", jsontext.Clip(w.ID, 100), "reason", reason)
-			}
+			o.c.options.Logger.Warn("a workflow is not offered", "source", w.Source, "workflow", jsontext.Clip(w.ID, 100), "reason", reason)
 			continue
 		}
-		t, changed := old.Tool(names[i]), o.describes(w, names[i], now)
-		if t == nil || t.origin != w || t.Changed != changed || t.Away != away[i] || t.plain != plain[i] {
-			t = &Tool{Name: names[i], Workflow: w.Workflow, Away: away[i], Changed: changed, plain: plain[i], origin: w, check: w.check}
+		t, changed, plain := old.Tool(names[i]), o.describes(w, names[i], now), plainName(o.settings.Prefix, &w.Workflow)
+		if t == nil || t.origin != w || t.Changed != changed || t.Away != away[i] || t.plain != plain {
+			t = &Tool{Name: names[i], Workflow: w.Workflow, Away: away[i], Changed: changed, plain: plain, origin: w, check: w.check}
 		}
 		next.Tools = append(next.Tools, t)
 	}
-	o.skipped = skipped
 	slices.SortFunc(next.Tools, func(a, b *Tool) int { return strings.Compare(a.Name, b.Name) })
-	return next, due
+	return next
 }
 
 // maxNames is the maximum number of remembered tool names.
@@ -224,6 +215,35 @@ func (o *owner) remember(all []*offered, names []string) {
 			o.names[names[i]] = w.Source
 		}
 	}
+}
+
+// A described workflow is what agents have been told of it: its description and input schema, which
+// lead them as instructions do. A source may change them after its user has looked at them.
+type described struct {
+	sum [sha256.Size]byte
+	at  time.Time // of the last change; zero means none
+}
+
+// describes notes what a workflow says of itself now and returns when that last changed since this
+// process first listed it; zero means never. Each change is logged.
+func (o *owner) describes(w *offered, tool string, now time.Time) time.Time {
+	key := w.Source + "\x00" + w.ID
+	sum := sha256.Sum256([]byte(w.Description + "\x00" + string(w.InputSchema)))
+	was, known := o.texts[key]
+	switch {
+	case !known:
+		if len(o.texts) >= maxNames {
+			clear(o.texts)
+		}
+		o.texts[key] = described{sum: sum}
+		return time.Time{}
+	case was.sum == sum:
+		return was.at
+	}
+	o.texts[key] = described{sum, now}
+	o.c.options.Logger.Warn("a source changed the description or the input schema of a tool", "tool", tool,
+		"source", w.Source, "workflow", jsontext.Clip(w.ID, 100), "description", jsontext.Clip(w.Description, 300))
+	return now
 }
 
 // sameSnapshot reports whether two snapshots look the same from outside.

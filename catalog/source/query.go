@@ -5,17 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"time"
 
 	"deepwork/catalog/jsontext"
 )
 
-// query asks the source for its workflows, publishes them, and answers the requests that wait for
+// query asks the source for its workflows, publishes them, and answers the request that waits for
 // it (seed 003, 1.1 to 1.3). If it returns an error, the caller does both.
 func (s *source) query(ctx context.Context, l *link) error {
-	s.collect()
 	ctx, cancel := bounded(ctx, queryTimeout, "its list of workflows")
 	defer cancel()
 	stop := context.AfterFunc(l.ctx, cancel)
@@ -80,7 +78,6 @@ func (s *source) lost(err error) {
 		now.since = time.Now()
 	}
 	s.publish(old, &now)
-	s.collect()
 	s.answer(err)
 }
 
@@ -128,18 +125,14 @@ func (s *source) log(old, now *offer) {
 	if now.err != nil {
 		return
 	}
-	const most = 20 // lines about workflows of one query
-	lines := 0
-	logged := make(map[string]bool)
+	lines, logged := 0, make(map[string]bool)
 	say := func(message, workflow, reason string) {
 		key := message + "\x00" + workflow + "\x00" + reason
-		if logged[key] = true; s.logged[key] {
-			return
+		if !s.logged[key] && !logged[key] && lines < maxLogged {
+			lines++
+			s.logger.Warn(message, "workflow", workflow, "reason", reason)
 		}
-		if lines++; lines <= most {
-			s.logger.LogAttrs(context.Background(), slog.LevelWarn, message,
-				slog.String("workflow", workflow), slog.String("reason", reason))
-		}
+		logged[key] = true
 	}
 	for _, skipped := range now.skipped {
 		say("a workflow is not offered", skipped.Workflow, skipped.Reason)
@@ -148,9 +141,6 @@ func (s *source) log(old, now *offer) {
 		for _, note := range w.notes {
 			say("a workflow is offered with a default", jsontext.Clip(w.ID, 100), note)
 		}
-	}
-	if lines > most {
-		s.logger.Warn("more workflows are skipped or offered with a default", "workflows", lines-most)
 	}
 	s.logged = logged
 }

@@ -22,7 +22,6 @@ type order struct {
 	Before []byte `json:"before,omitempty"` // is written before the answer
 	Result []byte `json:"result,omitempty"` // is the answer's result, whatever it is
 	Size   int    `json:"size,omitempty"`   // is about the size of the answer, in bytes
-	Pings  bool   `json:"pings,omitempty"`  // ask without end, and read nothing
 	Await  string `json:"await,omitempty"`  // is not answered before this file is there; .began beside it says that it has begun
 	Filler string `json:"filler,omitempty"` // says nothing
 }
@@ -69,12 +68,6 @@ func beRaw() {
 				}
 			}
 			os.Stdout.Write(o.Before)
-			out := bufio.NewWriter(os.Stdout)
-			for i := 0; o.Pings; i++ {
-				if _, err := fmt.Fprintf(out, "{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n", i); err != nil {
-					return
-				}
-			}
 			if result = string(o.Result); o.Size > 0 {
 				result = largeResult(o.Size)
 			}
@@ -158,7 +151,6 @@ func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 		{"", `{"content":[]}} trailing {`, "not JSON"},
 		{"", `{"content":['a']}`, "not JSON"},
 		{"", `{"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`, "max depth"},
-		{strings.Repeat("noise\n", 101), `{}`, `not messages, 101 in a row: "noise"`},
 	} {
 		r := open(t, settings(command("s", "raw")))
 		w := &r.tools(t, "raw").Tools[0].Workflow
@@ -170,15 +162,6 @@ func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 		if got, err := executeRaw(t, r, w, order{Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)}); err != nil || string(got.Output) != `{"a":1}` {
 			t.Errorf("after %.60s: %+v %v", c.result, got, err)
 		}
-	}
-}
-
-func TestASourceThatAsksAndDoesNotListenIsCutOff(t *testing.T) {
-	r := open(t, settings(command("s", "raw")))
-	w := &r.tools(t, "raw").Tools[0].Workflow
-	_, err := executeRaw(t, r, w, order{Pings: true})
-	if !errors.Is(err, source.ErrLost) || !strings.Contains(err.Error(), "does not read the answers") {
-		t.Errorf("%v", err)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -68,45 +67,21 @@ func errorOf(err error) *jsonrpc.Error {
 	return e
 }
 
-// A rawConn is the connection to a command. It renames the method with raw results, and ends if
-// the command keeps sending while it does not read the answers to its own requests: the SDK queues
-// those without a bound.
-type rawConn struct {
-	mcp.Connection
-
-	mu   sync.Mutex
-	open int // unanswered requests of the command
-	size int // approximate bytes of requests and notifications since one has been open
-}
+// A rawConn is the connection to a command. It renames the method with raw results.
+type rawConn struct{ mcp.Connection }
 
 // Read implements mcp.Connection. The error is a transportError, so that it is not mistaken for an
 // answer to the waiting calls.
-func (c *rawConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (c rawConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := c.Connection.Read(ctx)
 	if err != nil {
 		return nil, transportError{err}
 	}
-	if r, ok := m.(*jsonrpc.Request); ok && !c.accept(r) {
-		return nil, transportError{errors.New("it keeps sending requests and does not read the answers")}
-	}
 	return m, nil
 }
 
-// accept counts a message of the command, and reports whether it is within the bound.
-func (c *rawConn) accept(r *jsonrpc.Request) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r.IsCall() {
-		c.open++
-	}
-	if c.open > 0 {
-		c.size += 1024 + len(r.Params)
-	}
-	return c.size <= maxUnread
-}
-
 // Write implements mcp.Connection.
-func (c *rawConn) Write(ctx context.Context, m jsonrpc.Message) error {
+func (c rawConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	if r, ok := m.(*jsonrpc.Request); ok {
 		if call := callIn(ctx); call != nil {
 			call.sent.Store(true)
@@ -117,13 +92,5 @@ func (c *rawConn) Write(ctx context.Context, m jsonrpc.Message) error {
 			m = &renamed
 		}
 	}
-	err := c.Connection.Write(ctx, m)
-	if _, ok := m.(*jsonrpc.Response); ok {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.open--; c.open == 0 {
-			c.size = 0
-		}
-	}
-	return err
+	return c.Connection.Write(ctx, m)
 }

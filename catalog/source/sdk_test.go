@@ -67,7 +67,7 @@ func (c *written) Read(ctx context.Context) (jsonrpc.Message, error) {
 func (w *memoryWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	c, err := w.other.Connect(ctx)
 	w.conn = &written{Connection: c}
-	return &rawConn{Connection: w.conn}, err
+	return rawConn{w.conn}, err
 }
 func (w *memoryWire) transport() mcp.Transport          { return w }
 func (w *memoryWire) begun()                            {}

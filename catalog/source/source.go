@@ -51,7 +51,7 @@ type source struct {
 
 	// The following fields are owned by run.
 	version string          // of MCP, tried first
-	pending []chan error    // received requests, each with room for its answer
+	waiting chan error      // a received request, with room for its answer; or nil
 	logged  map[string]bool // skipped workflows and defaults of the last query
 	served  bool            // this connection has answered a query
 	broken  bool            // the previous one broke, and this one has not answered yet
@@ -116,7 +116,6 @@ func (s *source) run(ctx context.Context) {
 		s.lost(err)
 		s.rest(ctx, pause.Next())
 	}
-	s.collect()
 	s.answer(errClosed)
 }
 
@@ -137,8 +136,7 @@ func (s *source) rest(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case r := <-s.requests:
-		s.pending = append(s.pending, r)
+	case s.waiting = <-s.requests:
 	}
 }
 
@@ -255,6 +253,10 @@ func (s *source) converse(ctx context.Context, l *link) error {
 			timer.Reset(time.Until(a.due))
 			next = timer.C
 		}
+		requests := s.requests
+		if s.waiting != nil { // for the first query
+			requests = nil
+		}
 		var err error
 		select {
 		case <-ctx.Done():
@@ -271,8 +273,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 			err = s.probe(ctx, l)
 		case <-probe:
 			err = s.probe(ctx, l)
-		case r := <-s.requests:
-			s.pending = append(s.pending, r)
+		case s.waiting = <-requests:
 			err = s.queryNow(ctx, l, &a)
 		case <-next:
 			err = s.queryNow(ctx, l, &a)
@@ -344,21 +345,10 @@ func (s *source) probe(ctx context.Context, l *link) error {
 	return nil
 }
 
-// collect receives the waiting requests, which the next query answers.
-func (s *source) collect() {
-	for {
-		select {
-		case r := <-s.requests:
-			s.pending = append(s.pending, r)
-		default:
-			return
-		}
-	}
-}
-
+// answer answers the request that waits, if any.
 func (s *source) answer(err error) {
-	for _, r := range s.pending {
-		r <- err
+	if s.waiting != nil {
+		s.waiting <- err
+		s.waiting = nil
 	}
-	s.pending = nil
 }

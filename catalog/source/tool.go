@@ -51,7 +51,7 @@ type Tool struct {
 	// listed it; zero means never.
 	Changed time.Time
 
-	plain  string // its name if it shared it with no other tool
+	plain  string // its name if no other tool shared it
 	origin *offered
 	check  func(json.RawMessage) error
 }
@@ -82,7 +82,7 @@ type Snapshot struct {
 	Skipped []Skipped
 	Sources []SourceState // in the config's order
 
-	gone []goneTools
+	gone []Skipped // the names that tools of sources have or had which are away too long to be listed
 }
 
 // Tool returns the tool of this name, or nil.
@@ -92,6 +92,22 @@ func (s *Snapshot) Tool(name string) *Tool {
 		return nil
 	}
 	return s.Tools[i]
+}
+
+// Find returns what a name means that no tool has: the tools that would have it if no others shared it,
+// by name, and the sources that are away and had a tool of that name, with the reasons (seed 003, 6.4).
+func (s *Snapshot) Find(name string) (candidates []*Tool, gone []Skipped) {
+	for _, t := range s.Tools {
+		if t.plain == name {
+			candidates = append(candidates, t)
+		}
+	}
+	for _, g := range s.gone {
+		if g.Workflow == name {
+			gone = append(gone, g)
+		}
+	}
+	return candidates, gone
 }
 
 // A Report lists the changes of a refresh, by tool name.
