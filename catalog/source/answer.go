@@ -126,37 +126,33 @@ func errorText(raw json.RawMessage) string {
 // progressOf reads a progress: a number, with a total beside it or out of 1 or 100; a text; or an
 // object of progress, total and message.
 func progressOf(raw, total, message json.RawMessage) *Progress {
-	p := &Progress{}
-	textOf(message, &p.Message)
-	switch {
-	case jsontext.IsNull(raw):
-		return nil
-	case jsontext.Kind(raw) == "string":
-		textOf(raw, &p.Message)
-	case jsontext.Kind(raw) == "object":
+	if jsontext.Kind(raw) == "object" {
 		var in struct{ Progress, Total, Message json.RawMessage }
 		if json.Unmarshal(raw, &in) != nil || jsontext.Kind(in.Progress) == "object" {
 			return nil
 		}
-		if inner := progressOf(in.Progress, in.Total, in.Message); inner != nil {
-			return inner
+		if raw = in.Progress; jsontext.IsNull(raw) {
+			raw = in.Message
 		}
-		textOf(in.Message, &p.Message)
-	default:
-		if p.Value = number(raw); p.Value == nil {
+		total, message = in.Total, in.Message
+	}
+	p := &Progress{Value: number(raw)}
+	textOf(message, &p.Message)
+	textOf(raw, &p.Message)
+	p.Message = jsontext.Clip(p.Message, maxMessageText)
+	if p.Value == nil {
+		if jsontext.Kind(raw) != "string" || p.Message == "" {
 			return nil
 		}
-		if p.Total = number(total); p.Total == nil {
-			switch v := *p.Value; {
-			case v >= 0 && v <= 1:
-				p.Total = new(1.0)
-			case v > 1 && v <= 100:
-				p.Total = new(100.0)
-			}
-		}
+		return p
 	}
-	if p.Message = jsontext.Clip(p.Message, maxMessageText); p.Value == nil && p.Message == "" {
-		return nil
+	switch v := *p.Value; {
+	case number(total) != nil:
+		p.Total = number(total)
+	case v >= 0 && v <= 1:
+		p.Total = new(1.0)
+	case v > 1 && v <= 100:
+		p.Total = new(100.0)
 	}
 	return p
 }

@@ -35,7 +35,6 @@ const (
 	probeInterval = 15 * time.Second // between checks that a silent URL still answers
 	probeTimeout  = 10 * time.Second
 	drainTime     = time.Second            // for the end of the stream after an answer
-	farewell      = 300 * time.Millisecond // for cancelling the calls in flight
 	closeTimeout  = time.Second            // for ending the session of a URL
 	stopGrace     = 400 * time.Millisecond // from the end of a command's input to SIGTERM, and to SIGKILL
 	settleFor     = 100 * time.Millisecond // during which a burst of list_changed is collected

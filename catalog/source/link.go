@@ -107,14 +107,7 @@ func (l *link) close(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	busy := l.calls.Load() > 0 && l.ctx.Err() == nil
 	l.cancel(errClosed)
-	if busy {
-		// The SDK sends the cancellations in the background; a ping takes about as long.
-		ctx, cancel := context.WithTimeout(ctx, farewell)
-		_ = l.ping(ctx)
-		cancel()
-	}
 	l.wire.leave(ctx, func() { l.session.Close() })
 	l.wg.Wait()
 }

@@ -218,21 +218,15 @@ func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 // An agenda says when a source is queried next.
 type agenda struct {
 	due      time.Time // zero means never
+	last     time.Time // when the last query ended
 	failures int       // in a row
 	pause    wait.Backoff
-	asked    bool      // a new policy does not delay the first query
-	noticed  bool      // a notice awaits a query
-	last     time.Time // when the last notice was followed by one
 }
 
-// notice puts a query on the agenda, since the source's tools changed.
-func (a *agenda) notice() {
-	at := time.Now().Add(settleFor)
-	if earliest := a.last.Add(settleBetween); at.Before(earliest) {
-		at = earliest
-	}
-	if a.noticed = true; a.due.IsZero() || at.Before(a.due) {
-		a.due = at
+// by puts a query on the agenda, unless an earlier one is there; zero means never.
+func (a *agenda) by(t time.Time) {
+	if a.due.IsZero() || !t.IsZero() && t.Before(a.due) {
+		a.due = t
 	}
 }
 
@@ -264,11 +258,13 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		case <-l.ctx.Done():
 			return context.Cause(l.ctx)
 		case <-s.adjusted:
-			if a.asked && a.failures == 0 && !a.noticed {
-				a.due = s.nextQuery()
+			a.by(s.nextQuery())
+		case <-l.changed: // a burst of notices is one query
+			at := time.Now().Add(settleFor)
+			if earliest := a.last.Add(settleBetween); at.Before(earliest) {
+				at = earliest
 			}
-		case <-l.changed:
-			a.notice()
+			a.by(at)
 		case <-l.suspect:
 			err = s.probe(ctx, l)
 		case <-probe:
@@ -287,10 +283,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 // queryNow queries the source and plans the next query. It returns an error if the link must end.
 func (s *source) queryNow(ctx context.Context, l *link, a *agenda) error {
 	err := s.query(ctx, l)
-	a.asked = true
-	if a.noticed {
-		a.noticed, a.last = false, time.Now()
-	}
+	a.last = time.Now()
 	switch {
 	case err == nil:
 		s.served = true

@@ -61,10 +61,10 @@ type Tool struct {
 // blocks and may be called from any goroutine.
 func (t *Tool) Check(arguments json.RawMessage) error { return t.check(arguments) }
 
-// A Skipped is a workflow that is not offered, with the reason.
+// A Skipped is a workflow that is not offered, or a source that is not available, with the reason.
 type Skipped struct {
-	Source   string `json:"source"`
-	Workflow string `json:"workflow"` // its id or name, if it has one
+	Source   string `json:"source"`   // "" means the config
+	Workflow string `json:"workflow"` // its id or name; "" means the source as a whole
 	Reason   string `json:"reason"`
 }
 
