@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -383,37 +382,6 @@ func TestTheIntervalQueriesAgain(t *testing.T) {
 	c := settings(overHTTP(t, "web", f))
 	c.WorkflowTools.RefreshInterval = 20 * time.Millisecond
 	open(t, c).tools(t, "round3")
-}
-
-// TestAnEditWhileConnectingPutsNoQueryOff: what is edited before the first query
-// must not make that wait for the interval, of which there is none.
-func TestAnEditWhileConnectingPutsNoQueryOff(t *testing.T) {
-	f := &fakery{list: listOf(workflow("1", "one"))}
-	handler := mount(t, f.server())
-	open1, waiting := make(chan struct{}), make(chan struct{}, 100)
-	release := sync.OnceFunc(func() { close(open1) })
-	t.Cleanup(release)
-	web := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		waiting <- struct{}{}
-		<-open1
-		handler.ServeHTTP(w, r)
-	}))
-	const n = 8 // whether the edit or the query comes first is by chance
-	var sources []config.WorkflowSource
-	for i := range n {
-		sources = append(sources, named(config.WorkflowSource{Name: fmt.Sprint("s", i), URL: web.URL}))
-	}
-	c := settings(sources...)
-	c.WorkflowTools.RefreshInterval = 0
-	r := open(t, c)
-	for range n {
-		<-waiting
-	}
-	edited := settings(sources...)
-	edited.WorkflowTools.RefreshInterval, edited.WorkflowTools.RetryAttempts = 0, 7
-	r.configure(t, edited)
-	release()
-	r.until(t, "the workflow of each source", func(s *source.Snapshot) bool { return len(s.Tools) == n })
 }
 
 func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
@@ -119,46 +118,5 @@ func TestACallOfAClosedLinkHadNoEffect(t *testing.T) {
 	_, err := (&link{closed: true}).call(t.Context(), "execute", nil, nil)
 	if _, lost := errors.AsType[transportError](err); !lost || !errors.Is(err, errUndone) {
 		t.Errorf("%v", err)
-	}
-}
-
-// A source may send nothing, not even headers, on a stream that is resumed, for longer
-// than on the stream of its messages.
-func TestAStreamThatIsResumedMayBeQuiet(t *testing.T) {
-	defer func(was time.Duration) { listenWithin = was }(listenWithin)
-	listenWithin = 50 * time.Millisecond
-	begun, release := make(chan struct{}), make(chan struct{})
-	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Last-Event-Id") == "" {
-			<-r.Context().Done()
-			return
-		}
-		close(begun)
-		<-release
-	}))
-	t.Cleanup(web.Close)
-	w, err := openURL(&config.WorkflowSource{URL: web.URL})
-	testkit.Must(t, err)
-	t.Cleanup(w.base.CloseIdleConnections)
-	get := func(headers http.Header) int {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, web.URL, nil)
-		r.Header = headers
-		resp, err := w.RoundTrip(r)
-		if err != nil {
-			t.Error(err)
-			return 0
-		}
-		resp.Body.Close()
-		return resp.StatusCode
-	}
-	resumed := make(chan int, 1)
-	go func() { resumed <- get(http.Header{"Last-Event-Id": {"e-1"}}) }()
-	<-begun // before the other, which is given up in time
-	if status := get(http.Header{}); status != http.StatusMethodNotAllowed {
-		t.Errorf("the stream of messages: %d", status)
-	}
-	close(release)
-	if status := <-resumed; status != http.StatusOK {
-		t.Errorf("the resumed stream: %d", status)
 	}
 }

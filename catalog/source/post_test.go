@@ -2,7 +2,6 @@ package source_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,38 +9,24 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 )
-
-// A posted message is one that the source got.
-type posted struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  json.RawMessage `json:"error"`
-}
 
 // A rawWeb is a source over HTTP that answers calls as the test writes it, byte for
 // byte; no SDK would.
 type rawWeb struct {
 	*httptest.Server
-	call   func(w http.ResponseWriter, r *http.Request, id string) // of the execute tool
-	resume func(w http.ResponseWriter, r *http.Request)            // of a GET with Last-Event-Id
-	deaf   chan struct{}                                           // answers and cancellations are not taken before it is closed; nil: they are
+	call func(w http.ResponseWriter, r *http.Request, id string) // of the execute tool
 
 	mu      sync.Mutex
 	session int // counts those that were begun
-	got     []posted
 	conns   atomic.Int64
 }
 
@@ -81,35 +66,23 @@ func (s *rawWeb) sessions() int {
 	return s.session
 }
 
-// until waits for a message that the source gets.
-func (s *rawWeb) until(t *testing.T, what string, is func(posted) bool) {
-	t.Helper()
-	testkit.Until(t, what, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return slices.ContainsFunc(s.got, is)
-	})
-}
-
 // unknown answers a request of a session that is not known.
 var unknown = func(w http.ResponseWriter) { http.Error(w, "session not found", http.StatusNotFound) }
 
 func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") != "" && s.resume != nil {
-		s.resume(w, r)
-		return
-	}
 	if r.Method != http.MethodPost {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	var m posted
+	var m struct {
+		ID, Params json.RawMessage
+		Method     string
+	}
 	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	s.mu.Lock()
-	s.got = append(s.got, m)
 	if m.Method == "initialize" {
 		s.session++
 		w.Header().Set("Mcp-Session-Id", s.sessionID())
@@ -121,12 +94,6 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	result := `{}`
 	switch {
-	case (m.Method == "" || m.Method == "notifications/cancelled") && s.deaf != nil:
-		select {
-		case <-s.deaf:
-		case <-r.Context().Done():
-		}
-		return
 	case m.ID == nil || m.Method == "":
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -152,157 +119,6 @@ func stream(w http.ResponseWriter, id, events string) {
 }
 
 const rawAnswer = `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structuredContent":{"z":1,"a":12345678901234567890}}}`
-
-// A call over HTTP takes its answer in whatever form MCP and the standard of
-// server-sent events allow, and what comes before it is handled.
-func TestAnAnswerOverHTTPInEveryForm(t *testing.T) {
-	s := newRawWeb(t)
-	r, w := s.open(t)
-	for name, c := range map[string]struct{ kind, body string }{
-		"JSON":                {"application/json", rawAnswer},
-		"JSON with a charset": {"application/json; charset=utf-8", " " + rawAnswer + "\r\n"},
-		"comments, others' events, an empty event with an id": {"text/event-stream",
-			": hello\n\nevent: ping\ndata: {}\n\nid: 1\ndata:\n\n:\n\nfoo: bar\ndata: " + rawAnswer + "\n\n"},
-		"other messages first": {"text/event-stream",
-			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n" +
-				"data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\ndata: " + rawAnswer + "\n\n"},
-		"no blank line at the end":        {"text/event-stream", "id: 7\ndata: " + rawAnswer + "\n"},
-		"the id as a float":               {"text/event-stream", "data: " + strings.Replace(rawAnswer, "%ID%", "%ID%.0", 1) + "\n\n"},
-		"what comes after it is nobody's": {"text/event-stream", "data: " + rawAnswer + "\n\ndata: nonsense\n\n"},
-	} {
-		s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-			if r.Header.Get("Mcp-Protocol-Version") != "2025-11-25" || r.Header.Get("X-Mine") != "yes" || r.Header.Get("Content-Type") != "application/json" {
-				t.Errorf("the header of the call: %v", r.Header)
-			}
-			if strings.HasPrefix(c.kind, "text/event-stream") {
-				stream(w, id, c.body)
-				return
-			}
-			w.Header().Set("Content-Type", c.kind)
-			io.WriteString(w, strings.ReplaceAll(c.body, "%ID%", id))
-		}
-		got, err := r.Execute(t.Context(), w, json.RawMessage(`{"a":"<&>"}`), func(source.Progress) {})
-		if err != nil || strings.ReplaceAll(string(got.Output), "\n", "") != `{"z":1,"a":12345678901234567890}` {
-			t.Errorf("%s: %+v %v", name, got, err)
-		}
-	}
-	s.until(t, "the input as it was", func(m posted) bool { return bytes.Contains(m.Params, []byte(`"input":{"a":"<&>"}`)) })
-	if n := s.sessions(); n != 1 {
-		t.Errorf("%d sessions", n)
-	}
-}
-
-// What a source says in the middle of a call: its progress goes to that call, its
-// requests are answered, and news of its tools make it asked for them.
-func TestWhatASourceSaysInTheMiddleOfACall(t *testing.T) {
-	s := newRawWeb(t)
-	asked := func(id, method string) string {
-		return fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":%q,\"params\":{}}\n\n", id, method)
-	}
-	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-		var token string
-		s.until(t, "the call", func(m posted) bool {
-			var p struct {
-				Meta struct {
-					ProgressToken string `json:"progressToken"`
-				} `json:"_meta"`
-			}
-			if m.Method == "tools/call" && json.Unmarshal(m.Params, &p) == nil {
-				token = p.Meta.ProgressToken
-			}
-			return token != ""
-		})
-		stream(w, id, fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%q,\"progress\":2,\"total\":4,\"message\":\"half\"}}\n\n", token)+
-			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":7}\n\n"+
-			asked(`"p-1"`, "ping")+asked("77", "sampling/createMessage")+
-			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n")
-		s.until(t, "the answer to its ping", func(m posted) bool { return string(m.ID) == `"p-1"` && string(m.Result) == `{}` })
-		s.until(t, "the answer to its question", func(m posted) bool {
-			return string(m.ID) == `77` && m.Result == nil && bytes.Contains(m.Error, []byte("not support"))
-		})
-		for i := range 200 {
-			stream(w, id, asked(fmt.Sprint(1000+i), "ping"))
-		}
-		s.until(t, "the answer to the last ping", func(m posted) bool { return string(m.ID) == "1199" })
-		stream(w, id, "data: "+rawAnswer+"\n\n")
-	}
-	r, w := s.open(t)
-	var told []source.Progress
-	if _, err := r.Execute(t.Context(), w, nil, func(p source.Progress) { told = append(told, p) }); err != nil {
-		t.Fatal(err)
-	}
-	if len(told) != 1 || *told[0].Value != 2 || *told[0].Total != 4 || told[0].Message != "half" {
-		t.Errorf("told %+v", told)
-	}
-	lists := 0
-	s.until(t, "its tools to be asked for again", func(m posted) bool {
-		if m.Method == "tools/list" {
-			lists++
-		}
-		return lists > 1
-	})
-}
-
-// A source that does not take the answers to what it asks has its own answer read all
-// the same.
-func TestAnAnswerBehindRequestsThatAreNotAnswered(t *testing.T) {
-	s := newRawWeb(t)
-	s.deaf = make(chan struct{})
-	t.Cleanup(func() { close(s.deaf) })
-	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-		for i := range 3 {
-			stream(w, id, fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n\n", i))
-		}
-		stream(w, id, "data: "+rawAnswer+"\n\n")
-	}
-	r, w := s.open(t)
-	began := time.Now()
-	if _, err := r.Execute(t.Context(), w, nil, nil); err != nil || time.Since(began) >= noticeTimeout {
-		t.Errorf("%v after %v", err, time.Since(began))
-	}
-}
-
-// noticeTimeout is how long an answer to a source may take.
-const noticeTimeout = 5 * time.Second
-
-// A stream that breaks off is taken up again where its source has said how.
-func TestAStreamThatBreaksOffIsTakenUpAgain(t *testing.T) {
-	s := newRawWeb(t)
-	executed, resumed := 0, 0
-	var callID string
-	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-		executed++
-		callID = id
-		stream(w, id, "id: e-1\nretry: 1\ndata:\n\n")
-	}
-	s.resume = func(w http.ResponseWriter, r *http.Request) {
-		resumed++
-		if r.Header.Get("Mcp-Session-Id") != "session-1" || r.Header.Get("Last-Event-Id") != fmt.Sprintf("e-%d", resumed) {
-			t.Errorf("taken up with %v", r.Header)
-		}
-		if resumed < 5 { // as often as there is something new
-			stream(w, callID, fmt.Sprintf("id: e-%d\ndata:\n\n", resumed+1))
-			return
-		}
-		stream(w, callID, "data: "+rawAnswer+"\n\n")
-	}
-	r, w := s.open(t)
-	if got, err := r.Execute(t.Context(), w, nil, nil); err != nil || got.State != source.Completed || executed != 1 || resumed != 5 {
-		t.Errorf("%+v %v, executed %d, resumed %d", got, err, executed, resumed)
-	}
-	resumed = 0
-	s.resume = func(w http.ResponseWriter, r *http.Request) {
-		resumed++
-		stream(w, callID, "retry: 1\n\n")
-	}
-	if _, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, source.ErrLost) || resumed != 1 || executed != 2 {
-		t.Errorf("%v, executed %d, resumed %d", err, executed, resumed)
-	}
-	s.resume = nil // 405
-	if _, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, source.ErrLost) || !strings.Contains(err.Error(), "Not Allowed") {
-		t.Error(err)
-	}
-}
 
 // What goes wrong with one call is told of that call, as lost where the source may
 // have begun; the session goes on.
@@ -455,21 +271,6 @@ func TestACallIsNotRepeatedForAnother(t *testing.T) {
 	}
 }
 
-// A source that cannot be reached any more when its answer is to be taken up again
-// had begun.
-func TestASourceThatIsGoneBeforeItsAnswer(t *testing.T) {
-	s := newRawWeb(t)
-	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-		stream(w, id, "id: 1\nretry: 1\ndata:\n\n")
-		s.Listener.Close()
-		panic(http.ErrAbortHandler)
-	}
-	r, w := s.open(t)
-	if _, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, source.ErrLost) || !errors.Is(err, source.ErrAway) {
-		t.Error(err)
-	}
-}
-
 // The connection that brought an answer brings the next one.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	s := newRawWeb(t)
@@ -491,100 +292,6 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		}
 	}
 	t.Errorf("%d connections for %d calls", n, calls)
-}
-
-// A source that never ends its stream has no call wait for that.
-func TestAStreamThatGoesOnBehindTheAnswer(t *testing.T) {
-	s := newRawWeb(t)
-	ended := make(chan struct{})
-	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-		defer close(ended)
-		stream(w, id, "data: "+rawAnswer+"\n\n")
-		for r.Context().Err() == nil {
-			stream(w, id, ": still here\n\n")
-			time.Sleep(time.Millisecond)
-		}
-	}
-	r, w := s.open(t)
-	if _, err := r.Execute(t.Context(), w, nil, nil); err != nil {
-		t.Error(err)
-	}
-	select {
-	case <-ended: // it was cut off
-	case <-time.After(patience):
-		t.Error("the stream goes on")
-	}
-}
-
-// Who gives a call up does not wait until the source has taken the word of it.
-func TestACallIsGivenUpThoughTheSourceDoesNotListen(t *testing.T) {
-	s := newRawWeb(t)
-	s.deaf = make(chan struct{})
-	t.Cleanup(func() { close(s.deaf) })
-	began := make(chan struct{})
-	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-		close(began)
-		<-r.Context().Done()
-	}
-	r, w := s.open(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	var given time.Time
-	go func() {
-		<-began
-		given = time.Now()
-		cancel()
-	}()
-	if _, err := r.Execute(ctx, w, nil, nil); !errors.Is(err, context.Canceled) || time.Since(given) >= noticeTimeout {
-		t.Errorf("%v after %v", err, time.Since(given))
-	}
-}
-
-// A call that is given up is told of with its id, and its request ends, wherever it
-// is: before the answer, in a stream, and in the wait before it is taken up again.
-func TestACallOverHTTPIsGivenUp(t *testing.T) {
-	for name, begin := range map[string]func(http.ResponseWriter, string){
-		"before the answer": func(http.ResponseWriter, string) {},
-		"in a stream":       func(w http.ResponseWriter, id string) { stream(w, id, ": hello\n\n") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newRawWeb(t)
-			began, ended := make(chan string, 1), make(chan struct{})
-			s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-				defer close(ended)
-				begin(w, id)
-				began <- id
-				<-r.Context().Done()
-			}
-			r, w := s.open(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			failed := make(chan error, 1)
-			go func() {
-				_, err := r.Execute(ctx, w, nil, nil)
-				failed <- err
-			}()
-			id := <-began
-			cancel()
-			if err := <-failed; !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-			<-ended
-			s.until(t, "the word of it", func(m posted) bool {
-				return m.Method == "notifications/cancelled" && bytes.Contains(m.Params, []byte(`"requestId":`+id))
-			})
-		})
-	}
-	t.Run("before it is taken up again", func(t *testing.T) {
-		s := newRawWeb(t)
-		s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-			stream(w, id, "id: 1\nretry: 3600000\ndata:\n\n")
-		}
-		r, w := s.open(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		if _, err := r.Execute(ctx, w, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-	})
 }
 
 // A refusal with words about another session is not repeated, and costs no other call.

@@ -13,23 +13,13 @@ func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
 	for name, text := range map[string]string{
 		"null": `null`, "array": `[]`, "text": `"x"`, "boolean": `true`,
 		"another type":   `{"type":"string"}`,
-		"several types":  `{"type":["object","null"]}`,
-		"unknown type":   `{"type":"object","properties":{"a":{"type":"colour"}}}`,
-		"no schema":      `{"type":"object","properties":{"a":null}}`,
 		"properties":     `{"type":"object","properties":[]}`,
 		"5 MB":           `{"type":"object","description":"` + strings.Repeat("x", 5<<20) + `"}`,
 		"deep":           strings.Repeat(`{"not":`, 100) + `{}` + strings.Repeat(`}`, 100),
 		"pattern":        `{"properties":{"a":{"pattern":"("}}}`,
 		"itself":         `{"$ref":"#"}`,
-		"a circle":       `{"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"}]},"b":{"not":{"$ref":"#/$defs/a"}}},"properties":{"x":{"$ref":"#/$defs/a"}}}`,
-		"an anchor":      `{"$anchor":"top","allOf":[{"$ref":"#top"}]}`,
-		"false anchor":   `{"$defs":{"a":{"$anchor":"/$defs/b"},"b":{"$ref":"#/$defs/b"}}}`,
-		"its own id":     `{"$id":"http://x/y","allOf":[{"$ref":"http://x/y"}]}`,
-		"relative":       `{"$id":"http://x/y","allOf":[{"$ref":"y"}]}`,
 		"remote":         `{"properties":{"a":{"$ref":"http://127.0.0.1:1/schema.json"}}}`,
-		"nowhere":        `{"properties":{"a":{"$ref":"#/$defs/none"}}}`,
 		"wrong anywhere": `{"properties":{"a":{"pattern":"^(?!admin)"},"b":{"pattern":"["}}}`,
-		"anchor twice":   `{"properties":{"x":{"$anchor":"z"},"y":{"$anchor":"z"}}}`,
 		"not JSON after": `{"type":"object"} x`,
 	} {
 		s := compileSchema(json.RawMessage(text))
@@ -79,15 +69,6 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 	} {
 		if err := check(json.RawMessage(bad)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100s: %v, want %q", bad, err, want)
-		}
-	}
-}
-
-func TestDraftsAreRead(t *testing.T) {
-	for _, draft := range []string{"http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema", "https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-04/schema#", "urn:mine"} {
-		s := compileSchema(json.RawMessage(`{"$schema":"` + draft + `","type":"object","required":["a"]}`))
-		if s.err != nil || s.check(json.RawMessage(`{}`)) == nil || s.check(json.RawMessage(`{"a":1}`)) != nil {
-			t.Errorf("%s: %v", draft, s.err)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,36 +85,6 @@ func TestALookAroundWritesNothing(t *testing.T) {
 		c.cancel(ErrCancelled)
 		c.wait()
 	})
-}
-
-// TestServersThatLookAtOnceTakeUpEachRunOnce: who has one has it alone.
-func TestServersThatLookAtOnceTakeUpEachRunOnce(t *testing.T) {
-	p, root := newPlant(), newRoot(t)
-	const servers, runs = 4, 9
-	var all []*server
-	for range servers {
-		all = append(all, open(t, root, p, nil))
-	}
-	p.with(func() { p.jobs["x-1"] = &job{until: time.Now().Add(time.Hour)} })
-	for n := range runs {
-		leave(t, root, written(n+1, Running, nil))
-	}
-	var wg sync.WaitGroup
-	for _, s := range all {
-		wg.Go(func() {
-			if _, err := s.adopt(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	following := 0
-	for _, s := range all {
-		following += s.Stats().Running
-	}
-	if following != runs {
-		t.Errorf("%d runs are followed, want %d", following, runs)
-	}
 }
 
 // TestCancelOfAnotherServersRun: whichever server follows it cancels it.

@@ -52,8 +52,7 @@ func TestMain(m *testing.M) {
 // onlyFiles are the tests that are not run on PostgreSQL, and why. So are those in a bubble of
 // synctest, whose clock is not the database's: openStore skips them.
 var onlyFiles = map[string]string{
-	"TestNoRunIsStartedTwiceOrForgottenThroughKills": "its servers use the file of the database; cmd/proof kills those on PostgreSQL",
-	"TestWhatCannotBeRead":                           "looks into the database's file",
+	"TestWhatCannotBeRead": "looks into the database's file",
 }
 
 // A plant is a system that runs workflows: any number at once, each for as long

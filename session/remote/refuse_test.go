@@ -1,12 +1,8 @@
 package remote
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,39 +87,4 @@ func TestTheTimeoutThatCountsIsNamed(t *testing.T) {
 			t.Error(e)
 		}
 	})
-}
-
-// TestAGarbledAnswerIsToldFromARefusal: by the words of the real catalog, over HTTP.
-func TestAGarbledAnswerIsToldFromARefusal(t *testing.T) {
-	for result, look := range map[string]bool{
-		`null`:          true,
-		`{"content":5}`: true,
-		`{"content":[{"type":"text","text":"no ink"}],"isError":true}`: false,
-	} {
-		sys := newSystem(t)
-		real := sys.Config.Handler
-		sys.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Error(err)
-			}
-			var m struct {
-				ID     json.RawMessage
-				Params struct{ Name string }
-			}
-			if json.Unmarshal(body, &m) == nil && m.Params.Name == "workflows-execute-tool" {
-				w.Header().Set("Content-Type", "application/json")
-				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
-				return
-			}
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			real.ServeHTTP(w, r)
-		})
-		s, c := sys.connect(t)
-		_, err := s.Call(t.Context(), "me", tool(t, c, "add"), json.RawMessage(`{"a":1,"b":2}`), nil)
-		refusedAs(t, err, Failed, "workflow_failed")
-		if told := strings.Contains(err.Error(), seeFirst); told != look {
-			t.Errorf("%s: %v", result, err)
-		}
-	}
 }

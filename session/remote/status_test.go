@@ -11,7 +11,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 	"deepwork/session"
-	"deepwork/session/store"
 )
 
 func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
@@ -241,40 +240,12 @@ func TestAPollThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestALongResultIsThereAfterARestart(t *testing.T) {
-	root, p := newRoot(t), newPlant()
-	s := open(t, root, p, nil)
-	big := `"` + strings.Repeat("x", 10<<20) + `"`
-	call := s.start(workflow(t, "w", false, script{answer: source.Answer{Output: json.RawMessage(big)}}), `{}`)
-	if r, err := call.wait(); err != nil || string(r.Result) != big {
-		t.Fatalf("%d bytes, %v", len(r.Result), err)
-	}
-	s.stop()
-	s = open(t, root, p, nil)
-	if r := mustStatus(t, s.Engine, call.id()); r.State != Completed || string(r.Result) != big || r.Error != nil {
-		t.Errorf("after a restart: %s, %d bytes, %v", r.State, len(r.Result), r.Error)
-	}
-}
-
 func TestAResultThatIsNoJSON(t *testing.T) {
 	s := open(t, newRoot(t), newPlant(), nil)
 	r, err := s.start(workflow(t, "w", false, script{answer: source.Answer{Output: json.RawMessage(`all "is" well`)}}), `{}`).wait()
 	if err != nil || string(r.Result) != `"all \"is\" well"` {
 		t.Errorf("%s, %v", r.Result, err)
 	}
-}
-
-func TestEndedRunsAreKeptForADay(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, newRoot(t), newPlant(), nil)
-		c := s.start(workflow(t, "w", false, script{}), `{}`)
-		c.wait()
-		time.Sleep(store.ExecutionKeptFor - 1)
-		mustStatus(t, s.Engine, c.id())
-		time.Sleep(time.Microsecond)
-		_, err := s.Status(t.Context(), "me", c.id())
-		wantCode(t, err, session.StateError, "unknown_run")
-	})
 }
 
 // TestTheProgressOfARunThatIsOver is what its source said with the end; else how far
