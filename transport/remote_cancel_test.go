@@ -74,7 +74,7 @@ func inBackgroundWith(t *testing.T, cs *mcp.ClientSession, name, arguments strin
 // only is the one run there is, as its source's id finds it.
 func only(t *testing.T, s *Server) *remote.Run {
 	t.Helper()
-	got, err := s.remote.Executions.Status(t.Context(), session.LocalIdentity, "x-1")
+	got, err := s.remote.Runs.Status(t.Context(), session.LocalIdentity, "x-1")
 	must(t, err)
 	return got
 }

@@ -1,19 +1,21 @@
-// Package remote runs workflows at other systems (remote runs): one actor per run, a bounded number of
+// Package remote runs workflows at other systems (remote runs): one goroutine per run, a bounded number of
 // them at once, and a record of each in the store, so that it is found again after a restart (seed
 // 003, requirements 7 and 8).
 //
-// A run has three parts. Its actor owns its state, stores it, and answers callers that wait
-// for a change. Its driver is the only goroutine that talks to the source: it waits for a slot,
-// starts the workflow, polls its status, and informs the actor. Its record is what other servers
-// know about it. Only Call starts a workflow, and only once: a server that takes over a record
-// only asks about it.
+// A run that this process follows is an entry. Its driver is the goroutine that owns its state: it waits
+// for a slot, starts the workflow, polls its status, stores each change, and then publishes it as an
+// immutable view, which wakes callers that wait. Others reach it by the cause that cancels its context:
+// that its caller cancelled it, its time is over, another server has it, or this one closes. Its record
+// is what other servers know about it. Only Call starts a workflow, and only once: a server that takes
+// over a record only asks about it.
 //
 // A record that is not over belongs to the server that follows it, for 30 s by the clock of the
 // database, renewed every 10 s. A server that is killed or frozen does not renew its records: after at
 // most 30 s any other one takes them up and follows them. From then on the earlier owner can store
 // nothing, and gives up. A server that stops gives its records away at once. Servers do not talk to
 // each other: to cancel a run that another server follows, its record is marked, and its owner,
-// whichever server that is by then, acts on the mark.
+// whichever server that is by then, acts on the mark. One loop per server, serve, renews, obeys marks and
+// takes up.
 package remote
 
 import (
@@ -29,7 +31,7 @@ import (
 )
 
 // Sources runs workflows at their systems: a *source.Catalog, which documents the methods. All of
-// them return when their context ends.
+// them return when their context ends. Execute calls progress on the goroutine of its caller.
 type Sources interface {
 	Execute(ctx context.Context, w *source.Workflow, input json.RawMessage, progress func(source.Progress)) (*source.Answer, error)
 	Status(ctx context.Context, source, workflowID, executionID string) (*source.Answer, error)

@@ -33,7 +33,7 @@ func (s *Site) look(ctx context.Context) {
 		s.Touch(jobsTopic)
 	}
 	if s.Sources != nil {
-		if now, _ := s.Sources.Offer(ctx); s.edits.offer.Swap(now) != now || s.Sources.Executions.Going() {
+		if now, _ := s.Sources.Offer(ctx); s.edits.offer.Swap(now) != now || s.Sources.Runs.Going() {
 			s.Touch(sourcesTopic)
 		}
 	}

@@ -77,7 +77,7 @@ func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request)
 		}
 		p.Sources = append(p.Sources, v)
 	}
-	list, total, err := s.Sources.Executions.Newest(ctx, who.Identity, maxExecutions)
+	list, total, err := s.Sources.Runs.Newest(ctx, who.Identity, maxExecutions)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ type executionPage struct {
 }
 
 func (s *Site) execution(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	x, err := s.Sources.Executions.Status(ctx, who.Identity, r.PathValue("id"))
+	x, err := s.Sources.Runs.Status(ctx, who.Identity, r.PathValue("id"))
 	if err != nil {
 		refused, is := errors.AsType[*session.Error](err)
 		if !is {
@@ -135,7 +135,7 @@ func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.R
 }
 
 func (s *Site) cancelExecution(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	x, err := s.Sources.Executions.Cancel(ctx, who.Identity, r.PathValue("id"))
+	x, err := s.Sources.Runs.Cancel(ctx, who.Identity, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}

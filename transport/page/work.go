@@ -28,7 +28,7 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 		}
 	}
 	if s.Sources != nil {
-		list, _, err := s.Sources.Executions.Newest(ctx, who.Identity, maxExecutions)
+		list, _, err := s.Sources.Runs.Newest(ctx, who.Identity, maxExecutions)
 		if err != nil {
 			return nil, nil, err
 		}

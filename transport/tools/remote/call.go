@@ -47,7 +47,7 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 	calling, release := byCaller(ctx)
 	defer release()
 	id, said := "", ""
-	ended, err := r.Executions.Call(calling, c.Identity, t, arguments, func(now remote.Run) {
+	ended, err := r.Runs.Call(calling, c.Identity, t, arguments, func(now remote.Run) {
 		id = now.ExecutionID
 		if words := progressWords(&now); words != said {
 			tool.Progress(ctx, words)
@@ -71,7 +71,7 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 // byCaller returns a context that ends with ctx, and whose cause is remote.ErrCancelled if its
 // caller cancelled the call: by a notification, which ends the request's context without a reason,
 // or by hanging up, as in the newest protocol over HTTP. A lost connection has its reason (io.EOF,
-// errGone), and so has a server that stops; then executions continue.
+// errGone), and so has a server that stops; then runs continue.
 func byCaller(ctx context.Context) (context.Context, func()) {
 	calling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -114,7 +114,7 @@ func listedWorkflow(t *sources.Tool) *mcp.Tool {
 	return &mcp.Tool{
 		Meta: mcp.Meta{WorkflowMeta: metaOf(&t.Workflow)},
 		Name: t.Name, Title: title, Description: jsontext.Clip("[From the source "+t.Source+performedBy[t.Performer]+"] "+tool.Plain(t.Description), descriptionChars),
-		InputSchema: json.RawMessage(bytes.ReplaceAll(t.InputSchema, headerKey, noHeaderKey)), OutputSchema: executionJSON(),
+		InputSchema: json.RawMessage(bytes.ReplaceAll(t.InputSchema, headerKey, noHeaderKey)), OutputSchema: runJSON(),
 		// What a workflow does is not known here: the hints assume the worst.
 		Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(true), OpenWorldHint: new(true)},
 	}
