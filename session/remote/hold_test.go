@@ -77,7 +77,7 @@ func TestACancelOutlivesTheServerThatWasAsked(t *testing.T) {
 	if r, err := b.Cancel(t.Context(), "me", c.id()); err != nil || r.State != Cancelled {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if x := stored(t, b, c.id()); x.Owner != b.member.ID() || x.CancelAsked == nil || !reflect.DeepEqual(p.cancelled, []string{"x-1"}) {
+	if x := stored(t, b, c.id()); x.Owner != b.member.ID() || !reflect.DeepEqual(p.cancelled, []string{"x-1"}) {
 		t.Errorf("%+v; cancelled at the source: %v", x, p.cancelled)
 	}
 }

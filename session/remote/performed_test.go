@@ -26,7 +26,7 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 		one := func(w *config.WorkflowTools) { w.MaxConcurrent = 1 }
 		s := open(t, root, p, one)
 		began := time.Now()
-		long := performed(t, "long", 30*time.Hour)
+		long := performed(t, "long", 3*time.Hour)
 		var ids []string
 		for range 3 {
 			r, err := s.call(t.Context(), "me", long, nil, nil)
@@ -50,10 +50,10 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 		if n := s.Stats(); n != (Stats{Running: 3}) || s.slots.used != 0 {
 			t.Errorf("after a restart %+v, %d slots", n, s.slots.used)
 		}
-		time.Sleep(29 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		for _, id := range ids {
 			if r := mustStatus(t, s.Engine, id); r.State != Running {
-				t.Errorf("after 29 hours: %+v", r)
+				t.Errorf("after 2 hours: %+v", r)
 			}
 		}
 		time.Sleep(time.Hour)
