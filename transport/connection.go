@@ -10,7 +10,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/session"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
@@ -293,5 +293,5 @@ func (c *connections) Close(ctx context.Context) (left int) {
 func (c *connection) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
-	return execution.WithLeaving(ctx, c.leaving), func() { stop(); cancel(nil) }
+	return remote.WithLeaving(ctx, c.leaving), func() { stop(); cancel(nil) }
 }

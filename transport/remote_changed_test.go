@@ -11,7 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/web"
 )
@@ -166,7 +166,7 @@ func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
 	if len(names) != len(flows) || !slices.IsSorted(names) || len(slices.Compact(names)) != len(flows) {
 		t.Errorf("%d tools on %d pages", len(names), pages+1)
 	}
-	if got := into[execution.Execution](t, w.ClientSession, flowName(plenty-1), `{"customer":"a"}`); got.WorkflowID != fmt.Sprintf("id-%d", plenty-1) {
+	if got := into[remote.Run](t, w.ClientSession, flowName(plenty-1), `{"customer":"a"}`); got.WorkflowID != fmt.Sprintf("id-%d", plenty-1) {
 		t.Errorf("got %+v", got)
 	}
 	if _, err := w.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "nonsense"}); err == nil {

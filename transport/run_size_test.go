@@ -11,7 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/transport/tool"
 )
 
@@ -53,12 +53,12 @@ func TestARunWithTooLargeAResultIsTold(t *testing.T) {
 	for _, c := range []struct {
 		tool, arguments string
 		code            string
-		state           execution.State
+		state           remote.State
 		says            string
 	}{
-		{"huge", `{}`, "reply_too_large", execution.Completed, ""},
-		{"call_workflow_tool", `{"name":"huge"}`, "reply_too_large", execution.Completed, ""},
-		{"late", `{}`, "workflow_failed", execution.Failed, "out of ink"},
+		{"huge", `{}`, "reply_too_large", remote.Completed, ""},
+		{"call_workflow_tool", `{"name":"huge"}`, "reply_too_large", remote.Completed, ""},
+		{"late", `{}`, "workflow_failed", remote.Failed, "out of ink"},
 	} {
 		res := callTool(t, cs, c.tool, c.arguments)
 		id, _ := errorMetaOf(t, res)["execution_id"].(string)
@@ -66,7 +66,7 @@ func TestARunWithTooLargeAResultIsTold(t *testing.T) {
 			t.Errorf("%s: %.500s %v", c.tool, text(res), res.Meta)
 			continue
 		}
-		got := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`)
+		got := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`)
 		if got.State != c.state || got.EndedAt == nil || string(got.Result) != "null" && got.Result != nil {
 			t.Errorf("%s: it is %s: %.100s", c.tool, got.State, got.Result)
 		}
@@ -81,8 +81,8 @@ func TestARunWithALargeResultIsToldWhole(t *testing.T) {
 	const size = tool.MaxReplyBytes - 4096
 	s, _ := withConfig(t, fmt.Sprintf("workflow_tools: {sources: [{name: far, url: %q}]}\n", hugeWorkflows(t, size)), nil)
 	cs := client(t, s)
-	id := into[execution.Execution](t, cs, "huge", `{}`).ExecutionID
-	if got := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); len(got.Result) != size || got.Error != nil {
+	id := into[remote.Run](t, cs, "huge", `{}`).ExecutionID
+	if got := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); len(got.Result) != size || got.Error != nil {
 		t.Errorf("%d bytes, %v", len(got.Result), got.Error)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow"
 )
@@ -145,7 +145,7 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	for _, part := range []func() (session.Report, error){
 		func() (session.Report, error) { return inspectSessions(ctx, engine) },
 		func() (session.Report, error) { return attempt.Inspect(ctx, folder, stores, cfg, quiet) },
-		func() (session.Report, error) { return execution.Inspect(ctx, stores.Database) },
+		func() (session.Report, error) { return remote.Inspect(ctx, stores.Database) },
 	} {
 		r, err := part()
 		if errors.Is(err, task.ErrDamaged) || errors.Is(err, task.ErrVersion) {

@@ -8,7 +8,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
-	"deepwork/catalog/remote"
+	"deepwork/catalog/source"
 )
 
 // edits are the config, the jobs and what sources offer, as pages last saw them. They are not in the feed
@@ -17,7 +17,7 @@ type edits struct {
 	streams atomic.Int64 // open
 	config  atomic.Pointer[config.Config]
 	jobs    atomic.Pointer[catalog.Snapshot]
-	offer   atomic.Pointer[remote.Snapshot]
+	offer   atomic.Pointer[source.Snapshot]
 }
 
 // lookEvery is the time between two looks while a page is open.
@@ -33,7 +33,7 @@ func (s *Site) look(ctx context.Context) {
 		s.Touch(jobsTopic)
 	}
 	if s.Sources != nil {
-		if now, _ := s.Sources.Offer(ctx); s.edits.offer.Swap(now) != now || s.Sources.Executions.Going() {
+		if now, _ := s.Sources.Offer(ctx); s.edits.offer.Swap(now) != now || s.Sources.Runs.Going() {
 			s.Touch(sourcesTopic)
 		}
 	}

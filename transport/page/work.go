@@ -6,7 +6,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 )
 
 // work returns the attempts and the executions of other systems that are under way, and those that have
@@ -28,7 +28,7 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 		}
 	}
 	if s.Sources != nil {
-		list, _, err := s.Sources.Executions.Newest(ctx, who.Identity, maxExecutions)
+		list, _, err := s.Sources.Runs.Newest(ctx, who.Identity, maxExecutions)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -53,7 +53,7 @@ func workItem(w task.Work) item {
 	return item{Kind: kind, Title: w.Title, About: about, Link: "/attempts/" + w.AttemptID, Status: string(w.State), Since: w.Since}
 }
 
-func executionItem(x execution.Execution) item {
+func executionItem(x remote.Run) item {
 	i := item{Kind: "execution", Title: x.WorkflowName, About: "at " + x.Source, Link: "/sources/executions/" + x.ExecutionID, Status: string(x.State), Since: x.StartedAt}
 	if x.EndedAt != nil {
 		i.Since = *x.EndedAt

@@ -9,7 +9,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 )
 
 // MaxReplyBytes is the maximum size of a reply as JSON; it is sent twice, as text and as structured
@@ -87,10 +87,10 @@ func labelled(meta mcp.Meta, reply any) mcp.Meta {
 }
 
 // executionOf returns the execution that a reply describes, or nil.
-func executionOf(reply any) *execution.Execution {
+func executionOf(reply any) *remote.Run {
 	if called, ok := reply.(*any); ok { // of call_workflow_tool
 		reply = *called
 	}
-	x, _ := reply.(*execution.Execution)
+	x, _ := reply.(*remote.Run)
 	return x
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/catalog/remote"
+	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -105,7 +105,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	s.handlers[t.Name] = func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var args A
 		log := CallLog{Tool: t.Name, outcomeOf: t.Outcome}
-		if client := req.ClientInfo(); t.Polled && client != nil && client.Name == remote.ClientName {
+		if client := req.ClientInfo(); t.Polled && client != nil && client.Name == source.ClientName {
 			log.level = slog.LevelDebug
 		}
 		return s.Serve(ctx, c, req, log, func(log *CallLog) *session.Error {

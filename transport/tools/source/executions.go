@@ -10,7 +10,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
@@ -23,8 +23,8 @@ type executeArgs struct {
 
 // A StartedReply describes a session that was just started.
 type StartedReply struct {
-	ExecutionID string          `json:"execution_id" jsonschema:"the session's session_id"`
-	Status      execution.State `json:"status" jsonschema:"running"`
+	ExecutionID string       `json:"execution_id" jsonschema:"the session's session_id"`
+	Status      remote.State `json:"status" jsonschema:"running"`
 }
 
 // addExecute registers workflows-execute-tool. The execution is a root session that is on no stack until
@@ -50,7 +50,7 @@ func (o Options) execute(ctx context.Context, c *tool.Caller, args executeArgs) 
 	if err != nil {
 		return nil, err
 	}
-	return &StartedReply{r.BeginStep.SessionID, execution.Running}, nil
+	return &StartedReply{r.BeginStep.SessionID, remote.Running}, nil
 }
 
 type executionArgs struct {
@@ -61,7 +61,7 @@ type executionArgs struct {
 // An executionReply describes an execution to callers of this source.
 type executionReply struct {
 	ExecutionID string           `json:"execution_id" jsonschema:"the session's session_id"`
-	Status      execution.State  `json:"status" jsonschema:"how it is now"`
+	Status      remote.State     `json:"status" jsonschema:"how it is now"`
 	Progress    ownProgress      `json:"progress" jsonschema:"{progress, total, message}: steps done, number of steps, and current step"`
 	Output      *machine.Outputs `json:"output" jsonschema:"all outputs, once completed, else null"`
 	Error       *string          `json:"error" jsonschema:"why it was cancelled, else null"`
@@ -74,7 +74,7 @@ type ownProgress struct {
 }
 
 // executionWords are those of executionReply.
-var executionWords = tool.Words{Enums: map[string][]any{"status": {string(execution.Running), string(execution.Completed), string(execution.Cancelled)}}}
+var executionWords = tool.Words{Enums: map[string][]any{"status": {string(remote.Running), string(remote.Completed), string(remote.Cancelled)}}}
 
 func executionSchema() *jsonschema.Schema {
 	s := tool.OutputSchema[executionReply](executionWords)
@@ -110,11 +110,11 @@ func (o Options) executionOf(ctx context.Context, c *tool.Caller, args execution
 	r := &executionReply{ExecutionID: x.SessionID, Progress: ownProgress{x.Done, x.Total, "at step '" + x.StepID + "'"}}
 	switch x.Status {
 	case machine.Completed:
-		r.Status, r.Output, r.Progress.Message = execution.Completed, &x.Outputs, "complete"
+		r.Status, r.Output, r.Progress.Message = remote.Completed, &x.Outputs, "complete"
 	case machine.Aborted:
-		r.Status, r.Error = execution.Cancelled, x.AbortReason
+		r.Status, r.Error = remote.Cancelled, x.AbortReason
 	default:
-		r.Status = execution.Running
+		r.Status = remote.Running
 	}
 	return r, nil
 }
@@ -133,14 +133,14 @@ func addCancel(s *tool.Set, o Options) {
 
 func (o Options) cancel(ctx context.Context, c *tool.Caller, args executionArgs) (*executionReply, error) {
 	now, err := o.executionOf(ctx, c, args)
-	if err != nil || now.Status != execution.Running {
+	if err != nil || now.Status != remote.Running {
 		return now, err
 	}
 	_, aborted := c.Workflows.Abort(ctx, workflow.AbortArgs{
 		Explanation: "cancelled through workflows-cancel-tool by the system that ordered it", SessionID: &args.ExecutionID,
 	})
 	// It may have ended in the meantime, which is fine.
-	if now, err = o.executionOf(ctx, c, args); aborted != nil && (err != nil || now.Status == execution.Running) {
+	if now, err = o.executionOf(ctx, c, args); aborted != nil && (err != nil || now.Status == remote.Running) {
 		return nil, aborted
 	}
 	return now, err

@@ -15,7 +15,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/workflow"
