@@ -18,9 +18,6 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"5. Two steps", "   branch: ", "WRITER started"} {
 		t.Run(strings.TrimSpace(at), func(t *testing.T) {
-			if _, err := exec.LookPath("git"); err != nil && strings.Contains(at, "branch") {
-				t.Skip("the board needs git")
-			}
 			temp := t.TempDir()
 			cmd := exec.CommandContext(t.Context(), "deepwork", "demo")
 			cmd.Env = append(os.Environ(), "TMPDIR="+temp)

@@ -20,6 +20,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
+	"deepwork/cmd/deepwork/clients"
 	"deepwork/transport"
 	"deepwork/transport/web"
 )
@@ -309,7 +310,7 @@ For a client other than Claude Code, add --client with one
 of %s.
 Ctrl-C ends the server.
 
-`, url, project, url, strings.Join(clientNames()[1:], ", "))
+`, url, project, url, strings.Join(clients.Names()[1:], ", "))
 		return
 	}
 	fmt.Fprintf(a.err, `
@@ -323,5 +324,5 @@ and start the client. To see the project in a browser, run
 
   deepwork ui%s
 
-`, project, strings.Join(clientNames(), "|"), project)
+`, project, strings.Join(clients.Names(), "|"), project)
 }
