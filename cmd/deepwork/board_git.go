@@ -83,8 +83,8 @@ func diffStat(ctx context.Context, dir, diff string) (string, error) {
 // printDiff prints a diff: at a terminal made safe and perhaps in colors, else unchanged, so that git
 // can apply it.
 func (a *app) printDiff(text string, colors bool) error {
-	show.EndProgress()
-	if _, _, is := terminalSize(a.rawOut); !is {
+	show.EndDrawing()
+	if _, _, is := show.TerminalSize(a.rawOut); !is {
 		_, err := a.rawOut.Write([]byte(text))
 		return err
 	}

@@ -49,8 +49,8 @@ project's config for a client, by default .mcp.json, which Claude Code reads. Ex
 files and entries are kept, so init can be repeated. The exit code is 1 if something
 could not be done.
 
-Without --path the project is the current folder. If that is inside another project,
-init asks which of them to prepare; without a terminal it takes the current folder.
+Without --path the project is the current folder, unless that is inside another project:
+then --path says which of them to prepare.
 
 With --url the client connects to a server that is already running, over HTTP. If it
 needs a token, the entry refers to the variable DEEPWORK_TOKEN, and init says how to
@@ -80,7 +80,7 @@ set it.`,
 					chosen = append(chosen, c)
 				}
 			}
-			if err := a.chooseProject(); err != nil {
+			if err := a.checkPlace(); err != nil {
 				return err
 			}
 			return a.init(server, chosen...)

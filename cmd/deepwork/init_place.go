@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"deepwork/session/show"
 )
 
-// chooseProject sets the project of init if --path does not: the current folder or, if that is inside
-// another project, the one that the person at the terminal chooses.
-func (a *app) chooseProject() error {
+// checkPlace refuses to make a project of a folder inside another one, unless --path says so, and warns of the home folder.
+func (a *app) checkPlace() error {
 	if a.path != "" {
 		return nil
 	}
@@ -23,29 +20,8 @@ func (a *app) chooseProject() error {
 	if home, err := os.UserHomeDir(); err == nil && relative(here, home) == "." {
 		fmt.Fprintln(a.err, "deepwork: warning: this is your home folder, which is rarely a project: every folder in it would be inside this project")
 	}
-	parent, why := parentProject(here)
-	if parent == "" {
-		return nil
-	}
-	a.toldParent = true
-	if !isTerminal(a.in) {
-		fmt.Fprintf(a.err, "deepwork: warning: this folder is inside %s, %s; the current folder is prepared all the same: for the other one, run deepwork init --path %s\n",
-			inline(parent), why, inline(relative(here, parent)))
-		return nil
-	}
-	fmt.Fprintf(a.err, "This folder is inside %s, %s.\nPrepare that one, or the current folder?\nType p for that one (the default), c for the current one: ", inline(parent), why)
-	line, err := bufio.NewReader(a.in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	switch answer := strings.ToLower(strings.TrimSpace(line)); {
-	case errors.Is(err, io.EOF) && answer == "":
-		fmt.Fprintln(a.err)
-		return errors.New("nothing was chosen, and nothing done")
-	case answer == "" || answer == "p":
-		a.path = relative(here, parent)
-	case answer != "c":
-		return fmt.Errorf("%q is neither p nor c; nothing was done", answer)
+	if parent, why := parentProject(here); parent != "" {
+		return fmt.Errorf("this folder is inside %s, %s; run deepwork init --path %s to prepare that one, or deepwork init --path . to prepare this one", inline(parent), why, inline(relative(here, parent)))
 	}
 	return nil
 }
@@ -83,6 +59,6 @@ func isTerminal(stream any) bool {
 	if !ok {
 		return false
 	}
-	_, _, is := terminalSize(file)
+	_, _, is := show.TerminalSize(file)
 	return is
 }

@@ -7,7 +7,6 @@ import (
 	"log"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,7 +40,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.Execute()
-	show.EndProgress()
+	show.EndDrawing()
 	if failed := a.out.Err(); err == nil && failed != nil {
 		err = fmt.Errorf("writing to stdout: %w", failed)
 	}
@@ -56,7 +55,7 @@ type app struct {
 	err    *show.Screen
 
 	path       string // --path
-	toldParent bool   // projectRoot has said that the folder is inside a project
+	saidParent bool   // projectRoot has said that the folder is inside a project
 	json       bool   // --json
 	raw        bool   // --raw
 	store      string // --store
@@ -77,11 +76,6 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		Args:              unknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Version:           readBuild().String(),
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
-			if !slices.Contains(silent, cmd.Name()) {
-				a.err.Progress(cmd.CommandPath())
-			}
-		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagFault)
@@ -141,9 +135,6 @@ func helpCommand() *cobra.Command {
 		},
 	}
 }
-
-// silent are the commands that show no progress: they wait for others as long as they run.
-var silent = []string{"serve", "ui", "worker", "lead", runner.ShimCommand}
 
 var unindented = regexp.MustCompile(`\n(\S)`)
 
@@ -312,8 +303,6 @@ var (
 
 	indentRest = show.IndentRest
 	optional   = show.Optional
-
-	terminalSize = show.TerminalSize
 )
 
 // attemptShimCommand returns the parent process of an attempt's agent; servers start it and people

@@ -53,8 +53,8 @@ func (a *app) projectRoot() (string, error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("the project root %s is not a directory; name one with --path", root)
 	}
-	if parent, _ := parentProject(root); parent != "" && a.path == "" && !a.toldParent && fileExists(filepath.Join(parent, ".deepwork")) {
-		a.toldParent = true
+	if parent, _ := parentProject(root); parent != "" && a.path == "" && !a.saidParent && fileExists(filepath.Join(parent, ".deepwork")) {
+		a.saidParent = true
 		fmt.Fprintf(a.err, "deepwork: note: this folder is inside the project %s; --path %s works on that one\n", inline(parent), inline(relative(root, parent)))
 	}
 	process.Avoid(root)

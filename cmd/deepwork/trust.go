@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -200,27 +198,14 @@ func (a *app) listGrants(root string, record *trust.Record) {
 	}
 }
 
-// confirm asks at the controlling terminal, whatever stdin is; what was typed before does not count.
-// Without an answer of yes the error is refusal; without a terminal it names the alternative, if any.
+// confirm asks at the controlling terminal. Without an answer of yes the error is refusal; without a terminal it names
+// the alternative, if any.
 func confirm(question, refusal, otherwise string) error {
-	in, out, err := terminal()
+	answer, err := show.Ask(question)
 	if err != nil {
 		return fmt.Errorf("there is no terminal to ask at: run this in one%s (%w)", otherwise, err)
 	}
-	defer in.Close()
-	defer out.Close()
-	if err := discard(in); err != nil {
-		return fmt.Errorf("discarding what was typed before the question: %w", err)
-	}
-	show.EndProgress()
-	if _, err := fmt.Fprint(out, question); err != nil {
-		return fmt.Errorf("asking at the terminal: %w", err)
-	}
-	line, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	if !strings.EqualFold(strings.TrimSpace(line), "yes") {
+	if !strings.EqualFold(answer, "yes") {
 		return errors.New(refusal)
 	}
 	return nil

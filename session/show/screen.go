@@ -39,9 +39,7 @@ func NewScreen(to io.Writer, getenv func(string) string) *Screen {
 
 // Write prints a text.
 func (s *Screen) Write(p []byte) (int, error) {
-	drawing.Lock()
-	defer drawing.Unlock()
-	EndProgress()
+	EndDrawing()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := slices.Concat(s.tail, p)
@@ -63,9 +61,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 
 // styled prints a text that is safe already and may have colors.
 func (s *Screen) styled(text string) {
-	drawing.Lock()
-	defer drawing.Unlock()
-	EndProgress()
+	EndDrawing()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.write(text) // Err reports it
