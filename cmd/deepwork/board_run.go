@@ -17,6 +17,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/show"
 	"deepwork/session/state"
 )
 
@@ -174,9 +175,9 @@ message is read from stdin.` + attemptsHelp,
 		Args: attemptIDs.first(2, -1, "an id and a message"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text := strings.Join(args[1:], " ")
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
+			return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {
 				if text == "-" {
-					if isTerminal(a.in) {
+					if _, _, is := show.TerminalSize(a.in); is {
 						fmt.Fprintln(a.err, "Type the message, and end it with Ctrl-D on a line of its own:")
 					}
 					all, err := io.ReadAll(a.in)
@@ -185,11 +186,11 @@ message is read from stdin.` + attemptsHelp,
 					}
 					text = string(all)
 				}
-				follow.Action, follow.Prompt = attempt.ActionSend, &text
+				follow.Target, follow.Action, follow.Prompt = t, attempt.ActionSend, &text
 				if queue {
 					follow.Action = attempt.ActionQueue
 				}
-				return a.send(ctx, board, args[0], follow, detach)
+				return a.send(ctx, board, follow, detach)
 			})
 		},
 	}), &detach)
@@ -198,12 +199,8 @@ message is read from stdin.` + attemptsHelp,
 	return cmd
 }
 
-func (a *app) send(ctx context.Context, board *attempt.Engine, given string, f attempt.FollowUpArgs, detach bool) error {
-	id, err := oneAttempt(ctx, board, given)
-	if err != nil {
-		return err
-	}
-	f.AttemptID = &id
+func (a *app) send(ctx context.Context, board *attempt.Engine, f attempt.FollowUpArgs, detach bool) error {
+	id := *f.AttemptID
 	before, err := board.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: f.Target, Limit: new(1), Raw: new(true)})
 	if err != nil {
 		return err

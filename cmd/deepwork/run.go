@@ -86,28 +86,21 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 	return cmd
 }
 
-// runHelp is how the help of the subcommands says what they take.
-const runHelp = "ID may be the beginning of an id, or latest"
-
 func (a *app) runResumeCommand() *cobra.Command {
 	var given attempt.RunWorkflowArgs
 	var detach bool
 	cmd := a.onBoardStore(a.onProject("print one event per line, as JSON", &cobra.Command{
 		Use:   "resume ID",
-		Short: "Continue a run that stopped, was paused or interrupted; " + runHelp,
+		Short: "Continue a run that stopped, was paused or interrupted; " + idsHelp,
 		Long: `Continue a run that stopped, was paused or interrupted, or whose process is gone. No
 finished step is done again. The budgets that you give replace those of the run;
 --max-cost includes what the run has cost before.`,
 		Example: `  deepwork run resume latest
   deepwork run resume 3f2a --max-cost 10 --detach`,
-		Args: takes(1, 1, "the id of a run"),
+		Args: runArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				id, err := oneRun(ctx, board, args[0])
-				if err != nil {
-					return err
-				}
-				r, err := board.ResumeRun(ctx, atTerminal, id, "", func(r *attempt.Run) {
+			return a.onRun(false, args[0], func(ctx context.Context, board *attempt.Engine, r *attempt.RunReply) error {
+				resumed, err := board.ResumeRun(ctx, atTerminal, r.RunID, "", func(r *attempt.Run) {
 					r.MaxCostUSD, r.MaxUnknown = cmp.Or(given.MaxCostUSD, r.MaxCostUSD), cmp.Or(given.MaxUnknown, r.MaxUnknown)
 					if given.MaxSeconds != nil {
 						r.MaxTime = time.Duration(*given.MaxSeconds * float64(time.Second))
@@ -115,12 +108,12 @@ finished step is done again. The budgets that you give replace those of the run;
 				})
 				if session.CodeOf(err) == codes.RunComplete {
 					fmt.Fprintln(a.err, "deepwork: nothing was resumed: the run is complete already")
-					r, err = board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+					resumed, err = r, nil
 				}
 				if err != nil {
-					return runRefused(cmd, "resuming the run "+id, err)
+					return runRefused(cmd, "resuming the run "+r.RunID, err)
 				}
-				return a.lead(ctx, board, r, detach)
+				return a.lead(ctx, board, resumed, detach)
 			})
 		},
 	}))

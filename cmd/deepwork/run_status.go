@@ -12,29 +12,18 @@ import (
 	"deepwork/session/workflow"
 )
 
-// runsCommand is the command that lists the runs.
-const runsCommand = "deepwork run status"
-
 func (a *app) runStatusCommand() *cobra.Command {
 	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
 		Use:   "status [ID]",
-		Short: "Show a run, or list all of them; " + runHelp,
+		Short: "Show a run, or list all of them; " + idsHelp,
 		Long: `Show a run: where it is, and its steps with how long their agents ran, what they cost and
 the last line of their output. Without an id, list the runs, the newest first.`,
 		Args: takes(0, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
-				if len(args) == 0 {
-					return a.listRuns(ctx, board)
-				}
-				id, err := oneRun(ctx, board, args[0])
-				if err != nil {
-					return err
-				}
-				r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
-				if err != nil {
-					return err
-				}
+			if len(args) == 0 {
+				return a.withBoard(true, a.printRuns)
+			}
+			return a.onRun(true, args[0], func(ctx context.Context, board *attempt.Engine, r *attempt.RunReply) error {
 				return a.withEngine(ctx, true, func(engine *workflow.Engine) error {
 					v := run.Look(ctx, r, engine, run.LastSaid(ctx, board, atTerminal, r))
 					if a.json {
@@ -51,32 +40,22 @@ the last line of their output. Without an id, list the runs, the newest first.`,
 func (a *app) runStopCommand() *cobra.Command {
 	return a.onBoardStore(a.onProject("", &cobra.Command{
 		Use:   "stop ID",
-		Short: "Stop a run and its agents; " + runHelp,
+		Short: "Stop a run and its agents; " + idsHelp,
 		Long:  "Stop a run and its agents. 'deepwork run resume' continues it.",
-		Args:  takes(1, 1, "the id of a run"),
+		Args:  runArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				id, err := oneRun(ctx, board, args[0])
-				if err != nil {
-					return err
+			return a.onRun(false, args[0], func(ctx context.Context, board *attempt.Engine, r *attempt.RunReply) (err error) {
+				if isOpen(r.State) {
+					if _, err := board.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &r.RunID}}); err != nil {
+						return err
+					}
+					if r, err = board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: r.RunID}); err != nil {
+						return err
+					}
+				} else {
+					fmt.Fprintf(a.err, "deepwork: nothing was stopped: the run is %s already\n", r.State)
 				}
-				before, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
-				if err != nil {
-					return err
-				}
-				if !isOpen(before.State) {
-					fmt.Fprintf(a.out, "%s %s\n", before.State, id)
-					fmt.Fprintf(a.err, "deepwork: nothing was stopped: the run is %s already\n", before.State)
-					return nil
-				}
-				if _, err := board.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}}); err != nil {
-					return err
-				}
-				r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(a.out, "%s %s\n", r.State, id)
+				fmt.Fprintf(a.out, "%s %s\n", r.State, r.RunID)
 				return nil
 			})
 		},
@@ -93,7 +72,7 @@ type listedRun struct {
 	CreatedAt string  `json:"created_at"` // RFC 3339 in UTC
 }
 
-func (a *app) listRuns(ctx context.Context, board *attempt.Engine) error {
+func (a *app) printRuns(ctx context.Context, board *attempt.Engine) error {
 	runs, err := board.Runs(ctx, atTerminal)
 	if err != nil {
 		return fmt.Errorf("listing the runs: %w", err)
@@ -112,27 +91,4 @@ func (a *app) listRuns(ctx context.Context, board *attempt.Engine) error {
 		a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WORKFLOW", Least: 12}, {Title: "AGE"}, {Title: "GOAL", Least: 20}}, cells)
 	}
 	return nil
-}
-
-// oneRun returns the run that an argument names.
-func oneRun(ctx context.Context, board *attempt.Engine, given string) (string, error) {
-	prefix := given
-	if given == latest {
-		prefix = ""
-	}
-	all, err := board.FindAttempts(ctx, atTerminal, prefix)
-	if err != nil {
-		return "", err
-	}
-	var runs []candidate
-	for _, at := range all {
-		if at.Run != nil {
-			runs = append(runs, candidate{at.ID, at.Branch, at.CreatedAt})
-		}
-	}
-	i, err := choose("run", runsCommand, given, runs)
-	if err != nil {
-		return "", err
-	}
-	return runs[i].id, nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -31,32 +30,6 @@ func (a *app) sessionsCommand() *cobra.Command {
 	)
 }
 
-// sessionsCommandList lists what withSession finds.
-const sessionsCommandList = "deepwork sessions list"
-
-// withSession opens the sessions of the project, and finds the one that an argument names by its id, the
-// beginning of one, or latest.
-func (a *app) withSession(ctx context.Context, reads bool, given string, use func(engine *workflow.Engine, id string) error) error {
-	return a.withEngine(ctx, reads, func(engine *workflow.Engine) error {
-		if _, err := hex.DecodeString(given); err == nil && len(given) == 8 {
-			return use(engine, given)
-		}
-		listed, err := engine.List(ctx)
-		if err != nil {
-			return err
-		}
-		ids := make([]candidate, len(listed))
-		for i, s := range listed {
-			ids[i] = candidate{s.ID, fmt.Sprintf("%s: %s", s.Status, s.Goal), s.StartedAt}
-		}
-		i, err := choose("session", sessionsCommandList, given, ids)
-		if err != nil {
-			return err
-		}
-		return use(engine, listed[i].ID)
-	})
-}
-
 func (a *app) sessionsListCommand() *cobra.Command {
 	return a.onProject("print them as JSON, with exact times", &cobra.Command{
 		Use:   "list",
@@ -69,12 +42,12 @@ that moved it last, if that is another one. Empty columns are left out, and more
 left out at a narrow terminal.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withEngine(cmd.Context(), true, func(engine *workflow.Engine) error { return a.listSessions(cmd.Context(), engine) })
+			return a.withEngine(cmd.Context(), true, func(engine *workflow.Engine) error { return a.printSessions(cmd.Context(), engine) })
 		},
 	})
 }
 
-func (a *app) listSessions(ctx context.Context, engine *workflow.Engine) error {
+func (a *app) printSessions(ctx context.Context, engine *workflow.Engine) error {
 	listed, err := engine.List(ctx)
 	if err != nil {
 		return err
