@@ -17,6 +17,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/cmd/deepwork/validate"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/execution"
@@ -126,7 +127,7 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	}
 	if err != nil {
 		// This only misses worktrees outside of the default folder.
-		all.Fault(file, "the config cannot be read: "+reason(err), "run `deepwork validate`, which lists every fault of it")
+		all.Fault(file, "the config cannot be read: "+validate.Reason(err), "run `deepwork validate`, which lists every fault of it")
 		cfg = config.Default()
 	}
 	if err := folder.OwnTmp(); err != nil {
@@ -174,7 +175,7 @@ func inspectSessions(ctx context.Context, engine *workflow.Engine) (session.Repo
 
 // readConfig reads a config file. It returns the defaults if there is none.
 func readConfig(file string) (*config.Config, error) {
-	source, err := readProjectFile(file)
+	source, err := validate.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return config.Default(), nil
 	}

@@ -300,6 +300,7 @@ var (
 	inline  = show.Inline
 	oneLine = show.OneLine
 	indent  = show.Indent
+	count   = show.Count
 
 	indentRest = show.IndentRest
 	optional   = show.Optional
