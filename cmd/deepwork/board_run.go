@@ -81,11 +81,9 @@ func (a *app) start(ctx context.Context, board *attempt.Engine, t *attempt.Task,
 	if err != nil {
 		return fmt.Errorf("starting an attempt of task %s: %w", t.TaskID, err)
 	}
-	a.field("attempt", r.AttemptID)
-	a.field("executor", executorText(r))
-	a.field("branch", r.WorkspaceBranch)
+	a.fields("attempt", r.AttemptID, "executor", executorText(r), "branch", r.WorkspaceBranch)
 	for _, repo := range r.Repos {
-		a.field("worktree", repo.WorktreePath)
+		a.fields("worktree", repo.WorktreePath)
 	}
 	fmt.Fprintln(a.out)
 	return a.run(ctx, board, r.AttemptID, -1, f.detach)
@@ -316,7 +314,7 @@ func (a *app) ended(r *attempt.AttemptReply) error {
 		return failed
 	}
 	fmt.Fprintln(a.out)
-	a.field("state", stateText(r))
+	a.fields("state", stateText(r))
 	r.FinalMessage = nil // it was printed
 	a.printResult(r)
 	id := r.AttemptID[:shortID]
@@ -330,7 +328,7 @@ func (a *app) ended(r *attempt.AttemptReply) error {
 	if failed != nil {
 		next = fmt.Sprintf("deepwork board send %s TEXT (to continue in its worktree)\ndeepwork board start %s (to begin again)", id, r.TaskID[:shortID])
 	}
-	a.field("next", next)
+	a.fields("next", next)
 	return failed
 }
 

@@ -184,10 +184,7 @@ func (v *runLines) begin(r *attempt.RunReply) {
 		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace})
 		return
 	}
-	v.app.field("run", r.RunID)
-	v.app.field("workflow", r.Workflow)
-	v.app.field("branch", optional(r.Branch))
-	v.app.field("folder", r.Workspace)
+	v.app.fields("run", r.RunID, "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace)
 	fmt.Fprintln(v.app.out)
 }
 
@@ -293,12 +290,7 @@ func (v *runLines) event(e runEvent) {
 
 // printRun prints a run with its steps.
 func (a *app) printRun(v *run.View) {
-	a.field("run", v.RunID)
-	a.field("workflow", v.Workflow)
-	a.field("goal", v.Goal)
-	a.field("branch", optional(v.Branch))
-	a.field("folder", v.Workspace)
-	a.field("started", agoText(v.CreatedAt))
+	a.fields("run", v.RunID, "workflow", v.Workflow, "goal", v.Goal, "branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt))
 	a.printSteps(v)
 	a.printOutcome(v.RunReply)
 }
@@ -347,45 +339,24 @@ func stepNote(s *run.Step) string {
 
 // printOutcome prints where a run is, and what can be done next.
 func (a *app) printOutcome(r *attempt.RunReply) {
-	a.field("state", r.State)
-	a.field("step", optional(r.Step))
-	a.field("reason", optional(r.Reason))
-	a.field("session", optional(r.SessionID))
+	a.fields("state", r.State, "step", optional(r.Step), "reason", optional(r.Reason), "session", optional(r.SessionID))
 	if r.Cost != nil && r.Cost.USD != nil {
-		a.field("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
+		a.fields("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
 	}
 	id := r.RunID[:shortID]
 	for _, w := range r.Waits {
 		if text := w.Text(); w.Command != nil && !strings.Contains(optional(r.Reason), text) {
-			a.field("waits", text)
+			a.fields("waits", text)
 		}
 	}
 	switch attempt.RunState(r.State) {
 	case attempt.RunComplete:
 		if r.Branch != nil {
-			a.field("next", fmt.Sprintf("deepwork board diff %s (to see its changes)\ndeepwork board merge %[1]s (to merge them)", id))
+			a.fields("next", fmt.Sprintf("deepwork board diff %s (to see its changes)\ndeepwork board merge %[1]s (to merge them)", id))
 		}
-	case attempt.RunStopped, attempt.RunPaused, attempt.RunInterrupted:
-		a.field("next", fmt.Sprintf("deepwork run resume %s%s (to continue it)", id, largerBudget(r)))
+	case attempt.RunStopped, attempt.RunInterrupted:
+		a.fields("next", fmt.Sprintf("deepwork run resume %s (to continue it)", id))
+	case attempt.RunPaused:
+		a.fields("next", fmt.Sprintf("deepwork run resume %s (to continue it; give a larger --max-cost, --max-unknown or --max-time)", id))
 	}
-}
-
-// largerBudget returns the options without which a run that is resumed would pause at once.
-func largerBudget(r *attempt.RunReply) (options string) {
-	if r.State != string(attempt.RunPaused) {
-		return ""
-	}
-	spent, unknown := 0.0, 0
-	if r.Cost != nil {
-		if unknown = r.Cost.Unknown; r.Cost.USD != nil {
-			spent = *r.Cost.USD
-		}
-	}
-	if most := r.Kept.MaxCostUSD; most != nil && spent >= *most {
-		options = " --max-cost USD"
-	}
-	if most := r.Kept.MaxUnknown; most != nil && unknown >= *most {
-		options += " --max-unknown N"
-	}
-	return options
 }

@@ -164,6 +164,13 @@ func (s *Screen) Field(width int, name, value string) {
 	s.styled(s.paint(faint, label) + " " + rest + "\n")
 }
 
+// Fields prints names and values in turn, each pair as Field does.
+func (s *Screen) Fields(width int, pairs ...string) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		s.Field(width, pairs[i], pairs[i+1])
+	}
+}
+
 // Since returns how long ago a time was, such as 3m, or "" for the zero time.
 func Since(t time.Time) string {
 	if t.IsZero() {
