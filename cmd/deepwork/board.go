@@ -227,7 +227,7 @@ func (a *app) attention(ctx context.Context, board *attempt.Engine) error {
 
 // awaiting returns the steps that wait for a person, of all sessions of the project and of attempts.
 func (a *app) awaiting(ctx context.Context, who session.Caller, attempts []string) (steps []session.AwaitingStep, err error) {
-	err = a.withEngine(ctx, true, func(engine *workflow.Engine) (err error) {
+	err = a.withEngine(ctx, true, nil, func(engine *workflow.Engine) (err error) {
 		steps, err = engine.Awaiting(ctx, who, attempts)
 		return err
 	})

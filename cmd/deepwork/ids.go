@@ -219,7 +219,7 @@ func (a *app) onRun(reads bool, given string, use func(context.Context, *attempt
 
 // withSession opens the sessions of the project, and finds the one that an argument names.
 func (a *app) withSession(ctx context.Context, reads bool, given string, use func(engine *workflow.Engine, id string) error) error {
-	return a.withEngine(ctx, reads, func(engine *workflow.Engine) error {
+	return a.withEngine(ctx, reads, nil, func(engine *workflow.Engine) error {
 		if _, err := hex.DecodeString(given); err == nil && len(given) == sessionIDs.length {
 			return use(engine, given)
 		}

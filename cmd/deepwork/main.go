@@ -1,3 +1,31 @@
+// Command deepwork is an MCP server that guides AI agents through multi-step work, with commands
+// for the people who use it. Each subcommand has a file; scripts in testdata drive the built binary.
+//
+// # The code
+//
+// Imports lead upwards in this list only:
+//
+//   - actor: mailboxes, supervision, passivation, child processes (actor/process), durable files
+//     (actor/durable), and which servers are running (actor/presence). It does not know the rest.
+//   - catalog: definitions. Jobs and their format (catalog/job), hot reload, bundled jobs
+//     (catalog/standard), the config (catalog/config), and workflows of other systems (catalog/remote).
+//   - gate: what a reviewer reads, the pool of reviewers, and their verdicts.
+//   - session: what runs. The workflow engine (session/workflow) on the records of sessions (session/record), their
+//     definitions (session/definition), exports (session/export) and branches (session/branch), the
+//     stores (session/store), executions at other systems (session/execution), attempts of agents at tasks (session/attempt) in
+//     worktrees, and runs through workflows (session/run).
+//   - transport: MCP over stdio, HTTP and SSE, with one file per tool; who may call, and how much.
+//   - cmd/deepwork: the command line.
+//   - cmd/proof: tests the program from outside with load, faults and figures. It is not shipped.
+//
+// # Checks
+//
+// .ci/run runs every check. These measure more:
+//
+//	go run ./cmd/proof figures          # every promised figure beside its comparison; -write keeps them
+//	go run ./cmd/proof load --servers 2 # many real clients on a server; each session is checked
+//
+// transport/BENCHMARKS.md has the figures. "go run ./cmd/proof load --help" lists the options of load.
 package main
 
 import (
@@ -72,10 +100,10 @@ keeps the state of that work safe. Jobs are folders under .deepwork/jobs.
 Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              unknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Version:           readBuild().String(),
+		CompletionOptions: cobra.CompletionOptions{DisableNoDescFlag: true},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagFault)
@@ -97,10 +125,13 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		a.onStore(a.whereCommand()),
 		a.demoCommand(),
 		a.versionCommand(),
-		a.completionCommand(),
 		attemptShimCommand(),
 	)
 	root.SetHelpCommand(helpCommand())
+	root.InitDefaultCompletionCmd()
+	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
+		group(cmd)
+	}
 	groupHelp(root)
 	if width := a.width(); width > 0 {
 		fitHelp(root, width)

@@ -24,7 +24,7 @@ func TestReadmeTellsOfEveryOption(t *testing.T) {
 				check(sub)
 			}
 		}
-		if !c.HasParent() || c.HasSubCommands() && !c.Runnable() {
+		if !c.HasParent() || c.HasSubCommands() && !c.Runnable() || c.Parent().Name() == "completion" {
 			return
 		}
 		if !strings.Contains(text, "`"+c.CommandPath()) {

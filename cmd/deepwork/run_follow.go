@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/signal"
 	"slices"
@@ -233,19 +232,7 @@ func (v *runLines) step(r *attempt.RunReply, x attempt.RunStep, what string) {
 	} else {
 		e.State = "running"
 	}
-	if v.app.json {
-		v.event(e)
-		return
-	}
-	line := fmt.Sprintf("%-20s %s", x.StepID, x.Executor)
-	if what == "step_started" {
-		fmt.Fprintf(v.app.out, "%s started\n", line)
-		return
-	}
-	fmt.Fprintf(v.app.out, "%s %s%s\n", line, x.State, spent(e))
-	if x.Error != nil {
-		fmt.Fprintf(v.app.out, "  %s\n", indentRest(*x.Error, "  "))
-	}
+	v.event(e)
 }
 
 // spent says how long an agent took and what it cost.
@@ -273,19 +260,26 @@ func (v *runLines) end(r *attempt.RunReply) {
 	v.app.printOutcome(r)
 }
 
+// event prints an event as JSON or, if it is about an agent or why the run waits, for people.
 func (v *runLines) event(e runEvent) {
-	if !v.app.json {
+	if v.app.json {
+		e.At = time.Now().UTC().Format(time.RFC3339Nano)
+		_ = v.app.printLine(e) // Main reports its error
+		return
+	}
+	switch e.Event {
+	case "step_started":
+		fmt.Fprintf(v.app.out, "%-20s %s started\n", *e.StepID, e.Executor)
+	case "step_ended":
+		fmt.Fprintf(v.app.out, "%-20s %s %s%s\n", *e.StepID, e.Executor, e.State, spent(e))
+		if e.Reason != nil {
+			fmt.Fprintf(v.app.out, "  %s\n", indentRest(*e.Reason, "  "))
+		}
+	default:
 		if e.Reason != nil {
 			fmt.Fprintf(v.app.out, "%s\n", *e.Reason)
 		}
-		return
 	}
-	e.At = time.Now().UTC().Format(time.RFC3339Nano)
-	data, err := json.Marshal(e)
-	if err == nil {
-		_, err = fmt.Fprintf(v.app.out, "%s\n", data)
-	}
-	_ = err // Main reports it
 }
 
 // printRun prints a run with its steps.

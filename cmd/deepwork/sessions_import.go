@@ -52,7 +52,7 @@ the job as it is now counts.`,
 // database.
 func (a *app) importSessions(ctx context.Context, jobs *catalog.Catalog, files []string) error {
 	var found []*export.Import
-	err := a.withEngineOf(ctx, true, jobs, func(engine *workflow.Engine) (err error) {
+	err := a.withEngine(ctx, true, jobs, func(engine *workflow.Engine) (err error) {
 		if len(files) == 0 {
 			if files, err = engine.Importer().All(); err != nil {
 				return fmt.Errorf("looking for files of sessions: %w", err)
@@ -75,7 +75,7 @@ func (a *app) importSessions(ctx context.Context, jobs *catalog.Catalog, files [
 	if err := confirm(fmt.Sprintf("\nMay agents go on with %s? Type yes: ", count(n, "session")), "nothing was imported", ""); err != nil {
 		return err
 	}
-	return a.withEngineOf(ctx, false, jobs, func(engine *workflow.Engine) error {
+	return a.withEngine(ctx, false, jobs, func(engine *workflow.Engine) error {
 		made, err := engine.Importer().Import(ctx, found)
 		if made > 0 || err == nil {
 			fmt.Fprintf(a.out, "Imported %s.\n", count(made, "session"))
