@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
@@ -96,10 +94,8 @@ var attacks = map[string]attack{
 		v.prepareState("executors: {EVIL: {command: [MARK]}}\n")
 		must(v.t, os.Remove(filepath.Join(v.root, ".deepwork", "config.yml")))
 	}},
-	"journal":                     {user: trusted, prepare: func(v *victim) { v.prepareJournal("made") }},
-	"journal that undoes":         {user: trusted, prepare: func(v *victim) { v.prepareJournal("creating") }},
 	"worktrees linked":            {user: trusted, prepare: func(v *victim) { v.link(v.outside, ".deepwork/worktrees") }},
-	"worktrees linked, unasked":   {prepare: func(v *victim) { v.link(v.outside, ".deepwork/worktrees"); v.prepareJournal("made") }},
+	"worktrees linked, unasked":   {prepare: func(v *victim) { v.link(v.outside, ".deepwork/worktrees") }},
 	"logs linked":                 {user: trusted, prepare: func(v *victim) { v.link(v.home, ".deepwork/logs") }},
 	"log linked":                  {user: trusted, prepare: func(v *victim) { v.prepareState(evilExecutor); v.linkLogs() }},
 	"tmp linked":                  {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork/tmp") }},
@@ -234,8 +230,6 @@ var attacks = map[string]attack{
 	"config is huge":    {broken: true, prepare: func(v *victim) { v.huge(".deepwork/config.yml") }},
 	"job is a pipe":     {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/jobs/j/job.yml") }},
 	"job is huge":       {broken: true, prepare: func(v *victim) { v.huge(".deepwork/jobs/j/job.yml") }},
-	"board is a pipe":   {prepare: func(v *victim) { v.pipe(".deepwork/board.db") }},
-	"board is huge":     {prepare: func(v *victim) { v.huge(".deepwork/board.db") }},
 	"ignores is a pipe": {prepare: func(v *victim) { v.pipe(".deepwork/.gitignore") }},
 
 	"names": {name: "pro\x1b[31mject", files: map[string]string{
@@ -488,15 +482,6 @@ func (v *victim) prepareState(after string) {
 func glob(path ...string) []string {
 	all, _ := filepath.Glob(filepath.Join(path...))
 	return all
-}
-
-// prepareJournal plants the journal of an attempt whose worktree is another project.
-func (v *victim) prepareJournal(phase string) {
-	id, folder := uuid.NewString(), ".deepwork/worktrees"
-	v.write(folder+"/.journal/"+id+".json", fmt.Sprintf(`{"version": 2, "attempt": %q, "branch": "b", "phase": %q,
-"trees": [{"repo_id": %q, "name": "tree", "repo": "OUTSIDE", "target_branch": "main", "git_dir": "OUTSIDE/.git", "path": "OUTSIDE/tree", "branch": "b", "base": "", "begun": true, "setup": ["MARK"]}]}`, id, phase, uuid.NewString()))
-	v.link(v.outside, folder+"/"+id)
-	v.link(v.outside, folder+"/"+id+".removing")
 }
 
 // linkLogs puts links to the shell's startup file in the places of logs.
