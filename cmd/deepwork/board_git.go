@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -57,7 +57,11 @@ func (a *app) diff(ctx context.Context, board *attempt.Engine, args attempt.Diff
 		if len(r.Diffs) > 1 && text != "" {
 			text = "# repository " + inline(d.RepoName) + "\n" + text
 		}
-		if err := a.printDiff(text, !stat); err != nil {
+		to := a.rawOut // unchanged, so that git can apply it
+		if _, _, is := show.TerminalSize(to); is {
+			to = a.out // made safe
+		}
+		if _, err := io.WriteString(to, text); err != nil {
 			return fmt.Errorf("writing to stdout: %w", err)
 		}
 	}
@@ -78,52 +82,6 @@ func diffStat(ctx context.Context, dir, diff string) (string, error) {
 		return "", fmt.Errorf("counting the changed lines: %w", err)
 	}
 	return out, nil
-}
-
-// printDiff prints a diff: at a terminal made safe and perhaps in colors, else unchanged, so that git
-// can apply it.
-func (a *app) printDiff(text string, colors bool) error {
-	show.EndDrawing()
-	if _, _, is := show.TerminalSize(a.rawOut); !is {
-		_, err := a.rawOut.Write([]byte(text))
-		return err
-	}
-	text = plain(text)
-	if colors && a.out.Colors() {
-		text = colored(text)
-	}
-	_, err := a.rawOut.Write([]byte(text))
-	return err
-}
-
-// colored adds the colors of git diff.
-func colored(diff string) string {
-	var b bytes.Buffer
-	inFile := false // past the lines that describe it
-	for line := range strings.Lines(diff) {
-		text, end := strings.CutSuffix(line, "\n")
-		color := ""
-		switch {
-		case strings.HasPrefix(text, "diff --git "):
-			color, inFile = "1", false
-		case strings.HasPrefix(text, "@@"):
-			color, inFile = "36", true
-		case !inFile:
-			color = "1"
-		case strings.HasPrefix(text, "+"):
-			color = "32"
-		case strings.HasPrefix(text, "-"):
-			color = "31"
-		}
-		if color != "" {
-			text = "\x1b[" + color + "m" + text + "\x1b[m"
-		}
-		b.WriteString(text)
-		if end {
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
 }
 
 // onBranches completes a command that does something with the branches of an attempt, and prints what

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -121,7 +120,7 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	}
 	quiet := slog.New(slog.DiscardHandler) // their log messages would repeat the findings
 	file := filepath.Join(root, ".deepwork", "config.yml")
-	cfg, err := readConfig(file)
+	cfg, err := validate.Config(file)
 	if err == nil {
 		cfg, err = approvedConfig(folder, quiet).Current(ctx)
 	}
@@ -171,25 +170,6 @@ func inspectSessions(ctx context.Context, engine *workflow.Engine) (session.Repo
 		}
 	}
 	return r, err
-}
-
-// readConfig reads a config file. It returns the defaults if there is none.
-func readConfig(file string) (*config.Config, error) {
-	source, err := validate.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return config.Default(), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	c, ds := config.Parse(file, source)
-	if c == nil {
-		for i := range ds {
-			ds[i].Path, ds[i].Message = inline(ds[i].Path), inline(ds[i].Message)
-		}
-		return nil, ds
-	}
-	return c, nil
 }
 
 // printReport prints the findings. It returns an error if there is a fault.

@@ -70,7 +70,7 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 	}
 	fmt.Fprint(a.out, blank)
 	for _, line := range bundled { // they are in every project
-		a.out.Clipped(line)
+		a.out.Text("", line)
 	}
 }
 

@@ -127,7 +127,6 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		a.versionCommand(),
 		attemptShimCommand(),
 	)
-	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
 		group(cmd)
@@ -146,25 +145,6 @@ func (a *app) width() int {
 		return 0
 	}
 	return a.out.Width()
-}
-
-// helpCommand is cobra's, except that an unknown topic is a usage error.
-func helpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about any command",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			target, rest, err := cmd.Root().Find(args)
-			if err != nil {
-				return err
-			}
-			if err := unknownCommand(target, rest); err != nil {
-				return err
-			}
-			target.InitDefaultHelpFlag()
-			return target.Help()
-		},
-	}
 }
 
 var unindented = regexp.MustCompile(`\n(\S)`)

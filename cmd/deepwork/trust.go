@@ -14,6 +14,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
+	"deepwork/cmd/deepwork/validate"
 	"deepwork/session/show"
 )
 
@@ -81,7 +82,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		return nil
 	}
 	file := filepath.Join(folder.Root, ".deepwork", config.FileName)
-	c, err := readConfig(file)
+	c, err := validate.Config(file)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", file, err)
 	}

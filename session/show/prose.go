@@ -102,11 +102,3 @@ func (s *Screen) Heading(indent, title, about string) {
 	}
 	s.styled(line + "\n")
 }
-
-// Clipped prints a line that is cut to the width of the screen.
-func (s *Screen) Clipped(line string) {
-	if width := s.Width(); width > 0 {
-		line = text.Snip(Inline(line), width, "…")
-	}
-	s.styled(Inline(line) + "\n")
-}

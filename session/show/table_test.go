@@ -71,7 +71,6 @@ func TestProseFitsTheScreen(t *testing.T) {
 		"a path in prose":  {func(s *Screen) { s.Text("", long[:13]+" /a/"+strings.Repeat("x", 40)+" "+long[14:]) }, "one two three\n  /a/" + strings.Repeat("x", 40) + "\n  four five six seven eight\n"},
 		"a wide pair":      {func(s *Screen) { s.Pairs([][2]string{{"a_long_name_of_a_step", "-> a.md, b.md"}, {"bcd", "-> c"}}) }, "a_long_name_of_a_step\n                 -> a.md, b.md\nbcd              -> c\n"},
 		"a heading":        {func(s *Screen) { s.Heading("", "notes", long) }, "notes one two three four\n  five six seven eight\n"},
-		"a clipped line":   {func(s *Screen) { s.Clipped(long) }, "one two three four five six s…\n"},
 		"a judgement":      {func(s *Screen) { s.Judge("9 sessions, 12 tasks, 1 attempt: ", true, "all is well") }, "9 sessions, 12 tasks, 1\nattempt: all is well\n"},
 	} {
 		if got := printed(30, c.print); got != c.want {

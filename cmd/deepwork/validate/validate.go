@@ -102,7 +102,7 @@ func Summary(checks []*Check) (text string, faults int) {
 
 // checkConfig validates the config.yml of a project. It returns nil if there is none.
 func checkConfig(root, file string) *Check {
-	source, err := ReadFile(file)
+	source, err := readFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -117,9 +117,28 @@ func checkConfig(root, file string) *Check {
 	return c
 }
 
-// ReadFile reads the file .deepwork/NAME of a project. It refuses a link that leads out of the
+// Config reads a project's config file. It returns the defaults if there is none.
+func Config(file string) (*config.Config, error) {
+	source, err := readFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return config.Default(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, ds := config.Parse(file, source)
+	if c == nil {
+		for i := range ds {
+			ds[i].Path, ds[i].Message = show.Inline(ds[i].Path), show.Inline(ds[i].Message)
+		}
+		return nil, ds
+	}
+	return c, nil
+}
+
+// readFile reads the file .deepwork/NAME of a project. It refuses a link that leads out of the
 // project, since messages quote what is wrong in the file.
-func ReadFile(file string) ([]byte, error) {
+func readFile(file string) ([]byte, error) {
 	if err := durable.Inside(filepath.Dir(filepath.Dir(file)), file); err != nil {
 		return nil, err
 	}
