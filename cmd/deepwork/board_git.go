@@ -157,10 +157,10 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 		case attempt.Unchanged:
 			fmt.Fprintln(a.out, "there was nothing to do")
 		case attempt.Updated:
-			failed = &reportedError{}
+			failed = &exitError{exitFailure}
 			fmt.Fprintf(a.out, "the commits of %s cannot be repeated on %s one by one, so %[2]s was merged into it; now run 'deepwork board merge %s', if you like with --squash\n", branch, target, id)
 		case attempt.Conflicts:
-			failed = &reportedError{}
+			failed = &exitError{exitFailure}
 			fmt.Fprintf(a.out, "%s has conflicts with %s, which was merged into it in %s:\n", branch, target, path)
 			for _, file := range m.Conflicts {
 				fmt.Fprintf(a.out, "  %s\n", inline(file))
@@ -170,26 +170,13 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 			fmt.Fprintln(a.out, m.Status)
 		}
 		if n := len(m.Untracked); n > 0 {
-			fmt.Fprintf(a.out, "not committed, and so left out: %s\n", listed(m.Untracked))
+			fmt.Fprintf(a.out, "not committed, and so left out: %s\n", oneLine(strings.Join(m.Untracked, ", "), 500))
 		}
 		if m.Rescue != nil {
 			a.printRescued([]attempt.Rescue{*m.Rescue})
 		}
 	}
 	return failed
-}
-
-// listed names some files of a list.
-func listed(files []string) string {
-	const shown = 10
-	names := make([]string, 0, shown)
-	for _, f := range files[:min(len(files), shown)] {
-		names = append(names, inline(f))
-	}
-	if more := len(files) - shown; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
 }
 
 func (a *app) boardMergeCommand() *cobra.Command {

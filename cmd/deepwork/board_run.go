@@ -23,7 +23,7 @@ import (
 
 // onDetach adds the flag of the commands that start agents.
 func onDetach(cmd *cobra.Command, detach *bool) *cobra.Command {
-	cmd.Flags().BoolVar(detach, "detach", false, "return as soon as the agent runs")
+	cmd.Flags().BoolVar(detach, "detach", false, "return as soon as the agent runs; a run goes on in the background")
 	return cmd
 }
 
@@ -301,14 +301,14 @@ func isOpen(state string) bool {
 // left says what goes on after the command was interrupted.
 func (a *app) left(id string) error {
 	fmt.Fprintf(a.err, "deepwork: interrupted; the agent goes on if it was started. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
-	return &reportedError{}
+	return &exitError{exitFailure}
 }
 
 // ended prints how an attempt has ended, which is the result of the command.
 func (a *app) ended(r *attempt.AttemptReply) error {
 	var failed error
 	if r.State != "completed" {
-		failed = &reportedError{}
+		failed = &exitError{exitFailure}
 	}
 	if a.json {
 		return failed

@@ -116,24 +116,23 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 }
 
 // costText describes a cost; what is not known is left out or called so.
-func costText(c *attempt.Cost) string {
+func costText(c *attempt.Cost) (text string) {
 	if c == nil {
 		return ""
 	}
-	var parts []string
 	if c.USD != nil {
-		parts = append(parts, fmt.Sprintf("%.4f USD", *c.USD))
+		text += fmt.Sprintf("%.4f USD\n", *c.USD)
 	}
 	if c.Unknown > 0 {
-		parts = append(parts, fmt.Sprintf("unknown for %d of %s", c.Unknown, count(c.Executions, "execution")))
+		text += fmt.Sprintf("unknown for %d of %s\n", c.Unknown, count(c.Executions, "execution"))
 	}
 	if c.Input != nil {
-		parts = append(parts, fmt.Sprintf("tokens: %d input, %d cached, %d output", *c.Input, *c.Cached, *c.Output))
+		text += fmt.Sprintf("tokens: %d input, %d cached, %d output\n", *c.Input, *c.Cached, *c.Output)
 	}
 	if c.Turns != nil {
-		parts = append(parts, count(int(*c.Turns), "turn"))
+		text += count(int(*c.Turns), "turn")
 	}
-	return strings.Join(parts, "\n")
+	return text
 }
 
 func (a *app) boardAddCommand() *cobra.Command {

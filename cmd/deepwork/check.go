@@ -202,7 +202,7 @@ func (a *app) printReport(root string, r session.Report) error {
 	}
 	a.out.Judge(strings.Join(counts, ", ")+": ", n == 0, verdict)
 	if n > 0 {
-		return &reportedError{}
+		return &exitError{exitFailure}
 	}
 	return nil
 }

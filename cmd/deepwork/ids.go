@@ -112,15 +112,11 @@ func (k idKind) choose(given string, all []candidate) (chosen candidate, err err
 	case len(found) == 1:
 		return found[0], nil
 	}
-	const shown = 10
-	names := make([]string, 0, shown)
-	for _, c := range found[:min(len(found), shown)] {
-		names = append(names, fmt.Sprintf("%s (%s)", c.id, oneLine(c.about, titleWidth)))
+	names := make([]string, len(found))
+	for i, c := range found {
+		names[i] = fmt.Sprintf("%s (%s)", c.id, oneLine(c.about, titleWidth))
 	}
-	if more := len(found) - shown; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return chosen, fmt.Errorf("%d %ss have an id that begins with %q; give more of it: %s", len(found), noun, given, strings.Join(names, ", "))
+	return chosen, fmt.Errorf("%d %ss have an id that begins with %q; give more of it: %s", len(found), noun, given, oneLine(strings.Join(names, ", "), 800))
 }
 
 // named returns the thing on the board that an argument names.

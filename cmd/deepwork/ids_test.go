@@ -44,10 +44,10 @@ func TestChoose(t *testing.T) {
 		t.Error(err)
 	}
 	var many []candidate
-	for i := range 30 {
+	for i := range 300 {
 		many = append(many, candidate{id: fmt.Sprintf("a%03d", i), about: "x"})
 	}
-	if _, err := taskIDs.choose("a", many); err == nil || !strings.HasSuffix(err.Error(), "a009 (x), and 20 more") {
+	if _, err := taskIDs.choose("a", many); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "a009 (x), ") {
 		t.Error(err)
 	}
 }

@@ -142,7 +142,7 @@ func (a *app) init(server *url.URL, chosen ...*clients.Client) error {
 	}
 	if !whole {
 		fmt.Fprintln(a.err, "deepwork: not everything was done, for the reasons above; init can be repeated")
-		return &reportedError{}
+		return &exitError{exitFailure}
 	}
 	a.nextSteps(root, chosen)
 	return nil

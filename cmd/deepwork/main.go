@@ -154,9 +154,6 @@ func (a *app) report(err error) int {
 	if err == nil {
 		return exitOK
 	}
-	if _, ok := errors.AsType[*reportedError](err); ok {
-		return exitFailure
-	}
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
 	}
@@ -168,10 +165,10 @@ func (a *app) report(err error) int {
 	return exitFailure
 }
 
-// A reportedError fails a command that has already printed why.
-type reportedError struct{}
+// An exitError fails a command that has already printed why.
+type exitError struct{ code int }
 
-func (*reportedError) Error() string { return "failed" }
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 // A usageError is an invalid command line: one line and where to look.
 type usageError struct {

@@ -30,11 +30,6 @@ const (
 // budgets are the arguments of run_workflow that a run which is resumed also takes.
 var budgets = []string{"max_cost_usd=max-cost", "max_unknown", "max_seconds=max-time"}
 
-// detachable adds the flag of the commands that lead a run.
-func detachable(cmd *cobra.Command, detach *bool) {
-	cmd.Flags().BoolVar(detach, "detach", false, "return at once; the run goes on in the background")
-}
-
 func (a *app) runCommand() *cobra.Command {
 	var given attempt.RunWorkflowArgs
 	var worktree, detach bool
@@ -84,7 +79,7 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 	}))
 	argumentFlags(cmd, &given, append([]string{"goal", "executor", "parallel", "in_place", "context"}, budgets...)...)
 	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
-	detachable(cmd, &detach)
+	onDetach(cmd, &detach)
 	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runStopCommand(), a.runLeaderCommand())
 	return cmd
 }
@@ -121,7 +116,7 @@ finished step is done again. The budgets that you give replace those of the run;
 		},
 	}))
 	argumentFlags(cmd, &given, budgets...)
-	detachable(cmd, &detach)
+	onDetach(cmd, &detach)
 	return cmd
 }
 
@@ -193,11 +188,6 @@ func runExit(r *attempt.RunReply) error {
 	}
 	return &exitError{exitFailure}
 }
-
-// An exitError fails a command that has already printed why, with an exit code of its own.
-type exitError struct{ code int }
-
-func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 // runRefused returns the error of a run that was not started or resumed: a usage error if other arguments
 // would help, so that exit code 1 remains that of a run that stopped.

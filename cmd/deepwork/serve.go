@@ -218,7 +218,8 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 // over opens the transport and returns the function that serves it until ctx ends.
 func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, logger *slog.Logger) (run func(context.Context) error, err error) {
 	if f.transport != transportStdio {
-		listening, err := server.Listen(ctx, f.network.options(f.transport))
+		f.network.Transport = f.transport
+		listening, err := server.Listen(ctx, f.network.Options)
 		if err != nil {
 			return nil, fmt.Errorf("starting the server: %w", err)
 		}
@@ -282,12 +283,11 @@ func outStream(w io.Writer) io.WriteCloser {
 	if c, ok := w.(io.WriteCloser); ok {
 		return c
 	}
-	return nopWriteCloser{w}
+	return struct {
+		io.Writer
+		io.Closer
+	}{w, io.NopCloser(nil)}
 }
-
-type nopWriteCloser struct{ io.Writer }
-
-func (nopWriteCloser) Close() error { return nil }
 
 // sayWaiting tells a person who started a server at a terminal what it waits for, and how to connect
 // a client. url is "" for a server on stdin and stdout.
@@ -309,30 +309,21 @@ func (a *app) sayWaiting(url string) {
 }
 
 // networkFlags are the flags of serve for http and sse.
-type networkFlags struct {
-	host      string
-	port      int
-	tokenFile string
-	tlsCert   string
-	tlsKey    string
-	hosts     []string
-	origins   []string
-	readOnly  bool
-}
+type networkFlags struct{ web.Options }
 
 // networkOnly lists their names.
 var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", "allowed-host", "allowed-origin", "read-only"}
 
 func (f *networkFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.host, "host", web.DefaultHost, "address to listen on; if it is not loopback, callers need a token")
-	flags.IntVar(&f.port, "port", 8000, "port to listen on; 0 picks a free one")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`file` of lines name:sha256[:group[:rights]], each a token of a caller; read again when it changes")
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM `file` of the certificate chain, for https")
-	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM `file` of its key")
-	flags.StringSliceVar(&f.hosts, "allowed-host", nil, "`name` to accept as Host, in addition to the address of the server; needs tokens")
-	flags.StringSliceVar(&f.origins, "allowed-origin", nil, "`origin` of web pages that may call the server, such as https://app.example.com")
-	flags.BoolVar(&f.readOnly, "read-only", false, "the pages at / cannot change anything (http); agents are not affected")
+	flags.StringVar(&f.Host, "host", web.DefaultHost, "address to listen on; if it is not loopback, callers need a token")
+	flags.IntVar(&f.Port, "port", 8000, "port to listen on; 0 picks a free one")
+	flags.StringVar(&f.TokenFile, "token-file", "", "`file` of lines name:sha256[:group[:rights]], each a token of a caller; read again when it changes")
+	flags.StringVar(&f.TLSCert, "tls-cert", "", "PEM `file` of the certificate chain, for https")
+	flags.StringVar(&f.TLSKey, "tls-key", "", "PEM `file` of its key")
+	flags.StringSliceVar(&f.AllowedHosts, "allowed-host", nil, "`name` to accept as Host, in addition to the address of the server; needs tokens")
+	flags.StringSliceVar(&f.AllowedOrigins, "allowed-origin", nil, "`origin` of web pages that may call the server, such as https://app.example.com")
+	flags.BoolVar(&f.ReadOnly, "read-only", false, "the pages at / cannot change anything (http); agents are not affected")
 }
 
 // check refuses flags that cannot be combined.
@@ -343,37 +334,29 @@ func (f *networkFlags) check(cmd *cobra.Command, over string) error {
 			return usagef(cmd, "--%s goes with a network transport; leave it out with --transport %s", name, over)
 		}
 	}
-	for i, name := range f.hosts {
+	for i, name := range f.AllowedHosts {
 		var err error
-		if f.hosts[i], err = config.HostName(name); err != nil {
+		if f.AllowedHosts[i], err = config.HostName(name); err != nil {
 			return usagef(cmd, "--allowed-host %q %v", name, err)
 		}
 	}
-	for i, name := range f.origins {
+	for i, name := range f.AllowedOrigins {
 		var err error
-		if f.origins[i], err = config.Origin(name); err != nil {
+		if f.AllowedOrigins[i], err = config.Origin(name); err != nil {
 			return usagef(cmd, "--allowed-origin %q %v", name, err)
 		}
 	}
 	switch {
-	case f.readOnly && over != web.HTTP:
+	case f.ReadOnly && over != web.HTTP:
 		return usagef(cmd, "--read-only is about the pages at /, which only --transport %s has", web.HTTP)
-	case f.port < 0 || f.port > 65535:
-		return usagef(cmd, "--port %d is not a port: it is 0 to 65535", f.port)
-	case strings.TrimSpace(f.host) == "":
+	case f.Port < 0 || f.Port > 65535:
+		return usagef(cmd, "--port %d is not a port: it is 0 to 65535", f.Port)
+	case strings.TrimSpace(f.Host) == "":
 		return usagef(cmd, "--host is empty; give an address, or 0.0.0.0 for all of this machine's")
-	case given("token-file") && f.tokenFile == "":
+	case given("token-file") && f.TokenFile == "":
 		return usagef(cmd, "--token-file is empty; give the path of a file")
-	case (f.tlsCert == "") != (f.tlsKey == ""):
+	case (f.TLSCert == "") != (f.TLSKey == ""):
 		return usagef(cmd, "--tls-cert and --tls-key go together; give both or neither")
 	}
 	return nil
-}
-
-func (f *networkFlags) options(over string) web.Options {
-	return web.Options{
-		Transport: over, Host: f.host, Port: f.port,
-		TokenFile: f.tokenFile, TLSCert: f.tlsCert, TLSKey: f.tlsKey,
-		AllowedHosts: f.hosts, AllowedOrigins: f.origins, ReadOnly: f.readOnly,
-	}
 }

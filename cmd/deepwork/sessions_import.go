@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
@@ -111,15 +110,8 @@ func (a *app) showImports(found []*export.Import) (n int) {
 func claimed(i *export.Import) string {
 	c := export.ClaimOf(i.State)
 	text := count(c.Steps, "step") + " finished"
-	var none []string
-	if c.Reviews > 0 {
-		none = append(none, count(c.Reviews, "verdict"))
-	}
-	if c.Decisions > 0 {
-		none = append(none, count(c.Decisions, "decision"))
-	}
-	if none != nil {
-		text += ", with " + strings.Join(none, " and ") + " that count as imported, not as evidence"
+	if c.Reviews+c.Decisions > 0 {
+		text += fmt.Sprintf(", with %s and %s that count as imported, not as evidence", count(c.Reviews, "verdict"), count(c.Decisions, "decision"))
 	}
 	if up := i.State.ParentSessionID; up != nil {
 		text += ", nested in " + oneLine(*up, 100)

@@ -106,7 +106,7 @@ func (a *app) printStatus(s backend.Status) (err error) {
 		a.describeStatus(s)
 	}
 	if err == nil && s.Problem != "" {
-		err = &reportedError{}
+		err = &exitError{exitFailure}
 	}
 	return err
 }

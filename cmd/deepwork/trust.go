@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -131,39 +130,15 @@ func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
 	}
 }
 
-// summaryOf counts the entries of a set by their place in the file, and what has changed since the
-// last of the grants.
+// summaryOf names the entries of a set, and says how many have changed since the last of the grants.
 func summaryOf(set trust.Set, grants []trust.Grant) string {
-	var places []string
-	rest := slices.Clone(set)
-	for _, named := range []string{"executors", "projects", "workflow_tools.sources"} {
-		n := len(rest)
-		rest = slices.DeleteFunc(rest, func(e trust.Entry) bool { return strings.HasPrefix(e.Key, named+".") })
-		if n -= len(rest); n > 0 {
-			places = append(places, fmt.Sprintf("%d in %s", n, named))
-		}
+	keys := make([]string, len(set))
+	for i, e := range set {
+		keys[i] = trust.Word(e.Key)
 	}
-	for _, e := range rest {
-		places = append(places, e.Key)
-	}
-	entries := fmt.Sprintf("%d entries", len(set))
-	if len(set) == 1 {
-		entries = "1 entry"
-	}
-	text := fmt.Sprintf("It asks for %s: %s.", entries, strings.Join(places, ", "))
+	text := fmt.Sprintf("It asks for %s: %s.", count(len(set), "thing"), oneLine(strings.Join(keys, ", "), 400))
 	if n := len(grants); n > 0 {
-		var added, changed, gone int
-		for _, c := range set.Changes(grants[n-1].Set) {
-			switch {
-			case c.Was == nil:
-				added++
-			case c.Is == nil:
-				gone++
-			default:
-				changed++
-			}
-		}
-		text += fmt.Sprintf(" Since the last approval: %d new, %d changed, %d gone.", added, changed, gone)
+		text += fmt.Sprintf(" Since the last approval: %s.", count(len(set.Changes(grants[n-1].Set)), "change"))
 	}
 	return text
 }

@@ -51,7 +51,7 @@ With --watch it goes on until interrupted, and prints again what an edit changed
 				return a.watch(root, checks, scan)
 			}
 			if faults > 0 {
-				return &reportedError{}
+				return &exitError{exitFailure}
 			}
 			return nil
 		},

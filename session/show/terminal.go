@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 // drawn is the line that Draw showed last at the terminal of this process, until it is removed.
@@ -30,7 +32,7 @@ func (s *Screen) Draw(line string) {
 	}
 	erase()
 	drawn.line, drawn.to = line, s.to
-	_, _ = io.WriteString(s.to, s.paint(faint, Clip(Inline(line), s.Width()-1)))
+	_, _ = io.WriteString(s.to, s.paint(faint, text.Trim(Inline(line), max(s.Width()-1, 0))))
 }
 
 // erase removes the line that was drawn. The caller holds drawn.

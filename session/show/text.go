@@ -79,9 +79,6 @@ func Indent(text, prefix string) string {
 // Columns returns how many columns of a terminal a line takes; wide characters take two.
 func Columns(line string) int { return text.StringWidthWithoutEscSequences(line) }
 
-// Clip cuts a line to a width of a terminal; wide characters take two columns.
-func Clip(line string, columns int) string { return text.Trim(line, max(columns, 0)) }
-
 // Count returns "1 job", "2 jobs".
 func Count(n int, noun string) string {
 	if n == 1 {
