@@ -15,7 +15,7 @@
 //     stores (session/store), executions at other systems (session/execution), attempts of agents at tasks (session/attempt) in
 //     worktrees, and runs through workflows (session/run).
 //   - transport: MCP over stdio, HTTP and SSE, with one file per tool; who may call, and how much.
-//   - cmd/deepwork: the command line.
+//   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients) and the checks of files (validate).
 //   - cmd/proof: tests the program from outside with load, faults and figures. It is not shipped.
 //
 // # Checks

@@ -129,7 +129,7 @@ func Attempts(detail func(format string, args ...any), attempts []*machine.Attem
 		case machine.AttemptOpen:
 			detail("review attempt %d, open, begun %s: its review runs, or was cut off with its server and begins again", at.Number, Ago(at.OpenedAt))
 		case machine.AttemptVoid:
-			detail("review attempt, void, %s: %s", ended(at), brief(advice.ReplaceAllString(Optional(at.Error), "")))
+			detail("review attempt, void, %s: %s", ended(at), OneLine(advice.ReplaceAllString(Optional(at.Error), ""), 400))
 		default:
 			told := ""
 			if !at.Collected {
@@ -208,9 +208,6 @@ func passed(ok bool) string {
 
 // advice is the end of an error of a review, which tells agents what to do.
 var advice = regexp.MustCompile(`(?is);?\s*th(is|e) attempt does not count.*$`)
-
-// brief shortens a text of a reviewer, which may be long; --json has all of it.
-func brief(text string) string { return OneLine(text, 400) }
 
 // IndentRest inserts prefix before every line but the first.
 func IndentRest(text, prefix string) string {
