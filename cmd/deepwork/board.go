@@ -8,11 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog"
@@ -21,7 +19,6 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
-	"deepwork/session/codes"
 	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
@@ -163,7 +160,7 @@ func allProjects(ctx context.Context, engine *attempt.Engine) ([]board.Project, 
 	})
 }
 
-// oneProject finds a project by its name, or by its id or at least four characters that it begins
+// oneProject finds a project by its name, or by its id or at least four characters that only this one begins
 // with; "" means the project root.
 func oneProject(ctx context.Context, engine *attempt.Engine, name string) (*board.Project, error) {
 	all, err := allProjects(ctx, engine)
@@ -171,54 +168,20 @@ func oneProject(ctx context.Context, engine *attempt.Engine, name string) (*boar
 		return nil, err
 	}
 	var names []string
-	var ids []candidate
-	for _, p := range all {
-		if p.ProjectID == name || p.Name == name || name == "" && p.IsRoot {
-			return &p, nil
+	var found []*board.Project
+	for i, p := range all {
+		if p.Name == name || name == "" && p.IsRoot {
+			return &all[i], nil
 		}
 		names = append(names, p.Name)
 		if len(name) >= 4 && strings.HasPrefix(p.ProjectID, strings.ToLower(name)) {
-			ids = append(ids, candidate{id: p.ProjectID, about: p.Name})
+			found = append(found, &all[i])
 		}
 	}
-	if len(ids) > 0 {
-		i, err := choose("project", "deepwork board projects", name, ids)
-		if err != nil {
-			return nil, err
-		}
-		return &all[slices.IndexFunc(all, func(p board.Project) bool { return p.ProjectID == ids[i].id })], nil
+	if len(found) == 1 {
+		return found[0], nil
 	}
 	return nil, fmt.Errorf("there is no project %q on the board; there is %s (those of .deepwork/config.yml need an approval first: deepwork trust)", name, strings.Join(names, ", "))
-}
-
-// tasksCommand lists what oneTask finds.
-const tasksCommand = "deepwork board tasks"
-
-// oneTask finds a task of any project by its id, the beginning of one, or latest.
-func oneTask(ctx context.Context, engine *attempt.Engine, id string) (*board.Task, error) {
-	if _, err := uuid.Parse(id); err == nil {
-		t, err := engine.GetTask(ctx, atTerminal, board.TaskArgs{TaskID: id})
-		if session.CodeOf(err) == codes.UnknownTask {
-			return nil, fmt.Errorf("there is no task with the id %s; '%s' lists them", id, tasksCommand)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the task: %w", err)
-		}
-		return &t.Task, nil
-	}
-	all, err := tasksOfAll(ctx, engine)
-	if err != nil {
-		return nil, err
-	}
-	var ids []candidate
-	for _, t := range all {
-		ids = append(ids, candidate{t.TaskID, t.Title, timeIn(t.CreatedAt)})
-	}
-	i, err := choose("task", tasksCommand, id, ids)
-	if err != nil {
-		return nil, err
-	}
-	return &all[i], nil
 }
 
 // tasksOfAll returns the tasks of all projects.
@@ -264,7 +227,7 @@ func (a *app) attention(ctx context.Context, engine *attempt.Engine) error {
 
 // awaiting returns the steps that wait for a person, of all sessions of the project and of attempts.
 func (a *app) awaiting(ctx context.Context, who session.Caller, attempts []string) (steps []session.AwaitingStep, err error) {
-	err = a.withEngine(ctx, true, func(engine *workflow.Engine) (err error) {
+	err = a.withEngine(ctx, true, nil, func(engine *workflow.Engine) (err error) {
 		steps, err = engine.Awaiting(ctx, who, attempts)
 		return err
 	})

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -59,7 +59,11 @@ func (a *app) diff(ctx context.Context, engine *attempt.Engine, args merge.DiffA
 		if len(r.Diffs) > 1 && text != "" {
 			text = "# repository " + inline(d.RepoName) + "\n" + text
 		}
-		if err := a.printDiff(text, !stat); err != nil {
+		to := a.rawOut // unchanged, so that git can apply it
+		if _, _, is := show.TerminalSize(to); is {
+			to = a.out // made safe
+		}
+		if _, err := io.WriteString(to, text); err != nil {
 			return fmt.Errorf("writing to stdout: %w", err)
 		}
 	}
@@ -80,52 +84,6 @@ func diffStat(ctx context.Context, dir, diff string) (string, error) {
 		return "", fmt.Errorf("counting the changed lines: %w", err)
 	}
 	return out, nil
-}
-
-// printDiff prints a diff: at a terminal made safe and perhaps in colors, else unchanged, so that git
-// can apply it.
-func (a *app) printDiff(text string, colors bool) error {
-	show.EndProgress()
-	if _, _, is := terminalSize(a.rawOut); !is {
-		_, err := a.rawOut.Write([]byte(text))
-		return err
-	}
-	text = plain(text)
-	if colors && a.out.Colors() {
-		text = colored(text)
-	}
-	_, err := a.rawOut.Write([]byte(text))
-	return err
-}
-
-// colored adds the colors of git diff.
-func colored(diff string) string {
-	var b bytes.Buffer
-	inFile := false // past the lines that describe it
-	for line := range strings.Lines(diff) {
-		text, end := strings.CutSuffix(line, "\n")
-		color := ""
-		switch {
-		case strings.HasPrefix(text, "diff --git "):
-			color, inFile = "1", false
-		case strings.HasPrefix(text, "@@"):
-			color, inFile = "36", true
-		case !inFile:
-			color = "1"
-		case strings.HasPrefix(text, "+"):
-			color = "32"
-		case strings.HasPrefix(text, "-"):
-			color = "31"
-		}
-		if color != "" {
-			text = "\x1b[" + color + "m" + text + "\x1b[m"
-		}
-		b.WriteString(text)
-		if end {
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
 }
 
 // onBranches completes a command that does something with the branches of an attempt, and prints what
@@ -201,10 +159,10 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 		case merge.Unchanged:
 			fmt.Fprintln(a.out, "there was nothing to do")
 		case merge.Updated:
-			failed = &reportedError{}
+			failed = &exitError{exitFailure}
 			fmt.Fprintf(a.out, "the commits of %s cannot be repeated on %s one by one, so %[2]s was merged into it; now run 'deepwork board merge %s', if you like with --squash\n", branch, target, id)
 		case merge.Conflicts:
-			failed = &reportedError{}
+			failed = &exitError{exitFailure}
 			fmt.Fprintf(a.out, "%s has conflicts with %s, which was merged into it in %s:\n", branch, target, path)
 			for _, file := range m.Conflicts {
 				fmt.Fprintf(a.out, "  %s\n", inline(file))
@@ -214,26 +172,13 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 			fmt.Fprintln(a.out, m.Status)
 		}
 		if n := len(m.Untracked); n > 0 {
-			fmt.Fprintf(a.out, "not committed, and so left out: %s\n", listed(m.Untracked))
+			fmt.Fprintf(a.out, "not committed, and so left out: %s\n", oneLine(strings.Join(m.Untracked, ", "), 500))
 		}
 		if m.Rescue != nil {
 			a.printRescued([]attempt.Rescue{*m.Rescue})
 		}
 	}
 	return failed
-}
-
-// listed names some files of a list.
-func listed(files []string) string {
-	const shown = 10
-	names := make([]string, 0, shown)
-	for _, f := range files[:min(len(files), shown)] {
-		names = append(names, inline(f))
-	}
-	if more := len(files) - shown; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
 }
 
 func (a *app) boardMergeCommand() *cobra.Command {

@@ -18,12 +18,13 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
+	"deepwork/session/show"
 	"deepwork/session/state"
 )
 
 // onDetach adds the flag of the commands that start agents.
 func onDetach(cmd *cobra.Command, detach *bool) *cobra.Command {
-	cmd.Flags().BoolVar(detach, "detach", false, "return as soon as the agent runs")
+	cmd.Flags().BoolVar(detach, "detach", false, "return as soon as the agent runs; a run goes on in the background")
 	return cmd
 }
 
@@ -81,11 +82,9 @@ func (a *app) start(ctx context.Context, engine *attempt.Engine, t *board.Task, 
 	if err != nil {
 		return fmt.Errorf("starting an attempt of task %s: %w", t.TaskID, err)
 	}
-	a.field("attempt", r.AttemptID)
-	a.field("executor", executorText(r))
-	a.field("branch", r.WorkspaceBranch)
+	a.fields("attempt", r.AttemptID, "executor", executorText(r), "branch", r.WorkspaceBranch)
 	for _, repo := range r.Repos {
-		a.field("worktree", repo.WorktreePath)
+		a.fields("worktree", repo.WorktreePath)
 	}
 	fmt.Fprintln(a.out)
 	return a.run(ctx, engine, r.AttemptID, -1, f.detach)
@@ -175,9 +174,9 @@ message is read from stdin.` + attemptsHelp,
 		Args: attemptIDs.first(2, -1, "an id and a message"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text := strings.Join(args[1:], " ")
-			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
 				if text == "-" {
-					if isTerminal(a.in) {
+					if _, _, is := show.TerminalSize(a.in); is {
 						fmt.Fprintln(a.err, "Type the message, and end it with Ctrl-D on a line of its own:")
 					}
 					all, err := io.ReadAll(a.in)
@@ -186,11 +185,11 @@ message is read from stdin.` + attemptsHelp,
 					}
 					text = string(all)
 				}
-				follow.Action, follow.Prompt = attempt.ActionSend, &text
+				follow.Target, follow.Action, follow.Prompt = t, attempt.ActionSend, &text
 				if queue {
 					follow.Action = attempt.ActionQueue
 				}
-				return a.send(ctx, engine, args[0], follow, detach)
+				return a.send(ctx, engine, follow, detach)
 			})
 		},
 	}), &detach)
@@ -199,12 +198,8 @@ message is read from stdin.` + attemptsHelp,
 	return cmd
 }
 
-func (a *app) send(ctx context.Context, engine *attempt.Engine, given string, f attempt.FollowUpArgs, detach bool) error {
-	id, err := oneAttempt(ctx, engine, given)
-	if err != nil {
-		return err
-	}
-	f.AttemptID = &id
+func (a *app) send(ctx context.Context, engine *attempt.Engine, f attempt.FollowUpArgs, detach bool) error {
+	id := *f.AttemptID
 	before, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: f.Target, Limit: new(1), Raw: new(true)})
 	if err != nil {
 		return err
@@ -307,20 +302,20 @@ func isOpen(state string) bool {
 // left says what goes on after the command was interrupted.
 func (a *app) left(id string) error {
 	fmt.Fprintf(a.err, "deepwork: interrupted; the agent goes on if it was started. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
-	return &reportedError{}
+	return &exitError{exitFailure}
 }
 
 // ended prints how an attempt has ended, which is the result of the command.
 func (a *app) ended(r *attempt.AttemptReply) error {
 	var failed error
 	if r.State != "completed" {
-		failed = &reportedError{}
+		failed = &exitError{exitFailure}
 	}
 	if a.json {
 		return failed
 	}
 	fmt.Fprintln(a.out)
-	a.field("state", stateText(r))
+	a.fields("state", stateText(r))
 	r.FinalMessage = nil // it was printed
 	a.printResult(r)
 	id := r.AttemptID[:shortID]
@@ -334,7 +329,7 @@ func (a *app) ended(r *attempt.AttemptReply) error {
 	if failed != nil {
 		next = fmt.Sprintf("deepwork board send %s TEXT (to continue in its worktree)\ndeepwork board start %s (to begin again)", id, r.TaskID[:shortID])
 	}
-	a.field("next", next)
+	a.fields("next", next)
 	return failed
 }
 

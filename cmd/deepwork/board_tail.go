@@ -81,10 +81,7 @@ func (a *app) printMessages(r *attempt.TailReply) error {
 			continue
 		}
 		text := strings.TrimSpace(plain(m.Text))
-		label := m.Kind
-		if shown := labels[m.Kind]; shown != "" {
-			label = shown
-		}
+		label := cmp.Or(labels[m.Kind], m.Kind)
 		switch m.Kind {
 		case "tool_call", "tool_result", "reasoning":
 			if m.Tool != "" {

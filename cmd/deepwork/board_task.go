@@ -63,35 +63,26 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 	return nil
 }
 
-// field prints a name and a value of any number of lines, unless it is empty.
-func (a *app) field(name, value string) { a.out.Field(12, name, value) }
+// fields prints names and values of any number of lines, in turn, except for empty values.
+func (a *app) fields(pairs ...string) { a.out.Fields(12, pairs...) }
 
 func (a *app) printTask(t *board.Task) {
-	a.field("task", t.TaskID)
-	a.field("title", t.Title)
-	a.field("status", t.Status)
-	a.field("description", optional(t.Description))
+	a.fields("task", t.TaskID, "title", t.Title, "status", t.Status, "description", optional(t.Description))
 	if t.JobName != nil && t.WorkflowName != nil {
-		a.field("workflow", *t.JobName+"/"+*t.WorkflowName)
+		a.fields("workflow", *t.JobName+"/"+*t.WorkflowName)
 	}
 	for _, id := range t.DependsOn {
 		if slices.Contains(t.BlockedBy, id) {
 			id += ", which is not done"
 		}
-		a.field("depends on", id)
+		a.fields("depends on", id)
 	}
-	a.field("created", agoText(t.CreatedAt))
-	a.field("changed", agoText(t.UpdatedAt))
-	a.field("project", t.ProjectID)
+	a.fields("created", agoText(t.CreatedAt), "changed", agoText(t.UpdatedAt), "project", t.ProjectID)
 }
 
 func (a *app) printAttempt(r *attempt.AttemptReply) {
-	a.field("attempt", r.AttemptID)
-	a.field("state", stateText(r))
-	a.field("executor", executorText(r))
-	a.field("branch", r.WorkspaceBranch)
-	a.field("started", agoText(optional(r.StartedAt)))
-	a.field("ended", agoText(optional(r.EndedAt)))
+	a.fields("attempt", r.AttemptID, "state", stateText(r), "executor", executorText(r), "branch", r.WorkspaceBranch,
+		"started", agoText(optional(r.StartedAt)), "ended", agoText(optional(r.EndedAt)))
 	a.printResult(r)
 }
 
@@ -109,44 +100,40 @@ func executorText(r *attempt.AttemptReply) string {
 // printResult prints what came of an attempt so far.
 func (a *app) printResult(r *attempt.AttemptReply) {
 	if r.WorkflowStatus != nil {
-		a.field("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep), optional(r.WorkflowSession)))
+		a.fields("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep), optional(r.WorkflowSession)))
 	}
-	a.field("said", optional(r.FinalMessage))
-	a.field("error", optional(r.Error))
-	a.field("not pushed", optional(r.PushError))
-	a.field("cost", costText(r.Cost))
+	a.fields("said", optional(r.FinalMessage), "error", optional(r.Error), "not pushed", optional(r.PushError), "cost", costText(r.Cost))
 	if r.QueuedFollowUp != nil {
-		a.field("queued", r.QueuedFollowUp.Prompt)
+		a.fields("queued", r.QueuedFollowUp.Prompt)
 	}
 	for _, repo := range r.Repos {
 		where := "not there"
 		if repo.Exists {
 			where = fmt.Sprintf("%s\n%d ahead of %s, %d behind, %s changed", repo.WorktreePath, repo.Ahead, repo.TargetBranch, repo.Behind, count(repo.ChangedCount, "file"))
 		}
-		a.field("repo", repo.RepoName+": "+where)
+		a.fields("repo", repo.RepoName+": "+where)
 	}
-	a.field("notice", inCommands(optional(r.Notice)))
+	a.fields("notice", inCommands(optional(r.Notice)))
 }
 
 // costText describes a cost; what is not known is left out or called so.
-func costText(c *board.Cost) string {
+func costText(c *board.Cost) (text string) {
 	if c == nil {
 		return ""
 	}
-	var parts []string
 	if c.USD != nil {
-		parts = append(parts, fmt.Sprintf("%.4f USD", *c.USD))
+		text += fmt.Sprintf("%.4f USD\n", *c.USD)
 	}
 	if c.Unknown > 0 {
-		parts = append(parts, fmt.Sprintf("unknown for %d of %s", c.Unknown, count(c.Executions, "execution")))
+		text += fmt.Sprintf("unknown for %d of %s\n", c.Unknown, count(c.Executions, "execution"))
 	}
 	if c.Input != nil {
-		parts = append(parts, fmt.Sprintf("tokens: %d input, %d cached, %d output", *c.Input, *c.Cached, *c.Output))
+		text += fmt.Sprintf("tokens: %d input, %d cached, %d output\n", *c.Input, *c.Cached, *c.Output)
 	}
 	if c.Turns != nil {
-		parts = append(parts, count(int(*c.Turns), "turn"))
+		text += count(int(*c.Turns), "turn")
 	}
-	return strings.Join(parts, "\n")
+	return text
 }
 
 func (a *app) boardAddCommand() *cobra.Command {

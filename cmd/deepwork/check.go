@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/cmd/deepwork/validate"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/remote"
@@ -120,13 +120,13 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	}
 	quiet := slog.New(slog.DiscardHandler) // their log messages would repeat the findings
 	file := filepath.Join(root, ".deepwork", "config.yml")
-	cfg, err := readConfig(file)
+	cfg, err := validate.Config(file)
 	if err == nil {
 		cfg, err = approvedConfig(folder, quiet).Current(ctx)
 	}
 	if err != nil {
 		// This only misses worktrees outside of the default folder.
-		all.Fault(file, "the config cannot be read: "+reason(err), "run `deepwork validate`, which lists every fault of it")
+		all.Fault(file, "the config cannot be read: "+validate.Reason(err), "run `deepwork validate`, which lists every fault of it")
 		cfg = config.Default()
 	}
 	if err := folder.OwnTmp(); err != nil {
@@ -172,25 +172,6 @@ func inspectSessions(ctx context.Context, engine *workflow.Engine) (session.Repo
 	return r, err
 }
 
-// readConfig reads a config file. It returns the defaults if there is none.
-func readConfig(file string) (*config.Config, error) {
-	source, err := readProjectFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return config.Default(), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	c, ds := config.Parse(file, source)
-	if c == nil {
-		for i := range ds {
-			ds[i].Path, ds[i].Message = inline(ds[i].Path), inline(ds[i].Message)
-		}
-		return nil, ds
-	}
-	return c, nil
-}
-
 // printReport prints the findings. It returns an error if there is a fault.
 func (a *app) printReport(root string, r session.Report) error {
 	kind := func(f session.Finding) string {
@@ -221,7 +202,7 @@ func (a *app) printReport(root string, r session.Report) error {
 	}
 	a.out.Judge(strings.Join(counts, ", ")+": ", n == 0, verdict)
 	if n > 0 {
-		return &reportedError{}
+		return &exitError{exitFailure}
 	}
 	return nil
 }

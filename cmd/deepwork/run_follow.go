@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/signal"
 	"slices"
@@ -80,8 +79,8 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 		return nil
 	}
 	if !a.json && a.out.Draws() {
-		if sessions, done, err := a.openEngine(context.WithoutCancel(ctx), true, nil); err == nil { // else there is no bar
-			v.sessions = sessions
+		if engine, done, err := a.openEngine(context.WithoutCancel(ctx), true, nil); err == nil { // else there is no bar
+			v.sessions = engine
 			defer func() { _ = done() }() // it was only read
 		}
 	}
@@ -185,10 +184,7 @@ func (v *runLines) begin(r *board.RunReply) {
 		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace})
 		return
 	}
-	v.app.field("run", r.RunID)
-	v.app.field("workflow", r.Workflow)
-	v.app.field("branch", optional(r.Branch))
-	v.app.field("folder", r.Workspace)
+	v.app.fields("run", r.RunID, "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace)
 	fmt.Fprintln(v.app.out)
 }
 
@@ -237,19 +233,7 @@ func (v *runLines) step(r *board.RunReply, x board.RunStep, what string) {
 	} else {
 		e.State = "running"
 	}
-	if v.app.json {
-		v.event(e)
-		return
-	}
-	line := fmt.Sprintf("%-20s %s", x.StepID, x.Executor)
-	if what == "step_started" {
-		fmt.Fprintf(v.app.out, "%s started\n", line)
-		return
-	}
-	fmt.Fprintf(v.app.out, "%s %s%s\n", line, x.State, spent(e))
-	if x.Error != nil {
-		fmt.Fprintf(v.app.out, "  %s\n", indentRest(*x.Error, "  "))
-	}
+	v.event(e)
 }
 
 // spent says how long an agent took and what it cost.
@@ -277,29 +261,31 @@ func (v *runLines) end(r *board.RunReply) {
 	v.app.printOutcome(r)
 }
 
+// event prints an event as JSON or, if it is about an agent or why the run waits, for people.
 func (v *runLines) event(e runEvent) {
-	if !v.app.json {
+	if v.app.json {
+		e.At = time.Now().UTC().Format(time.RFC3339Nano)
+		_ = v.app.printLine(e) // Main reports its error
+		return
+	}
+	switch e.Event {
+	case "step_started":
+		fmt.Fprintf(v.app.out, "%-20s %s started\n", *e.StepID, e.Executor)
+	case "step_ended":
+		fmt.Fprintf(v.app.out, "%-20s %s %s%s\n", *e.StepID, e.Executor, e.State, spent(e))
+		if e.Reason != nil {
+			fmt.Fprintf(v.app.out, "  %s\n", indentRest(*e.Reason, "  "))
+		}
+	default:
 		if e.Reason != nil {
 			fmt.Fprintf(v.app.out, "%s\n", *e.Reason)
 		}
-		return
 	}
-	e.At = time.Now().UTC().Format(time.RFC3339Nano)
-	data, err := json.Marshal(e)
-	if err == nil {
-		_, err = fmt.Fprintf(v.app.out, "%s\n", data)
-	}
-	_ = err // Main reports it
 }
 
 // printRun prints a run with its steps.
 func (a *app) printRun(v *run.View) {
-	a.field("run", v.RunID)
-	a.field("workflow", v.Workflow)
-	a.field("goal", v.Goal)
-	a.field("branch", optional(v.Branch))
-	a.field("folder", v.Workspace)
-	a.field("started", agoText(v.CreatedAt))
+	a.fields("run", v.RunID, "workflow", v.Workflow, "goal", v.Goal, "branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt))
 	a.printSteps(v)
 	a.printOutcome(v.RunReply)
 }
@@ -348,45 +334,24 @@ func stepNote(s *run.Step) string {
 
 // printOutcome prints where a run is, and what can be done next.
 func (a *app) printOutcome(r *board.RunReply) {
-	a.field("state", r.State)
-	a.field("step", optional(r.Step))
-	a.field("reason", optional(r.Reason))
-	a.field("session", optional(r.SessionID))
+	a.fields("state", r.State, "step", optional(r.Step), "reason", optional(r.Reason), "session", optional(r.SessionID))
 	if r.Cost != nil && r.Cost.USD != nil {
-		a.field("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
+		a.fields("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
 	}
 	id := r.RunID[:shortID]
 	for _, w := range r.Waits {
 		if text := w.Text(); w.Command != nil && !strings.Contains(optional(r.Reason), text) {
-			a.field("waits", text)
+			a.fields("waits", text)
 		}
 	}
 	switch board.RunState(r.State) {
 	case board.RunComplete:
 		if r.Branch != nil {
-			a.field("next", fmt.Sprintf("deepwork board diff %s (to see its changes)\ndeepwork board merge %[1]s (to merge them)", id))
+			a.fields("next", fmt.Sprintf("deepwork board diff %s (to see its changes)\ndeepwork board merge %[1]s (to merge them)", id))
 		}
-	case board.RunStopped, board.RunPaused, board.RunInterrupted:
-		a.field("next", fmt.Sprintf("deepwork run resume %s%s (to continue it)", id, largerBudget(r)))
+	case board.RunStopped, board.RunInterrupted:
+		a.fields("next", fmt.Sprintf("deepwork run resume %s (to continue it)", id))
+	case board.RunPaused:
+		a.fields("next", fmt.Sprintf("deepwork run resume %s (to continue it; give a larger --max-cost, --max-unknown or --max-time)", id))
 	}
-}
-
-// largerBudget returns the options without which a run that is resumed would pause at once.
-func largerBudget(r *board.RunReply) (options string) {
-	if r.State != string(board.RunPaused) {
-		return ""
-	}
-	spent, unknown := 0.0, 0
-	if r.Cost != nil {
-		if unknown = r.Cost.Unknown; r.Cost.USD != nil {
-			spent = *r.Cost.USD
-		}
-	}
-	if most := r.Kept.MaxCostUSD; most != nil && spent >= *most {
-		options = " --max-cost USD"
-	}
-	if most := r.Kept.MaxUnknown; most != nil && unknown >= *most {
-		options += " --max-unknown N"
-	}
-	return options
 }

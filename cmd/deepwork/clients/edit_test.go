@@ -1,16 +1,19 @@
-package main
+package clients
 
 import (
 	"bytes"
 	"encoding/json"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/BurntSushi/toml"
 )
 
-func TestInsertServer(t *testing.T) {
+func TestAdd(t *testing.T) {
 	tests := map[string]struct{ in, want string }{
-		"empty object": {"{}\n", clients[0].stdio().file()},
+		"empty object": {"{}\n", All[0].Stdio().Whole()},
 		"before another server": {
 			"{\n  \"mcpServers\": {\n    \"other\": {\"command\": \"other\"}\n  },\n  \"z\": 1,\n  \"a\": [1, 2]\n}\n",
 			"{\n  \"mcpServers\": {\n    \"deepwork\": {\n      \"command\": \"deepwork\",\n      \"args\": [\"serve\", \"--path\", \".\"]\n    },\n    \"other\": {\"command\": \"other\"}\n  },\n  \"z\": 1,\n  \"a\": [1, 2]\n}\n",
@@ -31,14 +34,14 @@ func TestInsertServer(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := insertServer([]byte(tt.in), clients[0].stdio())
+			got, err := All[0].Stdio().addTo([]byte(tt.in))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if string(got) != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
-			again, err := insertServer(got, clients[0].stdio())
+			again, err := All[0].Stdio().addTo(got)
 			if err != nil || !bytes.Equal(again, got) {
 				t.Errorf("the second time: %v\n%s", err, again)
 			}
@@ -46,10 +49,10 @@ func TestInsertServer(t *testing.T) {
 	}
 }
 
-func TestInsertServerLeavesAlone(t *testing.T) {
+func TestAddLeavesAlone(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                     "cannot be parsed",
-		"{\n// no\n}":                          "line 2",
+		"{\n// no\n}":                          "cannot be parsed",
 		`{"a": 1,}`:                            "cannot be parsed",
 		`{"a": 1} x`:                           "cannot be parsed",
 		`[]`:                                   "not a JSON object",
@@ -62,16 +65,16 @@ func TestInsertServerLeavesAlone(t *testing.T) {
 		"\ufeff{}":                  "cannot be parsed",
 		strings.Repeat("[", 20_000): "cannot be parsed",
 	} {
-		got, err := insertServer([]byte(in), clients[0].stdio())
-		if _, ok := err.(*leftAloneError); !ok || !strings.Contains(err.Error(), want) {
-			t.Errorf("insertServer(%.40q) = %q, %v; want a *leftAloneError with %q", in, got, err, want)
+		got, err := All[0].Stdio().addTo([]byte(in))
+		if _, ok := err.(*LeftAloneError); !ok || !strings.Contains(err.Error(), want) {
+			t.Errorf("addTo(%.40q) = %q, %v; want a *LeftAloneError with %q", in, got, err, want)
 		}
 	}
 }
 
-// FuzzInsertServer holds the promise of init: what was in the file is still
+// FuzzAddToJSON holds the promise of init: what was in the file is still
 // there, byte for byte around one insertion, and the server is in it.
-func FuzzInsertServer(f *testing.F) {
+func FuzzAddToJSON(f *testing.F) {
 	for _, seed := range []string{
 		"{}", `{"mcpServers":{}}`, "{\n\t\"mcpServers\" : {\n\t\t\"a\" :{}\n\t}\n}", `{"a":"{\"","mcpServers":{"b\"":[{}]}}`,
 		"{\"a\":1\n,\"b\":2}", ` { "mcpServers" : { } , "n" : -1.5e3 } `, `{"mcpServers":{"deepwork":null}}`,
@@ -79,7 +82,7 @@ func FuzzInsertServer(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := insertServer(in, clients[0].stdio())
+		out, err := All[0].Stdio().addTo(in)
 		if err != nil {
 			return
 		}
@@ -102,7 +105,7 @@ func FuzzInsertServer(f *testing.F) {
 		if !reflect.DeepEqual(before, after) {
 			t.Fatalf("%q became %q", in, out)
 		}
-		if again, err := insertServer(out, clients[0].stdio()); err != nil || !bytes.Equal(again, out) {
+		if again, err := All[0].Stdio().addTo(out); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%q: not the same the second time: %v", out, err)
 		}
 		prefix := 0
@@ -113,4 +116,62 @@ func FuzzInsertServer(f *testing.F) {
 			t.Fatalf("%q became %q: more than one insertion", in, out)
 		}
 	})
+}
+
+// FuzzAddToTOML holds the same promise for TOML: every byte of the file is still there, its values are the same, and
+// the server is in it.
+func FuzzAddToTOML(f *testing.F) {
+	for _, seed := range []string{
+		"", "a = 1", "a = 1\r\n", "[mcp_servers.other]\ncommand = \"x\"\n", "[[a]]\nb = 2\n", "mcp_servers = 1\n",
+		"[mcp_servers]\n", "mcp_servers.other.command = \"x\"\n", "mcp_servers = {}\n", "a = \"\"\"\n", "[mcp_servers]\ndeepwork = 1\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	entry := Named("codex").Stdio()
+	f.Fuzz(func(t *testing.T, in []byte) {
+		out, err := entry.addTo(in)
+		if err != nil || bytes.Equal(in, out) {
+			return
+		}
+		if !bytes.HasPrefix(out, in) {
+			t.Fatalf("%q became %q", in, out)
+		}
+		var before, after map[string]any
+		if err := toml.Unmarshal(in, &before); err != nil {
+			t.Fatalf("edited a file that does not parse: %v", err)
+		}
+		if err := toml.Unmarshal(out, &after); err != nil {
+			t.Fatalf("%q became %q: %v", in, out, err)
+		}
+		servers := after["mcp_servers"].(map[string]any)
+		if servers["deepwork"] == nil {
+			t.Fatalf("%q became %q, without the server", in, out)
+		}
+		delete(servers, "deepwork")
+		if before["mcp_servers"] == nil {
+			delete(after, "mcp_servers")
+		}
+		if len(before)+len(after) > 0 && !reflect.DeepEqual(before, after) {
+			t.Fatalf("%q became %q", in, out)
+		}
+	})
+}
+
+// The token of a server is in no file: an entry names a variable where the server does not know its callers.
+func TestHTTPNamesTheVariable(t *testing.T) {
+	for address, want := range map[string]bool{"http://127.0.0.1:8000/mcp": false, "https://host.example:8000/mcp": true} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range All {
+			e, named := c.HTTP(u, true)
+			if named != want || strings.Contains(e.Whole(), TokenVariable) != want {
+				t.Errorf("%s, %s: %v, %s", c.Name, address, named, e.Whole())
+			}
+			if e, named := c.HTTP(u, false); !named || !strings.Contains(e.Whole(), TokenVariable) {
+				t.Errorf("%s, %s, where nobody knows the callers: %v, %s", c.Name, address, named, e.Whole())
+			}
+		}
+	}
 }

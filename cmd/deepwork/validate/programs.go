@@ -1,4 +1,4 @@
-package main
+package validate
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ func missing(root string, command []string) (why string) {
 	}
 	_, err := trust.Find(root, command[0])
 	if e, ok := errors.AsType[*exec.Error](err); ok && !errors.Is(e, exec.ErrNotFound) {
-		return reason(e.Err)
+		return Reason(e.Err)
 	} else if err != nil {
 		return "it is not in PATH"
 	}
@@ -30,7 +30,7 @@ func missing(root string, command []string) (why string) {
 
 // missingAgents adds a warning to each job for each of its steps whose executor is not installed on
 // this machine. Those that the config defines have a warning there.
-func missingAgents(root string, c *config.Config, checks []*check) {
+func missingAgents(root string, c *config.Config, checks []*Check) {
 	known := runner.Merge(c.Executors)
 	for _, checked := range checks {
 		for i := 0; checked.job != nil && i < len(checked.job.Steps); i++ {
@@ -40,7 +40,7 @@ func missingAgents(root string, c *config.Config, checks []*check) {
 			}
 			recipe, err := runner.Resolve(known, name, variant)
 			if why := missing(root, recipe.Command); err == nil && why != "" { // else it may be in the user's own config
-				checked.diagnostics = append(checked.diagnostics, checked.job.ExecutorWarning(i, checked.file,
+				checked.Diagnostics = append(checked.Diagnostics, checked.job.ExecutorWarning(i, checked.File,
 					fmt.Sprintf("the program %q of executor %s is not installed here (%s); install it, or name another executor", recipe.Command[0], name, why)))
 			}
 		}

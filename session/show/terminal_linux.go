@@ -1,6 +1,4 @@
-//go:build unix && !linux
-
-package main
+package show
 
 import (
 	"os"
@@ -10,5 +8,5 @@ import (
 
 // discard drops what was typed at a terminal and not read yet.
 func discard(in *os.File) error {
-	return unix.IoctlSetPointerInt(int(in.Fd()), unix.TIOCFLUSH, unix.TCIFLUSH)
+	return unix.IoctlSetInt(int(in.Fd()), unix.TCFLSH, unix.TCIFLUSH)
 }

@@ -1,4 +1,6 @@
-package main
+//go:build unix && !linux
+
+package show
 
 import (
 	"os"
@@ -8,5 +10,5 @@ import (
 
 // discard drops what was typed at a terminal and not read yet.
 func discard(in *os.File) error {
-	return unix.IoctlSetInt(int(in.Fd()), unix.TCFLSH, unix.TCIFLUSH)
+	return unix.IoctlSetPointerInt(int(in.Fd()), unix.TIOCFLUSH, unix.TCIFLUSH)
 }
