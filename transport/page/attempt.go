@@ -2,11 +2,14 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -128,3 +131,123 @@ func text(s *string) string {
 	}
 	return *s
 }
+
+// An agentPage shows one process of an agent of a run.
+type agentPage struct {
+	attemptPage
+	Agent *attempt.RunStep
+}
+
+// agent returns the page of the process that the URL names, or nil if it is not one of an agent of the run.
+func (s *Site) agent(ctx context.Context, who session.Caller, r *http.Request, p *attemptPage) (*shown, error) {
+	for i, x := range p.Run.RunReply.Steps {
+		if x.ExecutionID != r.URL.Query().Get("execution") {
+			continue
+		}
+		v := &agentPage{*p, &p.Run.RunReply.Steps[i]}
+		if err := s.messages(ctx, who, r, &v.attemptPage); err != nil {
+			return nil, err
+		}
+		return &shown{view: "agent", title: x.StepID + " · " + p.Task.Title, data: v, on: []string{store.AttemptChanged + ":" + p.AttemptID, outputTopic + ":" + p.AttemptID}}, nil
+	}
+	return nil, nil
+}
+
+// integrate merges, rebases or pushes an attempt, undoes a merge in progress, or changes the branch that
+// it is for.
+func (s *Site) integrate(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	// onBranch fills the arguments of one of these, and sets its target.
+	onBranch := func(args any, of *attempt.Target) error {
+		*of = onAttempt(r)
+		return fill(r, args)
+	}
+	var done *attempt.MergeReply
+	var err error
+	switch what := r.PathValue("what"); what {
+	case "merge":
+		var a attempt.MergeArgs
+		if err = onBranch(&a, &a.Target); err == nil {
+			done, err = s.Board.MergeAttempt(ctx, who, a)
+		}
+	case "rebase", "abort":
+		var a attempt.BranchArgs
+		do := s.Board.RebaseAttempt
+		if what == "abort" {
+			do = s.Board.AbortMerge
+		}
+		if err = onBranch(&a, &a.Target); err == nil {
+			done, err = do(ctx, who, a)
+		}
+	case "push":
+		var a attempt.PushArgs
+		if err = onBranch(&a, &a.Target); err == nil {
+			done, err = s.Board.PushAttempt(ctx, who, a)
+		}
+	case "target":
+		var a attempt.TargetArgs
+		if err = onBranch(&a, &a.Target); err == nil {
+			done, err = s.Board.ChangeTarget(ctx, who, a)
+		}
+	default:
+		err = session.Wrong(codes.UnknownWay, "There is nothing called %q to do with an attempt.", what)
+	}
+	s.Touch(store.AttemptChanged + ":" + r.PathValue("id")) // branches may have moved
+	if err != nil {
+		return "", err
+	}
+	return s.said(who, attemptURL(r), outcome(done)), nil
+}
+
+// outcomes say in words what was done with a branch; they are followed by the branch that it is for.
+var outcomes = map[string]string{
+	attempt.Merged:     "merged into",
+	attempt.Unchanged:  "there was nothing to do; the branch it is for is",
+	attempt.Rebased:    "rebased on",
+	attempt.Updated:    "not moved there yet, but its branch now has all of",
+	attempt.Conflicts:  "has conflicts with",
+	attempt.Aborted:    "the merge is undone; the branch it is for is",
+	attempt.Pushed:     "pushed; the branch it is for is",
+	attempt.Retargeted: "is now for",
+}
+
+// outcome says what a call did, for people.
+func outcome(r *attempt.MergeReply) string {
+	var lines []string
+	for _, m := range r.Repos {
+		line := m.RepoName + ": " + outcomes[m.Status] + " " + m.TargetBranch
+		if m.Commit != nil && m.Status != attempt.Unchanged && m.Status != attempt.Conflicts {
+			line += " (" + (*m.Commit)[:min(8, len(*m.Commit))] + ")"
+		}
+		lines = append(lines, line+".")
+		if m.Notice != nil && m.Status != attempt.Conflicts { // which the page shows
+			lines = append(lines, inPages(*m.Notice))
+		}
+		if n := len(m.Untracked); n > 0 && m.Status != attempt.Conflicts {
+			lines = append(lines, fmt.Sprintf("In no commit, and so left in the worktree: %s.", strings.Join(m.Untracked[:min(n, 20)], ", ")))
+		}
+		if m.Rescue != nil {
+			lines = append(lines, fmt.Sprintf("What was there is kept: git -C %s show %s", m.Rescue.RepoPath, m.Rescue.Ref))
+		}
+	}
+	if r.TaskDone {
+		lines = append(lines, "The task is done.")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// inPages returns a message for agents as people read it beside forms, which are named in place of tools.
+func inPages(message string) string { return toForms.Replace(message) }
+
+var toForms = strings.NewReplacer(
+	"by hand or with follow_up", "by hand or with a follow-up", "have the agent do it with follow_up", "have the agent do it with a follow-up",
+	", or undo it with abort_merge", ", or undo the merge", "abort_merge undoes it", "or undo the merge",
+	"Stop it with stop_attempt", "Stop it", "or call stop_attempt first", "or stop the agent first", "Call stop_attempt first", "Stop the agent first",
+	"Call follow_up to have it done", "Send it again to have it done", "with start_task_attempt", "", "Use action queue to send this prompt", "Queue this prompt", "Merge it with way merge or squash", "Merge it as a merge commit or as one commit",
+	"and call again", "and try again", "Call again", "Try again", "call again", "try again", "then call again", "then try again",
+	"; list_executors describes them", "", "; list_executors lists the available ones", "", "Ask your user to raise", "Raise", "once your user has done this: ", "after this: ",
+	"list_tasks gives the tasks of a project", "The board shows those that you see", "Pass an id as the tools give it, such as", "An id looks like",
+	"get_workflows lists the workflows", "the page Jobs lists the workflows", "Set the status of those to done with update_task once they are", "Move those to done once they are",
+	"Call delete_task again", "Delete it again", "Call get_attempt to see its state", "Reload the page to see its state", "Check with get_task or get_attempt whether", "Reload the page to see whether",
+	"Call comment_attempt with attempt_id alone for those that wait", "Reload the page for those that wait", "; follow_up with action cancel drops a queued follow-up", "", "drop it first with follow_up and action cancel", "drop it first",
+	"get_attempt lists its executions", "the page lists its executions", ", or change depends_on of this one", ", or remove it from those that this one waits for",
+)

@@ -9,6 +9,7 @@ import (
 
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
@@ -145,4 +146,155 @@ func (s *Site) overrideStep(ctx context.Context, who session.Caller, r *http.Req
 	}
 	return "/sessions/" + p.ID, s.Engine.OverrideFor(ctx, p.ID, r.PostForm.Get("step"),
 		machine.Override{GivenFor: r.PostForm.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
+}
+
+func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (*sessionPage, error) {
+	all, err := s.sessions(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	p := &sessionPage{engine: s.Engine}
+	if p.find(all, id) {
+		return p, p.read(ctx)
+	}
+	return s.readInWorkspace(ctx, who, id)
+}
+
+func unknownSession(id string) error {
+	return session.Wrong(codes.UnknownSession, "There is no session %q here.", id)
+}
+
+// readInWorkspace reads a session of an attempt's agent. A caller that sees the attempt sees it.
+func (s *Site) readInWorkspace(ctx context.Context, who session.Caller, id string) (*sessionPage, error) {
+	i, err := s.Engine.Info(ctx, id)
+	if err != nil || s.Board == nil || i.AttemptID == "" {
+		return nil, unknownSession(id)
+	}
+	if _, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &i.AttemptID}}); err != nil {
+		return nil, unknownSession(id)
+	}
+	list, err := s.Engine.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*workflow.SessionInfo, len(list))
+	for i := range list {
+		all[i] = &list[i]
+	}
+	p := &sessionPage{engine: s.Engine}
+	if !p.find(all, id) {
+		return nil, unknownSession(id)
+	}
+	return p, p.read(ctx)
+}
+
+// find finds a session among others, and reports whether it is there.
+func (p *sessionPage) find(all []*workflow.SessionInfo, id string) bool {
+	by := make(map[string]*workflow.SessionInfo, len(all))
+	for _, i := range all {
+		by[i.ID] = i
+		if i.Parent == id {
+			p.Children = append(p.Children, i)
+		}
+	}
+	i, ok := by[id]
+	if !ok {
+		return false
+	}
+	p.SessionInfo, p.Attempt = i, i.AttemptID
+	for up := i.Parent; up != "" && len(p.Above) < len(all); up = p.Above[0].Parent {
+		parent, ok := by[up]
+		if !ok {
+			break
+		}
+		p.Above = slices.Insert(p.Above, 0, parent)
+	}
+	return true
+}
+
+// read reads the record of the session and its definition, if they can be read.
+func (p *sessionPage) read(ctx context.Context) (err error) {
+	if p.State, err = p.engine.Read(ctx, p.ID); err != nil {
+		return err
+	}
+	def, err := p.engine.Definition(p.State)
+	if err != nil {
+		p.Fault = err.Error()
+		for _, e := range p.State.StepProgress {
+			p.Timeline = append(p.Timeline, []stepView{p.step(nil, e.Key)})
+		}
+		return nil
+	}
+	for _, entry := range def.Workflow.Entries {
+		var group []stepView
+		for _, step := range entry {
+			group = append(group, p.step(def.Job.Step(step), step))
+		}
+		p.Timeline = append(p.Timeline, group)
+	}
+	return nil
+}
+
+func (p *sessionPage) step(step *job.Step, id string) stepView {
+	v := stepView{Step: step, Progress: p.State.Progress(id), ID: id, Current: p.State.Status == machine.Active && p.State.IsCurrent(id)}
+	if v.Reviewed() {
+		v.Digest, v.Files = workflow.GivenFor(p.State, id)
+		v.Answer = answerFormOf(p.engine, p.State, id)
+	}
+	return v
+}
+
+// An answerForm is what a person sees who is asked to pass the outputs of a step.
+type answerForm struct {
+	SessionID, Step, Digest, Notes string
+	Files                          []machine.FileHash
+	Criteria                       []job.Criteria
+}
+
+// answerForm returns the form for a step of a session, or nil if nobody is asked about it here.
+func (s *Site) answerForm(ctx context.Context, id, stepID string) *answerForm {
+	state, err := s.Engine.Read(ctx, id)
+	if err != nil {
+		return nil // it is gone
+	}
+	return answerFormOf(s.Engine, state, stepID)
+}
+
+// answerFormOf returns the form for a step of a session, or nil if nobody is asked about it.
+func answerFormOf(e *workflow.Engine, state *machine.State, stepID string) *answerForm {
+	q, err := state.ToAnswer(stepID, "")
+	if err != nil {
+		return nil
+	}
+	f := &answerForm{SessionID: state.SessionID, Step: stepID, Digest: q.Digest, Files: q.Files}
+	if q.Notes != nil {
+		f.Notes = *q.Notes
+	}
+	if step, err := e.Step(state, stepID); err == nil { // else the page says that it cannot be read
+		for _, r := range step.ReviewsBy(true) {
+			f.Criteria = append(f.Criteria, r.Criteria...)
+		}
+	}
+	return f
+}
+
+// answer records what the person who looks at the page decides about the outputs that the form showed.
+func (s *Site) answer(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	if !who.Has(session.RightPerson) {
+		return "", session.NotNow(codes.RightNeeded, "Passing a step needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions review at a terminal.", who.Identity)
+	}
+	p, err := s.readSession(ctx, who, r.PathValue("id"))
+	if err != nil {
+		return "", err
+	}
+	decision, digest := r.PostForm.Get("decision"), r.PostForm.Get("digest")
+	a := machine.Answer{Identity: who.Identity, Channel: who.Channel, Passed: decision == "pass", Feedback: strings.TrimSpace(r.PostForm.Get("feedback"))}
+	switch {
+	case !a.Passed && decision != "fail", digest == "":
+		return "", session.Wrong(codes.BadDecision, "Send pass or fail as the decision, and the digest of the outputs that the page showed; got %q and %q.", decision, digest)
+	case !a.Passed && a.Feedback == "":
+		return "", session.Wrong(codes.ReasonNeeded, "Say what the agent is to change.")
+	}
+	next, step := back(r, "/sessions/"+p.ID), r.PostForm.Get("step")
+	return next, s.Engine.ReviewFor(ctx, p.ID, step, digest, a)
 }
