@@ -9,7 +9,6 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
-	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -57,7 +56,7 @@ func (p *attemptPage) InPlace() bool { return p.Run != nil && p.Run.Kept.InPlace
 
 // onAttempt returns the target that the URL of a request names.
 func onAttempt(r *http.Request) attempt.Target {
-	return attempt.Target{AttemptID: new(r.PathValue("id"))}
+	return attempt.Target{AttemptID: new(r.PathValue("attempt_id"))}
 }
 
 func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
@@ -94,24 +93,11 @@ func isOpen(state string) bool {
 	return state == "waiting" || state == "starting" || state == "running"
 }
 
-func (s *Site) stopAttempt(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	a, err := s.Board.StopAttempt(ctx, who, attempt.AttemptArgs{Target: onAttempt(r)})
-	if err != nil {
-		return "", err
-	}
-	return s.said(who, attemptURL(r), inPages(text(a.Notice))), nil
+func (s *Site) stopped(who session.Caller, r *http.Request, a *attempt.AttemptReply) string {
+	return s.said(who, attemptURL(r), inPages(text(a.Notice)))
 }
 
-func (s *Site) followUp(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.FollowUpArgs
-	if err := fill(r, &a); err != nil {
-		return "", err
-	}
-	a.Target = onAttempt(r)
-	f, err := s.Board.FollowUp(ctx, who, a)
-	if err != nil {
-		return "", err
-	}
+func (s *Site) followedUp(who session.Caller, r *http.Request, f *attempt.FollowUpReply) string {
 	said := inPages(text(f.Notice))
 	switch {
 	case f.Status == attempt.FollowUpStarted:
@@ -119,10 +105,10 @@ func (s *Site) followUp(ctx context.Context, who session.Caller, r *http.Request
 	case f.Status == attempt.FollowUpCancelled && f.DroppedPrompt != nil:
 		said = "Dropped: " + *f.DroppedPrompt
 	}
-	return s.said(who, attemptURL(r), said), nil
+	return s.said(who, attemptURL(r), said)
 }
 
-func attemptURL(r *http.Request) string { return "/attempts/" + r.PathValue("id") }
+func attemptURL(r *http.Request) string { return "/attempts/" + r.PathValue("attempt_id") }
 
 // text returns an optional text, "" if it is missing.
 func text(s *string) string {
@@ -153,49 +139,16 @@ func (s *Site) agent(ctx context.Context, who session.Caller, r *http.Request, p
 	return nil, nil
 }
 
-// integrate merges, rebases or pushes an attempt, undoes a merge in progress, or changes the branch that
-// it is for.
-func (s *Site) integrate(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	// onBranch fills the arguments of one of these, and sets its target.
-	onBranch := func(args any, of *attempt.Target) error {
-		*of = onAttempt(r)
-		return fill(r, args)
+// onBranch returns an action that may move the branch of an attempt, even if it fails.
+func (s *Site) onBranch(do action) action {
+	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+		defer s.Touch(store.AttemptChanged + ":" + r.PathValue("attempt_id"))
+		return do(ctx, who, r)
 	}
-	var done *attempt.MergeReply
-	var err error
-	switch what := r.PathValue("what"); what {
-	case "merge":
-		var a attempt.MergeArgs
-		if err = onBranch(&a, &a.Target); err == nil {
-			done, err = s.Board.MergeAttempt(ctx, who, a)
-		}
-	case "rebase", "abort":
-		var a attempt.BranchArgs
-		do := s.Board.RebaseAttempt
-		if what == "abort" {
-			do = s.Board.AbortMerge
-		}
-		if err = onBranch(&a, &a.Target); err == nil {
-			done, err = do(ctx, who, a)
-		}
-	case "push":
-		var a attempt.PushArgs
-		if err = onBranch(&a, &a.Target); err == nil {
-			done, err = s.Board.PushAttempt(ctx, who, a)
-		}
-	case "target":
-		var a attempt.TargetArgs
-		if err = onBranch(&a, &a.Target); err == nil {
-			done, err = s.Board.ChangeTarget(ctx, who, a)
-		}
-	default:
-		err = session.Wrong(codes.UnknownWay, "There is nothing called %q to do with an attempt.", what)
-	}
-	s.Touch(store.AttemptChanged + ":" + r.PathValue("id")) // branches may have moved
-	if err != nil {
-		return "", err
-	}
-	return s.said(who, attemptURL(r), outcome(done)), nil
+}
+
+func (s *Site) integrated(who session.Caller, r *http.Request, done *attempt.MergeReply) string {
+	return s.said(who, attemptURL(r), outcome(done))
 }
 
 // outcomes say in words what was done with a branch; they are followed by the branch that it is for.

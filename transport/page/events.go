@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,7 +54,7 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	s.readSessions(r.Context()) // what began while no page was open is news for the page of its parent
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
-	defer s.followOutputs(session.CallerOf(r.Context()), on)()
+	defer s.followOutputs(r.Context(), session.CallerOf(r.Context()), on)()
 	for {
 		last, more := s.feed.changed(on)
 		if last > at {
@@ -117,69 +116,22 @@ func (s *Site) followEdits(ctx context.Context) {
 // not have: output:ATTEMPT.
 const outputTopic = "output"
 
-// outputs follows what agents print while pages show it, each agent once for a caller. The zero value
-// follows none.
-type outputs struct {
-	mu   sync.Mutex
-	open map[followed]*following
-	all  sync.WaitGroup
-}
-
-// A followed is an attempt and the caller whose pages show it.
-type followed struct {
-	who session.Caller
-	id  string
-}
-
-type following struct {
-	pages int
-	stop  context.CancelFunc
-}
-
-// close ends what is left, and waits for it.
-func (o *outputs) close() {
-	o.mu.Lock()
-	for _, f := range o.open {
-		f.stop()
-	}
-	o.mu.Unlock()
-	o.all.Wait()
-}
-
 // outputWait is how long one look at an agent's output lasts, in seconds.
 const outputWait = 10.0
 
-// followOutputs follows the agent that is among the topics of a page, if one is, until release is called.
-// A page shows one agent. Callers do not share: one that does not see the attempt is told nothing.
-func (s *Site) followOutputs(who session.Caller, topics []string) (release func()) {
-	i := slices.IndexFunc(topics, func(t string) bool { return strings.HasPrefix(t, outputTopic+":") })
-	if i < 0 || s.Board == nil {
-		return func() {}
-	}
-	k := followed{who, strings.TrimPrefix(topics[i], outputTopic+":")}
-	o := &s.outputs
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	f := o.open[k]
-	if f == nil {
-		ctx, stop := context.WithCancel(context.Background())
-		f = &following{stop: stop}
-		if o.open == nil {
-			o.open = make(map[followed]*following)
-		}
-		o.open[k] = f
-		o.all.Go(func() { s.followOutput(ctx, who, k.id, nil) })
-		o.all.Go(func() { s.followAgents(ctx, who, k.id) })
-	}
-	f.pages++
-	return func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if f.pages--; f.pages == 0 {
-			f.stop()
-			delete(o.open, k)
+// followOutputs follows the agent that is among the topics of a page, if one is, until release is called,
+// which waits. A caller that does not see the attempt is told nothing.
+func (s *Site) followOutputs(ctx context.Context, who session.Caller, topics []string) (release func()) {
+	ctx, stop := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	for _, t := range topics {
+		if id, is := strings.CutPrefix(t, outputTopic+":"); is && s.Board != nil {
+			following.Go(func() { s.followOutput(ctx, who, id, nil) })
+			following.Go(func() { s.followAgents(ctx, who, id, &following) })
+			break // a page shows one
 		}
 	}
+	return func() { stop(); following.Wait() }
 }
 
 // followOutput touches the topic of an attempt whenever its agent has printed something. Of a run, it
@@ -208,8 +160,8 @@ func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, 
 	}
 }
 
-// followAgents follows the agents of a run. It returns at once if the attempt is none.
-func (s *Site) followAgents(ctx context.Context, who session.Caller, id string) {
+// followAgents follows the agents of a run, in goroutines of all. It returns at once if the attempt is none.
+func (s *Site) followAgents(ctx context.Context, who session.Caller, id string, all *sync.WaitGroup) {
 	known := map[string]bool{}
 	for ctx.Err() == nil {
 		r, err := s.Board.GetRun(ctx, who, attempt.RunArgs{RunID: id})
@@ -220,7 +172,7 @@ func (s *Site) followAgents(ctx context.Context, who session.Caller, id string) 
 			for _, x := range r.Steps {
 				if x.StartedAt != nil && x.EndedAt == nil && !known[x.ExecutionID] {
 					known[x.ExecutionID] = true
-					s.outputs.all.Go(func() { s.followOutput(ctx, who, id, &x.ExecutionID) })
+					all.Go(func() { s.followOutput(ctx, who, id, &x.ExecutionID) })
 				}
 			}
 		}

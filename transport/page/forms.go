@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -159,12 +160,36 @@ func field(of, name string) (template.HTMLAttr, error) {
 // values returns the values that an argument of a tool may have.
 func values(of, name string) []string { return forms()[of][name].Values() }
 
-// fill sets the arguments of a tool, a pointer to their struct, from the fields of a form that have their
-// names. A blank field is as if it was not there.
+// call returns the action that calls a method of the board with the arguments in the form, which edit
+// completes if it is not nil. then returns the URL of the page to show after the reply.
+func call[A, R any](do func(context.Context, session.Caller, A) (R, error), edit func(*http.Request, *A) error, then func(session.Caller, *http.Request, R) string) action {
+	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+		var args A
+		err := fill(r, &args)
+		if err == nil && edit != nil {
+			err = edit(r, &args)
+		}
+		if err != nil {
+			return "", err
+		}
+		reply, err := do(ctx, who, args)
+		if err != nil {
+			return "", err
+		}
+		return then(who, r, reply), nil
+	}
+}
+
+// fill sets the arguments of a tool, a pointer to their struct, from the parts of the path and the fields of
+// the form that have their names. A blank field is as if it was not there; a list may be empty.
 func fill(r *http.Request, args any) error {
 	given := map[string]any{}
 	for _, a := range tool.Arguments(reflect.TypeOf(args).Elem()) {
-		text := r.PostForm.Get(a.Name)
+		text := cmp.Or(r.PathValue(a.Name), r.PostForm.Get(a.Name))
+		if values, is := r.PostForm[a.Name]; is && a.Kind == "array" {
+			given[a.Name] = append([]string{}, strings.Fields(strings.Join(values, " "))...)
+			continue
+		}
 		if !a.Required {
 			text = strings.TrimSpace(text)
 		}

@@ -69,7 +69,7 @@ type nowPage struct {
 }
 
 func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	sessions, err := s.sessions(ctx, who)
+	sessions, err := s.sessions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +87,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	}
 	for _, i := range sessions {
 		switch {
+		case i.AttemptID != "" || !sees(who, i): // the former is shown with its attempt
 		case i.Status == "active":
 			working = append(working, sessionItem(i))
 		default:

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -132,64 +133,40 @@ func (v *runView) fit() {
 // maxLast is how many bytes of what an agent said last a page shows.
 const maxLast = 600
 
-// startRun starts a run of a workflow.
-func (s *Site) startRun(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.RunWorkflowArgs
-	if err := fill(r, &a); err != nil {
-		return "", err
-	}
+// workflowAndTime adds what fill does not set.
+func workflowAndTime(r *http.Request, a *attempt.RunWorkflowArgs) error {
 	if job, name := workflowOf(r); job != nil {
 		a.JobName, a.WorkflowName = *job, *name
 	}
-	run := attempt.Run{}
-	if err := budgets(r, &run); err != nil {
-		return "", err
+	most, err := minutes(r)
+	if most > 0 {
+		a.MaxSeconds = new(most.Seconds())
 	}
-	if run.MaxTime > 0 {
-		a.MaxSeconds = new(run.MaxTime.Seconds())
-	}
-	made, err := s.Board.RunWorkflow(ctx, who, a)
-	if err != nil {
-		return "", err
-	}
-	return "/attempts/" + made.RunID, nil
+	return err
 }
 
 // resumeRun lets a run go on that has ended, with the budgets of the form.
 func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	if err := budgets(r, new(attempt.Run)); err != nil {
+	var a attempt.RunWorkflowArgs
+	most, err := minutes(r)
+	if err = cmp.Or(err, fill(r, &a)); err != nil {
 		return "", err
 	}
-	_, err := s.Board.ResumeRun(ctx, who, r.PathValue("id"), r.PostForm.Get("advice"), func(run *attempt.Run) {
-		_ = budgets(r, run) // as above
+	_, err = s.Board.ResumeRun(ctx, who, r.PathValue("attempt_id"), r.PostForm.Get("advice"), func(run *attempt.Run) {
+		run.MaxCostUSD, run.MaxUnknown, run.MaxTime = a.MaxCostUSD, a.MaxUnknown, most
 	})
-	if err != nil {
-		return "", err
-	}
-	return s.said(who, attemptURL(r), "The run goes on where it was."), nil
+	return s.said(who, attemptURL(r), "The run goes on where it was."), err
 }
 
-// budgets sets those of a run that a form has; a blank field is no limit.
-func budgets(r *http.Request, run *attempt.Run) error {
-	var a attempt.RunWorkflowArgs
-	if err := fill(r, &a); err != nil {
-		return err
+// minutes returns how long a run may take, 0 for any time.
+func minutes(r *http.Request) (time.Duration, error) {
+	text := strings.TrimSpace(r.PostForm.Get("max_minutes"))
+	if text == "" {
+		return 0, nil
 	}
-	if _, given := r.PostForm["max_cost_usd"]; given {
-		run.MaxCostUSD = a.MaxCostUSD
+	minutes, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(minutes > 0 && minutes <= 1e6) {
+		return 0, session.Wrong(codes.OutOfRange, "The minutes are %q: expected a positive number, or nothing for any time.", text)
 	}
-	if _, given := r.PostForm["max_unknown"]; given {
-		run.MaxUnknown = a.MaxUnknown
-	}
-	if given, is := r.PostForm["max_minutes"]; is {
-		run.MaxTime = 0
-		if text := strings.TrimSpace(given[0]); text != "" {
-			minutes, err := strconv.ParseFloat(text, 64)
-			if err != nil || !(minutes > 0 && minutes <= 1e6) {
-				return session.Wrong(codes.OutOfRange, "The minutes are %q: expected a positive number, or nothing for any time.", text)
-			}
-			run.MaxTime = time.Duration(minutes * float64(time.Minute))
-		}
-	}
-	return nil
+	return time.Duration(minutes * float64(time.Minute)), nil
 }

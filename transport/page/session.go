@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -25,7 +26,6 @@ type sessionPage struct {
 	Timeline [][]stepView // the entries of the workflow, the members of a group together
 	Fault    string       // why the steps that have not begun are not shown
 	Only     string       // the id of the one step that is shown, "" for all
-	Attempt  string       // the attempt whose agent has it in its workspace, "" for one of the project
 
 	engine *workflow.Engine
 }
@@ -110,104 +110,92 @@ func (p *sessionPage) topics() []string {
 	return on
 }
 
-func (s *Site) abortSession(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	p, err := s.readSession(ctx, who, r.PathValue("id"))
-	if err != nil {
-		return "", err
+// onSession returns the action that does something with a session that the caller sees.
+func (s *Site) onSession(do func(context.Context, session.Caller, string, url.Values) error) action {
+	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+		p, err := s.readSession(ctx, who, r.PathValue("id"))
+		if err != nil {
+			return "", err
+		}
+		return here(r.PostForm.Get("back"), "/sessions/"+p.ID), do(ctx, who, p.ID, r.PostForm)
 	}
-	reason := strings.TrimSpace(r.PostForm.Get("reason"))
-	if reason == "" {
-		return "", session.Wrong(codes.ReasonNeeded, "Say why the session is aborted.")
-	}
-	return "/sessions/" + p.ID, s.Engine.AbortFor(ctx, p.ID, reason)
 }
 
-func (s *Site) goToStep(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	p, err := s.readSession(ctx, who, r.PathValue("id"))
-	if err != nil {
-		return "", err
+func (s *Site) abortSession(ctx context.Context, _ session.Caller, id string, form url.Values) error {
+	reason := strings.TrimSpace(form.Get("reason"))
+	if reason == "" {
+		return session.Wrong(codes.ReasonNeeded, "Say why the session is aborted.")
 	}
-	return "/sessions/" + p.ID, s.Engine.GoToFor(ctx, p.ID, r.PostForm.Get("step"))
+	return s.Engine.AbortFor(ctx, id, reason)
+}
+
+func (s *Site) goToStep(ctx context.Context, _ session.Caller, id string, form url.Values) error {
+	return s.Engine.GoToFor(ctx, id, form.Get("step"))
 }
 
 // overrideStep overrides the reviews of a step as the person who looks at the page. The form says which
 // outputs they saw.
-func (s *Site) overrideStep(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	if !who.Has(session.RightPerson) {
-		return "", session.NotNow(codes.RightNeeded, "Overriding a review needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions override at a terminal.", who.Identity)
+func (s *Site) overrideStep(ctx context.Context, who session.Caller, id string, form url.Values) error {
+	if err := forPerson(who, "Overriding a review", "override"); err != nil {
+		return err
 	}
-	p, err := s.readSession(ctx, who, r.PathValue("id"))
-	if err != nil {
-		return "", err
-	}
-	reason := strings.TrimSpace(r.PostForm.Get("reason"))
+	reason := strings.TrimSpace(form.Get("reason"))
 	if reason == "" {
-		return "", session.Wrong(codes.ReasonNeeded, "Say why the step may go on without its reviews; the session records it.")
+		return session.Wrong(codes.ReasonNeeded, "Say why the step may go on without its reviews; the session records it.")
 	}
-	return "/sessions/" + p.ID, s.Engine.OverrideFor(ctx, p.ID, r.PostForm.Get("step"),
-		machine.Override{GivenFor: r.PostForm.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
+	return s.Engine.OverrideFor(ctx, id, form.Get("step"), machine.Override{GivenFor: form.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
 }
 
+// forPerson returns an error for a caller without the right person.
+func forPerson(who session.Caller, what, command string) error {
+	if who.Has(session.RightPerson) {
+		return nil
+	}
+	return session.NotNow(codes.RightNeeded, "%s needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions %s at a terminal.", what, who.Identity, command)
+}
+
+// readSession reads a session that the caller sees: its own, one of an attempt that it sees, or any for the
+// owner of the server.
 func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (*sessionPage, error) {
-	all, err := s.sessions(ctx, who)
+	all, err := s.sessions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p := &sessionPage{engine: s.Engine}
-	if p.find(all, id) {
-		return p, p.read(ctx)
-	}
-	return s.readInWorkspace(ctx, who, id)
-}
-
-func unknownSession(id string) error {
-	return session.Wrong(codes.UnknownSession, "There is no session %q here.", id)
-}
-
-// readInWorkspace reads a session of an attempt's agent. A caller that sees the attempt sees it.
-func (s *Site) readInWorkspace(ctx context.Context, who session.Caller, id string) (*sessionPage, error) {
-	i, err := s.Engine.Info(ctx, id)
-	if err != nil || s.Board == nil || i.AttemptID == "" {
-		return nil, unknownSession(id)
-	}
-	if _, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &i.AttemptID}}); err != nil {
-		return nil, unknownSession(id)
-	}
-	list, err := s.Engine.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*workflow.SessionInfo, len(list))
-	for i := range list {
-		all[i] = &list[i]
-	}
-	p := &sessionPage{engine: s.Engine}
-	if !p.find(all, id) {
-		return nil, unknownSession(id)
+	if !p.find(all, id, who) || p.AttemptID != "" && !s.seesAttempt(ctx, who, p.AttemptID) {
+		return nil, session.Wrong(codes.UnknownSession, "There is no session %q here.", id)
 	}
 	return p, p.read(ctx)
 }
 
-// find finds a session among others, and reports whether it is there.
-func (p *sessionPage) find(all []*workflow.SessionInfo, id string) bool {
+func (s *Site) seesAttempt(ctx context.Context, who session.Caller, id string) bool {
+	if s.Board == nil {
+		return false
+	}
+	_, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}})
+	return err == nil
+}
+
+// find finds a session among others, with those that it is nested in and its children, and reports whether
+// it is there. Those of an attempt are told from it; of the others, a caller sees its own.
+func (p *sessionPage) find(all []*workflow.SessionInfo, id string, who session.Caller) bool {
 	by := make(map[string]*workflow.SessionInfo, len(all))
 	for _, i := range all {
 		by[i.ID] = i
-		if i.Parent == id {
+	}
+	if p.SessionInfo = by[id]; p.SessionInfo == nil || p.AttemptID == "" && !sees(who, p.SessionInfo) {
+		return false
+	}
+	shown := func(i *workflow.SessionInfo) bool {
+		return i.AttemptID == p.AttemptID && (p.AttemptID != "" || sees(who, i))
+	}
+	for _, i := range all {
+		if i.Parent == id && shown(i) {
 			p.Children = append(p.Children, i)
 		}
 	}
-	i, ok := by[id]
-	if !ok {
-		return false
-	}
-	p.SessionInfo, p.Attempt = i, i.AttemptID
-	for up := i.Parent; up != "" && len(p.Above) < len(all); up = p.Above[0].Parent {
-		parent, ok := by[up]
-		if !ok {
-			break
-		}
-		p.Above = slices.Insert(p.Above, 0, parent)
+	for up := by[p.Parent]; up != nil && shown(up) && len(p.Above) < len(all); up = by[up.Parent] {
+		p.Above = slices.Insert(p.Above, 0, up)
 	}
 	return true
 }
@@ -279,22 +267,17 @@ func answerFormOf(e *workflow.Engine, state *machine.State, stepID string) *answ
 }
 
 // answer records what the person who looks at the page decides about the outputs that the form showed.
-func (s *Site) answer(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	if !who.Has(session.RightPerson) {
-		return "", session.NotNow(codes.RightNeeded, "Passing a step needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions review at a terminal.", who.Identity)
+func (s *Site) answer(ctx context.Context, who session.Caller, id string, form url.Values) error {
+	if err := forPerson(who, "Passing a step", "review"); err != nil {
+		return err
 	}
-	p, err := s.readSession(ctx, who, r.PathValue("id"))
-	if err != nil {
-		return "", err
-	}
-	decision, digest := r.PostForm.Get("decision"), r.PostForm.Get("digest")
-	a := machine.Answer{Identity: who.Identity, Channel: who.Channel, Passed: decision == "pass", Feedback: strings.TrimSpace(r.PostForm.Get("feedback"))}
+	decision, digest := form.Get("decision"), form.Get("digest")
+	a := machine.Answer{Identity: who.Identity, Channel: who.Channel, Passed: decision == "pass", Feedback: strings.TrimSpace(form.Get("feedback"))}
 	switch {
 	case !a.Passed && decision != "fail", digest == "":
-		return "", session.Wrong(codes.BadDecision, "Send pass or fail as the decision, and the digest of the outputs that the page showed; got %q and %q.", decision, digest)
+		return session.Wrong(codes.BadDecision, "Send pass or fail as the decision, and the digest of the outputs that the page showed; got %q and %q.", decision, digest)
 	case !a.Passed && a.Feedback == "":
-		return "", session.Wrong(codes.ReasonNeeded, "Say what the agent is to change.")
+		return session.Wrong(codes.ReasonNeeded, "Say what the agent is to change.")
 	}
-	next, step := back(r, "/sessions/"+p.ID), r.PostForm.Get("step")
-	return next, s.Engine.ReviewFor(ctx, p.ID, step, digest, a)
+	return s.Engine.ReviewFor(ctx, id, form.Get("step"), digest, a)
 }
