@@ -12,7 +12,6 @@ import (
 
 	"deepwork/session"
 	"deepwork/transport/tool"
-	"deepwork/transport/wire"
 )
 
 // receive is the middleware for all requests: it recovers from panics of handlers, gives the
@@ -43,11 +42,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect again"}
 		}
-		if method == wire.ListenMethod { // it lasts until the client ends it, and does not keep a connection busy
-			done()
-		} else {
-			defer done()
-		}
+		defer done()
 		ctx, release := conn.joined(ctx)
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
