@@ -23,7 +23,7 @@ type runView struct {
 	Before, After int // steps that are left out
 
 	engine *workflow.Engine
-	brief  map[*run.Step]bool // what was said for them is left out
+	many   bool // what was said for steps that are finished or not begun is left out
 }
 
 // Complete reports whether the workflow is complete.
@@ -45,7 +45,7 @@ func (v *runView) Waits() (all []*run.Step) {
 }
 
 // Brief reports whether what was said for a step is left out.
-func (v *runView) Brief(x *run.Step) bool { return v.brief[x] }
+func (v *runView) Brief(x *run.Step) bool { return v.many && (x.State == run.Finished || x.State == run.NotBegun) }
 
 // Answer returns the form for a step whose outputs a person is asked to pass, or nil.
 func (v *runView) Answer(x *run.Step) *answerForm {
@@ -90,12 +90,12 @@ const (
 	maxSteps = 80
 	// maxTries is how many processes for a step it shows.
 	maxTries = 10
-	// maxStepTexts is how many bytes of what agents said it shows.
-	maxStepTexts = 14 << 10
+	// maxTold is how many steps it may show with what was said for finished ones.
+	maxTold = 12
 )
 
 // fit leaves out what does not fit on the page: first whole entries of the workflow that are finished, then
-// those that have not begun, then texts, of finished steps first.
+// those that have not begun, then what was said for finished steps.
 func (v *runView) fit() {
 	over := -maxSteps
 	v.Tree.Each(func(*run.Step, int) { over++ })
@@ -114,20 +114,12 @@ func (v *runView) fit() {
 		last := t.Entries[len(t.Entries)-1]
 		over, v.After = over-steps(last), v.After+len(last)
 	}
-	left := maxStepTexts
-	v.brief = map[*run.Step]bool{}
-	for _, finished := range []bool{false, true} {
-		v.Tree.Each(func(x *run.Step, _ int) {
-			if (x.State == run.Finished) != finished {
-				return
-			}
-			x.Last = jsontext.Clip(x.Last, maxLast)
-			size := sizeOf(x.Last) + 250*min(len(x.Agents)-1, maxTries)
-			if v.brief[x] = size > left; size <= left {
-				left -= size
-			}
-		})
-	}
+	shown := 0
+	v.Tree.Each(func(x *run.Step, _ int) {
+		shown++
+		x.Last = jsontext.Clip(x.Last, maxLast)
+	})
+	v.many = shown > maxTold
 }
 
 // maxLast is how many bytes of what an agent said last a page shows.

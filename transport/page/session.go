@@ -45,29 +45,16 @@ type stepView struct {
 // maxDetails is how many bytes of what was said and judged a page shows.
 const maxDetails = 40 << 10
 
-// fit makes steps brief that do not fit, first those that are not current, or leaves all out but one.
+// fit makes the steps brief that are not current, if all would be too much, or leaves all out but one.
 func (p *sessionPage) fit(only string) {
-	left := maxDetails
-	for _, current := range []bool{true, false} {
-		for _, group := range p.Timeline {
-			for i := range group {
-				if v := &group[i]; v.Current == current {
-					text, _ := json.Marshal(v.Progress) // about what a page shows of it
-					v.Brief = len(text) > left
-					if !v.Brief {
-						left -= len(text)
-					}
-				}
-			}
-		}
-	}
+	all, _ := json.Marshal(p.State) // about what a page shows of it
 	for _, group := range p.Timeline {
-		for _, v := range group {
+		for i, v := range group {
 			if v.ID == only {
-				v.Brief = false
 				p.Only, p.Timeline = only, [][]stepView{{v}}
 				return
 			}
+			group[i].Brief = len(all) > maxDetails && !v.Current
 		}
 	}
 }
