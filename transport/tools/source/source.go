@@ -52,12 +52,51 @@ func add[A, R any](s *tool.Set, o Options, t tool.Tool, call func(context.Contex
 	tool.Add(s, t, call)
 }
 
-// Add registers the tools. While they are not offered, they are not listed, and calls are refused.
+// Add registers the tools. While they are not offered, they are not listed, and calls are refused. An execution
+// is a root session that is on no stack until an agent names it: several callers of one server may start theirs
+// over the same connection.
 func Add(s *tool.Set, o Options) {
-	addList(s, o)
-	addExecute(s, o)
-	addStatus(s, o)
-	addCancel(s, o)
+	add(s, o, tool.Tool{
+		Name: "workflows-list-tool", Title: "Workflows as a source",
+		Description: "For other servers, which make tools of this project's workflows; agents call get_workflows.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
+		Output: &jsonschema.Schema{
+			Type: "object",
+			Properties: map[string]*jsonschema.Schema{
+				"workflows": {Type: "array", Description: "the workflows: {id, name, description, category, version, inputSchema, executionType, metadata}",
+					Items: &jsonschema.Schema{Type: "object", Description: "one workflow"}},
+				"nextCursor": {Types: []string{"null", "string"}, Description: "cursor of the next page; null: this is the last"},
+			},
+			PropertyOrder: []string{"workflows", "nextCursor"},
+			Required:      []string{"workflows"},
+		},
+	}, func(ctx context.Context, _ *tool.Caller, args listArgs) (*listReply, error) {
+		return list(Workflows(o.Jobs(ctx)), args.Cursor)
+	})
+	add(s, o, tool.Tool{
+		Name: "workflows-execute-tool", Title: "Run a workflow as a source",
+		Description: "For other servers; agents call start_workflow. Starts a workflow and returns at once. Its session_id is the execution_id: finished_step with it finishes the steps, from any connection.",
+		Outcome:     func(r any) string { return string(r.(*StartedReply).Status) },
+		Recheck:     "call get_step: if no workflow is in progress on this connection, it lists those that were started",
+	}, o.execute)
+	add(s, o, tool.Tool{
+		Name: "workflows-status-tool", Title: "Status as a source",
+		Description: "For other servers: returns state and progress of an execution, also after its end.",
+		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
+		Output:      executionSchema(),
+		Session:     "execution_id",
+		Polled:      true,
+		Outcome:     statusOf,
+	}, o.executionOf)
+	add(s, o, tool.Tool{
+		Name: "workflows-cancel-tool", Title: "Cancel as a source",
+		Description: "For other servers: aborts an execution and returns its state. One that has ended stays as it is.",
+		Hints:       tool.Hints{Destructive: true, Idempotent: true},
+		Output:      executionSchema(),
+		Session:     "execution_id",
+		Outcome:     statusOf,
+		Recheck:     "call workflows-status-tool with the execution_id to see whether it has ended",
+	}, o.cancel)
 }
 
 // A Workflow is a workflow of this project in the schema of seed 003, 6.1.
@@ -157,27 +196,6 @@ type listArgs struct {
 	Cursor *string `json:"cursor" arg:"nextCursor of the previous reply"`
 }
 
-// addList registers workflows-list-tool (seed 003, 6.1).
-func addList(s *tool.Set, o Options) {
-	add(s, o, tool.Tool{
-		Name: "workflows-list-tool", Title: "Workflows as a source",
-		Description: "For other servers, which make tools of this project's workflows; agents call get_workflows.",
-		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
-		Output: &jsonschema.Schema{
-			Type: "object",
-			Properties: map[string]*jsonschema.Schema{
-				"workflows": {Type: "array", Description: "the workflows: {id, name, description, category, version, inputSchema, executionType, metadata}",
-					Items: &jsonschema.Schema{Type: "object", Description: "one workflow"}},
-				"nextCursor": {Types: []string{"null", "string"}, Description: "cursor of the next page; null: this is the last"},
-			},
-			PropertyOrder: []string{"workflows", "nextCursor"},
-			Required:      []string{"workflows"},
-		},
-	}, func(ctx context.Context, _ *tool.Caller, args listArgs) (*listReply, error) {
-		return list(Workflows(o.Jobs(ctx)), args.Cursor)
-	})
-}
-
 // list returns the page after the workflow whose id the cursor holds.
 func list(all []Workflow, cursor *string) (*listReply, error) {
 	after, given, err := tool.CursorArgument(cursor, "nextCursor")
@@ -208,17 +226,6 @@ type executeArgs struct {
 type StartedReply struct {
 	ExecutionID string          `json:"execution_id" jsonschema:"the session's session_id"`
 	Status      execution.State `json:"status" jsonschema:"running"`
-}
-
-// addExecute registers workflows-execute-tool. The execution is a root session that is on no stack until
-// an agent names it: several callers of one server may start theirs over the same connection.
-func addExecute(s *tool.Set, o Options) {
-	add(s, o, tool.Tool{
-		Name: "workflows-execute-tool", Title: "Run a workflow as a source",
-		Description: "For other servers; agents call start_workflow. Starts a workflow and returns at once. Its session_id is the execution_id: finished_step with it finishes the steps, from any connection.",
-		Outcome:     func(r any) string { return string(r.(*StartedReply).Status) },
-		Recheck:     "call get_step: if no workflow is in progress on this connection, it lists those that were started",
-	}, o.execute)
 }
 
 func (o Options) execute(ctx context.Context, c *tool.Caller, args executeArgs) (*StartedReply, error) {
@@ -268,18 +275,6 @@ func executionSchema() *jsonschema.Schema {
 
 func statusOf(reply any) string { return string(reply.(*executionReply).Status) }
 
-func addStatus(s *tool.Set, o Options) {
-	add(s, o, tool.Tool{
-		Name: "workflows-status-tool", Title: "Status as a source",
-		Description: "For other servers: returns state and progress of an execution, also after its end.",
-		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
-		Output:      executionSchema(),
-		Session:     "execution_id",
-		Polled:      true,
-		Outcome:     statusOf,
-	}, o.executionOf)
-}
-
 // executionOf returns the state of an execution, for callers of the identity that started it.
 func (o Options) executionOf(ctx context.Context, c *tool.Caller, args executionArgs) (*executionReply, error) {
 	x, err := o.Execution(ctx, c.Identity, args.ExecutionID)
@@ -300,18 +295,6 @@ func (o Options) executionOf(ctx context.Context, c *tool.Caller, args execution
 		r.Status = execution.Running
 	}
 	return r, nil
-}
-
-func addCancel(s *tool.Set, o Options) {
-	add(s, o, tool.Tool{
-		Name: "workflows-cancel-tool", Title: "Cancel as a source",
-		Description: "For other servers: aborts an execution and returns its state. One that has ended stays as it is.",
-		Hints:       tool.Hints{Destructive: true, Idempotent: true},
-		Output:      executionSchema(),
-		Session:     "execution_id",
-		Outcome:     statusOf,
-		Recheck:     "call workflows-status-tool with the execution_id to see whether it has ended",
-	}, o.cancel)
 }
 
 func (o Options) cancel(ctx context.Context, c *tool.Caller, args executionArgs) (*executionReply, error) {
