@@ -45,7 +45,9 @@ func (v *runView) Waits() (all []*run.Step) {
 }
 
 // Brief reports whether what was said for a step is left out.
-func (v *runView) Brief(x *run.Step) bool { return v.many && (x.State == run.Finished || x.State == run.NotBegun) }
+func (v *runView) Brief(x *run.Step) bool {
+	return v.many && (x.State == run.Finished || x.State == run.NotBegun)
+}
 
 // Answer returns the form for a step whose outputs a person is asked to pass, or nil.
 func (v *runView) Answer(x *run.Step) *answerForm {
