@@ -77,6 +77,8 @@ type Tool struct {
 	Recheck string
 	// Smaller says, for a tool that only reads, how to get a smaller reply.
 	Smaller string
+
+	listed func() *mcp.Tool // as tools/list has it, with its schemas encoded once; Add sets it
 }
 
 // Hints are the tool annotations, all set explicitly.
@@ -108,6 +110,11 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 			OpenWorldHint:   new(t.Hints.Open),
 		},
 	}
+	t.listed = sync.OnceValue(func() *mcp.Tool {
+		encoded := *listed
+		encoded.InputSchema, encoded.OutputSchema = MustJSON(listed.InputSchema), MustJSON(listed.OutputSchema)
+		return &encoded
+	})
 	if s.first == nil {
 		s.first = listed
 	}
@@ -166,12 +173,20 @@ func (s *Set) Has(name string) bool { return s.handlers[name] != nil }
 // Tool returns a registered tool.
 func (s *Set) Tool(name string) Tool { return s.tools[name] }
 
-// Offered returns those of the listed tools that are offered now.
-func (s *Set) Offered(ctx context.Context, listed []*mcp.Tool) []*mcp.Tool {
-	return slices.DeleteFunc(slices.Clone(listed), func(t *mcp.Tool) bool {
-		withheld := s.tools[t.Name].Withheld
-		return withheld != nil && withheld(ctx) != nil
-	})
+// Offered returns those of the listed tools that are offered now. Clients list them at every start, and
+// encoding a schema takes longer than the rest.
+func (s *Set) Offered(ctx context.Context, listed []*mcp.Tool) (offered []*mcp.Tool) {
+	offered = make([]*mcp.Tool, 0, len(listed))
+	for _, t := range listed {
+		own, registered := s.tools[t.Name]
+		switch {
+		case !registered:
+			offered = append(offered, t)
+		case own.Withheld == nil || own.Withheld(ctx) == nil:
+			offered = append(offered, own.listed())
+		}
+	}
+	return offered
 }
 
 // Names returns the names of the registered tools, unordered.
