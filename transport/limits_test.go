@@ -86,26 +86,6 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// Two calls of one id at once: the second is refused, the first is answered.
-func TestDuplicateIDs(t *testing.T) {
-	b := newBlocked()
-	s, _ := fakeServer(t, b.agent, withHTTP(nil))
-	h := overHTTP(t, s, web.Options{})
-	c, id := opened(t, h)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, "needs_work") {
-			t.Errorf("the first: %+v", r)
-		}
-	})
-	<-b.began
-	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 400 || !strings.Contains(r.body, "duplicate") {
-		t.Errorf("the second: %+v", r)
-	}
-	close(b.free)
-	wg.Wait()
-}
-
 // endless is a body that has no end.
 type endless struct{ sent int }
 

@@ -289,18 +289,3 @@ func TestBackStaysHere(t *testing.T) {
 		}
 	}
 }
-
-// A body that is too large, or no form, is refused.
-func TestFormsAreBounded(t *testing.T) {
-	s := serve(t, pagetest.Project(t), web.Options{})
-	b := s.browser(t)
-	if a := b.do("POST", "/tasks", url.Values{"csrf": {b.csrf("/board")}, "title": {strings.Repeat("x", 1<<20)}}); a.StatusCode != http.StatusBadRequest {
-		t.Errorf("%s", a.Status)
-	}
-	if a := b.do("POST", "/tasks", nil, "Content-Type: application/json"); a.StatusCode != http.StatusForbidden {
-		t.Errorf("%s", a.Status)
-	}
-	if a := b.do("GET", fmt.Sprintf("/events?at=%s&on=task", "x"), nil); a.StatusCode != http.StatusBadRequest {
-		t.Errorf("%s", a.Status)
-	}
-}
