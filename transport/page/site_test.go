@@ -2,7 +2,6 @@ package page_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"

@@ -1,16 +1,10 @@
 package browser
 
 import (
-	"bytes"
 	"fmt"
-	"image"
-	"image/color"
-	"image/png"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/chromedp/chromedp"
