@@ -32,9 +32,17 @@ const maxForm = 1 << 20
 
 // csrf returns what every form of a caller's pages sends back.
 func (s *Site) csrf(who session.Caller) string {
+	return s.sign(who, "csrf\x00"+who.Group)
+}
+
+// signature is the length of a signature, in bytes before it is encoded.
+const signature = 16
+
+// sign signs a text for a caller.
+func (s *Site) sign(who session.Caller, text string) string {
 	m := hmac.New(sha256.New, s.Key)
-	m.Write([]byte("csrf\x00" + who.Identity + "\x00" + who.Group))
-	return hex.EncodeToString(m.Sum(nil)[:16])
+	m.Write([]byte("page\x00" + who.Identity + "\x00" + text))
+	return hex.EncodeToString(m.Sum(nil)[:signature])
 }
 
 // An action does what a form asks for, and returns the URL of the page to show next.

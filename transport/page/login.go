@@ -3,13 +3,11 @@ package page
 import (
 	"cmp"
 	"crypto/hmac"
-	"crypto/rand"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
-	"sync"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
 
@@ -104,41 +102,29 @@ func here(address, otherwise string) string {
 	return cmp.Or(u.RequestURI(), otherwise)
 }
 
-// notices are what actions say about their results. The URL of the page that an action leads to has
-// the name of one, so the page shows it with and without a script. The zero value is ready to use.
-type notices struct {
-	mu  sync.Mutex
-	all []notice // the oldest first
-}
+// maxNotice is how many bytes of what an action says about its result are shown.
+const maxNotice = 4000
 
-type notice struct{ name, identity, text string }
-
-// maxNotices is how many notices are kept.
-const maxNotices = 200
-
-// said returns the URL of a page that shows a text to the caller, the page alone if the text is "".
+// said returns the URL of a page that shows a text to the caller, the page alone if the text is "". The URL
+// has the text, so that the page shows it with and without a script, and a signature, so that no link does.
 func (s *Site) said(who session.Caller, next, text string) string {
 	if text == "" {
 		return next
 	}
-	n := notice{rand.Text()[:10], who.Identity, text}
-	s.notices.mu.Lock()
-	defer s.notices.mu.Unlock()
-	s.notices.all = append(s.notices.all[max(0, len(s.notices.all)-maxNotices+1):], n)
 	separator := "?"
 	if strings.Contains(next, "?") {
 		separator = "&"
 	}
-	return next + separator + "notice=" + n.name
+	text = jsontext.Clip(text, maxNotice)
+	return next + separator + "notice=" + s.sign(who, "notice\x00"+text) + url.QueryEscape(text)
 }
 
-// get returns the text of a notice for a caller, "" if there is no such notice.
-func (x *notices) get(who session.Caller, name string) string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	i := slices.IndexFunc(x.all, func(n notice) bool { return n.name == name && n.identity == who.Identity })
-	if i < 0 {
+// notice returns the text that said has put into a query, "" if it has not.
+func (s *Site) notice(who session.Caller, query url.Values) string {
+	given := query.Get("notice")
+	text := given[min(2*signature, len(given)):]
+	if text == "" || !hmac.Equal([]byte(given[:2*signature]), []byte(s.sign(who, "notice\x00"+text))) {
 		return ""
 	}
-	return x.all[i].text
+	return text
 }

@@ -50,13 +50,12 @@ type Options struct {
 // A Site serves the pages. Its methods may be called from any goroutine.
 type Site struct {
 	Options
-	mux     *http.ServeMux
-	sites   http.CrossOriginProtection
-	feed    *feed
-	views   *views
-	index   index
-	edits   edits
-	notices notices
+	mux   *http.ServeMux
+	sites http.CrossOriginProtection
+	feed  *feed
+	views *views
+	index index
+	edits edits
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.

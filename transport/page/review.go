@@ -190,11 +190,7 @@ func (s *Site) onComments(ctx context.Context, who session.Caller, r *http.Reque
 	if done.Sent != nil {
 		said = cmp.Or(said, "The agent goes on with the comments as soon as a slot is free.")
 	}
-	next := back(r, attemptURL(r))
-	if i := strings.Index(next, "notice="); i > 0 { // of an earlier result
-		next = next[:i-1]
-	}
-	return s.said(who, next, said), nil
+	return s.said(who, back(r, attemptURL(r)), said), nil
 }
 
 // A folder is a part of the tree of changed files.
