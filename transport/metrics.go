@@ -44,7 +44,6 @@ func attemptMetrics(read func() attempt.Stats) []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		tool.Gauge("deepwork_attempts_running", "Runs of agents that this server manages now, including those that are starting.", func() int { return read().Running }),
-		tool.Gauge("deepwork_attempts_awake", "Attempts whose actor is in memory.", func() int { return read().Running }),
 		tool.Counter("deepwork_attempts_started_total", "Runs of agents that began.", nil, func() uint64 { return read().Started }),
 		ended(task.Completed), ended(task.Failed), ended(task.Stopped), ended(task.Interrupted),
 	}

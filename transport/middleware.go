@@ -12,8 +12,52 @@ import (
 
 	"deepwork/session"
 	"deepwork/transport/tool"
-	"deepwork/transport/wire"
 )
+
+// This server relies on the following behavior of the MCP SDK that the SDK does not
+// document. sdk_test.go has a test for each, against the bare SDK: if one fails after an
+// upgrade, correct the code that is named here.
+//
+//   - The handler of a call is that of the tool that middleware puts into the request,
+//     and middleware's context reaches it: tool.Set.Dispatch.
+//   - Raw JSON goes in and out as it is, with its numbers and the order of its keys, but
+//     for escapes: the arguments of a call, and structured content: tool.accepted.
+//   - A tool that is registered again is one notification to each client:
+//     tool.Set.Announce.
+//   - tools/list has all registered tools in its first page, and refuses a cursor that
+//     is not its own: remote.Tools.ListTools.
+//   - A notification that cancels a call ends its context with the cause
+//     context.Canceled; a connection that is lost ends it with another cause: byCaller in
+//     tools/remote.
+//   - ServerSession.Wait returns when no call is in flight any more: connections.
+//   - The context of a session's calls has the values of the one that it was connected
+//     with, and over streamable HTTP of its first request: session.CallerOf.
+//   - Methods of capabilities that are not declared are answered: undeclared.
+//   - A cancelled call is answered with an error, which wire.Stdio drops.
+//   - A second stream of a session for messages from the server is refused:
+//     web.standalone.
+//   - jsonrpc.DecodeMessage refuses what ends the SDK's own connection over stdio: wire.Stdio.
+
+// undeclared are the methods of a capability that the server does not declare, and offered those of
+// capabilities that it declares only with the tools of workflows. The SDK would answer them all the
+// same, with empty lists, which clients would take for support (found by MCP's conformance suite,
+// SEP-2575).
+var (
+	undeclared = map[string]bool{"logging/setLevel": true}
+	offered    = map[string]bool{
+		"prompts/get":              true,
+		"prompts/list":             true,
+		"resources/list":           true,
+		"resources/read":           true,
+		"resources/templates/list": true,
+	}
+)
+
+// notOffered is the answer to a method that the server does not support.
+func notOffered(method string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
+		Message: fmt.Sprintf("method not found: %q: this server does not offer it; tools/list lists its tools", method)}
+}
 
 // receive is the middleware for all requests: it recovers from panics of handlers, gives the
 // request its caller's connection and a context that ends with the server, computes the
@@ -43,19 +87,11 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect again"}
 		}
-		if method == wire.ListenMethod { // it lasts until the client ends it, and does not keep a connection busy
-			done()
-		} else {
-			defer done()
-		}
+		defer done()
 		ctx, release := conn.joined(ctx)
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
-			res, err := s.tools.Dispatch(ctx, &tool.Caller{Caller: who, Workflows: conn.workflows}, call, next, method)
-			if called, ok := res.(*mcp.CallToolResult); ok && called != nil {
-				return encoded(called), err
-			}
-			return res, err
+			return s.tools.Dispatch(ctx, &tool.Caller{Caller: who, Workflows: conn.workflows}, call, next, method)
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
 			res, err = s.remote.ListTools(ctx, next, method, list)

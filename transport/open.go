@@ -278,8 +278,7 @@ func (p *opening) openServer() (err error) {
 	if s.library != nil {
 		p.opened.follow("the list of prompts did not stop", func(ctx context.Context) { s.library.follow(ctx, p.jobs.Changes(ctx)) })
 	}
-	s.close = p.opened.close
-	p.server = s
+	s.opened, p.server = p.opened, s
 	return nil
 }
 

@@ -42,7 +42,6 @@ const ServerName = "deepwork"
 type engines struct {
 	check       func(context.Context) (*config.Config, error) // loads the config, before each call
 	jobs        func(context.Context) *catalog.Snapshot       // for the instructions
-	close       func(context.Context) error                   // called after the connections are closed
 	unavailable func() error                                  // why the stores cannot be used, or nil; nil if they need no service
 	local       session.Caller                                // callers without a token; zero means the user
 	token       func(make bool) (string, error)               // of that caller; see web.Backend
@@ -66,6 +65,7 @@ type engines struct {
 // one (seed 000, 001.1.1).
 type Server struct {
 	engines
+	opened  closers // closed after the connections
 	logger  *slog.Logger
 	mcp     *mcp.Server
 	tools   *tool.Set
@@ -139,10 +139,7 @@ func (s *Server) Close(ctx context.Context) error {
 	if left := s.conns.Close(ctx); left > 0 {
 		err = fmt.Errorf("%d connections did not stop", left)
 	}
-	if s.close != nil {
-		err = errors.Join(err, s.close(ctx))
-	}
-	if err != nil {
+	if err = errors.Join(err, s.opened.close(ctx)); err != nil {
 		return fmt.Errorf("closing the server: %w", err)
 	}
 	return nil
@@ -206,4 +203,21 @@ func (s *Server) lastHTTP() config.HTTP {
 		return *last
 	}
 	return s.settings(context.Background())
+}
+
+// openPages returns the web UI of the project. It follows the changes of the project until the server
+// is closed.
+func (s *Server) openPages(l *web.Login, readOnly bool) (http.Handler, error) {
+	o, err := s.pages()
+	if err != nil {
+		return nil, err
+	}
+	l.Key = o.Key
+	o.Callers, o.ReadOnly, o.Sources = l, readOnly, s.remote
+	site, err := page.New(o)
+	if err != nil {
+		return nil, fmt.Errorf("making the pages: %w", err)
+	}
+	s.opened.follow("the pages", site.Run)
+	return site, nil
 }

@@ -85,11 +85,11 @@ func TestDatabaseIsMadeWhenItIsUsed(t *testing.T) {
 	_, err := client.ListTools(t.Context(), nil)
 	must(t, err)
 	board := state.Of(root).Database()
-	if _, err := os.Stat(engine); !os.IsNotExist(err) {
+	if _, err := os.Stat(board); !os.IsNotExist(err) {
 		t.Fatalf("there is a database: %v", err)
 	}
 	callTool(t, client, "list_projects", map[string]any{})
-	if _, err := os.Stat(engine); err != nil {
+	if _, err := os.Stat(board); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,12 +8,12 @@
 //   - actor: mailboxes, supervision, passivation, child processes (actor/process), durable files
 //     (actor/durable), and which servers are running (actor/presence). It does not know the rest.
 //   - catalog: definitions. Jobs and their format (catalog/job), hot reload, bundled jobs
-//     (catalog/standard), the config (catalog/config), and workflows of other systems (catalog/remote).
+//     (catalog/standard), the config (catalog/config), and workflows of other systems (catalog/source).
 //   - gate: what a reviewer reads, the pool of reviewers, and their verdicts.
 //   - session: what runs. The workflow engine (session/workflow) on the records of sessions (session/record), their
 //     definitions (session/definition), exports (session/export) and branches (session/branch), the
-//     stores (session/store), executions at other systems (session/execution), attempts of agents at tasks (session/attempt) in
-//     worktrees, and runs through workflows (session/run).
+//     stores (session/store), workflows at other systems (session/remote), the task board (session/board), attempts of agents
+//     at its tasks in worktrees (session/attempt), their branches (session/merge), and runs through workflows (session/run).
 //   - transport: MCP over stdio, HTTP and SSE, with one file per tool; who may call, and how much.
 //   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients) and the checks of files (validate).
 //   - cmd/proof: tests the program from outside with load, faults and figures. It is not shipped.

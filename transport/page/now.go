@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
+	"deepwork/session/remote"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 )
@@ -67,7 +69,7 @@ type nowPage struct {
 }
 
 func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	sessions, err := s.sessions(ctx, who)
+	sessions, err := s.sessions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +87,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	}
 	for _, i := range sessions {
 		switch {
+		case i.AttemptID != "" || !sees(who, i): // the former is shown with its attempt
 		case i.Status == "active":
 			working = append(working, sessionItem(i))
 		default:
@@ -217,4 +220,62 @@ func attentionItem(a board.Attention) item {
 		i.rank = -1
 	}
 	return i
+}
+
+// work returns the attempts and the executions of other systems that are under way, and those that have
+// ended and that no item of needs is about.
+func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (working, recent []item, err error) {
+	if s.Board != nil {
+		open, ended, err := s.Board.Work(ctx, who)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, w := range open {
+			working = append(working, workItem(w))
+		}
+		for _, w := range ended {
+			i := workItem(w)
+			if !slices.ContainsFunc(needs, func(n item) bool { return n.Link == i.Link }) {
+				recent = append(recent, i)
+			}
+		}
+	}
+	if s.Sources != nil {
+		list, _, err := s.Sources.Runs.Newest(ctx, who.Identity, maxExecutions)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, x := range list {
+			if i := executionItem(x); x.EndedAt == nil {
+				working = append(working, i)
+			} else {
+				recent = append(recent, i)
+			}
+		}
+	}
+	return working, recent, nil
+}
+
+func workItem(w task.Work) item {
+	kind, about := "agent", w.Executor
+	if w.Run {
+		if kind = "run"; w.Step != "" && w.State.Open() {
+			about += ", step " + w.Step
+		}
+	}
+	return item{Kind: kind, Title: w.Title, About: about, Link: "/attempts/" + w.AttemptID, Status: string(w.State), Since: w.Since}
+}
+
+func executionItem(x remote.Run) item {
+	i := item{Kind: "execution", Title: x.WorkflowName, About: "at " + x.Source, Link: "/sources/executions/" + x.ExecutionID, Status: string(x.State), Since: x.StartedAt}
+	if x.EndedAt != nil {
+		i.Since = *x.EndedAt
+	}
+	return i
+}
+
+// newestFirst sorts items by their times, and returns them.
+func newestFirst(items []item) []item {
+	slices.SortStableFunc(items, func(a, b item) int { return b.Since.Compare(a.Since) })
+	return items
 }

@@ -59,7 +59,7 @@ func (p *taskPage) Latest() *board.AttemptSummary {
 }
 
 func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	id := r.PathValue("id")
+	id := r.PathValue("task_id")
 	t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id})
 	if err != nil {
 		return nil, err
@@ -138,17 +138,9 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 	return nil
 }
 
-func (s *Site) createTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a board.CreateTaskArgs
-	if err := fill(r, &a); err != nil {
-		return "", err
-	}
+func workflowOfTask(r *http.Request, a *board.CreateTaskArgs) error {
 	a.JobName, a.WorkflowName = workflowOf(r)
-	t, err := s.Board.CreateTask(ctx, who, a)
-	if err != nil {
-		return "", err
-	}
-	return "/tasks/" + t.TaskID, nil
+	return nil
 }
 
 // workflowOf returns the workflow that a form names as job/workflow, texts that are empty if it is blank,
@@ -162,28 +154,17 @@ func workflowOf(r *http.Request) (job, workflow *string) {
 	return &j, &w
 }
 
-// updateTask changes what the form has of a task.
-func (s *Site) updateTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a board.UpdateTaskArgs
-	if err := fill(r, &a); err != nil {
-		return "", err
-	}
-	a.TaskID = r.PathValue("id")
+// changesOfTask adds what fill does not set. A description may be blank.
+func changesOfTask(r *http.Request, a *board.UpdateTaskArgs) error {
 	a.JobName, a.WorkflowName = workflowOf(r)
 	if _, given := r.PostForm["description"]; given {
 		a.Description = new(r.PostForm.Get("description"))
 	}
-	if ids, given := r.PostForm["depends_on"]; given {
-		a.DependsOn = append([]string{}, strings.Fields(strings.Join(ids, " "))...)
-	}
-	if _, err := s.Board.UpdateTask(ctx, who, a); err != nil {
-		return "", err
-	}
-	return back(r, "/tasks/"+a.TaskID), nil
+	return nil
 }
 
 func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: r.PathValue("id")})
+	t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: r.PathValue("task_id")})
 	if err != nil {
 		return "", err
 	}
@@ -201,19 +182,11 @@ func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Reque
 	return s.said(who, "/board?project="+t.ProjectID, strings.Join(said, "\n")), nil
 }
 
-func (s *Site) startAttempt(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.StartArgs
-	if err := fill(r, &a); err != nil {
-		return "", err
-	}
+func executorAndRepos(r *http.Request, a *attempt.StartArgs) error {
 	executor, variant, _ := strings.Cut(a.Executor, ":")
-	a.TaskID, a.Executor, a.Variant = r.PathValue("id"), executor, blank(variant)
+	a.Executor, a.Variant = executor, blank(variant)
 	for _, repo := range r.PostForm["repo"] {
 		a.Repos = append(a.Repos, attempt.RepoArgs{RepoID: repo, TargetBranch: strings.TrimSpace(r.PostForm.Get("branch-" + repo))})
 	}
-	started, err := s.Board.StartTaskAttempt(ctx, who, a)
-	if err != nil {
-		return "", err
-	}
-	return "/attempts/" + started.AttemptID, nil
+	return nil
 }
