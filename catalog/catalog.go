@@ -40,7 +40,7 @@ type Options struct {
 	Logger      *slog.Logger
 	Grace       time.Duration // how long a vanished job stays served; default 500 ms
 	Poll        time.Duration // how often the files are compared without a call; default 500 ms
-	NoWatch     bool          // no Poll: only calls compare them
+	NoWatch     bool          // only calls compare them
 }
 
 func (o Options) withDefaults() Options {
@@ -144,12 +144,8 @@ func (c *Catalog) start() {
 	c.polling.Go(func() { c.poll(ctx) })
 }
 
-const (
-	// leastPause is the least time between two looks if something stays overdue.
-	leastPause = 20 * time.Millisecond
-	// longestPause bounds the time between two comparisons if they take long.
-	longestPause = 10 * time.Second
-)
+// leastPause is the least time between two looks if something stays overdue.
+const leastPause = 20 * time.Millisecond
 
 // poll makes the owner check what changed, at intervals, and what is due: a vanished job to be
 // removed, content that was too recent to be used.
@@ -171,10 +167,9 @@ func (c *Catalog) poll(ctx context.Context) {
 			c.tryLook(ctx, nil)
 			continue
 		}
-		keys := c.state.Load().stale()
+		c.tryLook(ctx, c.state.Load().stale())
 		// With very many jobs a comparison takes long; use at most a fiftieth of a core.
-		next = began.Add(max(c.options.Poll, min(50*time.Since(began), longestPause)))
-		c.tryLook(ctx, keys)
+		next = time.Now().Add(max(c.options.Poll, 50*time.Since(began)))
 	}
 }
 
