@@ -1,12 +1,10 @@
-// Package catalog serves the jobs of a project: one goroutine owns the job folders, and publishes
-// immutable snapshots.
+// Package catalog serves the jobs of a project: one goroutine owns the job folders, watches them,
+// and publishes immutable snapshots.
 //
 // The whole state is one immutable value, published through an atomic pointer: readers take its
-// snapshot and never lock. Who finds that the files differ from the state (a call, or the poller at
-// intervals) asks the owner to check the files concerned; the owner checks them and publishes the
-// next state. Comparing costs one stat of each job's file, so nothing depends on events of the file
-// system, which come too late for a call that follows a write, may get lost, and do not come from
-// every file system.
+// snapshot and never lock. Any goroutine that may know of a change (the watcher, the poller, a
+// timer, a call that compared the files with the state) asks the owner to check the files
+// concerned; the owner checks them and publishes the next state.
 package catalog
 
 import (
@@ -38,20 +36,25 @@ type Options struct {
 	StandardDir string
 	MakeState   func() error
 	Logger      *slog.Logger
+	Debounce    time.Duration // how long a burst of events is collected; default 50 ms
 	Grace       time.Duration // how long a vanished job stays served; default 500 ms
-	Poll        time.Duration // how often the files are compared without a call; default 500 ms
-	NoWatch     bool          // only calls compare them
+	Poll        time.Duration // interval of polling if the system cannot watch; default 1 s
+	NoWatch     bool          // poll only
+
+	// notifier creates the source of events; tests replace it.
+	notifier func() (notifier, error)
 }
 
 func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Debounce = cmp.Or(max(o.Debounce, 0), 50*time.Millisecond)
 	o.Grace = cmp.Or(max(o.Grace, 0), 500*time.Millisecond)
-	o.Poll = cmp.Or(max(o.Poll, 0), 500*time.Millisecond)
-	if o.NoWatch {
-		o.Poll = 1000 * time.Hour
-	}
+	o.Poll = cmp.Or(max(o.Poll, 0), time.Second)
 	if o.MakeState == nil {
 		o.MakeState = func() error { return os.MkdirAll(filepath.Dir(o.StandardDir), 0o700) }
+	}
+	if o.notifier == nil {
+		o.notifier = openNotifier
 	}
 	return o
 }
@@ -67,13 +70,16 @@ type Catalog struct {
 	standard    *standardJobs // nil means none
 	system      *actor.System
 	owner       *actor.Ref[lookAt]
+	changed     wait.Signal // something in a watched directory may have changed
 	rescheduled wait.Signal // state.due has changed
-	listeners   sync.Map    // wait.Signal of each call of Changes -> nil
+	watcher     *watcher
+	listeners   sync.Map // wait.Signal of each call of Changes -> nil
+	watchers    sync.Map // wait.Signal of each call of Events -> nil
 	cancel      context.CancelFunc
-	polling     sync.WaitGroup
+	running     sync.WaitGroup // all goroutines except the owner's
 }
 
-// Open loads all job folders, publishes the first snapshot and starts polling. A missing folder or
+// Open loads all job folders, publishes the first snapshot and starts watching. A missing folder or
 // a bad job is no error of Open; ctx bounds only the loading. It writes nothing. The caller must
 // close the Catalog.
 func Open(ctx context.Context, o Options) (*Catalog, error) {
@@ -82,7 +88,9 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 		return nil, fmt.Errorf("opening the catalog: the project root %q is not an absolute path", o.Root)
 	}
 	o.Root = filepath.Clean(o.Root)
-	c := &Catalog{options: o, rescheduled: wait.NewSignal()}
+	c := &Catalog{options: o, changed: wait.NewSignal(), rescheduled: wait.NewSignal()}
+	c.watcher = newWatcher(o, c.state.Load, c.changed)
+
 	paths := []string{filepath.Join(o.Root, filepath.FromSlash(JobsFolder))}
 	if o.Standard != nil {
 		if !filepath.IsAbs(o.StandardDir) {
@@ -129,11 +137,11 @@ func (c *Catalog) load(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.publish(l.next, true)
+	c.publish(l.next, true, true)
 	return nil
 }
 
-// start starts the owner and the poller.
+// start starts the owner and the background goroutines.
 func (c *Catalog) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
@@ -141,43 +149,58 @@ func (c *Catalog) start() {
 	c.owner = actor.Spawn(c.system, actor.Options{Name: "catalog"}, func() (actor.Behavior[lookAt], error) {
 		return owner{c}, nil
 	})
-	c.polling.Go(func() { c.poll(ctx) })
+	c.running.Go(func() { c.lookWhenNeeded(ctx) })
+	c.running.Go(func() { c.watch(ctx) })
+}
+
+// watch follows events, or, if the system has none, polls.
+func (c *Catalog) watch(ctx context.Context) {
+	if !c.options.NoWatch {
+		err := c.watcher.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		c.changed.Wake()
+		c.options.Logger.Warn("job folders cannot be watched; looking at them at intervals instead",
+			"interval", c.options.Poll, "error", err)
+	}
+	for wait.For(ctx, c.options.Poll) == nil {
+		c.changed.Wake()
+	}
 }
 
 // leastPause is the least time between two looks if something stays overdue.
 const leastPause = 20 * time.Millisecond
 
-// poll makes the owner check what changed, at intervals, and what is due: a vanished job to be
-// removed, content that was too recent to be used.
-func (c *Catalog) poll(ctx context.Context) {
-	for next := time.Now().Add(c.options.Poll); ; { // next is when everything is compared again
-		pause := time.Until(next)
+// lookWhenNeeded makes the owner check what changed, once per burst of events, and what is due: a
+// vanished job to be removed, content that was too recent to be used.
+func (c *Catalog) lookWhenNeeded(ctx context.Context) {
+	for {
+		pause := time.Hour
 		if due := c.state.Load().due; !due.IsZero() {
-			pause = min(pause, max(time.Until(due), leastPause))
+			pause = max(time.Until(due), leastPause)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.rescheduled:
 			continue
+		case <-c.changed:
+			if wait.For(ctx, c.options.Debounce) != nil {
+				return
+			}
+			c.watchers.Range(func(s, _ any) bool { s.(wait.Signal).Wake(); return true })
 		case <-time.After(pause):
 		}
-		began := time.Now()
-		if began.Before(next) {
-			c.tryLook(ctx, nil)
-			continue
+		st := c.state.Load()
+		if keys := st.stale(); len(keys) > 0 || st.overdue(time.Now()) {
+			c.tryLook(ctx, keys)
 		}
-		c.tryLook(ctx, c.state.Load().stale())
-		// With very many jobs a comparison takes long; use at most a fiftieth of a core.
-		next = time.Now().Add(max(c.options.Poll, 50*time.Since(began)))
 	}
 }
 
-// tryLook is ask for the poller, if there is something to check: it logs the error.
+// tryLook is ask for background goroutines: it logs the error.
 func (c *Catalog) tryLook(ctx context.Context, keys []key) {
-	if len(keys) == 0 && !c.state.Load().overdue(time.Now()) {
-		return
-	}
 	if _, err := c.ask(ctx, keys); err != nil && ctx.Err() == nil && !errors.Is(err, actor.ErrStopped) {
 		c.options.Logger.Error("job folders could not be looked at", "error", err)
 	}
@@ -195,7 +218,16 @@ func (c *Catalog) Changes(ctx context.Context) <-chan struct{} {
 	return s
 }
 
-// Close stops the goroutines and waits for them until ctx ends. Snapshots remain
+// Events receives after each burst of events in the watched folders, also those of files that jobs name,
+// until ctx ends; polling counts as one. A receiver that is late gets one for all.
+func (c *Catalog) Events(ctx context.Context) <-chan struct{} {
+	s := wait.NewSignal()
+	c.watchers.Store(s, nil)
+	context.AfterFunc(ctx, func() { c.watchers.Delete(s) })
+	return s
+}
+
+// Close stops the goroutine and the watches and waits for them until ctx ends. Snapshots remain
 // valid. Closing twice is no error.
 func (c *Catalog) Close(ctx context.Context) error {
 	c.cancel()
@@ -203,8 +235,8 @@ func (c *Catalog) Close(ctx context.Context) error {
 	if stuck := c.system.Stop(ctx); len(stuck) > 0 {
 		errs = append(errs, fmt.Errorf("closing the catalog: still busy: %v: %w", stuck, ctx.Err()))
 	}
-	if wait.Group(ctx, &c.polling) != nil {
-		errs = append(errs, fmt.Errorf("closing the catalog: waiting for its poller: %w", ctx.Err()))
+	if wait.Group(ctx, &c.running) != nil {
+		errs = append(errs, fmt.Errorf("closing the catalog: waiting for its watches: %w", ctx.Err()))
 	}
 	return errors.Join(errs...)
 }

@@ -161,6 +161,7 @@ type entry struct {
 	*follow.File[job.Job] // Bad is a job.Diagnostics
 	name                  string
 	dir                   string // absolute
+	link                  string // the directory that job.yml links to; "" if it is not a link
 }
 
 func newEntry(folder, name string) *entry {
@@ -195,8 +196,29 @@ func (e *entry) look(grace time.Duration) *entry {
 	if file == e.File {
 		return e
 	}
-	return &entry{file, e.name, e.dir}
+	n := *e
+	n.File = file
+	switch file.Phase {
+	case follow.Gone:
+		n.link = ""
+	case follow.Present, follow.Moving, follow.Torn:
+		n.link = linkedDir(string(file.Path))
+	}
+	return &n
 }
 
 // told returns what is said of faults in job.yml, as an error.
 func (e *entry) told(faults job.Diagnostics) error { return job.Unquoted(e.dir, faults).Err() }
+
+// linkedDir returns the directory of a linked job.yml's target, or "": only that directory reports
+// writes to the file.
+func linkedDir(file string) string {
+	if fi, err := os.Lstat(file); err != nil || fi.Mode()&fs.ModeSymlink == 0 {
+		return ""
+	}
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return ""
+	}
+	return filepath.Dir(real)
+}

@@ -35,6 +35,7 @@ func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 
 	c := p.open(Options{
 		NoWatch:    true,
+		Poll:       time.Hour,
 		Additional: []string{extra, filepath.Join(p.root, "missing"), more, "relative"},
 		Standard:   fstest.MapFS{"bundled/job.yml": {Data: []byte(source("bundled", "standard"))}},
 	})
@@ -126,17 +127,25 @@ func TestJobIsFoundByNameThenByDirectory(t *testing.T) {
 }
 
 func TestFolderThatAppearsAfterStart(t *testing.T) {
-	p := newProject(t)
-	extra := filepath.Join(t.TempDir(), "deep", "down")
-	c := p.open(Options{Poll: 20 * time.Millisecond, Additional: []string{extra}})
-	p.put("late", source("late", "came"))
-	eventually(t, c, "the project's folder", func(s *Snapshot) bool { return summary(s, "late") == "came" })
-	write(t, filepath.Join(extra, "far", "job.yml"), source("far", "came"))
-	eventually(t, c, "the additional folder", func(s *Snapshot) bool { return summary(s, "far") == "came" })
-	must(t, os.RemoveAll(p.path(".deepwork")))
-	eventually(t, c, "the folder's end", func(s *Snapshot) bool { return s.Job("late") == nil })
-	p.put("late", source("late", "came again"))
-	eventually(t, c, "its return", func(s *Snapshot) bool { return summary(s, "late") == "came again" })
+	for name, o := range map[string]Options{
+		"watcher": {Debounce: 5 * time.Millisecond, Poll: time.Hour},
+		"poller":  {NoWatch: true, Poll: 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			extra := filepath.Join(t.TempDir(), "deep", "down")
+			o.Additional = []string{extra}
+			c := p.open(o)
+			p.put("late", source("late", "came"))
+			eventually(t, c, "the project's folder", func(s *Snapshot) bool { return summary(s, "late") == "came" })
+			write(t, filepath.Join(extra, "far", "job.yml"), source("far", "came"))
+			eventually(t, c, "the additional folder", func(s *Snapshot) bool { return summary(s, "far") == "came" })
+			must(t, os.RemoveAll(p.path(".deepwork")))
+			eventually(t, c, "the folder's end", func(s *Snapshot) bool { return s.Job("late") == nil })
+			p.put("late", source("late", "came again"))
+			eventually(t, c, "its return", func(s *Snapshot) bool { return summary(s, "late") == "came again" })
+		})
+	}
 }
 
 func TestFreshSeesNewAndRenamedJobs(t *testing.T) {

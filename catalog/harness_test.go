@@ -107,8 +107,8 @@ func (p *project) open(o Options) *Catalog {
 	return c
 }
 
-// silent is a catalog that only calls compare with the disk.
-func silent() Options { return Options{NoWatch: true} }
+// silent is a catalog that is notified of nothing.
+func silent() Options { return Options{NoWatch: true, Poll: time.Hour} }
 
 var write = testkit.Write
 

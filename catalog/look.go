@@ -14,9 +14,9 @@ import (
 type look struct {
 	next    *state        // without a new snapshot; the old state if nothing changed
 	visible bool          // readers will see a difference
+	rewatch bool          // the directories to watch may have changed
 	wait    time.Duration // time until a file being written is checked again; 0 means settled
 
-	listed  bool             // a folder was listed
 	seen    map[key]struct{} // already listed or a target
 	targets []target
 }
@@ -70,7 +70,7 @@ func (s *state) look(keys []key, grace time.Duration) *look {
 		})
 	}
 	checking.Wait()
-	if !l.apply() && !l.listed {
+	if !l.apply() && !l.rewatch {
 		l.next = s
 	} else {
 		l.next.due = l.next.nextDue()
@@ -92,7 +92,7 @@ func (l *look) list(i int) {
 		return
 	}
 	f, touched := f.list()
-	l.next.folders[i], l.listed = f, true
+	l.next.folders[i], l.rewatch = f, true
 	for _, name := range touched {
 		l.add(i, name)
 	}
@@ -132,6 +132,7 @@ func (l *look) apply() bool {
 		}
 		vanished := (t.was.Phase == follow.Vanished) != (t.is.Phase == follow.Vanished)
 		l.visible = l.visible || vanished || t.was.Good != t.is.Good || !slices.Equal(t.was.faults(), t.is.faults())
+		l.rewatch = l.rewatch || vanished || t.was.link != t.is.link
 		if changed[t.folder] == nil {
 			changed[t.folder] = make(map[string]*entry)
 		}

@@ -32,14 +32,14 @@ type owner struct{ c *Catalog }
 func (o owner) Receive(_ context.Context, m lookAt) error {
 	base := o.c.state.Load()
 	l := base.look(m.keys, o.c.options.Grace)
-	o.c.publish(l.next, l.visible)
+	o.c.publish(l.next, l.visible, l.rewatch)
 	m.reply.Send(looked{base: base, state: o.c.state.Load(), wait: l.wait})
 	return nil
 }
 
 // publish makes next the state, with a new snapshot if readers will see a difference. Only the
 // owner calls it, and Open before there is one.
-func (c *Catalog) publish(next *state, visible bool) {
+func (c *Catalog) publish(next *state, visible, rewatch bool) {
 	old := c.state.Load()
 	if next == old {
 		return
@@ -56,6 +56,9 @@ func (c *Catalog) publish(next *state, visible bool) {
 	c.state.Store(next)
 	if !next.due.Equal(old.due) {
 		c.rescheduled.Wake()
+	}
+	if rewatch {
+		c.watcher.rewatch.Wake()
 	}
 	if changed {
 		c.listeners.Range(func(s, _ any) bool {

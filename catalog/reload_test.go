@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"deepwork/actor"
 )
@@ -18,7 +21,7 @@ func TestAnEditTouchesNoOtherJob(t *testing.T) {
 		name := fmt.Sprintf("job_%02d", i)
 		p.put(name, source(name, "first"))
 	}
-	c := p.open(Options{Poll: 20 * time.Millisecond})
+	c := p.open(Options{Debounce: 20 * time.Millisecond, Poll: time.Hour})
 	before := c.Snapshot()
 	// A burst: many writes of one job, and files beside it that are not read.
 	for i := range 50 {
@@ -40,6 +43,23 @@ func TestAnEditTouchesNoOtherJob(t *testing.T) {
 	p.put("job_04", source("job_04", "first"))
 	if again := fresh(t, c); again != after {
 		t.Errorf("version %d though nothing changed, after %d", again.Version, after.Version)
+	}
+}
+
+func TestBurstIsOneReload(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	n := newFakeNotifier()
+	c := p.open(Options{Debounce: 30 * time.Millisecond, Poll: time.Hour, notifier: n.open})
+	n.await(t, p.path(".deepwork", "jobs", "one"))
+	for range 500 {
+		n.ev <- fsnotify.Event{Name: p.jobFile("one"), Op: fsnotify.Write}
+	}
+	p.put("one", source("one", "second"))
+	n.ev <- fsnotify.Event{Name: p.jobFile("one"), Op: fsnotify.Write}
+	s := eventually(t, c, "the edit", func(s *Snapshot) bool { return summary(s, "one") == "second" })
+	if s.Version != 2 {
+		t.Errorf("version %d after one burst, want 2", s.Version)
 	}
 }
 
@@ -68,6 +88,84 @@ func TestLastGoodDefinitionStaysWhileTheFileIsBad(t *testing.T) {
 	p.put("dir", source("renamed", "good"))
 	if s := fresh(t, c); s.Job("job") != nil || summary(s, "renamed") != "good" {
 		t.Errorf("after renaming the job: %s", names(s))
+	}
+}
+
+func TestOverflowLooksAtEverything(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	n := newFakeNotifier()
+	c := p.open(Options{Debounce: time.Millisecond, Poll: time.Hour, notifier: n.open})
+	n.await(t, p.path(".deepwork", "jobs", "one"))
+	p.put("one", source("one", "second"))
+	p.put("two", source("two", "new"))
+	n.errs <- fsnotify.ErrEventOverflow
+	eventually(t, c, "both changes", func(s *Snapshot) bool {
+		return summary(s, "one") == "second" && summary(s, "two") == "new"
+	})
+	n.await(t, p.path(".deepwork", "jobs", "two"))
+}
+
+func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EMFILE} {
+		for name, prepare := range map[string]func(*fakeNotifier){
+			"at once":      func(n *fakeNotifier) { n.openErr = cause },
+			"at the first": func(n *fakeNotifier) { n.room, n.full = 0, cause },
+			"at the third": func(n *fakeNotifier) { n.room, n.full = 2, cause },
+		} {
+			t.Run(fmt.Sprintf("%v %s", cause, name), func(t *testing.T) {
+				p := newProject(t)
+				for _, j := range []string{"one", "two", "three"} {
+					p.put(j, source(j, "first"))
+				}
+				n := newFakeNotifier()
+				prepare(n)
+				c := p.open(Options{Debounce: time.Millisecond, Poll: 10 * time.Millisecond, notifier: n.open})
+				for _, version := range []string{"second", "third"} {
+					p.put("two", source("two", version))
+					eventually(t, c, version, func(s *Snapshot) bool { return summary(s, "two") == version })
+				}
+				if got := p.log.Count("cannot be watched"); got != 1 {
+					t.Errorf("warned %d times", got)
+				}
+				if n.openErr == nil && !n.isClosed() {
+					t.Error("the watches that there were are not given back")
+				}
+			})
+		}
+	}
+}
+
+// TestWatchThatEndedIsRenewed is a directory that was removed and made again and
+// has the same inode: only the event shows it, or, where events were
+// dropped, not even that.
+func TestWatchThatEndedIsRenewed(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	n := newFakeNotifier()
+	p.open(Options{Debounce: time.Millisecond, Poll: time.Hour, notifier: n.open})
+	dir := p.path(".deepwork", "jobs", "one")
+	n.awaitAdds(t, dir, 1)
+	n.ev <- fsnotify.Event{Name: dir, Op: fsnotify.Remove}
+	n.awaitAdds(t, dir, 2)
+	n.errs <- fsnotify.ErrEventOverflow
+	n.awaitAdds(t, dir, 3)
+}
+
+func TestWatchesFollowTheFolders(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	n := newFakeNotifier()
+	c := p.open(Options{Debounce: time.Millisecond, Poll: time.Hour, notifier: n.open, Grace: time.Millisecond})
+	for _, dir := range []string{p.root, p.path(".deepwork"), p.path(".deepwork", "jobs"), p.path(".deepwork", "jobs", "one")} {
+		n.await(t, dir)
+	}
+	must(t, os.RemoveAll(p.path(".deepwork", "jobs", "one")))
+	n.ev <- fsnotify.Event{Name: p.path(".deepwork", "jobs", "one"), Op: fsnotify.Remove}
+	eventually(t, c, "its end", func(s *Snapshot) bool { return s.Job("one") == nil })
+	n.awaitGone(t, p.path(".deepwork", "jobs", "one"))
+	if n.has(p.jobFile("one")) {
+		t.Error("a file is watched, not its directory")
 	}
 }
 

@@ -148,20 +148,31 @@ func eachSave(t *testing.T, test func(t *testing.T, p *project, s save)) {
 	}
 }
 
-func TestEverySaveIsSeenByThePoller(t *testing.T) {
+func heardOf(t *testing.T, o Options) {
 	eachSave(t, func(t *testing.T, p *project, s save) {
-		c := p.open(Options{Poll: 20 * time.Millisecond})
+		c := p.open(o)
 		if got := summary(c.Snapshot(), "writing"); got != "one" {
 			t.Fatalf("at first: %q", got)
 		}
-		for _, version := range []string{"two", "three"} {
+		// More than once: what was watched has been replaced by the first.
+		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
 			eventually(t, c, version, func(s *Snapshot) bool { return summary(s, "writing") == version })
 		}
+		write(t, p.jobFile(savedDir), source("writing", "five"))
+		eventually(t, c, "five", func(s *Snapshot) bool { return summary(s, "writing") == "five" })
 	})
 }
 
-func TestReadYourOwnWrites(t *testing.T) {
+func TestEverySaveIsHeardByTheWatcher(t *testing.T) {
+	heardOf(t, Options{Debounce: 5 * time.Millisecond, Poll: time.Hour})
+}
+
+func TestEverySaveIsSeenByThePoller(t *testing.T) {
+	heardOf(t, Options{NoWatch: true, Poll: 20 * time.Millisecond})
+}
+
+func TestReadYourOwnWritesWithoutEvents(t *testing.T) {
 	eachSave(t, func(t *testing.T, p *project, s save) {
 		all, one := p.open(silent()), p.open(silent())
 		for _, version := range []string{"two", "three", "four"} {

@@ -17,8 +17,9 @@ import (
 func TestOnlyWholeDefinitionsAreServed(t *testing.T) {
 	for _, pace := range []time.Duration{100 * time.Millisecond, 10 * time.Millisecond, time.Millisecond} {
 		for name, o := range map[string]Options{
-			"poller": {Poll: 2 * time.Millisecond},
-			"calls":  silent(),
+			"watcher": {Debounce: 2 * time.Millisecond, Poll: time.Hour},
+			"poller":  {NoWatch: true, Poll: 2 * time.Millisecond},
+			"calls":   silent(),
 		} {
 			t.Run(fmt.Sprintf("%v %s", pace, name), func(t *testing.T) {
 				t.Parallel()

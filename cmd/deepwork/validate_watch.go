@@ -11,18 +11,32 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
 
-// scanEvery is how often the files are scanned.
+// scanEvery is how often the files are scanned while no event says that one has changed: the catalog
+// watches the folders of jobs, not the config, folders below and folders that were named.
 const scanEvery = time.Second
 
-// watch validates until ctx ends, again at intervals. It compares contents, so that it detects every
-// way of saving, on every file system.
+// watch validates until ctx ends, again after each burst of events of the catalog's watcher and at
+// intervals. It compares contents, so that it detects every way of saving, on every file system.
 func (v *validator) watch(ctx context.Context) error {
+	if len(v.dirs) > 0 {
+		return v.follow(ctx, nil)
+	}
+	jobs, err := catalog.Open(ctx, catalog.Options{Root: v.root}) // what is wrong with a job is printed
+	if err != nil {
+		return fmt.Errorf("watching the jobs of %s: %w", v.root, err)
+	}
+	defer func() { _ = jobs.Close(context.WithoutCancel(ctx)) }()
+	return v.follow(ctx, jobs.Events(ctx))
+}
+
+func (v *validator) follow(ctx context.Context, events <-chan struct{}) error {
 	if err := v.once(); err != nil {
 		if _, ok := errors.AsType[*reportedError](err); !ok {
 			return err
@@ -37,6 +51,7 @@ func (v *validator) watch(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-events:
 		case <-time.After(pause):
 		}
 		began := time.Now()

@@ -1,0 +1,122 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+
+	"deepwork/catalog/internal/follow"
+	"deepwork/catalog/job"
+)
+
+// A served is an entry that is served under its directory's name.
+type served struct {
+	*entry
+	twin *entry // the first entry with the same job name, or nil
+}
+
+// assemble builds a snapshot of the folders: of jobs with one directory name the first is served,
+// broken or not; of two jobs with one name the later is an error (DESIGN "Jobs").
+func assemble(folders []*folder, version uint64) *Snapshot {
+	list := winners(folders)
+	s := &Snapshot{
+		Version: version,
+		Jobs:    make([]*job.Job, 0, len(list)),
+		Errors:  []LoadError{},
+		byName:  make(map[string]*job.Job, 2*len(list)),
+		errs:    make(map[string]*LoadError),
+	}
+	for _, e := range list {
+		if e.Good != nil && e.twin == nil {
+			s.Jobs = append(s.Jobs, e.Good)
+			s.byName[e.Good.Name] = e.Good
+		}
+		if faults := e.allFaults(); len(faults) > 0 {
+			s.Errors = append(s.Errors, LoadError{JobName: e.name, JobDir: e.dir, Diagnostics: faults})
+		}
+	}
+	// Names come before directory names, even those of other jobs.
+	for _, e := range list {
+		if _, taken := s.byName[e.name]; !taken && e.Good != nil && e.twin == nil {
+			s.byName[e.name] = e.Good
+		}
+	}
+	for i := range s.Errors {
+		s.errs[s.Errors[i].JobName] = &s.Errors[i]
+	}
+	for _, e := range list {
+		if e.Good == nil || e.twin != nil || len(e.faults()) == 0 {
+			continue
+		}
+		if _, taken := s.errs[e.Good.Name]; !taken {
+			s.errs[e.Good.Name] = s.errs[e.name]
+		}
+	}
+	return s
+}
+
+// winners returns the entries that are jobs and not shadowed, in order.
+func winners(folders []*folder) []served {
+	var list []served
+	count := 0
+	for _, f := range folders {
+		count += len(f.entries)
+	}
+	list = make([]served, 0, count)
+	taken := make(map[string]struct{}, count)
+	alive := make(map[string]*entry, count) // job name -> the first with that name that is on disk
+	for _, f := range folders {
+		for _, e := range f.entries {
+			if !e.isJob() {
+				continue
+			}
+			if _, shadowed := taken[e.name]; shadowed {
+				continue
+			}
+			taken[e.name] = struct{}{}
+			list = append(list, served{entry: e})
+			if e.Good != nil && e.Phase != follow.Vanished {
+				if _, ok := alive[e.Good.Name]; !ok {
+					alive[e.Good.Name] = e
+				}
+			}
+		}
+	}
+	// A renamed directory is briefly seen under both names: the entry that is gone gives way at
+	// once, and is not reported as a fault of the other.
+	gone := make(map[string]*entry)
+	out := list[:0]
+	for _, s := range list {
+		if s.Good != nil {
+			first := alive[s.Good.Name]
+			if s.Phase == follow.Vanished {
+				if first != nil || gone[s.Good.Name] != nil {
+					continue
+				}
+				gone[s.Good.Name] = s.entry
+			} else if first != s.entry {
+				s.twin = first
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// allFaults returns the faults of the file, and the one of its name.
+func (s served) allFaults() job.Diagnostics {
+	if s.twin == nil {
+		return s.faults()
+	}
+	return append(slices.Clone(s.faults()), s.Good.NameFault(job.FileName, fmt.Sprintf(
+		"%q is the name of the job in %s too, which comes first; rename one of the two (this one is in %s)",
+		s.Good.Name, s.twin.dir, s.dir)))
+}
+
+// sameView reports whether two snapshots look the same to readers.
+func sameView(a, b *Snapshot) bool {
+	return slices.Equal(a.Jobs, b.Jobs) && slices.EqualFunc(a.Errors, b.Errors, sameError)
+}
+
+func sameError(a, b LoadError) bool {
+	return a.JobName == b.JobName && a.JobDir == b.JobDir && slices.Equal(a.Diagnostics, b.Diagnostics)
+}
