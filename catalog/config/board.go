@@ -4,16 +4,16 @@ import "time"
 
 // A Project is a project of the task board, in addition to the root (key projects).
 type Project struct {
-	Name  string // unique
-	Repos []Repo // at least one, with unique names
+	Name  string `yaml:"name" as:"line" unique:"" add:"a name"`
+	Repos []Repo `yaml:"repos" is:"a list of repositories" add:"its git repositories, at least one" nonempty:"add a git repository"` // with unique names
 }
 
 // A Repo is a git repository of a project.
 type Repo struct {
-	Name  string   // default: the last element of Path
-	Path  string   // as written: absolute, or relative to the project root
-	Copy  []string // files copied to a new worktree, relative to the repository, such as .env
-	Setup []string // a command run in each new worktree; nil means none
+	Name  string   `yaml:"name" as:"folder name"`                       // default: the last element of Path
+	Path  string   `yaml:"path" as:"filled" add:"a path"`               // as written: absolute, or relative to the project root
+	Copy  []string `yaml:"copy" is:"a list of files" each:"local file"` // copied to a new worktree, relative to the repository, such as .env
+	Setup []string `yaml:"setup" as:"command"`                          // a command run in each new worktree; nil means none
 }
 
 // PromptMode is the way an executor gets its prompt.
@@ -28,48 +28,49 @@ const (
 // An Executor is a coding agent that runs attempts (key executors): a command, never from a tool's
 // arguments. Unset fields are zero here; the runner fills in the defaults of well-known executors.
 type Executor struct {
-	Name     string     // the key: upper-case letters, digits and '_'
-	Command  []string   // no shell; a relative program with a slash is relative to the project root
-	Prompt   PromptMode // "" means not set
-	Resume   []string   // a follow-up in the same conversation; nil means Command
-	Env      map[string]string
-	Variants []Variant // in the file's order
+	Name     string            `yaml:",key"`                          // upper-case letters, digits and '_'
+	Command  []string          `yaml:"command" as:"program"`          // no shell; a relative program with a slash is relative to the project root
+	Prompt   PromptMode        `yaml:"prompt" oneof:"stdin,argument"` // "" means not set
+	Resume   []string          `yaml:"resume" as:"program"`           // a follow-up in the same conversation; nil means Command
+	Env      map[string]string `yaml:"env" is:"a mapping of environment variables" keys:"agent variable"`
+	Variants []Variant         `yaml:"variants" is:"a mapping of variants by name" keys:"constant"` // in the file's order
 }
 
 // A Variant inherits unset fields from its executor.
 type Variant struct {
-	Name    string
-	Command []string
-	Prompt  PromptMode
-	Resume  []string
-	Env     map[string]string // added to the environment of the executor
+	Name    string            `yaml:",key"`
+	Command []string          `yaml:"command" as:"program"`
+	Prompt  PromptMode        `yaml:"prompt" oneof:"stdin,argument"`
+	Resume  []string          `yaml:"resume" as:"program"`
+	Env     map[string]string `yaml:"env" is:"a mapping of environment variables" keys:"agent variable"` // added to the environment of the executor
 }
 
 // Attempts configures how attempts run (key attempts).
 type Attempts struct {
-	MaxConcurrent  int      // default 4
-	Worktrees      string   // as written; default "": in the state folder of the project
-	Copy           []string // Repo.Copy of the project root's own repository
-	Setup          []string // Repo.Setup of the project root's own repository
-	DoneWhenMerged bool     // a task is done once an attempt of it is merged, with nothing left
-	PushTo         string   // the remote to which the branch is pushed after each execution; "" means none
+	MaxConcurrent  int      `yaml:"max_concurrent" min:"1" max:"10000"`          // default 4
+	Worktrees      string   `yaml:"worktrees" as:"filled"`                       // as written; default "": in the state folder of the project
+	Copy           []string `yaml:"copy" is:"a list of files" each:"local file"` // Repo.Copy of the project root's own repository
+	Setup          []string `yaml:"setup" as:"command"`                          // Repo.Setup of the project root's own repository
+	DoneWhenMerged bool     `yaml:"done_when_merged"`                            // a task is done once an attempt of it is merged, with nothing left
+	PushTo         string   `yaml:"push_to" as:"remote"`                         // the remote to which the branch is pushed after each execution; "" means none
 	// MachineLostAfter is how long a machine may be gone before its attempts are given up; default 10
 	// min. Only for stores that several machines share.
-	MachineLostAfter time.Duration
+	MachineLostAfter time.Duration `yaml:"machine_lost_after" min:"1s"`
 	// MaxCostUSD and MaxUnknown are budgets of the whole board: what all executions that have ended cost
 	// in USD, and how many of them have an unknown cost. Once one is reached, no execution starts. nil
 	// means no limit.
-	MaxCostUSD, MaxUnknown *Limit
+	MaxCostUSD *Limit `yaml:"max_cost_usd" as:"amount"`
+	MaxUnknown *Limit `yaml:"max_unknown" as:"count"`
 	// AutoStart starts attempts of tasks that are ready; nil means off.
-	AutoStart *AutoStart
+	AutoStart *AutoStart `yaml:"auto_start" as:"auto start"`
 }
 
 // Run configures how servers lead agents through workflows (key run).
 type Run struct {
 	// Executor is the one of runs that name none, NAME or NAME:VARIANT; "" means that they must.
-	Executor string
+	Executor string `yaml:"executor" as:"executor"`
 	// Retries is how often an agent that ended without finishing its step is sent back; default 2.
-	Retries int
+	Retries int `yaml:"retries" max:"100"`
 }
 
 // A Limit is a number of at least 0 that people may raise.

@@ -3,8 +3,11 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -37,46 +40,62 @@ func (o Override) Stricter(than Override) bool {
 	return slices.Index(Overrides, string(o)) > slices.Index(Overrides, string(than))
 }
 
-// A Config is one config.yml with the defaults filled in. It is immutable.
+// A Config is one config.yml with the defaults filled in. It is immutable. The tags of its types are
+// the format of the file: see yamltree.Decoder.Decode; the names in them are those of texts
+// and forms.
 type Config struct {
-	Version     string // as written; default "1.0"
-	Platforms   []string
-	QualityGate QualityGate
-	Git         Git
-	Toolsets    []string // of the names in Toolsets; nil means DefaultToolsets
+	Version     string      `yaml:"version" written:"" is:"a text like \"1.0\""` // as written; default "1.0"
+	Platforms   []string    `yaml:"platforms"`
+	QualityGate QualityGate `yaml:"quality_gate"`
+	Git         Git         `yaml:"git"`
+	// Toolsets are of the names in Toolsets; nil means DefaultToolsets.
+	Toolsets []string `yaml:"toolsets" oneof:"workflows,remote,board,source" nonempty:"it would leave no tool; leave the key out to have the default"`
 
-	HTTP          HTTP
-	WorkflowTools WorkflowTools
-	Projects      []Project
-	Executors     []Executor // in the file's order
-	Attempts      Attempts
-	Run           Run
-	Sessions      Sessions
-	Prices        map[string]Price // by model; only of the user's own config
-	Notify        []string         // command that gets what needs a person; only of the user's own config
+	HTTP          HTTP             `yaml:"http"`
+	WorkflowTools WorkflowTools    `yaml:"workflow_tools"`
+	Projects      []Project        `yaml:"projects" is:"a list of projects"`
+	Executors     []Executor       `yaml:"executors" is:"a mapping of executors by name" keys:"constant"` // in the file's order
+	Attempts      Attempts         `yaml:"attempts"`
+	Run           Run              `yaml:"run"`
+	Sessions      Sessions         `yaml:"sessions"`
+	Prices        map[string]Price `yaml:"prices" own:"" each:"price" is:"a mapping of the names of models to their prices"`
+	Notify        []string         `yaml:"notify" own:"" as:"command"` // gets what needs a person
 
 	Approval *Approval // nil means that approval is not needed, and everything is in force
 }
 
 // QualityGate configures reviews (seed 001 "Configuration").
 type QualityGate struct {
-	AgentReviewCommand   []string      // split like a shell would, run without one; nil means none
-	ReviewerExecutor     string        // NAME or NAME:VARIANT of an executor that reviews; "" means none; not beside AgentReviewCommand
-	DefaultTimeout       time.Duration // of one review; 0 means depending on the number of files
-	DefaultMaxAttempts   int           // default 3
-	MaxConcurrentReviews int           // default the number of processors, at least 2
-	ReplyWithin          time.Duration // default 50 s
-	MaxInlineFiles       int           // default 5
-	Pin                  bool          // sessions keep to the reviewer and the criteria that they began with
-	Override             Override      // default OverrideAgent; a project's config can only make it stricter, the user's own wins
+	AgentReviewCommand   []string      `yaml:"agent_review_command" as:"command"`          // run without a shell; nil means none
+	ReviewerExecutor     string        `yaml:"reviewer_executor" as:"executor"`            // NAME or NAME:VARIANT of an executor that reviews; "" means none; not beside AgentReviewCommand
+	DefaultTimeout       time.Duration `yaml:"default_timeout"`                            // of one review; 0 means depending on the number of files
+	DefaultMaxAttempts   int           `yaml:"default_max_attempts" min:"1" max:"10000"`   // default 3
+	MaxConcurrentReviews int           `yaml:"max_concurrent_reviews" min:"1" max:"10000"` // default the number of processors, at least 2
+	ReplyWithin          time.Duration `yaml:"reply_within" min:"1ms"`                     // default 50 s
+	MaxInlineFiles       int           `yaml:"max_inline_files" max:"10000"`               // default 5
+	Pin                  bool          `yaml:"pin"`                                        // sessions keep to the reviewer and the criteria that they began with
+	Override             Override      `yaml:"override" oneof:"agent,human,never"`         // default OverrideAgent; a project's config can only make it stricter, the user's own wins
 }
 
 // Git configures the use of branch names.
-type Git struct{ Branch GitBranch }
+type Git struct {
+	Branch GitBranch `yaml:"branch" oneof:"name,create,checkout"`
+}
 
 // Sessions configures how long sessions are kept (key sessions).
 type Sessions struct {
-	KeepEnded time.Duration // since they ended; 0, the default, means forever
+	// KeepEnded is since they ended; 0, the default, means forever. The least is an hour, since a
+	// session that ended a moment ago may still be looked at.
+	KeepEnded time.Duration `yaml:"keep_ended" min:"1h" max:"87600h" zero:"forever"`
+}
+
+// A Price is what a model costs, in USD per million tokens (key prices). It applies to what agents do
+// not report the cost of.
+type Price struct {
+	Input      float64
+	CacheRead  float64 // default: Input
+	CacheWrite float64 // default: Input
+	Output     float64
 }
 
 // Default returns the config of a project that has no config.yml. Each call returns a new one.
@@ -96,4 +115,42 @@ func Default() *Config {
 		Attempts:      defaultAttempts(),
 		Run:           Run{Retries: 2},
 	}
+}
+
+// Toolsets are the sets of tools that a server can offer (DESIGN "Tool surface").
+var Toolsets = []string{"workflows", "remote", "board", "source"}
+
+// DefaultToolsets are the sets that a server offers unless others are chosen.
+var DefaultToolsets = Toolsets[:3:3]
+
+// KnownExecutors are the executors with built-in commands, so that the config need not give one.
+var KnownExecutors = []string{"CLAUDE_CODE", "CODEX", "CURSOR_AGENT", "GEMINI", "OPENCODE"}
+
+// The environment variables that the program reads or sets for agents.
+const (
+	// JobsFoldersEnv lists more job folders: absolute paths, separated as the system separates
+	// lists (`:`, on Windows `;`).
+	JobsFoldersEnv = "DEEPWORK_ADDITIONAL_JOBS_FOLDERS"
+	AttemptEnv     = "DEEPWORK_ATTEMPT_ID" // the id of the attempt that an agent works in
+	BoardEnv       = "DEEPWORK_BOARD"      // the file of that attempt's board, absolute
+	StoreEnv       = "DEEPWORK_STORE"      // the URL of the store, as in the user's own config
+	SessionEnv     = "DEEPWORK_SESSION_ID" // the workflow session and the step that the agent of a run does
+	StepEnv        = "DEEPWORK_STEP_ID"
+	MCPURLEnv      = "DEEPWORK_MCP_URL" // the server to which it reports, and a file as .mcp.json that names it
+	MCPConfigEnv   = "DEEPWORK_MCP_CONFIG"
+	ProjectEnv     = "DEEPWORK_PROJECT" // the name of the project in that store
+)
+
+// JobsFolders returns the job folders of JobsFoldersEnv. It ignores relative ones, since the
+// working directory of a server is its client's choice.
+func JobsFolders() (folders, relative []string) {
+	for _, dir := range filepath.SplitList(os.Getenv(JobsFoldersEnv)) {
+		switch dir = strings.TrimSpace(dir); {
+		case filepath.IsAbs(dir):
+			folders = append(folders, filepath.Clean(dir))
+		case dir != "":
+			relative = append(relative, dir)
+		}
+	}
+	return folders, relative
 }

@@ -9,144 +9,49 @@ import (
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
 	"deepwork/catalog/internal/yamltree"
 )
 
 // HTTP configures the network transports (key http).
 type HTTP struct {
 	// Tokens are the callers with access; if any are set, a bearer token is required.
-	Tokens []Token
+	Tokens []Token `yaml:"tokens" own:"--token-file" is:"a list of tokens, each {name: …, sha256: …}"`
 	// IdleTimeout is how long a connection may be silent before it is closed; its sessions stay
 	// resumable. Default 1 h; 0 means never.
-	IdleTimeout time.Duration
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// AllowedHosts are Host headers that are accepted in addition to those of the listen address,
 	// without a port and in lower case. AllowedOrigins are the Origins of web pages that may call,
 	// as scheme://host[:port], in lower case.
-	AllowedHosts   []string
-	AllowedOrigins []string
+	AllowedHosts   []string `yaml:"allowed_hosts" own:"--allowed-host" each:"host"`
+	AllowedOrigins []string `yaml:"allowed_origins" own:"--allowed-origin" each:"origin"`
 	// MaxConnections bounds the network connections that serve a request or a stream; the requests of
 	// others wait. Default 6,000.
-	MaxConnections int
+	MaxConnections int `yaml:"max_connections" min:"1" max:"1000000"`
 	// MaxRequests bounds the number of requests in flight. Default 1,024.
-	MaxRequests int
+	MaxRequests int `yaml:"max_requests" min:"1" max:"100000"`
 	// MaxBodyBytes bounds the body of a request. Default 4 MiB.
-	MaxBodyBytes int
+	MaxBodyBytes int `yaml:"max_body_bytes" min:"1024" max:"268435456"`
 	// Quotas bound what one caller with a token has at once.
-	Quotas Quotas
+	Quotas Quotas `yaml:"quotas" own:""`
 }
 
 // Quotas are what one identity may have at once, so that it cannot use up what others need.
 type Quotas struct {
-	Requests int // calls and other requests in flight; default 256
+	Requests int `yaml:"requests" min:"1" max:"100000"` // calls and other requests in flight; default 256
 }
 
 // A Token gives one caller access: the name is the caller's identity. Several may have one name, so
 // that a token can be replaced without an interruption; each has its own group and rights.
 type Token struct {
-	Name   string // of letters, digits, '.', '_' and '-', 1 to 64 of them
-	SHA256 string // of the token, as 64 lower-case hex digits
-	Group  string // whose members share what they make; spelled as a name; "" means none
-	Rights Rights // beyond the calls that are open to every caller
+	Name   string `yaml:"name" as:"token name" add:"the name of the caller"`                                      // of letters, digits, '.', '_' and '-', 1 to 64 of them
+	SHA256 string `yaml:"sha256" as:"token hash" add:"the SHA-256 of the token, which deepwork token new prints"` // as 64 lower-case hex digits
+	Group  string `yaml:"group" as:"group"`                                                                       // whose members share what they make; spelled as a name; "" means none
+	Rights Rights `yaml:"rights" as:"rights"`                                                                     // beyond the calls that are open to every caller
 }
 
 func defaultHTTP() HTTP {
 	return HTTP{IdleTimeout: time.Hour, MaxConnections: 6000, MaxRequests: 1024, MaxBodyBytes: 4 << 20,
 		Quotas: Quotas{Requests: 256}}
-}
-
-// Upper bounds of the limits of http; more is probably a typing error.
-const (
-	maxConnections = 1_000_000
-	maxRequests    = 100_000
-	leastBody      = 1 << 10
-	maxBody        = 256 << 20
-)
-
-func (p *parser) http(v value, h *HTTP) {
-	p.mapping(v,
-		p.usersOnly("tokens", "--token-file", func(v value) { h.Tokens = nil; p.tokens(v, &h.Tokens) }),
-		key("idle_timeout", p.duration(0, &h.IdleTimeout)),
-		p.usersOnly("allowed_hosts", "--allowed-host", p.uniform(&h.AllowedHosts, HostName)),
-		p.usersOnly("allowed_origins", "--allowed-origin", p.uniform(&h.AllowedOrigins, Origin)),
-		key("max_connections", p.whole(1, maxConnections, &h.MaxConnections)),
-		key("max_requests", p.whole(1, maxRequests, &h.MaxRequests)),
-		key("max_body_bytes", p.whole(leastBody, maxBody, &h.MaxBodyBytes)),
-		p.usersOnly("quotas", "", func(v value) {
-			p.mapping(v, key("requests", p.whole(1, maxRequests, &h.Quotas.Requests)))
-		}),
-	)
-}
-
-func (p *parser) tokens(v value, to *[]Token) {
-	p.List(v, "a list of tokens, each {name: …, sha256: …}", func(_ int, v value) {
-		if yamltree.IsNull(v.Target()) {
-			p.wrong(v, "a token, {name: …, sha256: …}")
-			return
-		}
-		before := p.Faults()
-		var t Token
-		var hasName, hasHash bool
-		var rights []string
-		p.mapping(v,
-			key("name", func(v value) { t.Name, hasName = p.tokenName(v, CheckTokenName), true }),
-			key("sha256", func(v value) { t.SHA256, hasHash = p.tokenHash(v), true }),
-			key("group", func(v value) { t.Group = p.tokenName(v, CheckGroup) }),
-			key("rights", p.textsThat(&rights, func(v value, s string) (string, bool) {
-				right, err := ParseRights(s)
-				if err != nil {
-					p.fault(v, "%v", err)
-				}
-				t.Rights |= right
-				return s, err == nil
-			})),
-		)
-		if v.Target().Kind == yaml.MappingNode && !hasName {
-			p.fault(v, "has no name")
-		}
-		if v.Target().Kind == yaml.MappingNode && !hasHash {
-			p.fault(v, "has no sha256")
-		}
-		if i := slices.IndexFunc(*to, func(o Token) bool { return o.SHA256 == t.SHA256 }); i >= 0 && (*to)[i] != t {
-			p.fault(v, "%q has the sha256 of %q before it: one token cannot be two callers; deepwork token new makes another", t.Name, (*to)[i].Name)
-		}
-		if p.Faults() == before {
-			*to = append(*to, t)
-		}
-	})
-}
-
-func (p *parser) tokenName(v value, check func(string) error) string {
-	s, ok := p.text(v)
-	if err := check(s); ok && err != nil {
-		p.fault(v, "%v", err)
-	}
-	return s
-}
-
-func (p *parser) tokenHash(v value) (hash string) {
-	if s, ok := p.text(v); ok {
-		var err error
-		if hash, err = ParseTokenHash(s); err != nil {
-			p.fault(v, "%v", err)
-		}
-	}
-	return hash
-}
-
-// uniform reads a list of texts, each of which normalize normalizes or refuses, without duplicates.
-func (p *parser) uniform(to *[]string, normalize func(string) (string, error)) func(value) {
-	var seen []string
-	return p.textsThat(to, func(v value, s string) (string, bool) {
-		uniform, err := normalize(s)
-		if err != nil {
-			p.fault(v, "%q %v", clip(s), err)
-		}
-		twice := slices.Contains(seen, uniform)
-		seen = append(seen, uniform)
-		return uniform, err == nil && !twice
-	})
 }
 
 // CheckTokenName returns what is wrong with a token's name, or nil. Names are the identities of
@@ -165,11 +70,8 @@ func CheckTokenName(name string) error {
 func CheckGroup(name string) error { return checkName("a group", name) }
 
 func checkName(of, name string) error {
-	ok := len(name) >= 1 && len(name) <= 64 && strings.IndexFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
-	}) < 0
-	if !ok {
-		return fmt.Errorf("%q is not a name for %s: it is 1 to 64 letters, digits, '.', '_' and '-'", clip(name), of)
+	if !plainName.MatchString(name) {
+		return fmt.Errorf("%s is not a name for %s: it is 1 to 64 letters, digits, '.', '_' and '-'", yamltree.Quote(name), of)
 	}
 	return nil
 }
@@ -205,4 +107,44 @@ func Origin(s string) (string, error) {
 		return "", fmt.Errorf("is not an origin: write scheme://host or scheme://host:port, without a path and wildcards, as in https://app.example.com")
 	}
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
+}
+
+// Rights are what a caller may do beyond the calls that are open to every caller, as a set of bits.
+type Rights uint8
+
+// The rights of a token.
+const (
+	RightAgents Rights = 1 << iota // start agents
+	RightMerge                     // merge the work of agents
+	RightPerson                    // act as a person
+
+	AllRights = RightAgents | RightMerge | RightPerson
+)
+
+var rightNames = []string{"agents", "merge", "person"} // in the order of the bits
+
+// String returns the names of the rights, as ParseRights reads them.
+func (r Rights) String() string {
+	var names []string
+	for i, name := range rightNames {
+		if r&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// ParseRights reads a list of rights, separated by commas; "" means none.
+func ParseRights(s string) (r Rights, err error) {
+	for name := range strings.SplitSeq(s, ",") {
+		name = strings.TrimSpace(name)
+		i := slices.Index(rightNames, name)
+		switch {
+		case i >= 0:
+			r |= 1 << i
+		case strings.TrimSpace(s) != "":
+			return 0, fmt.Errorf("%s is not a right: the rights are %s, separated by commas", yamltree.Quote(name), strings.Join(rightNames, ", "))
+		}
+	}
+	return r, nil
 }

@@ -8,21 +8,19 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"deepwork/catalog/internal/yamltree"
 	"deepwork/catalog/job"
 )
 
 // A User is the user's own config file: the keys of a project's, over which it takes precedence,
 // and keys that only the user may set (catalog/trust/README.md).
 type User struct {
-	// TrustedFolders are absolute; the projects in them need no grant.
-	TrustedFolders []string
+	TrustedFolders []string `yaml:"trusted_folders" own:"" each:"folder"` // absolute; the projects in them need no grant
 	// Store is the URL of the PostgreSQL database that has the sessions and the board; "" means files
 	// of this machine. It may have a password: it must not be in a message.
-	Store string
+	Store string `yaml:"store" own:"--store" as:"store"`
 	// WorkerProjects are the projects of a worker: their names in the store, and their folders on this
 	// machine, absolute (key worker.projects).
-	WorkerProjects map[string]string
+	WorkerProjects map[string]string `yaml:"worker" own:"" as:"worker"`
 
 	root *yaml.Node // nil if the file is empty
 }
@@ -46,16 +44,13 @@ func UserFile() string {
 
 // ParseUser is Parse for the user's file.
 func ParseUser(file string, source []byte) (*User, job.Diagnostics) {
-	u := &User{}
-	p := &parser{Decoder: yamltree.Decoder{Dialect: &dialect, File: file}, user: u}
-	if doc := p.document(source); doc != nil && p.Faults() == 0 {
-		u.root = doc
-		p.config(yamltree.Self(doc), Default())
-	}
+	p := newParser(file, true)
+	c := content{Config: *Default()}
+	c.root = p.parse(source, &c)
 	if p.Faults() > 0 {
 		return nil, p.Diagnostics()
 	}
-	return u, nil
+	return &c.User, nil
 }
 
 // Over returns a config overridden by the user's file. Sources, executors and projects are merged
@@ -64,17 +59,20 @@ func (u *User) Over(c *Config) *Config {
 	if u.root == nil {
 		return c
 	}
-	n := *c
-	n.Toolsets, n.Projects, n.Executors, n.WorkflowTools.Sources = nil, nil, nil, nil
-	p := &parser{Decoder: yamltree.Decoder{Dialect: &dialect, File: FileName}, user: &User{}}
-	p.config(yamltree.Self(u.root), &n) // without faults, since ParseUser found none
-	if n.Toolsets == nil {
-		n.Toolsets = c.Toolsets
-	}
+	over := content{Config: *c}
+	over.Projects, over.Executors, over.WorkflowTools.Sources = nil, nil, nil
+	newParser(FileName, true).decode(u.root, &over) // without faults, since ParseUser found none
+	n := &over.Config
 	n.Projects = merged(c.Projects, n.Projects, func(p Project) string { return p.Name })
 	n.Executors = merged(c.Executors, n.Executors, func(e Executor) string { return e.Name })
 	n.WorkflowTools.Sources = merged(c.WorkflowTools.Sources, n.WorkflowTools.Sources, func(s WorkflowSource) string { return s.Name })
-	return &n
+	// There is one reviewer: the user's replaces the project's, whichever key either has.
+	if q := &n.QualityGate; len(q.AgentReviewCommand) > 0 && c.QualityGate.ReviewerExecutor != "" {
+		q.ReviewerExecutor = ""
+	} else if q.ReviewerExecutor != "" {
+		q.AgentReviewCommand = nil
+	}
+	return n
 }
 
 // merged returns the entries of both lists; those of over replace others of the same name.
@@ -88,45 +86,4 @@ func merged[E any](under, over []E, name func(E) string) []E {
 		}
 	}
 	return all
-}
-
-// folders reads trusted_folders.
-func (p *parser) folders(to *[]string) func(value) {
-	return p.textsThat(to, func(v value, s string) (string, bool) {
-		if !filepath.IsAbs(s) {
-			p.fault(v, "%q is not an absolute path", clip(s))
-		}
-		return filepath.Clean(s), true
-	})
-}
-
-// workerProjects reads worker.projects.
-func (p *parser) workerProjects(v value, to *map[string]string) {
-	p.Entries(v, "a mapping of the names of projects to folders", func(v value) {
-		dir, ok := p.text(v)
-		if ok && !filepath.IsAbs(dir) {
-			p.fault(v, "%q is not an absolute path", clip(dir))
-		} else if ok {
-			if *to == nil {
-				*to = make(map[string]string)
-			}
-			(*to)[v.Key.Value] = filepath.Clean(dir)
-		}
-	})
-}
-
-// usersOnly reads a key that only the user's own config may have. In a project's, where it may only
-// be empty, the fault names the flag that also sets it, if there is one.
-func (p *parser) usersOnly(name, flag string, read func(value)) yamltree.Key {
-	return key(name, func(v value) {
-		n := v.Target()
-		switch empty := yamltree.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0; {
-		case p.user != nil:
-			read(v)
-		case !empty && flag != "":
-			p.fault(v, "does not belong into a project: set it in your own config, %s, or with %s", UserFile(), flag)
-		case !empty:
-			p.fault(v, "does not belong into a project: set it in your own config, %s", UserFile())
-		}
-	})
 }

@@ -56,17 +56,7 @@ func TestOverridesOfProjectAndUser(t *testing.T) {
 		{"", "", "agent"}, {"agent", "", "agent"}, {"human", "", "human"}, {"never", "", "never"},
 		{"agent", "human", "human"}, {"never", "agent", "agent"}, {"agent", "never", "never"}, {"human", "human", "human"},
 	} {
-		source := func(mode string) []byte {
-			if mode == "" {
-				return nil
-			}
-			return []byte("quality_gate: {override: " + mode + "}")
-		}
-		project, faults := Parse("config.yml", source(test[0]))
-		user, more := ParseUser("config.yml", source(test[1]))
-		if faults != nil || more != nil {
-			t.Fatal(faults, more)
-		}
+		project, user := parsed(t, "quality_gate: {override: "+test[0]+"}"), parsedUser(t, "quality_gate: {override: "+test[1]+"}")
 		if got := user.Over(project).QualityGate.Override; string(got) != test[2] {
 			t.Errorf("of the project's %q and the user's %q: %q, want %q", test[0], test[1], got, test[2])
 		}
@@ -76,20 +66,18 @@ func TestOverridesOfProjectAndUser(t *testing.T) {
 	}
 }
 
-func TestKeysThatOnlyTheUserMaySet(t *testing.T) {
-	for _, source := range []string{"http: {quotas: {requests: 1}}", "store: postgres://db.example/", "trusted_folders: [/]", "http: {tokens: [{name: a}]}", "http: {allowed_hosts: [a]}", "http: {allowed_origins: ['https://a.com']}"} {
-		if c, faults := Parse("config.yml", []byte(source)); c != nil || len(faults) != 1 || !strings.Contains(faults.Error(), "does not belong into a project: set it in your own config, ") {
-			t.Errorf("%s: %v", source, faults)
+// There is one reviewer: the user's own config replaces the project's, whichever key either has.
+func TestTheUsersReviewerWins(t *testing.T) {
+	for _, test := range []struct{ project, user, command, executor string }{
+		{"agent_review_command: theirs", "reviewer_executor: MINE", "", "MINE"},
+		{"reviewer_executor: THEIRS", "agent_review_command: mine", "mine", ""},
+		{"reviewer_executor: THEIRS", "reviewer_executor: MINE", "", "MINE"},
+		{"reviewer_executor: 'THEIRS:PLAN'", "pin: true", "", "THEIRS:PLAN"},
+	} {
+		q := parsedUser(t, "quality_gate: {"+test.user+"}").Over(parsed(t, "quality_gate: {"+test.project+"}")).QualityGate
+		if strings.Join(q.AgentReviewCommand, " ") != test.command || q.ReviewerExecutor != test.executor {
+			t.Errorf("%+v: %q and %q", test, q.AgentReviewCommand, q.ReviewerExecutor)
 		}
-	}
-	if u, faults := ParseUser("config.yml", []byte("store: postgres://me:secret@db.example/work")); u == nil || u.Store != "postgres://me:secret@db.example/work" {
-		t.Error(faults)
-	}
-	if _, faults := ParseUser("config.yml", []byte("store: mysql://me:secret@db.example/")); len(faults) != 1 || strings.Contains(faults.Error(), "secret") {
-		t.Errorf("another database: %v", faults)
-	}
-	if _, faults := ParseUser("config.yml", []byte("trusted_folders: [work]")); len(faults) != 1 || !strings.Contains(faults.Error(), "not an absolute path") {
-		t.Errorf("a relative folder: %v", faults)
 	}
 }
 
@@ -173,22 +161,10 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 	reviewer(running, "mine", "")
 }
 
-// The projects of a worker are the user's own, with a folder of this machine each.
-func TestTheProjectsOfAWorker(t *testing.T) {
-	u, faults := ParseUser("config.yml", []byte("worker: {projects: {shop: /srv/shop/, web: /srv/web}}\n"))
-	if faults != nil || len(u.WorkerProjects) != 2 || u.WorkerProjects["shop"] != filepath.FromSlash("/srv/shop") {
-		t.Errorf("%+v, %v", u, faults)
-	}
-	for text, want := range map[string]string{
-		"worker: {projects: {shop: here}}\n": "not an absolute path",
-		"worker: {projects: [shop]}\n":       "a mapping of the names of projects to folders",
-		"worker: {project: {}}\n":            "project",
-	} {
-		if _, faults := ParseUser("config.yml", []byte(text)); faults == nil || !strings.Contains(faults.Error(), want) {
-			t.Errorf("%s: %v", text, faults)
-		}
-	}
-	if _, faults := Parse("config.yml", []byte("worker: {projects: {shop: /srv/shop}}\n")); faults == nil || !strings.Contains(faults.Error(), "your own config") {
-		t.Errorf("in a project: %v", faults)
+// These keys are the user's own.
+func TestWorkerAndStore(t *testing.T) {
+	u := parsedUser(t, "worker: {projects: {shop: /srv/shop/, web: /srv/web}}\nstore: postgres://me:secret@db.example/work\n")
+	if len(u.WorkerProjects) != 2 || u.WorkerProjects["shop"] != filepath.FromSlash("/srv/shop") || u.Store != "postgres://me:secret@db.example/work" {
+		t.Errorf("%+v", u)
 	}
 }

@@ -1,77 +1,89 @@
 package job
 
 import (
-	"fmt"
-	"math/big"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
 
 	"deepwork/catalog/internal/yamltree"
 	"deepwork/catalog/jsontext"
 )
 
-// checkSteps checks the references of steps: unique ids, dependencies that exist and have no cycle,
-// from_step, run_each.
-func (d *decoder) checkSteps(j *Job) {
+// A place is a path to a value of the file, of keys and indices.
+type place = []any
+
+// check checks what spans values: references to steps and outputs, cycles, the order of workflows.
+// Values that have a fault already are empty.
+func (d *decoder) check(j *Job) {
+	if d.Faults() >= MaxDiagnostics {
+		return // the file will be checked again
+	}
 	j.steps = make(map[string]int, len(j.Steps))
 	for i := range j.Steps {
-		id, at := j.Steps[i].ID, d.steps[i].id
-		if at == (spot{}) {
-			continue
+		if _, twice := j.steps[j.Steps[i].ID]; !twice && j.Steps[i].ID != "" {
+			j.steps[j.Steps[i].ID] = i
 		}
-		if first, ok := j.steps[id]; ok {
-			d.faultAt(at, "%s is the id of steps[%d] too, in line %d: give each step its own id", yamltree.Quote(id), first, d.steps[first].id.at.Line)
-			continue
-		}
-		j.steps[id] = i
 	}
 	for i := range j.Steps {
-		d.checkDependencies(j, i)
-		d.checkRunEach(j, i)
+		s, at := &j.Steps[i], place{"steps", i}
+		d.checkDependencies(j, i, at)
+		d.checkRunEach(s, at)
+		d.checkInputs(s, at)
+		d.checkHooks(s.StopHooks, at, "stop_hooks")
+		d.checkHooks(s.Hooks.AfterAgent, at, "hooks", "after_agent")
+		d.checkHooks(s.Hooks.BeforeTool, at, "hooks", "before_tool")
+		d.checkHooks(s.Hooks.BeforePrompt, at, "hooks", "before_prompt")
 	}
-	g := graph{d: d, job: j, state: make([]visit, len(j.Steps))}
-	d.needs = make([]*big.Int, len(j.Steps))
+	n := len(j.Steps)
+	order := order{d: d, job: j, needs: needs(j), circular: make([]bool, n), used: make([]bool, n), entries: make([]int, n)}
+	order.checkCycles()
+	j.workflows = make(map[string]int, len(j.Workflows))
+	for i := range j.Workflows {
+		w := &j.Workflows[i]
+		if _, twice := j.workflows[w.Name]; !twice {
+			j.workflows[w.Name] = i
+		}
+		order.checkWorkflow(w, place{"workflows", i, "steps"})
+	}
+	if len(j.Workflows) == 0 && len(j.Steps) > 0 {
+		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows")
+		return
+	}
 	for i := range j.Steps {
-		if g.state[i] == unseen {
-			g.visit(i)
+		if id := j.Steps[i].ID; !order.used[i] && id != "" {
+			d.WarnAt(place{"steps", i, "id"}, "%s is in no workflow, so it never runs: name it in one, or remove it", yamltree.Quote(id))
 		}
 	}
 }
 
-func (d *decoder) faultAt(s spot, format string, args ...any) {
-	d.FaultIn(s.at, s.path, format, args...)
-}
-
-func (d *decoder) checkDependencies(j *Job, i int) {
-	s, spots := &j.Steps[i], &d.steps[i]
+func (d *decoder) checkDependencies(j *Job, i int, at place) {
+	s := &j.Steps[i]
 	declared := make(map[string]bool, len(s.Dependencies))
 	for k, dep := range s.Dependencies {
-		at := spots.dependencies[k]
-		if declared[dep] {
-			d.WarnIn(at.at, at.path, "%s appears twice: remove one", yamltree.Quote(dep))
+		at := append(slices.Clip(at), "dependencies", k)
+		if declared[dep] && dep != "" {
+			d.WarnAt(at, "%s appears twice: remove one", yamltree.Quote(dep))
 		}
 		declared[dep] = true
-		if _, ok := j.steps[dep]; !ok {
-			d.unknownStep(j, at, dep)
-		}
+		d.step(j, dep, at)
 	}
-	for k, at := range spots.fromSteps {
-		from := s.Inputs[k].FromStep
-		if at == (spot{}) {
-			continue
-		}
-		if t, ok := j.steps[from]; !ok {
-			d.unknownStep(j, at, from)
-		} else if t == i {
-			d.faultAt(at, "a step cannot take a file from itself: name the earlier step that makes it")
-		} else if !declared[from] {
-			d.faultAt(at, "%s is not among the dependencies of this step: add it to dependencies", yamltree.Quote(from))
+	for k, in := range s.Inputs {
+		at := append(slices.Clip(at), "inputs", k, "from_step")
+		switch from, ok := d.step(j, in.FromStep, at); {
+		case !ok:
+		case from == i:
+			d.FaultAt(at, "a step cannot take a file from itself: name the earlier step that makes it")
+		case !declared[in.FromStep]:
+			d.FaultAt(at, "%s is not among the dependencies of this step: add it to dependencies", yamltree.Quote(in.FromStep))
 		}
 	}
 }
 
-// unknownStep reports a reference to a step that does not exist.
-func (d *decoder) unknownStep(j *Job, at spot, id string) {
-	if d.Full() {
-		return
+// step returns the index of a step, and reports a reference to one that does not exist.
+func (d *decoder) step(j *Job, id string, at place) (i int, ok bool) {
+	if i, ok = j.steps[id]; ok || id == "" || d.Full() {
+		return i, ok
 	}
 	ids := make([]string, 0, len(j.Steps))
 	for i := range j.Steps {
@@ -79,102 +91,65 @@ func (d *decoder) unknownStep(j *Job, at spot, id string) {
 			ids = append(ids, j.Steps[i].ID)
 		}
 	}
-	hint := "the steps are " + yamltree.Join(ids)
-	if near := jsontext.Nearest(id, ids); near != "" {
-		hint = "did you mean " + near + "?"
-	}
-	d.faultAt(at, "there is no step %s: %s", yamltree.Quote(id), hint)
+	d.FaultAt(at, "there is no step %s: %s", yamltree.Quote(id), nearest(id, ids, "the steps are "))
+	return 0, false
 }
 
-func (d *decoder) checkRunEach(j *Job, i int) {
-	s, spots := &j.Steps[i], &d.steps[i]
-	if len(s.Reviews) == 0 {
-		return
+// nearest returns the hint which name was probably meant, or else all of them.
+func nearest(name string, all []string, these string) string {
+	if near := jsontext.Nearest(name, all); near != "" {
+		return "did you mean " + near + "?"
 	}
-	names, known := []string{"step"}, map[string]bool{"step": true}
-	for k := range s.Outputs {
-		names, known[s.Outputs[k].Name] = append(names, s.Outputs[k].Name), true
+	return these + yamltree.Join(all)
+}
+
+func (d *decoder) checkRunEach(s *Step, at place) {
+	names, known := []string{"step"}, map[string]bool{"step": true, "": true}
+	for _, o := range s.Outputs {
+		names, known[o.Name] = append(names, o.Name), true
 	}
-	for k, at := range spots.runEach {
-		each := s.Reviews[k].RunEach
-		if at == (spot{}) || known[each] || d.Full() {
-			continue
+	for k, r := range s.Reviews {
+		if !known[r.RunEach] && !d.Full() {
+			d.FaultAt(append(slices.Clip(at), "reviews", k, "run_each"), "%s is neither step nor an output of this step: %s",
+				yamltree.Quote(r.RunEach), nearest(r.RunEach, names, "write one of "))
 		}
-		hint := "write one of " + yamltree.Join(names)
-		if near := jsontext.Nearest(each, names); near != "" {
-			hint = "did you mean " + near + "?"
-		}
-		d.faultAt(at, "%s is neither step nor an output of this step: %s", yamltree.Quote(each), hint)
 	}
 }
 
-// checkWorkflows checks that workflows have unique names, and steps that exist, occur once, and
-// come after their dependencies.
-func (d *decoder) checkWorkflows(j *Job) {
-	j.workflows = make(map[string]int, len(j.Workflows))
-	used := make([]bool, len(j.Steps))
-	order := order{d: d, job: j, later: new(big.Int), entries: make([]int, len(j.Steps))}
-	for i := range j.Workflows {
-		w, spots := &j.Workflows[i], &d.workflows[i]
-		if spots.name != (spot{}) {
-			if first, ok := j.workflows[w.Name]; ok {
-				d.faultAt(spots.name, "%s is the name of workflows[%d] too, in line %d: give each workflow its own name",
-					yamltree.Quote(w.Name), first, d.workflows[first].name.at.Line)
-			} else {
-				j.workflows[w.Name] = i
-			}
+// checkInputs checks that each input has the keys of one kind.
+func (d *decoder) checkInputs(s *Step, at place) {
+	const forms = "write either name and description, or file and from_step"
+	for k := range s.Inputs {
+		at := append(slices.Clip(at), "inputs", k)
+		switch given, _ := d.given(at, "name", "description", "file", "from_step"); given {
+		case "name, description", "file, from_step", notMapping:
+		case "":
+			d.FaultAt(at, "says nothing: %s", forms)
+		case "name", "description", "file", "from_step":
+			d.FaultAt(at, "has only %s: %s", given, forms)
+		default:
+			d.FaultAt(at, "mixes two kinds of input: %s", forms)
 		}
-		if spots.steps != (spot{}) && len(w.Entries) == 0 {
-			d.WarnIn(spots.steps.at, spots.steps.path, "has no steps, so it cannot be started: name some, or remove the workflow")
-		}
-		refs := d.resolve(j, i)
-		for _, r := range refs {
-			used[r.step] = true
-		}
-		order.check(refs)
 	}
-	d.warnUnused(j, used)
 }
 
-// A ref is the mention of a step in a workflow.
-type ref struct {
-	step  int // index in Job.Steps
-	entry int // index in Workflow.Entries
-	spot
+func (d *decoder) checkHooks(hooks []Hook, at place, path ...any) {
+	for k := range hooks {
+		at := append(slices.Concat(at, path), k)
+		if given, count := d.given(at, "prompt", "prompt_file", "script"); count != 1 && given != notMapping {
+			d.FaultAt(at, "has %d of prompt, prompt_file and script: write exactly one", count)
+		}
+	}
 }
 
-// resolve finds the steps of a workflow, each at its first position.
-func (d *decoder) resolve(j *Job, i int) []ref {
-	w := &j.Workflows[i]
-	refs := make([]ref, 0, len(w.Entries))
-	first := make(map[int]int, len(w.Entries)) // step -> line
-	for e, entry := range w.Entries {
-		for m, id := range entry {
-			at := d.workflows[i].entries[e][m]
-			step, ok := j.steps[id]
-			if !ok {
-				d.unknownStep(j, at, id)
-			} else if line, twice := first[step]; twice {
-				d.faultAt(at, "%s appears twice in this workflow, the first time in line %d: keep one of them", yamltree.Quote(id), line)
-			} else {
-				first[step] = at.at.Line
-				refs = append(refs, ref{step, e, at})
-			}
-		}
-	}
-	return refs
-}
+// notMapping is what given returns for a value that is no mapping, and has that fault already.
+const notMapping = "no mapping"
 
-func (d *decoder) warnUnused(j *Job, used []bool) {
-	if len(j.Workflows) == 0 {
-		if len(j.Steps) > 0 {
-			d.WarnIn(yamltree.Position{}, "", "has no workflows, so none of its steps can be started: add workflows")
-		}
-		return
+// given returns which of these keys a mapping has, and their number.
+func (d *decoder) given(at place, keys ...string) (given string, count int) {
+	if d.Find(at...).Target().Kind != yaml.MappingNode {
+		return notMapping, 0
 	}
-	for i := range j.Steps {
-		if !used[i] && d.steps[i].id != (spot{}) {
-			d.WarnIn(d.steps[i].id.at, fmt.Sprintf("steps[%d]", i), "%s is in no workflow, so it never runs: name it in one, or remove it", yamltree.Quote(j.Steps[i].ID))
-		}
-	}
+	keys = slices.DeleteFunc(keys, func(key string) bool { return !d.Has(at, key) })
+	return strings.Join(keys, ", "), len(keys)
 }

@@ -45,28 +45,32 @@ func (e *instructionsError) Unwrap() error { return e.fault.err }
 // each at its position in job.yml. `deepwork validate` calls it after Parse. It reads the files,
 // and so may block.
 func CheckFiles(j *Job) Diagnostics {
-	d := decoder{Decoder: yamltree.Decoder{Dialect: &dialect, File: FileName}}
+	d := newDecoder(FileName)
+	d.Open(j.Source)
+	check := func(name string, path ...any) {
+		if name == "" {
+			return
+		}
+		data, fault := readInside(j.Dir, name)
+		if fault != nil {
+			d.FaultAt(path, "%s %s", yamltree.Quote(name), fault.message)
+		} else if len(bytes.TrimSpace(data)) == 0 {
+			d.WarnAt(path, "%s is empty: write what it should say", yamltree.Quote(name))
+		}
+	}
 	for i := range j.Steps {
 		s := &j.Steps[i]
-		d.checkFile(j, s.instructionsAt, fmt.Sprintf("steps[%d].instructions_file", i), s.InstructionsFile)
-		for _, hooks := range [][]Hook{s.Hooks.AfterAgent, s.Hooks.BeforeTool, s.Hooks.BeforePrompt} {
-			for _, h := range hooks {
-				if name := h.PromptFile + h.Script; name != "" {
-					d.checkFile(j, h.at, h.path, name)
-				}
+		check(s.InstructionsFile, "steps", i, "instructions_file")
+		for moment, hooks := range map[string][]Hook{"after_agent": s.Hooks.AfterAgent, "before_tool": s.Hooks.BeforeTool, "before_prompt": s.Hooks.BeforePrompt} {
+			for k, h := range hooks {
+				check(h.PromptFile, "steps", i, "hooks", moment, k, "prompt_file")
+				check(h.Script, "steps", i, "hooks", moment, k, "script")
 			}
+		}
+		for k, h := range s.StopHooks {
+			check(h.PromptFile, "steps", i, "stop_hooks", k, "prompt_file")
+			check(h.Script, "steps", i, "stop_hooks", k, "script")
 		}
 	}
 	return d.All()
-}
-
-func (d *decoder) checkFile(j *Job, at yamltree.Position, path, name string) {
-	data, fault := readInside(j.Dir, name)
-	if fault != nil {
-		d.FaultIn(at, path, "%s %s", yamltree.Quote(name), fault.message)
-		return
-	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		d.WarnIn(at, path, "%s is empty: write what it should say", yamltree.Quote(name))
-	}
 }

@@ -121,7 +121,7 @@ func readInside(dir, name string) ([]byte, *fileFault) {
 	if fault != nil {
 		return nil, fault
 	}
-	data = bytes.TrimPrefix(data, utf8BOM)
+	data = bytes.TrimPrefix(data, yamltree.BOM)
 	if at, found := yamltree.NotUTF8(data); found {
 		return nil, &fileFault{message: fmt.Sprintf("is not UTF-8 text (line %d): save the file as UTF-8", yamltree.PositionAt(data, at).Line)}
 	}
@@ -158,4 +158,16 @@ func readResolved(dir, local string) ([]byte, *fileFault) {
 		return nil, &fileFault{message: fmt.Sprintf("leads out of the job's folder %s, to %s: copy the file into the folder", dir, resolved)}
 	}
 	return textFile.read(root.Stat, root.OpenFile, inside, dir)
+}
+
+// Unquoted returns the faults of the job.yml in a folder; one fault that quotes nothing of the file
+// if that is a link which leads out of the folder, since it may be anything of the user's.
+func Unquoted(dir string, faults Diagnostics) Diagnostics {
+	if len(faults) == 0 {
+		return faults
+	}
+	if err := durable.Inside(dir, filepath.Join(dir, FileName)); err != nil {
+		return Diagnostics{{File: FileName, Message: "is not a valid job, and " + err.Error()}}
+	}
+	return faults
 }

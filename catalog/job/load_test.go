@@ -50,6 +50,22 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// What others find wrong with a job is reported at its place.
+func TestFaultsOfOthers(t *testing.T) {
+	_, j := baseJob(t)
+	for _, c := range []struct {
+		got  Diagnostic
+		want string
+	}{
+		{j.NameFault("x", "taken"), "x:1:7: name: taken"},
+		{j.ExecutorWarning(1, "x", "gone"), "x:13:5: warning: steps[1].executor: gone"},
+	} {
+		if got := c.got.String(); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
 func TestLoadMakesDirAbsolute(t *testing.T) {
 	dir, _ := baseJob(t)
 	t.Chdir(filepath.Dir(dir))
@@ -266,10 +282,10 @@ func TestCheckFiles(t *testing.T) {
 	j, ds := Load(dir)
 	testkit.Must(t, ds.Err())
 	want := strings.ReplaceAll(strings.Join([]string{
-		`job.yml:40:5: steps[1].instructions_file: "steps/draft.md" does not exist in DIR: write the file, or correct the path in job.yml`,
-		`job.yml:57:11: steps[1].hooks.before_prompt[0].prompt_file: "hooks/tone.md" is a folder, not a regular file: put a text file in its place`,
-		`job.yml:76:5: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the file as UTF-8`,
-		`job.yml:84:5: warning: steps[4].instructions_file: "steps/publish.md" is empty: write what it should say`,
+		`job.yml:40:24: steps[1].instructions_file: "steps/draft.md" does not exist in DIR: write the file, or correct the path in job.yml`,
+		`job.yml:57:24: steps[1].hooks.before_prompt[0].prompt_file: "hooks/tone.md" is a folder, not a regular file: put a text file in its place`,
+		`job.yml:76:24: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the file as UTF-8`,
+		`job.yml:84:24: warning: steps[4].instructions_file: "steps/publish.md" is empty: write what it should say`,
 	}, "\n"), "DIR", dir)
 	if got := CheckFiles(j).Error(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -1,88 +1,150 @@
 package job
 
 import (
-	"math/big"
+	"slices"
+	"strings"
 
 	"deepwork/catalog/internal/yamltree"
 )
 
-// order checks that no step of a workflow comes before its dependencies, or in one group with them.
+// An order checks the order of steps: that dependencies have no cycle, and that workflows follow
+// them.
 type order struct {
-	d       *decoder
-	job     *Job
-	later   *big.Int // the steps of the entry being checked, and of those after it
-	entries []int    // step -> index of its entry, valid for the steps in later
+	d        *decoder
+	job      *Job
+	needs    [][]need // of each step
+	circular []bool   // the steps in a cycle, for which no order is right
+	used     []bool   // the steps that are in a workflow
+	entries  []int    // of the workflow being checked: the entry of each step, from 1; 0 means none
 }
 
-func (o *order) check(refs []ref) {
-	// A file with this many faults will be checked again.
-	if len(refs) < 2 || o.d.Faults() >= MaxDiagnostics {
-		return
-	}
-	for end := len(refs); end > 0; {
-		start := end - 1
-		for start > 0 && refs[start-1].entry == refs[start].entry {
-			start--
-		}
-		for _, r := range refs[start:end] {
-			o.later.SetBit(o.later, r.step, 1)
-			o.entries[r.step] = r.entry
-		}
-		for _, r := range refs[start:end] {
-			// No position is right for a step in a cycle; the cycle is reported.
-			if !o.d.steps[r.step].circular && o.needsLater(r.step) {
-				o.report(r)
+// A need is a dependency of a step, which exists: the k-th in the file.
+type need struct{ step, k int }
+
+// needs returns the dependencies of each step, each once.
+func needs(j *Job) [][]need {
+	all := make([][]need, len(j.Steps))
+	for i := range j.Steps {
+		seen := make(map[string]bool)
+		for k, id := range j.Steps[i].Dependencies {
+			if step, ok := j.steps[id]; ok && !seen[id] {
+				seen[id] = true
+				all[i] = append(all[i], need{step, k})
 			}
 		}
-		end = start
+	}
+	return all
+}
+
+// checkCycles walks the dependencies depth first, each step once, and reports each that closes a
+// cycle.
+func (o *order) checkCycles() {
+	const open, closed = 1, 2
+	state := make([]int, len(o.needs))
+	var trail []int
+	var visit func(i int)
+	visit = func(i int) {
+		state[i] = open
+		trail = append(trail, i)
+		for _, n := range o.needs[i] {
+			switch state[n.step] {
+			case open:
+				o.circle(place{"steps", i, "dependencies", n.k}, trail[slices.Index(trail, n.step):])
+			case closed:
+			default:
+				visit(n.step)
+			}
+		}
+		trail = trail[:len(trail)-1]
+		state[i] = closed
+	}
+	for i := range state {
+		if state[i] == 0 {
+			visit(i)
+		}
+	}
+}
+
+// circle reports a dependency that closes a cycle, such as a -> b -> a; a long one is shortened in
+// the middle.
+func (o *order) circle(at place, circle []int) {
+	for _, i := range circle {
+		o.circular[i] = true
+	}
+	if len(circle) == 1 {
+		o.d.FaultAt(at, "a step cannot depend on itself: remove it")
+		return
+	}
+	const most = 10
+	var ids []string
+	for k, i := range circle {
+		switch {
+		case len(circle) <= most || k < most/2 || k >= len(circle)-most/2:
+			ids = append(ids, yamltree.Clip(o.job.Steps[i].ID))
+		case k == most/2:
+			ids = append(ids, "…")
+		}
+	}
+	o.d.FaultAt(at, "the dependencies go in a circle, %s -> %s: remove one of them", strings.Join(ids, " -> "), ids[0])
+}
+
+// A ref is the mention of a step in a workflow.
+type ref struct {
+	step int // index in Job.Steps
+	at   place
+}
+
+// checkWorkflow checks that the steps of a workflow exist, occur once, and come after those of the
+// workflow that they depend on.
+func (o *order) checkWorkflow(w *Workflow, at place) {
+	if len(w.Entries) == 0 && o.d.Has(at) {
+		o.d.WarnAt(at, "has no steps, so it cannot be started: name some, or remove the workflow")
+	}
+	refs := o.resolve(w, at)
+	for _, r := range refs {
+		if !o.circular[r.step] {
+			o.checkStep(r)
+		}
 	}
 	for _, r := range refs {
-		o.later.SetBit(o.later, r.step, 0)
+		o.entries[r.step] = 0
 	}
 }
 
-// needsLater reports whether a step depends on one in later.
-func (o *order) needsLater(step int) bool {
-	return new(big.Int).And(o.d.needs[step], o.later).Sign() != 0
-}
-
-// report reports every direct dependency that comes too late; if there is none, the first indirect
-// one through steps that do not come too late themselves.
-func (o *order) report(r ref) {
-	if o.d.Full() {
-		return
-	}
-	step := &o.job.Steps[r.step]
-	direct := false
-	reported := map[int]bool{}
-	for _, dep := range step.Dependencies {
-		if t, ok := o.job.steps[dep]; ok && t != r.step && o.later.Bit(t) == 1 && !reported[t] {
-			direct, reported[t] = true, true
-			o.fault(r, t, "")
-		}
-	}
-	if direct {
-		return
-	}
-	for _, dep := range step.Dependencies {
-		t, ok := o.job.steps[dep]
-		if !ok || !o.needsLater(t) {
-			continue
-		}
-		for i := range o.job.Steps {
-			if o.d.needs[t].Bit(i) == 1 && o.later.Bit(i) == 1 && i != r.step {
-				o.fault(r, i, " through "+yamltree.Quote(dep))
-				return
+// resolve finds the steps of a workflow, and sets entries.
+func (o *order) resolve(w *Workflow, at place) (refs []ref) {
+	for e, entry := range w.Entries {
+		for m, id := range entry {
+			at := append(slices.Clip(at), e)
+			if o.d.Has(at, m) {
+				at = append(at, m)
 			}
+			step, ok := o.d.step(o.job, id, at)
+			if !ok {
+				continue
+			}
+			if o.entries[step] > 0 {
+				first := slices.IndexFunc(refs, func(r ref) bool { return r.step == step })
+				o.d.FaultAt(at, "%s appears twice in this workflow, the first time in line %d: keep one of them",
+					yamltree.Quote(id), o.d.Find(refs[first].at...).At().Line)
+				continue
+			}
+			o.used[step], o.entries[step] = true, e+1
+			refs = append(refs, ref{step, at})
 		}
 	}
+	return refs
 }
 
-func (o *order) fault(r ref, needed int, through string) {
-	id, need := yamltree.Quote(o.job.Steps[r.step].ID), yamltree.Quote(o.job.Steps[needed].ID)
-	if o.entries[needed] == r.entry {
-		o.d.faultAt(r.spot, "%s is in one group with %s, which it depends on%s: put it into a later entry", id, need, through)
-		return
+// checkStep reports the dependencies of a step that do not come before it.
+func (o *order) checkStep(r ref) {
+	for _, n := range o.needs[r.step] {
+		id, need := yamltree.Quote(o.job.Steps[r.step].ID), yamltree.Quote(o.job.Steps[n.step].ID)
+		switch here, there := o.entries[r.step], o.entries[n.step]; {
+		case there > here:
+			o.d.FaultAt(r.at, "%s comes before %s, which it depends on: move it after that step", id, need)
+		case there == here:
+			o.d.FaultAt(r.at, "%s is in one group with %s, which it depends on: put it into a later entry", id, need)
+		}
 	}
-	o.d.faultAt(r.spot, "%s comes before %s, which it depends on%s: move it after that step", id, need, through)
 }

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -20,9 +21,37 @@ const (
 	maxSummary = 200
 )
 
+// rules are the rules of texts in the tags of the model.
+var rules = map[string]yamltree.Text{
+	"identifier": rule(identifier),
+	// A workflow's name becomes part of a git branch name and of the job/workflow of a stack, so
+	// blanks and slashes are not allowed.
+	"workflow name": rule(form(`^[a-zA-Z0-9][a-zA-Z0-9_-]*$`, " is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit")),
+	"version":       rule(form(`^[0-9]+\.[0-9]+\.[0-9]+$`, ` is not a version: write three numbers, as in "1.0.0"`)),
+	"summary":       rule(summary),
+	"name":          rule(freeName),
+	"filled":        rule(filled),
+	"judge":         rule(judge),
+	"executor":      func(s string) (string, error) { return s, CheckExecutor(s) },
+	"path": func(s string) (string, error) {
+		_, err := rule(insidePath)(s)
+		return path.Clean(s), err
+	},
+}
+
+// rule returns the rule of texts whose fault a function returns.
+func rule(faultOf func(s string) string) yamltree.Text {
+	return func(s string) (string, error) {
+		if fault := faultOf(s); fault != "" {
+			return s, errors.New(fault)
+		}
+		return s, nil
+	}
+}
+
 // form returns the rule of texts that match a regular expression; remedy is added to the fault of
 // others.
-func form(expression, remedy string) textRule {
+func form(expression, remedy string) func(s string) string {
 	form := regexp.MustCompile(expression)
 	return func(s string) string {
 		if !form.MatchString(s) {
@@ -32,14 +61,19 @@ func form(expression, remedy string) textRule {
 	}
 }
 
-var (
-	// identifier is the rule of job names and step ids.
-	identifier = form(`^[a-z][a-z0-9_]*$`, " is not a valid name: use lower-case letters, digits and _, beginning with a letter")
-	// workflowName is the rule of workflow names. They become part of a git branch name and of the
-	// job/workflow of a stack, so blanks and slashes are not allowed.
-	workflowName = form(`^[a-zA-Z0-9][a-zA-Z0-9_-]*$`, " is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit")
-	version      = form(`^[0-9]+\.[0-9]+\.[0-9]+$`, ` is not a version: write three numbers, as in "1.0.0"`)
-)
+// identifier is the rule of job names and step ids.
+var identifier = form(`^[a-z][a-z0-9_]*$`, " is not a valid name: use lower-case letters, digits and _, beginning with a letter")
+
+// executorName matches the name of an executor of the config, perhaps with a variant.
+var executorName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*(:[A-Z][A-Z0-9_]*)?$`)
+
+// CheckExecutor returns an error if a text cannot name an executor.
+func CheckExecutor(s string) error {
+	if !executorName.MatchString(s) {
+		return fmt.Errorf("%s is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", yamltree.Quote(s))
+	}
+	return nil
+}
 
 // freeName is the rule of the names of outputs, such as report.md.
 func freeName(s string) string {
@@ -57,13 +91,6 @@ func summary(s string) string {
 		return fmt.Sprintf("is empty: say in 1 to %d characters what this is for", maxSummary)
 	}
 	return tooLong(s, maxSummary)
-}
-
-func outputType(s string) string {
-	if t := OutputType(s); t != File && t != Files {
-		return yamltree.Quote(s) + " is not one of file, files"
-	}
-	return ""
 }
 
 // judge is the rule of who judges a review.

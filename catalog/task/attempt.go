@@ -2,6 +2,7 @@ package task
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 )
@@ -210,3 +211,66 @@ const (
 	AgentLeads  = "agent"  // one agent goes through the workflow of the task on its own
 	ServerLeads = "server" // a server does, and gives each step to an agent
 )
+
+// MaxAttention is how many attempts Attention of a board lists at most.
+const MaxAttention = 50
+
+// An Attention is the latest attempt of a task that goes on only when a person has looked at it.
+type Attention struct {
+	TaskID, Title string // of the task
+	AttemptID     string
+	State         AttemptState
+	Run           string    // of the attempt, "" if it is not one
+	Since         time.Time // the end of its last execution
+}
+
+// MaxWork is how many attempts of a kind Work of a board lists at most.
+const MaxWork = 50
+
+// A Work is an attempt with its last execution.
+type Work struct {
+	TaskID, Title string // of the task
+	AttemptID     string
+	Executor      string
+	State         AttemptState
+	Run           bool      // a server leads it
+	Step          string    // of its workflow
+	Since         time.Time // the end of the execution, or when it was made
+}
+
+const (
+	// MaxComments is how many comments on an attempt's diff wait for their sending at once.
+	MaxComments = 100
+	// MaxComment is the longest text of a comment in characters.
+	MaxComment = 5000
+)
+
+var (
+	// ErrComments refuses more comments than MaxComments.
+	ErrComments = errors.New("too many comments")
+	// ErrSent refuses to send comments of which some were sent or removed in the meantime.
+	ErrSent = errors.New("some of the comments were sent or removed in the meantime")
+	// ErrQueued refuses to replace a queued follow-up that has no comments by one that has.
+	ErrQueued = errors.New("another follow-up is queued")
+)
+
+// The sides of a Comment.
+const (
+	NewSide = "new" // the file as it is in the worktree
+	OldSide = "old" // the file before the attempt
+)
+
+// A Comment is a remark on a line of an attempt's diff that was not sent to its agent yet.
+type Comment struct {
+	ID        string
+	AttemptID string
+	RepoID    string
+	File      string // relative to the worktree, with slashes
+	Line      int    // of that side, from 1
+	Side      string
+	Quote     string // the line as it was
+	Text      string
+	Queued    bool   // it is in the follow-up that is queued
+	Identity  string // who made it
+	CreatedAt time.Time
+}

@@ -149,7 +149,7 @@ func decoderKeys(above []string) (all [][]string) {
 	return all
 }
 
-// faultAt returns the fault of a config with the text x at a path, or "".
+// faultAt returns what is expected in a config in place of the text x at a path, or "".
 func faultAt(path []string) string {
 	text := "x"
 	for _, name := range slices.Backward(path) {
@@ -162,8 +162,11 @@ func faultAt(path []string) string {
 			text = "{" + name + ": " + text + "}"
 		}
 	}
-	if _, faults := config.ParseUser("config.yml", []byte(text)); len(faults) > 0 {
-		return faults[0].Message
+	_, faults := config.ParseUser("config.yml", []byte(text))
+	for _, f := range faults {
+		if strings.Contains(f.Message, "; expected ") {
+			return f.Message
+		}
 	}
 	return ""
 }

@@ -9,9 +9,9 @@ const (
 	maxAliasBytes = 1 << 20
 )
 
-// CheckAliases walks the tree at most as its reader would, and reports a fault if an alias contains
+// checkAliases walks the tree at most as its reader would, and reports a fault if an alias contains
 // itself or all of them together expand too much.
-func (d *Decoder) CheckAliases(root *yaml.Node) bool {
+func (d *Decoder) checkAliases(root *yaml.Node) bool {
 	w := aliasWalk{open: map[*yaml.Node]bool{}}
 	w.walk(root, nil)
 	switch {

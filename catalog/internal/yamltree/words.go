@@ -68,3 +68,22 @@ func Join(names []string) string {
 	}
 	return text
 }
+
+// pathText returns a path of keys and indices, such as steps[2].outputs.report.type.
+func pathText(path []any) string {
+	var b strings.Builder
+	for _, step := range path {
+		key, isKey := step.(string)
+		switch {
+		case !isKey:
+			fmt.Fprintf(&b, "[%d]", step)
+		case !plain(key):
+			b.WriteString("[" + Quote(key) + "]")
+		case b.Len() > 0:
+			b.WriteString("." + key)
+		default:
+			b.WriteString(key)
+		}
+	}
+	return b.String()
+}

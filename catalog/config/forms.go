@@ -1,0 +1,253 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/internal/yamltree"
+	"deepwork/catalog/job"
+)
+
+// plainName is the form of the names of tokens, groups and sources.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// texts are the rules of texts in the tags of the model.
+var texts = map[string]yamltree.Text{
+	"filled":     filled,
+	"executor":   checked(job.CheckExecutor),
+	"token name": checked(CheckTokenName),
+	"token hash": ParseTokenHash,
+	"group":      checked(CheckGroup),
+	"host":       quoting(HostName),
+	"origin":     quoting(Origin),
+	"constant":   like(`^[A-Z][A-Z0-9_]*$`, "is not a name of upper-case letters, digits and '_', as in CLAUDE_CODE"),
+	// A URL or path is not the name of a remote.
+	"remote":      like(`^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$`, `is not the name of a remote, as git remote lists them; "" means no remote`),
+	"prefix":      like(`^[A-Za-z0-9_-]{0,32}$`, "is not a prefix: expected at most 32 letters, digits, '_' and '-'"),
+	"source name": like(plainName.String(), "is not a source's name: 1 to 64 letters, digits, '.', '_' and '-'"),
+	"variable":    like(`^[^=\x00]+$`, "is not the name of an environment variable"),
+	"header":      like("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "is not the name of an HTTP header"),
+	"server url": func(s string) (string, error) {
+		if fault := CheckServerURL(s); fault != "" {
+			return "", errors.New(fault)
+		}
+		return s, nil
+	},
+	"line": func(s string) (string, error) {
+		if strings.ContainsFunc(s, unicode.IsControl) {
+			return "", fmt.Errorf("%s has a control character in it: remove it", yamltree.Quote(s))
+		}
+		return filled(s)
+	},
+	"one line": func(s string) (string, error) {
+		if strings.ContainsAny(s, "\r\n") {
+			return "", errors.New("has a line break in it: remove it")
+		}
+		return s, nil
+	},
+	"agent variable": func(s string) (string, error) {
+		if strings.EqualFold(s, AttemptEnv) || strings.EqualFold(s, BoardEnv) {
+			return "", errors.New("is set by deepwork itself: leave it out")
+		}
+		if s == "" || strings.ContainsAny(s, "=\x00") {
+			return "", fmt.Errorf("%s is not the name of an environment variable", yamltree.Quote(s))
+		}
+		return s, nil
+	},
+	"folder name": func(s string) (string, error) {
+		if !isFolder(s) {
+			return "", fmt.Errorf(`%s cannot be the name of a folder: leave out /, \, : and the like, and a dot at either end`, yamltree.Quote(s))
+		}
+		return s, nil
+	},
+	"local file": func(s string) (string, error) {
+		if !filepath.IsLocal(filepath.FromSlash(s)) || filepath.Clean(s) == "." {
+			return "", fmt.Errorf("%s is not a file of the repository: give a path that is relative to it and stays inside", yamltree.Quote(s))
+		}
+		return s, nil
+	},
+	"folder": func(s string) (string, error) {
+		if !filepath.IsAbs(s) {
+			return "", fmt.Errorf("%s is not an absolute path", yamltree.Quote(s))
+		}
+		return filepath.Clean(s), nil
+	},
+	"store": func(s string) (string, error) {
+		if !strings.HasPrefix(s, "postgres://") && !strings.HasPrefix(s, "postgresql://") {
+			return "", errors.New("is not the URL of a store: expected one such as postgres://user@host/database?sslmode=verify-full")
+		}
+		return s, nil
+	},
+	"tool": func(s string) (string, error) {
+		if strings.TrimSpace(s) == "" {
+			return "", errors.New("is empty; expected the name of a tool of the source; leave the key out for the default")
+		}
+		return s, nil
+	},
+	"glob": func(s string) (string, error) {
+		if _, err := path.Match(s, ""); err != nil || s == "" {
+			return "", fmt.Errorf("%s is not a pattern: * matches any text, ? one character, [a-z] one of those", yamltree.Quote(s))
+		}
+		return s, nil
+	},
+}
+
+// checked returns the rule of texts for which check returns no error.
+func checked(check func(s string) error) yamltree.Text {
+	return func(s string) (string, error) { return s, check(s) }
+}
+
+// quoting returns the rule of texts that normalize normalizes; its fault follows other texts.
+func quoting(normalize func(s string) (string, error)) yamltree.Text {
+	return func(s string) (string, error) {
+		text, err := normalize(s)
+		if err != nil {
+			err = fmt.Errorf("%s %w", yamltree.Quote(s), err)
+		}
+		return text, err
+	}
+}
+
+// like returns the rule of texts that match a regular expression; fault follows other texts.
+func like(expression, fault string) yamltree.Text {
+	form := regexp.MustCompile(expression)
+	return func(s string) (string, error) {
+		if !form.MatchString(s) {
+			return "", fmt.Errorf("%s %s", yamltree.Quote(s), fault)
+		}
+		return s, nil
+	}
+}
+
+func filled(s string) (string, error) {
+	if strings.TrimSpace(s) == "" {
+		return "", errors.New("is blank: fill it in")
+	}
+	return s, nil
+}
+
+// isFolder reports whether a text is a valid folder name on every system.
+func isFolder(s string) bool {
+	return s != "" && s == strings.Trim(s, ". ") && !strings.ContainsAny(s, `/\:*?"<>|`) &&
+		!strings.ContainsFunc(s, unicode.IsControl) && filepath.IsLocal(s)
+}
+
+// forms returns the forms of values in the tags of the model; limits is the file in which limits are
+// set.
+func forms(limits string) map[string]yamltree.Form {
+	return map[string]yamltree.Form{
+		"command": command,
+		"program": program,
+		"amount": func(d *yamltree.Decoder, v yamltree.Value, to any) {
+			if x, ok := d.Number(v, "an amount of USD", 0, 1e9, "!!int", "!!float"); ok {
+				*to.(**Limit) = &Limit{x, limits}
+			}
+		},
+		"count": func(d *yamltree.Decoder, v yamltree.Value, to any) {
+			if x, ok := d.Number(v, "a whole number", 0, 1e9, "!!int"); ok {
+				*to.(**Limit) = &Limit{x, limits}
+			}
+		},
+		"worker": func(d *yamltree.Decoder, v yamltree.Value, to any) {
+			var in struct {
+				Projects map[string]string `yaml:"projects" each:"folder" is:"a mapping of the names of projects to folders"`
+			}
+			d.Decode(v, &in)
+			*to.(*map[string]string) = in.Projects
+		},
+		"auto start": autoStart,
+		"price":      price,
+		"rights": func(d *yamltree.Decoder, v yamltree.Value, to any) {
+			d.List(v, "a list of rights", func(_ int, v yamltree.Value) {
+				s, ok := d.Text(v, "a right", "")
+				right, err := ParseRights(s)
+				if ok && err != nil {
+					d.Fault(v.At(), "%v", err)
+				}
+				*to.(*Rights) |= right
+			})
+		},
+	}
+}
+
+// command decodes a command line, or the list of its words; empty means nil.
+func command(d *yamltree.Decoder, v yamltree.Value, to any) {
+	words := to.(*[]string)
+	const what = "a command line or the list of its words"
+	if v.Target().Kind == yaml.SequenceNode {
+		*words = nil
+		d.List(v, what, func(i int, v yamltree.Value) {
+			s, ok := d.Text(v, "a text", "")
+			if ok && i == 0 && strings.TrimSpace(s) == "" {
+				d.Fault(v.At(), "is empty; expected the program to run")
+			}
+			*words = append(*words, s)
+		})
+		return
+	}
+	line, ok := d.Text(v, what, "")
+	if !ok {
+		return
+	}
+	split, err := SplitCommand(line)
+	if err == nil && len(split) > 0 && strings.TrimSpace(split[0]) == "" {
+		err = errors.New("its first word, the program to run, is empty")
+	}
+	if err != nil {
+		d.Fault(v.At(), "is not a command line: %v", err)
+	}
+	*words = split
+}
+
+// program decodes a command that is not empty.
+func program(d *yamltree.Decoder, v yamltree.Value, to any) {
+	faults := d.Faults()
+	if command(d, v, to); len(*to.(*[]string)) == 0 && d.Faults() == faults {
+		d.Fault(v.At(), "is empty; expected a program with its arguments")
+	}
+}
+
+// autoStart decodes attempts.auto_start; false turns it off.
+func autoStart(d *yamltree.Decoder, v yamltree.Value, to any) {
+	start := to.(**AutoStart)
+	if n := v.Target(); n.ShortTag() == "!!bool" && n.Value == "false" {
+		*start = nil
+		return
+	}
+	var in struct {
+		Executor    string `yaml:"executor" as:"executor" add:"the executor of the attempts, as in {executor: CLAUDE_CODE, max_in_review: 3}; false turns auto_start off"`
+		MaxInReview int    `yaml:"max_in_review" min:"1" max:"10000" add:"how many tasks may wait for a review, as in {executor: CLAUDE_CODE, max_in_review: 3}; false turns auto_start off"`
+	}
+	faults := d.Faults()
+	if d.Decode(v, &in); d.Faults() > faults {
+		return
+	}
+	name, variant, _ := strings.Cut(in.Executor, ":")
+	*start = &AutoStart{name, variant, in.MaxInReview}
+}
+
+// price decodes the prices of a model.
+func price(d *yamltree.Decoder, v yamltree.Value, to any) {
+	var in struct {
+		Input      float64  `yaml:"input" max:"1e6" is:"the USD per million tokens," add:"the USD per million tokens, as in {input: 3, output: 15}"`
+		Output     float64  `yaml:"output" max:"1e6" is:"the USD per million tokens," add:"the USD per million tokens, as in {input: 3, output: 15}"`
+		CacheRead  *float64 `yaml:"cache_read" max:"1e6" is:"the USD per million tokens,"`
+		CacheWrite *float64 `yaml:"cache_write" max:"1e6" is:"the USD per million tokens,"`
+	}
+	d.Decode(v, &in)
+	p := Price{Input: in.Input, CacheRead: in.Input, CacheWrite: in.Input, Output: in.Output}
+	if in.CacheRead != nil {
+		p.CacheRead = *in.CacheRead
+	}
+	if in.CacheWrite != nil {
+		p.CacheWrite = *in.CacheWrite
+	}
+	*to.(*Price) = p
+}

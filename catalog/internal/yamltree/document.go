@@ -1,0 +1,199 @@
+package yamltree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// MaxBytes is the maximum size of a file: 1 MiB.
+const MaxBytes = 1 << 20
+
+// maxDirectives bounds the %TAG lines of a file: the YAML parser compares each with all before it.
+const maxDirectives = 16
+
+// BOM is the byte order mark with which some editors begin a file.
+var BOM = []byte("\xef\xbb\xbf")
+
+// Documents reads the documents of a file: the first, and a second if there is
+// one; nil means none. The error is that of the YAML parser.
+func Documents(r io.Reader) (first, second *yaml.Node, err error) {
+	// The YAML parser panics on some hostile input.
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("yaml: cannot be read (%s)", Clip(fmt.Sprint(r)))
+		}
+	}()
+	dec := yaml.NewDecoder(r)
+	for _, doc := range []**yaml.Node{&first, &second} {
+		var n yaml.Node
+		if err := dec.Decode(&n); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return first, nil, err
+		}
+		*doc = &n
+	}
+	return first, second, nil
+}
+
+// Open reads the one document of a file, which Find, FaultAt and Decode are about, and returns its
+// root. It returns nil if the file has a fault that hides others, or is empty, which is no fault.
+// The time to walk the tree is bounded, whatever its aliases are.
+func (d *Decoder) Open(source []byte) *yaml.Node {
+	body, ok := d.checkBytes(source)
+	if !ok {
+		return nil
+	}
+	doc, second, err := Documents(bytes.NewReader(body))
+	if err != nil {
+		d.syntaxFault(body, err)
+		return nil
+	}
+	if second != nil { // the faults of the first are reported too
+		d.FaultIn(At(second), "", "a second document begins here, but a file is one: remove the --- and what follows it, or move that to a separate file")
+	}
+	if doc == nil || IsNull(doc.Content[0]) || !d.checkAliases(doc.Content[0]) {
+		return nil
+	}
+	d.root = doc.Content[0]
+	return d.root
+}
+
+// checkBytes refuses a file that is not text or that YAML does not allow, and returns the text
+// without its byte order mark.
+func (d *Decoder) checkBytes(source []byte) ([]byte, bool) {
+	fault := func(at Position, format string, args ...any) ([]byte, bool) {
+		d.FaultIn(at, "", format, args...)
+		return nil, false
+	}
+	switch {
+	case len(source) > MaxBytes:
+		return fault(Position{}, "is larger than %d bytes (1 MiB), the most that is read: shorten it", MaxBytes)
+	case bytes.HasPrefix(source, []byte("\xff\xfe")), bytes.HasPrefix(source, []byte("\xfe\xff")):
+		return fault(Position{1, 1}, "is UTF-16: save the file as UTF-8")
+	}
+	body := bytes.TrimPrefix(source, BOM)
+	if at, ok := firstBad(body); ok {
+		where, offset := PositionAt(body, at), at+len(source)-len(body)
+		r, size := utf8.DecodeRune(body[at:])
+		switch {
+		case r == utf8.RuneError && size <= 1:
+			return fault(where, "the byte 0x%02x at offset %d is not UTF-8: save the file as UTF-8", body[at], offset)
+		case r == 0:
+			return fault(where, "the byte at offset %d is NUL: this is not a text file, or it was cut off while it was written; write it again", offset)
+		}
+		return fault(where, "the character %U at offset %d is not allowed in YAML: remove it, or write it as an escape in double quotes", r, offset)
+	}
+	// The YAML parser also ends a line at a lone carriage return and at Unicode line breaks, so a
+	// directive may be anywhere.
+	if texts := bytes.Split(body, []byte("%TAG")); len(texts)-1 > maxDirectives {
+		at := len(bytes.Join(texts[:maxDirectives+1], []byte("%TAG")))
+		return fault(PositionAt(body, at), "there are more than %d %%TAG directives: remove them, none is needed", maxDirectives)
+	}
+	return body, true
+}
+
+// firstBad finds the first byte that does not begin a character YAML allows.
+func firstBad(b []byte) (int, bool) {
+	for i := 0; i < len(b); {
+		c := b[i]
+		if c >= 0x20 && c < 0x7f || c == '\n' || c == '\r' || c == '\t' {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(b[i:])
+		if c < utf8.RuneSelf || r == utf8.RuneError && size <= 1 || r < 0xa0 && r != 0x85 || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			return i, true
+		}
+		i += size
+	}
+	return 0, false
+}
+
+// remedies are the remedies of errors of the YAML parser.
+var remedies = []struct{ problem, remedy string }{
+	{"mapping values are not allowed", `a value that contains ": " must be put in quotes; else the indentation is wrong here`},
+	{"found character that cannot start any token", "a value that begins with @, ` or % must be put in quotes; indentation must be spaces, never tabs"},
+	{"found a tab character", "indentation must be spaces, never tabs"},
+	{"could not find expected ':'", "write this line as key: value, or indent it as part of the text above"},
+	{"found unexpected end of stream", "a quote is opened here and never closed: close it"},
+	{"did not find expected key", "indent this line like the keys it belongs to; a value that contains quotes, or begins with one, must be put in quotes whole"},
+	{"did not find expected '-' indicator", "indent this line like the list it belongs to, and begin an item with a dash"},
+	{"did not find expected ',' or ']'", "a [ is not closed: close it with ], and put commas between items"},
+	{"did not find expected ',' or '}'", "a { is not closed: close it with }, and put commas between items"},
+	{"did not find expected node content", "a value is missing or misplaced here: a value that begins with one of [ ] { } , & * ! | > % @ must be put in quotes"},
+	{"block sequence entries are not allowed", "begin the list on a separate line, below its key"},
+	{"did not find expected alphabetic or numeric character", "a value that begins with * or & must be put in quotes"},
+	{"unknown anchor", "a value that begins with * must be put in quotes; an alias can name only an anchor that comes before it"},
+	{"exceeded max depth", "eight levels are enough: take the nested brackets or dashes out"},
+	{"did not find expected <document start>", "the file must be one document: remove what comes before this line, or the directive"},
+	{"unknown escape character", `double the backslash, or use single quotes`},
+	{"undefined tag handle", "remove the tag (the word that begins with !), or put the value in quotes"},
+	{"block scalar", "after | or > nothing but + or - may follow; begin the text on the next line, indented"},
+	{"cannot be read", "take out what was added last, or write it in a simpler form"},
+}
+
+// exactUpTo is the size of the largest file that is parsed again to find where a syntax error
+// began; it bounds the cost of a hostile file.
+const exactUpTo = 64 << 10
+
+// syntaxFault reports an error of the YAML parser.
+func (d *Decoder) syntaxFault(body []byte, err error) {
+	problem, line := problemOf(err)
+	remedy := "put the value in quotes, or correct the indentation"
+	for _, r := range remedies {
+		if strings.Contains(problem, r.problem) {
+			remedy = r.remedy
+			break
+		}
+	}
+	lines := bytes.SplitAfter(body, []byte("\n"))
+	// Only errors of single tokens name their line; for others it is the first line up to which the
+	// file has this error.
+	structure := strings.HasPrefix(problem, "did not find expected") && !strings.Contains(problem, "alphabetic") ||
+		strings.HasPrefix(problem, "unknown anchor") || strings.HasPrefix(problem, "found undefined tag") ||
+		strings.HasPrefix(problem, "found a tab") || strings.Contains(problem, "unexpected end of stream")
+	if structure && len(body) <= exactUpTo {
+		line = 1 + sort.Search(len(lines)-1, func(n int) bool {
+			_, _, err := Documents(bytes.NewReader(bytes.Join(lines[:n+1], nil)))
+			return err != nil && strings.Contains(err.Error(), problem)
+		})
+	}
+	line = min(max(line, 1), len(lines))
+	d.FaultIn(Position{line, column(lines[line-1], problem)}, "", "%s: %s", Clip(problem), remedy)
+}
+
+// problemOf returns an error of the YAML parser without its line, and the line.
+func problemOf(err error) (problem string, line int) {
+	problem = strings.TrimPrefix(err.Error(), "yaml: ")
+	if rest, ok := strings.CutPrefix(problem, "line "); ok {
+		number, text, ok := strings.Cut(rest, ": ")
+		if n, err := strconv.Atoi(number); ok && err == nil {
+			return text, n
+		}
+	}
+	return problem, 0
+}
+
+// column returns the column of the colon that should be in quotes, else of the first character that
+// is not blank.
+func column(text []byte, problem string) int {
+	text = bytes.TrimSuffix(text, []byte("\n"))
+	at := len(text) - len(bytes.TrimLeft(text, " "))
+	if strings.HasPrefix(problem, "mapping values") {
+		if first := bytes.Index(text, []byte(": ")); first >= 0 {
+			if second := bytes.Index(text[first+1:], []byte(": ")); second >= 0 {
+				at = first + 1 + second
+			}
+		}
+	}
+	return utf8.RuneCount(text[:at]) + 1
+}
