@@ -87,6 +87,7 @@ type Engine struct {
 	wakeStarter wait.Signal    // a task may be ready to be started without a call
 
 	only       string    // the attempt of the only run that it leads, "" for any; set before it serves
+	recovered  bool      // of serve: what crashes left is being finished
 	lastGiveUp time.Time // of serve: when it looked for machines that are gone
 
 	mu       sync.Mutex            // guards the fields below

@@ -253,14 +253,14 @@ func (r *execution) record(f func(context.Context, store.Board) error) error {
 		}
 		return f(ctx, b)
 	}
-	said := false
+	logged := false
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}); ; {
 		err := once()
 		if err == nil || errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound) {
 			return err
 		}
-		if r.ctx.Err() == nil && !said {
-			said = true
+		if r.ctx.Err() == nil && !logged {
+			logged = true
 			r.engine.Log.Error("the outcome of an attempt cannot be recorded on the board; trying again until it can",
 				"attempt", r.row.AttemptID, "execution", r.row.ID, "error", err)
 		}

@@ -51,7 +51,7 @@ func (l *Lead) Steps(ctx context.Context, sessionID, stepID string) ([]task.Exec
 	return l.records.StepsOf(ctx, l.Attempt.ID, sessionID, stepID)
 }
 
-// Continues reports whether an executor can go on with a conversation beside others in the folder.
+// Continues reports whether an executor can go on with a conversation while others use the folder.
 func (l *Lead) Continues(ctx context.Context, executor string, variant *string) bool {
 	agent, err := l.execution.engine.choose(ctx, executor, variant)
 	return err == nil && agent.Names
@@ -60,7 +60,7 @@ func (l *Lead) Continues(ctx context.Context, executor string, variant *string) 
 // Note writes a line to the output of the run.
 func (l *Lead) Note(format string, args ...any) { l.execution.note(fmt.Sprintf(format, args...)) }
 
-// Warn logs what hinders the run, for whoever runs its server.
+// Warn logs what hinders the run.
 func (l *Lead) Warn(what string, err error) {
 	if l.execution != nil { // else it is a test
 		l.execution.engine.Log.Warn(what, "run", l.Attempt.ID, "error", err)

@@ -147,7 +147,7 @@ func (e *Engine) lastBefore(ctx context.Context, b board.View, a *task.Attempt, 
 	}
 }
 
-// cut removes entries before and after the span. It reports whether all were.
+// cut removes entries before and after the part. It reports whether all were.
 func (s *logPart) cut(entries *[]runner.Entry) bool {
 	n := len(*entries)
 	*entries = slices.DeleteFunc(*entries, func(x runner.Entry) bool {

@@ -29,7 +29,7 @@ const (
 // A Notification is what the command of notify gets on its stdin, as one line of JSON.
 type Notification struct {
 	board.Attention
-	Project string `json:"project"` // its root, where the command of the item is to be run
+	Project string `json:"project"` // its root, in which a person runs the command of the item
 }
 
 // A notifier has the command of the user's own config notify of each new item that needs a person,

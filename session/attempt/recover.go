@@ -58,7 +58,7 @@ func Relocate(ctx context.Context, f *state.Folder, old string) error {
 }
 
 // recover finishes what this place has left undone. It reports false if the store was away meanwhile:
-// then it is to be called again.
+// then the caller calls it again.
 func (e *Engine) recover(ctx context.Context, b store.Board, cfg *config.Config) bool {
 	agents, worktrees := e.endAllGivenUp(ctx, b), e.recoverWorktrees(ctx, b, cfg)
 	if errors.Is(errors.Join(agents, worktrees), store.ErrUnavailable) {

@@ -96,22 +96,26 @@ func (e *Engine) adopt(ctx context.Context, b store.Board, x *task.Execution) (b
 }
 
 // serve hands out slots, takes over from dead servers, and does what other servers ask of this one:
-// after each kick, and every poll for changes by other servers. It runs on its own goroutine until Close begins.
+// when it is woken, and every poll for changes by other servers. It runs on its own goroutine until Close begins.
 func (e *Engine) serve() {
 	defer e.workers.Done()
 	ctx := e.serving
 	ticker := time.NewTicker(e.poll())
 	defer ticker.Stop()
-	recovered, said := false, error(nil)
+	logged := ""
 	for {
-		err := e.look(ctx, &recovered)
+		err := e.look(ctx)
 		if session.CodeOf(err) == codes.ConfigInvalid {
 			err = nil // the config's faults are logged elsewhere
 		}
-		if err != nil && ctx.Err() == nil && (said == nil || err.Error() != said.Error()) { // once
+		why := ""
+		if err != nil {
+			why = err.Error()
+		}
+		if why != "" && why != logged && ctx.Err() == nil {
 			e.Log.Error("the task board cannot be served; trying again", "error", err)
 		}
-		said = err
+		logged = why
 		select {
 		case <-ctx.Done():
 			return
@@ -121,8 +125,8 @@ func (e *Engine) serve() {
 	}
 }
 
-// poll returns how often the board is checked without a kick: seldom in a store that several machines share, where
-// each look costs all of them, and followBoard kicks.
+// poll returns how often the board is checked without being woken: seldom in a store that several machines share, where
+// each look costs all of them, and followBoard wakes the server.
 func (e *Engine) poll() time.Duration {
 	if e.Shared != nil {
 		return sharedPolls * e.o.Poll
@@ -133,7 +137,7 @@ func (e *Engine) poll() time.Duration {
 // sharedPolls makes 3 seconds of the default of Options.Poll.
 const sharedPolls = 6
 
-// followBoard kicks after changes of the board by any process, every Options.Poll at most, until Close begins.
+// followBoard wakes the server after changes of the board by any process, every Options.Poll at most, until Close begins.
 func (e *Engine) followBoard() {
 	position := ""
 	for wait.For(e.serving, e.o.Poll) == nil {
@@ -152,7 +156,7 @@ func (e *Engine) followBoard() {
 }
 
 // look does all work that is due.
-func (e *Engine) look(ctx context.Context, recovered *bool) error {
+func (e *Engine) look(ctx context.Context) error {
 	if !e.Database.Exists() {
 		return nil
 	}
@@ -182,8 +186,8 @@ func (e *Engine) look(ctx context.Context, recovered *bool) error {
 	if err := e.giveUp(ctx, b, cfg.Attempts.MachineLostAfter); err != nil {
 		return err
 	}
-	if !*recovered {
-		*recovered = true
+	if !e.recovered {
+		e.recovered = true
 		e.workers.Add(1)
 		e.background.Go(func() {
 			defer e.workers.Done()

@@ -128,7 +128,7 @@ func (e *Engine) stopUnreachable(ctx context.Context, b board.View, attempt stri
 	return err
 }
 
-// stopHere stops an execution and returns its run; nil means that this server does not lead it.
+// stopHere stops an execution and returns it; nil means that this server does not lead it.
 func (e *Engine) stopHere(execution string) *execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()

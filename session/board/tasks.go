@@ -178,7 +178,7 @@ func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 	return taskReply(s), TaskFault("updating the task", err, id)
 }
 
-// checkDependencies checks the ids of tasks that a task is to depend on; nil stays nil.
+// checkDependencies checks the ids of tasks that a task will depend on; nil stays nil.
 func checkDependencies(given []string) ([]string, error) {
 	if len(given) > task.MaxDependencies {
 		return nil, session.Wrong(codes.TooManyDependencies, "depends_on names %d tasks, and at most %d are allowed. Name those that must be done last: what they depend on is done before them.", len(given), task.MaxDependencies).
