@@ -184,7 +184,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 	if err != nil || len(kept) != 3 {
 		t.Fatalf("kept %+v, %v", kept, err)
 	}
-	for i, suffix := range []string{"", "-api", "-workspace"} {
+	for i, suffix := range []string{"", "-2", "-3"} {
 		if kept[i].Ref != "refs/deepwork/rescue/"+attemptID+suffix {
 			t.Errorf("ref %d is %s", i, kept[i].Ref)
 		}
