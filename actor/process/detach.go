@@ -44,7 +44,7 @@ func Detach(ctx context.Context, command, env []string) (answer string, life *os
 	if err != nil {
 		return "", nil, err
 	}
-	go cmd.Wait() // as long as both processes run: so that it does not stay as a zombie
+	go cmd.Wait() // until the command ends, which would otherwise stay as a zombie
 	// The only other holder of the pipe is the command.
 	stop := context.AfterFunc(ctx, func() { hear.Close() })
 	defer stop()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"deepwork/actor/process"
-	"deepwork/session/git"
 )
 
 func TestCreateAndRemove(t *testing.T) {
@@ -184,7 +183,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 	if err != nil || len(kept) != 3 {
 		t.Fatalf("kept %+v, %v", kept, err)
 	}
-	for i, suffix := range []string{"", "-api", "-workspace"} {
+	for i, suffix := range []string{"", "-2", "-3"} {
 		if kept[i].Ref != "refs/deepwork/rescue/"+attemptID+suffix {
 			t.Errorf("ref %d is %s", i, kept[i].Ref)
 		}
@@ -274,26 +273,6 @@ func TestCancelledCreateIsUndone(t *testing.T) {
 	}
 	nothingLeft(t, k)
 	sound(t, repo, 0)
-}
-
-func TestLocksOfOtherGitsAreWaitedFor(t *testing.T) {
-	t.Parallel()
-	repo := newRepo(t)
-	gitIn(t, repo, "branch", "gone")
-	lock := filepath.Join(repo, ".git", "packed-refs.lock")
-	write(t, repo, ".git/packed-refs.lock", "")
-	deletion := git.Command{Dir: repo, Config: []string{"core.packedRefsTimeout=10"}, Args: []string{"update-ref", "-d", "refs/heads/gone"}}
-	released := time.AfterFunc(100*time.Millisecond, func() { os.Remove(lock) })
-	if _, err := git.Output(t.Context(), deletion); err != nil || released.Stop() {
-		t.Errorf("it did not wait: %v", err)
-	}
-	gitIn(t, repo, "branch", "gone")
-	write(t, repo, ".git/packed-refs.lock", "")
-	ctx, cancel := contextThatEnds(t, 100*time.Millisecond)
-	defer cancel()
-	if _, err := git.Output(ctx, deletion); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("who is cancelled waits on: %v", err)
-	}
 }
 
 // Git fails over a worktree that another program is making at that moment; one
