@@ -29,7 +29,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	files "deepwork/session/store/local"
+	"deepwork/session/store/backend"
 )
 
 // Options configure an Engine. The zero value of a field is its default.
@@ -150,7 +150,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e.local = local{runner.Runner{Shim: []string{self, runner.ShimCommand}}, o.State.Logs()}
 	stores := o.Stores
 	if stores == nil {
-		stores = files.Stores(o.State, false, o.Logger)
+		stores = backend.Local(o.State, o.Logger)
 		e.close = stores.Close
 	}
 	e.use(stores)

@@ -9,7 +9,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/catalog/task"
 	"deepwork/session/state"
-	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/backend"
 )
 
 // Relocate corrects the paths on the board and in the journals after the project was moved from old
@@ -24,7 +24,7 @@ func Relocate(ctx context.Context, f *state.Folder, old string) error {
 	}
 	e := &Engine{o: Options{Root: f.Root, State: f}.withDefaults()}
 	e.log = e.o.Logger
-	db := sqlite.New(sqlite.Options{Path: f.Database()})
+	db := backend.Files(f)
 	defer db.Close() // a change is on disk when its call returns
 	dirs := []string{f.Worktrees()}
 	if db.Exists() {

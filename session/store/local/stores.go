@@ -1,3 +1,4 @@
+// Package local keeps the stores of a project in files of this machine.
 package local
 
 import (
@@ -10,6 +11,12 @@ import (
 	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
 )
+
+// A Database is a database in a file of this machine.
+type Database = sqlite.DB
+
+// Open returns the database of a project in its state folder, which its first call opens. The caller closes it.
+func Open(f *state.Folder) *Database { return sqlite.New(sqlite.Options{Path: f.Database()}) }
 
 // Stores returns the stores of a project in a database file of this machine. It touches no file: the
 // first call that needs it opens it. With readOnly nothing is created, and a database that does
