@@ -20,7 +20,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/remote"
-	"deepwork/session/store/local"
+	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 )
 
@@ -79,7 +79,7 @@ func (a *app) setAside(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
-	to, err := local.SetAside(ctx, folder, time.Now())
+	to, err := backend.SetAside(ctx, folder, time.Now())
 	if err != nil {
 		return err
 	}

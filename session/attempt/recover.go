@@ -15,7 +15,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/backend"
 )
 
 // Relocate corrects the paths on the board and in the journals after the project was moved from old
@@ -29,7 +29,7 @@ func Relocate(ctx context.Context, f *state.Folder, old string) error {
 		return path
 	}
 	e := newEngine(Options{Options: board.Options{Root: f.Root, State: f}})
-	db := sqlite.New(sqlite.Options{Path: f.Database()})
+	db := backend.Files(f)
 	defer db.Close() // a change is on disk when its call returns
 	dirs := []string{f.Worktrees()}
 	if db.Exists() {

@@ -28,7 +28,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	files "deepwork/session/store/local"
+	"deepwork/session/store/backend"
 )
 
 // Options configure a Board. The zero value of a field is its default.
@@ -89,7 +89,7 @@ func New(o Options) *Board {
 	}
 	b := &Board{o: o, Log: o.Logger, Stores: o.Stores}
 	if b.Stores == nil {
-		b.Stores = files.Stores(o.State, false, o.Logger)
+		b.Stores = backend.Local(o.State, o.Logger)
 		b.close = b.Stores.Close
 	}
 	b.Members, b.Database = b.Stores.Members, b.Stores.Database

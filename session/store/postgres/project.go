@@ -89,7 +89,7 @@ type Status struct {
 	Version    int    // of the schema; 0 means that the schema does not exist
 	Latest     int    // the version that this program knows
 	Repository string // to which the name of the project is bound; "" means none yet
-	Refusal    error  // why this folder may not use the name; nil if it may
+	Refusal    error  // why this program cannot use the schema, or this folder the name; nil if they may
 
 	Sessions, Active, Tasks, Attempts, Executions int // Executions are those of workflows elsewhere
 
@@ -102,6 +102,7 @@ func (s *Store) Status(ctx context.Context) (st Status, err error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	if st.Version, st.Latest, err = s.SchemaVersion(ctx); err != nil || st.Version != st.Latest {
+		st.Refusal = known(st.Version)
 		return st, err
 	}
 	var scope int64

@@ -1,7 +1,7 @@
 // Package sqlstore implements the stores of package store in SQL. It is the only place with statements for what they
 // keep; nothing in it, or above it, depends on which database that is.
 //
-// A database is a Dialect: one package, such as sqlite or postgres, and a line of package backend that opens it. Its
+// A database is a Dialect: one package, such as sqlite or postgres, and what opens it in package backend. Its
 // author has to provide:
 //
 //   - A schema, as scripts in its folder migrations (Scripts), with the tables and columns that the schema of package
@@ -21,7 +21,8 @@
 //     change that commits late.
 //   - Wake-up: a version that changes with each commit (Feed.Version), or a channel that is closed when something may
 //     have changed (Options.Hint). It may be late or lost: followers look every Options.Poll anyway.
-//   - For store copy, a transfer.Side, and for machines that share the database, what backend.Shared lists.
+//   - For store copy, a transfer.Side, and for machines that share the database, what backend.Shared lists: the places
+//     where a project is used.
 //
 // The tests of package storetest judge it.
 package sqlstore
@@ -126,8 +127,8 @@ func Scripts(files fs.FS) (scripts []string) {
 }
 
 // OtherVersion returns task.ErrVersion for a schema of a version that this program, whose own version is
-// latest, can neither use nor migrate; it says what to do.
-func OtherVersion(version string, latest int) error {
-	return fmt.Errorf("%w: it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside (with deepwork check --set-aside; on PostgreSQL by another schema, ?schema=NAME in its URL) and import the sessions with deepwork sessions import --all",
-		task.ErrVersion, version, latest)
+// latest, can neither use nor migrate; it says what to do, and aside how to set the database aside.
+func OtherVersion(version string, latest int, aside string) error {
+	return fmt.Errorf("%w: it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside (%s) and import the sessions with deepwork sessions import --all",
+		task.ErrVersion, version, latest, aside)
 }

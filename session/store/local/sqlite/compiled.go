@@ -45,7 +45,7 @@ type compiled struct {
 	phase phase
 }
 
-// A compiler makes compileds.
+// A compiler is a connector that makes compiled connections.
 type compiler struct{ driver.Connector }
 
 // connect returns a pool of at most n permanent connections, each a compiled.

@@ -23,6 +23,9 @@ var files embed.FS
 // a board, SQLite's user_version, is the number of steps applied.
 var migrations = sqlstore.Scripts(files)
 
+// setAside says how a database is set aside.
+const setAside = "with deepwork check --set-aside"
+
 // latest is the version that this program writes.
 func latest() int { return len(migrations) }
 
@@ -39,9 +42,9 @@ func ours(ctx context.Context, c interface {
 	case err != nil:
 		return 0, err
 	case id == unreleasedID:
-		return 0, sqlstore.OtherVersion(fmt.Sprintf("%d of before the first release", v), latest())
+		return 0, sqlstore.OtherVersion(fmt.Sprintf("%d of before the first release", v), latest(), setAside)
 	case id == applicationID && v > latest():
-		return 0, sqlstore.OtherVersion(fmt.Sprint(v), latest())
+		return 0, sqlstore.OtherVersion(fmt.Sprint(v), latest(), setAside)
 	case id != applicationID && (id != 0 || v != 0 || tables > 0):
 		return 0, fmt.Errorf("%w: it is the database of another program, and was left as it is: set it aside with `deepwork check --set-aside` to begin an empty one", task.ErrDamaged)
 	}
