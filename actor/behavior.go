@@ -1,3 +1,14 @@
+// Package actor runs typed actors: all mutable state is owned by one goroutine and reached only by
+// messages.
+//
+// An actor is a [Behavior] behind a bounded mailbox. [Spawn] starts one that lives as long as its
+// [System]; a [Registry] has one per key, in memory only while it is busy. Messages are sent with
+// Tell, or with [Ask], which waits for an answer; both return when the caller's context ends.
+//
+// An incarnation is one life of a Behavior. If Receive panics or returns an error, its state is
+// dropped and the next incarnation starts from durable state. The mailbox outlives incarnations, so
+// an accepted message is handled exactly once, unless no incarnation can be created: then its asker
+// gets the error.
 package actor
 
 import (
@@ -11,7 +22,7 @@ import (
 // time, so its fields need no lock.
 //
 // A refusal that belongs to the domain travels in a reply, and Receive returns nil. An error from
-// Receive means that the state can no longer be trusted: it is returned, wrapped, to the asker of
+// Receive, other than [ErrRest], means that the state can no longer be trusted: it is returned, wrapped, to the asker of
 // this message and to those whose asks are still open, and the actor restarts from its durable
 // state. A panic is treated alike.
 //

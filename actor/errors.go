@@ -16,10 +16,11 @@ var (
 	// within Options.Within. An actor started by Spawn stays stopped; a key of a Registry may be
 	// asked again once the window has passed.
 	ErrTooManyRestarts = errors.New("too many restarts")
-
-	// ErrBusy means that an actor was not passivated because an ask is still open.
-	ErrBusy = errors.New("asks are taken and not yet answered")
 )
+
+// ErrRest is returned by Receive if the incarnation has nothing to keep in memory: it ends in order once its
+// mailbox is empty and no ask is open.
+var ErrRest = errors.New("the actor rests")
 
 // errGone makes the registry search again, since the cell has left its map. It never reaches a
 // caller.

@@ -133,9 +133,7 @@ func TestBranchesOfOneName(t *testing.T) {
 func TestABranchThatIsDue(t *testing.T) {
 	for _, mode := range []string{"create", "checkout"} {
 		t.Run(mode, func(t *testing.T) {
-			p := newProject(t)
-			p.simple("alpha")
-			p.write("r.md", "x")
+			p := simpleProject(t)
 			p.git("init", "-q")
 			p.git("commit", "-qm", "first", "--allow-empty")
 			p.write(".deepwork/config.yml", "version: \"1.0\"\ngit: {branch: "+mode+"}\n")

@@ -151,7 +151,7 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 			return row, nil, record.NotSaved(b.SessionID, err)
 		}
 		e.exports.Write(w.Session, s)
-		e.notifyMoved(nil, s)
+		e.notifyMoved()
 		return w.Session, r, nil
 	}
 	return row, nil, errors.New("no free session id and branch were found in 20 tries")
