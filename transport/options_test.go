@@ -22,7 +22,7 @@ func TestNewServerRefusesBadOptions(t *testing.T) {
 		says []string
 	}{
 		"runner":   {Options{ProjectRoot: root, ExternalRunner: "gpt"}, []string{`"gpt"`, "claude"}},
-		"toolset":  {Options{ProjectRoot: root, Toolsets: []string{"workflows", "tools"}}, []string{`"tools"`, "workflows, remote, engine, source"}},
+		"toolset":  {Options{ProjectRoot: root, Toolsets: []string{"workflows", "tools"}}, []string{`"tools"`, "workflows, remote, board, source"}},
 		"timeout":  {Options{ProjectRoot: root, QualityGateTimeout: -1}, []string{"timeout", "negative"}},
 		"attempts": {Options{ProjectRoot: root, QualityGateMaxAttempts: -2}, []string{"-2", "negative"}},
 		"missing":  {Options{ProjectRoot: filepath.Join(root, "none")}, []string{filepath.Join(root, "none"), "project"}},

@@ -45,6 +45,7 @@ func TestMain(m *testing.M) {
 // onlyFiles are the tests that are not run on PostgreSQL, and why.
 var onlyFiles = map[string]string{
 	"TestAFullDiskRefusesAndMovesNothing": "fills the disk",
+	"TestAStackAThousandDeep":             "giving them up reads each one's parents",
 }
 
 // A project is a project folder in a test.

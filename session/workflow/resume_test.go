@@ -310,3 +310,41 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 		t.Errorf("got %s %v", toJSON(t, reply), err)
 	}
 }
+
+func TestAStackAThousandDeep(t *testing.T) {
+	const deep = 1000
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	srv := p.open()
+	c := srv.Connect("local")
+	var ids []string
+	for range deep {
+		ids = append(ids, p.start(c, "alpha", "main").BeginStep.SessionID)
+	}
+	for _, i := range []int{0, deep / 2, deep - 1} {
+		if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+ids[i]+`"}`); r.Stack[i].Step != "two" || len(r.Stack) != deep {
+			t.Errorf("at %d: step %s, depth %d", i, r.Stack[i].Step, len(r.Stack))
+		}
+	}
+	r, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ids[deep/2]})
+	if err != nil || len(r.Stack) != deep-1 || *r.ResumedStep != "one" {
+		t.Fatalf("abort in the middle: depth %d, %v", len(r.Stack), err)
+	}
+	srv.stop()
+	c = p.open().Connect("local")
+	step, err := c.Step(ctx, StepArgs{SessionID: &ids[deep-1]})
+	if err != nil || len(step.Stack) != deep-1 || step.Stack[0].SessionID != ids[0] || step.Stack[deep-2].SessionID != ids[deep-1] {
+		t.Fatalf("resumed: depth %d, %v", len(step.Stack), err)
+	}
+	for i := deep - 1; i >= 0; i-- {
+		if i != deep/2 {
+			if _, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
+				t.Fatalf("abort of %d: %v", i, err)
+			}
+		}
+	}
+	if len(c.stackOf(ctx, "")) != 0 {
+		t.Errorf("depth %d", len(c.stackOf(ctx, "")))
+	}
+}
