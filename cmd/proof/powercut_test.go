@@ -266,7 +266,6 @@ type event struct {
 	at     int64  // the offset of a write, or the size of a truncate
 	data   []byte
 	begun  int // the number of events that had ended when it began
-	folder bool
 }
 
 var (
