@@ -17,7 +17,7 @@ import (
 	"deepwork/catalog/config"
 )
 
-// These tests fail if an upgrade of the SDK breaks what sdk.go relies on.
+// These tests fail if an upgrade of the SDK breaks what this package relies on.
 
 const digits = `{"z":9007199254740993,"a":[1.10],"é":null}`
 

@@ -7,7 +7,7 @@
 // replaces what is known of it (an immutable offer). One actor applies the
 // config and makes the snapshot of all offers. What a source sends is untrusted:
 // it is bounded, checked and named before it reaches others. Connections and calls
-// are the MCP SDK's; sdk.go lists what is relied on beyond its documentation.
+// are the MCP SDK's; sdk_test.go checks what is relied on beyond its documentation.
 package source
 
 import (

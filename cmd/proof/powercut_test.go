@@ -260,12 +260,12 @@ type traceLog struct {
 
 // An event is a system call that has ended and that matters to the disk.
 type event struct {
-	call   string // "write", "truncate", "sync", "create", "rename", "unlink"
-	path   string
-	to     string // of a rename
-	at     int64  // the offset of a write, or the size of a truncate
-	data   []byte
-	begun  int // the number of events that had ended when it began
+	call  string // "write", "truncate", "sync", "create", "rename", "unlink"
+	path  string
+	to    string // of a rename
+	at    int64  // the offset of a write, or the size of a truncate
+	data  []byte
+	begun int // the number of events that had ended when it began
 }
 
 var (
