@@ -17,7 +17,8 @@ import (
 // detachedEnv is set in the environment of a process that Detach has started.
 const detachedEnv = "PROCESS_DETACHED"
 
-// Detach starts a command that outlives this process, in a session of its own. It must be a program
+// Detach starts a command that outlives this process: it is not its child and has its own session, so
+// that a client which ends this process with all its children does not reach it. It must be a program
 // that calls Detached first. Its environment is env, its working directory the root. Detach returns
 // the text passed to Answer, or "" if the command ends without an answer, and a pipe whose end is that
 // of the command, which the caller closes. When ctx ends, Detach returns its error, and the command
@@ -39,12 +40,11 @@ func Detach(ctx context.Context, command, env []string) (answer string, life *os
 	cmd.Env = append(Without(env, detachedEnv), detachedEnv+"=1")
 	cmd.Dir = rootDir()
 	cmd.Stdout = say
-	cmd, err = startDetached(cmd)
+	err = startDetached(cmd)
 	say.Close()
 	if err != nil {
 		return "", nil, err
 	}
-	go cmd.Wait() // until the command ends, which would otherwise stay as a zombie
 	// The only other holder of the pipe is the command.
 	stop := context.AfterFunc(ctx, func() { hear.Close() })
 	defer stop()
@@ -58,10 +58,11 @@ func Detach(ctx context.Context, command, env []string) (answer string, life *os
 	return strings.Trim(words, "\x00 \n"), hear, nil
 }
 
-// Detached makes this process, which Detach has started, survive the signals that terminals and people
-// send.
+// Detached gives this process, which Detach has started, its own session, and makes it survive the
+// signals that terminals and people send.
 func Detached() {
 	os.Unsetenv(detachedEnv)
+	leaveSession()
 	// They are received, not ignored: children inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), survived...)
 }

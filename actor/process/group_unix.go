@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -117,12 +118,19 @@ func exitOf(status syscall.WaitStatus) (code int, signal string) {
 var survived = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 	syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXFSZ}
 
-// startDetached starts a command in a new session.
-func startDetached(cmd *exec.Cmd) (*exec.Cmd, error) {
+// startDetached starts a command as an orphan: the shell in between ends at once.
+func startDetached(cmd *exec.Cmd) error {
+	if _, err := exec.LookPath(cmd.Path); err != nil {
+		return err // which the shell could not tell us
+	}
 	// Files that this process has inherited, from an editor, say, must not stay open while it runs.
 	for fd := 3; fd < 1024; fd++ {
 		unix.CloseOnExec(fd)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return cmd, cmd.Start()
+	shell := &exec.Cmd{Path: "/bin/sh", Args: slices.Concat([]string{"sh", "-c", `"$@" &`, "sh", cmd.Path}, cmd.Args[1:]),
+		Env: cmd.Env, Dir: cmd.Dir, Stdout: cmd.Stdout}
+	return shell.Run()
 }
+
+// leaveSession makes this process the leader of a new session.
+func leaveSession() { unix.Setsid() } // fails if it is one already

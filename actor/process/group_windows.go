@@ -138,18 +138,24 @@ var survived = []os.Signal{os.Interrupt, syscall.SIGTERM}
 // startDetached starts a process outside the job of this one, so that it does not end with it, if
 // the job allows that. It gets its own group and console, without a window, so that its children
 // can be sent a break.
-func startDetached(cmd *exec.Cmd) (*exec.Cmd, error) {
+func startDetached(cmd *exec.Cmd) error {
 	begin := func(flags uint32) error {
-		cmd = &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdout: cmd.Stdout, Err: cmd.Err,
+		free := &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdout: cmd.Stdout, Err: cmd.Err,
 			SysProcAttr: &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW | flags}}
-		return cmd.Start()
+		if err := free.Start(); err != nil {
+			return err
+		}
+		return free.Process.Release()
 	}
 	err := begin(windows.CREATE_BREAKAWAY_FROM_JOB)
 	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
 		err = begin(0)
 	}
-	return cmd, err
+	return err
 }
+
+// leaveSession is not needed: Windows has no sessions of processes.
+func leaveSession() {}
 
 // Boot is not needed on Windows: number and start time identify a process.
 func Boot() string { return "" }
