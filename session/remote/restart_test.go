@@ -161,9 +161,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	wantCode(t, err, session.StateError, "runs_unread", path)
 	_, err = s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)
 	wantCode(t, err, session.StateError, "run_not_saved", path)
-	if !s.log.has("level=WARN", "taken up now") {
-		t.Errorf("%v", s.log)
-	}
+	testkit.Until(t, "logged that nothing can be taken up now", func() bool { return s.log.has("level=WARN", "taken up now") })
 }
 
 func TestARestartGoesOnCountingTheTime(t *testing.T) {
