@@ -1,8 +1,21 @@
+// Package actor runs typed actors: all mutable state is owned by one goroutine and reached only by
+// messages.
+//
+// An actor is a [Behavior] behind a bounded mailbox. [Spawn] starts one that lives as long as its
+// [System]; a [Registry] has one per key, in memory only while it is busy. Messages are sent with
+// Tell, or with [Ask], which waits for an answer; both return when the caller's context ends.
+//
+// An incarnation is one life of a Behavior. If Receive panics or returns an error, its state is
+// dropped and the next incarnation starts from durable state. The mailbox outlives incarnations, so
+// an accepted message is handled exactly once, unless no incarnation can be created: then its asker
+// gets the error.
 package actor
 
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -11,7 +24,7 @@ import (
 // time, so its fields need no lock.
 //
 // A refusal that belongs to the domain travels in a reply, and Receive returns nil. An error from
-// Receive means that the state can no longer be trusted: it is returned, wrapped, to the asker of
+// Receive, other than [ErrRest], means that the state can no longer be trusted: it is returned, wrapped, to the asker of
 // this message and to those whose asks are still open, and the actor restarts from its durable
 // state. A panic is treated alike.
 //
@@ -65,4 +78,56 @@ func (o Options) withDefaults(logger *slog.Logger) Options {
 	o.Restarts = cmp.Or(o.Restarts, 5)
 	o.Within = cmp.Or(max(o.Within, 0), time.Minute)
 	return o
+}
+
+// The reasons why a message is not answered; test for them with [errors.Is].
+var (
+	// ErrStopped means that the actor or its System is stopped or stopping: the message was not
+	// accepted, or the actor stopped before it answered.
+	ErrStopped = errors.New("stopped")
+
+	// ErrTooManyRestarts means that the actor crashed more often than Options.Restarts allows
+	// within Options.Within. An actor started by Spawn stays stopped; a key of a Registry may be
+	// asked again once the window has passed.
+	ErrTooManyRestarts = errors.New("too many restarts")
+)
+
+// ErrRest is returned by Receive if the incarnation has nothing to keep in memory: it ends in order once its
+// mailbox is empty and no ask is open.
+var ErrRest = errors.New("the actor rests")
+
+// errGone makes the registry search again, since the cell has left its map. It never reaches a
+// caller.
+var errGone = errors.New("gone")
+
+// errNoReason replaces the nil of Reply.Fail(nil).
+var errNoReason = errors.New("failed without a reason")
+
+// A PanicError is the error of asks to a Behavior that panicked: of the message that caused the
+// panic, and of those still open. The panic has been logged with its stack.
+type PanicError struct {
+	Actor string // the actor's name
+	Value any    // what recover returned
+	Stack []byte // the goroutine's stack, from debug.Stack
+}
+
+// Error names the actor and the value, not the stack.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("actor %s panicked: %v", e.Actor, e.Value)
+}
+
+// Unwrap returns the value if it is an error, else nil.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// stoppedError is ErrStopped with the actor's name.
+func stoppedError(name string) error {
+	return fmt.Errorf("actor %s: %w", name, ErrStopped)
+}
+
+// overError reports that the context had ended before anything was tried.
+func overError(ctx context.Context, name string) error {
+	return fmt.Errorf("actor %s: message not delivered: %w", name, ctx.Err())
 }

@@ -29,7 +29,6 @@ type cell[M any] struct {
 	parked  bool // the goroutine waits on wake
 	box     mailbox[M]
 	open    map[request]struct{} // received and not yet answered
-	begged  []chan<- error       // Passivate calls; capacity 1 each
 	budget  budget
 	cause   error       // why a dead cell refuses messages; nil means it was stopped
 	idle    time.Time   // when the actor became idle; zero means unknown
@@ -149,7 +148,6 @@ func (c *cell[M]) leave() {
 // it returns true, and the caller closes ended at the very end. The caller holds the lock, and the
 // mailbox is empty.
 func (c *cell[M]) quit() (dies bool) {
-	defer c.answerPassivation(nil) // its callers no longer find it in the registry
 	c.idle, c.armed = time.Time{}, false
 	if c.timer != nil {
 		c.timer.Stop()
@@ -216,31 +214,4 @@ func (c *cell[M]) failOpen(why func(name string) error) {
 	for a := range open {
 		a.fail(err)
 	}
-}
-
-// passivate implements Registry.Passivate for a cell.
-func (c *cell[M]) passivate(ctx context.Context) error {
-	answer := make(chan error, 1)
-	c.mu.Lock()
-	if c.state != awake {
-		c.mu.Unlock()
-		return nil
-	}
-	c.begged = append(c.begged, answer)
-	c.nudge()
-	c.mu.Unlock()
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("passivating actor %s: %w", c.title(), ctx.Err())
-	}
-}
-
-// answerPassivation answers the callers of passivate. The caller holds the lock.
-func (c *cell[M]) answerPassivation(err error) {
-	for _, b := range c.begged {
-		b <- err
-	}
-	c.begged = nil
 }

@@ -66,12 +66,14 @@ func (c *cell[M]) begin() (b Behavior[M], ok bool) {
 // live passes messages to the incarnation until it crashes or must end in order; then it returns
 // nil.
 func (c *cell[M]) live(b Behavior[M]) error {
+	rests := false
 	for {
-		e, ok := c.next()
+		e, ok := c.next(rests)
 		if !ok {
 			return nil
 		}
-		if panicked, err := c.guard(func() error { return b.Receive(c.ctx, e.message) }); err != nil {
+		panicked, err := c.guard(func() error { return b.Receive(c.ctx, e.message) })
+		if rests = err == ErrRest; err != nil && !rests {
 			if !panicked {
 				c.options.Logger.Error("actor failed", slog.String("actor", c.title()), slog.Any("error", err))
 				err = fmt.Errorf("actor %s failed and lost its state in memory: %w", c.title(), err)
@@ -88,8 +90,8 @@ func (c *cell[M]) live(b Behavior[M]) error {
 }
 
 // next removes the oldest message, waiting for one. It returns false if the incarnation must end in
-// order and the mailbox is empty.
-func (c *cell[M]) next() (e envelope[M], ok bool) {
+// order and the mailbox is empty; rests means that it must when no ask is open.
+func (c *cell[M]) next(rests bool) (e envelope[M], ok bool) {
 	c.mu.Lock()
 	for {
 		if e, ok = c.box.take(); ok {
@@ -99,18 +101,12 @@ func (c *cell[M]) next() (e envelope[M], ok bool) {
 		if c.closing {
 			break
 		}
-		if len(c.begged) > 0 {
-			if len(c.open) == 0 {
-				break
-			}
-			c.answerPassivation(fmt.Errorf("actor %s: not passivated, %d %w", c.title(), len(c.open), ErrBusy))
-		}
-		if c.options.Idle > 0 && len(c.open) == 0 && c.rested() {
+		if len(c.open) == 0 && (rests || c.options.Idle > 0 && c.rested()) {
 			break
 		}
 		c.parked = true
 		c.mu.Unlock()
-		<-c.wake // woken by a message, an answer, the timer, close or passivate
+		<-c.wake // woken by a message, an answer, the timer or close
 		c.mu.Lock()
 	}
 	c.mu.Unlock()
@@ -160,7 +156,6 @@ func (c *cell[M]) end(b Behavior[M]) {
 func (c *cell[M]) rest() bool {
 	c.mu.Lock()
 	if len(c.box.queue) > 0 {
-		c.answerPassivation(nil)
 		c.mu.Unlock()
 		return false
 	}

@@ -1,6 +1,12 @@
 package actor
 
-import "slices"
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"deepwork/actor/wait"
+)
 
 // An envelope is a message to deliver, with its ask, or nil.
 type envelope[M any] struct {
@@ -65,4 +71,73 @@ func (b *mailbox[M]) refuse(err error) (refused int) {
 	}
 	b.waiting = nil
 	return refused
+}
+
+// An Address accepts messages of one type: a [Ref], or the result of [Registry.For]. No other
+// package can implement it.
+type Address[M any] interface {
+	// Tell puts a message into the mailbox. If the mailbox is full, Tell blocks until there is room
+	// or ctx ends; the error then wraps ctx.Err() and names the actor. nil means that the message
+	// will be handled, not that it was.
+	Tell(ctx context.Context, m M) error
+
+	deliver(ctx context.Context, e envelope[M]) error
+	name() string
+}
+
+// A Ref refers to an actor started by [Spawn]. The pointer may be copied and used from any
+// goroutine.
+type Ref[M any] struct {
+	cell *cell[M]
+}
+
+// Spawn starts an actor that lives until it or its System is stopped. newBehavior is called once
+// per incarnation, on the actor's goroutine; the first one begins at once. An error of newBehavior
+// ends the incarnation as one of Start does; the next message tries again. Spawn does not block. In
+// a stopped System the actor is stopped from the beginning.
+func Spawn[M any](s *System, o Options, newBehavior func() (Behavior[M], error)) *Ref[M] {
+	o = o.withDefaults(s.logger)
+	c := newCell(s, o, func() string { return o.Name }, newBehavior)
+	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !s.join(c) {
+		c.state = dead
+		c.cancel()
+		close(c.ended)
+	} else {
+		c.rouse()
+	}
+	return &Ref[M]{c}
+}
+
+// Tell puts a message into the mailbox, as Address.Tell does. Errors: [ErrStopped],
+// [ErrTooManyRestarts], or one that wraps ctx.Err().
+func (r *Ref[M]) Tell(ctx context.Context, m M) error {
+	return r.deliver(ctx, envelope[M]{message: m})
+}
+
+// Stop ends the actor in order, as [System.Stop] does, and waits for it until ctx ends; then it
+// cancels the Behavior's context and returns an error that wraps ctx.Err(). Stopping a stopped
+// actor is no error.
+func (r *Ref[M]) Stop(ctx context.Context) error {
+	r.cell.close()
+	if wait.Done(ctx, r.cell.ended) != nil {
+		r.cell.cancel()
+		return fmt.Errorf("stopping actor %s: %w", r.name(), ctx.Err())
+	}
+	return nil
+}
+
+// Done returns a channel that is closed when the actor has stopped for good: by Stop, or because
+// its restarts are used up. Passivation does not close it.
+func (r *Ref[M]) Done() <-chan struct{} { return r.cell.ended }
+
+func (r *Ref[M]) name() string { return r.cell.title() }
+
+func (r *Ref[M]) deliver(ctx context.Context, e envelope[M]) error {
+	if ctx.Err() != nil {
+		return overError(ctx, r.name())
+	}
+	return r.cell.deliver(ctx, e)
 }

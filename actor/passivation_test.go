@@ -3,7 +3,6 @@ package actor_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,9 +91,7 @@ func TestOpenAskKeepsTheActorAwake(t *testing.T) {
 		if err := <-left; !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if err := r.Passivate(t.Context(), "a"); !errors.Is(err, actor.ErrBusy) || !strings.Contains(err.Error(), "key/a") {
-			t.Errorf("Passivate: %v", err)
-		}
+		testkit.Must(t, a.Tell(t.Context(), rest))
 		if err := a.Tell(t.Context(), answerKept); err != nil {
 			t.Fatal(err)
 		}
@@ -130,8 +127,7 @@ func TestMessageDuringStopWakesTheNextIncarnationAfterIt(t *testing.T) {
 			<-release
 		}
 		ask(t, r.For("a"), add1, 1)
-		passivated := make(chan error, 1)
-		go func() { passivated <- r.Passivate(t.Context(), "a") }()
+		testkit.Must(t, r.For("a").Tell(t.Context(), rest))
 		<-stopping
 		d.set(func(d *disk) { d.onStop = nil })
 
@@ -141,14 +137,11 @@ func TestMessageDuringStopWakesTheNextIncarnationAfterIt(t *testing.T) {
 			t.Error("a second incarnation beside the first")
 		}
 		select {
-		case err := <-passivated:
-			t.Errorf("Passivate returned before Stop did: %v", err)
 		case err := <-answer:
 			t.Errorf("answered by an incarnation that was stopping: %v", err)
 		default:
 		}
 		close(release)
-		testkit.Must(t, <-passivated)
 		testkit.Must(t, <-answer)
 		if made, _, over := d.lives(); made != 2 || over != 1 || d.value != 2 {
 			t.Errorf("made %d, stopped %d, value %d", made, over, d.value)
@@ -156,31 +149,34 @@ func TestMessageDuringStopWakesTheNextIncarnationAfterIt(t *testing.T) {
 	})
 }
 
-func TestPassivateLetsTheMailboxEmptyFirst(t *testing.T) {
+func TestRestLetsTheMailboxEmptyAndAsksEndFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem(t, nil)
-		r, of := registry(s, actor.Options{Name: "key"})
-		testkit.Must(t, r.Passivate(t.Context(), "never woken"))
-		release := block(t, r.For("a"))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := r.Passivate(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "key/a") {
-			t.Errorf("of one that is stuck: %v", err)
-		}
-		queued := asking(t.Context(), r.For("a"), add1)
-		passivated := make(chan error, 1)
-		go func() { passivated <- r.Passivate(t.Context(), "a") }()
+		r, of := registry(s, actor.Options{})
+		a := r.For("a")
+		release := block(t, a)
+		testkit.Must(t, a.Tell(t.Context(), rest))
+		queued := asking(t.Context(), a, add1)
 		synctest.Wait()
 		close(release)
 		testkit.Must(t, <-queued)
-		testkit.Must(t, <-passivated)
+		synctest.Wait()
+		if made, _, over := of("a").lives(); made != 1 || over != 0 { // a later message wants to stay
+			t.Errorf("made %d, stopped %d", made, over)
+		}
+		kept := asking(t.Context(), a, keepReply)
+		synctest.Wait()
+		testkit.Must(t, a.Tell(t.Context(), rest))
+		synctest.Wait()
+		if r.Len() != 1 {
+			t.Error("rests with an ask open")
+		}
+		testkit.Must(t, a.Tell(t.Context(), answerKept))
+		testkit.Must(t, <-kept)
+		testkit.Must(t, a.Tell(t.Context(), rest))
 		synctest.Wait()
 		if made, _, over := of("a").lives(); made != 1 || over != 1 || r.Len() != 0 {
 			t.Errorf("made %d, stopped %d, awake %d", made, over, r.Len())
-		}
-		ask(t, r.For("a"), add1, 2)
-		if err := r.Passivate(t.Context(), "a"); err != nil { // right after an answer
-			t.Error(err)
 		}
 	})
 }

@@ -106,6 +106,9 @@ func keepReply(r actor.Reply[int]) task {
 	}
 }
 
+// rest ends the incarnation.
+func rest(context.Context, *probe) error { return actor.ErrRest }
+
 // answerKept answers every kept reply.
 func answerKept(_ context.Context, p *probe) error {
 	for _, r := range p.pending {

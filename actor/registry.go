@@ -3,6 +3,7 @@ package actor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,20 +43,6 @@ func (r *Registry[K, M]) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.awake)
-}
-
-// Passivate ends the key's actor now, Stop included, and waits for that until ctx ends. The actor
-// first handles the messages in its mailbox; if an ask is then still open, it keeps running and
-// Passivate returns [ErrBusy]. A key that is not awake is no error. A message that arrives
-// meanwhile starts the next incarnation.
-func (r *Registry[K, M]) Passivate(ctx context.Context, key K) error {
-	r.mu.Lock()
-	c := r.awake[key]
-	r.mu.Unlock()
-	if c == nil {
-		return nil
-	}
-	return c.passivate(ctx)
 }
 
 // keyed is the address of one key.
@@ -129,4 +116,21 @@ func (r *Registry[K, M]) retire(key K, b budget) {
 	if len(b.crashes) > 0 {
 		r.crashed[key] = b
 	}
+}
+
+// A budget records when an actor crashed. The zero value means that it never did.
+type budget struct {
+	crashes []time.Time // within the window, oldest first
+	verdict error       // not nil: the budget is used up
+}
+
+// spend counts a crash and reports whether a restart is allowed.
+func (b *budget) spend(now time.Time, restarts int, within time.Duration) bool {
+	b.crashes = append(slices.DeleteFunc(b.crashes, func(t time.Time) bool { return now.Sub(t) >= within }), now)
+	return len(b.crashes) <= max(restarts, 0)
+}
+
+// over reports whether all crashes have left the window: the actor starts afresh.
+func (b *budget) over(now time.Time, within time.Duration) bool {
+	return now.Sub(b.crashes[len(b.crashes)-1]) >= within
 }

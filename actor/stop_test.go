@@ -19,7 +19,8 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 		ref := actor.Spawn(s, actor.Options{Mailbox: 2}, spawned.newProbe)
 		r, of := registry(s, actor.Options{Mailbox: 2})
 		ask(t, r.For("asleep"), add1, 1)
-		testkit.Must(t, r.Passivate(t.Context(), "asleep"))
+		testkit.Must(t, r.For("asleep").Tell(t.Context(), rest))
+		synctest.Wait()
 
 		release := make(chan struct{})
 		var queued, waiting, kept []<-chan error

@@ -11,14 +11,21 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
-type echo struct{ reply actor.Reply[int] }
+type echo struct {
+	reply actor.Reply[int]
+	rests bool
+}
 
 type echoer struct{}
 
 func (echoer) Receive(_ context.Context, m echo) error {
 	m.reply.Send(1)
+	if m.rests {
+		return actor.ErrRest
+	}
 	return nil
 }
 
@@ -41,6 +48,7 @@ type visitor struct {
 type visit struct {
 	n     int64
 	crash bool
+	rests bool
 	reply actor.Reply[int64]
 }
 
@@ -53,6 +61,8 @@ func (v visitor) Receive(_ context.Context, m visit) error {
 	case m.crash:
 		v.alive.Add(-1) // Stop does not run
 		return errTorn
+	case m.rests:
+		return actor.ErrRest
 	case m.n%2 == 1:
 		v.async.Go(func() { m.reply.Send(m.n) })
 	default:
@@ -105,10 +115,10 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 								return
 							}
 						case 1:
-							if err := r.Passivate(t.Context(), k); err != nil && !errors.Is(err, actor.ErrBusy) {
-								t.Errorf("passivate: %v", err)
+							if err := r.For(k).Tell(t.Context(), visit{n: n, rests: true}); err != nil {
+								t.Errorf("tell: %v", err)
+								return
 							}
-							continue
 						default:
 							got, err := actor.Ask(t.Context(), r.For(k), func(reply actor.Reply[int64]) visit {
 								return visit{n: n, crash: crash, reply: reply}
@@ -166,17 +176,15 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 
 	before := heap()
 	for k := range keys {
-		if _, err := actor.Ask(t.Context(), r.For(k), func(r actor.Reply[int]) echo { return echo{r} }); err != nil {
+		if _, err := actor.Ask(t.Context(), r.For(k), func(r actor.Reply[int]) echo { return echo{reply: r} }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for k := range keys {
-		if err := r.Passivate(t.Context(), k); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.For(k).Tell(t.Context(), echo{rests: true}))
 	}
-	if n := r.Len(); n != 0 {
-		t.Errorf("%d awake", n)
+	for r.Len() > 0 {
+		runtime.Gosched()
 	}
 	if grown := heap() - before; grown > 10*keys {
 		t.Errorf("%d bytes remain of %d passivated keys", grown, keys)

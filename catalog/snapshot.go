@@ -1,6 +1,15 @@
 package catalog
 
-import "deepwork/catalog/job"
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/actor/wait"
+	"deepwork/catalog/internal/follow"
+	"deepwork/catalog/job"
+)
 
 // A Snapshot is the contents of the job folders at one moment. It is immutable; readers take it
 // without a lock (Catalog.Snapshot) and may store it.
@@ -27,3 +36,66 @@ func (s *Snapshot) Job(name string) *job.Job { return s.byName[name] }
 // Err returns the load error of a job by its directory's name, or by the name of the definition
 // that is still served; nil means none.
 func (s *Snapshot) Err(name string) *LoadError { return s.errs[name] }
+
+// Fresh returns a snapshot that includes every write to the job folders that ended before the call:
+// new, changed and removed jobs (DESIGN "Read your own writes"). If nothing changed, it costs one
+// stat of each job's file, on the caller's goroutine, and does not wait. Otherwise the changed
+// files are read again, and Fresh waits for that until ctx ends. It also waits for a file that is
+// being written: about 10 ms after the last write, 50 ms if it looks like half of a save, and at
+// most 200 ms; until then its last good definition is served.
+func (c *Catalog) Fresh(ctx context.Context) (*Snapshot, error) {
+	return c.look(ctx, c.state.Load(), (*state).stale)
+}
+
+// FreshJob is Fresh for a caller that needs one job, by its name or directory name: while that is
+// served from the same directory, it costs one stat of each folder and of the job's file. If it is
+// a standard job, its folder is written to disk; FreshJob fails if that fails.
+func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) {
+	st := c.state.Load()
+	was := st.snap.Job(name)
+	snap, err := c.look(ctx, st, func(s *state) []key { return s.staleFor(name) })
+	if err == nil && was != nil && (snap.Job(name) == nil || snap.Job(name).Dir != was.Dir) {
+		snap, err = c.Fresh(ctx) // another file may have the name now
+	}
+	if err != nil {
+		return nil, err
+	}
+	if j := snap.Job(name); j != nil && c.standard.has(j) {
+		if err := c.standard.onDisk(); err != nil {
+			return nil, fmt.Errorf("laying out the standard job %s: %w", j.Name, err)
+		}
+	}
+	return snap, nil
+}
+
+// look makes the owner check the keys that stale finds, and what is due, again while a file is being
+// written. Concurrent calls share the work: the second finds nothing left to
+// do. If the owner meanwhile had another state, it may result from checks before the caller's write
+// and contain a name that is not among the keys, so the comparison is repeated.
+func (c *Catalog) look(ctx context.Context, st *state, stale func(*state) []key) (*Snapshot, error) {
+	keys := stale(st)
+	for left := follow.Bound; len(keys) > 0 || st.overdue(time.Now()); {
+		r, err := c.ask(ctx, keys)
+		if err != nil {
+			return nil, fmt.Errorf("looking at the job folders again: %w", err)
+		}
+		if left <= 0 || r.wait == 0 && r.base == st {
+			return r.state.snap, nil
+		}
+		pause := min(r.wait, left)
+		if err := wait.For(ctx, pause); err != nil {
+			return nil, fmt.Errorf("waiting for a job file that is being written: %w", err)
+		}
+		left -= max(pause, time.Millisecond)
+		st = c.state.Load()
+		keys = stale(st)
+	}
+	return st.snap, nil
+}
+
+// ask makes the owner check the keys, and what is due.
+func (c *Catalog) ask(ctx context.Context, keys []key) (looked, error) {
+	return actor.Ask(ctx, c.owner, func(reply actor.Reply[looked]) lookAt {
+		return lookAt{keys: keys, reply: reply}
+	})
+}

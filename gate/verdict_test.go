@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"deepwork/catalog/job"
@@ -140,44 +139,13 @@ func TestVerdictIsBounded(t *testing.T) {
 	}
 }
 
-// What a reviewer writes must not keep a worker busy.
-func TestHostileAnswersAreReadFast(t *testing.T) {
-	for name, in := range map[string]string{
-		"braces":         strings.Repeat("{", hostileSize),
-		"strings":        strings.Repeat(`{"`, hostileSize/2),
-		"nested":         strings.Repeat(`{"a":`, hostileSize/5),
-		"nested, broken": strings.Repeat(strings.Repeat(`{"a":`, 9000)+"!", max(hostileSize/45000, 2)),
-		"blanks":         strings.Repeat("{"+strings.Repeat(" ", 1000), hostileSize/1001),
-		"objects":        strings.Repeat(`{"a":1}`, hostileSize/7),
-		"envelopes":      nestedEnvelopes(16),
-	} {
-		t.Run(name, func(t *testing.T) {
-			began := time.Now()
-			if r, err := parseVerdict([]byte(in), twoCriteria); err == nil && r.passed {
-				t.Error("it passed")
-			}
-			if d := time.Since(began); d > 3*time.Minute {
-				t.Errorf("it took %v", d)
-			}
-		})
-	}
-}
-
-func nestedEnvelopes(n int) string {
-	s := "none"
-	for range n {
-		s = envelope(s, "")
-	}
-	return s
-}
-
 func FuzzVerdict(f *testing.F) {
 	for _, s := range []string{
 		passes, "```json\n" + passes + "\n```", passes + passes, `{"passed":false,"passed":true}`, `{"passed":"yes"}`,
 		`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},{"criterion":"Plain words","passed":true}]}`,
 		`{"passed":true,"criteria_results":[{"criterion":"complete","passed":false}]}`, `{"feedback":"x"}`,
 		envelope(passes, ""), envelope("", `,"structured_output":`+passes), "[" + envelope("", `,"structured_output":`+passes) + "]",
-		`{"type":"result","is_error":true,"result":"no"}`, `{"result":"{\"passed\":true}"}`, `{{{"`, `{"a":{"passed":true}}`,
+		`{"type":"result","is_error":true,"result":"no"}`, `{"result":"{\"passed\":true}"}`, `{{{"`, `{"a":{"passed":true}}`, strings.Repeat(strings.Repeat(`{"a":`, 9000)+"!", 30),
 	} {
 		f.Add([]byte(s))
 	}

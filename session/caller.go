@@ -2,8 +2,13 @@ package session
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"time"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session/state"
 )
 
 // A Caller is who makes a call, and what it may do. It is comparable.
@@ -64,4 +69,34 @@ func CallerOf(ctx context.Context) Caller {
 // WithCaller returns a context with the caller of a call.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, &c)
+}
+
+// An AwaitingStep is a step of a session that goes on once a person has passed its outputs or, if
+// Review is false, has overridden the review that did not let it go on.
+type AwaitingStep struct {
+	SessionID, Step, Goal string
+	Review                bool
+	Since                 time.Time
+}
+
+// Command is what the person runs at a terminal, where the outputs are shown and confirmed first.
+func (s AwaitingStep) Command() string {
+	if s.Review {
+		return fmt.Sprintf("deepwork sessions review %s %s --pass", s.SessionID, s.Step)
+	}
+	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, s.Step)
+}
+
+// PlaceOf returns the place of a project on this machine, for a store that other machines use, too.
+// It creates the key of the installation, which identifies the machine, if it is missing.
+func PlaceOf(f *state.Folder) (task.Place, error) {
+	key, err := f.Key(true)
+	if err != nil {
+		return task.Place{}, fmt.Errorf("identifying this machine: %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return task.Place{MachineID: key.ID(), MachineName: host, Root: f.Root}, nil
 }

@@ -103,11 +103,14 @@
 // deepwork check verifies what is on disk, even while servers run. A simulation uses it as well: in
 // it, clients work on workflows, on tasks with real agents and on workflows of another system, while
 // servers are killed, one or all at once, and meet a full or slow disk and a wrong clock, and somebody
-// edits .deepwork. That a commit survives a loss of power is the promise of the database, and is not
-// simulated. Each answer is compared with a reference model. .ci/run runs it for a minute; to
+// edits .deepwork. Each answer is compared with a reference model. .ci/run runs it for a minute; to
 // run it for hours:
 //
 //	go test ./cmd/proof -run '^TestSimulation$' -timeout 0 -v -sim.time 3h
+//
+// Another test (TestPowerCuts) cuts the power at any moment of a server's work: of the writes to the
+// embedded database that were not synced, some are lost or torn, and everything acknowledged is there.
+// For PostgreSQL that is the promise of the database.
 //
 // Not guaranteed: two people who edit the same output files at once can overwrite each other's
 // work, and an agent may not review its own work honestly; the override and its reason are kept.

@@ -84,54 +84,6 @@ func TestSessionOfAnotherCaller(t *testing.T) {
 	}
 }
 
-// The token file is followed: a change counts with the next request, of a bad one what it removes, and
-// without any token nobody comes in.
-func TestTokenFileIsFollowed(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	file, token := tokens(t, "ann")
-	h := overHTTP(t, s, web.Options{TokenFile: file})
-	second, line, err := web.NewToken(config.Token{Name: "bob"})
-	must(t, err)
-	try := func(what string, ann, bob int) {
-		t.Helper()
-		for token, want := range map[string]int{token[0]: ann, second: bob} {
-			if r := send(t, httpClient(t, token), "POST", h.URL(), initialize); r.status != want {
-				t.Errorf("%s: %d, want %d", what, r.status, want)
-			}
-		}
-	}
-	old, err := os.ReadFile(file)
-	must(t, err)
-	write := func(text string) {
-		t.Helper()
-		must(t, os.WriteFile(file, []byte(text), 0o600))
-	}
-	try("at first", 200, 401)
-	write(string(old) + line + "\n")
-	try("with another", 200, 200)
-	ready := func(want int) {
-		t.Helper()
-		if r := send(t, httpClient(t, ""), "GET", at(h, "/readyz"), ""); r.status != want {
-			t.Errorf("/readyz: %+v", r)
-		}
-	}
-	write("nonsense\n" + line)
-	try("a bad file", 401, 200)
-	ready(200)
-	write("nonsense")
-	try("a bad file without a token", 401, 401)
-	ready(503)
-	write(string(old) + line + "\n")
-	try("a good one", 200, 200)
-	ready(200)
-	must(t, os.Remove(file))
-	try("no file", 200, 200)
-	write(line)
-	try("one withdrawn", 401, 200)
-	write("# nobody\n")
-	try("an empty file", 401, 401)
-}
-
 // Tokens of the user's config count as those of the file do, also on loopback, as long
 // as they are there.
 func TestTokensOfTheConfig(t *testing.T) {

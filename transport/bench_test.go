@@ -3,17 +3,14 @@ package transport
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 )
 
 // overPipes connects a client to whatever serves in and out.
@@ -33,49 +30,35 @@ func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *m
 	return cs
 }
 
-// calls makes b.N calls by as many callers.
-func calls(b *testing.B, cs *mcp.ClientSession, callers int, params *mcp.CallToolParams) {
-	b.ResetTimer()
-	var wg sync.WaitGroup
-	for i := range callers {
-		wg.Go(func() {
-			for n := i; n < b.N; n += callers {
-				res, err := cs.CallTool(context.Background(), params)
-				if err != nil || res.IsError {
-					b.Errorf("%v %v", res, err)
-					return
-				}
-			}
-		})
+// BenchmarkToolsList is tools/list of the default sets over stdio, beside a server of the bare SDK that lists
+// the same tools, in turns.
+func BenchmarkToolsList(b *testing.B) {
+	s := made(b, Options{ProjectRoot: b.TempDir(), AdditionalJobs: []string{}})
+	ours := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error { return s.ServeStdio(context.Background(), in, out) })
+	all, err := ours.ListTools(b.Context(), nil)
+	must(b, err)
+	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
+	for _, t := range all.Tools {
+		bare.AddTool(t, nothing)
 	}
-	wg.Wait()
-}
-
-// BenchmarkCall is what the transport costs around an engine that costs
-// nothing, beside a bare SDK tool that echoes the same arguments.
-func BenchmarkCall(b *testing.B) {
-	args := json.RawMessage(`{"outputs":{"report":"out/report.md"},"step_id":"step_7"}`)
-	reply := &machine.FinishReply{Status: machine.NextStep, BeginStep: fullStep("step_8"), Stack: []machine.StackEntry{{Workflow: "j/w", Step: "step_8", SessionID: "0a1b2c3d"}}}
-	reply.BeginStep.Instructions = strings.Repeat("Do this, then that.\n", 50)
-	for _, callers := range []int{1, 16} {
-		b.Run(fmt.Sprintf("finished_step/%d", callers), func(b *testing.B) {
-			s, _ := fakeServer(b, func(a *fakeAgent) {
-				a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) { return reply, nil }
-			})
-			cs := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error { return s.ServeStdio(context.Background(), in, out) })
-			calls(b, cs, callers, &mcp.CallToolParams{Name: "finished_step", Arguments: args})
-		})
-		b.Run(fmt.Sprintf("echo/%d", callers), func(b *testing.B) {
-			s := mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "1"}, nil)
-			s.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
-			})
-			cs := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error {
-				return s.Run(context.Background(), &mcp.IOTransport{Reader: in, Writer: out})
-			})
-			calls(b, cs, callers, &mcp.CallToolParams{Name: "echo", Arguments: args})
-		})
+	theirs := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error {
+		return bare.Run(context.Background(), &mcp.IOTransport{Reader: in, Writer: out})
+	})
+	list := func(cs *mcp.ClientSession) time.Duration {
+		began := time.Now()
+		_, err := cs.ListTools(b.Context(), nil)
+		must(b, err)
+		return time.Since(began)
 	}
+	var by, beside []time.Duration
+	for b.Loop() {
+		by, beside = append(by, list(ours)), append(beside, list(theirs))
+	}
+	slices.Sort(by)
+	slices.Sort(beside)
+	b.ReportMetric(float64(by[len(by)/2].Microseconds()), "µs")
+	b.ReportMetric(float64(beside[len(by)/2].Microseconds()), "bare-µs")
+	b.ReportMetric(float64(by[len(by)/2])/float64(beside[len(by)/2]), "by-bare(<=1.5)")
 }
 
 // manyJobs makes a project with n jobs.
@@ -90,20 +73,6 @@ func manyJobs(b *testing.B, n int) string {
 	}
 	write(b, root, files)
 	return root
-}
-
-// BenchmarkStart is what comes between the start of the process and the answer
-// to initialize, with 100 jobs.
-func BenchmarkStart(b *testing.B) {
-	root := manyJobs(b, 100)
-	for b.Loop() {
-		s, err := NewServer(Options{ProjectRoot: root})
-		must(b, err)
-		if lines := overStdio(b, s, hello); len(lines) != 1 {
-			b.Fatal(lines)
-		}
-		must(b, s.Close(context.Background()))
-	}
 }
 
 // BenchmarkGetWorkflows is a whole call with 1,000 jobs, the client's pipes

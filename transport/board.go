@@ -9,23 +9,30 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/wait"
+	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/codes"
 	"deepwork/session/run"
 	"deepwork/session/state"
+	"deepwork/session/store"
+	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 	boardtools "deepwork/transport/tools/board"
 )
 
-// A board holds what a server needs for the task board: the engine behind the tools and, in the
+// A taskBoard holds what a server needs for the task board: the engine behind the tools and, in the
 // workspace of an attempt, the connection to that attempt. A server without either has the zero
 // value.
-type board struct {
+type taskBoard struct {
 	engine  *attempt.Engine
-	byAgent bool             // an agent of an attempt started this server
-	context *attempt.Context // nil outside a workspace
+	byAgent bool           // an agent of an attempt started this server
+	context *board.Context // nil outside a workspace
 	log     *slog.Logger
 }
 
@@ -34,9 +41,10 @@ type board struct {
 // in a workspace, runs no attempts, since it ends with its agent. openBoard does not block; files are
 // opened on first use.
 func (p *opening) openBoard() (err error) {
-	b := &board{byAgent: attempt.ByAgent(p.getenv), log: p.logger}
+	b := &taskBoard{byAgent: board.ByAgent(p.getenv), log: p.logger}
 	p.board = b
-	o := attempt.Options{Root: p.root, State: p.around, Config: p.settings.Current, Logger: p.logger, Stores: p.stores, Leader: Leader(p.options, p.around), Passive: b.byAgent || p.inside != nil,
+	o := attempt.Options{Leader: Leader(p.options, p.around), Passive: b.byAgent || p.inside != nil}
+	o.Options = board.Options{Root: p.root, State: p.around, Config: p.settings.Current, Logger: p.logger, Stores: p.stores,
 		Steps: func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error) {
 			return p.engine.Awaiting(ctx, who, attempts)
 		},
@@ -44,7 +52,7 @@ func (p *opening) openBoard() (err error) {
 			return workflow.CheckWorkflow(ctx, p.jobs, job, name)
 		}}
 	if p.inside != nil {
-		if b.context, err = attempt.OpenContext(p.attempt(), p.stores.Database); err != nil {
+		if b.context, err = board.OpenContext(p.attempt(), p.stores.Database); err != nil {
 			return fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
 		o.Root, o.Attempt, o.Steps = p.around.Root, p.attempt(), nil
@@ -60,22 +68,22 @@ func (p *opening) openBoard() (err error) {
 
 // getRun returns what carries out get_run: it asks the user of the client about what waits for a person in the
 // run, and returns the run after the answers, with where its steps are.
-func (b *board) getRun(sessions runSessions) boardtools.GetRun {
-	get := func(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
+func (b *taskBoard) getRun(sessions runSessions) boardtools.GetRun {
+	get := func(ctx context.Context, who session.Caller, a board.RunArgs) (*board.RunReply, error) {
 		r, err := b.engine.GetRun(ctx, who, a)
 		if err == nil {
 			run.Look(ctx, r, sessions, nil)
 		}
 		return r, err
 	}
-	return func(ctx context.Context, who session.Caller, a attempt.RunArgs) (*attempt.RunReply, error) {
+	return func(ctx context.Context, who session.Caller, a board.RunArgs) (*board.RunReply, error) {
 		r, err := get(ctx, who, a)
 		if err != nil {
 			return nil, err
 		}
 		answered := false
 		for _, w := range r.Waits {
-			if w.For != attempt.WaitsForPerson {
+			if w.For != board.WaitsForPerson {
 				continue
 			}
 			has, err := sessions.AskAbout(ctx, who, w.SessionID, w.StepID)
@@ -99,7 +107,7 @@ type runSessions interface {
 }
 
 // share adds the board to the engines of a server.
-func (b *board) share(e *engines, sessions runSessions) {
+func (b *taskBoard) share(e *engines, sessions runSessions) {
 	if b.engine != nil {
 		e.board, e.getRun = b.engine, b.getRun(sessions)
 		e.metrics = append(e.metrics, attemptMetrics(b.engine.Stats)...)
@@ -134,4 +142,63 @@ func keepApart(folder *state.Folder) error {
 		return fmt.Errorf("hiding the folder of sessions from git: %w", err)
 	}
 	return nil
+}
+
+// enter makes this process one of those that share a store, as soon as that answers, so that it is ready
+// before the first call and takes over from processes that are gone.
+func enter(ctx context.Context, members store.Members) {
+	for members.Enter(ctx) != nil && wait.For(ctx, time.Second) == nil {
+	}
+}
+
+// Workspace returns the attempt in whose workspace a program is, whose folder has this state, or nil. Of the
+// options only the store counts. In a workspace the config of the
+// attempt's project applies, never what a branch says, and its database has the sessions. What only the
+// environment says is checked now, since servers of other projects have the same; what is not known then,
+// because the database cannot be used, is decided by the calls.
+func Workspace(ctx context.Context, o Options, folder *state.Folder, getenv func(string) string, logger *slog.Logger) (*board.Workspace, error) {
+	w := board.FindWorkspace(folder.Root, getenv)
+	if w == nil || w.ByPath {
+		return w, nil
+	}
+	project, _ := w.State() // Confirm returns the error
+	own, err := config.Open(project.Root).Own(ctx)
+	if err != nil {
+		own = &config.User{}
+	}
+	choice, err := backend.Choose(o.Store, o.Project, own)
+	if err != nil {
+		return nil, err
+	}
+	stores, err := backend.Open(ctx, project, choice, true, logger)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, confirmFor)
+	defer cancel()
+	is, err := w.Confirm(bounded, stores.Database)
+	if err != nil {
+		logger.Error("it is not known whether this server is in the workspace of an attempt: calls are refused until it is", "attempt", w.Attempt, "error", err)
+	} else if !is {
+		w = nil
+	}
+	if err := stores.Close(ctx); err != nil {
+		logger.Warn("closing the store in which an attempt was looked up", "error", err)
+	}
+	return w, nil
+}
+
+// confirmFor is how long the start waits for the database that says whether the server is in a workspace.
+const confirmFor = 2 * time.Second
+
+// confirm refuses calls in the workspace of an attempt until the database has confirmed it.
+func confirm(ctx context.Context, w *board.Workspace, db store.Database) error {
+	if w == nil {
+		return nil
+	}
+	is, err := w.Confirm(ctx, db)
+	if err == nil && !is {
+		err = session.NotNow(codes.RestartNeeded, "This server was started while the database of attempt %s could not be used, and has nothing to do with that attempt. Tell the user: the server must be restarted.", w.Attempt)
+	}
+	return err
 }

@@ -261,9 +261,8 @@ func TestCloseEndsConnections(t *testing.T) {
 func TestCloseNamesWhatDidNotStop(t *testing.T) {
 	b := newBlocked()
 	b.stubborn = true
-	s, _ := fakeServer(t, b.agent, func(p *engines) {
-		p.close = func(context.Context) error { return errors.New("sessions that did not stop: x") }
-	})
+	s, _ := fakeServer(t, b.agent)
+	s.opened.add("sessions that did not stop", func(context.Context) error { return errors.New("x") })
 	cs := client(t, s)
 	called := make(chan struct{})
 	go func() {

@@ -10,7 +10,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/session"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
@@ -33,180 +33,145 @@ type connection struct {
 
 	// The following fields are guarded by connections.mu.
 	key   any                // its key in the map
-	ss    *mcp.ServerSession // nil if it is shared by the stateless requests of an identity
-	end   func()             // ends it; blocks
+	ss    *mcp.ServerSession // nil for a request without an MCP session
 	calls int                // in flight
 	idle  time.Duration      // maximum time without calls; 0 means no limit
-	until time.Time          // when the idle time ends
-	timer *time.Timer        // fires to check until
+	timer *time.Timer        // ends it after that; nil without a limit
 	over  bool               // the session has ended, or is being closed because it was idle for too long
 }
 
 // connections owns the connection of each caller: it creates one at the first request of an MCP
-// session and closes it when the session ends or is idle for too long. Requests without a session
-// share one connection per identity.
+// session and closes it when the session ends or is idle for too long. A request without a session
+// is a connection of its own.
 type connections struct {
 	connect   func(identity string) tool.WorkflowCaller
 	stateless func(identity string) tool.WorkflowCaller
 	idle      func() time.Duration // idle limit of new connections; nil means none
 
 	mu     sync.Mutex
-	byKey  map[any]*connection
+	byKey  map[any]*connection // by the id of the MCP session, or the session itself if it has none, as over stdio
 	closed bool
-	wg     sync.WaitGroup // one goroutine per connection
+	wg     sync.WaitGroup // one per connection, and the goroutines that end them
 }
 
 func (c *connections) init(connect, stateless func(string) tool.WorkflowCaller, idle func() time.Duration) {
 	c.connect, c.stateless, c.idle, c.byKey = connect, stateless, idle, map[any]*connection{}
 }
 
-// sharedKey is the key of an identity's stateless requests.
-type sharedKey string
-
-// keyOf returns the key of a caller's connection: the id of its MCP session, or the
-// session itself if it has none, as over stdio.
-func keyOf(ctx context.Context, who session.Caller, ss *mcp.ServerSession) any {
-	if web.IsStateless(ctx) {
-		return sharedKey(who.Identity)
-	}
-	if id := ss.ID(); id != "" {
-		return id
-	}
-	return ss
-}
-
-// of returns the connection of a request's caller, or tool.ErrStopping.
-func (c *connections) of(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.find(ctx, ss)
-}
-
-// Open is like of, for a session whose client has made no call yet.
+// Open opens the connection of a session whose client has made no call yet.
 func (c *connections) Open(ctx context.Context, ss *mcp.ServerSession) error {
 	_, err := c.of(ctx, ss)
 	return err
 }
 
-// acquire is like of, for a call: the connection is not idle until done is called.
+// of returns the connection of a session, or tool.ErrStopping.
+func (c *connections) of(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.find(session.CallerOf(ctx), ss)
+}
+
+// acquire returns the connection of a request, which is not idle until done is called.
 func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn *connection, done func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if conn, err = c.find(ctx, ss); err != nil {
+	who := session.CallerOf(ctx)
+	if web.IsStateless(ctx) {
+		if conn, err = c.add(new(int), who); err != nil {
+			return nil, nil, err
+		}
+		conn.workflows = c.stateless(who.Identity)
+		c.wg.Add(1)
+		return conn, func() { c.drop(conn); c.wg.Done() }, nil
+	}
+	if conn, err = c.find(who, ss); err != nil {
 		return nil, nil, err
 	}
 	conn.calls++
 	return conn, func() { c.release(conn) }, nil
 }
 
-// find implements of; the caller holds the lock.
-func (c *connections) find(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
-	who := session.CallerOf(ctx)
-	key := keyOf(ctx, who, ss)
-	if conn := c.byKey[key]; conn != nil {
-		if conn.over {
-			return nil, errIdle // a reply would be dropped
-		}
-		return conn, nil
-	}
+// add makes a connection; the caller holds the lock.
+func (c *connections) add(key any, who session.Caller) (*connection, error) {
 	if c.closed {
 		return nil, tool.ErrStopping
 	}
 	conn := &connection{who: who, key: key}
 	conn.ctx, conn.cancel = context.WithCancelCause(context.Background())
 	conn.leaving, conn.leave = context.WithCancelCause(conn.ctx)
-	if who.Remote() && c.idle != nil {
-		conn.idle = c.idle()
-	}
 	c.byKey[key] = conn
-	var ended func()
-	if web.IsStateless(ctx) {
-		over := make(chan struct{})
-		conn.workflows, conn.end = c.stateless(who.Identity), sync.OnceFunc(func() { close(over) })
-		ended = func() { <-over }
-	} else {
-		conn.workflows, conn.ss = c.connect(who.Identity), ss
-		conn.end = func() { ss.Close() } // waits for the session's calls
-		ended = func() { ss.Wait() }     // waits until no call is in flight; the error is the server's
-	}
-	c.wg.Go(func() {
-		ended()
-		c.mu.Lock()
-		conn.over = true
-		c.mu.Unlock()
-		conn.cancel(tool.ErrStopping)
-		conn.workflows.Close()
-		c.mu.Lock()
-		c.drop(conn)
-		c.mu.Unlock()
-	})
-	c.rest(conn)
 	return conn, nil
 }
 
-// drop removes a connection from the map; the caller holds the lock.
-func (c *connections) drop(conn *connection) {
-	if c.byKey[conn.key] != conn {
-		return
+// find implements of; the caller holds the lock.
+func (c *connections) find(who session.Caller, ss *mcp.ServerSession) (*connection, error) {
+	key := any(ss)
+	if id := ss.ID(); id != "" {
+		key = id
 	}
+	if conn := c.byKey[key]; conn != nil {
+		if conn.over {
+			return nil, errIdle // a reply would be dropped
+		}
+		return conn, nil
+	}
+	conn, err := c.add(key, who)
+	if err != nil {
+		return nil, err
+	}
+	conn.workflows, conn.ss = c.connect(who.Identity), ss
+	if who.Remote() && c.idle != nil {
+		if conn.idle = c.idle(); conn.idle > 0 {
+			conn.timer = time.AfterFunc(conn.idle, func() { c.rested(conn) })
+		}
+	}
+	c.wg.Go(func() {
+		ss.Wait() // until no call is in flight; the error is the server's
+		c.mu.Lock()
+		conn.over = true
+		c.mu.Unlock()
+		c.drop(conn)
+	})
+	return conn, nil
+}
+
+// drop ends the calls of a connection and removes it.
+func (c *connections) drop(conn *connection) {
+	conn.cancel(tool.ErrStopping)
+	conn.workflows.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	delete(c.byKey, conn.key)
 	if conn.timer != nil {
 		conn.timer.Stop()
 	}
 }
 
-// finish ends a connection; the caller holds the lock. A shared one is dropped at once, so that the
-// next request of its identity opens another.
+// finish ends the session of a connection; the caller holds the lock.
 func (c *connections) finish(conn *connection) {
-	if conn.ss == nil {
-		c.drop(conn)
-	} else {
+	if conn.ss != nil && !conn.over {
 		conn.over = true
+		c.wg.Go(func() { conn.ss.Close() }) // waits for its calls
 	}
-	c.wg.Go(conn.end)
 }
 
 // release ends a call.
 func (c *connections) release(conn *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if conn.calls--; conn.calls > 0 || c.byKey[conn.key] != conn {
-		return
-	}
-	if conn.ss == nil && c.closed {
-		c.finish(conn)
-	} else {
-		c.rest(conn)
+	if conn.calls--; conn.calls == 0 && conn.timer != nil && !conn.over {
+		conn.timer.Reset(conn.idle)
 	}
 }
 
-// rest starts the idle time. The timer is reset only when it fires, so that a call costs no more
-// than reading the clock.
-func (c *connections) rest(conn *connection) {
-	if conn.idle <= 0 {
-		return
-	}
-	conn.until = time.Now().Add(conn.idle)
-	if conn.timer == nil {
-		conn.timer = time.AfterFunc(conn.idle, func() { c.look(conn) })
-	}
-}
-
-// look ends a connection that has been idle for too long.
-func (c *connections) look(conn *connection) {
+// rested ends a connection that was idle for too long. During calls it does nothing: the time begins again
+// with the end of the last one.
+func (c *connections) rested(conn *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byKey[conn.key] != conn || conn.over {
-		return
+	if conn.calls == 0 {
+		c.finish(conn)
 	}
-	if left := time.Until(conn.until); conn.calls > 0 || left > 0 {
-		if conn.calls > 0 {
-			left = conn.idle
-		}
-		conn.timer.Reset(left)
-		return
-	}
-	c.finish(conn)
 }
 
 // Cut cancels the calls of an MCP session whose client is gone.
@@ -239,7 +204,7 @@ func (c *connections) End(identity string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, conn := range c.byKey {
-		if conn.who.Identity == identity && !conn.over {
+		if conn.who.Identity == identity {
 			conn.cancel(errGone)
 			c.finish(conn)
 		}
@@ -270,15 +235,11 @@ func (c *connections) Close(ctx context.Context) (left int) {
 	c.Stop()
 	c.mu.Lock()
 	for _, conn := range c.byKey {
-		switch {
-		case conn.ss != nil:
-			c.wg.Go(conn.end)
-		case conn.calls == 0:
-			c.finish(conn)
+		if conn.ss != nil {
+			c.wg.Go(func() { conn.ss.Close() })
 		}
 	}
 	c.mu.Unlock()
-
 	if wait.Group(ctx, &c.wg) == nil {
 		return 0
 	}
@@ -293,5 +254,5 @@ func (c *connections) Close(ctx context.Context) (left int) {
 func (c *connection) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
-	return execution.WithLeaving(ctx, c.leaving), func() { stop(); cancel(nil) }
+	return remote.WithLeaving(ctx, c.leaving), func() { stop(); cancel(nil) }
 }

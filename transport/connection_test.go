@@ -36,50 +36,46 @@ func isClosed(a *fakeAgent) bool {
 // The time of a connection counts from the end of its last call, and does not pass
 // during one. A connection that is not a network's lives for ever.
 func TestIdleTimeCounts(t *testing.T) {
-	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBlocked()
-				s, f := fakeServer(t, b.agent, withHTTP(func(c *config.HTTP) { c.IdleTimeout = time.Hour }))
-				here, there := mcp.NewInMemoryTransports()
-				ran := make(chan error, 1)
-				go func() { ran <- s.mcp.Run(fromNetwork("ann", version == ""), here) }()
-				cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: version})
-				must(t, err)
-				defer func() { cs.Close(); <-ran }()
-				call := func(tool, args string) {
-					if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)}); err != nil {
-						t.Error(err)
-					}
-				}
-				synctest.Wait()
-				a := f.agents[0]
-				for range 3 { // calls, each just in time
-					time.Sleep(time.Hour - time.Second)
-					call("get_workflows", `{}`)
-				}
-				go call("finished_step", `{"outputs":{}}`)
-				time.Sleep(5 * time.Hour) // one call that takes long
-				synctest.Wait()
-				if isClosed(a) {
-					t.Fatal("closed during a call")
-				}
-				close(b.free)
-				synctest.Wait()
-				time.Sleep(time.Hour - time.Second)
-				if synctest.Wait(); isClosed(a) {
-					t.Fatal("closed before its time")
-				}
-				time.Sleep(2 * time.Second)
-				if synctest.Wait(); !isClosed(a) {
-					t.Fatal("still there after its time")
-				}
-				if n := s.conns.Len(); n != 0 {
-					t.Errorf("%d connections are left", n)
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlocked()
+		s, f := fakeServer(t, b.agent, withHTTP(func(c *config.HTTP) { c.IdleTimeout = time.Hour }))
+		here, there := mcp.NewInMemoryTransports()
+		ran := make(chan error, 1)
+		go func() { ran <- s.mcp.Run(fromNetwork("ann", false), here) }()
+		cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: stateful})
+		must(t, err)
+		defer func() { cs.Close(); <-ran }()
+		call := func(tool, args string) {
+			if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)}); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		a := f.agents[0]
+		for range 3 { // calls, each just in time
+			time.Sleep(time.Hour - time.Second)
+			call("get_workflows", `{}`)
+		}
+		go call("finished_step", `{"outputs":{}}`)
+		time.Sleep(5 * time.Hour) // one call that takes long
+		synctest.Wait()
+		if isClosed(a) {
+			t.Fatal("closed during a call")
+		}
+		close(b.free)
+		synctest.Wait()
+		time.Sleep(time.Hour - time.Second)
+		if synctest.Wait(); isClosed(a) {
+			t.Fatal("closed before its time")
+		}
+		time.Sleep(2 * time.Second)
+		if synctest.Wait(); !isClosed(a) {
+			t.Fatal("still there after its time")
+		}
+		if n := s.conns.Len(); n != 0 {
+			t.Errorf("%d connections are left", n)
+		}
+	})
 	synctest.Test(t, func(t *testing.T) {
 		s, f := fakeServer(t, nil, withHTTP(nil))
 		cs := client(t, s)
@@ -92,15 +88,10 @@ func TestIdleTimeCounts(t *testing.T) {
 	})
 }
 
-// Closing ends shared connections, too: at once, or with their last call.
-func TestCloseEndsSharedConnections(t *testing.T) {
+// A request without a session is a connection until it ends, for which the end of the server waits.
+func TestRequestsWithoutASession(t *testing.T) {
 	s, f := fakeServer(t, nil, withHTTP(nil))
 	ctx := fromNetwork("ann", true)
-	for _, who := range []string{"ann", "bob"} {
-		if _, err := s.conns.of(fromNetwork(who, true), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
 	conn, done, err := s.conns.acquire(ctx, nil)
 	must(t, err)
 	over, cancel := context.WithCancel(ctx)
@@ -112,10 +103,10 @@ func TestCloseEndsSharedConnections(t *testing.T) {
 		t.Error("closed during its call")
 	}
 	done()
-	if left := s.conns.Close(ctx); left != 0 || !isClosed(f.agents[0]) || !isClosed(f.agents[1]) {
+	if left := s.conns.Close(ctx); left != 0 || !isClosed(f.agents[0]) {
 		t.Errorf("%d are left", left)
 	}
-	if _, err := s.conns.of(ctx, nil); err != tool.ErrStopping {
+	if _, _, err := s.conns.acquire(ctx, nil); err != tool.ErrStopping {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -12,39 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
-
-// The body of a request that is refused, or that nobody reads, is not waited for
-// any longer than that of one that is served.
-func TestSlowBodyOfRefusedRequests(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	file, _ := tokens(t, "ann")
-	h := overHTTP(t, s, web.Options{TokenFile: file, BodyTimeout: 50 * time.Millisecond})
-	for begin, want := range map[string]int{
-		"POST /mcp HTTP/1.1\r\nHost: localhost":        401,
-		"POST /mcp HTTP/1.1\r\nHost: evil.example.com": 403,
-		"POST /none HTTP/1.1\r\nHost: localhost":       404,
-		"GET /metrics HTTP/1.1\r\nHost: localhost":     401,
-		"GET /healthz HTTP/1.1\r\nHost: localhost":     200,
-	} {
-		conn := raw(t, h, begin+"\r\nContent-Length: 100\r\n\r\n{")
-		conn.SetReadDeadline(time.Now().Add(patience))
-		if r := answer(t, conn); r.status != want {
-			t.Errorf("%s: %+v", begin, r)
-		}
-		if _, err := io.ReadAll(conn); err != nil {
-			t.Errorf("%s: its connection stays: %v", begin, err)
-		}
-	}
-	waitFor(t, "the end of all connections", func() bool { return h.Stats().Connections == 0 })
-}
 
 // Two credentials are refused: a proxy may have looked at the other.
 func TestSeveralAuthorizationHeaders(t *testing.T) {
@@ -195,33 +168,4 @@ func TestNewestStreamWins(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	<-ended
-}
-
-// A client that cancels a call is done with it: the call ends, and what comes of
-// it holds up nothing, over both transports.
-func TestCancelOverTheNetwork(t *testing.T) {
-	for _, over := range []string{web.HTTP, web.SSE} {
-		t.Run(over, func(t *testing.T) {
-			b := newBlocked()
-			s, _ := fakeServer(t, b.agent, withHTTP(nil))
-			h := overHTTP(t, s, web.Options{Transport: over})
-			cs := dial(t, h, map[string]string{web.HTTP: stateful, web.SSE: "2024-11-05"}[over], "")
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				if _, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{}}}); err == nil {
-					t.Error("a reply came")
-				}
-			})
-			<-b.began
-			cancel()
-			wg.Wait()
-			<-b.ended
-			waitFor(t, "the end of its request", func() bool {
-				return h.Stats().Requests == 0 && h.Stats().Owed == 0 && s.tools.InFlight.Len() == 0
-			})
-			callTool(t, cs, "get_workflows", `{}`)
-		})
-	}
 }

@@ -168,18 +168,3 @@ func TestACallWhoseClientHangsUp(t *testing.T) {
 		return r.status == 200 && strings.Contains(r.body, `"id":1,"result"`)
 	})
 }
-
-// A session is not idle while a call goes on.
-func TestACallKeepsItsSession(t *testing.T) {
-	const idle = 50 * time.Millisecond
-	s, h, b := blocking(t, func(c *config.HTTP) { c.IdleTimeout = idle })
-	c, id := opened(t, h)
-	time.AfterFunc(5*idle, func() { close(b.free) })
-	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, `"id":1,"result"`) {
-		t.Errorf("%+v", r)
-	}
-	waitFor(t, "the session to be let go", func() bool { return s.conns.Len() == 0 })
-	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 404 {
-		t.Errorf("%+v", r)
-	}
-}

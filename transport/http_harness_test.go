@@ -210,37 +210,3 @@ func works(t testing.TB, h *web.Server) {
 	}
 	cs.Close()
 }
-
-// idleSession opens an MCP session with one call, and its stream, on network
-// connections that are kept, and returns what ends them.
-func idleSession(t testing.TB, address, path string) (end func()) {
-	t.Helper()
-	connect := func() net.Conn {
-		conn, err := net.Dial("tcp", address)
-		must(t, err)
-		return conn
-	}
-	conn := connect()
-	post := func(body, more string) reply {
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n%s\r\n%s", path, len(body), more, body)
-		return answer(t, conn)
-	}
-	header := "Mcp-Session-Id: " + post(initialize, "").header.Get("Mcp-Session-Id") + "\r\n"
-	post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, header)
-	if r := post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+map[bool]string{true: "get_workflows", false: "echo"}[path == "/mcp"]+`"}}`, header); r.status != 200 {
-		t.Fatalf("%+v", r)
-	}
-	stream := connect()
-	fmt.Fprintf(stream, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n%s\r\n", path, header)
-	if _, err := io.ReadFull(stream, make([]byte, 100)); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		fmt.Fprintf(conn, "DELETE %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, header)
-		if r := answer(t, conn); r.status != 204 {
-			t.Errorf("%+v", r)
-		}
-		conn.Close()
-		stream.Close()
-	}
-}

@@ -143,25 +143,6 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 	s.conns.wg.Wait()
 }
 
-// Half-open connections and open streams do not hold up the end.
-func TestStopWithIdleConnections(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h, tell, stopped := stopping(t, s, web.Options{Grace: time.Hour})
-	raw(t, h, "")
-	raw(t, h, "POST /mcp HTTP")
-	dial(t, h, stateful, "")
-	dial(t, h, "", "")
-	tell()
-	select {
-	case err := <-stopped:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(patience):
-		t.Error("they hold it up")
-	}
-}
-
 // A listener that is closed ends the server with the reason.
 func TestServeSaysWhyItEnds(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))

@@ -106,9 +106,8 @@ func TestStacksOfConnections(t *testing.T) {
 	}
 }
 
-// The requests of the newest version have no connection: an identity has one
-// agent for all of them, made by another constructor, and keeps it.
-func TestStatelessRequestsShareAnAgent(t *testing.T) {
+// The requests of the newest version have no connection: each has an agent, made by another constructor.
+func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 	var shared fakes
 	s, own := fakeServer(t, nil, withHTTP(nil), func(p *engines) { p.connectStateless = shared.agent })
 	h := overHTTP(t, s, web.Options{})
@@ -117,8 +116,13 @@ func TestStatelessRequestsShareAnAgent(t *testing.T) {
 		callTool(t, cs, "get_workflows", `{}`)
 		callTool(t, cs, "get_workflows", `{}`)
 	}
-	if len(shared.agents) != 1 || len(own.agents) != 0 || shared.agents[0].identity != "local" {
-		t.Errorf("%d shared agents and %d of connections", len(shared.agents), len(own.agents))
+	for _, a := range shared.agents {
+		if !isClosed(a) || a.identity != "local" {
+			t.Errorf("an agent of %s; closed: %v", a.identity, isClosed(a))
+		}
+	}
+	if len(shared.agents) < 6 || len(own.agents) != 0 {
+		t.Errorf("%d agents of requests and %d of connections", len(shared.agents), len(own.agents))
 	}
 	dial(t, h, stateful, "")
 	if len(own.agents) != 1 {

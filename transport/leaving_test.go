@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/transport/wire"
 )
 
@@ -46,7 +46,7 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	if len(got) != 4 {
 		t.Errorf("%d replies: %s", len(got), data)
 	}
-	if r := only(t, s); r.State != execution.Running {
+	if r := only(t, s); r.State != remote.Running {
 		t.Errorf("the run: %+v", r)
 	}
 	f.mu.Lock()

@@ -86,56 +86,6 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// The same over SSE, whose replies come on the stream.
-func TestBadRequestsOverSSE(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, web.Options{Transport: web.SSE})
-	cs := dial(t, h, "2024-11-05", "")
-	s.conns.mu.Lock()
-	n := len(s.conns.byKey)
-	s.conns.mu.Unlock()
-	if n != 1 {
-		t.Fatalf("%d connections", n)
-	}
-	c := httpClient(t, "")
-	for _, test := range []struct {
-		method, url, body string
-		headers           []string
-		status            int
-	}{
-		{"POST", h.URL(), initialize, nil, 404},
-		{"POST", h.URL() + "?sessionid=x", initialize, nil, 404},
-		{"POST", h.URL(), initialize, []string{"Content-Type: text/plain"}, 415},
-		{"DELETE", h.URL(), "", nil, 405},
-		{"GET", at(h, "/mcp"), "", nil, 404},
-	} {
-		if r := send(t, c, test.method, test.url, test.body, test.headers...); r.status != test.status {
-			t.Errorf("%s %s: %+v", test.method, test.url, r)
-		}
-	}
-	callTool(t, cs, "get_workflows", `{}`)
-}
-
-// Two calls of one id at once: the second is refused, the first is answered.
-func TestDuplicateIDs(t *testing.T) {
-	b := newBlocked()
-	s, _ := fakeServer(t, b.agent, withHTTP(nil))
-	h := overHTTP(t, s, web.Options{})
-	c, id := opened(t, h)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 || !strings.Contains(r.body, "needs_work") {
-			t.Errorf("the first: %+v", r)
-		}
-	})
-	<-b.began
-	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 400 || !strings.Contains(r.body, "duplicate") {
-		t.Errorf("the second: %+v", r)
-	}
-	close(b.free)
-	wg.Wait()
-}
-
 // endless is a body that has no end.
 type endless struct{ sent int }
 
@@ -295,21 +245,6 @@ func TestRequestLimit(t *testing.T) {
 	wg.Wait()
 	if r := send(t, c, "POST", h.URL(), finishCall(4), id); r.status != 200 {
 		t.Errorf("later: %+v", r)
-	}
-}
-
-// However many connections are opened and say nothing, or half a header: others
-// are served.
-func TestHalfOpenConnections(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 1 }))
-	h := overHTTP(t, s, web.Options{})
-	c, id := opened(t, h)
-	for i := range 100 {
-		raw(t, h, []string{"", "P", "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "}[i%3])
-	}
-	works(t, h)
-	if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 200 {
-		t.Errorf("the session from before: %+v", r)
 	}
 }
 

@@ -9,11 +9,60 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/catalog/task"
+	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/workflow"
 	"deepwork/transport/tool"
-	"deepwork/transport/wire"
 )
+
+// This server relies on the following behavior of the MCP SDK that the SDK does not
+// document. sdk_test.go has a test for each, against the bare SDK: if one fails after an
+// upgrade, correct the code that is named here.
+//
+//   - The handler of a call is that of the tool that middleware puts into the request,
+//     and middleware's context reaches it: tool.Set.Dispatch.
+//   - Raw JSON goes in and out as it is, with its numbers and the order of its keys, but
+//     for escapes: the arguments of a call, and structured content: tool.accepted.
+//   - A tool that is registered again is one notification to each client:
+//     tool.Set.Announce.
+//   - tools/list has all registered tools in its first page, and refuses a cursor that
+//     is not its own: remote.Tools.ListTools.
+//   - A notification that cancels a call ends its context with the cause
+//     context.Canceled; a connection that is lost ends it with another cause: byCaller in
+//     tools/remote.
+//   - ServerSession.Wait returns when no call is in flight any more: connections.
+//   - The context of a session's calls has the values of the one that it was connected
+//     with, and over streamable HTTP of its first request: session.CallerOf.
+//   - Methods of capabilities that are not declared are answered: undeclared.
+//   - A cancelled call is answered with an error, which wire.Stdio drops.
+//   - A second stream of a session for messages from the server is refused:
+//     web.standalone.
+//   - jsonrpc.DecodeMessage refuses what ends the SDK's own connection over stdio: wire.Stdio.
+
+// undeclared are the methods of a capability that the server does not declare, and offered those of
+// capabilities that it declares only with the tools of workflows. The SDK would answer them all the
+// same, with empty lists, which clients would take for support (found by MCP's conformance suite,
+// SEP-2575).
+var (
+	undeclared = map[string]bool{"logging/setLevel": true}
+	offered    = map[string]bool{
+		"prompts/get":              true,
+		"prompts/list":             true,
+		"resources/list":           true,
+		"resources/read":           true,
+		"resources/templates/list": true,
+	}
+)
+
+// notOffered is the answer to a method that the server does not support.
+func notOffered(method string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
+		Message: fmt.Sprintf("method not found: %q: this server does not offer it; tools/list lists its tools", method)}
+}
 
 // receive is the middleware for all requests: it recovers from panics of handlers, gives the
 // request its caller's connection and a context that ends with the server, computes the
@@ -43,19 +92,11 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		if err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect again"}
 		}
-		if method == wire.ListenMethod { // it lasts until the client ends it, and does not keep a connection busy
-			done()
-		} else {
-			defer done()
-		}
+		defer done()
 		ctx, release := conn.joined(ctx)
 		defer release()
 		if call, ok := req.(*mcp.CallToolRequest); ok {
-			res, err := s.tools.Dispatch(ctx, &tool.Caller{Caller: who, Workflows: conn.workflows}, call, next, method)
-			if called, ok := res.(*mcp.CallToolResult); ok && called != nil {
-				return encoded(called), err
-			}
-			return res, err
+			return s.tools.Dispatch(ctx, &tool.Caller{Caller: who, Workflows: conn.workflows}, call, next, method)
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
 			res, err = s.remote.ListTools(ctx, next, method, list)
@@ -89,4 +130,43 @@ func (s *Server) survived(ctx context.Context, method string, p any) error {
 		slog.String("method", method), slog.Any("panic", p), slog.String("trace", string(debug.Stack())))
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
 		Message: fmt.Sprintf("%s failed because of an error in the server; the server still runs, so try again", method)}
+}
+
+// sessionMetrics are the metrics of the workflow sessions, their actors and their
+// mailboxes.
+func sessionMetrics(read func() workflow.Stats) []prometheus.Collector {
+	gauge := func(name, help string, value func(workflow.Stats) int) prometheus.Collector {
+		return tool.Gauge(name, help, func() int { return value(read()) })
+	}
+	return []prometheus.Collector{
+		gauge("deepwork_sessions_active", "Workflow sessions that this server has in hand and that have not ended.", func(s workflow.Stats) int { return s.Active }),
+		gauge("deepwork_sessions_awake", "Workflow sessions whose actor, with its mailbox, is in memory.", func(s workflow.Stats) int { return s.Awake }),
+		gauge("deepwork_actors", "Actors in memory: of sessions, and of the stacks of connections. Each has a mailbox.", func(s workflow.Stats) int { return s.Actors.Actors }),
+		gauge("deepwork_mailbox_messages", "Messages in all mailboxes that no actor has taken yet.", func(s workflow.Stats) int { return s.Actors.Waiting }),
+		gauge("deepwork_mailbox_deepest", "Messages in the mailbox that has the most.", func(s workflow.Stats) int { return s.Actors.Deepest }),
+		gauge("deepwork_mailbox_blocked", "Senders that wait because a mailbox is full.", func(s workflow.Stats) int { return s.Actors.Blocked }),
+	}
+}
+
+func reviewMetrics(read func() gate.Stats) []prometheus.Collector {
+	const ended, help = "deepwork_reviews_total", "Reviews that ended, with a verdict or without one."
+	return []prometheus.Collector{
+		tool.Gauge("deepwork_reviews_running", "Reviews that run now.", func() int { return read().Running }),
+		tool.Gauge("deepwork_reviews_waiting", "Reviews that wait for room in the pool.", func() int { return read().Queued }),
+		tool.Gauge("deepwork_review_pool_size", "How many reviews may run at once; 0 before the first.", func() int { return read().Capacity }),
+		tool.Counter(ended, help, prometheus.Labels{"result": "verdict"}, func() int { return read().Done }),
+		tool.Counter(ended, help, prometheus.Labels{"result": "failed"}, func() int { return read().Failed }),
+	}
+}
+
+// attemptMetrics are the metrics of the task board.
+func attemptMetrics(read func() attempt.Stats) []prometheus.Collector {
+	ended := func(state task.AttemptState) prometheus.Collector {
+		return tool.Counter("deepwork_attempts_ended_total", "Runs of agents that ended, by how they did.", prometheus.Labels{"state": string(state)}, func() uint64 { return read().Ended[state] })
+	}
+	return []prometheus.Collector{
+		tool.Gauge("deepwork_attempts_running", "Runs of agents that this server manages now, including those that are starting.", func() int { return read().Running }),
+		tool.Counter("deepwork_attempts_started_total", "Runs of agents that began.", nil, func() uint64 { return read().Started }),
+		ended(task.Completed), ended(task.Failed), ended(task.Stopped), ended(task.Interrupted),
+	}
 }

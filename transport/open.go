@@ -19,7 +19,7 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/gate"
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -88,10 +88,10 @@ type opening struct {
 	opened  closers
 
 	// locate
-	root   string             // that is served: of the project, or the workspace of an attempt
-	folder *state.Folder      // its state
-	inside *attempt.Workspace // nil outside of workspaces
-	around *state.Folder      // the state of the project
+	root   string           // that is served: of the project, or the workspace of an attempt
+	folder *state.Folder    // its state
+	inside *board.Workspace // nil outside of workspaces
+	around *state.Folder    // the state of the project
 
 	// configure
 	settings *config.Source
@@ -103,7 +103,7 @@ type opening struct {
 	stores *store.Stores
 	jobs   *catalog.Catalog
 	judge  *gate.Gate // nil if nothing is reviewed
-	board  *board
+	board  *taskBoard
 	engine *workflow.Engine
 	server *Server
 }
@@ -135,7 +135,7 @@ func (p *opening) locate() (err error) {
 	if p.inside != nil {
 		p.around, _ = p.inside.State() // calls are refused with its error
 		err = keepApart(p.folder)
-	} else if attempt.ByAgent(p.getenv) {
+	} else if board.ByAgent(p.getenv) {
 		p.logger.Info("an agent of a task board started this server outside its workspace: sessions here are not those of its attempt, and no attempts are run", "attempt", p.getenv(config.AttemptEnv))
 		if filepath.Dir(p.getenv(config.BoardEnv)) != p.folder.Dir {
 			os.Unsetenv(config.ProjectEnv) // the agent's is the name of another project
@@ -278,8 +278,7 @@ func (p *opening) openServer() (err error) {
 	if s.library != nil {
 		p.opened.follow("the list of prompts did not stop", func(ctx context.Context) { s.library.follow(ctx, p.jobs.Changes(ctx)) })
 	}
-	s.close = p.opened.close
-	p.server = s
+	s.opened, p.server = p.opened, s
 	return nil
 }
 

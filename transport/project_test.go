@@ -263,23 +263,6 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 	}
 }
 
-// What one connection starts is not on the other's stack, and can be taken up
-// there by its id once the first is gone.
-func TestSessionMovesToAnotherConnection(t *testing.T) {
-	s, _ := project(t, nil)
-	var id string
-	t.Run("first", func(t *testing.T) {
-		id = into[machine.StartReply](t, client(t, s), "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`).BeginStep.SessionID
-	})
-	cs := client(t, s)
-	if got := refusedWith(t, cs, "get_step", `{}`, "StateError"); !strings.Contains(got, id) {
-		t.Error(got)
-	}
-	if got := into[machine.StepReply](t, cs, "get_step", `{"session_id":"`+id+`"}`); got.BeginStep.StepID != "idea" || len(got.Stack) != 1 {
-		t.Errorf("got %+v", got)
-	}
-}
-
 func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 	more := t.TempDir()
 	write(t, more, map[string]string{"extra/job.yml": strings.Replace(tripJob, "name: trip", "name: extra", 1)})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/transport/tool"
 )
 
@@ -74,7 +74,7 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 		server, _ := project(t, func(o *Options) { o.Toolsets = c.sets })
 		p := server.engines
 		if c.inside {
-			p.workspace = new(attempt.Context)
+			p.workspace = new(board.Context)
 		}
 		s, err := newServer(p, c.sets, "", slog.New(slog.DiscardHandler))
 		must(t, err)

@@ -32,16 +32,3 @@ func BenchmarkTenThousandWorkflows(b *testing.B) {
 	}
 	b.ReportMetric(float64(told)/float64(b.N), "list-changed")
 }
-
-// BenchmarkToolsListOfThousands is one page of tools/list, of 1,000 tools.
-func BenchmarkToolsListOfThousands(b *testing.B) {
-	f := newFactory()
-	f.workflows = thousands(10_000)
-	s, _ := withSource(b, f, "")
-	cs := client(b, s)
-	for b.Loop() {
-		if _, err := cs.ListTools(b.Context(), nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/transport/web"
 )
 
@@ -72,9 +72,9 @@ func inBackgroundWith(t *testing.T, cs *mcp.ClientSession, name, arguments strin
 }
 
 // only is the one run there is, as its source's id finds it.
-func only(t *testing.T, s *Server) *execution.Execution {
+func only(t *testing.T, s *Server) *remote.Run {
 	t.Helper()
-	got, err := s.remote.Executions.Status(t.Context(), session.LocalIdentity, "x-1")
+	got, err := s.remote.Runs.Status(t.Context(), session.LocalIdentity, "x-1")
 	must(t, err)
 	return got
 }
@@ -94,7 +94,7 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 				f.until(t, "the end of "+name, func() bool { return len(f.cancelled) == 1 && (name == "hang" || len(f.ended) == 1) })
 			}
 			s.quiet(t)
-			if got := only(t, s); got.State != execution.Cancelled {
+			if got := only(t, s); got.State != remote.Cancelled {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -130,12 +130,12 @@ func (f *factory) finish(t *testing.T, id string) {
 // goesOn checks that a run goes on, by letting it end and finding its result.
 func (f *factory) goesOn(t *testing.T, s *Server) {
 	t.Helper()
-	if got := only(t, s); got.State != execution.Running {
+	if got := only(t, s); got.State != remote.Running {
 		t.Errorf("got %+v", got)
 	}
 	f.finish(t, "x-1")
 	deadline := time.Now().Add(patience)
-	for only(t, s).State != execution.Completed {
+	for only(t, s).State != remote.Completed {
 		if time.Now().After(deadline) {
 			t.Fatalf("got %+v", only(t, s))
 		}
@@ -233,7 +233,7 @@ func TestHangingUpCancelsAStatelessCall(t *testing.T) {
 	f.until(t, "the cancel", func() bool { return len(f.cancelled) == 1 })
 	s.quiet(t)
 	waitFor(t, "the end of the request", func() bool { return h.Stats().Requests == 0 && h.Stats().Connections == 0 })
-	if got := only(t, s); got.State != execution.Cancelled {
+	if got := only(t, s); got.State != remote.Cancelled {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -259,7 +259,7 @@ func TestAStoppedServersRunsGoOn(t *testing.T) {
 	noError(t, s.Close(t.Context()))
 	next := serverOn(t, root, nil)
 	next.connected(t)
-	if got := into[execution.Execution](t, client(t, next), "workflow_status", `{"execution_id":"`+id+`"}`); got.State != execution.Running {
+	if got := into[remote.Run](t, client(t, next), "workflow_status", `{"execution_id":"`+id+`"}`); got.State != remote.Running {
 		t.Errorf("got %+v", got)
 	}
 	f.goesOn(t, next)

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/execution"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/web"
 )
@@ -125,8 +123,6 @@ func TestOneChangeIsOneNotice(t *testing.T) {
 	expect(3)
 }
 
-func flowName(i int) string { return fmt.Sprintf("flow-%05d", i) }
-
 // thousands are so many workflows with schemas as people write them.
 func thousands(n int) []string {
 	all := make([]string, n)
@@ -135,49 +131,4 @@ func thousands(n int) []string {
 			`"inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"whose work it is"},"count":{"type":"integer","minimum":1}},"required":["customer"]}}`, i, i, i)
 	}
 	return all
-}
-
-// 10,000 workflows are all of them listed, page by page, with one notice.
-// BenchmarkTenThousandWorkflows measures how soon.
-func TestTenThousandWorkflowsAreOneChange(t *testing.T) {
-	f := newFactory()
-	s, _ := withSource(t, f, "")
-	w := watching(func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) })
-	flows := thousands(plenty)
-	f.offer(flows...)
-	until(t, s, "all of them", func(l *remotetools.Listing) bool { return len(l.Tools) == len(flows) })
-	w.until(t, 1)
-	pages, names := 0, []string{}
-	for params := (&mcp.ListToolsParams{}); ; pages++ {
-		res, err := w.ListTools(t.Context(), params)
-		must(t, err)
-		if len(res.Tools) > remotetools.PageTools {
-			t.Errorf("a page has %d tools", len(res.Tools))
-		}
-		for _, tool := range res.Tools {
-			if strings.HasPrefix(tool.Name, "flow-") {
-				names = append(names, tool.Name)
-			}
-		}
-		if params.Cursor = res.NextCursor; params.Cursor == "" {
-			break
-		}
-	}
-	if len(names) != len(flows) || !slices.IsSorted(names) || len(slices.Compact(names)) != len(flows) {
-		t.Errorf("%d tools on %d pages", len(names), pages+1)
-	}
-	if got := into[execution.Execution](t, w.ClientSession, flowName(plenty-1), `{"customer":"a"}`); got.WorkflowID != fmt.Sprintf("id-%d", plenty-1) {
-		t.Errorf("got %+v", got)
-	}
-	if _, err := w.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "nonsense"}); err == nil {
-		t.Error("an invalid cursor is accepted")
-	}
-	short := into[remotetools.ListReply](t, w.ClientSession, "list_workflow_tools", `{}`)
-	if len(short.Tools) != remotetools.ListedShort || short.NextCursor == nil {
-		t.Errorf("%d tools, cursor %v", len(short.Tools), short.NextCursor)
-	}
-	next := into[remotetools.ListReply](t, w.ClientSession, "list_workflow_tools", `{"cursor":"`+*short.NextCursor+`"}`)
-	if next.Tools[0].Name != flowName(remotetools.ListedShort) {
-		t.Errorf("got %s", next.Tools[0].Name)
-	}
 }

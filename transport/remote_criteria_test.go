@@ -9,7 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/transport/web"
 )
 
@@ -66,7 +66,7 @@ func TestReq003_3_5_WithoutASchemaAnyObjectIsTaken(t *testing.T) {
 	f := newFactory(`{"id":"w","name":"any","description":"d","executionType":"sync"}`)
 	s, _ := withSource(t, f, "")
 	cs := client(t, s)
-	if got := into[execution.Execution](t, cs, "any", `{"a":[1,{"b":null}],"c":"d"}`); string(got.Result) != `{"echo":{"a":[1,{"b":null}],"c":"d"},"big":12345678901234567890}` {
+	if got := into[remote.Run](t, cs, "any", `{"a":[1,{"b":null}],"c":"d"}`); string(got.Result) != `{"echo":{"a":[1,{"b":null}],"c":"d"},"big":12345678901234567890}` {
 		t.Errorf("result %s", got.Result)
 	}
 	refusedWith(t, cs, "any", `[1]`, "ToolError")
@@ -86,7 +86,7 @@ func TestReq003_5_2_ErrorsAreLoggedAndToldInWords(t *testing.T) {
 	}
 	found := false
 	for line := range strings.Lines(log.String()) {
-		found = found || strings.Contains(line, "level=WARN") && strings.Contains(line, "execution ended") && strings.Contains(line, id) && strings.Contains(line, "out of ink")
+		found = found || strings.Contains(line, "level=WARN") && strings.Contains(line, "remote run ended") && strings.Contains(line, id) && strings.Contains(line, "out of ink")
 	}
 	if !found {
 		t.Errorf("the log:\n%s", log.String())
@@ -119,18 +119,18 @@ func TestReq003_8_2_StatusTellsStateProgressAndResult(t *testing.T) {
 	s, _ := withSource(t, f, "  reply_within: 20ms\n")
 	conforms(t, s)
 	cs := client(t, s)
-	began := into[execution.Execution](t, cs, "hang", `{}`)
-	if began.State != execution.Running || began.EndedAt != nil || string(began.Result) != "null" {
+	began := into[remote.Run](t, cs, "hang", `{}`)
+	if began.State != remote.Running || began.EndedAt != nil || string(began.Result) != "null" {
 		t.Errorf("got %+v", began)
 	}
-	ask := func() *execution.Execution {
-		return into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+began.ExecutionID+`"}`)
+	ask := func() *remote.Run {
+		return into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+began.ExecutionID+`"}`)
 	}
 	f.finish(t, "x-1")
 	now := ask()
-	for until := time.Now().Add(patience); now.State == execution.Running && time.Now().Before(until); now = ask() {
+	for until := time.Now().Add(patience); now.State == remote.Running && time.Now().Before(until); now = ask() {
 	}
-	if now.State != execution.Completed || now.EndedAt == nil || string(now.Result) != `{"pages":3}` {
+	if now.State != remote.Completed || now.EndedAt == nil || string(now.Result) != `{"pages":3}` {
 		t.Errorf("got %+v", now)
 	}
 	for id, kind := range map[string]string{`"00000000-0000-7000-8000-000000000000"`: "StateError", `"what"`: "ToolError", `7`: "ToolError"} {
@@ -142,14 +142,14 @@ func TestReq003_8_3_UpdatesOfTheSourceAreTold(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "  reply_within: 20ms\n")
 	cs := client(t, s)
-	began := into[execution.Execution](t, cs, "hang", `{}`)
+	began := into[remote.Run](t, cs, "hang", `{}`)
 	f.until(t, "some updates", func() bool { r := f.runs["x-1"]; return r != nil && r.looks > 4 })
 	about := `{"execution_id":"` + began.ExecutionID + `"}`
-	now := into[execution.Execution](t, cs, "workflow_status", about)
+	now := into[remote.Run](t, cs, "workflow_status", about)
 	for until := time.Now().Add(patience); now.Progress == nil && time.Now().Before(until); {
-		now = into[execution.Execution](t, cs, "workflow_status", about)
+		now = into[remote.Run](t, cs, "workflow_status", about)
 	}
-	if now.State != execution.Running || now.Progress == nil || *now.Progress.Total != 3 || !strings.HasPrefix(now.Progress.Message, "page ") {
+	if now.State != remote.Running || now.Progress == nil || *now.Progress.Total != 3 || !strings.HasPrefix(now.Progress.Message, "page ") {
 		t.Errorf("got %+v", now)
 	}
 }
@@ -159,9 +159,9 @@ func TestARunIsItsCallersAlone(t *testing.T) {
 	s, _ := withSource(t, newFactory(standardWorkflows...), "  reply_within: 20ms\n")
 	file, given := tokens(t, "ada", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
-	began := into[execution.Execution](t, dial(t, h, stateful, given[0]), "hang", `{}`)
+	began := into[remote.Run](t, dial(t, h, stateful, given[0]), "hang", `{}`)
 	about := `{"execution_id":"` + began.ExecutionID + `"}`
-	if got := into[execution.Execution](t, dial(t, h, "", given[0]), "workflow_status", about); got.State != execution.Running {
+	if got := into[remote.Run](t, dial(t, h, "", given[0]), "workflow_status", about); got.State != remote.Running {
 		t.Errorf("got %+v", got)
 	}
 	if got := refusedWith(t, dial(t, h, stateful, given[1]), "workflow_status", about, "StateError"); !strings.Contains(got, "no execution") {
@@ -172,7 +172,7 @@ func TestARunIsItsCallersAlone(t *testing.T) {
 func TestReq003_8_4_TheFinalResultStays(t *testing.T) {
 	s, _ := withSource(t, newFactory(standardWorkflows...), "")
 	cs := client(t, s)
-	ended := into[execution.Execution](t, cs, "steps", `{}`)
+	ended := into[remote.Run](t, cs, "steps", `{}`)
 	want, _ := json.Marshal(ended)
 	for range 3 {
 		if got := text(callTool(t, cs, "workflow_status", `{"execution_id":"`+ended.ExecutionID+`"}`)); got != string(want) {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/session/workflow/machine"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/tools/source"
@@ -96,11 +96,11 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 				into[machine.FinishReply](t, agent, "finished_step", `{"session_id":"`+id+`",`+step+`}`)
 			}
 			res := <-ended
-			var got execution.Execution
+			var got remote.Run
 			if err := json.Unmarshal([]byte(text(res)), &got); err != nil || res.IsError {
 				t.Fatal(err, text(res))
 			}
-			if got.State != execution.Completed || string(got.Result) != `{"idea":"idea.txt","hotels":["h1.txt"]}` || *got.SourceExecutionID != id {
+			if got.State != remote.Completed || string(got.Result) != `{"idea":"idea.txt","hotels":["h1.txt"]}` || *got.SourceExecutionID != id {
 				t.Errorf("got %+v, result %s", got, got.Result)
 			}
 
@@ -167,7 +167,7 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 	// What is ordered from outside is nobody's child, whatever goes on here.
 	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`)
 	started := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
-	if started.Status != execution.Running || len(started.ExecutionID) != 8 {
+	if started.Status != remote.Running || len(started.ExecutionID) != 8 {
 		t.Fatalf("got %+v", started)
 	}
 	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`

@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/catalog/source"
 	remotetools "deepwork/transport/tools/remote"
 )
 
 // refreshed asks for a refresh, and returns what it says of a source's state, or of
 // the config's where source is "".
-func refreshed(skipped []remotetools.SkippedInfo, source string) string {
+func refreshed(skipped []source.Skipped, source string) string {
 	for _, s := range skipped {
 		if s.Source == source && s.Workflow == "" {
 			return s.Reason
@@ -45,7 +46,7 @@ func TestReq003_4_4_ARefusedEditIsToldOf(t *testing.T) {
 	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nworkflow_tools:\n  enabled: maybe\n"})
 	refresh := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`)
 	list := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
-	for name, got := range map[string][]remotetools.SkippedInfo{"refresh": refresh.Skipped, "list": list.Skipped} {
+	for name, got := range map[string][]source.Skipped{"refresh": refresh.Skipped, "list": list.Skipped} {
 		if why := refreshed(got, ""); !strings.Contains(why, "config.yml:3:12: workflow_tools.enabled") || !strings.Contains(why, "stays in use") {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
 )
@@ -152,9 +152,9 @@ func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
 	if res.IsError {
 		t.Fatal(text(res))
 	}
-	var got execution.Execution
+	var got remote.Run
 	must(t, json.Unmarshal([]byte(text(res)), &got))
-	if got.State != execution.Completed || got.WorkflowID != "w-echo" || got.WorkflowName != "echo" || got.Source != "factory" || got.EndedAt == nil || len(got.ExecutionID) != 36 {
+	if got.State != remote.Completed || got.WorkflowID != "w-echo" || got.WorkflowName != "echo" || got.Source != "factory" || got.EndedAt == nil || len(got.ExecutionID) != 36 {
 		t.Errorf("got %+v", got)
 	}
 	if want := `{"echo":{"customer":"Ada"},"big":12345678901234567890}`; string(got.Result) != want {
@@ -164,12 +164,12 @@ func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
 		t.Error("no structured content")
 	}
 	// Asynchronous ones are waited for (7.1), and their result is kept (8.4).
-	steps := into[execution.Execution](t, cs, "steps", `{}`)
-	if steps.State != execution.Completed || string(steps.Result) != `{"pages":3}` || steps.SourceExecutionID == nil {
+	steps := into[remote.Run](t, cs, "steps", `{}`)
+	if steps.State != remote.Completed || string(steps.Result) != `{"pages":3}` || steps.SourceExecutionID == nil {
 		t.Errorf("got %+v", steps)
 	}
 	for _, id := range []string{steps.ExecutionID, *steps.SourceExecutionID} {
-		if again := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); again.ExecutionID != steps.ExecutionID || string(again.Result) != `{"pages":3}` {
+		if again := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); again.ExecutionID != steps.ExecutionID || string(again.Result) != `{"pages":3}` {
 			t.Errorf("status of %s: %+v", id, again)
 		}
 	}
@@ -186,7 +186,7 @@ func TestReq003_2_4_and_7_4_FailuresAreToolErrors(t *testing.T) {
 		if !res.IsError || !strings.HasPrefix(text(res), "StateError: ") || !strings.Contains(text(res), why) || meta["code"] != "workflow_failed" || len(id) != 36 {
 			t.Errorf("%s: %s %v", name, text(res), meta)
 		}
-		if got := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != execution.Failed || got.Error == nil || !strings.Contains(*got.Error, why) {
+		if got := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != remote.Failed || got.Error == nil || !strings.Contains(*got.Error, why) {
 			t.Errorf("%s: status %+v", name, got)
 		}
 	}
@@ -210,7 +210,7 @@ func TestWhatASourceSaysHasItsLabel(t *testing.T) {
 			t.Errorf("%v: %v %s", call, res.Meta, text(res))
 		}
 	}
-	id := into[execution.Execution](t, cs, "steps", `{}`).ExecutionID
+	id := into[remote.Run](t, cs, "steps", `{}`).ExecutionID
 	if res := callTool(t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); res.Meta[tool.SourceMeta] != "factory" {
 		t.Errorf("workflow_status: %v", res.Meta)
 	}
@@ -357,7 +357,7 @@ func TestReq003_6_4_NamesThatClashHaveTheirIDs(t *testing.T) {
 	s, _ := withSource(t, f, "")
 	s.names(t, "finished_step_c", "twin_a", "twin_b", "workflows-list-tool_d")
 	cs := client(t, s)
-	if got := into[execution.Execution](t, cs, "finished_step_c", `{}`); got.WorkflowID != "c" {
+	if got := into[remote.Run](t, cs, "finished_step_c", `{}`); got.WorkflowID != "c" {
 		t.Errorf("got %+v", got)
 	}
 	// Ours is ours.
@@ -418,12 +418,12 @@ func TestReq003_7_3_and_8_3_ProgressIsPassedOn(t *testing.T) {
 	if res == nil || res.IsError {
 		t.Fatal(res)
 	}
-	var got execution.Execution
+	var got remote.Run
 	json.Unmarshal([]byte(text(res)), &got)
 	if len(ids) != 1 || !ids["execution_id "+got.ExecutionID] {
 		t.Errorf("told of %v, and it was %s", ids, got.ExecutionID)
 	}
-	if text := log.String(); !strings.Contains(text, "execution progress") || !strings.Contains(text, "page") {
+	if text := log.String(); !strings.Contains(text, "remote run progress") || !strings.Contains(text, "page") {
 		t.Error("progress is not logged")
 	}
 }
@@ -434,8 +434,8 @@ func TestReq003_8_5_NotSupportedIsSaid(t *testing.T) {
 	s, _ := withSource(t, f, "")
 	conforms(t, s)
 	cs := client(t, s)
-	got := into[execution.Execution](t, cs, "hang", `{}`)
-	if got.State != execution.Running || got.StatusSupported {
+	got := into[remote.Run](t, cs, "hang", `{}`)
+	if got.State != remote.Running || got.StatusSupported {
 		t.Errorf("got %+v", got)
 	}
 	if said := refusedWith(t, cs, "workflow_status", `{"execution_id":"`+got.ExecutionID+`"}`, "StateError"); !strings.Contains(said, "not supported") {
@@ -472,10 +472,10 @@ func TestSourceOverStdio(t *testing.T) {
 	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n"+child(t, "child", "standard"), nil)
 	conforms(t, s)
 	cs := client(t, s)
-	if got := into[execution.Execution](t, cs, "echo", `{"customer":"a"}`); got.Source != "child" {
+	if got := into[remote.Run](t, cs, "echo", `{"customer":"a"}`); got.Source != "child" {
 		t.Errorf("got %+v", got)
 	}
-	if got := into[execution.Execution](t, cs, "steps", `{}`); string(got.Result) != `{"pages":3}` {
+	if got := into[remote.Run](t, cs, "steps", `{}`); string(got.Result) != `{"pages":3}` {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -501,8 +501,8 @@ func TestAFrozenListReachesThemAll(t *testing.T) {
 	if err := json.Unmarshal(full.Tools[0].InputSchema, &schema); err != nil || schema.Required[0] != "customer" {
 		t.Errorf("input_schema %s", full.Tools[0].InputSchema)
 	}
-	got := into[execution.Execution](t, cs, "call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`)
-	if got.State != execution.Completed || !strings.Contains(string(got.Result), `"customer":"a"`) {
+	got := into[remote.Run](t, cs, "call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`)
+	if got.State != remote.Completed || !strings.Contains(string(got.Result), `"customer":"a"`) {
 		t.Errorf("got %+v", got)
 	}
 	if got := text(callTool(t, cs, "call_workflow_tool", `{"name":"trip-dream","arguments":{"goal":"g"}}`)); !strings.Contains(got, `"begin_step"`) {
@@ -524,9 +524,9 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 	config := "workflow_tools:\n" + fast + "  reply_within: 50ms\n  sources:\n    - {name: factory, url: " + f.overWeb(t) + "}\n"
 	first, root := bareProject(t, config, nil)
 	first.connected(t)
-	started := into[execution.Execution](t, client(t, first), "hang", `{}`)
+	started := into[remote.Run](t, client(t, first), "hang", `{}`)
 	id := started.ExecutionID
-	if started.State != execution.Running {
+	if started.State != remote.Running {
 		t.Errorf("got %+v", started)
 	}
 	f.until(t, "the start", func() bool { return f.looked() })
@@ -534,7 +534,7 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 	s := serverOn(t, root, nil)
 	s.connected(t)
 	cs := client(t, s)
-	if got := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != execution.Running || got.WorkflowName != "hang" {
+	if got := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != remote.Running || got.WorkflowName != "hang" {
 		t.Errorf("got %+v", got)
 	}
 	f.mu.Lock()
@@ -545,8 +545,8 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 	f.mu.Unlock()
 	deadline := time.Now().Add(patience)
 	for {
-		got := into[execution.Execution](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`)
-		if got.State == execution.Completed {
+		got := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`)
+		if got.State == remote.Completed {
 			break
 		}
 		if time.Now().After(deadline) {

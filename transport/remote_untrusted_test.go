@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"deepwork/catalog/config"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/session/state/statetest"
 	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
@@ -28,8 +28,8 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "  reply_within: 10ms\n")
 	cs := client(t, s)
-	running := into[execution.Execution](t, cs, "hang", `{}`)
-	if running.State != execution.Running {
+	running := into[remote.Run](t, cs, "hang", `{}`)
+	if running.State != remote.Running {
 		t.Fatalf("got %+v", running)
 	}
 
@@ -75,6 +75,6 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 		t.Error(text(res))
 	}
 	waitFor(t, "the end of the run", func() bool {
-		return into[execution.Execution](t, cs, "workflow_status", status).State == execution.Completed
+		return into[remote.Run](t, cs, "workflow_status", status).State == remote.Completed
 	})
 }

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,9 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/catalog/job"
 	"deepwork/session"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 
@@ -107,29 +104,5 @@ func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
 		if schemaFrom(t, tool.InputSchema).Properties[argument] == nil {
 			t.Errorf("%s has no argument %q, which its remedy names: %s", name, argument, how)
 		}
-	}
-}
-
-// The largest step there can be fits: an instructions file of 1 MiB is given whole,
-// with quotes and line ends that take two bytes each in JSON; a larger one is refused.
-func TestALargeStepIsGivenWhole(t *testing.T) {
-	root := t.TempDir()
-	largest := strings.Repeat("\"\n", job.MaxInstructionsBytes/2)
-	write(t, root, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": largest})
-	s := made(t, Options{ProjectRoot: root})
-	cs := client(t, s)
-	start := `{"goal":"g","job_name":"trip","workflow_name":"dream"}`
-	res := callTool(t, cs, "start_workflow", start)
-	if res.IsError {
-		t.Fatal(text(res))
-	}
-	var reply machine.StartReply
-	must(t, json.Unmarshal([]byte(text(res)), &reply))
-	if !strings.Contains(reply.BeginStep.Instructions, largest[:len(largest)-1]) {
-		t.Errorf("of %d bytes of instructions %d came", len(largest), len(reply.BeginStep.Instructions))
-	}
-	write(t, root, map[string]string{".deepwork/jobs/trip/idea.md": largest + "x"})
-	if res := callTool(t, cs, "start_workflow", start); !res.IsError || !strings.Contains(text(res), "idea.md") {
-		t.Errorf("one byte more: %.300s", text(res))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/transcript"
 	"deepwork/session/codes"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -153,7 +154,7 @@ func resolve(c *config.Config, of string) (runner.Recipe, error) {
 
 // executor returns an executor as the reviewer. If it cannot run, its Allowed says why.
 func (r *reviewing) executor(c *config.Config, name string) *gate.Reviewer {
-	use := &gate.Reviewer{Name: "executor " + name, Command: []string{name}, Answer: runner.Answer, Allowed: func() error { return r.refused(c) }}
+	use := &gate.Reviewer{Name: "executor " + name, Command: []string{name}, Answer: transcript.Answer, Allowed: func() error { return r.refused(c) }}
 	if r.o.reviewed != nil {
 		use.Ended = func(stdout []byte) error { return r.o.reviewed(name, stdout) }
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The tests of this file are of the SDK alone: of what sdk.go says that we rely on.
+// The tests of this file are of the SDK alone: of what middleware.go says that we rely on.
 
 type sdkKey struct{}
 
@@ -70,38 +70,6 @@ func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
 	})
 	if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "not registered", Arguments: json.RawMessage(exact)}); err != nil {
 		t.Errorf("a tool that middleware names in the request is not called: %v", err)
-	}
-}
-
-func TestSDKTakesAnEncodedResult(t *testing.T) {
-	reply := json.RawMessage(`{"z":9007199254740993,"a":"<&\u2028>"}`)
-	for name, res := range map[string]*mcp.CallToolResult{
-		"a reply":    {Content: []mcp.Content{&mcp.TextContent{Text: string(reply) + "<\"\u2028\x01"}}, StructuredContent: reply},
-		"an error":   {Content: []mcp.Content{&mcp.TextContent{Text: "no"}}, StructuredContent: reply, IsError: true},
-		"with meta":  {Meta: mcp.Meta{"content": []any{}}, Content: []mcp.Content{&mcp.TextContent{Text: "x"}}, StructuredContent: reply},
-		"text alone": {Content: []mcp.Content{&mcp.TextContent{Text: "x"}}},
-	} {
-		want, _ := json.Marshal(res)
-		if got, err := json.Marshal(encoded(res)); err != nil || string(got) != string(want) {
-			t.Errorf("%s: encoded gives %s (%v), the SDK %s", name, got, err, want)
-		}
-		s, cs := bareSDK(t, nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return res, nil })
-		s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-				res, err := next(ctx, method, req)
-				if called, ok := res.(*mcp.CallToolResult); ok {
-					return encoded(called), err
-				}
-				if _, ok := req.(*mcp.CallToolRequest); ok {
-					t.Errorf("a call's result is a %T, so that encodedResult is not used", res)
-				}
-				return res, err
-			}
-		})
-		got, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
-		if data, _ := json.Marshal(got); err != nil || len(got.Content) != 1 || got.IsError != res.IsError {
-			t.Errorf("%s: the client gets %s, %v", name, data, err)
-		}
 	}
 }
 

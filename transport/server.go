@@ -1,3 +1,29 @@
+// Package transport serves MCP: it decodes a call, sends one message and encodes the reply. It
+// holds no business rules.
+//
+// # How a call flows
+//
+// finished_step, from the agent's call to its reply:
+//
+//  1. The transport checks the arguments against the schema of the tool.
+//  2. The session that is meant is the one that the call names, or the only open one of those that the
+//     connection remembers: a query says which are. The session's actor gets one message.
+//  3. The actor of the session looks at the outputs. A pure state machine decides: if the call is
+//     refused, the agent gets a ToolError or a StateError, and nothing has changed.
+//  4. If the agent reviews its own work, the review instructions are written, and the reply is
+//     needs_work with what to do.
+//  5. If a reviewer program is due, the attempt is recorded, durably, and package gate runs one review
+//     per file or step. Meanwhile the actor receives other calls: abort_workflow, get_step and more.
+//  6. The verdicts arrive as messages and are recorded. If the outputs and criteria are still what was
+//     judged, what the verdicts change is recorded, too, and the reply is next_step, or needs_work
+//     with feedback.
+//  7. If the step is finished, the actor reads the instructions of the next step, and one durable
+//     transaction has all of it: completed, advanced, begun. Only when it is synced is the reply sent:
+//     next_step with begin_step, or workflow_complete.
+//
+// In a process one goroutine has the state of a session, and is reached only by messages. Nobody owns the
+// session: a transition is written if the session still has the revision that it replaces, so any server of
+// the project serves it. Jobs are read from an immutable snapshot, without a lock.
 package transport
 
 import (
@@ -19,6 +45,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -41,7 +68,6 @@ const ServerName = "deepwork"
 type engines struct {
 	check       func(context.Context) (*config.Config, error) // loads the config, before each call
 	jobs        func(context.Context) *catalog.Snapshot       // for the instructions
-	close       func(context.Context) error                   // called after the connections are closed
 	unavailable func() error                                  // why the stores cannot be used, or nil; nil if they need no service
 	local       session.Caller                                // callers without a token; zero means the user
 	token       func(make bool) (string, error)               // of that caller; see web.Backend
@@ -55,7 +81,7 @@ type engines struct {
 
 	board     *attempt.Engine
 	getRun    boardtools.GetRun
-	workspace *attempt.Context // nil outside a workspace: then there is no get_context
+	workspace *board.Context // nil outside a workspace: then there is no get_context
 
 	metrics []prometheus.Collector
 	pages   func() (page.Options, error) // of the web UI, without its callers; nil means that there is none
@@ -65,6 +91,7 @@ type engines struct {
 // one (seed 000, 001.1.1).
 type Server struct {
 	engines
+	opened  closers // closed after the connections
 	logger  *slog.Logger
 	mcp     *mcp.Server
 	tools   *tool.Set
@@ -138,10 +165,7 @@ func (s *Server) Close(ctx context.Context) error {
 	if left := s.conns.Close(ctx); left > 0 {
 		err = fmt.Errorf("%d connections did not stop", left)
 	}
-	if s.close != nil {
-		err = errors.Join(err, s.close(ctx))
-	}
-	if err != nil {
+	if err = errors.Join(err, s.opened.close(ctx)); err != nil {
 		return fmt.Errorf("closing the server: %w", err)
 	}
 	return nil
@@ -205,4 +229,21 @@ func (s *Server) lastHTTP() config.HTTP {
 		return *last
 	}
 	return s.settings(context.Background())
+}
+
+// openPages returns the web UI of the project. It follows the changes of the project until the server
+// is closed.
+func (s *Server) openPages(l *web.Login, readOnly bool) (http.Handler, error) {
+	o, err := s.pages()
+	if err != nil {
+		return nil, err
+	}
+	l.Key = o.Key
+	o.Callers, o.ReadOnly, o.Sources = l, readOnly, s.remote
+	site, err := page.New(o)
+	if err != nil {
+		return nil, fmt.Errorf("making the pages: %w", err)
+	}
+	s.opened.follow("the pages", site.Run)
+	return site, nil
 }

@@ -2,8 +2,5 @@
 
 package transport
 
-// plenty is how many workflows a source has that has very many.
-const plenty = 10_000
-
 // replyTools: of so many tools one is asked for replies of megabytes.
 const replyTools = 1

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -327,22 +328,6 @@ func TestStdioBlockedOutput(t *testing.T) {
 	})
 }
 
-func TestStdioBlockedOutputAtStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stop, call, _, _, served := serving(t, func(context.Context) error { return nil })
-		call()
-		synctest.Wait()
-		began := time.Now()
-		stop()
-		if err := <-served; err == nil {
-			t.Error("ServeStdio: no error, though a reply was lost")
-		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it took %v", took)
-		}
-	})
-}
-
 // A client that is gone ends the server.
 func TestStdioClosedOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -379,19 +364,65 @@ func TestStdioBoundsCallsInFlight(t *testing.T) {
 	})
 }
 
-// A large reply is whole.
-func TestStdioLargeReply(t *testing.T) {
-	want := fullFinish()
-	want.BeginStep.Instructions = strings.Repeat("<ö> \"\\\n", 10_000)
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) { return want, nil }
-	})
-	got := replies(t, overStdio(t, s, hello+finishCall(1)+"\n"+finishCall(3)+"\n"))
-	for _, id := range []string{"1", "3"} {
-		result, _ := got[id]["result"].(map[string]any)
-		step, _ := result["structuredContent"].(map[string]any)["begin_step"].(map[string]any)
-		if step["step_instructions"] != want.BeginStep.Instructions {
-			t.Errorf("call %s: %s", id, jsontext.Clip(fmt.Sprint(got[id]), 300))
+// A talk is a client that speaks over stdio a line at a time.
+type talk struct {
+	to    *io.PipeWriter
+	lines *bufio.Scanner
+}
+
+func talking(t *testing.T, s *Server) *talk {
+	t.Helper()
+	in, to := io.Pipe()
+	from, out := io.Pipe()
+	w := &talk{to: to, lines: bufio.NewScanner(from)}
+	w.lines.Buffer(nil, 16<<20)
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStdio(context.Background(), in, out) }()
+	t.Cleanup(func() {
+		to.Close()
+		for w.lines.Scan() {
 		}
+		noError(t, <-served)
+	})
+	fmt.Fprint(to, hello)
+	w.next(t)
+	return w
+}
+
+// next is the next line that is answered.
+func (w *talk) next(t *testing.T) string {
+	t.Helper()
+	if !w.lines.Scan() {
+		t.Fatal("the output has ended")
 	}
+	return w.lines.Text()
+}
+
+func (w *talk) ask(t *testing.T, line string) string {
+	t.Helper()
+	fmt.Fprintln(w.to, line)
+	return w.next(t)
+}
+
+type discardCloser struct{ io.Writer }
+
+func (discardCloser) Close() error { return nil }
+
+// A session whose input ends at once may be over before ServeStdio has looked for its connection:
+// that is no error.
+func TestStdioSessionsThatEndAtOnce(t *testing.T) {
+	s := serverOn(t, t.TempDir(), nil)
+	const in = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"short","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_workflows","arguments":{}}}
+`
+	var clients sync.WaitGroup
+	for range 50 {
+		clients.Go(func() {
+			for range 40 {
+				noError(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in)), discardCloser{io.Discard}))
+			}
+		})
+	}
+	clients.Wait()
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/config"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
 )
@@ -91,7 +91,7 @@ func toolsDocument(t *testing.T) []byte {
 		if set == "source" {
 			chosen = append(chosen, "workflows") // which it needs
 		}
-		for _, workspace := range []*attempt.Context{nil, new(attempt.Context)} {
+		for _, workspace := range []*board.Context{nil, new(board.Context)} {
 			s, err := newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "", slog.New(slog.DiscardHandler))
 			must(t, err)
 			for name := range listed(t, client(t, s)) {

@@ -8,8 +8,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"deepwork/transport/web"
 )
 
 // What is not declared is not answered either: clients take an answer for support.
@@ -43,16 +41,5 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 	}
 	if res := callTool(t, cs, "get_step", `{}`); res.IsError {
 		t.Errorf("after them: %s", text(res))
-	}
-}
-
-// logging/setLevel is of the older versions alone.
-func TestLoggingIsNotOffered(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":7,"method":"logging/setLevel","params":{"level":"info"}}`, open(t, c, h))
-	if !strings.Contains(r.body, "-32601") || !strings.Contains(r.body, "logging/setLevel") {
-		t.Errorf("%d %s", r.status, r.body)
 	}
 }

@@ -1,9 +1,9 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +22,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/run"
 	"deepwork/session/state"
@@ -34,18 +35,18 @@ import (
 // Leader returns the leader of the runs of a project. Options are those of the server of the project, and
 // folder is its state.
 func Leader(o Options, folder *state.Folder) attempt.Leader {
-	return func(ctx context.Context, l *attempt.Lead) attempt.RunEnd {
-		w, err := openWorkplace(ctx, o, folder, l)
-		if err != nil {
-			return attempt.RunEnd{State: attempt.RunStopped, Step: deref(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
-		}
+	return func(ctx context.Context, l *attempt.Lead) board.RunEnd {
+		w := newWorkplace(o.Logger, folder, l)
 		defer func() {
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
-			if err := w.close(bounded); err != nil {
+			if err := w.opened.close(bounded); err != nil {
 				w.logger.Warn("closing the sessions of a run", "run", l.Attempt.ID, "error", err)
 			}
 		}()
+		if err := w.open(ctx, w.options(ctx, o, folder, l)); err != nil {
+			return board.RunEnd{State: board.RunStopped, Step: deref(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
+		}
 		return run.Lead(ctx, l, w, w.retries(ctx))
 	}
 }
@@ -60,17 +61,16 @@ func deref(s *string) string {
 // A workplace is the server of a run: of the sessions in the folder in which it works, and of an endpoint for
 // its agents. It implements run.Workplace.
 type workplace struct {
-	base    *Server // of the folder, which no client reaches
-	steps   *Server // of the endpoint
-	web     *web.Server
-	serving sync.WaitGroup
-	stop    context.CancelFunc
-	own     tool.WorkflowCaller // of the leader
-	dir     string              // of the files for agents
-	root    string              // in which it works
-	moved   wait.Signal
-	who     session.Caller
-	logger  *slog.Logger
+	base   *Server // of the folder, which no client reaches
+	steps  *Server // of the endpoint
+	web    *web.Server
+	own    tool.WorkflowCaller // of the leader
+	dir    string              // of the files for agents
+	root   string              // in which it works
+	moved  wait.Signal
+	who    session.Caller
+	logger *slog.Logger
+	opened closers
 
 	mu     sync.Mutex
 	grants map[string]*grant // by the identity of their callers
@@ -86,13 +86,14 @@ type grant struct {
 	children []string // the workflows that its agent has started, over whatever connection
 }
 
-func openWorkplace(ctx context.Context, o Options, folder *state.Folder, l *attempt.Lead) (w *workplace, err error) {
-	w = &workplace{moved: wait.NewSignal(), grants: map[string]*grant{}, dir: folder.MCP(l.Attempt.ID), logger: o.Logger, who: session.LocalCaller("")}
-	if w.logger == nil {
-		w.logger = slog.New(slog.DiscardHandler)
-	}
-	w.root = l.Attempt.Workspace
-	o.ProjectRoot, o.Toolsets, o.moved, o.Logger = l.Attempt.Workspace, []string{"workflows"}, w.moved.Wake, w.logger
+func newWorkplace(logger *slog.Logger, folder *state.Folder, l *attempt.Lead) *workplace {
+	return &workplace{moved: wait.NewSignal(), grants: map[string]*grant{}, dir: folder.MCP(l.Attempt.ID), root: l.Attempt.Workspace,
+		logger: cmp.Or(logger, slog.New(slog.DiscardHandler)), who: session.LocalCaller("")}
+}
+
+// options returns those of the server of the run's folder, from those of the project's.
+func (w *workplace) options(ctx context.Context, o Options, folder *state.Folder, l *attempt.Lead) Options {
+	o.ProjectRoot, o.Toolsets, o.moved, o.Logger = w.root, []string{"workflows"}, w.moved.Wake, w.logger
 	o.reviewed = func(executor string, stdout []byte) error {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // also of a review that is cancelled
 		defer cancel()
@@ -112,56 +113,39 @@ func openWorkplace(ctx context.Context, o Options, folder *state.Folder, l *atte
 		}
 		return os.Getenv(name)
 	}
+	return o
+}
+
+// open opens the server of the folder, and serves the endpoint. What was opened when it fails is in w.opened.
+func (w *workplace) open(ctx context.Context, o Options) (err error) {
+	w.opened.add("removing the files for agents", func(context.Context) error { return os.RemoveAll(w.dir) })
 	if w.base, err = NewServer(o); err != nil {
-		return nil, err
+		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.close(context.WithoutCancel(ctx)))
-		}
-	}()
+	w.opened.add("closing the sessions", w.base.Close)
 	w.own = w.base.connect(w.who.Identity)
+	w.opened.add("", func(context.Context) error { w.own.Close(); return nil })
 	w.steps, err = newServer(engines{check: w.base.check, connect: w.connect, unavailable: w.base.unavailable}, []string{stepTools}, o.Version, w.logger)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	w.opened.add("closing the endpoint's server", w.steps.Close)
 	if err := errors.Join(os.RemoveAll(w.dir), os.MkdirAll(w.dir, 0o700)); err != nil {
-		return nil, err
+		return err
 	}
 	w.web, err = web.Listen(ctx, web.Backend{
 		MCP: w.steps.mcp, Logger: w.logger, Settings: w.settings, LastSettings: func() config.HTTP { return w.settings(context.Background()) },
 		Check: w.steps.ready, Sessions: &w.steps.conns, InFlight: &w.steps.tools.InFlight,
 	}, web.Options{Private: true, Grace: time.Second})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w.stop = stop
-	w.serving.Go(func() {
-		if err := w.web.Serve(serving); err != nil {
+	w.opened.follow("closing the endpoint", func(ctx context.Context) {
+		if err := w.web.Serve(ctx); err != nil {
 			w.logger.Error("the endpoint for the agents of a run", "error", err)
 		}
 	})
-	return w, nil
-}
-
-// close ends the endpoint and the sessions.
-func (w *workplace) close(ctx context.Context) error {
-	var errs []error
-	if w.stop != nil {
-		w.stop()
-		errs = append(errs, wait.Group(ctx, &w.serving))
-	} else if w.web != nil {
-		errs = append(errs, w.web.Close())
-	}
-	if w.steps != nil {
-		errs = append(errs, w.steps.Close(ctx))
-	}
-	if w.own != nil {
-		w.own.Close()
-	}
-	errs = append(errs, w.base.Close(ctx), os.RemoveAll(w.dir))
-	return errors.Join(errs...)
+	return nil
 }
 
 // settings are those of the endpoint: its callers are the agents that run, and never those without a token.
@@ -176,15 +160,10 @@ func (w *workplace) settings(context.Context) config.HTTP {
 	return s
 }
 
-func hashOf(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
-}
-
 // Admit implements run.Workplace.
 func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called bool), err error) {
 	identity := "step-" + g.Execution
-	token, _, err := web.NewToken(config.Token{Name: identity})
+	token, line, err := web.NewToken(config.Token{Name: identity})
 	if err != nil {
 		return c, nil, err
 	}
@@ -201,7 +180,7 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called boo
 	c.Env = []string{config.MCPURLEnv + "=" + c.MCP.URL, runner.TokenEnv + "=" + token, config.MCPConfigEnv + "=" + c.MCP.File,
 		config.SessionEnv + "=" + g.Session, config.StepEnv + "=" + g.Step}
 	w.mu.Lock()
-	admitted := &grant{Grant: g, hash: hashOf(token)}
+	admitted := &grant{Grant: g, hash: strings.TrimPrefix(line, identity+":")}
 	w.grants[identity] = admitted
 	w.mu.Unlock()
 	return c, func() bool {

@@ -6,7 +6,6 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 )
 
 // A request that is let in before its token is withdrawn does nothing: it could start a workflow that no
@@ -21,16 +20,5 @@ func TestCallsAfterTheTokenIsWithdrawn(t *testing.T) {
 		if session.CodeOf(err) != "other_session" || !strings.Contains(err.Error(), "withdrawn") {
 			t.Error(err)
 		}
-	}
-}
-
-// An agent that has finished its step waits for nothing, since others do the rest.
-func TestAnAgentOfAStepWaitsForNoOther(t *testing.T) {
-	r := &machine.FinishReply{Status: machine.NextStep, PendingConcurrentSteps: []string{"b"}}
-	if r.Waiting() == nil {
-		t.Fatal("a member of a group waits for the others")
-	}
-	if alone := r.Alone("End now."); alone.Waiting() != nil || alone.PendingConcurrentSteps != nil || *alone.Feedback != "End now." || r.PendingConcurrentSteps == nil {
-		t.Errorf("%+v", alone)
 	}
 }

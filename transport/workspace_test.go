@@ -16,6 +16,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
@@ -35,14 +36,14 @@ func inBoard(t *testing.T, root string, f func(b store.Board)) {
 func attemptIn(t *testing.T, root, trees string) (id, workspace string) {
 	t.Helper()
 	repository(t, root)
-	engine, err := attempt.Open(t.Context(), attempt.Options{Root: root, Passive: true})
+	engine, err := attempt.Open(t.Context(), attempt.Options{Options: board.Options{Root: root}, Passive: true})
 	must(t, err)
 	me := session.LocalCaller("")
-	projects, err := engine.ListProjects(t.Context(), me, attempt.ListProjectsArgs{})
+	projects, err := engine.ListProjects(t.Context(), me, board.ListProjectsArgs{})
 	must(t, err)
-	repos, err := engine.ListRepos(t.Context(), me, attempt.ListReposArgs{ProjectID: projects.Projects[0].ProjectID})
+	repos, err := engine.ListRepos(t.Context(), me, board.ListReposArgs{ProjectID: projects.Projects[0].ProjectID})
 	must(t, err)
-	made, err := engine.CreateTask(t.Context(), me, attempt.CreateTaskArgs{ProjectID: projects.Projects[0].ProjectID, Title: "Trip"})
+	made, err := engine.CreateTask(t.Context(), me, board.CreateTaskArgs{ProjectID: projects.Projects[0].ProjectID, Title: "Trip"})
 	must(t, err)
 	if stuck := engine.Close(context.Background()); stuck != nil {
 		t.Fatal(stuck)
@@ -103,10 +104,10 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 			t.Errorf("%s is offered in a workspace", name)
 		}
 	}
-	if got := into[attempt.ContextReply](t, inside, "get_context", `{}`); got.AttemptID != id || got.TaskTitle != "Trip" {
+	if got := into[board.ContextReply](t, inside, "get_context", `{}`); got.AttemptID != id || got.TaskTitle != "Trip" {
 		t.Errorf("another attempt: %+v", got)
 	}
-	if got := into[attempt.ProjectsReply](t, inside, "list_projects", `{}`); got.Projects[0].Name != filepath.Base(root) {
+	if got := into[board.ProjectsReply](t, inside, "list_projects", `{}`); got.Projects[0].Name != filepath.Base(root) {
 		t.Errorf("another board: %+v", got)
 	}
 	if _, err := os.Stat(state.Of(workspace).Database()); !os.IsNotExist(err) {
@@ -176,7 +177,7 @@ func TestWorkspacesElsewhere(t *testing.T) {
 			t.Errorf("%s is in the workspace: %v, want %v", dir, has, is)
 		}
 		if is {
-			if got := into[attempt.ContextReply](t, cs, "get_context", `{}`); got.AttemptID != id {
+			if got := into[board.ContextReply](t, cs, "get_context", `{}`); got.AttemptID != id {
 				t.Errorf("%s: %+v", dir, got)
 			}
 		} else {

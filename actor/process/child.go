@@ -16,7 +16,7 @@ import (
 const (
 	// drainFor bounds the wait for output left in the pipes once the group is dead: a process that
 	// has left the group may hold them open for ever.
-	drainFor = time.Second
+	drainFor = 2 * time.Second
 	// goneFor bounds the wait until killed descendants are gone: if nothing reaps orphans they stay
 	// as zombies.
 	goneFor = 250 * time.Millisecond
@@ -48,7 +48,7 @@ type Child struct {
 func Spawn(spec Spec, stdout, stderr io.Writer) (*Child, error) {
 	c, err := start(spec, spec.Stdin != nil)
 	if err != nil {
-		return nil, err
+		return nil, startError(&spec, err)
 	}
 	if in := c.pipes[0]; in != nil {
 		c.readers.Go(func() {
@@ -83,7 +83,7 @@ func start(spec Spec, input bool) (*Child, error) {
 		}
 	}
 	c := &Child{
-		cmd: exec.Command(program, spec.Command[1:]...), group: &group{all: spec.Descendants}, exited: make(chan struct{}),
+		cmd: exec.Command(program, spec.Command[1:]...), group: &group{all: spec.Descendants, tidy: spec.Tidy}, exited: make(chan struct{}),
 	}
 	c.cmd.Args[0] = spec.Command[0]
 	c.cmd.Dir, c.cmd.Env = spec.Dir, spec.Env
@@ -194,8 +194,7 @@ func (c *Child) waitGone(ctx context.Context) {
 }
 
 // Close kills what is left of the group and waits until the command is reaped and its output read.
-// Processes that have left the group may survive; they delay it by at most a second, or three while
-// output is unread. It reports whether something is known to be left: a process that does not end, or one
+// Processes that have left the group may survive; they delay it by at most two seconds. It reports whether something is known to be left: a process that does not end, or one
 // outside of the group that holds the output open. It is called once.
 func (c *Child) Close() (left bool) {
 	survivors := c.Kill()
@@ -214,9 +213,13 @@ func (c *Child) Close() (left bool) {
 	if c.pipes[0] != nil {
 		c.pipes[0].Close() // ends the goroutine that writes the input
 	}
-	done := make(chan struct{})
-	c.owner.Go(func() { c.readers.Wait(); close(done) })
-	left = !drain(done, drainFor, c.pipes[1:]...) || left
+	read := make(chan struct{}) // closed when all output is read
+	c.owner.Go(func() { c.readers.Wait(); close(read) })
+	select {
+	case <-read:
+	case <-time.After(drainFor):
+		left = true
+	}
 	closeAll(c.pipes[:])
 	if c.abandon != nil {
 		c.abandon()
@@ -244,34 +247,4 @@ func closeAll(files []*os.File) {
 			f.Close() // twice is harmless
 		}
 	}
-}
-
-// drain waits until done is closed, which the readers of a dead child's pipes do at the ends of the
-// pipes. It waits no longer than about limit for pipes that a process outside the group holds open,
-// and three times that while one holds unread output: on a busy machine the readers may not have
-// run yet, and the child's output must not be lost. It does not wait for empty pipes without a
-// writer. The caller then closes the pipes, which ends the readers. It reports false if a process still
-// holds one open.
-func drain(done <-chan struct{}, limit time.Duration, pipes ...*os.File) bool {
-	// A clock would advance while the whole process is suspended; of a ticker's ticks at most one
-	// is left over from such a time.
-	const ticks = 20
-	ticker := time.NewTicker(limit / ticks)
-	defer ticker.Stop()
-	for n := 1; n < 3*ticks; n++ {
-		select {
-		case <-done:
-			return true
-		case <-ticker.C:
-		}
-		unread, open := false, false
-		for _, f := range pipes {
-			u, o := look(f)
-			unread, open = unread || u, open || o
-		}
-		if !unread && (!open || n >= ticks) {
-			return !open
-		}
-	}
-	return false
 }

@@ -41,7 +41,14 @@ func child(mode string) int {
 		io.Copy(os.Stdout, os.Stdin)
 	case "parent": // of a child that prints its id and stays
 		process.Run(context.Background(), process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}})
-	case "serving": // the same with a service
+	case "tidying": // of a child that removes its lock file at SIGTERM, and stays otherwise
+		process.Run(context.Background(), process.Spec{Tidy: true, Command: []string{"sh", "-c",
+			`lock="$0.lock"; : >"$lock"; trap 'rm "$lock"; exit' TERM; echo $$ >"$0"; while :; do sleep 0.01; done`, os.Getenv("PID_FILE")}})
+	case "detached":
+		process.Detached()
+		process.Answer(fmt.Sprint(os.Getpid(), " ", os.Getppid()))
+		testkit.Forever()
+	case "serving": // the same as parent with a service
 		s, err := process.Serve(process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}}, nil)
 		if err != nil {
 			return 1

@@ -14,32 +14,19 @@ import (
 	"sync"
 )
 
-// detachedEnv is set in the environment of a process started by Detach: to inBetween in one that only
-// starts the detached one.
-const (
-	detachedEnv = "PROCESS_DETACHED"
-	inBetween   = "0"
-)
+// detachedEnv is set in the environment of a process that Detach has started.
+const detachedEnv = "PROCESS_DETACHED"
 
-// The process in between starts the detached one here, before the many packages of the program are
-// initialized that it does not need.
-func init() {
-	if os.Getenv(detachedEnv) != inBetween {
-		return
-	}
-	if _, err := Detached(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-// Detach starts a command that outlives this process: it is not its child and has its own session.
-// It must be a program that calls Detached first. Its environment is env, its working directory the
-// root. Detach returns the text passed to Answer, or "" if the command ends without an answer, and
-// a pipe whose end is that of the command, which the caller closes. When ctx ends, Detach returns its
-// error, and the command may start nevertheless.
+// Detach starts a command that outlives this process: it is not its child and has its own session, so
+// that a client which ends this process with all its children does not reach it. It must be a program
+// that calls Detached first. Its environment is env, its working directory the root. Detach returns
+// the text passed to Answer, or "" if the command ends without an answer, and a pipe whose end is that
+// of the command, which the caller closes. When ctx ends, Detach returns its error, and the command
+// may run nevertheless.
 func Detach(ctx context.Context, command, env []string) (answer string, life *os.File, err error) {
+	if ctx.Err() != nil {
+		return "", nil, ctx.Err()
+	}
 	hear, say, err := os.Pipe()
 	if err != nil {
 		return "", nil, err
@@ -49,8 +36,8 @@ func Detach(ctx context.Context, command, env []string) (answer string, life *os
 			hear.Close()
 		}
 	}()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Env = append(Without(env, detachedEnv), firstEnv...)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(Without(env, detachedEnv), detachedEnv+"=1")
 	cmd.Dir = rootDir()
 	cmd.Stdout = say
 	err = startDetached(cmd)
@@ -71,23 +58,13 @@ func Detach(ctx context.Context, command, env []string) (answer string, life *os
 	return strings.Trim(words, "\x00 \n"), hear, nil
 }
 
-// Detached makes this process one that outlives its parent. In a process that Detach did not start,
-// it starts this command line again as a detached process and returns false: the caller must return
-// at once. Otherwise the process from then on ignores the signals that terminals and people send.
-func Detached() (bool, error) {
-	if given := os.Getenv(detachedEnv); given == "" || given == inBetween {
-		self, err := os.Executable()
-		if err != nil {
-			return false, err
-		}
-		return false, leave(&exec.Cmd{
-			Path: self, Args: os.Args, Dir: rootDir(), Stdout: os.Stdout, Env: append(os.Environ(), detachedEnv+"=1"),
-		})
-	}
+// Detached gives this process, which Detach has started, its own session, and makes it survive the
+// signals that terminals and people send.
+func Detached() {
 	os.Unsetenv(detachedEnv)
+	leaveSession()
 	// They are received, not ignored: children inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), survived...)
-	return true, nil
 }
 
 // Answer answers the Detach that started this process; nothing else may be written to standard

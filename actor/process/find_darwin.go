@@ -11,7 +11,7 @@ import (
 func becomeReaper() {}
 
 // dieWithParent does nothing: on macOS a child outlives a killed parent.
-func dieWithParent(*syscall.SysProcAttr) {}
+func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
 
 // endDescendants does nothing: only the group is known on macOS.
 func (g *group) endDescendants() (left bool) { return false }

@@ -23,9 +23,9 @@ const endFor = 5 * time.Second
 // moved to.
 func becomeReaper() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// dieWithParent makes the system end the child, but not its descendants, when this process is
-// killed.
-func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
+// dieWithParent makes the system send the child, but not its descendants, a signal when this process
+// is killed.
+func dieWithParent(a *syscall.SysProcAttr, signal syscall.Signal) { a.Pdeathsig = signal }
 
 // Boot identifies the system's current boot and the PID namespace.
 func Boot() string {

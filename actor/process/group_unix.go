@@ -4,11 +4,10 @@ package process
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +16,7 @@ import (
 // A group is a process group: a child and all descendants that have not left it on purpose.
 type group struct {
 	all     bool // Spec.Descendants
+	tidy    bool // Spec.Tidy
 	id      int
 	orphans chan os.Signal // SIGCHLD, if all; one is enough, since reap reaps every ended child
 }
@@ -24,7 +24,11 @@ type group struct {
 // start starts a command as the leader of a new group.
 func (g *group) start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(cmd.SysProcAttr)
+	if g.tidy {
+		dieWithParent(cmd.SysProcAttr, syscall.SIGTERM)
+	} else {
+		dieWithParent(cmd.SysProcAttr, syscall.SIGKILL)
+	}
 	if g.all {
 		becomeReaper()
 		g.orphans = make(chan os.Signal, 1)
@@ -109,53 +113,24 @@ func exitOf(status syscall.WaitStatus) (code int, signal string) {
 	return -1, status.Signal().String()
 }
 
-// look reports whether a pipe holds unread output, and whether another process may still write to
-// it. Both are false if it is closed here.
-func look(f *os.File) (unread, open bool) {
-	c, err := f.SyscallConn()
-	if err != nil {
-		return false, false
-	}
-	err = c.Control(func(fd uintptr) {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if _, err := unix.Poll(poll, 0); err != nil {
-			open = true // unknown
-			return
-		}
-		unread, open = poll[0].Revents&unix.POLLIN != 0, poll[0].Revents&unix.POLLHUP == 0
-	})
-	return err == nil && unread, err == nil && open
-}
-
-// firstEnv is the environment of the process that Detach starts: on Unix one in between, whose
-// child becomes an orphan when it ends.
-var firstEnv = []string{detachedEnv + "=" + inBetween}
-
 // survived are the signals that a detached process survives: those that terminals and people send,
 // and those sent to all processes.
 var survived = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 	syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXFSZ}
 
-// startDetached runs the process in between, which starts the detached one.
+// startDetached starts a command as an orphan: the shell in between ends at once.
 func startDetached(cmd *exec.Cmd) error {
-	var words strings.Builder
-	cmd.Stderr = &words
-	err := cmd.Run()
-	if said := strings.TrimSpace(words.String()); err != nil && said != "" {
-		return fmt.Errorf("%w: %s", err, said[max(0, len(said)-1000):])
+	if _, err := exec.LookPath(cmd.Path); err != nil {
+		return err // which the shell could not tell us
 	}
-	return err
-}
-
-// leave starts a command in a new session.
-func leave(cmd *exec.Cmd) error {
-	// Files inherited from an editor, say, must not stay open while the detached process runs.
+	// Files that this process has inherited, from an editor, say, must not stay open while it runs.
 	for fd := 3; fd < 1024; fd++ {
 		unix.CloseOnExec(fd)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	return cmd.Process.Release()
+	shell := &exec.Cmd{Path: "/bin/sh", Args: slices.Concat([]string{"sh", "-c", `"$@" &`, "sh", cmd.Path}, cmd.Args[1:]),
+		Env: cmd.Env, Dir: cmd.Dir, Stdout: cmd.Stdout}
+	return shell.Run()
 }
+
+// leaveSession makes this process the leader of a new session.
+func leaveSession() { unix.Setsid() } // fails if it is one already

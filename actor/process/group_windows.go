@@ -14,9 +14,10 @@ import (
 // A group is a child and all its descendants: a job object, which its members cannot leave unless
 // all is set.
 type group struct {
-	all bool // Spec.Descendants
-	job windows.Handle
-	pid uint32
+	all  bool // Spec.Descendants
+	tidy bool // Spec.Tidy
+	job  windows.Handle
+	pid  uint32
 }
 
 // start starts a command in a new job object. The command begins suspended, so that it cannot start
@@ -131,13 +132,6 @@ func (g *group) endDescendants() (left bool) { return false }
 
 func (g *group) close() { windows.CloseHandle(g.job) }
 
-// look reports every pipe as empty and open: the system can inspect one only while nobody waits in
-// a read of it.
-func look(*os.File) (unread, open bool) { return false, true }
-
-// firstEnv is the environment of the process that Detach starts: on Windows the detached one.
-var firstEnv = []string{detachedEnv + "=1"}
-
 // survived are the events that would end a detached process.
 var survived = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
@@ -145,24 +139,23 @@ var survived = []os.Signal{os.Interrupt, syscall.SIGTERM}
 // the job allows that. It gets its own group and console, without a window, so that its children
 // can be sent a break.
 func startDetached(cmd *exec.Cmd) error {
-	const flags = windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW
 	begin := func(flags uint32) error {
-		// Not bound to a context: it must outlive this process.
 		free := &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdout: cmd.Stdout, Err: cmd.Err,
-			SysProcAttr: &syscall.SysProcAttr{CreationFlags: flags}}
+			SysProcAttr: &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW | flags}}
 		if err := free.Start(); err != nil {
 			return err
 		}
 		return free.Process.Release()
 	}
-	err := begin(flags | windows.CREATE_BREAKAWAY_FROM_JOB)
+	err := begin(windows.CREATE_BREAKAWAY_FROM_JOB)
 	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
-		err = begin(flags)
+		err = begin(0)
 	}
 	return err
 }
 
-func leave(cmd *exec.Cmd) error { return startDetached(cmd) }
+// leaveSession is not needed: Windows has no sessions of processes.
+func leaveSession() {}
 
 // Boot is not needed on Windows: number and start time identify a process.
 func Boot() string { return "" }

@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -55,5 +56,12 @@ func TestLinesAreSplit(t *testing.T) {
 		if got := split(size, full+"\r\n"+full+full+"\n"); len(got) != 3 {
 			t.Errorf("%d: full lines are %d", size, len(got))
 		}
+	}
+}
+
+func TestWithChangesAnEnvironment(t *testing.T) {
+	got := With([]string{"A=1", "B=2", "C=3"}, "B", "D=4", "a=5")
+	if !slices.Equal(got, []string{"A=1", "C=3", "D=4", "a=5"}) {
+		t.Errorf("it is %v", got)
 	}
 }

@@ -18,11 +18,24 @@ import (
 // chance to end it.
 func TestChildEndsWithAKilledParent(t *testing.T) { endsWithParent(t, "parent") }
 
+// A tidy one can remove its lock file before.
+func TestTidyChildOfAKilledParentRemovesItsLock(t *testing.T) {
+	if lock := endsWithParent(t, "tidying") + ".lock"; exists(lock) {
+		t.Error("the lock file was left")
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 // Nor does a service.
 func TestServiceEndsWithAKilledParent(t *testing.T) { endsWithParent(t, "serving") }
 
-func endsWithParent(t *testing.T, mode string) {
-	pidFile := filepath.Join(t.TempDir(), "pid")
+// endsWithParent kills the parent and returns the path of its PID file when the child has ended.
+func endsWithParent(t *testing.T, mode string) (pidFile string) {
+	pidFile = filepath.Join(t.TempDir(), "pid")
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), modeEnv+"="+mode, "PID_FILE="+pidFile)
 	testkit.Must(t, parent.Start())
@@ -43,4 +56,5 @@ func endsWithParent(t *testing.T, mode string) {
 			t.Fatal("the child runs on")
 		}
 	}
+	return pidFile
 }

@@ -12,6 +12,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -48,6 +55,9 @@ type Spec struct {
 	// their own, except those started by Detach. This process then adopts and reaps every orphan, so it must have no other child. On
 	// Windows it lets members leave the job object if they ask to, as Detach does.
 	Descendants bool
+	// Tidy ends the child by SIGTERM instead of SIGKILL when this process is killed, on Linux, so that
+	// it can remove its lock files. Only for programs that SIGTERM ends.
+	Tidy bool
 }
 
 func (s *Spec) withDefaults() (Spec, error) {
@@ -86,7 +96,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	stdout, stderr := newCapture(spec.StdoutLimit), &tail{limit: spec.StderrLimit}
 	c, err := Spawn(spec, stdout, stderr)
 	if err != nil {
-		return Result{ExitCode: -1}, startError(&spec, err)
+		return Result{ExitCode: -1}, err
 	}
 	var reason *Error // why it was killed; nil means that it ended without that
 	select {
@@ -118,4 +128,71 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		e.Tail = Tail(string(lastBytes(r.Stdout, 4*tailSize)), tailSize)
 	}
 	return r, e
+}
+
+// avoided are the folders of Avoid.
+var avoided struct {
+	sync.Mutex
+	folders []string
+}
+
+// Avoid makes every later start of a program that is named without a path pass over the entries of
+// PATH in a folder, in which somebody else may have put a program of that name. It is for the start
+// of a command: it holds for the whole process, and cannot be undone.
+func Avoid(folder string) {
+	avoided.Lock()
+	defer avoided.Unlock()
+	if !slices.Contains(avoided.folders, folder) {
+		avoided.folders = append(slices.Clip(avoided.folders), folder)
+	}
+}
+
+// Look returns the path of a program that is named without a path. It ignores entries of PATH that
+// are relative, or inside one of these folders or those of Avoid. The error is an *exec.Error.
+func Look(program string, outside ...string) (string, error) {
+	avoided.Lock()
+	outside = append(outside, avoided.folders...)
+	avoided.Unlock()
+	unsafe := func(path string) bool {
+		return slices.ContainsFunc(outside, func(folder string) bool { return Inside(folder, path) })
+	}
+	err := exec.ErrNotFound
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if !filepath.IsAbs(dir) || unsafe(dir) {
+			continue
+		}
+		path, lerr := exec.LookPath(filepath.Join(dir, program))
+		if lerr == nil && !unsafe(path) {
+			return path, nil
+		}
+		if errors.Is(lerr, fs.ErrPermission) {
+			err = fs.ErrPermission
+		}
+	}
+	return "", &exec.Error{Name: program, Err: err}
+}
+
+// Bare reports whether a program is named without a path.
+func Bare(program string) bool {
+	return !strings.ContainsRune(program, '/') && !strings.ContainsRune(program, filepath.Separator)
+}
+
+// Inside reports whether a path is a folder or in it, before or after links are resolved.
+func Inside(folder, path string) bool {
+	for _, p := range []string{path, Resolved(path)} {
+		for _, f := range []string{folder, Resolved(folder)} {
+			if rel, err := filepath.Rel(f, p); err == nil && filepath.IsLocal(rel) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Resolved returns a path with its links resolved, or only cleaned if they cannot be.
+func Resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
 }

@@ -309,31 +309,6 @@ func TestRelativeProgramsAreRelativeToDir(t *testing.T) {
 	}
 }
 
-// Children that ignore SIGTERM are killed with theirs, also many at once.
-func TestManyAtOnce(t *testing.T) {
-	const n = 50
-	h := testkit.NewHub(t)
-	ctx, all := cancelWhen(t, h, 2*n)
-	errs := make(chan *process.Error, n)
-	for range n {
-		s := spec(t, "stubborn", h)
-		s.Grace = 100 * time.Millisecond
-		go func() {
-			_, err := process.Run(ctx, s)
-			e, _ := errors.AsType[*process.Error](err)
-			errs <- e
-		}()
-	}
-	for range n {
-		if e := <-errs; e == nil || e.Kind != process.Cancelled {
-			t.Errorf("got %v", e)
-		}
-	}
-	for _, v := range <-all {
-		v.Gone()
-	}
-}
-
 func TestTail(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                         "",

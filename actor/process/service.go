@@ -21,7 +21,7 @@ type Service struct {
 	// Stdin is our end of the child's standard input. Stop closes it.
 	Stdin *os.File
 	// Stdout is our end of the child's standard output. It ends when the child and every other
-	// holder of the pipe is gone, at most a second after the child.
+	// holder of the pipe is gone, at most two seconds after the child.
 	Stdout io.ReadCloser
 
 	spec  Spec

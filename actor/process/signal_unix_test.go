@@ -3,9 +3,13 @@
 package process_test
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"deepwork/actor/process"
 	"deepwork/actor/testkit"
@@ -40,4 +44,22 @@ func TestSignalThatIsNotOurs(t *testing.T) {
 	if err := <-done; err == nil || err.Kind != process.Signal || err.Signal != "SIGKILL" || err.ExitCode != -1 {
 		t.Errorf("got %+v", err)
 	}
+}
+
+// A client that ends a server with all its children must not reach an agent.
+func TestDetachedIsNobodysChild(t *testing.T) {
+	s := spec(t, "detached", nil)
+	answer, life, err := process.Detach(t.Context(), s.Command, s.Env)
+	testkit.Must(t, err)
+	defer life.Close()
+	var pid, parent int
+	if _, err := fmt.Sscan(answer, &pid, &parent); err != nil {
+		t.Fatalf("%q: %v", answer, err)
+	}
+	defer syscall.Kill(pid, syscall.SIGKILL)
+	if session, err := unix.Getsid(pid); err != nil || session != pid || parent == os.Getpid() {
+		t.Errorf("process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
+	}
+	testkit.Must(t, syscall.Kill(pid, syscall.SIGTERM)) // which it survives
+	testkit.Must(t, syscall.Kill(pid, 0))
 }

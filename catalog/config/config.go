@@ -41,8 +41,8 @@ func (o Override) Stricter(than Override) bool {
 }
 
 // A Config is one config.yml with the defaults filled in. It is immutable. The tags of its types are
-// the format of the file: see yamltree.Decoder.Decode; the names in them are those of parser.texts
-// and parser.forms.
+// the format of the file: see yamltree.Decoder.Decode; the names in them are those of texts
+// and forms.
 type Config struct {
 	Version     string      `yaml:"version" written:"" is:"a text like \"1.0\""` // as written; default "1.0"
 	Platforms   []string    `yaml:"platforms"`

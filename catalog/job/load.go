@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	"deepwork/actor/durable"
 	"deepwork/catalog/internal/follow"
@@ -170,4 +172,147 @@ func Unquoted(dir string, faults Diagnostics) Diagnostics {
 		return Diagnostics{{File: FileName, Message: "is not a valid job, and " + err.Error()}}
 	}
 	return faults
+}
+
+// Instructions returns the instructions file of a step without its byte order mark. It follows
+// symlinks only while they stay inside the job's folder. A file that has not changed since it was
+// last read is not read again; if it seems to be in the middle of a save, Instructions waits, so it
+// may block for half a second. Errors name the job, the step, the file and the remedy; errors.Is
+// recognizes fs.ErrNotExist and fs.ErrPermission (seed 000, 001.3.10).
+func Instructions(j *Job, s *Step) (string, error) { return instructions(j, s, follow.SaveBound) }
+
+// InstructionsNow is Instructions for callers that can do without the text: it waits at most 20 ms
+// for a save.
+func InstructionsNow(j *Job, s *Step) (string, error) { return instructions(j, s, 2*follow.Settle) }
+
+func instructions(j *Job, s *Step, bound time.Duration) (string, error) {
+	if s.Instructions != "" {
+		return s.Instructions, nil
+	}
+	text, err := j.texts.read(j.Dir, s.InstructionsFile, bound)
+	if err != nil {
+		return "", fmt.Errorf("reading the instructions of step %q of job %q: %w", s.ID, j.Name,
+			&instructionsError{s.InstructionsFile, err})
+	}
+	return text, nil
+}
+
+type instructionsError struct {
+	file  string
+	fault *fileFault
+}
+
+func (e *instructionsError) Error() string {
+	return fmt.Sprintf("the instructions_file %q %s", e.file, e.fault.message)
+}
+
+func (e *instructionsError) Unwrap() error { return e.fault.err }
+
+// CheckFiles returns the faults of the files of a job: instructions files, prompt files and scripts
+// of hooks that do not exist, are not regular files, are not UTF-8 text or are outside the folder,
+// each at its position in job.yml. `deepwork validate` calls it after Parse. It reads the files,
+// and so may block.
+func CheckFiles(j *Job) Diagnostics {
+	d := newDecoder(FileName)
+	d.Open(j.Source)
+	check := func(name string, path ...any) {
+		if name == "" {
+			return
+		}
+		data, fault := readInside(j.Dir, name)
+		if fault != nil {
+			d.FaultAt(path, "%s %s", yamltree.Quote(name), fault.message)
+		} else if len(bytes.TrimSpace(data)) == 0 {
+			d.WarnAt(path, "%s is empty: write what it should say", yamltree.Quote(name))
+		}
+	}
+	for i := range j.Steps {
+		s := &j.Steps[i]
+		check(s.InstructionsFile, "steps", i, "instructions_file")
+		for moment, hooks := range map[string][]Hook{"after_agent": s.Hooks.AfterAgent, "before_tool": s.Hooks.BeforeTool, "before_prompt": s.Hooks.BeforePrompt} {
+			for k, h := range hooks {
+				check(h.PromptFile, "steps", i, "hooks", moment, k, "prompt_file")
+				check(h.Script, "steps", i, "hooks", moment, k, "script")
+			}
+		}
+		for k, h := range s.StopHooks {
+			check(h.PromptFile, "steps", i, "stop_hooks", k, "prompt_file")
+			check(h.Script, "steps", i, "stop_hooks", k, "script")
+		}
+	}
+	return d.All()
+}
+
+// texts caches the instructions of a job. A file is read again when its stamp shows that it may
+// have changed. It is not cached if it changed so shortly before it was read that another change
+// may not show.
+type texts struct{ sync.Map } // of cachedText, by instructions_file
+
+type cachedText struct {
+	stamp follow.Stamp
+	text  string
+}
+
+const (
+	// maxCached is the largest text that is cached, in bytes.
+	maxCached = 64 << 10
+	// settleBound bounds the wait for a file that never settles.
+	settleBound = 150 * time.Millisecond
+)
+
+// read returns the text of a file of the folder. A cached text costs one stat, of the file that a
+// symlink leads to. If the file is being saved, read waits, at most for bound.
+func (t *texts) read(dir, name string, bound time.Duration) (string, *fileFault) {
+	for began := time.Now(); ; time.Sleep(follow.Settle) {
+		text, fault, patience := t.look(dir, name)
+		if time.Since(began) >= min(patience, bound) {
+			return text, fault
+		}
+	}
+}
+
+// look is read without waiting; patience is how long to retry, if the file seems to be in the
+// middle of a save: editors delete and create, write in two parts, point links elsewhere.
+func (t *texts) look(dir, name string) (text string, fault *fileFault, patience time.Duration) {
+	cached, _ := t.Load(name)
+	known, ok := cached.(cachedText)
+	path := follow.Path(filepath.Join(dir, filepath.FromSlash(name)))
+	now := path.Stat()
+	if ok && now == known.stamp {
+		return known.text, nil, 0
+	}
+	data, fault := readInside(dir, name)
+	switch {
+	case fault != nil && (changedWithin(follow.SaveBound, now) || changedWithin(follow.SaveBound, above(path))),
+		fault == nil && len(bytes.TrimSpace(data)) == 0 && changedWithin(follow.SaveBound, now):
+		return string(data), fault, follow.SaveBound
+	case fault != nil:
+		return "", fault, 0
+	case now.Kind != follow.Regular || now != path.Stat() || changedWithin(follow.Settle, now):
+		return string(data), nil, settleBound
+	}
+	text = string(data)
+	if now.Age(time.Now()) >= follow.Racy && len(text) <= maxCached {
+		t.Store(name, cachedText{now, text})
+	}
+	return text, nil, 0
+}
+
+// changedWithin reports whether a file changed in the last d. A time in the future, from another
+// machine's clock, does not count.
+func changedWithin(d time.Duration, s follow.Stamp) bool {
+	age := time.Since(s.Changed())
+	return s.Kind != follow.Absent && s.Kind != follow.Failed && age >= 0 && age < d
+}
+
+// above returns the stamp of the nearest existing folder above a file: it shows when something in
+// it was removed.
+func above(file follow.Path) follow.Stamp {
+	for {
+		folder := follow.Path(filepath.Dir(string(file)))
+		if s := folder.Stat(); s.Kind != follow.Absent || folder == file {
+			return s
+		}
+		file = folder
+	}
 }

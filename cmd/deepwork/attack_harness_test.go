@@ -233,12 +233,15 @@ func (v *victim) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// reads runs every command that only reads. None leaves anything behind.
-func (v *victim) reads() {
+// reads runs commands that only read, one of each kind, or all. None leaves anything behind.
+func (v *victim) reads(all bool) {
 	v.t.Helper()
-	stateDir := v.stateDir()
-	before, had := v.tree(v.root), v.tree(stateDir)
-	for _, words := range []string{"jobs", "jobs show j", "check", "validate", "sessions list", "sessions show " + cmp.Or(v.session, "0a0b0c0d"), "board tasks", "board projects", "board show " + cmp.Or(v.task, "x"), "where", "trust --list"} {
+	before, had := v.tree(v.root), v.tree(v.stateDir())
+	commands := []string{"jobs show j", "check", "sessions list", "board tasks"}
+	if all {
+		commands = append(commands, "jobs", "validate", "sessions show "+cmp.Or(v.session, "0a0b0c0d"), "board projects", "board show "+cmp.Or(v.task, "x"), "where", "trust --list")
+	}
+	for _, words := range commands {
 		ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
 		out, err := v.command(ctx, append(strings.Fields(words), "--path", v.root)...).CombinedOutput()
 		if ctx.Err() != nil {
@@ -252,15 +255,13 @@ func (v *victim) reads() {
 			v.t.Logf("deepwork %s: %v\n%s", words, err, out)
 		}
 		v.harmless("deepwork "+words, string(out))
-		v.intact("deepwork " + words)
-		if now := v.tree(v.root); !maps.Equal(now, before) {
-			v.t.Errorf("deepwork %s changed the project: %q", words, differences(before, now))
-			before = now
-		}
-		if now := v.tree(stateDir); !maps.Equal(now, had) {
-			v.t.Errorf("deepwork %s changed the state: %q", words, differences(had, now))
-			had = now
-		}
+	}
+	v.intact("commands that read")
+	if now := v.tree(v.root); !maps.Equal(now, before) {
+		v.t.Errorf("commands that read changed the project: %q", differences(before, now))
+	}
+	if now := v.tree(v.stateDir()); !maps.Equal(now, had) {
+		v.t.Errorf("commands that read changed the state: %q", differences(had, now))
 	}
 }
 

@@ -8,11 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog"
@@ -20,7 +18,7 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt"
-	"deepwork/session/codes"
+	"deepwork/session/board"
 	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
@@ -32,7 +30,7 @@ import (
 var atTerminal = callerOf(os.Getenv)
 
 func callerOf(getenv func(string) string) session.Caller {
-	if attempt.ByAgent(getenv) {
+	if board.ByAgent(getenv) {
 		return session.Caller{Identity: session.LocalIdentity, Channel: session.ChannelTerminal}
 	}
 	return session.LocalCaller(session.ChannelTerminal)
@@ -70,7 +68,7 @@ servers may run at the same time.`,
 // withBoard opens the project's board, records how agents ended meanwhile, calls use, and closes the
 // board. It starts no agents unless use lets the engine serve. If use only reads and there is no board
 // yet, it gets a temporary one.
-func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt.Engine) error) (err error) {
+func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attempt.Engine) error) (err error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
@@ -98,29 +96,28 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, board *attempt
 		return err
 	}
 	defer func() { err = errors.Join(err, stores.Close(context.WithoutCancel(ctx))) }()
-	board, err := attempt.Open(ctx, attempt.Options{
-		Root: root, State: folder, Stores: stores, Config: settings.Current, Logger: logger, Passive: true, Steps: a.awaiting,
-		Leader: transport.Leader(transport.Options{Store: a.store, Project: a.project, Logger: logger, Version: readBuild().Version}, folder),
+	o := attempt.Options{Passive: true, Leader: transport.Leader(transport.Options{Store: a.store, Project: a.project, Logger: logger, Version: readBuild().Version}, folder)}
+	o.Options = board.Options{Root: root, State: folder, Stores: stores, Config: settings.Current, Logger: logger, Steps: a.awaiting,
 		CheckWorkflow: func(ctx context.Context, job, name string) error {
 			return a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error { return workflow.CheckWorkflow(ctx, jobs, job, name) })
-		},
-	})
+		}}
+	engine, err := attempt.Open(ctx, o)
 	if err != nil {
 		return fmt.Errorf("opening the task board of %s: %w", root, err)
 	}
 	defer func() {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		if left := board.Close(bounded); len(left) > 0 {
+		if left := engine.Close(bounded); len(left) > 0 {
 			err = errors.Join(err, fmt.Errorf("parts of the task board did not stop: %s", strings.Join(left, ", ")))
 		}
 	}()
 	settling, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	if err := board.Settle(settling); err != nil { // use reports what is wrong with the board
+	if err := engine.Settle(settling); err != nil { // use reports what is wrong with the board
 		logger.Debug("cannot record how agents ended", "error", err)
 	}
-	return use(ctx, board)
+	return use(ctx, engine)
 }
 
 // logger returns the logger of commands, for what goes wrong beside their work.
@@ -153,9 +150,9 @@ func everything[T any](page func(cursor *string) (entries []T, next *string, err
 	}
 }
 
-func allProjects(ctx context.Context, board *attempt.Engine) ([]attempt.Project, error) {
-	return everything(func(cursor *string) ([]attempt.Project, *string, error) {
-		r, err := board.ListProjects(ctx, atTerminal, attempt.ListProjectsArgs{Limit: new(attempt.MaxLimit), Cursor: cursor})
+func allProjects(ctx context.Context, engine *attempt.Engine) ([]board.Project, error) {
+	return everything(func(cursor *string) ([]board.Project, *string, error) {
+		r, err := engine.ListProjects(ctx, atTerminal, board.ListProjectsArgs{Limit: new(board.MaxLimit), Cursor: cursor})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the projects: %w", err)
 		}
@@ -163,73 +160,39 @@ func allProjects(ctx context.Context, board *attempt.Engine) ([]attempt.Project,
 	})
 }
 
-// oneProject finds a project by its name, or by its id or at least four characters that it begins
+// oneProject finds a project by its name, or by its id or at least four characters that only this one begins
 // with; "" means the project root.
-func oneProject(ctx context.Context, board *attempt.Engine, name string) (*attempt.Project, error) {
-	all, err := allProjects(ctx, board)
+func oneProject(ctx context.Context, engine *attempt.Engine, name string) (*board.Project, error) {
+	all, err := allProjects(ctx, engine)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	var ids []candidate
-	for _, p := range all {
-		if p.ProjectID == name || p.Name == name || name == "" && p.IsRoot {
-			return &p, nil
+	var found []*board.Project
+	for i, p := range all {
+		if p.Name == name || name == "" && p.IsRoot {
+			return &all[i], nil
 		}
 		names = append(names, p.Name)
 		if len(name) >= 4 && strings.HasPrefix(p.ProjectID, strings.ToLower(name)) {
-			ids = append(ids, candidate{id: p.ProjectID, about: p.Name})
+			found = append(found, &all[i])
 		}
 	}
-	if len(ids) > 0 {
-		i, err := choose("project", "deepwork board projects", name, ids)
-		if err != nil {
-			return nil, err
-		}
-		return &all[slices.IndexFunc(all, func(p attempt.Project) bool { return p.ProjectID == ids[i].id })], nil
+	if len(found) == 1 {
+		return found[0], nil
 	}
 	return nil, fmt.Errorf("there is no project %q on the board; there is %s (those of .deepwork/config.yml need an approval first: deepwork trust)", name, strings.Join(names, ", "))
 }
 
-// tasksCommand lists what oneTask finds.
-const tasksCommand = "deepwork board tasks"
-
-// oneTask finds a task of any project by its id, the beginning of one, or latest.
-func oneTask(ctx context.Context, board *attempt.Engine, id string) (*attempt.Task, error) {
-	if _, err := uuid.Parse(id); err == nil {
-		t, err := board.GetTask(ctx, atTerminal, attempt.TaskArgs{TaskID: id})
-		if session.CodeOf(err) == codes.UnknownTask {
-			return nil, fmt.Errorf("there is no task with the id %s; '%s' lists them", id, tasksCommand)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the task: %w", err)
-		}
-		return &t.Task, nil
-	}
-	all, err := tasksOfAll(ctx, board)
-	if err != nil {
-		return nil, err
-	}
-	var ids []candidate
-	for _, t := range all {
-		ids = append(ids, candidate{t.TaskID, t.Title, timeIn(t.CreatedAt)})
-	}
-	i, err := choose("task", tasksCommand, id, ids)
-	if err != nil {
-		return nil, err
-	}
-	return &all[i], nil
-}
-
 // tasksOfAll returns the tasks of all projects.
-func tasksOfAll(ctx context.Context, board *attempt.Engine) ([]attempt.Task, error) {
-	projects, err := allProjects(ctx, board)
+func tasksOfAll(ctx context.Context, engine *attempt.Engine) ([]board.Task, error) {
+	projects, err := allProjects(ctx, engine)
 	if err != nil {
 		return nil, err
 	}
-	var all []attempt.Task
+	var all []board.Task
 	for _, p := range projects {
-		tasks, err := allTasks(ctx, board, p.ProjectID, nil)
+		tasks, err := allTasks(ctx, engine, p.ProjectID, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -239,8 +202,8 @@ func tasksOfAll(ctx context.Context, board *attempt.Engine) ([]attempt.Task, err
 }
 
 // attention prints what waits for the user.
-func (a *app) attention(ctx context.Context, board *attempt.Engine) error {
-	r, err := board.NeedsAttention(ctx, atTerminal)
+func (a *app) attention(ctx context.Context, engine *attempt.Engine) error {
+	r, err := engine.NeedsAttention(ctx, atTerminal)
 	if err != nil {
 		return err
 	}
@@ -264,7 +227,7 @@ func (a *app) attention(ctx context.Context, board *attempt.Engine) error {
 
 // awaiting returns the steps that wait for a person, of all sessions of the project and of attempts.
 func (a *app) awaiting(ctx context.Context, who session.Caller, attempts []string) (steps []session.AwaitingStep, err error) {
-	err = a.withEngine(ctx, true, func(engine *workflow.Engine) (err error) {
+	err = a.withEngine(ctx, true, nil, func(engine *workflow.Engine) (err error) {
 		steps, err = engine.Awaiting(ctx, who, attempts)
 		return err
 	})

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -12,7 +12,9 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/git"
+	"deepwork/session/merge"
 	"deepwork/session/show"
 )
 
@@ -25,8 +27,8 @@ func (a *app) boardDiffCommand() *cobra.Command {
 are not committed, as git diff does: of all files, or of these in its worktrees.` + attemptsHelp,
 		Args: attemptIDs.first(1, -1, "the id of an attempt or a task"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {
-				return a.diff(ctx, board, attempt.DiffArgs{Target: t, Paths: args[1:], MaxBytes: new(attempt.MaxDiff)}, stat)
+			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
+				return a.diff(ctx, engine, merge.DiffArgs{Target: t, Paths: args[1:], MaxBytes: new(merge.MaxDiff)}, stat)
 			})
 		},
 	})
@@ -34,16 +36,16 @@ are not committed, as git diff does: of all files, or of these in its worktrees.
 	return cmd
 }
 
-func (a *app) diff(ctx context.Context, board *attempt.Engine, args attempt.DiffArgs, stat bool) error {
+func (a *app) diff(ctx context.Context, engine *attempt.Engine, args merge.DiffArgs, stat bool) error {
 	tooLong := errors.New("the diff is too long, and its end was left out; name files or folders after the id")
-	r, err := board.GetAttemptDiff(ctx, atTerminal, args)
+	r, err := merge.Diff(ctx, engine, atTerminal, args)
 	if err == nil && stat && r.Truncated {
 		err = tooLong
 	}
 	if err != nil {
 		return err
 	}
-	now, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: args.Target})
+	now, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: args.Target})
 	if err != nil {
 		return err
 	}
@@ -57,7 +59,11 @@ func (a *app) diff(ctx context.Context, board *attempt.Engine, args attempt.Diff
 		if len(r.Diffs) > 1 && text != "" {
 			text = "# repository " + inline(d.RepoName) + "\n" + text
 		}
-		if err := a.printDiff(text, !stat); err != nil {
+		to := a.rawOut // unchanged, so that git can apply it
+		if _, _, is := show.TerminalSize(to); is {
+			to = a.out // made safe
+		}
+		if _, err := io.WriteString(to, text); err != nil {
 			return fmt.Errorf("writing to stdout: %w", err)
 		}
 	}
@@ -80,62 +86,16 @@ func diffStat(ctx context.Context, dir, diff string) (string, error) {
 	return out, nil
 }
 
-// printDiff prints a diff: at a terminal made safe and perhaps in colors, else unchanged, so that git
-// can apply it.
-func (a *app) printDiff(text string, colors bool) error {
-	show.EndProgress()
-	if _, _, is := terminalSize(a.rawOut); !is {
-		_, err := a.rawOut.Write([]byte(text))
-		return err
-	}
-	text = plain(text)
-	if colors && a.out.Colors() {
-		text = colored(text)
-	}
-	_, err := a.rawOut.Write([]byte(text))
-	return err
-}
-
-// colored adds the colors of git diff.
-func colored(diff string) string {
-	var b bytes.Buffer
-	inFile := false // past the lines that describe it
-	for line := range strings.Lines(diff) {
-		text, end := strings.CutSuffix(line, "\n")
-		color := ""
-		switch {
-		case strings.HasPrefix(text, "diff --git "):
-			color, inFile = "1", false
-		case strings.HasPrefix(text, "@@"):
-			color, inFile = "36", true
-		case !inFile:
-			color = "1"
-		case strings.HasPrefix(text, "+"):
-			color = "32"
-		case strings.HasPrefix(text, "-"):
-			color = "31"
-		}
-		if color != "" {
-			text = "\x1b[" + color + "m" + text + "\x1b[m"
-		}
-		b.WriteString(text)
-		if end {
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
-}
-
 // onBranches completes a command that does something with the branches of an attempt, and prints what
 // was done.
-func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, args []string) (*attempt.MergeReply, error)) *cobra.Command {
+func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, args []string) (*merge.Reply, error)) *cobra.Command {
 	var name string
 	if cmd.Args == nil {
 		cmd.Args = attemptArgument
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {
-			now, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
+		return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
+			now, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
 			if err != nil {
 				return err
 			}
@@ -148,10 +108,10 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board 
 			if name != "" && repo == nil {
 				return fmt.Errorf("the attempt has no repository %q; 'deepwork board show %s' lists them", name, now.TaskID[:shortID])
 			}
-			r, err := do(ctx, board, t, repo, args[1:])
-			var done []attempt.MergedRepo
+			r, err := do(ctx, engine, t, repo, args[1:])
+			var done []merge.Repo
 			if refused, is := errors.AsType[*session.Error](err); is {
-				done, _ = refused.Details["done"].([]attempt.MergedRepo)
+				done, _ = refused.Details["done"].([]merge.Repo)
 			} else if err == nil {
 				done = r.Repos
 			}
@@ -159,8 +119,8 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board 
 			if err != nil {
 				return err
 			}
-			if slices.ContainsFunc(done, func(m attempt.MergedRepo) bool { return m.Status == attempt.Merged }) {
-				t, err := board.GetTask(ctx, atTerminal, attempt.TaskArgs{TaskID: now.TaskID})
+			if slices.ContainsFunc(done, func(m merge.Repo) bool { return m.Status == merge.Merged }) {
+				t, err := engine.GetTask(ctx, atTerminal, board.TaskArgs{TaskID: now.TaskID})
 				if r != nil && r.TaskDone {
 					fmt.Fprintln(a.out, "the task is done")
 				} else if err == nil && t.Status != "done" {
@@ -176,7 +136,7 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, board 
 
 // printMerged prints what became of the branches of an attempt. The error is that of a command which has
 // not done what it should.
-func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []attempt.MergedRepo) (failed error) {
+func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []merge.Repo) (failed error) {
 	id, branch := now.AttemptID[:shortID], inline(now.WorkspaceBranch)
 	for _, m := range done {
 		i := slices.IndexFunc(now.Repos, func(r attempt.AttemptRepo) bool { return r.RepoID == m.RepoID })
@@ -186,23 +146,23 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 			fmt.Fprintf(a.out, "%s: ", inline(m.RepoName))
 		}
 		switch m.Status {
-		case attempt.Merged:
+		case merge.Merged:
 			a.out.Text("", fmt.Sprintf("merged %s into %s, which is at %s now", branch, target, commit))
-		case attempt.Rebased:
+		case merge.Rebased:
 			a.out.Text("", fmt.Sprintf("rebased %s onto %s; it is at %s now", branch, target, commit))
-		case attempt.Pushed:
+		case merge.Pushed:
 			a.out.Text("", fmt.Sprintf("pushed %s, which is at %s", branch, commit))
-		case attempt.Aborted:
+		case merge.Aborted:
 			fmt.Fprintf(a.out, "undid the merge in %s\n", path)
-		case attempt.Retargeted:
+		case merge.Retargeted:
 			fmt.Fprintf(a.out, "%s is for %s now\n", branch, target)
-		case attempt.Unchanged:
+		case merge.Unchanged:
 			fmt.Fprintln(a.out, "there was nothing to do")
-		case attempt.Updated:
-			failed = &reportedError{}
+		case merge.Updated:
+			failed = &exitError{exitFailure}
 			fmt.Fprintf(a.out, "the commits of %s cannot be repeated on %s one by one, so %[2]s was merged into it; now run 'deepwork board merge %s', if you like with --squash\n", branch, target, id)
-		case attempt.Conflicts:
-			failed = &reportedError{}
+		case merge.Conflicts:
+			failed = &exitError{exitFailure}
 			fmt.Fprintf(a.out, "%s has conflicts with %s, which was merged into it in %s:\n", branch, target, path)
 			for _, file := range m.Conflicts {
 				fmt.Fprintf(a.out, "  %s\n", inline(file))
@@ -212,7 +172,7 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 			fmt.Fprintln(a.out, m.Status)
 		}
 		if n := len(m.Untracked); n > 0 {
-			fmt.Fprintf(a.out, "not committed, and so left out: %s\n", listed(m.Untracked))
+			fmt.Fprintf(a.out, "not committed, and so left out: %s\n", oneLine(strings.Join(m.Untracked, ", "), 500))
 		}
 		if m.Rescue != nil {
 			a.printRescued([]attempt.Rescue{*m.Rescue})
@@ -221,22 +181,9 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 	return failed
 }
 
-// listed names some files of a list.
-func listed(files []string) string {
-	const shown = 10
-	names := make([]string, 0, shown)
-	for _, f := range files[:min(len(files), shown)] {
-		names = append(names, inline(f))
-	}
-	if more := len(files) - shown; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
-}
-
 func (a *app) boardMergeCommand() *cobra.Command {
 	var squash, rebase, abort bool
-	var merge attempt.MergeArgs
+	var given merge.MergeArgs
 	cmd := &cobra.Command{
 		Use:   "merge ID",
 		Short: "Merge the commits of an attempt into its target branches",
@@ -248,7 +195,7 @@ attempt's branch instead, and its worktree has the files to resolve.` + attempts
 			switch {
 			case squash && rebase:
 				return usagef(cmd, "--squash and --rebase are two ways to merge; give one of them")
-			case abort && (squash || rebase || merge.Message != nil):
+			case abort && (squash || rebase || given.Message != nil):
 				return usagef(cmd, "--abort undoes a merge, and takes no way and no message")
 			}
 			return attemptArgument(cmd, args)
@@ -257,18 +204,18 @@ attempt's branch instead, and its worktree has the files to resolve.` + attempts
 	cmd.Flags().BoolVar(&squash, "squash", false, "merge as one commit")
 	cmd.Flags().BoolVar(&rebase, "rebase", false, "rebase the commits onto the target, without a merge commit")
 	cmd.Flags().BoolVar(&abort, "abort", false, "undo a merge that has left conflicts in the worktree")
-	argumentFlags(cmd, &merge, "message")
-	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
+	argumentFlags(cmd, &given, "message")
+	return a.onBranches(cmd, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
 		if abort {
-			return board.AbortMerge(ctx, atTerminal, attempt.BranchArgs{Target: t, RepoID: repo})
+			return merge.Abort(ctx, engine, atTerminal, merge.BranchArgs{Target: t, RepoID: repo})
 		}
-		merge.Target, merge.RepoID = t, repo
+		given.Target, given.RepoID = t, repo
 		if squash {
-			merge.Way = new("squash")
+			given.Way = new("squash")
 		} else if rebase {
-			merge.Way = new("rebase")
+			given.Way = new("rebase")
 		}
-		return board.MergeAttempt(ctx, atTerminal, merge)
+		return merge.Merge(ctx, engine, atTerminal, given)
 	})
 }
 
@@ -278,13 +225,13 @@ func (a *app) boardRebaseCommand() *cobra.Command {
 		Short: "Rebase the commits of an attempt onto its target branches",
 		Long: `Rebase the commits of an attempt onto its current target branches. If they have
 conflicts, the target is merged into the attempt's branch instead.` + attemptsHelp,
-	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
-		return board.RebaseAttempt(ctx, atTerminal, attempt.BranchArgs{Target: t, RepoID: repo})
+	}, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
+		return merge.Rebase(ctx, engine, atTerminal, merge.BranchArgs{Target: t, RepoID: repo})
 	})
 }
 
 func (a *app) boardPushCommand() *cobra.Command {
-	var push attempt.PushArgs
+	var push merge.PushArgs
 	cmd := &cobra.Command{
 		Use:   "push ID",
 		Short: "Push the branch of an attempt to a remote",
@@ -292,9 +239,9 @@ func (a *app) boardPushCommand() *cobra.Command {
 credentials.` + attemptsHelp,
 	}
 	argumentFlags(cmd, &push, "remote", "force")
-	return a.onBranches(cmd, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, _ []string) (*attempt.MergeReply, error) {
+	return a.onBranches(cmd, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
 		push.Target, push.RepoID = t, repo
-		return board.PushAttempt(ctx, atTerminal, push)
+		return merge.Push(ctx, engine, atTerminal, push)
 	})
 }
 
@@ -305,7 +252,7 @@ func (a *app) boardTargetCommand() *cobra.Command {
 		Long: `Change the branch that an attempt is compared with and merged into. Its own branch does
 not change: see 'deepwork board rebase'.` + attemptsHelp,
 		Args: attemptIDs.first(2, 2, "an id and a branch"),
-	}, func(ctx context.Context, board *attempt.Engine, t attempt.Target, repo *string, args []string) (*attempt.MergeReply, error) {
-		return board.ChangeTarget(ctx, atTerminal, attempt.TargetArgs{Target: t, RepoID: repo, TargetBranch: args[0]})
+	}, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, args []string) (*merge.Reply, error) {
+		return merge.ChangeTarget(ctx, engine, atTerminal, merge.TargetArgs{Target: t, RepoID: repo, TargetBranch: args[0]})
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store/postgres/pgtest"
 )
@@ -76,12 +77,12 @@ func onBothStores(t *testing.T, test func(t *testing.T)) {
 // find looks up the ids of the project root.
 func (p *boardProject) find() {
 	p.t.Helper()
-	for _, project := range boardCall[attempt.ProjectsReply](p, "list_projects", map[string]any{}).Projects {
+	for _, project := range boardCall[board.ProjectsReply](p, "list_projects", map[string]any{}).Projects {
 		if project.IsRoot {
 			p.project = project.ProjectID
 		}
 	}
-	p.repo = boardCall[attempt.ReposReply](p, "list_repos", map[string]any{"project_id": p.project}).Repos[0].RepoID
+	p.repo = boardCall[board.ReposReply](p, "list_repos", map[string]any{"project_id": p.project}).Repos[0].RepoID
 }
 
 func (p *boardProject) git(dir string, args ...string) string {
@@ -131,19 +132,19 @@ func (p *boardProject) refused(tool string, args map[string]any, kind string, me
 }
 
 // task makes a task whose description tells the coder what to do.
-func (p *boardProject) task(lines ...string) *attempt.Task {
+func (p *boardProject) task(lines ...string) *board.Task {
 	p.t.Helper()
-	return boardCall[attempt.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Add a basket", "description": strings.Join(lines, "\n")})
+	return boardCall[board.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Add a basket", "description": strings.Join(lines, "\n")})
 }
 
 // workflowTask makes one that names a workflow.
-func (p *boardProject) workflowTask(lines ...string) *attempt.Task {
+func (p *boardProject) workflowTask(lines ...string) *board.Task {
 	p.t.Helper()
-	return boardCall[attempt.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Make a release", "description": strings.Join(lines, "\n"),
+	return boardCall[board.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Make a release", "description": strings.Join(lines, "\n"),
 		"job_name": "release", "workflow_name": "w"})
 }
 
-func (p *boardProject) start(t *attempt.Task) *attempt.AttemptReply {
+func (p *boardProject) start(t *board.Task) *attempt.AttemptReply {
 	p.t.Helper()
 	return boardCall[attempt.AttemptReply](p, "start_task_attempt", map[string]any{"task_id": t.TaskID, "executor": "CODER",
 		"repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}})
@@ -154,9 +155,9 @@ func (p *boardProject) get(id string) *attempt.AttemptReply {
 	return boardCall[attempt.AttemptReply](p, "get_attempt", map[string]any{"attempt_id": id})
 }
 
-func (p *boardProject) getTask(id string) *attempt.Task {
+func (p *boardProject) getTask(id string) *board.Task {
 	p.t.Helper()
-	return boardCall[attempt.Task](p, "get_task", map[string]any{"task_id": id})
+	return boardCall[board.Task](p, "get_task", map[string]any{"task_id": id})
 }
 
 // reaches waits until an attempt is in one of the states, with no follow-up to come.

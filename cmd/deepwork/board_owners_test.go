@@ -11,7 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 // A boardID names what belongs to a task.
@@ -100,7 +100,7 @@ func TestBoardHasOwners(t *testing.T) {
 
 	p.task() // the owner's
 	start := fmt.Sprintf(`{"task_id":"{task}","executor":"CODER","repos":[{"repo_id":%q,"target_branch":"main"}]}`, p.repo)
-	task := boardCall[attempt.Task](ann, "create_task", map[string]any{"project_id": p.project, "title": "Plans", "request_id": "r", "description": "! write plan.txt x\n! context\n" +
+	task := boardCall[board.Task](ann, "create_task", map[string]any{"project_id": p.project, "title": "Plans", "request_id": "r", "description": "! write plan.txt x\n! context\n" +
 		fmt.Sprintf("! call list_tasks {\"project_id\":%q}\n", p.project) + "! call start_task_attempt " + strings.ReplaceAll(start, "{task}", "3b241101-e2bb-4255-8caf-4136c566a962")})
 	made := p.ends(ann.start(task).AttemptID) // the owner sees it
 	id := boardID{p.project, p.repo, task.TaskID, made.AttemptID, optional(made.LatestSessionID)}
@@ -130,7 +130,7 @@ func TestBoardHasOwners(t *testing.T) {
 				t.Errorf("%s %s of a stranger: %s\nwhere there is nothing: %s", r.tool, r.args, got, want)
 			}
 		}
-		if got := boardCall[attempt.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project}); got.Total != 0 || got.Count != 0 || len(got.Tasks) != 0 {
+		if got := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project}); got.Total != 0 || got.Count != 0 || len(got.Tasks) != 0 {
 			t.Errorf("a stranger is given %+v", got)
 		}
 		for _, tool := range []string{"list_projects", "list_executors"} {
@@ -144,7 +144,7 @@ func TestBoardHasOwners(t *testing.T) {
 	}
 	for who, want := range map[*boardProject]string{p: id.attempt, ann: id.attempt, bob: id.attempt, eve: "", solo: ""} {
 		got := ""
-		for _, i := range boardCall[attempt.AttentionReply](who, "needs_attention", map[string]any{}).Items {
+		for _, i := range boardCall[board.AttentionReply](who, "needs_attention", map[string]any{}).Items {
 			got += i.ID
 		}
 		if got != want {
@@ -152,9 +152,9 @@ func TestBoardHasOwners(t *testing.T) {
 		}
 	}
 	// A request_id is its identity's.
-	own := boardCall[attempt.Task](eve, "create_task", map[string]any{"project_id": p.project, "title": "Hers", "request_id": "r"})
+	own := boardCall[board.Task](eve, "create_task", map[string]any{"project_id": p.project, "title": "Hers", "request_id": "r"})
 	for who, want := range map[*boardProject]int{p: 3, ann: 1, bob: 1, eve: 1, solo: 0} {
-		if got := boardCall[attempt.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project}); got.Total != want || got.Count != want {
+		if got := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project}); got.Total != want || got.Count != want {
 			t.Errorf("%d of %d tasks, want %d", got.Count, got.Total, want)
 		}
 	}

@@ -17,12 +17,14 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
+	"deepwork/session/show"
 	"deepwork/session/state"
 )
 
 // onDetach adds the flag of the commands that start agents.
 func onDetach(cmd *cobra.Command, detach *bool) *cobra.Command {
-	cmd.Flags().BoolVar(detach, "detach", false, "return as soon as the agent runs")
+	cmd.Flags().BoolVar(detach, "detach", false, "return as soon as the agent runs; a run goes on in the background")
 	return cmd
 }
 
@@ -50,8 +52,8 @@ Without --executor it is the only one that the config names, or else the only on
 is installed. Without --target the work is for the branches that are checked out now.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
-				return a.start(ctx, board, t, f)
+			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
+				return a.start(ctx, engine, t, f)
 			})
 		},
 	}), &f.detach)
@@ -63,35 +65,33 @@ is installed. Without --target the work is for the branches that are checked out
 	return cmd
 }
 
-func (a *app) start(ctx context.Context, board *attempt.Engine, t *attempt.Task, f startFlags) (err error) {
+func (a *app) start(ctx context.Context, engine *attempt.Engine, t *board.Task, f startFlags) (err error) {
 	args := f.StartArgs
 	args.TaskID = t.TaskID
 	if name, variant, named := strings.Cut(f.executor, ":"); named {
 		args.Executor, args.Variant = name, &variant
 	} else if args.Executor = name; name == "" {
-		if args.Executor, err = a.onlyExecutor(ctx, board); err != nil {
+		if args.Executor, err = a.onlyExecutor(ctx, engine); err != nil {
 			return err
 		}
 	}
-	if args.Repos, err = startRepos(ctx, board, t.ProjectID, f); err != nil {
+	if args.Repos, err = startRepos(ctx, engine, t.ProjectID, f); err != nil {
 		return err
 	}
-	r, err := board.StartTaskAttempt(ctx, atTerminal, args)
+	r, err := engine.StartTaskAttempt(ctx, atTerminal, args)
 	if err != nil {
 		return fmt.Errorf("starting an attempt of task %s: %w", t.TaskID, err)
 	}
-	a.field("attempt", r.AttemptID)
-	a.field("executor", executorText(r))
-	a.field("branch", r.WorkspaceBranch)
+	a.fields("attempt", r.AttemptID, "executor", executorText(r), "branch", r.WorkspaceBranch)
 	for _, repo := range r.Repos {
-		a.field("worktree", repo.WorktreePath)
+		a.fields("worktree", repo.WorktreePath)
 	}
 	fmt.Fprintln(a.out)
-	return a.run(ctx, board, r.AttemptID, -1, f.detach)
+	return a.run(ctx, engine, r.AttemptID, -1, f.detach)
 }
 
 // onlyExecutor returns the executor to use if none is named.
-func (a *app) onlyExecutor(ctx context.Context, board *attempt.Engine) (string, error) {
+func (a *app) onlyExecutor(ctx context.Context, engine *attempt.Engine) (string, error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return "", err
@@ -106,7 +106,7 @@ func (a *app) onlyExecutor(ctx context.Context, board *attempt.Engine) (string, 
 	if len(cfg.Executors) == 1 {
 		return cfg.Executors[0].Name, nil
 	}
-	all, err := board.ListExecutors(ctx, atTerminal)
+	all, err := engine.ListExecutors(ctx, atTerminal)
 	if err != nil {
 		return "", fmt.Errorf("listing the executors: %w", err)
 	}
@@ -127,8 +127,8 @@ func (a *app) onlyExecutor(ctx context.Context, board *attempt.Engine) (string, 
 }
 
 // startRepos returns the repositories of an attempt with their target branches.
-func startRepos(ctx context.Context, board *attempt.Engine, project string, f startFlags) ([]attempt.RepoArgs, error) {
-	all, err := allRepos(ctx, board, project)
+func startRepos(ctx context.Context, engine *attempt.Engine, project string, f startFlags) ([]attempt.RepoArgs, error) {
+	all, err := allRepos(ctx, engine, project)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func startRepos(ctx context.Context, board *attempt.Engine, project string, f st
 	branches := map[string]string{} // of the chosen repositories, by name
 	for _, chosen := range f.repos {
 		name, branch, _ := strings.Cut(chosen, ":")
-		if !slices.ContainsFunc(all, func(r attempt.Repo) bool { return r.Name == name }) {
+		if !slices.ContainsFunc(all, func(r board.Repo) bool { return r.Name == name }) {
 			return nil, fmt.Errorf("the project has no repository %q; 'deepwork board projects' lists them", name)
 		}
 		branches[name] = branch
@@ -174,9 +174,9 @@ message is read from stdin.` + attemptsHelp,
 		Args: attemptIDs.first(2, -1, "an id and a message"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text := strings.Join(args[1:], " ")
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
+			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
 				if text == "-" {
-					if isTerminal(a.in) {
+					if _, _, is := show.TerminalSize(a.in); is {
 						fmt.Fprintln(a.err, "Type the message, and end it with Ctrl-D on a line of its own:")
 					}
 					all, err := io.ReadAll(a.in)
@@ -185,11 +185,11 @@ message is read from stdin.` + attemptsHelp,
 					}
 					text = string(all)
 				}
-				follow.Action, follow.Prompt = attempt.ActionSend, &text
+				follow.Target, follow.Action, follow.Prompt = t, attempt.ActionSend, &text
 				if queue {
 					follow.Action = attempt.ActionQueue
 				}
-				return a.send(ctx, board, args[0], follow, detach)
+				return a.send(ctx, engine, follow, detach)
 			})
 		},
 	}), &detach)
@@ -198,17 +198,13 @@ message is read from stdin.` + attemptsHelp,
 	return cmd
 }
 
-func (a *app) send(ctx context.Context, board *attempt.Engine, given string, f attempt.FollowUpArgs, detach bool) error {
-	id, err := oneAttempt(ctx, board, given)
+func (a *app) send(ctx context.Context, engine *attempt.Engine, f attempt.FollowUpArgs, detach bool) error {
+	id := *f.AttemptID
+	before, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: f.Target, Limit: new(1), Raw: new(true)})
 	if err != nil {
 		return err
 	}
-	f.AttemptID = &id
-	before, err := board.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: f.Target, Limit: new(1), Raw: new(true)})
-	if err != nil {
-		return err
-	}
-	r, err := board.FollowUp(ctx, atTerminal, f)
+	r, err := engine.FollowUp(ctx, atTerminal, f)
 	if err != nil {
 		return fmt.Errorf("sending to attempt %s: %w", id, err)
 	}
@@ -217,36 +213,36 @@ func (a *app) send(ctx context.Context, board *attempt.Engine, given string, f a
 		fmt.Fprintf(a.out, "queued: it is sent when the agent ends, by a running server or by 'deepwork board tail -f %s'\n", id[:shortID])
 		return nil
 	}
-	return a.run(ctx, board, id, before.NextIndex, detach)
+	return a.run(ctx, engine, id, before.NextIndex, detach)
 }
 
 // run makes the agent of an attempt run, unless a server does, and prints what is written after an
 // entry until the attempt has ended. With detach it returns when the agent runs. A run needs a process that
 // leads it, as of deepwork run.
-func (a *app) run(ctx context.Context, board *attempt.Engine, id string, after int64, detach bool) error {
-	at, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}})
+func (a *app) run(ctx context.Context, engine *attempt.Engine, id string, after int64, detach bool) error {
+	at, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}})
 	if err != nil {
 		return err
 	}
 	if at.Lead == task.ServerLeads {
-		r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+		r, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: id})
 		if err != nil {
 			return err
 		}
-		return a.lead(ctx, board, r, detach)
+		return a.lead(ctx, engine, r, detach)
 	}
-	board.ServeOnly(id)
+	engine.ServeOnly(id)
 	if detach {
-		return a.detach(ctx, board, id)
+		return a.detach(ctx, engine, id)
 	}
-	return a.follow(ctx, board, id, after)
+	return a.follow(ctx, engine, id, after)
 }
 
 // detach waits until the agent of an attempt runs or has ended, or there is no room for it.
-func (a *app) detach(ctx context.Context, board *attempt.Engine, id string) error {
+func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) error {
 	const patience = 2 * time.Second // for slots of agents that ended without a server
 	for begun := time.Now(); ; {
-		r, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}})
+		r, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}})
 		if ctx.Err() != nil {
 			return a.left(id)
 		}
@@ -269,10 +265,10 @@ func (a *app) detach(ctx context.Context, board *attempt.Engine, id string) erro
 
 // follow prints what is written after an entry until the attempt has ended, and how. The engine must
 // serve unless the attempt has ended.
-func (a *app) follow(ctx context.Context, board *attempt.Engine, id string, after int64) error {
-	target := attempt.Target{AttemptID: &id}
+func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, after int64) error {
+	target := board.Target{AttemptID: &id}
 	for said := false; ; {
-		r, err := board.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: target, AfterIndex: &after, Limit: new(attempt.MaxTail), Wait: new(1.0), Raw: new(a.raw)})
+		r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: target, AfterIndex: &after, Limit: new(attempt.MaxTail), Wait: new(1.0), Raw: new(a.raw)})
 		if ctx.Err() != nil {
 			return a.left(id)
 		}
@@ -284,7 +280,7 @@ func (a *app) follow(ctx context.Context, board *attempt.Engine, id string, afte
 		}
 		open := isOpen(r.State)
 		if last := r.NextIndex == after; last && (!open || r.State == "waiting" && !said) {
-			now, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: target})
+			now, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: target})
 			if err != nil {
 				return err
 			}
@@ -306,20 +302,20 @@ func isOpen(state string) bool {
 // left says what goes on after the command was interrupted.
 func (a *app) left(id string) error {
 	fmt.Fprintf(a.err, "deepwork: interrupted; the agent goes on if it was started. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
-	return &reportedError{}
+	return &exitError{exitFailure}
 }
 
 // ended prints how an attempt has ended, which is the result of the command.
 func (a *app) ended(r *attempt.AttemptReply) error {
 	var failed error
 	if r.State != "completed" {
-		failed = &reportedError{}
+		failed = &exitError{exitFailure}
 	}
 	if a.json {
 		return failed
 	}
 	fmt.Fprintln(a.out)
-	a.field("state", stateText(r))
+	a.fields("state", stateText(r))
 	r.FinalMessage = nil // it was printed
 	a.printResult(r)
 	id := r.AttemptID[:shortID]
@@ -333,7 +329,7 @@ func (a *app) ended(r *attempt.AttemptReply) error {
 	if failed != nil {
 		next = fmt.Sprintf("deepwork board send %s TEXT (to continue in its worktree)\ndeepwork board start %s (to begin again)", id, r.TaskID[:shortID])
 	}
-	a.field("next", next)
+	a.fields("next", next)
 	return failed
 }
 
@@ -352,8 +348,8 @@ func (a *app) boardStopCommand() *cobra.Command {
 queued message is dropped; the worktrees stay.` + attemptsHelp,
 		Args: attemptArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {
-				r, err := board.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
+			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
+				r, err := engine.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
 				if err != nil {
 					return err
 				}
@@ -373,11 +369,11 @@ func (a *app) boardDoneCommand() *cobra.Command {
 'deepwork board rm' removes the task.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
+			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
 				if t.HasInProgressAttempt {
 					return fmt.Errorf("an attempt of task %s waits or runs; wait until it ends, or run 'deepwork board stop %[1]s' first", t.TaskID[:shortID])
 				}
-				if _, err := board.UpdateTask(ctx, atTerminal, attempt.UpdateTaskArgs{TaskID: t.TaskID, Status: new("done")}); err != nil {
+				if _, err := engine.UpdateTask(ctx, atTerminal, board.UpdateTaskArgs{TaskID: t.TaskID, Status: new("done")}); err != nil {
 					return err
 				}
 				fmt.Fprintf(a.out, "done %s\n", t.TaskID)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/merge"
 )
 
 // Each scenario of seed 004, through a server of the built binary, with a real git
@@ -17,7 +19,7 @@ func TestReq004_TaskListIncludesLatestAttemptInfo(t *testing.T) {
 	idle := p.task("nothing is attempted of it")
 	p.ends(p.start(v).AttemptID)
 	second := p.ends(p.start(v).AttemptID)
-	r := boardCall[attempt.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project})
+	r := boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project})
 	if r.Count != 2 || r.Total != 2 || r.Tasks[0].TaskID != idle.TaskID || r.Tasks[1].TaskID != v.TaskID || r.Filters.ProjectID != p.project {
 		t.Fatalf("%+v", r)
 	}
@@ -28,7 +30,7 @@ func TestReq004_TaskListIncludesLatestAttemptInfo(t *testing.T) {
 		deref(got.LatestSessionID) != deref(second.LatestSessionID) || deref(got.LatestSessionExecutor) != "CODER" || got.HasInProgressAttempt || got.LastAttemptFailed || got.Status != "inreview" {
 		t.Errorf("the latest of two: %+v, want %+v", got, second)
 	}
-	if only := boardCall[attempt.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project, "status": "todo", "limit": 1}); only.Total != 1 || only.Tasks[0].TaskID != idle.TaskID || deref(only.Filters.Status) != "todo" {
+	if only := boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project, "status": "todo", "limit": 1}); only.Total != 1 || only.Tasks[0].TaskID != idle.TaskID || deref(only.Filters.Status) != "todo" {
 		t.Errorf("%+v", only)
 	}
 	failed := p.task("! exit 3")
@@ -44,7 +46,7 @@ func TestReq004_AttemptsReturnedWithSessionSummary(t *testing.T) {
 	p := newBoardProject(t)
 	v := p.task("! say hi")
 	first, second := p.ends(p.start(v).AttemptID), p.ends(p.start(v).AttemptID)
-	r := boardCall[attempt.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
+	r := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
 	if r.Count != 2 || r.Attempts[0].AttemptID != second.AttemptID || r.Attempts[1].AttemptID != first.AttemptID ||
 		deref(r.LatestAttemptID) != second.AttemptID || deref(r.LatestSessionID) != deref(second.LatestSessionID) || second.LatestSessionID == nil {
 		t.Fatalf("%+v", r)
@@ -72,7 +74,7 @@ func TestReq004_AttemptHasNoSessions(t *testing.T) {
 	if waits.State != "waiting" || waits.Notice == nil || !strings.Contains(*waits.Notice, "1 of 1") {
 		t.Errorf("%+v", waits)
 	}
-	r := boardCall[attempt.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
+	r := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
 	if r.LatestSessionID != nil || r.Attempts[0].LatestSessionID != nil || deref(r.LatestAttemptID) != waits.AttemptID {
 		t.Errorf("%+v", r)
 	}
@@ -90,7 +92,7 @@ func TestReq004_AttemptIDIsUsableForFollowUp(t *testing.T) {
 	p := newBoardProject(t)
 	v := p.task("! say first")
 	p.ends(p.start(v).AttemptID)
-	id := boardCall[attempt.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID}).Attempts[0].AttemptID
+	id := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID}).Attempts[0].AttemptID
 	r := boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"attempt_id": id, "action": "send", "prompt": "! say second"})
 	if r.Status != "started" || r.AttemptID != id {
 		t.Errorf("%+v", r)
@@ -234,10 +236,10 @@ func TestReq004_NoWorkspaceIDInReplies(t *testing.T) {
 	p := newBoardProject(t)
 	v := p.task("! write a.txt one")
 	x := p.ends(p.start(v).AttemptID)
-	boardCall[attempt.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project})
-	boardCall[attempt.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
+	boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project})
+	boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
 	boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"workspace_id": x.AttemptID, "action": "cancel"})
-	boardCall[attempt.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": x.AttemptID})
+	boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": x.AttemptID})
 	boardCall[attempt.ExecutorsReply](p, "list_executors", map[string]any{})
 	boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": v.TaskID})
 	for _, text := range p.received {

@@ -11,6 +11,7 @@ import (
 
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 )
 
 func (a *app) boardTailCommand() *cobra.Command {
@@ -27,8 +28,8 @@ waits is started if there is room.` + attemptsHelp,
 			if n < 1 || n > attempt.MaxTail {
 				return usagef(cmd, "-n %d is out of range; expected 1 to %d", n, attempt.MaxTail)
 			}
-			return a.onAttempt(args[0], func(ctx context.Context, board *attempt.Engine, t attempt.Target) error {
-				return a.tail(ctx, board, t, n, follow)
+			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
+				return a.tail(ctx, engine, t, n, follow)
 			})
 		},
 	})
@@ -38,8 +39,8 @@ waits is started if there is room.` + attemptsHelp,
 	return cmd
 }
 
-func (a *app) tail(ctx context.Context, board *attempt.Engine, t attempt.Target, n int, follow bool) error {
-	r, err := board.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: t, Limit: &n, Raw: &a.raw})
+func (a *app) tail(ctx context.Context, engine *attempt.Engine, t board.Target, n int, follow bool) error {
+	r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: t, Limit: &n, Raw: &a.raw})
 	if err == nil {
 		err = a.printMessages(r)
 	}
@@ -48,9 +49,9 @@ func (a *app) tail(ctx context.Context, board *attempt.Engine, t attempt.Target,
 	}
 	if follow {
 		if isOpen(r.State) {
-			board.ServeOnly(*t.AttemptID)
+			engine.ServeOnly(*t.AttemptID)
 		}
-		return a.follow(ctx, board, *t.AttemptID, r.NextIndex)
+		return a.follow(ctx, engine, *t.AttemptID, r.NextIndex)
 	}
 	if len(r.Messages)+len(r.Entries) == 0 {
 		fmt.Fprintf(a.err, "deepwork: the attempt is %s, and its agent has written nothing\n", r.State)
@@ -80,10 +81,7 @@ func (a *app) printMessages(r *attempt.TailReply) error {
 			continue
 		}
 		text := strings.TrimSpace(plain(m.Text))
-		label := m.Kind
-		if shown := labels[m.Kind]; shown != "" {
-			label = shown
-		}
+		label := cmp.Or(labels[m.Kind], m.Kind)
 		switch m.Kind {
 		case "tool_call", "tool_result", "reasoning":
 			if m.Tool != "" {

@@ -12,6 +12,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/show"
 )
 
@@ -28,13 +29,13 @@ func (a *app) boardShowCommand() *cobra.Command {
 
 // aTask is a task with its attempts, as --json prints it.
 type aTask struct {
-	*attempt.Task
+	*board.Task
 	Attempts []*attempt.AttemptReply `json:"attempts"`
 }
 
-func (a *app) showTask(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
-	summaries, err := everything(func(cursor *string) ([]attempt.AttemptSummary, *string, error) {
-		r, err := board.ListTaskAttempts(ctx, atTerminal, attempt.ListTaskAttemptsArgs{TaskID: t.TaskID, Limit: new(attempt.MaxLimit), Cursor: cursor})
+func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
+	summaries, err := everything(func(cursor *string) ([]board.AttemptSummary, *string, error) {
+		r, err := engine.ListTaskAttempts(ctx, atTerminal, board.ListTaskAttemptsArgs{TaskID: t.TaskID, Limit: new(board.MaxLimit), Cursor: cursor})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the attempts: %w", err)
 		}
@@ -45,7 +46,7 @@ func (a *app) showTask(ctx context.Context, board *attempt.Engine, t *attempt.Ta
 	}
 	full := aTask{t, []*attempt.AttemptReply{}}
 	for _, s := range summaries {
-		r, err := board.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &s.AttemptID}})
+		r, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &s.AttemptID}})
 		if err != nil {
 			return fmt.Errorf("reading attempt %s: %w", s.AttemptID, err)
 		}
@@ -62,35 +63,26 @@ func (a *app) showTask(ctx context.Context, board *attempt.Engine, t *attempt.Ta
 	return nil
 }
 
-// field prints a name and a value of any number of lines, unless it is empty.
-func (a *app) field(name, value string) { a.out.Field(12, name, value) }
+// fields prints names and values of any number of lines, in turn, except for empty values.
+func (a *app) fields(pairs ...string) { a.out.Fields(12, pairs...) }
 
-func (a *app) printTask(t *attempt.Task) {
-	a.field("task", t.TaskID)
-	a.field("title", t.Title)
-	a.field("status", t.Status)
-	a.field("description", optional(t.Description))
+func (a *app) printTask(t *board.Task) {
+	a.fields("task", t.TaskID, "title", t.Title, "status", t.Status, "description", optional(t.Description))
 	if t.JobName != nil && t.WorkflowName != nil {
-		a.field("workflow", *t.JobName+"/"+*t.WorkflowName)
+		a.fields("workflow", *t.JobName+"/"+*t.WorkflowName)
 	}
 	for _, id := range t.DependsOn {
 		if slices.Contains(t.BlockedBy, id) {
 			id += ", which is not done"
 		}
-		a.field("depends on", id)
+		a.fields("depends on", id)
 	}
-	a.field("created", agoText(t.CreatedAt))
-	a.field("changed", agoText(t.UpdatedAt))
-	a.field("project", t.ProjectID)
+	a.fields("created", agoText(t.CreatedAt), "changed", agoText(t.UpdatedAt), "project", t.ProjectID)
 }
 
 func (a *app) printAttempt(r *attempt.AttemptReply) {
-	a.field("attempt", r.AttemptID)
-	a.field("state", stateText(r))
-	a.field("executor", executorText(r))
-	a.field("branch", r.WorkspaceBranch)
-	a.field("started", agoText(optional(r.StartedAt)))
-	a.field("ended", agoText(optional(r.EndedAt)))
+	a.fields("attempt", r.AttemptID, "state", stateText(r), "executor", executorText(r), "branch", r.WorkspaceBranch,
+		"started", agoText(optional(r.StartedAt)), "ended", agoText(optional(r.EndedAt)))
 	a.printResult(r)
 }
 
@@ -108,50 +100,46 @@ func executorText(r *attempt.AttemptReply) string {
 // printResult prints what came of an attempt so far.
 func (a *app) printResult(r *attempt.AttemptReply) {
 	if r.WorkflowStatus != nil {
-		a.field("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep), optional(r.WorkflowSession)))
+		a.fields("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep), optional(r.WorkflowSession)))
 	}
-	a.field("said", optional(r.FinalMessage))
-	a.field("error", optional(r.Error))
-	a.field("not pushed", optional(r.PushError))
-	a.field("cost", costText(r.Cost))
+	a.fields("said", optional(r.FinalMessage), "error", optional(r.Error), "not pushed", optional(r.PushError), "cost", costText(r.Cost))
 	if r.QueuedFollowUp != nil {
-		a.field("queued", r.QueuedFollowUp.Prompt)
+		a.fields("queued", r.QueuedFollowUp.Prompt)
 	}
 	for _, repo := range r.Repos {
 		where := "not there"
 		if repo.Exists {
 			where = fmt.Sprintf("%s\n%d ahead of %s, %d behind, %s changed", repo.WorktreePath, repo.Ahead, repo.TargetBranch, repo.Behind, count(repo.ChangedCount, "file"))
 		}
-		a.field("repo", repo.RepoName+": "+where)
+		a.fields("repo", repo.RepoName+": "+where)
 	}
-	a.field("notice", inCommands(optional(r.Notice)))
+	a.fields("notice", inCommands(optional(r.Notice)))
 }
 
 // costText describes a cost; what is not known is left out or called so.
-func costText(c *attempt.Cost) string {
+func costText(c *board.Cost) (text string) {
 	if c == nil {
 		return ""
 	}
-	var parts []string
 	if c.USD != nil {
-		parts = append(parts, fmt.Sprintf("%.4f USD", *c.USD))
+		text += fmt.Sprintf("%.4f USD\n", *c.USD)
 	}
 	if c.Unknown > 0 {
-		parts = append(parts, fmt.Sprintf("unknown for %d of %s", c.Unknown, count(c.Executions, "execution")))
+		text += fmt.Sprintf("unknown for %d of %s\n", c.Unknown, count(c.Executions, "execution"))
 	}
 	if c.Input != nil {
-		parts = append(parts, fmt.Sprintf("tokens: %d input, %d cached, %d output", *c.Input, *c.Cached, *c.Output))
+		text += fmt.Sprintf("tokens: %d input, %d cached, %d output\n", *c.Input, *c.Cached, *c.Output)
 	}
 	if c.Turns != nil {
-		parts = append(parts, count(int(*c.Turns), "turn"))
+		text += count(int(*c.Turns), "turn")
 	}
-	return strings.Join(parts, "\n")
+	return text
 }
 
 func (a *app) boardAddCommand() *cobra.Command {
 	var project string
 	var dependsOn []string
-	var task attempt.CreateTaskArgs
+	var task board.CreateTaskArgs
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "add TITLE",
 		Short: "Put a task on the board and print its id",
@@ -166,20 +154,20 @@ func (a *app) boardAddCommand() *cobra.Command {
 				}
 			}
 			task.Title = args[0]
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				p, err := oneProject(ctx, board, project)
+			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+				p, err := oneProject(ctx, engine, project)
 				if err != nil {
 					return err
 				}
 				task.ProjectID = p.ProjectID
 				for _, id := range dependsOn {
-					other, err := oneTask(ctx, board, id)
+					other, err := oneTask(ctx, engine, id)
 					if err != nil {
 						return err
 					}
 					task.DependsOn = append(task.DependsOn, other.TaskID)
 				}
-				t, err := board.CreateTask(ctx, atTerminal, task)
+				t, err := engine.CreateTask(ctx, atTerminal, task)
 				if err != nil {
 					return fmt.Errorf("adding the task: %w", err)
 				}
@@ -205,8 +193,8 @@ that are printed; branches with commits stay. A repository inside a worktree tha
 changes or commits that are nowhere else is refused, or discarded with --force.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onTask(false, args[0], func(ctx context.Context, board *attempt.Engine, t *attempt.Task) error {
-				r, err := board.DeleteTask(ctx, atTerminal, attempt.DeleteArgs{TaskID: t.TaskID, Force: force})
+			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
+				r, err := engine.DeleteTask(ctx, atTerminal, attempt.DeleteArgs{TaskID: t.TaskID, Force: force})
 				if refused, ok := errors.AsType[*session.Error](err); ok {
 					kept, _ := refused.Details["rescued"].([]attempt.Rescue)
 					a.printRescued(kept)
@@ -240,29 +228,29 @@ func (a *app) boardProjectsCommand() *cobra.Command {
 		Short: "List the projects with their repositories",
 		Args:  takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error { return a.listProjects(ctx, board) })
+			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error { return a.listProjects(ctx, engine) })
 		},
 	})
 }
 
 // aProject is a project with its repositories, as --json prints it.
 type aProject struct {
-	attempt.Project
-	Repos []attempt.Repo `json:"repos"`
+	board.Project
+	Repos []board.Repo `json:"repos"`
 }
 
-func (a *app) listProjects(ctx context.Context, board *attempt.Engine) error {
-	projects, err := allProjects(ctx, board)
+func (a *app) listProjects(ctx context.Context, engine *attempt.Engine) error {
+	projects, err := allProjects(ctx, engine)
 	if err != nil {
 		return err
 	}
 	full := make([]aProject, 0, len(projects))
 	for _, p := range projects {
-		repos, err := allRepos(ctx, board, p.ProjectID)
+		repos, err := allRepos(ctx, engine, p.ProjectID)
 		if err != nil {
 			return err
 		}
-		full = append(full, aProject{p, append([]attempt.Repo{}, repos...)})
+		full = append(full, aProject{p, append([]board.Repo{}, repos...)})
 	}
 	if a.json {
 		return a.printJSON(full)
@@ -280,9 +268,9 @@ func (a *app) listProjects(ctx context.Context, board *attempt.Engine) error {
 	return nil
 }
 
-func allRepos(ctx context.Context, board *attempt.Engine, project string) ([]attempt.Repo, error) {
-	return everything(func(cursor *string) ([]attempt.Repo, *string, error) {
-		r, err := board.ListRepos(ctx, atTerminal, attempt.ListReposArgs{ProjectID: project, Limit: new(attempt.MaxLimit), Cursor: cursor})
+func allRepos(ctx context.Context, engine *attempt.Engine, project string) ([]board.Repo, error) {
+	return everything(func(cursor *string) ([]board.Repo, *string, error) {
+		r, err := engine.ListRepos(ctx, atTerminal, board.ListReposArgs{ProjectID: project, Limit: new(board.MaxLimit), Cursor: cursor})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the repositories of project %s: %w", project, err)
 		}
@@ -297,7 +285,7 @@ const (
 
 func (a *app) boardTasksCommand() *cobra.Command {
 	var project string
-	var only attempt.ListTasksArgs
+	var only board.ListTasksArgs
 	cmd := a.onProject("print them as JSON", &cobra.Command{
 		Use:   "tasks",
 		Short: "List the tasks of a project, newest first",
@@ -306,8 +294,8 @@ doing, or how it ended, or blocked if none can start before other tasks are done
 the other commands take an ID as it is shown here.`,
 		Args: takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			return a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
-				return a.listTasks(ctx, board, project, only.Status)
+			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
+				return a.listTasks(ctx, engine, project, only.Status)
 			})
 		},
 	})
@@ -316,9 +304,9 @@ the other commands take an ID as it is shown here.`,
 	return cmd
 }
 
-func allTasks(ctx context.Context, board *attempt.Engine, project string, status *string) ([]attempt.Task, error) {
-	return everything(func(cursor *string) ([]attempt.Task, *string, error) {
-		r, err := board.ListTasks(ctx, atTerminal, attempt.ListTasksArgs{ProjectID: project, Status: status, Limit: new(attempt.MaxLimit), Cursor: cursor})
+func allTasks(ctx context.Context, engine *attempt.Engine, project string, status *string) ([]board.Task, error) {
+	return everything(func(cursor *string) ([]board.Task, *string, error) {
+		r, err := engine.ListTasks(ctx, atTerminal, board.ListTasksArgs{ProjectID: project, Status: status, Limit: new(board.MaxLimit), Cursor: cursor})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the tasks: %w", err)
 		}
@@ -326,17 +314,17 @@ func allTasks(ctx context.Context, board *attempt.Engine, project string, status
 	})
 }
 
-func (a *app) listTasks(ctx context.Context, board *attempt.Engine, project string, status *string) error {
-	p, err := oneProject(ctx, board, project)
+func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project string, status *string) error {
+	p, err := oneProject(ctx, engine, project)
 	if err != nil {
 		return err
 	}
-	tasks, err := allTasks(ctx, board, p.ProjectID, status)
+	tasks, err := allTasks(ctx, engine, p.ProjectID, status)
 	if err != nil {
 		return err
 	}
 	if a.json {
-		return a.printJSON(append([]attempt.Task{}, tasks...))
+		return a.printJSON(append([]board.Task{}, tasks...))
 	}
 	if len(tasks) == 0 {
 		fmt.Fprintln(a.out, "There are no tasks.")
@@ -351,7 +339,7 @@ func (a *app) listTasks(ctx context.Context, board *attempt.Engine, project stri
 }
 
 // attemptWord summarizes a task's latest attempt for a list.
-func attemptWord(t attempt.Task) string {
+func attemptWord(t board.Task) string {
 	switch {
 	case t.HasInProgressAttempt:
 		return "in progress"

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -17,10 +16,11 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/cmd/deepwork/validate"
 	"deepwork/session"
 	"deepwork/session/attempt"
-	"deepwork/session/execution"
-	"deepwork/session/store/local"
+	"deepwork/session/remote"
+	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 )
 
@@ -79,7 +79,7 @@ func (a *app) setAside(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
-	to, err := local.SetAside(ctx, folder, time.Now())
+	to, err := backend.SetAside(ctx, folder, time.Now())
 	if err != nil {
 		return err
 	}
@@ -120,13 +120,13 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	}
 	quiet := slog.New(slog.DiscardHandler) // their log messages would repeat the findings
 	file := filepath.Join(root, ".deepwork", "config.yml")
-	cfg, err := readConfig(file)
+	cfg, err := validate.Config(file)
 	if err == nil {
 		cfg, err = approvedConfig(folder, quiet).Current(ctx)
 	}
 	if err != nil {
 		// This only misses worktrees outside of the default folder.
-		all.Fault(file, "the config cannot be read: "+reason(err), "run `deepwork validate`, which lists every fault of it")
+		all.Fault(file, "the config cannot be read: "+validate.Reason(err), "run `deepwork validate`, which lists every fault of it")
 		cfg = config.Default()
 	}
 	if err := folder.OwnTmp(); err != nil {
@@ -145,7 +145,7 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	for _, part := range []func() (session.Report, error){
 		func() (session.Report, error) { return inspectSessions(ctx, engine) },
 		func() (session.Report, error) { return attempt.Inspect(ctx, folder, stores, cfg, quiet) },
-		func() (session.Report, error) { return execution.Inspect(ctx, stores.Database) },
+		func() (session.Report, error) { return remote.Inspect(ctx, stores.Database) },
 	} {
 		r, err := part()
 		if errors.Is(err, task.ErrDamaged) || errors.Is(err, task.ErrVersion) {
@@ -170,25 +170,6 @@ func inspectSessions(ctx context.Context, engine *workflow.Engine) (session.Repo
 		}
 	}
 	return r, err
-}
-
-// readConfig reads a config file. It returns the defaults if there is none.
-func readConfig(file string) (*config.Config, error) {
-	source, err := readProjectFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return config.Default(), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	c, ds := config.Parse(file, source)
-	if c == nil {
-		for i := range ds {
-			ds[i].Path, ds[i].Message = inline(ds[i].Path), inline(ds[i].Message)
-		}
-		return nil, ds
-	}
-	return c, nil
 }
 
 // printReport prints the findings. It returns an error if there is a fault.
@@ -221,7 +202,7 @@ func (a *app) printReport(root string, r session.Report) error {
 	}
 	a.out.Judge(strings.Join(counts, ", ")+": ", n == 0, verdict)
 	if n > 0 {
-		return &reportedError{}
+		return &exitError{exitFailure}
 	}
 	return nil
 }

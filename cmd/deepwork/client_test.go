@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,3 +162,42 @@ func reviewedJob(name, reviews string, steps ...string) string {
 const isItGood = `[{run_each: step, quality_criteria: {good: "Is it good?"}}]`
 
 var must = testkit.Must
+
+// resultText returns the text of a result: of a reply, its structured content in the server's order of keys.
+func resultText(r *mcp.CallToolResult) (text string) {
+	for _, c := range r.Content {
+		if t, ok := c.(*mcp.TextContent); ok {
+			text += t.Text
+		}
+	}
+	return text
+}
+
+// lookup returns the value at a path of keys in JSON, which is null if it is missing.
+func lookup(raw json.RawMessage, path string) json.RawMessage {
+	for key := range strings.SplitSeq(path, ".") {
+		var object map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &object)
+		if raw = object[key]; raw == nil {
+			return json.RawMessage("null")
+		}
+	}
+	return raw
+}
+
+// dialStep connects to the server of a run.
+func dialStep(ctx context.Context, url, token string) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil)
+	return client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}, DisableStandaloneSSE: true, MaxRetries: -1}, nil)
+}
+
+// bearer sends a token with each request, unless it is "".
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	if b != "" {
+		r.Header.Set("Authorization", "Bearer "+string(b))
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}

@@ -1,41 +1,130 @@
 package main
 
 import (
-	"slices"
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"deepwork/catalog"
+	"deepwork/session/attempt"
+	"deepwork/session/workflow"
 )
 
-func (a *app) completionCommand() *cobra.Command {
-	shells := []string{"bash", "zsh", "fish"}
-	return &cobra.Command{
-		Use:   "completion bash|zsh|fish",
-		Short: "Print a shell completion script",
-		Long: `Print the completion script of a shell. To have it in every new shell:
+// A source lists what an argument or flag can be.
+type source func(context.Context) ([]candidate, error)
 
-  bash  deepwork completion bash > ~/.local/share/bash-completion/completions/deepwork
-  zsh   deepwork completion zsh > "${fpath[1]}/_deepwork"
-  fish  deepwork completion fish > ~/.config/fish/completions/deepwork.fish`,
-		ValidArgs: shells,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := takes(1, 1, "one of "+strings.Join(shells, ", "))(cmd, args); err != nil {
-				return err
+// offer makes the commands below root complete ids, jobs, projects and executors.
+func (a *app) offer(root *cobra.Command) {
+	for commands, of := range map[string]source{
+		"sessions show,sessions abort,sessions review,sessions override":                               a.offerSessions,
+		"board show,board rm,board done,board start":                                                   a.onBoard(listTasks),
+		"board tail,board send,board stop,board diff,board merge,board rebase,board push,board target": a.onBoard(listAttempts),
+		"run resume,run status,run stop":                                                               a.onBoard(listRuns),
+		"jobs show":                                                                                    a.offerJobs,
+		"run":                                                                                          a.offerWorkflows,
+	} {
+		for path := range strings.SplitSeq(commands, ",") {
+			cmd, _, err := root.Find(strings.Fields(path))
+			if err != nil || cmd.ValidArgsFunction != nil {
+				panic("no command " + path) // every run of the program would report it
 			}
-			if !slices.Contains(shells, args[0]) {
-				return usagef(cmd, "unknown shell %q; there are %s", args[0], strings.Join(shells, ", "))
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+				if len(args) > 0 {
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				return offered(cmd, of)
 			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch args[0] {
-			case "bash":
-				return cmd.Root().GenBashCompletionV2(a.out, true)
-			case "zsh":
-				return cmd.Root().GenZshCompletion(a.out)
-			default:
-				return cmd.Root().GenFishCompletion(a.out, true)
-			}
-		},
+		}
 	}
+	for flag, of := range map[string]source{"project": a.onBoard(offerProjects), "job": a.offerJobs, "depends-on": a.onBoard(listTasks), "executor": a.onBoard(offerExecutors)} {
+		for _, path := range []string{"board add", "board tasks", "board start", "run"} {
+			if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.Flags().Lookup(flag) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+					return offered(cmd, of)
+				})
+			}
+		}
+	}
+}
+
+// offered lists a source for a shell, which filters it by what is typed. Errors offer nothing.
+func offered(cmd *cobra.Command, of source) (offers []cobra.Completion, _ cobra.ShellCompDirective) {
+	all, err := of(cmd.Context())
+	if err != nil {
+		cobra.CompDebugln(err.Error(), false)
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, c := range all {
+		word := c.id
+		if len(word) == taskIDs.length {
+			word = word[:shortID]
+		}
+		offers = append(offers, cobra.CompletionWithDesc(word, oneLine(c.about, titleWidth)))
+	}
+	return offers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// onBoard is the source of a list of the board.
+func (a *app) onBoard(list boardList) source {
+	return func(context.Context) (all []candidate, err error) {
+		err = a.withBoard(true, func(ctx context.Context, board *attempt.Engine) (err error) {
+			all, err = list(ctx, board)
+			return err
+		})
+		return all, err
+	}
+}
+
+func (a *app) offerSessions(ctx context.Context) (all []candidate, err error) {
+	err = a.withEngine(ctx, true, nil, func(engine *workflow.Engine) (err error) {
+		all, err = listSessions(ctx, engine)
+		return err
+	})
+	return all, err
+}
+
+func offerProjects(ctx context.Context, board *attempt.Engine) (all []candidate, err error) {
+	projects, err := allProjects(ctx, board)
+	for _, p := range projects {
+		all = append(all, candidate{id: p.Name, about: p.ProjectID})
+	}
+	return all, err
+}
+
+func offerExecutors(ctx context.Context, board *attempt.Engine) (all []candidate, err error) {
+	r, err := board.ListExecutors(ctx, atTerminal)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range r.Executors {
+		about := e.Program
+		if !e.Available {
+			about += ", which is not installed"
+		}
+		all = append(all, candidate{id: e.Name, about: about})
+	}
+	return all, nil
+}
+
+func (a *app) offerJobs(ctx context.Context) (all []candidate, err error) {
+	err = a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error {
+		for _, j := range jobs.Snapshot().Jobs {
+			all = append(all, candidate{id: j.Name, about: j.Summary})
+		}
+		return nil
+	})
+	return all, err
+}
+
+func (a *app) offerWorkflows(ctx context.Context) (all []candidate, err error) {
+	err = a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error {
+		for _, j := range jobs.Snapshot().Jobs {
+			for _, w := range j.Workflows {
+				all = append(all, candidate{id: j.Name + "/" + w.Name, about: w.Summary})
+			}
+		}
+		return nil
+	})
+	return all, err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 )
 
 // An elsewhere is two projects: the servers of one are the source of the other's.
@@ -61,13 +61,13 @@ func (e *elsewhere) again() {
 }
 
 // call makes a call of a server of the outer project.
-func (e *elsewhere) call(client *mcp.ClientSession, tool, id string) execution.Execution {
+func (e *elsewhere) call(client *mcp.ClientSession, tool, id string) remote.Run {
 	e.t.Helper()
 	args := map[string]any{"execution_id": id}
 	if tool == "j-w" {
 		args = map[string]any{"goal": "g"}
 	}
-	var x execution.Execution
+	var x remote.Run
 	must(e.t, json.Unmarshal(callTool(e.t, client, tool, args), &x))
 	return x
 }
@@ -89,14 +89,14 @@ func (e *elsewhere) start(client *mcp.ClientSession) (id, session string) {
 		return false
 	})
 	x := e.call(client, "j-w", "")
-	if x.State != execution.Running {
+	if x.State != remote.Running {
 		e.t.Fatalf("got %+v", x)
 	}
-	e.reaches(client, x.ExecutionID, func(now execution.Execution) bool { x = now; return now.SourceExecutionID != nil })
+	e.reaches(client, x.ExecutionID, func(now remote.Run) bool { x = now; return now.SourceExecutionID != nil })
 	return x.ExecutionID, *x.SourceExecutionID
 }
 
-func (e *elsewhere) reaches(client *mcp.ClientSession, id string, is func(execution.Execution) bool) {
+func (e *elsewhere) reaches(client *mcp.ClientSession, id string, is func(remote.Run) bool) {
 	e.t.Helper()
 	testkit.Until(e.t, "the state", func() bool { return is(e.call(client, "workflow_status", id)) })
 }
@@ -128,16 +128,16 @@ func TestExecutionElsewhereOutlivesKilledServers(t *testing.T) {
 	e.kill()
 	e.again()
 	e.step(session, "a")
-	e.reaches(client, id, func(x execution.Execution) bool {
+	e.reaches(client, id, func(x remote.Run) bool {
 		return x.Progress != nil && strings.Contains(x.Progress.Message, "'b'")
 	})
 	must(t, server.Process.Kill())
 	client.Close()
 	client, _ = startClient(t, e.root)
-	e.reaches(client, id, func(x execution.Execution) bool { return x.State == execution.Running })
+	e.reaches(client, id, func(x remote.Run) bool { return x.State == remote.Running })
 	e.step(session, "b")
-	e.reaches(client, id, func(x execution.Execution) bool { return x.State == execution.Completed })
-	if x := e.call(client, "cancel_execution", id); x.State != execution.Completed || string(x.Result) != "{}" {
+	e.reaches(client, id, func(x remote.Run) bool { return x.State == remote.Completed })
+	if x := e.call(client, "cancel_execution", id); x.State != remote.Completed || string(x.Result) != "{}" {
 		t.Errorf("one that has ended was cancelled: %+v", x)
 	}
 
@@ -152,47 +152,5 @@ func TestExecutionElsewhereOutlivesKilledServers(t *testing.T) {
 	}
 	if polls != 1 || e.log.Count("tool=workflows-execute-tool") == 0 {
 		t.Errorf("%d lines of polls, want that of one call of another client:\n%s", polls, e.log.String())
-	}
-}
-
-// cancel_execution ends an execution here and there: of this server, of another one of
-// the project, of one that was killed, and while the source is away.
-func TestCancelExecutionElsewhere(t *testing.T) {
-	t.Parallel()
-	e := newElsewhere(t)
-	first, server := startClient(t, e.root)
-	second, _ := startClient(t, e.root)
-	cancelled := func(client *mcp.ClientSession, id, says string) {
-		t.Helper()
-		for range 2 {
-			if x := e.call(client, "cancel_execution", id); x.State != execution.Cancelled || x.Error == nil || !strings.Contains(*x.Error, says) {
-				t.Errorf("got %+v", x)
-			}
-		}
-	}
-	for _, by := range []*mcp.ClientSession{first, second} {
-		id, session := e.start(first)
-		cancelled(by, id, "was cancelled at its source")
-		if got := e.status(session); got != "cancelled" {
-			t.Errorf("at its source it is %s", got)
-		}
-	}
-	id, session := e.start(first)
-	must(t, server.Process.Kill())
-	first.Close()
-	cancelled(second, id, "was cancelled at its source")
-	if got := e.status(session); got != "cancelled" {
-		t.Errorf("at its source it is %s", got)
-	}
-
-	id, session = e.start(second)
-	e.kill()
-	cancelled(second, id, "may go on there")
-	e.again()
-	second.Close()
-	second, _ = startClient(t, e.root)
-	cancelled(second, id, "may go on there")
-	if got := e.status(session); got != "running" {
-		t.Errorf("at its source it is %s", got)
 	}
 }

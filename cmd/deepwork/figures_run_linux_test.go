@@ -114,6 +114,28 @@ func BenchmarkRunSteps(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
+// BenchmarkShimStart compares the start of the shim of an agent, as far as it is the same for all, with
+// that of a Go program that does nothing. Wanted: at most 2. What a Go program of this size needs before
+// its first own statement takes most of it.
+func BenchmarkShimStart(b *testing.B) {
+	built, empty := goBuild(b, "deepwork", "."), goBuild(b, "empty", "./testdata/empty")
+	dir := b.TempDir() // has nothing to run
+	timed := func(program string, args ...string) time.Duration {
+		began := time.Now()
+		must(b, exec.CommandContext(b.Context(), program, args...).Run())
+		return time.Since(began)
+	}
+	var bare, shim []time.Duration
+	for b.Loop() {
+		bare = append(bare, timed(empty))
+		shim = append(shim, timed(built, runner.ShimCommand, dir))
+	}
+	b.ReportMetric(median(bare)/1e3, "empty-ms")
+	b.ReportMetric(median(shim)/1e3, "shim-ms")
+	b.ReportMetric(median(shim)/median(bare), "ratio(<=2)")
+	b.ReportMetric(0, "ns/op")
+}
+
 // BenchmarkRunMemory compares the memory of a server after it has led 50 runs with that after 10. Wanted: at
 // most 1.1.
 func BenchmarkRunMemory(b *testing.B) {

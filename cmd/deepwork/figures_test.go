@@ -232,12 +232,12 @@ func BenchmarkFinishedStepStdio(b *testing.B) {
 			b.ReportMetric(tf, "step-µs")
 			b.ReportMetric(0, "ns/op")
 			if callers == 1 {
-				b.ReportMetric(tf/(te+2*tw), "of-allowed(<=1)")
+				b.ReportMetric(tf/(te+1.2*tw), "of-allowed(<=1)")
 			} else {
 				// Throughputs are 1/t: 1/(1/e+1/w) is 1/(te+tw).
-				b.ReportMetric((te+tw)/tf, "of-ideal(>=0.6)")
+				b.ReportMetric((te+tw)/tf, "of-ideal(>=1.1)")
 			}
-			b.ReportMetric(residentMB(b, server.pid), "server-MB(<64)")
+			b.ReportMetric(residentMB(b, server.pid), "server-MB(<40)")
 		})
 	}
 }

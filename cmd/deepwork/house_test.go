@@ -102,31 +102,6 @@ func walkSources(root string, visit func(name string) error) error {
 	})
 }
 
-// TestForbidden makes sure that the rule above can say no.
-func TestForbidden(t *testing.T) {
-	for _, c := range []struct {
-		from, to string
-		ok       bool
-	}{
-		{"cmd/deepwork", "transport", true},
-		{"cmd/deepwork", "actor/process", true},
-		{"session/execution", "session", true},
-		{"session/attempt", "catalog/task", true},
-		{"gate", "catalog/job", true},
-		{"actor", "actor/process", true},
-		{"actor", "catalog", false},
-		{"catalog/remote", "session/execution", false},
-		{"session/execution", "transport", false},
-		{"transport", "cmd/deepwork", false},
-		{"pkg/util", "actor", false},
-		{"transport", "pkg/util", false},
-	} {
-		if why := forbidden(c.from, c.to); (why == "") != c.ok {
-			t.Errorf("%s importing %s: %q", c.from, c.to, why)
-		}
-	}
-}
-
 // TestTopLevel keeps the top level to the rooms: dot files aside, nothing else
 // is there.
 func TestTopLevel(t *testing.T) {

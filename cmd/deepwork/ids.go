@@ -2,14 +2,19 @@ package main
 
 import (
 	"context"
-	"errors"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/codes"
+	"deepwork/session/workflow"
 )
 
 // latest is what commands take in place of an id for the newest one.
@@ -24,61 +29,105 @@ const attemptsHelp = `
 ID is the id of an attempt, or of a task for its latest attempt; the beginning of one
 is enough, and latest is the newest attempt.`
 
-// A candidate is something that an argument may name by its id.
+// A candidate is something that an argument may name by its id, and that completion offers.
 type candidate struct {
-	id, about string // about describes it in one line
-	created   time.Time
-}
-
-// choose returns the index of the candidate that is meant: the one whose id is given or begins with
-// it, or the newest for latest. what names its kind, and lister is the command that lists them.
-func choose(what, lister, given string, all []candidate) (int, error) {
-	if given == latest {
-		newest := -1
-		for i, c := range all {
-			if newest < 0 || c.created.After(all[newest].created) {
-				newest = i
-			}
-		}
-		if newest < 0 {
-			return 0, fmt.Errorf("there is no %s yet, so latest names none", what)
-		}
-		return newest, nil
-	}
-	var found []int
-	for i, c := range all {
-		if strings.HasPrefix(c.id, strings.ToLower(given)) {
-			found = append(found, i)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return 0, fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them", what, given, lister)
-	case 1:
-		return found[0], nil
-	}
-	const shown = 10
-	names := make([]string, 0, shown)
-	for _, i := range found[:min(len(found), shown)] {
-		names = append(names, fmt.Sprintf("%s (%s)", all[i].id, oneLine(all[i].about, titleWidth)))
-	}
-	if more := len(found) - shown; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return 0, fmt.Errorf("%d %ss have an id that begins with %q; give more of it: %s", len(found), what, given, strings.Join(names, ", "))
+	id, about string    // about describes it in one line
+	created   time.Time // zero if latest does not mean it
+	attempt   *string   // the latest attempt of a task
 }
 
 // An idKind is a kind of thing that arguments name by its id, the beginning of one, or latest.
 type idKind struct {
-	what, lister string // lister is the command that prints the ids
-	length       int
+	what   string // with its article
+	lister string // the command that prints the ids
+	length int
+	list   boardList // nil for sessions
 }
 
+// A boardList lists things on the board.
+type boardList func(ctx context.Context, engine *attempt.Engine) ([]candidate, error)
+
+// tasksCommand lists tasks with their ids.
+const tasksCommand = "deepwork board tasks"
+
 var (
-	attemptIDs = idKind{"an attempt or a task", tasksCommand, 36}
-	taskIDs    = idKind{"a task", tasksCommand, 36}
-	sessionIDs = idKind{"a session", sessionsCommandList, 8}
+	taskIDs    = idKind{"a task", tasksCommand, 36, listTasks}
+	attemptIDs = idKind{"an attempt or task", tasksCommand, 36, listAttempts}
+	runIDs     = idKind{"a run", "deepwork run status", 36, listRuns}
+	sessionIDs = idKind{"a session", "deepwork sessions list", 8, nil}
 )
+
+func listTasks(ctx context.Context, engine *attempt.Engine) (all []candidate, err error) {
+	tasks, err := tasksOfAll(ctx, engine)
+	for _, t := range tasks {
+		all = append(all, candidate{t.TaskID, t.Status + ": " + t.Title, timeIn(t.CreatedAt), t.LatestAttemptID})
+	}
+	return all, err
+}
+
+// listAttempts lists the tasks, too, which stand for their latest attempts.
+func listAttempts(ctx context.Context, engine *attempt.Engine) ([]candidate, error) {
+	all, err := listTasks(ctx, engine)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].created = time.Time{}
+	}
+	attempts, err := engine.FindAttempts(ctx, atTerminal, "")
+	for _, x := range attempts {
+		all = append(all, candidate{x.ID, "attempt on branch " + x.Branch, x.CreatedAt, &x.ID})
+	}
+	return all, err
+}
+
+func listRuns(ctx context.Context, engine *attempt.Engine) (all []candidate, err error) {
+	attempts, err := engine.FindAttempts(ctx, atTerminal, "")
+	for _, x := range attempts {
+		if x.Run != nil {
+			all = append(all, candidate{x.ID, x.Branch, x.CreatedAt, &x.ID})
+		}
+	}
+	return all, err
+}
+
+// choose returns the candidate that is meant: the one whose id is given or begins with it, or the newest for latest.
+func (k idKind) choose(given string, all []candidate) (chosen candidate, err error) {
+	_, noun, _ := strings.Cut(k.what, " ")
+	var found []candidate
+	for _, c := range all {
+		switch {
+		case given == latest && c.created.After(chosen.created):
+			chosen = c
+		case given != latest && strings.HasPrefix(c.id, strings.ToLower(given)):
+			found = append(found, c)
+		}
+	}
+	switch {
+	case given == latest && chosen.id == "":
+		return chosen, fmt.Errorf("there is no %s yet, so latest names none", noun)
+	case given == latest:
+		return chosen, nil
+	case len(found) == 0:
+		return chosen, fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them", noun, given, k.lister)
+	case len(found) == 1:
+		return found[0], nil
+	}
+	names := make([]string, len(found))
+	for i, c := range found {
+		names[i] = fmt.Sprintf("%s (%s)", c.id, oneLine(c.about, titleWidth))
+	}
+	return chosen, fmt.Errorf("%d %ss have an id that begins with %q; give more of it: %s", len(found), noun, given, oneLine(strings.Join(names, ", "), 800))
+}
+
+// named returns the thing on the board that an argument names.
+func (k idKind) named(ctx context.Context, engine *attempt.Engine, given string) (candidate, error) {
+	all, err := k.list(ctx, engine)
+	if err != nil {
+		return candidate{}, err
+	}
+	return k.choose(given, all)
+}
 
 // check checks that an argument can name one.
 func (k idKind) check(cmd *cobra.Command, given string) error {
@@ -102,66 +151,91 @@ func (k idKind) first(least, most int, names string) cobra.PositionalArgs {
 var (
 	attemptArgument = attemptIDs.first(1, 1, "the id of an attempt or a task")
 	taskArgument    = taskIDs.first(1, 1, "a task's id")
+	runArgument     = runIDs.first(1, 1, "the id of a run")
 	sessionID       = sessionIDs.first(1, 1, "a session id")
 )
 
 // onTask calls use with the board and the task that an argument names.
-func (a *app) onTask(reads bool, given string, use func(context.Context, *attempt.Engine, *attempt.Task) error) error {
-	return a.withBoard(reads, func(ctx context.Context, board *attempt.Engine) error {
-		t, err := oneTask(ctx, board, given)
+func (a *app) onTask(reads bool, given string, use func(context.Context, *attempt.Engine, *board.Task) error) error {
+	return a.withBoard(reads, func(ctx context.Context, engine *attempt.Engine) error {
+		t, err := oneTask(ctx, engine, given)
 		if err != nil {
 			return err
 		}
-		return use(ctx, board, t)
+		return use(ctx, engine, t)
 	})
 }
 
-// onAttempt calls use with the board and the attempt that an argument names.
-func (a *app) onAttempt(given string, use func(context.Context, *attempt.Engine, attempt.Target) error) error {
-	return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-		id, err := oneAttempt(ctx, board, given)
+// oneTask returns the task of any project that an argument names.
+func oneTask(ctx context.Context, engine *attempt.Engine, given string) (*board.Task, error) {
+	if uuid.Validate(given) != nil {
+		c, err := taskIDs.named(ctx, engine, given)
+		if err != nil {
+			return nil, err
+		}
+		given = c.id
+	}
+	t, err := engine.GetTask(ctx, atTerminal, board.TaskArgs{TaskID: given})
+	if session.CodeOf(err) == codes.UnknownTask {
+		return nil, fmt.Errorf("there is no task with the id %s; '%s' lists them", given, tasksCommand)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the task: %w", err)
+	}
+	return &t.Task, nil
+}
+
+// onAttempt calls use with the board and the attempt that an argument names; a task stands for its latest attempt.
+func (a *app) onAttempt(given string, use func(context.Context, *attempt.Engine, board.Target) error) error {
+	return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+		c, err := attemptIDs.named(ctx, engine, given)
 		if err != nil {
 			return err
 		}
-		return use(ctx, board, attempt.Target{AttemptID: &id})
+		if c.attempt == nil {
+			return fmt.Errorf("task %s has no attempt; 'deepwork board start %s' makes one", c.id, c.id[:shortID])
+		}
+		return use(ctx, engine, board.Target{AttemptID: c.attempt})
 	})
 }
 
-// oneAttempt returns the id of the attempt that an argument names by its id, the beginning of one, or
-// latest; a task stands for its latest attempt.
-func oneAttempt(ctx context.Context, board *attempt.Engine, given string) (string, error) {
-	prefix := strings.ToLower(given)
-	if given == latest {
-		prefix = ""
-	}
-	attempts, err := board.FindAttempts(ctx, atTerminal, prefix)
-	if err != nil {
-		return "", err
-	}
-	if given == latest && len(attempts) == 0 {
-		return "", errors.New("there is no attempt yet; 'deepwork board start ID' makes one of a task")
-	}
-	var all []candidate
-	of := map[string]*string{} // the attempt that an id stands for
-	for _, x := range attempts {
-		all, of[x.ID] = append(all, candidate{x.ID, "attempt on branch " + x.Branch, x.CreatedAt}), &x.ID
-	}
-	if given != latest {
-		tasks, err := tasksOfAll(ctx, board)
+// onRun calls use with the board and the run that an argument names.
+func (a *app) onRun(reads bool, given string, use func(context.Context, *attempt.Engine, *board.RunReply) error) error {
+	return a.withBoard(reads, func(ctx context.Context, engine *attempt.Engine) error {
+		c, err := runIDs.named(ctx, engine, given)
 		if err != nil {
-			return "", err
+			return err
 		}
-		for _, t := range tasks {
-			all, of[t.TaskID] = append(all, candidate{t.TaskID, "task " + t.Title, time.Time{}}), t.LatestAttemptID
+		r, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: c.id})
+		if err != nil {
+			return err
 		}
+		return use(ctx, engine, r)
+	})
+}
+
+// withSession opens the sessions of the project, and finds the one that an argument names.
+func (a *app) withSession(ctx context.Context, reads bool, given string, use func(engine *workflow.Engine, id string) error) error {
+	return a.withEngine(ctx, reads, nil, func(engine *workflow.Engine) error {
+		if _, err := hex.DecodeString(given); err == nil && len(given) == sessionIDs.length {
+			return use(engine, given)
+		}
+		all, err := listSessions(ctx, engine)
+		if err != nil {
+			return err
+		}
+		c, err := sessionIDs.choose(given, all)
+		if err != nil {
+			return err
+		}
+		return use(engine, c.id)
+	})
+}
+
+func listSessions(ctx context.Context, engine *workflow.Engine) (all []candidate, err error) {
+	listed, err := engine.List(ctx)
+	for _, s := range listed {
+		all = append(all, candidate{id: s.ID, about: s.Status + ": " + s.Goal, created: s.StartedAt})
 	}
-	i, err := choose("attempt or task", tasksCommand, given, all)
-	if err != nil {
-		return "", err
-	}
-	id := of[all[i].id]
-	if id == nil {
-		return "", fmt.Errorf("task %s has no attempt; 'deepwork board start %s' makes one", all[i].id, all[i].id[:shortID])
-	}
-	return *id, nil
+	return all, err
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -14,12 +14,9 @@ import (
 // TestLaidOutJobs checks every job that this package lays out, with the files it
 // names, and newsletter also as the demo edits it.
 func TestLaidOutJobs(t *testing.T) {
-	d := &demo{dir: t.TempDir()}
-	jobs := filepath.Join(d.newsletter(), ".deepwork", "jobs")
-	for dir, fsys := range map[string]fs.FS{"template/jobs": templates, "demo/jobs": demoFiles} {
-		if err := copyTree(fsys, dir, jobs); err != nil {
-			t.Fatal(err)
-		}
+	jobs := t.TempDir()
+	for _, dir := range []string{"template/jobs", "demo/jobs"} {
+		must(t, os.CopyFS(jobs, os.DirFS(dir)))
 	}
 	check := func(name string) *job.Job {
 		t.Helper()
@@ -34,12 +31,12 @@ func TestLaidOutJobs(t *testing.T) {
 	}
 	check("release_notes")
 	check("fact_check")
+	check("almanac")
 	if check("newsletter").Step("proofread") != nil {
 		t.Error("newsletter has the step that the demo adds")
 	}
-	if err := d.editJob(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(jobs, "newsletter", "job.yml")))
+	must(t, os.CopyFS(jobs, os.DirFS("demo/edited")))
 	if check("newsletter").Step("proofread") == nil {
 		t.Error("the edited newsletter lacks the step that the demo adds")
 	}

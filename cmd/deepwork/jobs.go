@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -69,14 +70,13 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 	}
 	fmt.Fprint(a.out, blank)
 	for _, line := range bundled { // they are in every project
-		a.out.Clipped(line)
+		a.out.Text("", line)
 	}
 }
 
 func (a *app) printJob(root string, j *job.Job) {
 	a.out.Heading("", j.Name, fmt.Sprintf("(%s)", j.Summary))
 	fmt.Fprintf(a.out, "  in %s, version %s\n", inline(a.display(root, j.Dir)), inline(j.Version))
-	used := map[string]bool{}
 	for i := range j.Workflows {
 		w := &j.Workflows[i]
 		a.out.Heading("  ", w.Name, fmt.Sprintf("(%s)", w.Summary))
@@ -90,23 +90,11 @@ func (a *app) printJob(root string, j *job.Job) {
 					steps = append(steps, [2]string{"       - " + id, delivers(j.Step(id))})
 				}
 			}
-			for _, id := range entry {
-				used[id] = true
-			}
 		}
 		a.out.Pairs(steps)
 		if len(w.Entries) == 0 {
 			fmt.Fprintln(a.out, "    no steps")
 		}
-	}
-	var unused []string
-	for i := range j.Steps {
-		if id := j.Steps[i].ID; !used[id] {
-			unused = append(unused, id)
-		}
-	}
-	if len(unused) > 0 {
-		fmt.Fprintf(a.out, "  steps in no workflow: %s\n", strings.Join(unused, ", "))
 	}
 }
 
@@ -251,3 +239,27 @@ func (a *app) showSteps(j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 	}
 	return errors.Join(append(failed, a.printJSON(infos))...)
 }
+
+func (a *app) schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema [run]",
+		Short: "Print the JSON Schema of job.yml, or of the events of a run",
+		Long: `Print the JSON Schema (draft 2020-12) of job.yml, for editors: "deepwork init"
+keeps it as .deepwork/job.schema.json. "deepwork schema run" prints that of the events
+that "deepwork run --json" prints, one per line.`,
+		Args: takes(0, 1, "nothing, or run"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			schema := job.Schema()
+			if len(args) > 0 {
+				if schema = runEventSchema; args[0] != "run" {
+					return usagef(cmd, "there is no schema %q; give nothing, or run", args[0])
+				}
+			}
+			_, err := a.out.Write(schema)
+			return err
+		},
+	}
+}
+
+//go:embed run_event.schema.json
+var runEventSchema []byte

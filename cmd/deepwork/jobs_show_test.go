@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -15,11 +16,7 @@ import (
 func TestShowIsWhatAgentsRead(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"template/jobs", "demo/jobs"} {
-		fsys := templates
-		if dir == "demo/jobs" {
-			fsys = demoFiles
-		}
-		must(t, copyTree(fsys, dir, root+"/.deepwork/jobs"))
+		must(t, os.CopyFS(root+"/.deepwork/jobs", os.DirFS(dir)))
 	}
 	writeFiles(t, root, map[string]string{"out": "made\n"})
 	client, _ := startClient(t, root)

@@ -1,3 +1,31 @@
+// Command deepwork is an MCP server that guides AI agents through multi-step work, with commands
+// for the people who use it. Each subcommand has a file; scripts in testdata drive the built binary.
+//
+// # The code
+//
+// Imports lead upwards in this list only:
+//
+//   - actor: mailboxes, supervision, passivation, child processes (actor/process), durable files
+//     (actor/durable), and which servers are running (actor/presence). It does not know the rest.
+//   - catalog: definitions. Jobs and their format (catalog/job), hot reload, bundled jobs
+//     (catalog/standard), the config (catalog/config), and workflows of other systems (catalog/source).
+//   - gate: what a reviewer reads, the pool of reviewers, and their verdicts.
+//   - session: what runs. The workflow engine (session/workflow) on the records of sessions (session/record), their
+//     definitions (session/definition), exports (session/export) and branches (session/branch), the
+//     stores (session/store), workflows at other systems (session/remote), the task board (session/board), attempts of agents
+//     at its tasks in worktrees (session/attempt), their branches (session/merge), and runs through workflows (session/run).
+//   - transport: MCP over stdio, HTTP and SSE, with one file per tool; who may call, and how much.
+//   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients) and the checks of files (validate).
+//   - cmd/proof: tests the program from outside with load, faults and figures. It is not shipped.
+//
+// # Checks
+//
+// .ci/run runs every check. These measure more:
+//
+//	go run ./cmd/proof figures          # every promised figure beside its comparison; -write keeps them
+//	go run ./cmd/proof load --servers 2 # many real clients on a server; each session is checked
+//
+// transport/BENCHMARKS.md has the figures. "go run ./cmd/proof load --help" lists the options of load.
 package main
 
 import (
@@ -7,14 +35,12 @@ import (
 	"log"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"deepwork/session"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/show"
 )
 
@@ -41,7 +67,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.Execute()
-	show.EndProgress()
+	show.EndDrawing()
 	if failed := a.out.Err(); err == nil && failed != nil {
 		err = fmt.Errorf("writing to stdout: %w", failed)
 	}
@@ -56,7 +82,7 @@ type app struct {
 	err    *show.Screen
 
 	path       string // --path
-	toldParent bool   // projectRoot has said that the folder is inside a project
+	saidParent bool   // projectRoot has said that the folder is inside a project
 	json       bool   // --json
 	raw        bool   // --raw
 	store      string // --store
@@ -73,15 +99,10 @@ keeps the state of that work safe. Jobs are folders under .deepwork/jobs.
 Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              unknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Version:           readBuild().String(),
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
-			if !slices.Contains(silent, cmd.Name()) {
-				a.err.Progress(cmd.CommandPath())
-			}
-		},
+		CompletionOptions: cobra.CompletionOptions{DisableNoDescFlag: true},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagFault)
@@ -103,10 +124,11 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		a.onStore(a.whereCommand()),
 		a.demoCommand(),
 		a.versionCommand(),
-		a.completionCommand(),
-		attemptShimCommand(),
 	)
-	root.SetHelpCommand(helpCommand())
+	root.InitDefaultCompletionCmd()
+	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
+		group(cmd)
+	}
 	groupHelp(root)
 	if width := a.width(); width > 0 {
 		fitHelp(root, width)
@@ -123,37 +145,12 @@ func (a *app) width() int {
 	return a.out.Width()
 }
 
-// helpCommand is cobra's, except that an unknown topic is a usage error.
-func helpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about any command",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			target, rest, err := cmd.Root().Find(args)
-			if err != nil {
-				return err
-			}
-			if err := unknownCommand(target, rest); err != nil {
-				return err
-			}
-			target.InitDefaultHelpFlag()
-			return target.Help()
-		},
-	}
-}
-
-// silent are the commands that show no progress: they wait for others as long as they run.
-var silent = []string{"serve", "ui", "worker", "lead", runner.ShimCommand}
-
 var unindented = regexp.MustCompile(`\n(\S)`)
 
 // report prints an error once and returns its exit code.
 func (a *app) report(err error) int {
 	if err == nil {
 		return exitOK
-	}
-	if _, ok := errors.AsType[*reportedError](err); ok {
-		return exitFailure
 	}
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
@@ -166,10 +163,10 @@ func (a *app) report(err error) int {
 	return exitFailure
 }
 
-// A reportedError fails a command that has already printed why.
-type reportedError struct{}
+// An exitError fails a command that has already printed why.
+type exitError struct{ code int }
 
-func (*reportedError) Error() string { return "failed" }
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 // A usageError is an invalid command line: one line and where to look.
 type usageError struct {
@@ -309,22 +306,8 @@ var (
 	inline  = show.Inline
 	oneLine = show.OneLine
 	indent  = show.Indent
+	count   = show.Count
 
 	indentRest = show.IndentRest
 	optional   = show.Optional
-
-	terminalSize = show.TerminalSize
 )
-
-// attemptShimCommand returns the parent process of an attempt's agent; servers start it and people
-// do not. Only RunShim may use its standard output.
-func attemptShimCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    runner.ShimCommand + " DIR",
-		Short:  "Run the agent of an attempt",
-		Long:   "Run the agent of an attempt as the folder DIR says, and record how it ends.\nServers start this command; it is of no use on its own.",
-		Hidden: true,
-		Args:   takes(1, 1, "DIR"),
-		RunE:   func(_ *cobra.Command, args []string) error { return runner.RunShim(args[0]) },
-	}
-}

@@ -30,7 +30,7 @@ func TestPlainShowsWhatIsNotSeen(t *testing.T) {
 			t.Errorf("%q is shown as %q", text, got)
 		}
 	}
-	for _, text := range []string{"\u200d", "👩\u200d", "\u200d💻", "👩\u200dx", "👩\u200c💻", "1\u200d+", "a\u200dم", "م\u200dم", "─\u200d─", "∑\u200d∑", "\xff\u200d"} {
+	for _, text := range []string{"\u200d", "👩\u200d", "\u200d💻", "👩\u200dx", "1\u200d+", "a\u200dم", "\xff\u200d"} {
 		if got := plain(text); strings.ContainsAny(got, "\u200c\u200d") {
 			t.Errorf("%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
 		}

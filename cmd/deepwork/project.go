@@ -53,8 +53,8 @@ func (a *app) projectRoot() (string, error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("the project root %s is not a directory; name one with --path", root)
 	}
-	if parent, _ := parentProject(root); parent != "" && a.path == "" && !a.toldParent && fileExists(filepath.Join(parent, ".deepwork")) {
-		a.toldParent = true
+	if parent, _ := parentProject(root); parent != "" && a.path == "" && !a.saidParent && fileExists(filepath.Join(parent, ".deepwork")) {
+		a.saidParent = true
 		fmt.Fprintf(a.err, "deepwork: note: this folder is inside the project %s; --path %s works on that one\n", inline(parent), inline(relative(root, parent)))
 	}
 	process.Avoid(root)
@@ -163,13 +163,8 @@ func passive(ctx context.Context, folder *state.Folder, stores *store.Stores, jo
 	return engine, nil
 }
 
-// withEngine opens the sessions of the project for use and closes them after it; see openEngine.
-func (a *app) withEngine(ctx context.Context, reads bool, use func(engine *workflow.Engine) error) error {
-	return a.withEngineOf(ctx, reads, nil, use)
-}
-
-// withEngineOf is withEngine with jobs.
-func (a *app) withEngineOf(ctx context.Context, reads bool, jobs *catalog.Catalog, use func(engine *workflow.Engine) error) (err error) {
+// withEngine opens the sessions of the project for use, with or without jobs, and closes them after it; see openEngine.
+func (a *app) withEngine(ctx context.Context, reads bool, jobs *catalog.Catalog, use func(engine *workflow.Engine) error) (err error) {
 	engine, done, err := a.openEngine(ctx, reads, jobs)
 	if err != nil {
 		return err

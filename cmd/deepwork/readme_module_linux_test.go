@@ -40,7 +40,7 @@ func TestReadmeModulePath(t *testing.T) {
 	}
 	run(command)
 	// It fails if a package cannot be found.
-	if listed := run("go list -deps -test ./..."); !strings.Contains(listed, "\n"+path+"/cmd/deepwork\n") || strings.Contains(listed, "\ndeepwork/") {
+	if listed := run("go list -deps ./cmd/..."); !strings.Contains(listed, "\n"+path+"/cmd/deepwork\n") || strings.Contains(listed, "\ndeepwork/") {
 		t.Errorf("after %s the packages are:\n%s", command, listed)
 	}
 }

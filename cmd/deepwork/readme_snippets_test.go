@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -105,67 +104,22 @@ func uncommented(text string) string {
 // Every key that the config's decoder takes is in one of the blocks, where it
 // belongs.
 func TestReadmeShowsEveryConfigKey(t *testing.T) {
-	shown := map[string]bool{}
+	var shown []map[string]any
 	for _, s := range snippets(t, "yaml", "yaml config", "yaml user", "yaml sources", "yaml board") {
-		var top any
+		var top map[string]any
 		if err := yaml.Unmarshal([]byte(uncommented(s.text)), &top); err != nil {
 			t.Fatalf("%s: %v", s.at(0), err)
 		}
-		gather(top, "", shown)
+		shown = append(shown, top)
 	}
-	keys := configKeys(t, func(inner string) string { return inner }, "")
-	if len(keys) < 50 {
-		t.Fatalf("the config's decoder told of %d keys only: %v", len(keys), keys)
-	}
-	for _, key := range keys {
-		// A variant has the keys of its executor, and the README says so.
-		if !shown[strings.ReplaceAll(key, ".variants.*.", ".")] {
-			t.Errorf("no page shows the config key %s", key)
+	for _, path := range decoderKeys(nil) {
+		if i := slices.Index(path, "variants"); i >= 0 { // a variant has the keys of its executor, as the README says
+			path = slices.Delete(path, i, min(i+2, len(path)))
+		}
+		if !slices.ContainsFunc(shown, func(top map[string]any) bool { return hasKey(top, path) }) {
+			t.Errorf("no page shows the config key %s", strings.Join(path, "."))
 		}
 	}
-}
-
-// gather notes the path of every key under a value.
-func gather(v any, at string, into map[string]bool) {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, value := range v {
-			path := at + key
-			into[path] = true
-			gather(value, path+".", into)
-			into[at+"*"] = true // where names are free
-			gather(value, at+"*.", into)
-		}
-	case []any:
-		for _, entry := range v {
-			gather(entry, at+"[].", into)
-		}
-	}
-}
-
-var takesKeys = regexp.MustCompile(`(?m)a number \(7\); expected a mapping with the keys ([a-z0-9_, ]+)$`)
-
-// configKeys asks the decoder itself which keys it takes, by giving it what is no
-// mapping: where it wants one, its fault lists the keys.
-func configKeys(t *testing.T, in func(string) string, at string) []string {
-	t.Helper()
-	var keys []string
-	for shape, under := range map[string]string{"%": "", "[%]": "[].", "{NAME: %}": "*."} {
-		wrap := func(inner string) string { return in(strings.Replace(shape, "%", inner, 1)) }
-		_, faults := config.ParseUser("config.yml", []byte(wrap("7")))
-		m := takesKeys.FindStringSubmatch(faults.Error())
-		if m == nil {
-			continue
-		}
-		for key := range strings.SplitSeq(m[1], ", ") {
-			keys = append(keys, at+under+key)
-			if strings.Count(at, ".") < 8 {
-				keys = append(keys, configKeys(t, func(inner string) string { return wrap("{" + key + ": " + inner + "}") }, at+under+key+".")...)
-			}
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
 }
 
 // The blocks of JSON and TOML configure clients, and start the server with options
@@ -333,22 +287,4 @@ func shellWords(line string) []string {
 		}
 	}
 	return words
-}
-
-// The checks above can fail: what is wrong is found.
-func TestReadmeChecksFindMistakes(t *testing.T) {
-	for text, want := range map[string][]string{
-		`deepwork token new ann 2>>tokens     # the token`: {"deepwork", "token", "new", "ann"},
-		`claude add --header "Authorization: Bearer X"`:    {"claude", "add", "--header", "Authorization: Bearer X"},
-		`# only a comment`: nil,
-	} {
-		if got := shellWords(text); !slices.Equal(got, want) {
-			t.Errorf("%s: %q", text, got)
-		}
-	}
-	seen := map[string]bool{}
-	gather(map[string]any{"a": []any{map[string]any{"b": 1}}}, "", seen)
-	if want := []string{"*", "*.[].*", "*.[].b", "a", "a.[].*", "a.[].b"}; !slices.Equal(slices.Sorted(maps.Keys(seen)), want) {
-		t.Errorf("%v", seen)
-	}
 }

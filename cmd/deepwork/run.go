@@ -15,7 +15,11 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/run"
+	"deepwork/session/show"
+	"deepwork/session/workflow"
 )
 
 // The exit codes of deepwork run, beside those of every command.
@@ -26,11 +30,6 @@ const (
 
 // budgets are the arguments of run_workflow that a run which is resumed also takes.
 var budgets = []string{"max_cost_usd=max-cost", "max_unknown", "max_seconds=max-time"}
-
-// detachable adds the flag of the commands that lead a run.
-func detachable(cmd *cobra.Command, detach *bool) {
-	cmd.Flags().BoolVar(detach, "detach", false, "return at once; the run goes on in the background")
-}
 
 func (a *app) runCommand() *cobra.Command {
 	var given attempt.RunWorkflowArgs
@@ -70,44 +69,37 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 			if worktree {
 				given.InPlace = new(false)
 			}
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				r, err := board.RunWorkflow(ctx, atTerminal, given)
+			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+				r, err := engine.RunWorkflow(ctx, atTerminal, given)
 				if err != nil {
 					return runRefused(cmd, "starting the run", err)
 				}
-				return a.lead(ctx, board, r, detach)
+				return a.lead(ctx, engine, r, detach)
 			})
 		},
 	}))
 	argumentFlags(cmd, &given, append([]string{"goal", "executor", "parallel", "in_place", "context"}, budgets...)...)
 	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
-	detachable(cmd, &detach)
+	onDetach(cmd, &detach)
 	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runStopCommand(), a.runLeaderCommand())
 	return cmd
 }
-
-// runHelp is how the help of the subcommands says what they take.
-const runHelp = "ID may be the beginning of an id, or latest"
 
 func (a *app) runResumeCommand() *cobra.Command {
 	var given attempt.RunWorkflowArgs
 	var detach bool
 	cmd := a.onBoardStore(a.onProject("print one event per line, as JSON", &cobra.Command{
 		Use:   "resume ID",
-		Short: "Continue a run that stopped, was paused or interrupted; " + runHelp,
+		Short: "Continue a run that stopped, was paused or interrupted; " + idsHelp,
 		Long: `Continue a run that stopped, was paused or interrupted, or whose process is gone. No
 finished step is done again. The budgets that you give replace those of the run;
 --max-cost includes what the run has cost before.`,
 		Example: `  deepwork run resume latest
   deepwork run resume 3f2a --max-cost 10 --detach`,
-		Args: takes(1, 1, "the id of a run"),
+		Args: runArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				id, err := oneRun(ctx, board, args[0])
-				if err != nil {
-					return err
-				}
-				r, err := board.ResumeRun(ctx, atTerminal, id, "", func(r *attempt.Run) {
+			return a.onRun(false, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) error {
+				resumed, err := engine.ResumeRun(ctx, atTerminal, r.RunID, "", func(r *board.Run) {
 					r.MaxCostUSD, r.MaxUnknown = cmp.Or(given.MaxCostUSD, r.MaxCostUSD), cmp.Or(given.MaxUnknown, r.MaxUnknown)
 					if given.MaxSeconds != nil {
 						r.MaxTime = time.Duration(*given.MaxSeconds * float64(time.Second))
@@ -115,17 +107,17 @@ finished step is done again. The budgets that you give replace those of the run;
 				})
 				if session.CodeOf(err) == codes.RunComplete {
 					fmt.Fprintln(a.err, "deepwork: nothing was resumed: the run is complete already")
-					r, err = board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
+					resumed, err = r, nil
 				}
 				if err != nil {
-					return runRefused(cmd, "resuming the run "+id, err)
+					return runRefused(cmd, "resuming the run "+r.RunID, err)
 				}
-				return a.lead(ctx, board, r, detach)
+				return a.lead(ctx, engine, resumed, detach)
 			})
 		},
 	}))
 	argumentFlags(cmd, &given, budgets...)
-	detachable(cmd, &detach)
+	onDetach(cmd, &detach)
 	return cmd
 }
 
@@ -138,22 +130,20 @@ func (a *app) runLeaderCommand() *cobra.Command {
 		Hidden: true,
 		Args:   takes(1, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if is, err := process.Detached(); !is || err != nil {
-				return err
-			}
-			return a.withBoard(false, func(ctx context.Context, board *attempt.Engine) error {
-				finished := board.ServeOnly(args[0])
+			process.Detached()
+			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+				finished := engine.ServeOnly(args[0])
 				process.Answer("")
-				return a.untilEnded(ctx, board, args[0], finished)
+				return a.untilEnded(ctx, engine, args[0], finished)
 			})
 		},
 	}))
 }
 
 // untilEnded waits for the end of a run.
-func (a *app) untilEnded(ctx context.Context, board *attempt.Engine, id string, finished <-chan struct{}) error {
+func (a *app) untilEnded(ctx context.Context, engine *attempt.Engine, id string, finished <-chan struct{}) error {
 	for ctx.Err() == nil {
-		r, err := getRun(ctx, board, id, false)
+		r, err := getRun(ctx, engine, id, false)
 		if err != nil || !isOpen(r.State) {
 			return err
 		}
@@ -186,22 +176,17 @@ func (a *app) inBackground(ctx context.Context, id string) error {
 }
 
 // runExit returns the result of the command for a run that has ended.
-func runExit(r *attempt.RunReply) error {
-	switch attempt.RunState(r.State) {
-	case attempt.RunComplete:
+func runExit(r *board.RunReply) error {
+	switch board.RunState(r.State) {
+	case board.RunComplete:
 		return nil
-	case attempt.RunPaused:
+	case board.RunPaused:
 		return &exitError{exitPaused}
-	case attempt.RunInterrupted:
+	case board.RunInterrupted:
 		return &exitError{exitInterrupted}
 	}
 	return &exitError{exitFailure}
 }
-
-// An exitError fails a command that has already printed why, with an exit code of its own.
-type exitError struct{ code int }
-
-func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 // runRefused returns the error of a run that was not started or resumed: a usage error if other arguments
 // would help, so that exit code 1 remains that of a run that stopped.
@@ -223,4 +208,85 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 		text = doing + ": " + text
 	}
 	return usagef(cmd, "%s", text)
+}
+
+func (a *app) runStatusCommand() *cobra.Command {
+	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
+		Use:   "status [ID]",
+		Short: "Show a run, or list all of them; " + idsHelp,
+		Long: `Show a run: where it is, and its steps with how long their agents ran, what they cost and
+the last line of their output. Without an id, list the runs, the newest first.`,
+		Args: takes(0, 1, "the id of a run"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.withBoard(true, a.printRuns)
+			}
+			return a.onRun(true, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) error {
+				return a.withEngine(ctx, true, nil, func(sessions *workflow.Engine) error {
+					v := run.Look(ctx, r, sessions, run.LastSaid(ctx, engine, atTerminal, r))
+					if a.json {
+						return a.printJSON(v.RunReply)
+					}
+					a.printRun(v)
+					return nil
+				})
+			})
+		},
+	}))
+}
+
+func (a *app) runStopCommand() *cobra.Command {
+	return a.onBoardStore(a.onProject("", &cobra.Command{
+		Use:   "stop ID",
+		Short: "Stop a run and its agents; " + idsHelp,
+		Long:  "Stop a run and its agents. 'deepwork run resume' continues it.",
+		Args:  runArgument,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.onRun(false, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) (err error) {
+				if isOpen(r.State) {
+					if _, err := engine.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &r.RunID}}); err != nil {
+						return err
+					}
+					if r, err = engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: r.RunID}); err != nil {
+						return err
+					}
+				} else {
+					fmt.Fprintf(a.err, "deepwork: nothing was stopped: the run is %s already\n", r.State)
+				}
+				fmt.Fprintf(a.out, "%s %s\n", r.State, r.RunID)
+				return nil
+			})
+		},
+	}))
+}
+
+// A listedRun is a run in the list, as --json prints it.
+type listedRun struct {
+	RunID     string  `json:"run_id"`
+	State     string  `json:"state"`
+	Workflow  string  `json:"workflow"` // JOB/WORKFLOW
+	Goal      string  `json:"goal"`
+	Branch    *string `json:"branch"`
+	CreatedAt string  `json:"created_at"` // RFC 3339 in UTC
+}
+
+func (a *app) printRuns(ctx context.Context, engine *attempt.Engine) error {
+	runs, err := engine.Runs(ctx, atTerminal)
+	if err != nil {
+		return fmt.Errorf("listing the runs: %w", err)
+	}
+	listed, cells := []listedRun{}, [][]string{}
+	for _, r := range runs {
+		listed = append(listed, listedRun{r.RunID, r.State, r.Workflow, r.Goal, r.Branch, r.CreatedAt})
+		cells = append(cells, []string{r.RunID[:shortID], r.State, r.Workflow, sinceText(r.CreatedAt), r.Goal})
+	}
+	switch {
+	case a.json:
+		return a.printJSON(listed)
+	case len(listed) == 0:
+		fmt.Fprintln(a.out, "There are no runs.")
+	default:
+		a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WORKFLOW", Least: 12}, {Title: "AGE"}, {Title: "GOAL", Least: 20}}, cells)
+	}
+	return nil
 }

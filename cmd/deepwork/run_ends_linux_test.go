@@ -42,35 +42,30 @@ func TestRunLeaderKilled(t *testing.T) {
 // workflow for the step that started it, here a member of a group, when it is resumed.
 func TestRunLeaderKilledBeforeItRecordsAWorkflow(t *testing.T) {
 	t.Parallel()
-	for _, place := range []string{"--worktree", "--in-place"} {
-		t.Run(strings.TrimPrefix(place, "--"), func(t *testing.T) {
-			t.Parallel()
-			p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "[a, b], c", "a", "b", "c"), runJob("NAME", "x", "x outputs: {}")).inGit()
-			p.plan(`b:1 start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`, "b:1 touch started", "b:1 await never", "a:1 await never", "* finish")
-			r := p.begin(place)
-			p.awaits("a", 1)
-			p.appears("started")
-			must(t, r.cmd.Process.Kill())
-			_ = r.cmd.Wait()
-			db, err := sql.Open("sqlite", state.Of(p.root).Database())
-			must(t, err)
-			defer db.Close()
-			var children int
-			must(t, db.QueryRow("SELECT count(*) FROM attempts WHERE json_extract(run, '$.children') IS NOT NULL").Scan(&children))
-			if _, err = db.Exec("UPDATE attempts SET run = json_remove(run, '$.children')"); err != nil || children != 1 {
-				t.Fatal(children, err)
-			}
-			p.resume().exits(0)
-			begun := p.recorded("begin", "b")
-			if len(begun) != 2 || !strings.Contains(begun[1].Prompt, "The workflow job1/w that you started") || len(p.recorded("begin", "x")) != 1 {
-				t.Errorf("%s: %+v", p.steps(), begun)
-			}
-			if got := p.steps(); !strings.HasSuffix(got, " c") {
-				t.Error(got)
-			}
-			p.clean()
-		})
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "[a, b], c", "a", "b", "c"), runJob("NAME", "x", "x outputs: {}")).inGit()
+	p.plan(`b:1 start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`, "b:1 touch started", "b:1 await never", "a:1 await never", "* finish")
+	r := p.begin()
+	p.awaits("a", 1)
+	p.appears("started")
+	must(t, r.cmd.Process.Kill())
+	_ = r.cmd.Wait()
+	db, err := sql.Open("sqlite", state.Of(p.root).Database())
+	must(t, err)
+	defer db.Close()
+	var children int
+	must(t, db.QueryRow("SELECT count(*) FROM attempts WHERE json_extract(run, '$.children') IS NOT NULL").Scan(&children))
+	if _, err = db.Exec("UPDATE attempts SET run = json_remove(run, '$.children')"); err != nil || children != 1 {
+		t.Fatal(children, err)
 	}
+	p.resume().exits(0)
+	begun := p.recorded("begin", "b")
+	if len(begun) != 2 || !strings.Contains(begun[1].Prompt, "The workflow job1/w that you started") || len(p.recorded("begin", "x")) != 1 {
+		t.Errorf("%s: %+v", p.steps(), begun)
+	}
+	if got := p.steps(); !strings.HasSuffix(got, " c") {
+		t.Error(got)
+	}
+	p.clean()
 }
 
 // An agent is killed with its shim: it is a try.

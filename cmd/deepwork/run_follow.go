@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/signal"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/run"
 	"deepwork/session/show"
 )
@@ -45,19 +45,19 @@ type runLines struct {
 	app      *app
 	started  map[string]bool // by execution
 	ended    map[string]bool
-	waiting  map[attempt.RunWaits]bool // steps that wait, as last said, without pointers
-	waits    string                    // why it waits, as last said
-	sessions run.Sessions              // for the bar; nil without one
-	line     string                    // the bar
-	lookedAt time.Time                 // when that was made
+	waiting  map[board.RunWaits]bool // steps that wait, as last said, without pointers
+	waits    string                  // why it waits, as last said
+	sessions run.Sessions            // for the bar; nil without one
+	line     string                  // the bar
+	lookedAt time.Time               // when that was made
 }
 
 func newRunLines(a *app) *runLines {
-	return &runLines{app: a, started: map[string]bool{}, ended: map[string]bool{}, waiting: map[attempt.RunWaits]bool{}}
+	return &runLines{app: a, started: map[string]bool{}, ended: map[string]bool{}, waiting: map[board.RunWaits]bool{}}
 }
 
 // lead leads a run until it ends, unless another process does, and prints what happens.
-func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunReply, detach bool) error {
+func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunReply, detach bool) error {
 	v := newRunLines(a)
 	for _, x := range r.Steps { // of before it was resumed
 		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
@@ -89,16 +89,16 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 	defer surviveBrokenPipes()()
 	ctx, stop := untilHangup(ctx)
 	defer stop()
-	finished := board.ServeOnly(r.RunID)
+	finished := engine.ServeOnly(r.RunID)
 	looking, asked := ctx, false
 	for {
-		now, err := getRun(looking, board, r.RunID, asked)
+		now, err := getRun(looking, engine, r.RunID, asked)
 		switch {
 		case ctx.Err() != nil && !asked:
 			asked = true
-			if looking = context.WithoutCancel(ctx); !board.Interrupt(r.RunID) {
+			if looking = context.WithoutCancel(ctx); !engine.Interrupt(r.RunID) {
 				goesOn := "the run goes on, as another process leads it. 'deepwork run resume %s' follows it again"
-				if now, err = board.GetRun(looking, atTerminal, attempt.RunArgs{RunID: r.RunID}); err == nil && now.State == string(task.Waiting) && len(now.Waits) == 0 {
+				if now, err = engine.GetRun(looking, atTerminal, board.RunArgs{RunID: r.RunID}); err == nil && now.State == string(task.Waiting) && len(now.Waits) == 0 {
 					goesOn = "the run waits for a process that leads it: 'deepwork run resume %s', or a server of the project"
 				}
 				fmt.Fprintf(a.err, "deepwork: interrupted; "+goesOn+"; 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
@@ -123,7 +123,7 @@ func (a *app) lead(ctx context.Context, board *attempt.Engine, r *attempt.RunRep
 const barWidth = 20
 
 // bar shows how far a run is and which of its steps run, at a terminal, below what is printed.
-func (v *runLines) bar(ctx context.Context, r *attempt.RunReply) {
+func (v *runLines) bar(ctx context.Context, r *board.RunReply) {
 	if v.sessions == nil {
 		return
 	}
@@ -165,34 +165,31 @@ func untilHangup(parent context.Context) (context.Context, context.CancelFunc) {
 
 // getRun reads a run. While the board cannot be read it tries again, since the process that follows a run
 // also leads it; but only once, and for a while, if that is asked to end.
-func getRun(ctx context.Context, board *attempt.Engine, id string, once bool) (*attempt.RunReply, error) {
+func getRun(ctx context.Context, engine *attempt.Engine, id string, once bool) (*board.RunReply, error) {
 	if once {
 		bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
-		return board.GetRun(bounded, atTerminal, attempt.RunArgs{RunID: id})
+		return engine.GetRun(bounded, atTerminal, board.RunArgs{RunID: id})
 	}
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}); ; {
-		r, err := board.GetRun(ctx, atTerminal, attempt.RunArgs{RunID: id})
-		if !attempt.Passing(err) || pause.Wait(ctx) != nil {
+		r, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: id})
+		if !board.Passing(err) || pause.Wait(ctx) != nil {
 			return r, err
 		}
 	}
 }
 
-func (v *runLines) begin(r *attempt.RunReply) {
+func (v *runLines) begin(r *board.RunReply) {
 	if v.app.json {
 		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace})
 		return
 	}
-	v.app.field("run", r.RunID)
-	v.app.field("workflow", r.Workflow)
-	v.app.field("branch", optional(r.Branch))
-	v.app.field("folder", r.Workspace)
+	v.app.fields("run", r.RunID, "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace)
 	fmt.Fprintln(v.app.out)
 }
 
 // show prints the agents that have started or ended since the last call.
-func (v *runLines) show(r *attempt.RunReply) {
+func (v *runLines) show(r *board.RunReply) {
 	for _, x := range r.Steps {
 		if x.StartedAt != nil && !v.started[x.ExecutionID] {
 			v.started[x.ExecutionID] = true
@@ -214,7 +211,7 @@ func (v *runLines) show(r *attempt.RunReply) {
 		v.event(runEvent{Event: "step_waiting", RunID: r.RunID, State: "waiting", SessionID: &w.SessionID, StepID: &w.StepID, Reason: new(w.Text()), Command: w.Command, Until: w.Until})
 	}
 	waits := ""
-	if r.State == "waiting" || isOpen(r.State) && slices.ContainsFunc(r.Steps, func(x attempt.RunStep) bool { return x.State == "waiting" }) {
+	if r.State == "waiting" || isOpen(r.State) && slices.ContainsFunc(r.Steps, func(x board.RunStep) bool { return x.State == "waiting" }) {
 		waits = optional(r.Reason)
 	}
 	said := waits == v.waits || !v.app.json && len(r.Waits) > 0 // of each step
@@ -223,7 +220,7 @@ func (v *runLines) show(r *attempt.RunReply) {
 	}
 }
 
-func (v *runLines) step(r *attempt.RunReply, x attempt.RunStep, what string) {
+func (v *runLines) step(r *board.RunReply, x board.RunStep, what string) {
 	e := runEvent{Event: what, RunID: r.RunID, State: x.State, SessionID: &x.SessionID, StepID: &x.StepID, ExecutionID: x.ExecutionID, Executor: x.Executor}
 	if what == "step_ended" {
 		e.Message, e.Reason, e.Until = x.FinalMessage, x.Error, x.LimitedUntil
@@ -236,19 +233,7 @@ func (v *runLines) step(r *attempt.RunReply, x attempt.RunStep, what string) {
 	} else {
 		e.State = "running"
 	}
-	if v.app.json {
-		v.event(e)
-		return
-	}
-	line := fmt.Sprintf("%-20s %s", x.StepID, x.Executor)
-	if what == "step_started" {
-		fmt.Fprintf(v.app.out, "%s started\n", line)
-		return
-	}
-	fmt.Fprintf(v.app.out, "%s %s%s\n", line, x.State, spent(e))
-	if x.Error != nil {
-		fmt.Fprintf(v.app.out, "  %s\n", indentRest(*x.Error, "  "))
-	}
+	v.event(e)
 }
 
 // spent says how long an agent took and what it cost.
@@ -263,7 +248,7 @@ func spent(e runEvent) string {
 	return text
 }
 
-func (v *runLines) end(r *attempt.RunReply) {
+func (v *runLines) end(r *board.RunReply) {
 	if v.app.json {
 		e := runEvent{Event: "run_ended", RunID: r.RunID, State: r.State, SessionID: r.SessionID, StepID: r.Step, Reason: r.Reason}
 		if r.Cost != nil {
@@ -276,29 +261,31 @@ func (v *runLines) end(r *attempt.RunReply) {
 	v.app.printOutcome(r)
 }
 
+// event prints an event as JSON or, if it is about an agent or why the run waits, for people.
 func (v *runLines) event(e runEvent) {
-	if !v.app.json {
+	if v.app.json {
+		e.At = time.Now().UTC().Format(time.RFC3339Nano)
+		_ = v.app.printLine(e) // Main reports its error
+		return
+	}
+	switch e.Event {
+	case "step_started":
+		fmt.Fprintf(v.app.out, "%-20s %s started\n", *e.StepID, e.Executor)
+	case "step_ended":
+		fmt.Fprintf(v.app.out, "%-20s %s %s%s\n", *e.StepID, e.Executor, e.State, spent(e))
+		if e.Reason != nil {
+			fmt.Fprintf(v.app.out, "  %s\n", indentRest(*e.Reason, "  "))
+		}
+	default:
 		if e.Reason != nil {
 			fmt.Fprintf(v.app.out, "%s\n", *e.Reason)
 		}
-		return
 	}
-	e.At = time.Now().UTC().Format(time.RFC3339Nano)
-	data, err := json.Marshal(e)
-	if err == nil {
-		_, err = fmt.Fprintf(v.app.out, "%s\n", data)
-	}
-	_ = err // Main reports it
 }
 
 // printRun prints a run with its steps.
 func (a *app) printRun(v *run.View) {
-	a.field("run", v.RunID)
-	a.field("workflow", v.Workflow)
-	a.field("goal", v.Goal)
-	a.field("branch", optional(v.Branch))
-	a.field("folder", v.Workspace)
-	a.field("started", agoText(v.CreatedAt))
+	a.fields("run", v.RunID, "workflow", v.Workflow, "goal", v.Goal, "branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt))
 	a.printSteps(v)
 	a.printOutcome(v.RunReply)
 }
@@ -346,46 +333,25 @@ func stepNote(s *run.Step) string {
 }
 
 // printOutcome prints where a run is, and what can be done next.
-func (a *app) printOutcome(r *attempt.RunReply) {
-	a.field("state", r.State)
-	a.field("step", optional(r.Step))
-	a.field("reason", optional(r.Reason))
-	a.field("session", optional(r.SessionID))
+func (a *app) printOutcome(r *board.RunReply) {
+	a.fields("state", r.State, "step", optional(r.Step), "reason", optional(r.Reason), "session", optional(r.SessionID))
 	if r.Cost != nil && r.Cost.USD != nil {
-		a.field("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
+		a.fields("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
 	}
 	id := r.RunID[:shortID]
 	for _, w := range r.Waits {
 		if text := w.Text(); w.Command != nil && !strings.Contains(optional(r.Reason), text) {
-			a.field("waits", text)
+			a.fields("waits", text)
 		}
 	}
-	switch attempt.RunState(r.State) {
-	case attempt.RunComplete:
+	switch board.RunState(r.State) {
+	case board.RunComplete:
 		if r.Branch != nil {
-			a.field("next", fmt.Sprintf("deepwork board diff %s (to see its changes)\ndeepwork board merge %[1]s (to merge them)", id))
+			a.fields("next", fmt.Sprintf("deepwork board diff %s (to see its changes)\ndeepwork board merge %[1]s (to merge them)", id))
 		}
-	case attempt.RunStopped, attempt.RunPaused, attempt.RunInterrupted:
-		a.field("next", fmt.Sprintf("deepwork run resume %s%s (to continue it)", id, largerBudget(r)))
+	case board.RunStopped, board.RunInterrupted:
+		a.fields("next", fmt.Sprintf("deepwork run resume %s (to continue it)", id))
+	case board.RunPaused:
+		a.fields("next", fmt.Sprintf("deepwork run resume %s (to continue it; give a larger --max-cost, --max-unknown or --max-time)", id))
 	}
-}
-
-// largerBudget returns the options without which a run that is resumed would pause at once.
-func largerBudget(r *attempt.RunReply) (options string) {
-	if r.State != string(attempt.RunPaused) {
-		return ""
-	}
-	spent, unknown := 0.0, 0
-	if r.Cost != nil {
-		if unknown = r.Cost.Unknown; r.Cost.USD != nil {
-			spent = *r.Cost.USD
-		}
-	}
-	if most := r.Kept.MaxCostUSD; most != nil && spent >= *most {
-		options = " --max-cost USD"
-	}
-	if most := r.Kept.MaxUnknown; most != nil && unknown >= *most {
-		options += " --max-unknown N"
-	}
-	return options
 }

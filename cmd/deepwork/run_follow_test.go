@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/show"
 )
 
@@ -15,9 +15,9 @@ func TestRunWaitsTwiceForTheSame(t *testing.T) {
 	for _, json := range []bool{true, false} {
 		var out bytes.Buffer
 		v := newRunLines(&app{json: json, out: show.NewScreen(&out, os.Getenv)})
-		budget := &attempt.RunReply{RunID: "r", State: "waiting", Reason: new("a budget is reached")}
-		working := &attempt.RunReply{RunID: "r", State: "running"}
-		for _, r := range []*attempt.RunReply{working, budget, budget, working, budget, budget} {
+		budget := &board.RunReply{RunID: "r", State: "waiting", Reason: new("a budget is reached")}
+		working := &board.RunReply{RunID: "r", State: "running"}
+		for _, r := range []*board.RunReply{working, budget, budget, working, budget, budget} {
 			v.show(r)
 		}
 		if n := strings.Count(out.String(), "a budget is reached\n") + strings.Count(out.String(), `"run_waiting"`); n != 2 {

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/state"
 )
 
@@ -132,11 +132,11 @@ func (p *runProject) resume(args ...string) *runProcess {
 }
 
 // status is what deepwork run status prints.
-func (p *runProject) status() *attempt.RunReply {
+func (p *runProject) status() *board.RunReply {
 	p.t.Helper()
 	r := p.start("status", "latest", "--json")
 	r.exits(0)
-	reply := new(attempt.RunReply)
+	reply := new(board.RunReply)
 	if err := json.Unmarshal([]byte(r.out.String()), reply); err != nil {
 		p.t.Fatalf("%v in %s", err, &r.out)
 	}

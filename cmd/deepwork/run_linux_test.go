@@ -50,20 +50,6 @@ func TestRunGroupOfEight(t *testing.T) {
 	p.clean()
 }
 
-func TestRunOneAtATimeInPlace(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "[a, b, c]", "a", "b", "c"))
-	p.plan("b finish", "b exit 3") // it is finished nevertheless
-	p.begin("--parallel", "1").exits(0)
-	if n := p.most(); n != 1 {
-		t.Errorf("%d agents at once", n)
-	}
-	if _, err := os.Stat(filepath.Join(p.root, "b.md")); err != nil || p.recorded("begin", "b")[0].Folder != p.root {
-		t.Errorf("it has not worked in the project, which is not in git: %v", err)
-	}
-	p.clean()
-}
-
 func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "[a, b, c, d]", "a", "b", "c", "d")).inGit()
@@ -77,19 +63,6 @@ func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
 	}
 	if out, err := exec.CommandContext(t.Context(), "deepwork", "sessions", "list", "--path", p.root).CombinedOutput(); err != nil || strings.Count(string(out), "job0/w") != 1 {
 		t.Errorf("the session of the run is not listed once: %v\n%s", err, out)
-	}
-	p.clean()
-}
-
-// An agent whose review does not pass corrects its text; the run is not troubled.
-func TestRunReviewFailsTwice(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "quality_gate:\n  agent_review_command: reviewer\n", runJob("NAME", "a", "a reviews: [{run_each: text, quality_criteria: {good: \"Is it good?\"}}]"))
-	p.plan("a write a.md this one is bad", "a finish", "a write a.md this one is bad, too", "a finish", "a write a.md fine", "a finish")
-	p.begin().exits(0)
-	said := p.recorded("finished_step", "a")
-	if len(said) != 3 || !strings.Contains(said[0].Text, "Write more") || !strings.Contains(said[2].Text, "workflow_complete") || p.steps() != "a" {
-		t.Errorf("%s: %+v", p.steps(), said)
 	}
 	p.clean()
 }
@@ -194,18 +167,6 @@ func TestRunNested(t *testing.T) {
 		}
 		p.clean()
 	})
-}
-
-// An agent that leaves the same workflow to others again and again is not sent back for ever.
-func TestRunNestedAgainAndAgain(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "run: {retries: 1}\n", runJob("NAME", "a", "a"), runJob("NAME", "x", "x outputs: {}"))
-	p.plan(`a start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`)
-	events := p.begin().exits(1)
-	if end := events[len(events)-1]; end.Reason == nil || !strings.Contains(*end.Reason, "2 agents ended without finishing it.") || p.steps() != "a x a x a x" {
-		t.Errorf("%s: %+v", p.steps(), end)
-	}
-	p.clean()
 }
 
 // Workflows nest in one another, whoever does their steps: with one slot, none of those that wait holds it.

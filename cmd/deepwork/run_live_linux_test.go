@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"regexp"
@@ -16,6 +15,8 @@ import (
 // gone at the end.
 func TestRunAtATerminal(t *testing.T) {
 	p := newRunProject(t, "", runJob("NAME", "one, [two, three]", "one", "two", "three")).inGit()
+	p.plan("two await seen", "* finish")
+	bar := regexp.MustCompile(`\[#*\.*\] \d of 3 steps[^\r\n]*`)
 	const columns = 60
 	master, slave, err := tty.Open(columns, 20)
 	if err != nil {
@@ -28,14 +29,21 @@ func TestRunAtATerminal(t *testing.T) {
 	must(t, cmd.Start())
 	shown := make(chan string, 1)
 	go func() {
-		var all bytes.Buffer
-		_, _ = all.ReadFrom(master) // until nobody has the other end open
-		shown <- all.String()
+		var all []byte
+		for buf := make([]byte, 4096); ; {
+			n, err := master.Read(buf)
+			if all = append(all, buf[:n]...); err != nil { // nobody has the other end open
+				break
+			}
+			if bar.Match(all) {
+				p.touch("seen")
+			}
+		}
+		shown <- string(all)
 	}()
 	must(t, cmd.Wait())
 	must(t, slave.Close())
 	all := <-shown
-	bar := regexp.MustCompile(`\[#*\.*\] \d of 3 steps[^\r\n]*`)
 	bars := bar.FindAllString(all, -1)
 	if bars == nil {
 		t.Fatalf("no bar is shown:\n%q", all)

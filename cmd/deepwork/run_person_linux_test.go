@@ -12,20 +12,20 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 // byHuman is the rest of a step that a person has to pass.
 const byHuman = ` reviews: [{run_each: text, by: human, quality_criteria: {sound: "Would you sign it?"}}]`
 
 // waits waits until a run waits for a person alone, and returns for what.
-func (p *runProject) waits(step string, since string) *attempt.RunReply {
+func (p *runProject) waits(step string, since string) *board.RunReply {
 	p.t.Helper()
 	p.awaits(step, 1)
-	var now *attempt.RunReply
+	var now *board.RunReply
 	testkit.Eventually(p.t, func() string {
 		now = p.status()
-		if i := slices.IndexFunc(now.Waits, func(w attempt.RunWaits) bool { return w.StepID == step && w.Since != since }); i < 0 || now.State != "waiting" {
+		if i := slices.IndexFunc(now.Waits, func(w board.RunWaits) bool { return w.StepID == step && w.Since != since }); i < 0 || now.State != "waiting" {
 			return fmt.Sprintf("it is %s (%s), and waits for %+v", now.State, optional(now.Reason), now.Waits)
 		}
 		return ""
@@ -34,7 +34,7 @@ func (p *runProject) waits(step string, since string) *attempt.RunReply {
 }
 
 // review answers as a person at a terminal.
-func (p *runProject) review(now *attempt.RunReply, flags ...string) {
+func (p *runProject) review(now *board.RunReply, flags ...string) {
 	p.t.Helper()
 	self, err := exec.LookPath("deepwork")
 	must(p.t, err)

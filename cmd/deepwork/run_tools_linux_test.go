@@ -8,6 +8,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 // A server leads the runs that its clients start, by run_workflow or as an attempt on a task, in the slots
@@ -26,7 +27,7 @@ func TestRunFromTools(t *testing.T) {
 		for k, v := range more {
 			args[k] = v
 		}
-		made := boardCall[attempt.Task](b, "create_task", args)
+		made := boardCall[board.Task](b, "create_task", args)
 		return boardCall[attempt.AttemptReply](b, "start_task_attempt", map[string]any{"task_id": made.TaskID, "executor": "STEPPER", "repos": repos}).AttemptID
 	}
 	ordinary := attemptOn(nil)
@@ -36,9 +37,9 @@ func TestRunFromTools(t *testing.T) {
 	if again := boardCall[attempt.RunMade](b, "run_workflow", args); again.RunID != run.RunID {
 		t.Errorf("%+v and %+v", run, again)
 	}
-	get := func(id string) *attempt.RunReply {
+	get := func(id string) *board.RunReply {
 		t.Helper()
-		return boardCall[attempt.RunReply](b, "get_run", map[string]any{"run_id": id})
+		return boardCall[board.RunReply](b, "get_run", map[string]any{"run_id": id})
 	}
 	b.eventually(func() string {
 		if now := get(run.RunID); len(now.Steps) != 1 || now.Steps[0].State != "waiting" { // for the slot
@@ -75,7 +76,7 @@ func TestRunFromTheBoard(t *testing.T) {
 	client, server := startClient(t, p.root)
 	b.client, b.server = client, server
 	b.find()
-	made := boardCall[attempt.Task](b, "create_task", map[string]any{"project_id": b.project, "title": "A task", "lead": "server", "job_name": "job0", "workflow_name": "w"})
+	made := boardCall[board.Task](b, "create_task", map[string]any{"project_id": b.project, "title": "A task", "lead": "server", "job_name": "job0", "workflow_name": "w"})
 	must(t, client.Close())
 	for i, flag := range []string{"--detach", "--detach=false"} {
 		cmd := exec.CommandContext(t.Context(), "deepwork", "board", "start", made.TaskID, "--executor", "STEPPER", "--path", p.root, flag)

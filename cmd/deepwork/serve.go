@@ -20,6 +20,8 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
+	"deepwork/cmd/deepwork/clients"
+	"deepwork/session/show"
 	"deepwork/transport"
 	"deepwork/transport/web"
 )
@@ -216,7 +218,8 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 // over opens the transport and returns the function that serves it until ctx ends.
 func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, logger *slog.Logger) (run func(context.Context) error, err error) {
 	if f.transport != transportStdio {
-		listening, err := server.Listen(ctx, f.network.options(f.transport))
+		f.network.Transport = f.transport
+		listening, err := server.Listen(ctx, f.network.Options)
 		if err != nil {
 			return nil, fmt.Errorf("starting the server: %w", err)
 		}
@@ -280,48 +283,80 @@ func outStream(w io.Writer) io.WriteCloser {
 	if c, ok := w.(io.WriteCloser); ok {
 		return c
 	}
-	return nopWriteCloser{w}
+	return struct {
+		io.Writer
+		io.Closer
+	}{w, io.NopCloser(nil)}
 }
-
-type nopWriteCloser struct{ io.Writer }
-
-func (nopWriteCloser) Close() error { return nil }
 
 // sayWaiting tells a person who started a server at a terminal what it waits for, and how to connect
 // a client. url is "" for a server on stdin and stdout.
 func (a *app) sayWaiting(url string) {
-	if !isTerminal(a.in) {
+	if _, _, is := show.TerminalSize(a.in); !is {
 		return
 	}
-	project := ""
+	waits := "Waiting for an MCP client on stdin. There is nothing to type here: a client starts this command itself. To have one do that, end this with Ctrl-C, run the following, and start the client:"
+	command := "deepwork init"
 	if a.path != "" {
-		project = " --path " + trust.Quote(a.path)
+		command += " --path " + trust.Quote(a.path)
 	}
 	if url != "" {
-		fmt.Fprintf(a.err, `
-Waiting for clients at %s.
-To connect one, run this in another terminal, and then
-start the client:
-
-  deepwork init%s --url %s
-
-For a client other than Claude Code, add --client with one
-of %s.
-Ctrl-C ends the server.
-
-`, url, project, url, strings.Join(clientNames()[1:], ", "))
-		return
+		waits = "Waiting for clients at " + url + ". To connect one, run this in another terminal, and then start the client:"
+		command += " --url " + url
 	}
-	fmt.Fprintf(a.err, `
-Waiting for an MCP client on stdin. There is nothing to
-type here: a client starts this command itself. To have
-one do that, end this with Ctrl-C, run
+	a.err.Prose(waits)
+	a.err.Text("", fmt.Sprintf("\n  %s [--client %s]\n", command, strings.Join(clients.Names(), "|")))
+}
 
-  deepwork init%s [--client %s]
+// networkFlags are the flags of serve for http and sse.
+type networkFlags struct{ web.Options }
 
-and start the client. To see the project in a browser, run
+// networkOnly lists their names.
+var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", "allowed-host", "allowed-origin", "read-only"}
 
-  deepwork ui%s
+func (f *networkFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Host, "host", web.DefaultHost, "address to listen on; if it is not loopback, callers need a token")
+	flags.IntVar(&f.Port, "port", 8000, "port to listen on; 0 picks a free one")
+	flags.StringVar(&f.TokenFile, "token-file", "", "`file` of lines name:sha256[:group[:rights]], each a token of a caller; read again when it changes")
+	flags.StringVar(&f.TLSCert, "tls-cert", "", "PEM `file` of the certificate chain, for https")
+	flags.StringVar(&f.TLSKey, "tls-key", "", "PEM `file` of its key")
+	flags.StringSliceVar(&f.AllowedHosts, "allowed-host", nil, "`name` to accept as Host, in addition to the address of the server; needs tokens")
+	flags.StringSliceVar(&f.AllowedOrigins, "allowed-origin", nil, "`origin` of web pages that may call the server, such as https://app.example.com")
+	flags.BoolVar(&f.ReadOnly, "read-only", false, "the pages at / cannot change anything (http); agents are not affected")
+}
 
-`, project, strings.Join(clientNames(), "|"), project)
+// check refuses flags that cannot be combined.
+func (f *networkFlags) check(cmd *cobra.Command, over string) error {
+	given := cmd.Flags().Changed
+	for _, name := range networkOnly {
+		if over == transportStdio && given(name) {
+			return usagef(cmd, "--%s goes with a network transport; leave it out with --transport %s", name, over)
+		}
+	}
+	for i, name := range f.AllowedHosts {
+		var err error
+		if f.AllowedHosts[i], err = config.HostName(name); err != nil {
+			return usagef(cmd, "--allowed-host %q %v", name, err)
+		}
+	}
+	for i, name := range f.AllowedOrigins {
+		var err error
+		if f.AllowedOrigins[i], err = config.Origin(name); err != nil {
+			return usagef(cmd, "--allowed-origin %q %v", name, err)
+		}
+	}
+	switch {
+	case f.ReadOnly && over != web.HTTP:
+		return usagef(cmd, "--read-only is about the pages at /, which only --transport %s has", web.HTTP)
+	case f.Port < 0 || f.Port > 65535:
+		return usagef(cmd, "--port %d is not a port: it is 0 to 65535", f.Port)
+	case strings.TrimSpace(f.Host) == "":
+		return usagef(cmd, "--host is empty; give an address, or 0.0.0.0 for all of this machine's")
+	case given("token-file") && f.TokenFile == "":
+		return usagef(cmd, "--token-file is empty; give the path of a file")
+	case (f.TLSCert == "") != (f.TLSKey == ""):
+		return usagef(cmd, "--tls-cert and --tls-key go together; give both or neither")
+	}
+	return nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session/show"
+	"deepwork/transport/web"
 )
 
 var listening = regexp.MustCompile(`msg=listening url=(\S+)`)
@@ -205,7 +206,7 @@ func TestStopBeforeListening(t *testing.T) {
 	a := &app{in: strings.NewReader(""), out: show.NewScreen(io.Discard, os.Getenv), rawOut: io.Discard, err: show.NewScreen(&log, os.Getenv), path: t.TempDir()}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	f := serveFlags{transport: "http", network: networkFlags{host: "localhost"}}
+	f := serveFlags{transport: "http", network: networkFlags{web.Options{Host: "localhost"}}}
 	f.log.level, f.log.format = "info", "text"
 	if err := a.serveUntil(ctx, f); err != nil || !strings.Contains(log.String(), "asked to stop") {
 		t.Errorf("%v; it logged %s", err, log.String())

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -31,32 +30,6 @@ func (a *app) sessionsCommand() *cobra.Command {
 	)
 }
 
-// sessionsCommandList lists what withSession finds.
-const sessionsCommandList = "deepwork sessions list"
-
-// withSession opens the sessions of the project, and finds the one that an argument names by its id, the
-// beginning of one, or latest.
-func (a *app) withSession(ctx context.Context, reads bool, given string, use func(engine *workflow.Engine, id string) error) error {
-	return a.withEngine(ctx, reads, func(engine *workflow.Engine) error {
-		if _, err := hex.DecodeString(given); err == nil && len(given) == 8 {
-			return use(engine, given)
-		}
-		listed, err := engine.List(ctx)
-		if err != nil {
-			return err
-		}
-		ids := make([]candidate, len(listed))
-		for i, s := range listed {
-			ids[i] = candidate{s.ID, fmt.Sprintf("%s: %s", s.Status, s.Goal), s.StartedAt}
-		}
-		i, err := choose("session", sessionsCommandList, given, ids)
-		if err != nil {
-			return err
-		}
-		return use(engine, listed[i].ID)
-	})
-}
-
 func (a *app) sessionsListCommand() *cobra.Command {
 	return a.onProject("print them as JSON, with exact times", &cobra.Command{
 		Use:   "list",
@@ -69,19 +42,28 @@ that moved it last, if that is another one. Empty columns are left out, and more
 left out at a narrow terminal.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withEngine(cmd.Context(), true, func(engine *workflow.Engine) error { return a.listSessions(cmd.Context(), engine) })
+			return a.withEngine(cmd.Context(), true, nil, func(engine *workflow.Engine) error { return a.printSessions(cmd.Context(), engine) })
 		},
 	})
 }
 
-func (a *app) listSessions(ctx context.Context, engine *workflow.Engine) error {
+func (a *app) printSessions(ctx context.Context, engine *workflow.Engine) error {
 	listed, err := engine.List(ctx)
 	if err != nil {
 		return err
 	}
-	rows := make([]sessionRow, len(listed))
-	for i, s := range listed {
-		rows[i] = rowOf(s, engine.Place)
+	rows, cells := []sessionRow{}, [][]string{}
+	for _, s := range listed {
+		r := sessionRow{
+			SessionID: s.ID, Status: s.Status, Workflow: s.Job + "/" + s.Workflow, Step: s.Step, StartedAt: s.StartedAt, UpdatedAt: s.UpdatedAt,
+			AttemptID: s.AttemptID, Root: s.Root, Place: placeElsewhere(&s.Session, engine.Place), Goal: s.Goal,
+		}
+		if s.InUse {
+			r.Server = cmp.Or(s.By, "running")
+		}
+		rows = append(rows, r)
+		cells = append(cells, []string{r.SessionID, r.Status, r.Workflow, r.Step, show.Since(r.StartedAt), show.Since(r.UpdatedAt),
+			r.Server, r.AttemptID[:min(shortID, len(r.AttemptID))], r.Place, r.Goal})
 	}
 	switch {
 	case a.json:
@@ -89,7 +71,8 @@ func (a *app) listSessions(ctx context.Context, engine *workflow.Engine) error {
 	case len(rows) == 0:
 		fmt.Fprintln(a.out, "There are no sessions.")
 	default:
-		a.sessionTable(rows)
+		a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "WORKFLOW", Least: 12}, {Title: "STEP", Least: 8, Optional: true},
+			{Title: "AGE"}, {Title: "IDLE", Optional: true}, {Title: "SERVER", Least: 8, Optional: true}, {Title: "ATTEMPT", Optional: true}, {Title: "PLACE", Least: 8, Optional: true}, {Title: "GOAL", Least: 20}}, cells)
 	}
 	return nil
 }
@@ -109,18 +92,6 @@ type sessionRow struct {
 	Goal      string    `json:"goal,omitempty"`
 }
 
-// rowOf returns the row of a session as seen at a place.
-func rowOf(s workflow.SessionInfo, here *task.Place) sessionRow {
-	row := sessionRow{
-		SessionID: s.ID, Status: s.Status, Workflow: s.Job + "/" + s.Workflow, Step: s.Step, StartedAt: s.StartedAt, UpdatedAt: s.UpdatedAt,
-		AttemptID: s.AttemptID, Root: s.Root, Place: placeElsewhere(&s.Session, here), Goal: s.Goal,
-	}
-	if s.InUse {
-		row.Server = cmp.Or(s.By, "running")
-	}
-	return row
-}
-
 // placeElsewhere returns the place that moved a session last, "" if that is here.
 func placeElsewhere(s *store.Session, here *task.Place) string {
 	p := s.PlaceOf()
@@ -128,17 +99,6 @@ func placeElsewhere(s *store.Session, here *task.Place) string {
 		return ""
 	}
 	return cmp.Or(p.MachineName, p.MachineID) + ":" + p.Root
-}
-
-// sessionTable prints sessions.
-func (a *app) sessionTable(rows []sessionRow) {
-	var cells [][]string
-	for _, r := range rows {
-		cells = append(cells, []string{r.SessionID, r.Status, r.Workflow, r.Step, show.Since(r.StartedAt), show.Since(r.UpdatedAt),
-			r.Server, r.AttemptID[:min(shortID, len(r.AttemptID))], r.Place, r.Goal})
-	}
-	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "WORKFLOW", Least: 12}, {Title: "STEP", Least: 8, Optional: true},
-		{Title: "AGE"}, {Title: "IDLE", Optional: true}, {Title: "SERVER", Least: 8, Optional: true}, {Title: "ATTEMPT", Optional: true}, {Title: "PLACE", Least: 8, Optional: true}, {Title: "GOAL", Least: 20}}, cells)
 }
 
 func (a *app) sessionsAbortCommand() *cobra.Command {
@@ -181,7 +141,7 @@ an hour.`,
 				return usagef(cmd, "--older-than %s is negative; give how long ago sessions must have ended, such as 720h", olderThan)
 			}
 			cutoff := time.Now().Add(-olderThan)
-			return a.withEngine(cmd.Context(), false, func(engine *workflow.Engine) error {
+			return a.withEngine(cmd.Context(), false, nil, func(engine *workflow.Engine) error {
 				return a.prune(cmd.Context(), engine, cutoff, dryRun)
 			})
 		},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 // A step that waits for a person in the workspace of an attempt needs attention, and the session is
@@ -21,10 +21,10 @@ func TestSessionsOfAttempts(t *testing.T) {
 		}
 		gate, open := p.gate("go")
 		x := p.start(p.workflowTask("! write out.txt done", "! review "+gate))
-		var item attempt.Attention
+		var item board.Attention
 		p.eventually(func() string {
-			items := boardCall[attempt.AttentionReply](p, "needs_attention", map[string]any{}).Items
-			i := slices.IndexFunc(items, func(i attempt.Attention) bool { return i.Kind == attempt.AttentionStep })
+			items := boardCall[board.AttentionReply](p, "needs_attention", map[string]any{}).Items
+			i := slices.IndexFunc(items, func(i board.Attention) bool { return i.Kind == board.AttentionStep })
 			if i < 0 {
 				return fmt.Sprintf("nothing waits: %+v\n%s", items, p.output(x.AttemptID))
 			}
@@ -34,8 +34,8 @@ func TestSessionsOfAttempts(t *testing.T) {
 		if now := p.get(x.AttemptID); deref(now.WorkflowSession) != item.ID || !strings.HasPrefix(item.Title, "Step a: ") || item.Since == nil {
 			t.Errorf("%+v of %+v", item, now)
 		}
-		var printed []attempt.Attention
-		if err := json.Unmarshal([]byte(mustPrint(t, p.root, "board", "--json")), &printed); err != nil || !slices.ContainsFunc(printed, func(i attempt.Attention) bool { return i.ID == item.ID && i.Command == item.Command }) {
+		var printed []board.Attention
+		if err := json.Unmarshal([]byte(mustPrint(t, p.root, "board", "--json")), &printed); err != nil || !slices.ContainsFunc(printed, func(i board.Attention) bool { return i.ID == item.ID && i.Command == item.Command }) {
 			t.Errorf("deepwork board: %+v, %v", printed, err)
 		}
 		for _, id := range []string{item.ID, item.ID[:5], "latest"} {
@@ -50,7 +50,7 @@ func TestSessionsOfAttempts(t *testing.T) {
 		if out, _, err := typing(t, "yes", append(words, "--path", p.root)...); err != nil || !strings.Contains(out, "The agent was asked to have its outputs judged by") || !strings.Contains(out, "Overridden.") {
 			t.Errorf("%v: %v\n%s", words, err, out)
 		}
-		for _, i := range boardCall[attempt.AttentionReply](p, "needs_attention", map[string]any{}).Items {
+		for _, i := range boardCall[board.AttentionReply](p, "needs_attention", map[string]any{}).Items {
 			if i.ID == item.ID {
 				t.Errorf("it still waits: %+v", i)
 			}

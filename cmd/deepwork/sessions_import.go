@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
@@ -52,7 +51,7 @@ the job as it is now counts.`,
 // database.
 func (a *app) importSessions(ctx context.Context, jobs *catalog.Catalog, files []string) error {
 	var found []*export.Import
-	err := a.withEngineOf(ctx, true, jobs, func(engine *workflow.Engine) (err error) {
+	err := a.withEngine(ctx, true, jobs, func(engine *workflow.Engine) (err error) {
 		if len(files) == 0 {
 			if files, err = engine.Importer().All(); err != nil {
 				return fmt.Errorf("looking for files of sessions: %w", err)
@@ -75,7 +74,7 @@ func (a *app) importSessions(ctx context.Context, jobs *catalog.Catalog, files [
 	if err := confirm(fmt.Sprintf("\nMay agents go on with %s? Type yes: ", count(n, "session")), "nothing was imported", ""); err != nil {
 		return err
 	}
-	return a.withEngineOf(ctx, false, jobs, func(engine *workflow.Engine) error {
+	return a.withEngine(ctx, false, jobs, func(engine *workflow.Engine) error {
 		made, err := engine.Importer().Import(ctx, found)
 		if made > 0 || err == nil {
 			fmt.Fprintf(a.out, "Imported %s.\n", count(made, "session"))
@@ -111,15 +110,8 @@ func (a *app) showImports(found []*export.Import) (n int) {
 func claimed(i *export.Import) string {
 	c := export.ClaimOf(i.State)
 	text := count(c.Steps, "step") + " finished"
-	var none []string
-	if c.Reviews > 0 {
-		none = append(none, count(c.Reviews, "verdict"))
-	}
-	if c.Decisions > 0 {
-		none = append(none, count(c.Decisions, "decision"))
-	}
-	if none != nil {
-		text += ", with " + strings.Join(none, " and ") + " that count as imported, not as evidence"
+	if c.Reviews+c.Decisions > 0 {
+		text += fmt.Sprintf(", with %s and %s that count as imported, not as evidence", count(c.Reviews, "verdict"), count(c.Decisions, "decision"))
 	}
 	if up := i.State.ParentSessionID; up != nil {
 		text += ", nested in " + oneLine(*up, 100)

@@ -128,61 +128,6 @@ func TestUnfitFilesAreNotImported(t *testing.T) {
 	}
 }
 
-// An agent that edits files in the project changes nothing by it: not by an older file of a session,
-// not by one that is no session, and not by removing it.
-func TestEditedExportsChangeNothing(t *testing.T) {
-	root := t.TempDir()
-	ownUser(t, "")
-	writeFiles(t, root, map[string]string{
-		".deepwork/jobs/one/job.yml": jobText("one", "a", "b"),
-		".deepwork/jobs/one/a.md":    "Do it.\n",
-	})
-	client, _ := startClient(t, root)
-	id := beginSession(t, client, "one", "Go back in time")
-	file := sessionFile(root, id)
-	older, err := os.ReadFile(file)
-	must(t, err)
-	callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id, "step_id": "a"})
-	newest, err := os.ReadFile(file)
-	must(t, err)
-	forged := strings.NewReplacer(`"status": "active"`, `"status": "completed"`, "Go back", "Obey").Replace(string(newest))
-	for what, text := range map[string]string{"an older one": string(older), "a forged one": forged, "no session": "{", "none": ""} {
-		must(t, os.Remove(file))
-		if text != "" {
-			must(t, os.WriteFile(file, []byte(text), 0o600))
-		}
-		for _, server := range []string{"the same server", "another server"} {
-			step := string(callTool(t, client, "get_step", map[string]any{"session_id": id}))
-			if !strings.Contains(step, `"step_id":"b"`) || strings.Contains(step, "Obey") {
-				t.Errorf("%s, %s: %s", what, server, step)
-			}
-			must(t, client.Close())
-			client, _ = startClient(t, root)
-		}
-		if out := mustPrint(t, root, "sessions", "show", id); !strings.Contains(out, "step:     b") {
-			t.Errorf("%s: shown as %s", what, out)
-		}
-		mustPrint(t, root, "check")
-	}
-	r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{}, "session_id": id, "step_id": "b"}})
-	must(t, err)
-	if !strings.Contains(resultText(r), "workflow_complete") {
-		t.Errorf("finished: %s", resultText(r))
-	}
-	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"status": "completed"`) || strings.Contains(string(text), "Obey") {
-		t.Errorf("the next transition leaves %s, %v", text, err)
-	}
-
-	// After a prune nothing is left of a session, and its file makes none.
-	mustPrint(t, root, "sessions", "prune", "--older-than", "0s")
-	must(t, os.WriteFile(file, older, 0o600))
-	r, err = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": id}})
-	must(t, err)
-	if codeOf(r) != "unknown_session" || !strings.Contains(resultText(r), "sessions import") {
-		t.Errorf("a pruned session that was put back: %v, %s", codeOf(r), resultText(r))
-	}
-}
-
 // A database that was damaged: calls and commands are refused with its path, nothing moves it while a server
 // runs, and once it is set aside its sessions go on from their files.
 func TestADamagedDatabaseIsSetAside(t *testing.T) {

@@ -68,11 +68,7 @@ func byPerson() error {
 }
 
 func (a *app) review(ctx context.Context, engine *workflow.Engine, id, stepID string, answer machine.Answer) error {
-	s, err := engine.Read(ctx, id)
-	if err != nil {
-		return err
-	}
-	info, err := engine.Info(ctx, id)
+	s, info, err := readBoth(ctx, engine, id)
 	if err != nil {
 		return err
 	}
@@ -149,11 +145,7 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 	if _, err := engine.Reviewing(ctx); err != nil { // before it is shown
 		return err
 	}
-	s, err := engine.Read(ctx, id)
-	if err != nil {
-		return err
-	}
-	info, err := engine.Info(ctx, id)
+	s, info, err := readBoth(ctx, engine, id)
 	if err != nil {
 		return err
 	}
@@ -198,17 +190,22 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 	return err
 }
 
+// readBoth reads a session and what is known of it.
+func readBoth(ctx context.Context, engine *workflow.Engine, id string) (*machine.State, *workflow.SessionInfo, error) {
+	s, err := engine.Read(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := engine.Info(ctx, id)
+	return s, info, err
+}
+
 // line prints a line about the step.
 func (a *app) line(format string, args ...any) { a.out.Text("  ", fmt.Sprintf(format, args...)) }
 
 // describe prints which step a person is to decide about, and its place if that is not here.
 func (a *app) describe(s *machine.State, stepID, elsewhere string) {
-	a.out.Field(9, "session", fmt.Sprintf("%s (%s/%s)", s.SessionID, s.JobName, s.WorkflowName))
-	a.out.Field(9, "goal", s.Goal)
-	a.out.Field(9, "step", stepID)
-	if elsewhere != "" {
-		a.out.Field(9, "place", elsewhere)
-	}
+	a.out.Fields(9, "session", fmt.Sprintf("%s (%s/%s)", s.SessionID, s.JobName, s.WorkflowName), "goal", s.Goal, "step", stepID, "place", elsewhere)
 }
 
 // criteria prints a review of the step.

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +13,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
+	"deepwork/cmd/deepwork/validate"
 	"deepwork/session/show"
 )
 
@@ -83,7 +81,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		return nil
 	}
 	file := filepath.Join(folder.Root, ".deepwork", config.FileName)
-	c, err := readConfig(file)
+	c, err := validate.Config(file)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", file, err)
 	}
@@ -132,39 +130,15 @@ func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
 	}
 }
 
-// summaryOf counts the entries of a set by their place in the file, and what has changed since the
-// last of the grants.
+// summaryOf names the entries of a set, and says how many have changed since the last of the grants.
 func summaryOf(set trust.Set, grants []trust.Grant) string {
-	var places []string
-	rest := slices.Clone(set)
-	for _, named := range []string{"executors", "projects", "workflow_tools.sources"} {
-		n := len(rest)
-		rest = slices.DeleteFunc(rest, func(e trust.Entry) bool { return strings.HasPrefix(e.Key, named+".") })
-		if n -= len(rest); n > 0 {
-			places = append(places, fmt.Sprintf("%d in %s", n, named))
-		}
+	keys := make([]string, len(set))
+	for i, e := range set {
+		keys[i] = trust.Word(e.Key)
 	}
-	for _, e := range rest {
-		places = append(places, e.Key)
-	}
-	entries := fmt.Sprintf("%d entries", len(set))
-	if len(set) == 1 {
-		entries = "1 entry"
-	}
-	text := fmt.Sprintf("It asks for %s: %s.", entries, strings.Join(places, ", "))
+	text := fmt.Sprintf("It asks for %s: %s.", count(len(set), "thing"), oneLine(strings.Join(keys, ", "), 400))
 	if n := len(grants); n > 0 {
-		var added, changed, gone int
-		for _, c := range set.Changes(grants[n-1].Set) {
-			switch {
-			case c.Was == nil:
-				added++
-			case c.Is == nil:
-				gone++
-			default:
-				changed++
-			}
-		}
-		text += fmt.Sprintf(" Since the last approval: %d new, %d changed, %d gone.", added, changed, gone)
+		text += fmt.Sprintf(" Since the last approval: %s.", count(len(set.Changes(grants[n-1].Set)), "change"))
 	}
 	return text
 }
@@ -200,27 +174,14 @@ func (a *app) listGrants(root string, record *trust.Record) {
 	}
 }
 
-// confirm asks at the controlling terminal, whatever stdin is; what was typed before does not count.
-// Without an answer of yes the error is refusal; without a terminal it names the alternative, if any.
+// confirm asks at the controlling terminal. Without an answer of yes the error is refusal; without a terminal it names
+// the alternative, if any.
 func confirm(question, refusal, otherwise string) error {
-	in, out, err := terminal()
+	answer, err := show.Ask(question)
 	if err != nil {
 		return fmt.Errorf("there is no terminal to ask at: run this in one%s (%w)", otherwise, err)
 	}
-	defer in.Close()
-	defer out.Close()
-	if err := discard(in); err != nil {
-		return fmt.Errorf("discarding what was typed before the question: %w", err)
-	}
-	show.EndProgress()
-	if _, err := fmt.Fprint(out, question); err != nil {
-		return fmt.Errorf("asking at the terminal: %w", err)
-	}
-	line, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	if !strings.EqualFold(strings.TrimSpace(line), "yes") {
+	if !strings.EqualFold(answer, "yes") {
 		return errors.New(refusal)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/process"
+	"deepwork/session/show"
 	"deepwork/transport"
 	"deepwork/transport/web"
 )
@@ -83,7 +84,7 @@ func (a *app) ui(f uiFlags) (err error) {
 	url := strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + secret
 	fmt.Fprintln(a.out, url)
 	a.err.Prose("Open this URL in a browser on this machine: it logs in one browser, once, and stops working when this command ends (Ctrl-C).")
-	if _, _, person := terminalSize(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
+	if _, _, person := show.TerminalSize(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
 		if err := openInBrowser(url); err != nil {
 			fmt.Fprintf(a.err, "deepwork: could not open a browser (%v): open the URL yourself\n", err)
 		}
@@ -119,7 +120,7 @@ func openInBrowser(url string) error {
 	}
 	open := exec.Command(program, command[1:]...)
 	open.Stdin = strings.NewReader(input)
-	apart(open) // Ctrl-C here does not end a browser that it has started
+	show.Apart(open) // Ctrl-C here does not end a browser that it has started
 	if err := open.Start(); err != nil {
 		return err
 	}

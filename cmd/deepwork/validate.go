@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"deepwork/catalog"
+	"deepwork/cmd/deepwork/validate"
 )
 
 func (a *app) validateCommand() *cobra.Command {
@@ -23,21 +25,35 @@ folder without a job.yml is a warning, and so is a reviewer, executor or source 
 program is not installed here. The exit code is 1 if there is a fault; warnings do
 not count.
 
-With --watch it goes on until interrupted, prints again what an edit changed, and
-reports which active sessions of the project the edit strands.`,
+With --watch it goes on until interrupted, and prints again what an edit changed.`,
 		Args: takes(0, -1, ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			root, err := a.projectRoot()
 			if err != nil {
 				return err
 			}
-			v := &validator{app: a, root: root, dirs: args}
-			if watch {
-				ctx, stop := interruptible(context.Background(), 0)
-				defer stop()
-				return v.watch(ctx)
+			scan := func() ([]*validate.Check, error) {
+				if len(args) > 0 {
+					return validate.Folders(args)
+				}
+				return validate.Project(root, func(path string) string { return a.display(root, path) })
 			}
-			return v.once()
+			checks, err := scan()
+			if err != nil {
+				return err
+			}
+			for _, c := range checks {
+				a.printCheck(c)
+			}
+			summary, faults := validate.Summary(checks)
+			fmt.Fprintf(a.err, "deepwork: %s\n", summary)
+			if watch {
+				return a.watch(root, checks, scan)
+			}
+			if faults > 0 {
+				return &exitError{exitFailure}
+			}
+			return nil
 		},
 	})
 	cmd.Flags().BoolVar(&watch, "watch", false, "go on, and check again what changes")
@@ -47,77 +63,76 @@ reports which active sessions of the project the edit strands.`,
 	return cmd
 }
 
-// A validator checks the targets of one `deepwork validate`.
-type validator struct {
-	app  *app
-	root string
-	dirs []string // as given; empty means the project
-}
-
-// once prints every diagnostic, then a summary; a fault is a reportedError.
-func (v *validator) once() error {
-	checks, err := v.scan()
-	if err != nil {
-		return err
-	}
-	for _, c := range checks {
-		v.print(c)
-	}
-	total := summarize(slices.Values(checks))
-	fmt.Fprintf(v.app.err, "deepwork: %s\n", total)
-	if total.faults > 0 {
-		return &reportedError{}
-	}
-	return nil
-}
-
-// print prints the diagnostics of one file, one per line.
-func (v *validator) print(c *check) {
-	for _, d := range c.diagnostics {
+// printCheck prints the diagnostics of one file, one per line.
+func (a *app) printCheck(c *validate.Check) {
+	for _, d := range c.Diagnostics {
 		d.Message = strings.ReplaceAll(d.Message, "\n", " ")
-		fmt.Fprintln(v.app.out, inline(d.String()))
+		fmt.Fprintln(a.out, inline(d.String()))
 	}
 }
 
-// A summary counts what was checked and found.
-type summary struct {
-	jobs, configs, faults, warnings int
-}
+// scanEvery is how often the files are scanned while no event says that one has changed: the catalog
+// watches the folders of jobs, not the config, folders below and folders that were named.
+const scanEvery = time.Second
 
-func summarize(checks iter.Seq[*check]) summary {
-	var s summary
-	for c := range checks {
-		switch {
-		case c.isJob:
-			s.jobs++
-		case !c.isFolder:
-			s.configs++
+// watch scans until it is interrupted, after each burst of events of the catalog's watcher and at intervals, and
+// prints what differs from the checks before. It compares contents, so that it detects every way of saving, on every
+// file system.
+func (a *app) watch(root string, before []*validate.Check, scan func() ([]*validate.Check, error)) error {
+	ctx, stop := interruptible(context.Background(), 0)
+	defer stop()
+	jobs, err := catalog.Open(ctx, catalog.Options{Root: root}) // what is wrong with a job is printed
+	if err != nil {
+		return fmt.Errorf("watching the jobs of %s: %w", root, err)
+	}
+	defer func() { _ = jobs.Close(context.WithoutCancel(ctx)) }()
+	events := jobs.Events(ctx)
+	fmt.Fprintln(a.err, "deepwork: watching; interrupt to end")
+	for pause := scanEvery; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-events:
+		case <-time.After(pause):
 		}
-		for _, d := range c.diagnostics {
-			if d.Warning {
-				s.warnings++
-			} else {
-				s.faults++
-			}
+		began := time.Now()
+		now, err := scan()
+		if err != nil && !errors.Is(err, validate.ErrNoJobs) {
+			now = nil // the folder is missing for now, as when switching branches
+		}
+		if a.printChanges(before, now) {
+			summary, _ := validate.Summary(now)
+			fmt.Fprintf(a.err, "deepwork: %s\n", summary)
+		}
+		before = now
+		pause = max(scanEvery, 10*time.Since(began)) // with very many jobs, use at most a tenth of a core
+	}
+}
+
+// printChanges prints the files that differ, and reports whether any does.
+func (a *app) printChanges(before, now []*validate.Check) (changed bool) {
+	byFile := func(all []*validate.Check) map[string]*validate.Check {
+		found := map[string]*validate.Check{}
+		for _, c := range all {
+			found[c.File] = c
+		}
+		return found
+	}
+	was, is := byFile(before), byFile(now)
+	for _, c := range before {
+		if is[c.File] == nil {
+			changed = true
+			fmt.Fprintf(a.out, "%s: removed\n", inline(c.File))
 		}
 	}
-	return s
-}
-
-func (s summary) String() string {
-	what := count(s.jobs, "job")
-	if s.configs > 0 {
-		what += " and config.yml"
+	for _, c := range now {
+		if c.Same(was[c.File]) {
+			continue
+		}
+		changed = true
+		if a.printCheck(c); len(c.Diagnostics) == 0 {
+			fmt.Fprintf(a.out, "%s: ok\n", inline(c.File))
+		}
 	}
-	return fmt.Sprintf("%s checked: %s, %s", what, count(s.faults, "fault"), count(s.warnings, "warning"))
+	return changed
 }
-
-// count returns "1 job", "2 jobs".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-var errNoJobs = errors.New("no jobs found")

@@ -16,6 +16,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
 )
@@ -148,8 +149,8 @@ func join(ctx context.Context, dir string, c backend.Choice, f workerFlags, logg
 	closing := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.Background(), closeTimeout)
 	}
-	engine, err := attempt.Open(ctx, attempt.Options{Root: folder.Root, State: folder, Stores: stores, Config: approvedConfig(folder, logger).Current,
-		Only: f.executors, Max: f.max, Logger: logger})
+	engine, err := attempt.Open(ctx, attempt.Options{Only: f.executors, Max: f.max,
+		Options: board.Options{Root: folder.Root, State: folder, Stores: stores, Config: approvedConfig(folder, logger).Current, Logger: logger}})
 	if err != nil {
 		ctx, cancel := closing()
 		defer cancel()

@@ -13,6 +13,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
+	"deepwork/session/merge"
 	"deepwork/session/state/statetest"
 	"deepwork/session/store/postgres/pgtest"
 )
@@ -82,7 +83,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 	if out := strings.Join(lines, "\n"); !strings.Contains(out, "it works") || !strings.Contains(out, made.AttemptID) {
 		t.Errorf("the output is %s", out)
 	}
-	diff := boardCall[attempt.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": made.AttemptID})
+	diff := boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": made.AttemptID})
 	if len(diff.Diffs) != 1 || !strings.Contains(diff.Diffs[0].Diff, "+from the worker") {
 		t.Errorf("the changes are %+v", diff)
 	}

@@ -205,6 +205,11 @@ func (a *agent) try(ctx context.Context, tool string, args map[string]any, again
 			_ = wait.For(ctx, 100*time.Millisecond)
 			t.kind = noEffect
 		default:
+			if t.kind == odd && t.code == "" { // too late for the caller; it may still take effect
+				late := t
+				late.ret = never
+				unsure = append(unsure, late)
+			}
 			return t, unsure
 		}
 	}

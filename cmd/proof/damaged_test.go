@@ -29,7 +29,10 @@ func TestADamagedDatabase(t *testing.T) {
 		"cut off":     func(data []byte) []byte { return data[:len(data)/2] },
 		"emptied":     func([]byte) []byte { return bytes.Repeat([]byte{0}, 512) },
 	} {
-		t.Run(name, func(t *testing.T) { damaged(t, damage) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			damaged(t, damage)
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/cmd/proof/fault"
 	"deepwork/session/store/postgres/pgtest"
 )
 
@@ -67,9 +68,9 @@ func (f *fleet) torment(ctx context.Context, m *machine) error {
 			f.stop(p)
 		case suspended:
 			f.suspensions.Add(1)
-			p.suspend()
+			fault.Suspend(p.cmd.Process)
 			_ = wait.For(ctx, d)
-			p.resume()
+			fault.Resume(p.cmd.Process)
 		case frozen:
 			m.proxy.Freeze(true)
 			_ = wait.For(ctx, d)

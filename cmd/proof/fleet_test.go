@@ -13,7 +13,7 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-var fleetTime = flag.Duration("fleet.time", 5*time.Second, "how long the clients of TestMachines work; from 15s on, TestBreaksAreNoticed runs too")
+var fleetTime = flag.Duration("fleet.time", 5*time.Second, "how long the clients of TestMachines work; from 15s on, TestBreaksAreNoticed and TestStandby run too")
 
 // ran runs a simulation of machines, which it returns with what is wrong.
 func ran(t *testing.T, seed uint64, length time.Duration, choose func(*fleet)) (*fleet, string) {
@@ -32,15 +32,18 @@ func ran(t *testing.T, seed uint64, length time.Duration, choose func(*fleet)) (
 // TestMachines has clients work at the servers of three machines with one database, with PgBouncer
 // and without, while all of them fail, and checks every answer against a model.
 func TestMachines(t *testing.T) {
-	for _, pooler := range []bool{false, true} {
-		seed := *simSeed
-		if seed == 0 {
-			seed = rand.Uint64N(1 << 32)
-		}
-		f, what := ran(t, seed, *fleetTime, func(f *fleet) { f.pooler, f.plain = pooler, true })
-		if what != "" || len(f.history.sessions) == 0 || len(f.tasks) == 0 {
-			t.Errorf("%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, seed, f.length, pooler)
-		}
+	for name, pooler := range map[string]bool{"directly": false, "PgBouncer": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seed := *simSeed
+			if seed == 0 {
+				seed = rand.Uint64N(1 << 32)
+			}
+			f, what := ran(t, seed, *fleetTime, func(f *fleet) { f.pooler, f.plain = pooler, true })
+			if what != "" || len(f.history.sessions) == 0 || len(f.tasks) == 0 {
+				t.Errorf("%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, seed, f.length, pooler)
+			}
+		})
 	}
 }
 

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 // editor at work and replies that get lost; with the newest protocol; with connections
 // that do nothing; and if it is called wrongly.
 func TestLoad(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args string
 		code int
@@ -62,6 +63,7 @@ func TestLoad(t *testing.T) {
 // Calls that go to two servers in turn are refused nothing that one server alone would not have refused, and
 // nothing is done twice.
 func TestAlternate(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("people answer at terminals, which are made only on Linux")
 	}

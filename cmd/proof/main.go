@@ -22,6 +22,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"deepwork/session/state/statetest"
@@ -100,9 +101,13 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() er
 	return nil
 }
 
-// buildIn is the folder that programs are built into. Tests set it, since go build has nothing to do
-// where the program is already; "" means the folder of each world.
+// buildIn is the folder that programs are built into, each once. Tests set it; "" means the folder of each world.
 var buildIn string
+
+var built struct {
+	mu       sync.Mutex
+	programs map[string]bool // the paths of those that were built into buildIn
+}
 
 // build builds deepwork from the module of the working directory into a folder, and returns its
 // path.
@@ -111,9 +116,20 @@ func build(ctx context.Context, dir string, options ...string) (string, error) {
 	if runtime.GOOS == "windows" {
 		program += ".exe"
 	}
+	built.mu.Lock()
+	defer built.mu.Unlock()
+	if built.programs[program] {
+		return program, nil
+	}
 	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-o", program}, options, []string{"deepwork/cmd/deepwork"})...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building deepwork (run this in the checkout): %w\n%s", err, said)
+	}
+	if buildIn != "" {
+		if built.programs == nil {
+			built.programs = map[string]bool{}
+		}
+		built.programs[program] = true
 	}
 	return program, nil
 }

@@ -15,6 +15,7 @@ var runsTime = flag.Duration("runs.time", 3*time.Second, "how long processes of 
 // TestRuns kills leaders, servers, shims and agents of runs at any moment: each run is completed, and no
 // step is finished twice or has two agents at once.
 func TestRuns(t *testing.T) {
+	t.Parallel()
 	seed := *simSeed
 	if seed == 0 {
 		seed = rand.Uint64N(1 << 32)

@@ -13,13 +13,14 @@ import (
 
 var (
 	simSeed    = flag.Uint64("sim.seed", 0, "the `seed` of TestSimulation; 0: another one each time")
-	simTime    = flag.Duration("sim.time", 8*time.Second, "how long its clients work")
+	simTime    = flag.Duration("sim.time", 5*time.Second, "how long its clients work")
 	simClients = flag.Int("sim.clients", 8, "how many there are")
 )
 
 // TestSimulation has clients work at servers that are killed, one or all at once, have a
 // full disk and a wrong clock, and checks every answer against a model.
 func TestSimulation(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no inodes and no signals there")
 	}

@@ -7,9 +7,11 @@ import (
 	"runtime/debug"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
@@ -26,15 +28,15 @@ type Agent struct {
 // ends, it asks the agent to end first. The error is one of the board, of what cannot be run at all, or
 // ctx's if the agent never ran.
 func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err error) {
-	x, e := a.Execution, l.run.engine
+	x, e := a.Execution, l.execution.engine
 	defer func() {
 		if fault := recover(); fault != nil { // the run goes on without it, and ends its process last
-			e.log.Error("the agent of a step cannot be run", "run", x.AttemptID, "step", x.StepID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
+			e.Log.Error("the agent of a step cannot be run", "run", x.AttemptID, "step", x.StepID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
 			err = fmt.Errorf("running its agent failed, which is an error in deepwork; the log says where: %v", fault)
 		}
 	}()
 	x.AttemptID = l.Attempt.ID
-	cfg, err := e.config(ctx)
+	cfg, err := e.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -43,19 +45,19 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		return nil, err
 	}
 	w := Work{Log: x.LogID, Execution: x.ID, Workspace: l.Attempt.Workspace, OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
-		Conversation: unless(x.Conversation), MCP: &a.MCP, Env: append(e.environment(cfg, l.Attempt.ID), a.Env...)}
+		Conversation: board.OrEmpty(x.Conversation), MCP: &a.MCP, Env: append(e.environment(cfg, l.Attempt.ID), a.Env...)}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
 	}
-	claimed, err := l.board.AddStep(ctx, x, e.slots(cfg), e.claimHere(), limits(cfg))
-	r := &run{engine: e, exec: x, ctx: l.run.ctx}
+	claimed, err := l.records.AddStep(ctx, x, e.slots(cfg), e.claimHere(), board.Limits(cfg))
+	r := &execution{engine: e, row: x, ctx: l.execution.ctx}
 	r.stopping, r.stop = context.WithCancel(ctx)
 	defer r.stop()
 	r.making = r.stopping
 	end := &outcome{Ending: task.Ending{State: task.Stopped}}
 	if errors.Is(err, store.ErrPending) { // it may be there, with a slot
 		_ = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) }) // fails only if it was not added, or this process stops leading
-		e.free()
+		e.wakeUp()
 	}
 	if err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		if a.Started == nil {
 			a.Started = func() {}
 		}
-		end = r.attend(proc, a.Started)
+		end = r.waitFor(proc, a.Started)
 	}
 	switch end.fate {
 	case left:
@@ -77,10 +79,10 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		end.Ending = task.Ending{State: task.Stopped}
 	}
 	if end.State == task.Failed {
-		end.LimitedUntil = limitOf(time.Now(), unless(end.FinalMessage)+"\n"+unless(end.Error))
+		end.LimitedUntil = limitOf(time.Now(), board.OrEmpty(end.FinalMessage)+"\n"+board.OrEmpty(end.Error))
 	}
 	err = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
-	e.free()
+	e.wakeUp()
 	if err != nil {
 		return nil, err
 	}
@@ -92,21 +94,21 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 }
 
 // await waits for a slot, unless the execution has one. It returns nil when it has, and else how it ended.
-func (l *Lead) await(r *run, cfg *config.Config, claimed bool) *outcome {
+func (l *Lead) await(r *execution, cfg *config.Config, claimed bool) *outcome {
 	e, ctx := r.engine, r.stopping
 	for !claimed {
-		if l.waitTurn(ctx) != nil {
+		if wait.For(ctx, e.o.Poll) != nil {
 			return r.notRun()
 		}
-		if now, err := e.config(ctx); err == nil {
+		if now, err := e.Config(ctx); err == nil {
 			cfg = now
 		}
 		var err error
-		claimed, err = l.board.ClaimStep(ctx, r.exec.AttemptID, r.exec.ID, e.slots(cfg), e.claimHere(), limits(cfg))
+		claimed, err = l.records.ClaimStep(ctx, r.row.AttemptID, r.row.ID, e.slots(cfg), e.claimHere(), board.Limits(cfg))
 		if errors.Is(err, store.ErrPending) {
 			return r.notRun() // it may have the slot: its end frees that, and another agent gets one
 		}
-		if err != nil && ctx.Err() == nil && !Passing(err) {
+		if err != nil && ctx.Err() == nil && !board.Passing(err) {
 			return failed("It could not be started: %v", err)
 		}
 	}
@@ -119,29 +121,8 @@ func (l *Lead) await(r *run, cfg *config.Config, claimed bool) *outcome {
 
 // claimHere is the place whose slots count, nil for those of the whole board.
 func (e *Engine) claimHere() *task.Claim {
-	if e.shared == nil {
+	if e.Shared == nil {
 		return nil
 	}
-	return &task.Claim{Place: e.here}
-}
-
-// freed returns a channel that is closed when an agent of a step has ended.
-func (e *Engine) freed() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.slot == nil {
-		e.slot = make(chan struct{})
-	}
-	return e.slot
-}
-
-// free wakes those that wait for a slot.
-func (e *Engine) free() {
-	e.mu.Lock()
-	if e.slot != nil {
-		close(e.slot)
-		e.slot = nil
-	}
-	e.mu.Unlock()
-	e.kick()
+	return &task.Claim{Place: e.Here}
 }

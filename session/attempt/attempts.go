@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,65 +12,13 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
-// ListTaskAttempts lists the attempts of a task, newest first (seed 004,
-// "list_task_attempts returns attempt details").
-func (e *Engine) ListTaskAttempts(ctx context.Context, who session.Caller, a ListTaskAttemptsArgs) (*AttemptsReply, error) {
-	b, id, p, err := e.openList(ctx, who, "task_id", a.TaskID, a.Limit, a.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := e.config(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l, err := b.TaskAttempts(ctx, id, p)
-	if err != nil {
-		return nil, found("listing the attempts", cursor(p, err), "task", "task_id", id, remedyTask)
-	}
-	r := &AttemptsReply{Attempts: make([]AttemptSummary, 0, len(l.Attempts)), LatestAttemptID: l.Task.LatestAttemptID, LatestSessionID: l.Task.LatestSessionID,
-		Count: len(l.Attempts), Total: l.Total, Filters: AttemptFilters{TaskID: id, Limit: p.Limit}, NextCursor: orNull(l.Next)}
-	for _, v := range l.Attempts {
-		r.Attempts = append(r.Attempts, AttemptSummary{
-			AttemptID: v.ID, WorkspaceBranch: v.Branch, State: string(v.State), Executor: v.Executor, Variant: v.Variant,
-			CreatedAt: stamp(v.CreatedAt), UpdatedAt: stamp(v.UpdatedAt), LatestSessionID: v.LatestSessionID, LatestSessionExecutor: v.LatestExecutor,
-		})
-	}
-	if slices.ContainsFunc(l.Attempts, func(a task.Attempt) bool { return a.State == task.Waiting }) {
-		if r.Notice, err = e.heldBack(ctx, b.who, cfg); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
-}
-
-// FindAttempts returns the attempts whose ids begin with a text and that the caller sees, by id.
-func (e *Engine) FindAttempts(ctx context.Context, who session.Caller, prefix string) ([]task.Attempt, error) {
-	b, _, err := e.ready(ctx, who)
-	if err != nil {
-		return nil, err
-	}
-	all, err := e.db.Board().AllAttempts(ctx)
-	if err != nil {
-		return nil, fault("listing the attempts", err)
-	}
-	return slices.DeleteFunc(all, func(a task.Attempt) bool {
-		if !strings.HasPrefix(a.ID, prefix) {
-			return true
-		}
-		if b.who.Owner {
-			return false
-		}
-		_, err := b.Attempt(ctx, a.ID)
-		return err != nil
-	}), nil
-}
-
 // GetAttempt returns an attempt with its agent's last run and the changes in its worktrees.
 func (e *Engine) GetAttempt(ctx context.Context, who session.Caller, a AttemptArgs) (*FullAttemptReply, error) {
-	b, id, err := e.openAttempt(ctx, who, a.Target)
+	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -79,47 +26,48 @@ func (e *Engine) GetAttempt(ctx context.Context, who session.Caller, a AttemptAr
 	if err != nil {
 		return nil, err
 	}
-	costs, err := e.costs(ctx, b.View, id)
+	costs, err := b.ExecutionCosts(ctx, id)
 	if err != nil {
-		return nil, fault("reading the cost of the attempt", err)
+		return nil, board.Fault("reading the cost of the attempt", err)
 	}
 	return &FullAttemptReply{*r, executionsReply(now.Executions, costs)}, nil
 }
 
-func (e *Engine) attemptReply(ctx context.Context, b view, id string) (*AttemptReply, error) {
+func (e *Engine) attemptReply(ctx context.Context, b board.View, id string) (*AttemptReply, error) {
 	r, _, err := e.attemptDetails(ctx, b, id)
 	return r, err
 }
 
-func (e *Engine) attemptDetails(ctx context.Context, b view, id string) (*AttemptReply, *task.AttemptDetails, error) {
+func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*AttemptReply, *task.AttemptDetails, error) {
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return nil, nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		return nil, nil, board.AttemptFault("reading the attempt", err, id)
 	}
 	a, x := now.Attempt, now.Execution
 	r := &AttemptReply{
 		AttemptID: a.ID, TaskID: a.TaskID, State: string(x.State), ExitCode: x.ExitCode,
-		StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), FinalMessage: x.FinalMessage, Error: a.Error, PushError: a.PushError,
+		StartedAt: board.StampOrNull(x.StartedAt), EndedAt: board.StampOrNull(x.EndedAt), FinalMessage: x.FinalMessage, Error: a.Error, PushError: a.PushError,
 		WorkspaceBranch: a.Branch, Executor: a.Executor, Variant: a.Variant, LatestSessionID: a.LatestSessionID,
 		WorkflowSession: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
-		Repos: []AttemptRepo{}, CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),
+		Repos: []AttemptRepo{}, CreatedAt: board.Stamp(a.CreatedAt), UpdatedAt: board.Stamp(a.UpdatedAt),
 	}
-	if r.Lead = task.AgentLeads; a.Run != nil {
+	r.Lead = task.AgentLeads
+	if a.Run != nil {
 		r.Lead = task.ServerLeads
 	}
 	if s := now.Session; s != nil && s.Queued != nil {
-		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: stamp(s.Queued.At)}
+		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: board.Stamp(s.Queued.At)}
 	}
-	if r.Cost, err = e.cost(ctx, b.View, a.TaskID, a.ID); err != nil {
-		return nil, nil, fault("reading the cost of the attempt", err)
+	if r.Cost, err = b.Cost(ctx, a.TaskID, a.ID); err != nil {
+		return nil, nil, board.Fault("reading the cost of the attempt", err)
 	}
 	if x.State == task.Waiting {
-		if r.Notice, err = e.whyWaiting(ctx, b.who, now); err != nil {
+		if r.Notice, err = e.whyWaiting(ctx, b.Who, now); err != nil {
 			return nil, nil, err
 		}
 	}
-	if a.Elsewhere(e.here) {
-		r.Notice = new(strings.TrimSpace(unless(r.Notice) + " It is on the machine " + a.Place.Describe() + ", and so are its worktrees, whose changes are not listed here; get_attempt_diff has what was saved of them."))
+	if a.Elsewhere(e.Here) {
+		r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " It is on the machine " + a.Place.Describe() + ", and so are its worktrees, whose changes are not listed here; get_attempt_diff has what was saved of them."))
 	}
 	for _, repo := range a.Repos {
 		v, err := e.repoReply(ctx, a, repo)
@@ -140,21 +88,21 @@ const WaitsForSlot = "It waits for a slot"
 // whyWaiting says what a waiting attempt waits for, to those who do not see all attempts without
 // the numbers of the others.
 func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.AttemptDetails) (*string, error) {
-	cfg, err := e.config(ctx)
+	cfg, err := e.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if held, err := e.heldBack(ctx, who, cfg); err != nil || held != nil {
+	if held, err := e.HeldBack(ctx, who, cfg); err != nil || held != nil {
 		return held, err
 	}
-	if e.shared != nil && who.Owner {
+	if e.Shared != nil && who.Owner {
 		where := "the machine " + now.Attempt.MachineName
 		if now.Attempt.MachineID == "" {
 			where = "a machine that has its repositories and the executor " + now.Attempt.Executor
 		}
 		return new(fmt.Sprintf(WaitsForSlot+" of %s: %d are in use on all machines, and %d wait before it.", where, now.Open, now.Ahead)), nil
 	}
-	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 || e.shared != nil {
+	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 || e.Shared != nil {
 		if !who.Owner {
 			return new(WaitsForSlot + "."), nil
 		}
@@ -163,21 +111,13 @@ func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.A
 	return new("It is about to be started."), nil
 }
 
-// unless returns a text, or "" if it is missing.
-func unless(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
 // repoReply describes the changes in one worktree.
 func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.AttemptRepo) (*AttemptRepo, error) {
 	r := &AttemptRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree, ChangedFiles: []string{}}
-	if repo.BaseCommit == nil || a.Elsewhere(e.here) {
+	if repo.BaseCommit == nil || a.Elsewhere(e.Here) {
 		return r, nil // not created yet, or not here
 	}
-	s, err := e.keeper(worktreesOf(a)).Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
+	s, err := e.Worktrees(a).Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
 	if errors.Is(err, worktree.ErrNoWorktree) {
 		return r, nil
 	}
@@ -186,17 +126,17 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 	}
 	r.Exists, r.Ahead, r.Behind, r.ChangedCount = s.Exists, s.Ahead, s.Behind, len(s.Changed)
 	r.Merging, r.Conflicts, r.Loose = s.Merging, s.Conflicts, s.Loose
-	r.ChangedFiles = list(s.Changed[:min(len(s.Changed), maxListedFiles)])
+	r.ChangedFiles = board.NonNil(s.Changed[:min(len(s.Changed), MaxListedFiles)])
 	return r, nil
 }
 
 // TailAttempt returns the output of an attempt's agents, as messages or as lines, and can wait for more.
 func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs) (*TailReply, error) {
-	b, id, err := e.openAttempt(ctx, who, a.Target)
+	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := within("limit", a.Limit, DefaultTail, 1, MaxTail)
+	limit, err := board.Within("limit", a.Limit, DefaultTail, 1, MaxTail)
 	if err != nil {
 		return nil, err
 	}
@@ -213,18 +153,18 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 	after, raw := a.AfterIndex, a.Raw != nil && *a.Raw
 	newest := a.Newest && after == nil
 	if a.ExecutionID != nil {
-		if *a.ExecutionID, err = checkID("execution_id", *a.ExecutionID); err != nil {
+		if *a.ExecutionID, err = board.CheckID("execution_id", *a.ExecutionID); err != nil {
 			return nil, err
 		}
 	}
 	for until := time.Now().Add(patience); ; {
 		at, err := b.Attempt(ctx, id) // before the log: its end is final
 		if err != nil {
-			return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+			return nil, board.AttemptFault("reading the attempt", err, id)
 		}
-		state, part := at.State, span{log: logOf(at)}
+		state, part := at.State, logPart{log: logOf(at)}
 		if a.ExecutionID != nil {
-			if part, err = e.spanOf(ctx, b, at, *a.ExecutionID, &after); err != nil {
+			if part, err = e.partOf(ctx, b, at, *a.ExecutionID, &after); err != nil {
 				return nil, err
 			}
 			state = part.state
@@ -255,10 +195,10 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		}
 		r := &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: next, State: string(state)}
 		if raw {
-			r.Entries = list(entries)
+			r.Entries = board.NonNil(entries)
 		} else if len(entries) > 0 {
 			r.Messages, r.NextIndex = messagesOf(entries, limit, !state.Open())
-			r.Messages = list(r.Messages)
+			r.Messages = board.NonNil(r.Messages)
 		}
 		if len(r.Entries)+len(r.Messages) > 0 || left <= 0 {
 			return r, nil

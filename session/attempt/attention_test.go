@@ -9,6 +9,7 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/board"
 )
 
 func TestNeedsAttention(t *testing.T) {
@@ -53,13 +54,13 @@ func TestNeedsAttention(t *testing.T) {
 	}
 	r, err := s.NeedsAttention(ctx, me)
 	must(t, err)
-	if i := r.Items[0]; i.Title != "Step write: A report" || i.Command != "deepwork sessions override 0a1b2c3d write --reason TEXT" || *i.Since != stamp(soon) {
+	if i := r.Items[0]; i.Title != "Step write: A report" || i.Command != "deepwork sessions override 0a1b2c3d write --reason TEXT" || *i.Since != board.Stamp(soon) {
 		t.Errorf("%+v", i)
 	}
 	if i := r.Items[1]; i.Title != bad.Title || i.Command != "deepwork board tail "+failed.AttemptID || *i.Since != *failed.EndedAt {
 		t.Errorf("%+v, want the end of %+v", i, failed)
 	}
-	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})
+	_, err = s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})
 	must(t, err)
 	if got := kinds(me); !slices.Equal(got, want[:2]) {
 		t.Errorf("after it was accepted: %v, want %v", got, want[:2])
@@ -78,11 +79,11 @@ func TestNeedsAttention(t *testing.T) {
 		"a source":     {config.Withheld{Asked: []config.Asked{agents, source}}, "Not approved: agents, workflow_tools.sources.ci"},
 		"a fault":      {config.Withheld{Asked: []config.Asked{source}, Fault: "it is a link."}, "Not approved: workflow_tools.sources.ci. It cannot be approved: it is a link"},
 	} {
-		p.configure(withheld(test.Withheld))
+		p.Configure(withheld(test.Withheld))
 		r, err := s.NeedsAttention(ctx, me)
 		must(t, err)
 		i := r.Items[len(r.Items)-1]
-		if (i.Kind == AttentionUntrusted) != (test.title != "") || i.Kind == AttentionUntrusted && (i.Title != test.title || i.Command != "deepwork trust" || len(i.ID) != 16) {
+		if (i.Kind == board.AttentionUntrusted) != (test.title != "") || i.Kind == board.AttentionUntrusted && (i.Title != test.title || i.Command != "deepwork trust" || len(i.ID) != 16) {
 			t.Errorf("%s: %+v", name, i)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/board"
 )
 
 // costs is the order to an agent to report a cost.
@@ -29,12 +30,12 @@ func upTo(usd float64) func(*config.Config) {
 // why, until the limit is raised. What failed or was deleted counts.
 func TestBudgetOfCosts(t *testing.T) {
 	p := newProject(t)
-	p.configure(upTo(0.3))
+	p.Configure(upTo(0.3))
 	s := p.open()
 	first := s.newTask(costs("0.1"))
 	s.ends(s.begin(first).AttemptID)
 	failed := s.newTask(costs("0.2"), "! exit 3")
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	long := s.begin(s.newTask("! await "+hold, costs("0.05")))
 	s.reaches(long.AttemptID, task.Running)
 	send := FollowUpArgs{Target: the(long.AttemptID), Action: ActionQueue, Prompt: new(costs("0.01"))}
@@ -60,7 +61,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	}
 	check(s)
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
-	own, err := s.CreateTask(ctx, eve, CreateTaskArgs{ProjectID: next.ProjectID, Title: "x"})
+	own, err := s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: next.ProjectID, Title: "x"})
 	must(t, err)
 	_, err = s.StartTaskAttempt(ctx, eve, StartArgs{TaskID: own.TaskID, Executor: "TEST", Repos: start.Repos})
 	refused(t, err, session.StateError, "budget_reached", "attempts.max_cost_usd is 0.3")
@@ -74,14 +75,14 @@ func TestBudgetOfCosts(t *testing.T) {
 	if r := s.get(long.AttemptID); !strings.HasPrefix(deref(r.Notice), held) {
 		t.Errorf("%q", deref(r.Notice))
 	}
-	if r, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: long.TaskID}); err != nil || !strings.HasPrefix(deref(r.Notice), held) {
+	if r, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: long.TaskID}); err != nil || !strings.HasPrefix(deref(r.Notice), held) {
 		t.Errorf("%+v %v", r, err)
 	}
-	items := func() (all []Attention) {
+	items := func() (all []board.Attention) {
 		r, err := s.NeedsAttention(ctx, me)
 		must(t, err)
 		for _, i := range r.Items {
-			if i.Kind == AttentionBudget {
+			if i.Kind == board.AttentionBudget {
 				all = append(all, i)
 			}
 		}
@@ -96,24 +97,24 @@ func TestBudgetOfCosts(t *testing.T) {
 	start.RequestID = new("again")
 	_, err = s.StartTaskAttempt(ctx, me, start)
 	refused(t, err, session.StateError, "budget_reached", "0.35 USD")
-	p.configure(upTo(0.355))
+	p.Configure(upTo(0.355))
 	if r := s.ends(long.AttemptID); r.State != "completed" {
 		t.Errorf("%+v", r)
 	}
 	if got := items(); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
-	p.configure(upTo(1))
+	p.Configure(upTo(1))
 	started, err := s.StartTaskAttempt(ctx, me, start)
 	must(t, err)
-	p.configure(upTo(0))
+	p.Configure(upTo(0))
 	if again, err := s.StartTaskAttempt(ctx, me, start); err != nil || again.AttemptID != started.AttemptID {
 		t.Errorf("the repeated request: %+v %v", again, err)
 	}
 	if len(items()) != 1 {
 		t.Error("a limit of 0 is not reached")
 	}
-	p.configure(func(*config.Config) {})
+	p.Configure(func(*config.Config) {})
 	s.ends(started.AttemptID)
 	if got := items(); got != nil {
 		t.Errorf("%+v", got)
@@ -125,7 +126,7 @@ func TestBudgetOfCosts(t *testing.T) {
 func TestBudgetOfUnknownCosts(t *testing.T) {
 	p := newProject(t)
 	limit := func(unknown, price float64) {
-		p.configure(func(c *config.Config) {
+		p.Configure(func(c *config.Config) {
 			upTo(0.5)(c)
 			c.Attempts.MaxUnknown = &config.Limit{Max: unknown, File: "mine.yml"}
 			if price > 0 {
@@ -165,12 +166,12 @@ func TestBudgetOfUnknownCosts(t *testing.T) {
 // of a conversation and no model.
 func TestCostsOfTwoExecutors(t *testing.T) {
 	p := newProject(t)
-	p.configure(func(c *config.Config) {
+	p.Configure(func(c *config.Config) {
 		c.Prices = map[string]config.Price{"DEAR": {Input: 10}, "CHEAP": {Input: 1}}
 	})
 	s := p.open()
 	a := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(t, err)
 	for i, x := range []struct {
 		executor, thread string
@@ -189,9 +190,9 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 func TestOvershootOfBudgets(t *testing.T) {
 	const slots, waiting = 2, 10
 	p := newProject(t)
-	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = slots })
+	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = slots })
 	one, two := p.open(func(o *Options) { o.Poll = 1e9 }), p.open()
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	var ids []string
 	for range slots {
 		ids = append(ids, one.begin(one.newTask("! await "+hold, costs("0.1"))).AttemptID)
@@ -202,7 +203,7 @@ func TestOvershootOfBudgets(t *testing.T) {
 	for i := range waiting {
 		ids = append(ids, []*server{one, two}[i%2].begin(one.newTask(costs("0.1"))).AttemptID)
 	}
-	p.configure(func(c *config.Config) {
+	p.Configure(func(c *config.Config) {
 		c.Attempts.MaxConcurrent = slots
 		upTo(0.5)(c)
 	})
@@ -216,17 +217,17 @@ func TestOvershootOfBudgets(t *testing.T) {
 		if slices.ContainsFunc(states, func(s string) bool { return s == "starting" || s == "running" }) || !slices.Contains(states, "completed") {
 			return fmt.Sprint(states)
 		}
-		b, err := one.board(ctx)
+		b, err := one.Store(ctx)
 		must(t, err)
-		if now, err := one.reached(ctx, b, p.cfg.Load()); err != nil || len(now) == 0 {
+		if now, err := one.Reached(ctx, b, p.Config.Load()); err != nil || len(now) == 0 {
 			return fmt.Sprintf("%+v %v: %v", now, err, states)
 		}
 		return ""
 	})
 	for _, s := range []*server{one, two} { // and neither starts more
-		b, err := s.board(ctx)
+		b, err := s.Store(ctx)
 		must(t, err)
-		if x, err := b.ClaimNext(ctx, s.member.ID(), slots, nil, limits(p.cfg.Load())); x != nil || err != nil {
+		if x, err := b.ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load())); x != nil || err != nil {
 			t.Errorf("%+v %v", x, err)
 		}
 	}

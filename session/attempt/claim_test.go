@@ -21,16 +21,16 @@ func TestBranchTakenMeanwhile(t *testing.T) {
 	p := newProject(t)
 	first := p.open(func(o *Options) { o.Passive = true })
 	r := first.begin(first.newTask("! write a.txt x", "! commit work"))
-	p.git(p.root, "branch", r.WorkspaceBranch)
+	p.Git(p.Root, "branch", r.WorkspaceBranch)
 	s := p.open()
 	now := s.ends(r.AttemptID)
 	if now.State != "completed" || now.WorkspaceBranch == r.WorkspaceBranch || !strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-") {
 		t.Fatalf("%+v: %s", now, deref(now.Error))
 	}
-	if at := p.git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"); at != now.WorkspaceBranch {
+	if at := p.Git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"); at != now.WorkspaceBranch {
 		t.Errorf("the worktree is on %s, and the board says %s", at, now.WorkspaceBranch)
 	}
-	if p.git(p.root, "rev-parse", r.WorkspaceBranch) != p.git(p.root, "rev-parse", "main") {
+	if p.Git(p.Root, "rev-parse", r.WorkspaceBranch) != p.Git(p.Root, "rev-parse", "main") {
 		t.Error("the other's branch was touched")
 	}
 }
@@ -50,10 +50,10 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 			if !good.Load() {
 				return nil, errors.New("config.yml:1:1: is not YAML")
 			}
-			return p.cfg.Load(), nil
+			return p.Config.Load(), nil
 		}
 	})
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(t, err)
 	eventually(t, func() string {
 		at, err := b.Attempt(ctx, r.AttemptID)
@@ -73,8 +73,8 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 // as the config can be read.
 func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 	p := newProject(t)
-	old := filepath.Join(p.root, "..", "old trees")
-	p.configure(func(c *config.Config) { c.Attempts.Worktrees = old })
+	old := filepath.Join(p.Root, "..", "old trees")
+	p.Configure(func(c *config.Config) { c.Attempts.Worktrees = old })
 	first := p.open()
 	v := first.newTask("! write loose.txt loose")
 	r := first.ends(first.begin(v).AttemptID)
@@ -82,7 +82,7 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 	journal := filepath.Join(first.journalOf(old), r.AttemptID+".json")
 	folder := filepath.Join(old, r.AttemptID)
 	must(t, os.Rename(folder, folder+".removing")) // as a server that was killed has left it
-	p.configure(func(*config.Config) {})
+	p.Configure(func(*config.Config) {})
 	var good atomic.Bool
 	p.open(func(o *Options) {
 		o.Logger = nil
@@ -91,16 +91,16 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 				good.Store(true) // from the second look on
 				return nil, errors.New("config.yml:1:1: is not YAML")
 			}
-			return p.cfg.Load(), nil
+			return p.Config.Load(), nil
 		}
 	})
 	eventually(t, func() string {
-		if exists(journal) {
+		if Exists(journal) {
 			return "the removal is not finished"
 		}
 		return ""
 	})
-	if exists(folder + ".removing") {
+	if Exists(folder + ".removing") {
 		t.Error("the worktrees are left")
 	}
 }
@@ -109,10 +109,10 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 func TestProjectsShareAFolderOfWorktrees(t *testing.T) {
 	one := newProject(t)
 	two := newProject(t)
-	trees := filepath.Join(one.root, "..", "trees")
-	hold := filepath.Join(one.root, "..", "hold")
+	trees := filepath.Join(one.Root, "..", "trees")
+	hold := filepath.Join(one.Root, "..", "hold")
 	for _, p := range []*project{one, two} {
-		p.configure(func(c *config.Config) { c.Attempts.Worktrees = trees })
+		p.Configure(func(c *config.Config) { c.Attempts.Worktrees = trees })
 	}
 	s := one.open()
 	r := s.begin(s.newTask("! write loose.txt x", "! await "+hold))
@@ -120,7 +120,7 @@ func TestProjectsShareAFolderOfWorktrees(t *testing.T) {
 	other := two.open()
 	v := other.ends(other.begin(other.newTask("! say x")).AttemptID) // by then it has recovered
 	other.stop()
-	if v.State != "completed" || !exists(r.Repos[0].WorktreePath) {
+	if v.State != "completed" || !Exists(r.Repos[0].WorktreePath) {
 		t.Errorf("the worktree of an agent that runs is gone: %+v", v)
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
@@ -132,7 +132,7 @@ func TestProjectsShareAFolderOfWorktrees(t *testing.T) {
 // A board that was moved away knows no attempt, and an agent may be at work.
 func TestAgentOutlivesItsBoard(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	r := s.begin(s.newTask("! write loose.txt x", "! await "+hold, "! write late.txt x"))
 	r = s.reaches(r.AttemptID, task.Running)
@@ -146,12 +146,12 @@ func TestAgentOutlivesItsBoard(t *testing.T) {
 	next := p.open()
 	v := next.ends(next.begin(next.newTask("! say x")).AttemptID)
 	next.stop()
-	if v.State != "completed" || !exists(r.Repos[0].WorktreePath) {
+	if v.State != "completed" || !Exists(r.Repos[0].WorktreePath) {
 		t.Errorf("the worktree of an agent that runs is gone: %+v", v)
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
 	eventually(t, func() string {
-		if !exists(filepath.Join(r.Repos[0].WorktreePath, "late.txt")) {
+		if !Exists(filepath.Join(r.Repos[0].WorktreePath, "late.txt")) {
 			return "the agent has not gone on"
 		}
 		return ""
@@ -163,7 +163,7 @@ func TestFindEndsWithItsContext(t *testing.T) {
 	p := newProject(t)
 	s := p.open(func(o *Options) { o.Passive, o.Logger = true, nil })
 	x := task.Execution{ID: nobody, AttemptID: nobody}
-	dir := local{logs: s.o.State.Logs()}.run(x.AttemptID, x.ID)
+	dir := local{logs: s.State().Logs()}.run(x.AttemptID, x.ID)
 	must(t, os.MkdirAll(dir, 0o700))
 	shim, err := durable.TryLock(filepath.Join(dir, "run.lock")) // one that is about to start its agent
 	if err != nil || shim == nil {
@@ -174,7 +174,7 @@ func TestFindEndsWithItsContext(t *testing.T) {
 	cancel()
 	must(t, os.WriteFile(filepath.Join(dir, "spec.json"), []byte("{}"), 0o600))
 	done := make(chan struct{})
-	go func() { defer close(done); (&run{engine: s.Engine, ctx: gone, exec: x}).find() }()
+	go func() { defer close(done); (&execution{engine: s.Engine, ctx: gone, row: x}).find() }()
 	select {
 	case <-done:
 	case <-time.After(time.Minute):

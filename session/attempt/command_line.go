@@ -20,19 +20,21 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
 // A commandLine is the Executor of a name in the config, or of a well-known one: its agents are processes of
 // this machine.
 type commandLine struct {
+	local  // its records
 	engine *Engine
 	name   string
 }
 
 // Describe implements Executor.
 func (c commandLine) Describe(ctx context.Context, variant *string) (a Abilities, err error) {
-	cfg, err := c.engine.config(ctx)
+	cfg, err := c.engine.Config(ctx)
 	if err != nil {
 		return a, err
 	}
@@ -63,7 +65,7 @@ func (c commandLine) Check(ctx context.Context, w Work) error {
 
 // ready returns the recipe for a work that can be done.
 func (c commandLine) ready(ctx context.Context, w Work) (*recipe, error) {
-	cfg, err := c.engine.config(ctx)
+	cfg, err := c.engine.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,24 +101,8 @@ func (c commandLine) Start(ctx context.Context, w Work) (Process, error) {
 		}
 	}
 	spec.Command, spec.Stdin = r.give(w.Prompt, w.resumes())
-	return c.engine.local.Start(ctx, w.Log, w.Execution, spec)
+	return c.local.Start(ctx, w.Log, w.Execution, spec)
 }
-
-// Find implements Executor.
-func (c commandLine) Find(ctx context.Context, log, execution string) (Process, error) {
-	return c.engine.local.Find(ctx, log, execution)
-}
-
-// Tail implements Executor.
-func (c commandLine) Tail(ctx context.Context, log string, after *int64, limit int, wait time.Duration) ([]runner.Entry, int64, error) {
-	return c.engine.local.Tail(ctx, log, after, limit, wait)
-}
-
-// Note implements Executor.
-func (c commandLine) Note(log, text string) error { return c.engine.local.Note(log, text) }
-
-// Remove implements Executor.
-func (c commandLine) Remove(log string) error { return c.engine.local.Remove(log) }
 
 // A recipe is a command line as one execution uses it. It comes from the config or the program, never from a
 // tool's arguments.
@@ -134,8 +120,8 @@ func (c commandLine) recipe(cfg *config.Config, variant *string) (*recipe, error
 	for _, name := range c.engine.executorNames(cfg)[len(all):] { // for the error
 		all = append(all, config.Executor{Name: name})
 	}
-	root := c.engine.o.Root
-	r, err := runner.Resolve(all, clip(c.name), clip(unless(variant)))
+	root := c.engine.Root()
+	r, err := runner.Resolve(all, board.Clip(c.name), board.Clip(board.OrEmpty(variant)))
 	if err != nil {
 		// It may be one that the project names and the user has not approved.
 		return nil, cmp.Or(session.Untrusted(root, cfg.Approval, config.AgentsKey), err)
@@ -224,15 +210,15 @@ func (r *recipe) program(command []string) string {
 // board.
 func (e *Engine) environment(cfg *config.Config, attempt string) []string {
 	env := cfg.Secrets()
-	if e.shared != nil {
-		env = append(env, e.shared.Env...)
+	if e.Shared != nil {
+		env = append(env, e.Shared.Env...)
 	}
 	return append(env, config.AttemptEnv+"="+attempt, config.BoardEnv+"="+e.boardPath(), e.jobsFolders(os.Getenv(config.JobsFoldersEnv)))
 }
 
 // jobsFolders puts the project's own folder of jobs before others.
 func (e *Engine) jobsFolders(others string) string {
-	folders := filepath.Join(e.home, "jobs")
+	folders := filepath.Join(filepath.Join(e.Root(), ".deepwork"), "jobs")
 	if others != "" {
 		folders += string(os.PathListSeparator) + others
 	}

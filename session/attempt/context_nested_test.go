@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"deepwork/catalog/task"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
@@ -19,14 +20,14 @@ func TestNewsOfNestedWorkflows(t *testing.T) {
 		outer, inner  string
 		want          string
 	}{{nil, nil, "aaaaaaa1", "bbbbbbb1", "aaaaaaa1"}, {new("release"), new("write"), "aaaaaaa2", "bbbbbbb2", "bbbbbbb2"}} {
-		v, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! await " + filepath.Join(p.root, "never")), JobName: c.job, WorkflowName: c.workflow})
+		v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! await " + filepath.Join(p.Root, "never")), JobName: c.job, WorkflowName: c.workflow})
 		must(t, err)
 		r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 		s.reaches(r.AttemptID, task.Running)
-		inside, err := OpenContext(r.AttemptID, s.db)
+		inside, err := board.OpenContext(r.AttemptID, s.Database)
 		must(t, err)
-		s.moves(r.AttemptID, store.Session{ID: c.outer, Job: "explore", Workflow: "all", Status: WorkflowActive, Step: "look"})
-		s.moves(r.AttemptID, store.Session{ID: c.inner, Job: "release", Workflow: "write", Status: WorkflowActive, Step: "collect", Parent: c.outer})
+		s.moves(r.AttemptID, store.Session{ID: c.outer, Job: "explore", Workflow: "all", Status: board.WorkflowActive, Step: "look"})
+		s.moves(r.AttemptID, store.Session{ID: c.inner, Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect", Parent: c.outer})
 		got, err := inside.GetContext(ctx)
 		must(t, err)
 		if deref(got.WorkflowSessionID) != c.want {

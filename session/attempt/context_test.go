@@ -9,13 +9,14 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
 // moves writes a transition of a session of an attempt's workspace.
 func (s *server) moves(attempt string, to store.Session) {
 	s.t.Helper()
-	sessions := s.db.Sessions()
+	sessions := s.Database.Sessions()
 	w := &store.SessionWrite{Session: to, Before: -1, Frame: "{}"}
 	if all, err := sessions.ListSessions(ctx, store.SessionQuery{IDs: []string{to.ID}}); err != nil || len(all) > 0 {
 		must(s.t, err)
@@ -30,7 +31,7 @@ func (s *server) moves(attempt string, to store.Session) {
 // Seed 004, "Workspace context data".
 func TestReq004_GetContext(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	project, repo := s.rootProject()
 	v := s.newTask("! await " + hold)
@@ -38,22 +39,22 @@ func TestReq004_GetContext(t *testing.T) {
 	r = s.reaches(r.AttemptID, task.Running)
 	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
 	getenv := func(k string) string { return env[k] }
-	w := FindWorkspace(r.Repos[0].WorktreePath, func(string) string { return "" })
+	w := board.FindWorkspace(r.Repos[0].WorktreePath, func(string) string { return "" })
 	if w == nil || w.Attempt != r.AttemptID || !w.ByPath {
 		t.Fatalf("the folder of a workspace was not recognized: %+v", w)
 	}
-	if is, err := w.Confirm(ctx, s.db); !is || err != nil {
+	if is, err := w.Confirm(ctx, s.Database); !is || err != nil {
 		t.Errorf("the database does not confirm the workspace: %v", err)
 	}
-	for _, root := range []string{p.root, filepath.Dir(filepath.Dir(r.Repos[0].WorktreePath)), "/"} {
-		if w := FindWorkspace(root, func(string) string { return "" }); w != nil {
+	for _, root := range []string{p.Root, filepath.Dir(filepath.Dir(r.Repos[0].WorktreePath)), "/"} {
+		if w := board.FindWorkspace(root, func(string) string { return "" }); w != nil {
 			t.Errorf("%s is taken for the workspace of %s", root, w.Attempt)
 		}
-		if is, err := FindWorkspace(root, getenv).Confirm(ctx, s.db); is || err != nil {
+		if is, err := board.FindWorkspace(root, getenv).Confirm(ctx, s.Database); is || err != nil {
 			t.Errorf("%s is taken for the workspace: %v %v", root, is, err)
 		}
 	}
-	c, err := OpenContext(r.AttemptID, s.db)
+	c, err := board.OpenContext(r.AttemptID, s.Database)
 	must(t, err)
 	got, err := c.GetContext(ctx)
 	must(t, err)
@@ -72,30 +73,20 @@ func TestReq004_GetContext(t *testing.T) {
 	refused(t, err, session.ToolError, "unknown_attempt", r.AttemptID)
 }
 
-func TestOutsideOfAWorkspace(t *testing.T) {
-	for _, env := range []map[string]string{
-		{}, {config.AttemptEnv: nobody}, {config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: "7", config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: nobody, config.BoardEnv: "board.db"},
-	} {
-		if w := FindWorkspace("/x/"+nobody+"/shop", func(k string) string { return env[k] }); w != nil {
-			t.Errorf("%v is taken for a workspace", env)
-		}
-	}
-}
-
 // A task with a workflow is to be reviewed only when that is complete.
 func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
 	project, repo := s.rootProject()
-	hold := filepath.Join(p.root, "..", "hold")
-	v, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})
+	hold := filepath.Join(p.Root, "..", "hold")
+	v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})
 	must(t, err)
 	r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 	s.reaches(r.AttemptID, task.Running)
-	c, err := OpenContext(r.AttemptID, s.db)
+	c, err := board.OpenContext(r.AttemptID, s.Database)
 	must(t, err)
-	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: WorkflowActive, Step: "collect"})
-	s.moves(r.AttemptID, store.Session{ID: "0123abce", Job: "other", Workflow: "write", Status: WorkflowCompleted, Step: "nested"}) // is not the task's
+	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
+	s.moves(r.AttemptID, store.Session{ID: "0123abce", Job: "other", Workflow: "write", Status: board.WorkflowCompleted, Step: "nested"}) // is not the task's
 	got, err := c.GetContext(ctx)
 	must(t, err)
 	if deref(got.WorkflowSessionID) != "0123abcd" || deref(got.WorkflowStep) != "collect" || deref(got.WorkflowStatus) != "active" || deref(got.JobName) != "release" {
@@ -111,10 +102,10 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	}
 	must(t, os.Remove(hold))
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! await " + hold)})
-	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: WorkflowActive, Step: "collect"})
-	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: WorkflowCompleted, Step: "draft"})
+	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
+	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowCompleted, Step: "draft"})
 	// The end of one that was begun before, by mistake say, undoes nothing.
-	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: WorkflowAborted, Step: "collect"})
+	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: board.WorkflowAborted, Step: "collect"})
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
 	if now := s.task(v.TaskID); now.Status != "inreview" {

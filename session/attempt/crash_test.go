@@ -19,6 +19,8 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/attempttest"
+	"deepwork/session/board"
 	"deepwork/session/state"
 )
 
@@ -33,26 +35,26 @@ func crashConfig(c *config.Config) {
 // is killed.
 func serverMain(args []string) int {
 	root, marks := args[0], args[1]
-	p := &project{root: root}
-	p.configure(crashConfig)
+	p := &project{&attempttest.Project{Root: root}}
+	p.Configure(crashConfig)
 	o := p.options()
-	o.Stores = p.stores()
+	o.Stores = p.Stores()
 	e, err := Open(ctx, o)
 	if err != nil {
 		return fail(err)
 	}
-	projects, err := e.ListProjects(ctx, me, ListProjectsArgs{})
+	projects, err := e.ListProjects(ctx, me, board.ListProjectsArgs{})
 	if err != nil {
 		return fail(err)
 	}
 	project := projects.Projects[0].ProjectID
-	repos, err := e.ListRepos(ctx, me, ListReposArgs{ProjectID: project})
+	repos, err := e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})
 	if err != nil {
 		return fail(err)
 	}
 	for range 1 + rand.IntN(3) {
 		name := strconv.FormatUint(rand.Uint64(), 36)
-		v, err := e.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Task " + name, Description: new(strings.Join([]string{
+		v, err := e.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Task " + name, Description: new(strings.Join([]string{
 			"! once " + filepath.Join(marks, "once-"+name), "! write committed " + name, "! commit " + name,
 			"! touch " + filepath.Join(marks, "committed-"+name), "! write loose " + name, "! touch " + filepath.Join(marks, "loose-"+name),
 			fmt.Sprintf("! sleep %dms", rand.IntN(400))}, "\n"))})
@@ -75,7 +77,7 @@ func serverMain(args []string) int {
 
 // meddle follows up on, or deletes, one of the newest tasks.
 func (e *Engine) meddle(project, marks string) error {
-	tasks, err := e.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(40)})
+	tasks, err := e.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project, Limit: new(40)})
 	if err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func (e *Engine) meddle(project, marks string) error {
 	if v.LatestSessionID == nil {
 		return nil
 	}
-	b, err := e.board(ctx)
+	b, err := e.Store(ctx)
 	if err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 		t.Skip("kills processes")
 	}
 	p := newProject(t)
-	marks := filepath.Join(p.root, "..", "marks")
+	marks := filepath.Join(p.Root, "..", "marks")
 	must(t, os.Mkdir(marks, 0o755))
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -161,9 +163,9 @@ func TestKilledServersLoseNothing(t *testing.T) {
 			p.killShims(t, &ack)
 		}
 	}
-	p.configure(crashConfig)
+	p.Configure(crashConfig)
 	s := p.open()
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(t, err)
 	all, err := b.AllAttempts(ctx)
 	must(t, err)
@@ -173,11 +175,11 @@ func TestKilledServersLoseNothing(t *testing.T) {
 	for id, name := range ack.names {
 		s.checkCrashed(t, &ack, marks, id, name)
 	}
-	if out := p.git(p.root, "fsck", "--full", "--strict"); strings.Contains(out, "error") || strings.Contains(out, "missing") {
+	if out := p.Git(p.Root, "fsck", "--full", "--strict"); strings.Contains(out, "error") || strings.Contains(out, "missing") {
 		t.Errorf("git fsck: %s", out)
 	}
 	eventually(t, func() string { // what was being deleted is deleted beside all else
-		if out := p.git(p.root, "worktree", "list", "--porcelain"); strings.Contains(out, "locked") || strings.Contains(out, "prunable") {
+		if out := p.Git(p.Root, "worktree", "list", "--porcelain"); strings.Contains(out, "locked") || strings.Contains(out, "prunable") {
 			return "git worktree list: " + out
 		}
 		return ""
@@ -188,7 +190,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 // killOne runs a server and kills it at a random moment of its work.
 func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *acknowledged) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "server", p.root, marks)
+	cmd := exec.Command(os.Args[0], "server", p.Root, marks)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	must(t, err)
@@ -227,10 +229,10 @@ func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *ackn
 // machine does.
 func (p *project) killShims(t *testing.T, ack *acknowledged) {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(state.Of(p.root).Logs(), "attempts", "*", "runs", "*"))
+	dirs, err := filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))
 	must(t, err)
 	for _, dir := range dirs {
-		if exists(filepath.Join(dir, "exit.json")) {
+		if Exists(filepath.Join(dir, "exit.json")) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "started.json"))
@@ -250,7 +252,7 @@ func (p *project) killShims(t *testing.T, ack *acknowledged) {
 // rests waits until an attempt has ended with all that was queued.
 func (s *server) rests(id string) {
 	s.t.Helper()
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(s.t, err)
 	eventually(s.t, func() string {
 		x, err := b.LatestExecution(ctx, id)
@@ -265,7 +267,7 @@ func (s *server) rests(id string) {
 // checkCrashed checks one acknowledged task against what its agent said it had done.
 func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name string) {
 	t.Helper()
-	_, err := s.GetTask(ctx, me, TaskArgs{id})
+	_, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: id})
 	if ack.deleted[id] != (err != nil) && !(ack.deleting[id] && err != nil) {
 		t.Errorf("task %s: deleting %v, deleted %v, and: %v", id, ack.deleting[id], ack.deleted[id], err)
 		return
@@ -278,7 +280,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 	// What an agent said it had written is in its worktree, or under the ref; while a
 	// deletion that was begun goes on, beside all else, it may be on its way there.
 	look := func(file string) string {
-		text, err := os.ReadFile(filepath.Join(s.o.State.Worktrees(), attempt, "shop", file))
+		text, err := os.ReadFile(filepath.Join(s.State().Worktrees(), attempt, "shop", file))
 		if err == nil {
 			return strings.TrimSpace(string(text))
 		}
@@ -294,16 +296,16 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 		return look(file)
 	}
 	for _, file := range []string{"committed", "loose"} {
-		if exists(filepath.Join(marks, file+"-"+name)) && read(file) != name {
+		if Exists(filepath.Join(marks, file+"-"+name)) && read(file) != name {
 			t.Errorf("attempt %s of task %s has lost %s: %q", attempt, id, file, read(file))
 		}
 	}
 	for _, file := range ack.followed[attempt] {
-		if exists(filepath.Join(marks, file)) && read(file) != file {
+		if Exists(filepath.Join(marks, file)) && read(file) != file {
 			t.Errorf("attempt %s has lost %s", attempt, file)
 		}
 	}
-	if exists(filepath.Join(marks, "committed-"+name)) {
+	if Exists(filepath.Join(marks, "committed-"+name)) {
 		out, err := testkit.TryGit(s.o.Root, "log", "--branches=deepwork/*", "--format=%s", "--grep=^"+name+"$")
 		if err != nil || out != name {
 			t.Errorf("the commit %s is lost: %q, %v", name, out, err)
@@ -313,7 +315,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 		return
 	}
 	r := s.get(attempt)
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(t, err)
 	all, err := b.Executions(ctx, attempt)
 	must(t, err)

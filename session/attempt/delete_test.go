@@ -10,6 +10,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/session"
+	"deepwork/session/board"
 )
 
 // While a task is deleted nothing of it is started, by whatever server; a
@@ -19,7 +20,7 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! write loose.txt loose")
 	r := s.ends(s.begin(v).AttemptID)
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(t, err)
 	_, err = b.BeginDelete(ctx, v.TaskID) // as another server does
 	must(t, err)
@@ -31,13 +32,13 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 		refused(t, err, session.StateError, "being_deleted", "delete_task")
 	}
 	// The first server was killed; the next call is refused, and nothing is gone.
-	p.git(p.root, "worktree", "lock", "--reason", "I work here", r.Repos[0].WorktreePath)
+	p.Git(p.Root, "worktree", "lock", "--reason", "I work here", r.Repos[0].WorktreePath)
 	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	refused(t, err, session.StateError, "worktree_in_use", "I work here")
 	if again := s.ends(s.begin(v).AttemptID); again.State != "completed" {
 		t.Errorf("%+v", again)
 	}
-	p.git(p.root, "worktree", "unlock", r.Repos[0].WorktreePath)
+	p.Git(p.Root, "worktree", "unlock", r.Repos[0].WorktreePath)
 	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	must(t, err)
 }
@@ -48,7 +49,7 @@ func TestRequestsAfterDeletion(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
 	project, repo := s.rootProject()
-	create := CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
+	create := board.CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
 	v, err := s.CreateTask(ctx, me, create)
 	must(t, err)
 	start := StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("call-2")}
@@ -66,7 +67,7 @@ func TestRequestsAfterDeletion(t *testing.T) {
 	refused(t, err, session.ToolError, "deleted_since", "request_id")
 	_, err = s.StartTaskAttempt(ctx, me, start)
 	refused(t, err, session.ToolError, "deleted_since", "request_id")
-	_, err = s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})
+	_, err = s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})
 	refused(t, err, session.ToolError, "unknown_project", nobody)
 }
 
@@ -77,7 +78,7 @@ func TestWithoutGit(t *testing.T) {
 	v := s.newTask("! say x")
 	_, repo := s.rootProject()
 	path := os.Getenv("PATH")
-	t.Setenv("PATH", filepath.Join(p.root, "nothing"))
+	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))
 	_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
 	refused(t, err, session.StateError, "git_failed", "not in PATH", "install git")
 	t.Setenv("PATH", path)
@@ -88,12 +89,12 @@ func TestWithoutGit(t *testing.T) {
 
 // A board that another process has locked for long is no fault of the program's.
 func TestLockedBoardIsToldAsOne(t *testing.T) {
-	err := fault("following up", fmt.Errorf("another process has the board locked: %w", context.DeadlineExceeded))
+	err := board.Fault("following up", fmt.Errorf("another process has the board locked: %w", context.DeadlineExceeded))
 	refused(t, err, session.StateError, "board_busy", "Waiting: The task board", "locked")
 	if w := err.(*session.Error).Waiting(); w == nil || w.Code != "board_busy" {
 		t.Errorf("board_busy: waiting is %v", w)
 	}
-	if err := fault("following up", context.Canceled); !errors.Is(err, context.Canceled) {
+	if err := board.Fault("following up", context.Canceled); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -105,14 +106,14 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 	s, other := p.open(), p.open()
 	v := s.newTask("! say x")
 	r := s.ends(s.begin(v).AttemptID)
-	lock, err := durable.TryLock(filepath.Join(s.o.State.Worktrees(), ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
+	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}
 	done := make(chan error, 1)
 	go func() { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); done <- err }()
 	eventually(t, func() string {
-		b, err := s.board(ctx)
+		b, err := s.Store(ctx)
 		must(t, err)
 		if marked, err := b.Deleting(ctx); err != nil || len(marked) == 0 {
 			return "the removal has not begun"

@@ -9,6 +9,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/state"
 )
 
@@ -16,15 +17,15 @@ import (
 // works; what ends meanwhile is recorded when there is room.
 func TestFullDisk(t *testing.T) {
 	p := newProject(t)
-	home := filepath.Join(p.root, "..", "state")
+	home := filepath.Join(p.Root, "..", "state")
 	must(t, os.Mkdir(home, 0o755))
 	t.Setenv(state.Env, home)
 	if err := syscall.Mount("tmpfs", home, "tmpfs", 0, "size=4m,mode=700"); err != nil {
 		t.Skipf("a small disk cannot be mounted here: %v", err)
 	}
 	t.Cleanup(func() { syscall.Unmount(home, syscall.MNT_DETACH) })
-	t.Cleanup(p.endAgents) // before the disk goes
-	hold := filepath.Join(p.root, "..", "hold")
+	t.Cleanup(p.EndAgents) // before the disk goes
+	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	v := s.newTask("! await " + hold)
 	r := s.begin(v)
@@ -33,13 +34,13 @@ func TestFullDisk(t *testing.T) {
 
 	ballast := filepath.Join(home, "ballast")
 	fillDisk(t, ballast)
-	_, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "No room"})
+	_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "No room"})
 	refused(t, err, session.ToolError, "disk_full", "space")
 	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
 	refused(t, err, session.ToolError, "disk_full")
 	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})
 	refused(t, err, session.ToolError, "disk_full")
-	if list, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project}); err != nil || list.Total != 1 {
+	if list, err := s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project}); err != nil || list.Total != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	dirs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
@@ -61,7 +62,7 @@ func TestFullDisk(t *testing.T) {
 	if r := s.ends(r.AttemptID); r.State != "completed" {
 		t.Errorf("%+v", r)
 	}
-	if list, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
+	if list, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
 		t.Errorf("a refused call made an attempt: %+v, %v", list, err)
 	}
 }

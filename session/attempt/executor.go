@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
@@ -89,7 +90,7 @@ func (e *Engine) executor(name string) Executor {
 	if x := e.o.Executors[name]; x != nil {
 		return x
 	}
-	return commandLine{e, name}
+	return commandLine{e.local, e, name}
 }
 
 // A choice is an executor in a variant.
@@ -104,15 +105,15 @@ type choice struct {
 func (e *Engine) choose(ctx context.Context, executor string, variant *string) (*choice, error) {
 	executor = strings.TrimSpace(executor)
 	if executor == "" {
-		cfg, err := e.config(ctx)
+		cfg, err := e.Config(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return nil, session.Wrong(codes.MissingExecutor, "executor is blank. Use one of %s; list_executors describes them.", some(e.executorNames(cfg), "none")).With("argument", "executor")
+		return nil, session.Wrong(codes.MissingExecutor, "executor is blank. Use one of %s; list_executors describes them.", board.Enumerate(e.executorNames(cfg), "none")).With("argument", "executor")
 	}
 	c := &choice{Executor: e.executor(executor), name: executor}
 	if variant != nil {
-		c.variant = orNull(strings.TrimSpace(*variant))
+		c.variant = board.OrNull(strings.TrimSpace(*variant))
 	}
 	var err error
 	c.Abilities, err = c.Describe(ctx, c.variant)
@@ -127,7 +128,7 @@ func (c *choice) check(ctx context.Context, prompt string) error {
 // elsewhere reports whether an error of Check is about this machine alone, so that another one that
 // shares the store may run the executor.
 func (e *Engine) elsewhere(err error) bool {
-	return e.shared != nil && session.CodeOf(err) == codes.ExecutorUnavailable
+	return e.Shared != nil && session.CodeOf(err) == codes.ExecutorUnavailable
 }
 
 // executorNames returns the names of all executors: the well-known ones, those of the config and those that
@@ -144,17 +145,17 @@ func (e *Engine) executorNames(cfg *config.Config) []string {
 
 // ListExecutors lists the coding agents that attempts can run.
 func (e *Engine) ListExecutors(ctx context.Context, who session.Caller) (*ExecutorsReply, error) {
-	cfg, err := e.config(ctx)
+	cfg, err := e.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[bool][]ExecutorInfo) // by Available
 	for _, name := range e.executorNames(cfg) {
 		can, err := e.executor(name).Describe(ctx, nil)
-		v := ExecutorInfo{Name: name, Variants: list(can.Variants), Program: can.Program, CanContinue: can.Continues, Available: err == nil && can.Available}
+		v := ExecutorInfo{Name: name, Variants: board.NonNil(can.Variants), Program: can.Program, CanContinue: can.Continues, Available: err == nil && can.Available}
 		all[v.Available] = append(all[v.Available], v)
 	}
-	r := &ExecutorsReply{Executors: list(append(all[true], all[false]...))}
+	r := &ExecutorsReply{Executors: board.NonNil(append(all[true], all[false]...))}
 	r.Count = len(r.Executors)
 	return r, nil
 }
@@ -182,7 +183,7 @@ func logOfExecution(x *task.Execution) logRef {
 func (e *Engine) removeLogs(logs ...logRef) {
 	for _, l := range logs {
 		if err := e.executor(l.executor).Remove(l.id); err != nil {
-			e.log.Warn("cannot remove the log of a deleted attempt", "attempt", l.id, "error", err)
+			e.Log.Warn("cannot remove the log of a deleted attempt", "attempt", l.id, "error", err)
 		}
 	}
 }

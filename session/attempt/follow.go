@@ -11,9 +11,30 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
+
+// id returns the attempt that a follow-up names, or nil if it names none.
+func (a FollowUpArgs) id() (*string, error) {
+	given := a.AttemptID
+	if a.WorkspaceID != nil {
+		if given != nil && !strings.EqualFold(*given, *a.WorkspaceID) {
+			return nil, session.Wrong(codes.TwoTargets, "attempt_id (%q) and workspace_id (%q) differ. They are two names for the same argument: pass attempt_id alone.",
+				board.Clip(*given), board.Clip(*a.WorkspaceID)).With("argument", "workspace_id").With("value", board.Clip(*a.WorkspaceID)).With("attempt_id", board.Clip(*given))
+		}
+		given = a.WorkspaceID
+	}
+	if given == nil {
+		return nil, nil
+	}
+	id, err := board.CheckID("attempt_id", *given)
+	if err != nil {
+		return nil, err
+	}
+	return &id, nil
+}
 
 // FollowUp sends an agent another prompt, queues one for the end of its current run, or drops the
 // queued one (seed 004, "MCP follow-up tool").
@@ -21,12 +42,12 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	if err := checkFollowUp(&a); err != nil {
 		return nil, err
 	}
-	b, cfg, err := e.ready(ctx, who)
+	b, cfg, err := e.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
 	if a.Action != ActionCancel {
-		if err := e.mayStart(b.who); err != nil {
+		if err := e.MayStart(b.Who); err != nil {
 			return nil, err
 		}
 	}
@@ -38,9 +59,9 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 		a.Prompt, a.Variant = nil, nil
 	} else if err := notComplete(at); err != nil {
 		return nil, err
-	} else if err := e.withinBudget(ctx, b.who, cfg); err != nil {
+	} else if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
-	} else if !at.Elsewhere(e.here) { // else its machine checks it
+	} else if !at.Elsewhere(e.Here) { // else its machine checks it
 		agent, err := e.choose(ctx, s.Executor, cmp.Or(a.Variant, s.Variant))
 		if err != nil {
 			return nil, err
@@ -53,11 +74,11 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	defer cancel()
 	r, err := e.followUp(ctx, b.View, a, s.ID, at)
 	if err != nil {
-		return nil, found("following up", err, "session", "session_id", s.ID, remedySession)
+		return nil, board.FaultOf("following up", err, "session", "session_id", s.ID, board.RemedySession)
 	}
 	r.SessionID, r.AttemptID, r.Action = s.ID, at.ID, a.Action
 	if r.Status == FollowUpStarted {
-		e.kick()
+		e.wakeUp()
 	}
 	return r, nil
 }
@@ -66,8 +87,8 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 func checkFollowUp(a *FollowUpArgs) error {
 	actions := []string{ActionSend, ActionQueue, ActionCancel}
 	if !slices.Contains(actions, a.Action) {
-		return session.Wrong(codes.UnknownAction, "There is no action %q. Use one of %s.", clip(a.Action), strings.Join(actions, ", ")).
-			With("argument", "action").With("value", clip(a.Action)).With("allowed", actions)
+		return session.Wrong(codes.UnknownAction, "There is no action %q. Use one of %s.", board.Clip(a.Action), strings.Join(actions, ", ")).
+			With("argument", "action").With("value", board.Clip(a.Action)).With("allowed", actions)
 	}
 	given, err := a.id()
 	if err != nil {
@@ -78,11 +99,11 @@ func checkFollowUp(a *FollowUpArgs) error {
 		return session.Wrong(codes.NoTarget, "Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts returns both.").
 			With("argument", "attempt_id").With("value", nil)
 	case given != nil && a.SessionID != nil:
-		return session.Wrong(codes.TwoTargets, "Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given, clip(*a.SessionID)).
-			With("argument", "session_id").With("value", clip(*a.SessionID)).With("attempt_id", *given)
+		return session.Wrong(codes.TwoTargets, "Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given, board.Clip(*a.SessionID)).
+			With("argument", "session_id").With("value", board.Clip(*a.SessionID)).With("attempt_id", *given)
 	}
 	if a.SessionID != nil {
-		id, err := checkID("session_id", *a.SessionID)
+		id, err := board.CheckID("session_id", *a.SessionID)
 		if err != nil {
 			return err
 		}
@@ -94,7 +115,7 @@ func checkFollowUp(a *FollowUpArgs) error {
 	if a.Prompt == nil || strings.TrimSpace(*a.Prompt) == "" {
 		return session.Wrong(codes.MissingPrompt, "prompt is missing or blank, and %s needs one. Say what the agent should do.", a.Action).With("argument", "prompt")
 	}
-	return checkText("prompt", *a.Prompt, MaxPrompt)
+	return board.CheckText("prompt", *a.Prompt, board.MaxPrompt)
 }
 
 // target finds the session that a follow-up is for: of an attempt, its latest.
@@ -103,14 +124,14 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 	if id == nil {
 		s, err := b.Session(ctx, *a.SessionID)
 		if err != nil {
-			return nil, nil, found("reading the session", err, "session", "session_id", *a.SessionID, remedySession)
+			return nil, nil, board.FaultOf("reading the session", err, "session", "session_id", *a.SessionID, board.RemedySession)
 		}
 		at, err := b.Attempt(ctx, s.AttemptID)
-		return s, at, found("reading the attempt", err, "session", "session_id", *a.SessionID, remedySession)
+		return s, at, board.FaultOf("reading the attempt", err, "session", "session_id", *a.SessionID, board.RemedySession)
 	}
 	at, err := b.Attempt(ctx, *id)
 	if err != nil {
-		return nil, nil, found("reading the attempt", err, "attempt", "attempt_id", *id, remedyAttempt)
+		return nil, nil, board.AttemptFault("reading the attempt", err, *id)
 	}
 	if at.LatestSessionID == nil {
 		remedy := "Call get_attempt until latest_session_id is not null, then call follow_up again."
@@ -121,7 +142,7 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 			With("attempt_id", at.ID).With("state", string(at.State))
 	}
 	s, err := b.Session(ctx, *at.LatestSessionID)
-	return s, at, found("reading the session", err, "attempt", "attempt_id", *id, remedyAttempt)
+	return s, at, board.AttemptFault("reading the session", err, *id)
 }
 
 // followUp performs a follow-up of a session. The board decides what runs and what waits, since
@@ -134,7 +155,7 @@ func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id 
 			if a.Action == ActionQueue {
 				queue = &task.Queued{Prompt: *a.Prompt, Variant: a.Variant}
 			}
-			before, idle, err := b.Queue(ctx, id, queue, a.comments...)
+			before, idle, err := b.Queue(ctx, id, queue, a.Comments...)
 			switch {
 			case err != nil:
 				return nil, err
@@ -146,7 +167,7 @@ func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id 
 				return &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: a.Prompt}, nil
 			case !idle:
 				return &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: a.Prompt, DroppedPrompt: &before.Prompt,
-					Notice: new(fmt.Sprintf("It replaces the queued follow-up: %q.", clip(before.Prompt)))}, nil
+					Notice: new(fmt.Sprintf("It replaces the queued follow-up: %q.", board.Clip(before.Prompt)))}, nil
 			}
 			r.Notice = new("The agent was idle, so it was started at once.")
 		}
@@ -173,13 +194,13 @@ func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs
 	if last.State.Open() {
 		return task.ErrRunning
 	}
-	if at.Elsewhere(e.here) {
+	if at.Elsewhere(e.Here) {
 		if err := e.unreachable(ctx, at); err != nil {
 			return err
 		}
 	} else if fi, err := os.Stat(at.Workspace); (err != nil || !fi.IsDir()) && (at.Run == nil || at.Made()) { // the leader makes that of a run
 		return session.NotNow(codes.WorkspaceGone, "The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
 	}
-	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant, a.comments...)
+	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant, a.Comments...)
 	return err
 }

@@ -2,118 +2,41 @@ package attempt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"deepwork/actor/presence"
-	"go.uber.org/goleak"
-
 	"deepwork/actor/testkit"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/attempt/runner"
-	"deepwork/session/state"
-	"deepwork/session/state/statetest"
+	"deepwork/session/attempt/attempttest"
+	"deepwork/session/board"
 	"deepwork/session/store"
-	"deepwork/session/store/postgres/pgtest"
 )
 
-// The test binary is, by its first argument, also the shim, the agent that
-// attempts run, and the server that crash tests kill.
+// The test binary is also the server that crash tests kill.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case runner.ShimCommand:
-			if err := runner.RunShim(os.Args[2]); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			os.Exit(0)
-		case "agent":
-			os.Exit(agentMain(os.Args[2:]))
-		case "server":
-			os.Exit(serverMain(os.Args[2:]))
-		}
+	if len(os.Args) > 1 && os.Args[1] == "server" {
+		os.Exit(serverMain(os.Args[2:]))
 	}
-	// A program built with -race sleeps for a second at its end, each child too.
-	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
+	attempttest.Main(m, onlyFiles)
 }
 
-var must = testkit.Must
+var must, refused, asJSON = testkit.Must, attempttest.Refused, attempttest.JSON
 
 // me is the user, who makes the calls of tests that are not about callers.
 var me = session.LocalCaller(session.ChannelStdio)
 
 // A project is a project folder with a git repository, and its config.
-type project struct {
-	t    testing.TB
-	root string
-	cfg  atomic.Pointer[config.Config]
-}
+type project struct{ *attempttest.Project }
 
-func newProject(t testing.TB) *project {
-	t.Helper()
-	root := testkit.Dir(t)
-	home := filepath.Join(root, "home")
-	root = filepath.Join(root, "shop")
-	must(t, os.MkdirAll(home, 0o755))
-	must(t, os.MkdirAll(root, 0o755))
-	if t, is := t.(*testing.T); is {
-		t.Setenv("HOME", home)
-		t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-		t.Setenv(config.JobsFoldersEnv, "")
-	}
-	p := &project{t: t, root: root}
-	p.repo(root)
-	p.configure(func(*config.Config) {})
-	t.Cleanup(p.endAgents)
-	return p
-}
-
-// configure replaces the config by the tests' usual one with a change.
-func (p *project) configure(change func(*config.Config)) {
-	c := config.Default()
-	agent := []string{os.Args[0], "agent"}
-	c.Executors = []config.Executor{{
-		Name: "TEST", Command: append(agent, "first"), Resume: append(agent, "resumed"), Env: map[string]string{"MODE": "quick"},
-		Variants: []config.Variant{
-			{Name: "OTHER", Command: append(agent, "other"), Env: map[string]string{"MODE": "slow"}},
-			{Name: "SAME", Env: map[string]string{"MODE": "same"}},
-		},
-	}, {
-		Name: "ARGUMENT", Command: append(agent, "first"), Prompt: config.PromptArgument,
-	}, {
-		Name: "MISSING", Command: []string{"./no-such-agent"},
-	}}
-	change(c)
-	p.cfg.Store(c)
-}
-
-// git runs git in a folder and returns what it prints.
-func (p *project) git(dir string, args ...string) string {
-	p.t.Helper()
-	return testkit.Git(p.t, dir, args...)
-}
-
-// repo makes a git repository with one commit on main.
-func (p *project) repo(dir string) {
-	p.t.Helper()
-	must(p.t, os.MkdirAll(dir, 0o755))
-	p.git(dir, "init", "-q", "-b", "main")
-	must(p.t, os.WriteFile(filepath.Join(dir, "README"), []byte("hello\n"), 0o644))
-	p.git(dir, "add", ".")
-	p.git(dir, "commit", "-q", "-m", "first")
-}
+func newProject(t testing.TB) *project { return &project{attempttest.New(t)} }
 
 // A server is an engine as a server process has it.
 type server struct {
@@ -129,27 +52,27 @@ var ctx = context.Background()
 
 func (p *project) options() Options {
 	return Options{
-		Root: p.root, Config: func(context.Context) (*config.Config, error) { return p.cfg.Load(), nil },
-		Poll: 20 * time.Millisecond, Grace: 300 * time.Millisecond,
+		Options: board.Options{Root: p.Root, Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil }},
+		Poll:    20 * time.Millisecond, Grace: 300 * time.Millisecond,
 	}
 }
 
 func (p *project) open(change ...func(*Options)) *server {
-	p.t.Helper()
+	p.T.Helper()
 	o := p.options()
-	o.Logger = slog.New(slog.NewTextHandler(testWriter{p.t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	o.Logger = slog.New(slog.NewTextHandler(testWriter{p.T}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	for _, f := range change {
 		f(&o)
 	}
-	s := &server{t: p.t, p: p}
+	s := &server{t: p.T, p: p}
 	if o.Stores == nil {
-		s.stores = p.stores()
+		s.stores = p.Stores()
 		o.Stores = s.stores
 	}
 	e, err := Open(ctx, o)
-	must(p.t, err)
+	must(p.T, err)
 	s.Engine = e
-	p.t.Cleanup(s.stop)
+	p.T.Cleanup(s.stop)
 	return s
 }
 
@@ -175,16 +98,13 @@ func (s *server) die() {
 	s.done = true
 	s.halt()
 	s.cancel()
-	_ = wait.Group(ctx, &s.beside)
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
+	_ = wait.Group(ctx, &s.background)
 	if s.stores != nil {
 		must(s.t, s.stores.Close(ctx)) // as the last process of its place
 		return
 	}
-	s.db.Close()
-	s.member.(*presence.Member).Fall()
+	s.Database.Close()
+	s.Members.(*presence.Member).Fall()
 }
 
 type testWriter struct{ t testing.TB }
@@ -194,31 +114,16 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// endAgents ends whatever agents a test has left.
-func (p *project) endAgents() {
-	runs, _ := filepath.Glob(filepath.Join(state.Of(p.root).Logs(), "attempts", "*", "runs", "*"))
-	r := runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}
-	for _, dir := range runs {
-		bounded, cancel := context.WithTimeout(ctx, time.Minute)
-		if proc, err := r.Find(bounded, dir); err == nil {
-			if _, err := proc.Stop(bounded, 0); err != nil {
-				p.t.Errorf("an agent goes on: %v", err)
-			}
-		}
-		cancel()
-	}
-}
-
 // rootProject is the id of the project root and of its repository.
 func (s *server) rootProject() (projectID, repoID string) {
 	s.t.Helper()
-	r, err := s.ListProjects(ctx, me, ListProjectsArgs{})
+	r, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
 	must(s.t, err)
 	for _, v := range r.Projects {
 		if !v.IsRoot {
 			continue
 		}
-		repos, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: v.ProjectID})
+		repos, err := s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: v.ProjectID})
 		must(s.t, err)
 		if len(repos.Repos) == 1 {
 			return v.ProjectID, repos.Repos[0].RepoID
@@ -230,16 +135,16 @@ func (s *server) rootProject() (projectID, repoID string) {
 }
 
 // newTask makes a task whose description tells the agent what to do.
-func (s *server) newTask(lines ...string) *Task {
+func (s *server) newTask(lines ...string) *board.Task {
 	s.t.Helper()
 	id, _ := s.rootProject()
-	t, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: orNull(strings.Join(lines, "\n"))})
+	t, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: board.OrNull(strings.Join(lines, "\n"))})
 	must(s.t, err)
 	return t
 }
 
 // begin starts an attempt of a task.
-func (s *server) begin(t *Task, change ...func(*StartArgs)) *AttemptReply {
+func (s *server) begin(t *board.Task, change ...func(*StartArgs)) *AttemptReply {
 	s.t.Helper()
 	_, repo := s.rootProject()
 	a := StartArgs{TaskID: t.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
@@ -255,21 +160,21 @@ func (s *server) begin(t *Task, change ...func(*StartArgs)) *AttemptReply {
 // whose paths are known.
 func (s *server) claimed() (*task.Execution, *task.Attempt) {
 	s.t.Helper()
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(s.t, err)
-	must(s.t, s.member.Enter(ctx))
-	cfg := s.p.cfg.Load()
-	x, err := b.ClaimNext(ctx, s.member.ID(), 4, s.claim(ctx, b, cfg), task.Limits{})
+	must(s.t, s.Members.Enter(ctx))
+	cfg := s.p.Config.Load()
+	x, err := b.ClaimNext(ctx, s.Members.ID(), 4, s.claim(ctx, b, cfg), task.Limits{})
 	must(s.t, err)
 	a, err := b.Attempt(ctx, x.AttemptID)
 	must(s.t, err)
 	if a.Workspace == "" {
-		must(s.t, s.place(ctx, b, cfg, a))
+		must(s.t, s.choosePaths(ctx, b, cfg, a))
 	}
 	return x, a
 }
 
-func the(id string) Target { return Target{AttemptID: &id} }
+func the(id string) board.Target { return board.Target{AttemptID: &id} }
 
 // get returns an attempt as it is now.
 func (s *server) get(id string) *AttemptReply {
@@ -292,7 +197,7 @@ func (s *server) reaches(id string, states ...task.AttemptState) *AttemptReply {
 	s.t.Helper()
 	var r *AttemptReply
 	eventually(s.t, func() string {
-		b, err := s.board(ctx)
+		b, err := s.Store(ctx)
 		must(s.t, err)
 		a, err := b.Attempt(ctx, id)
 		must(s.t, err)
@@ -314,9 +219,9 @@ func (s *server) ends(id string) *AttemptReply {
 	return s.reaches(id, task.Completed, task.Failed, task.Stopped, task.Interrupted)
 }
 
-func (s *server) task(id string) *TaskReply {
+func (s *server) task(id string) *board.TaskReply {
 	s.t.Helper()
-	r, err := s.GetTask(ctx, me, TaskArgs{id})
+	r, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: id})
 	must(s.t, err)
 	return r
 }
@@ -357,24 +262,6 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// refused checks that an error is one for agents, of a code, and names a value.
-func refused(t testing.TB, err error, kind session.Kind, code string, mentions ...string) {
-	t.Helper()
-	e, is := errors.AsType[*session.Error](err)
-	if !is {
-		t.Errorf("not refused with %s, but: %v", code, err)
-		return
-	}
-	if e.Kind != kind || e.Code != code {
-		t.Errorf("refused as %s %s; expected %s %s: %v", e.Kind, e.Code, kind, code, err)
-	}
-	for _, m := range mentions {
-		if !strings.Contains(e.Message, m) {
-			t.Errorf("%s does not mention %q: %s", code, m, e.Message)
-		}
-	}
-}
-
 func containsAll(s string, all ...string) bool {
 	for _, part := range all {
 		if !strings.Contains(s, part) {
@@ -386,5 +273,5 @@ func containsAll(s string, all ...string) bool {
 
 // records is the folder of what is kept of an attempt outside the board.
 func (s *server) records(attempt string) string {
-	return local{logs: s.o.State.Logs()}.records(attempt)
+	return local{logs: s.State().Logs()}.records(attempt)
 }

@@ -18,7 +18,7 @@ func TestIgnore(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	must(t, ignore(root, filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")))
-	if exists(filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")) {
+	if Exists(filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")) {
 		t.Error("a folder outside the project was made")
 	}
 }

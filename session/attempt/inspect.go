@@ -15,6 +15,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store"
 )
@@ -26,12 +27,11 @@ import (
 // session.Report.Confirmed.
 func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// An engine that opens no board and runs nothing, but knows the paths.
-	e := &Engine{o: Options{Root: f.Root, State: f}.withDefaults(), log: logger, home: filepath.Join(f.Root, ".deepwork")}
-	e.use(stores)
+	e := newEngine(Options{Options: board.Options{Root: f.Root, State: f, Stores: stores, Logger: logger}})
 	i := &inspection{engine: e, others: stores.Others, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
 	i.dirs[i.usual] = nil
-	if e.shared != nil { // whose repositories have no paths
-		for _, p := range projectSpecs(f.Root, topLevel(f.Root), cfg) {
+	if e.Shared != nil { // whose repositories have no paths
+		for _, p := range board.ProjectSpecs(f.Root, board.TopLevel(f.Root), cfg) {
 			for _, r := range p.Repos {
 				i.configured = append(i.configured, r.Path)
 			}
@@ -62,9 +62,9 @@ type inspection struct {
 }
 
 func (i *inspection) run(ctx context.Context) error {
-	path := i.engine.db.Where()
+	path := i.engine.Database.Where()
 	var err error
-	if i.engine.db.Exists() || exists(path+"-wal") {
+	if i.engine.Database.Exists() || Exists(path+"-wal") {
 		err = i.read(ctx)
 	}
 	if ctx.Err() != nil {
@@ -96,12 +96,12 @@ func (i *inspection) run(ctx context.Context) error {
 
 // read reads the board.
 func (i *inspection) read(ctx context.Context) (err error) {
-	b := i.engine.db.Board()
+	b := i.engine.Database.Board()
 	for _, read := range []func(){
 		func() { i.flaws, i.stock, err = b.Inspect(ctx) },
 		func() { i.attempts, err = b.AllAttempts(ctx) },
 		func() { i.deleting, err = b.Deleting(ctx) },
-		func() { i.repos, err = b.RepoPaths(ctx, i.engine.here) },
+		func() { i.repos, err = b.RepoPaths(ctx, i.engine.Here) },
 		func() { i.open, err = b.OpenExecutions(ctx) },
 	} {
 		if read(); err != nil {
@@ -118,7 +118,7 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "remove it again: deepwork board rm "+id)
 	}
 	for _, a := range i.attempts {
-		if i.engine.shared != nil && !a.Is(i.engine.here) {
+		if i.engine.Shared != nil && !a.Is(i.engine.Here) {
 			continue // its own machine inspects it
 		}
 		i.expect(a, slices.Contains(i.deleting, a.TaskID))
@@ -128,7 +128,7 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 		return err
 	}
 	for _, x := range i.open {
-		if x.Elsewhere(i.engine.here) {
+		if x.Elsewhere(i.engine.Here) {
 			continue
 		}
 		if err := i.execution(x); err != nil {
@@ -141,20 +141,20 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 // expect records the worktrees that an attempt should have.
 func (i *inspection) expect(a task.Attempt, deleting bool) {
 	dir := i.usual
-	if i.engine.shared != nil && !a.Made() && a.Workspace == "" {
+	if i.engine.Shared != nil && !a.Made() && a.Workspace == "" {
 		return // no server of this machine has chosen its paths
 	}
-	if inPlace(&a) {
+	if InPlace(&a) {
 		return // it works in place
 	}
 	if len(a.Repos) > 0 {
 		dir = worktreesOf(&a)
 	} else {
-		i.report.Fault(i.engine.db.Where(), fmt.Sprintf("attempt %s has no repository", a.ID), "remove its task: deepwork board rm "+a.TaskID)
+		i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("attempt %s has no repository", a.ID), "remove its task: deepwork board rm "+a.TaskID)
 	}
 	for _, r := range a.Repos {
 		if !filepath.IsAbs(dir) || filepath.Dir(r.Worktree) != filepath.Join(dir, a.ID) {
-			i.report.Fault(i.engine.db.Where(), fmt.Sprintf("attempt %s is to have a worktree at %s, which is not in its own folder", a.ID, r.Worktree), "restore the board from a copy")
+			i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("attempt %s is to have a worktree at %s, which is not in its own folder", a.ID, r.Worktree), "restore the board from a copy")
 			dir, a.Repos = i.usual, nil
 			break
 		}
@@ -164,10 +164,10 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 
 // execution checks whether a server leads an execution that has not ended.
 func (i *inspection) execution(x task.Execution) error {
-	if x.Owner == "" || x.Elsewhere(i.engine.here) || i.engine.member.Alive(x.Owner) {
+	if x.Owner == "" || x.Elsewhere(i.engine.Here) || i.engine.Members.Alive(x.Owner) {
 		return nil // the board's own inspection reports one without an owner
 	}
-	dir := local{logs: i.engine.o.State.Logs()}.run(x.AttemptID, x.ID)
+	dir := local{logs: i.engine.State().Logs()}.run(x.AttemptID, x.ID)
 	switch running, err := runner.Alive(dir); {
 	case err != nil:
 		return err
@@ -175,7 +175,7 @@ func (i *inspection) execution(x task.Execution) error {
 		i.report.Note(dir, fmt.Sprintf("execution %s of attempt %s runs, and its server is gone", x.ID, x.AttemptID), "start a server on the project (deepwork serve): it takes it over")
 		return nil
 	}
-	i.report.Fault(i.engine.db.Where(), fmt.Sprintf("execution %s of attempt %s is %s, and neither its server nor its agent runs", x.ID, x.AttemptID, x.State),
+	i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("execution %s of attempt %s is %s, and neither its server nor its agent runs", x.ID, x.AttemptID, x.State),
 		"start a server on the project (deepwork serve): it records how the execution ended, or begins it")
 	return nil
 }

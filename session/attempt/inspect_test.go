@@ -19,20 +19,20 @@ import (
 
 // inspectAt inspects the board in a state folder.
 func (p *project) inspectAt(ctx context.Context, f *state.Folder) (session.Report, error) {
-	stores := p.stores()
+	stores := p.Stores()
 	if stores == nil {
 		stores = files.Stores(f, true, nil)
 	}
 	defer stores.Close(ctx)
-	return Inspect(ctx, f, stores, p.cfg.Load(), slog.New(slog.DiscardHandler))
+	return Inspect(ctx, f, stores, p.Config.Load(), slog.New(slog.DiscardHandler))
 }
 
 // inspect returns what an inspection of the project has to say, a line each;
 // notes begin with "note: ".
 func (p *project) inspect() []string {
-	p.t.Helper()
-	r, err := p.inspectAt(ctx, state.Of(p.root))
-	must(p.t, err)
+	p.T.Helper()
+	r, err := p.inspectAt(ctx, state.Of(p.Root))
+	must(p.T, err)
 	lines := []string{}
 	for _, f := range r.Findings {
 		note := ""
@@ -47,25 +47,25 @@ func (p *project) inspect() []string {
 
 // finds inspects, and compares with what is to be found: a part of each line.
 func (p *project) finds(want ...string) {
-	p.t.Helper()
+	p.T.Helper()
 	got := p.inspect()
 	ok := len(got) == len(want)
 	for _, w := range want {
 		ok = ok && slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, w) })
 	}
 	if !ok {
-		p.t.Errorf("found\n  %s\nand is to find %d:\n  %s", strings.Join(got, "\n  "), len(want), strings.Join(want, "\n  "))
+		p.T.Errorf("found\n  %s\nand is to find %d:\n  %s", strings.Join(got, "\n  "), len(want), strings.Join(want, "\n  "))
 	}
 }
 
 // sql changes rows of the board behind its back.
 func (p *project) sql(statements string) {
-	p.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(state.Of(p.root).Database()))
-	must(p.t, err)
+	p.T.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(state.Of(p.Root).Database()))
+	must(p.T, err)
 	_, err = db.ExecContext(ctx, statements)
-	must(p.t, err)
-	must(p.t, db.Close())
+	must(p.T, err)
+	must(p.T, db.Close())
 }
 
 // A board at work and at rest is well; so is a missing one, and nothing is made
@@ -73,20 +73,20 @@ func (p *project) sql(statements string) {
 func TestInspectWell(t *testing.T) {
 	p := newProject(t)
 	p.finds()
-	if exists(filepath.Join(p.root, ".deepwork")) {
+	if Exists(filepath.Join(p.Root, ".deepwork")) {
 		t.Error("looking has made a .deepwork")
 	}
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	r := s.begin(s.newTask("! write a.txt a", "! await "+hold))
 	s.reaches(r.AttemptID, task.Running)
 	p.finds()
-	report, err := p.inspectAt(ctx, state.Of(p.root))
+	report, err := p.inspectAt(ctx, state.Of(p.Root))
 	if want := (session.Count{N: 1, What: "attempt", Of: "1 waiting or running"}); err != nil || !report.Live || !slices.Contains(report.Counts, want) {
 		t.Errorf("%+v, %v", report, err)
 	}
 	s.die()
-	p.finds("note: " + state.Of(p.root).Logs()) // it runs, and has no server
+	p.finds("note: " + state.Of(p.Root).Logs()) // it runs, and has no server
 	must(t, os.WriteFile(hold, nil, 0o644))
 	next := p.open()
 	next.ends(r.AttemptID)
@@ -104,14 +104,14 @@ func TestInspectWell(t *testing.T) {
 	p.finds()
 	bounded, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := p.inspectAt(bounded, state.Of(p.root)); err == nil {
+	if _, err := p.inspectAt(bounded, state.Of(p.Root)); err == nil {
 		t.Error("an inspection that was called off has found all well")
 	}
 	// The rescue ref outlives its objects.
 	commit := kept.Rescued[0].Commit
-	must(t, os.Remove(filepath.Join(p.root, ".git", "objects", commit[:2], commit[2:])))
+	must(t, os.Remove(filepath.Join(p.Root, ".git", "objects", commit[:2], commit[2:])))
 	p.finds("what " + kept.Rescued[0].Ref + " keeps is not all there")
-	must(t, os.WriteFile(filepath.Join(p.root, ".git", filepath.FromSlash(kept.Rescued[0].Ref)), []byte("nonsense\n"), 0o644))
+	must(t, os.WriteFile(filepath.Join(p.Root, ".git", filepath.FromSlash(kept.Rescued[0].Ref)), []byte("nonsense\n"), 0o644))
 	p.finds("a rescue ref cannot be read")
 }
 
@@ -122,7 +122,7 @@ func TestInspectBoard(t *testing.T) {
 	r := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
 	s.stop()
 	id := r.AttemptID
-	board := state.Of(p.root).Database()
+	board := state.Of(p.Root).Database()
 	good, err := os.ReadFile(board)
 	must(t, err)
 	const aStep = `; INSERT INTO executions (attempt_id, log_id, workflow_session_id, step_id, follow_up, prompt, executor, created_at, id, state, started_at, ended_at) SELECT id, 'x', '00000000', 'one', 0, '', 'X', '2026', `
@@ -214,17 +214,17 @@ func TestInspectWorktrees(t *testing.T) {
 	must(t, os.Rename(tree, tree+"-away"))
 	p.finds("the worktree of attempt " + r.AttemptID + " is gone")
 	must(t, os.Rename(tree+"-away", tree))
-	p.git(tree, "checkout", "-q", "--detach")
-	p.git(p.root, "branch", "-q", "-D", r.WorkspaceBranch)
+	p.Git(tree, "checkout", "-q", "--detach")
+	p.Git(p.Root, "branch", "-q", "-D", r.WorkspaceBranch)
 	p.finds()
-	p.git(tree, "checkout", "-q", "--orphan", "new")
+	p.Git(tree, "checkout", "-q", "--orphan", "new")
 	p.finds("note: " + tree)
-	admin := filepath.Join(p.root, ".git", "worktrees", filepath.Base(tree))
+	admin := filepath.Join(p.Root, ".git", "worktrees", filepath.Base(tree))
 	must(t, os.WriteFile(filepath.Join(admin, "HEAD"), []byte(strings.Repeat("1", 40)+"\n"), 0o644))
-	p.finds("is at the commit " + strings.Repeat("1", 40) + ", which is not in the repository")
+	p.finds("is on a branch or a commit that is not in the repository")
 	must(t, os.RemoveAll(admin))
 	p.finds("does not know this worktree of attempt " + r.AttemptID)
-	must(t, os.Rename(filepath.Join(p.root, ".git"), filepath.Join(p.root, "git")))
+	must(t, os.Rename(filepath.Join(p.Root, ".git"), filepath.Join(p.Root, "git")))
 	p.finds("the repository of attempt " + r.AttemptID + " cannot be used")
 }
 
@@ -234,8 +234,8 @@ func TestInspectChangesNothing(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! write a.txt a")).AttemptID)
-	dead := filepath.Join(p.root, "..", "dead")
-	must(t, os.CopyFS(dead, os.DirFS(p.root))) // as it is while the board is open
+	dead := filepath.Join(p.Root, "..", "dead")
+	must(t, os.CopyFS(dead, os.DirFS(p.Root))) // as it is while the board is open
 	must(t, state.Of(dead).Make())
 	killed := state.Of(dead)
 	for _, name := range []string{"", "-wal"} {
@@ -263,9 +263,9 @@ func TestInspectChangesNothing(t *testing.T) {
 		}))
 		return b.String()
 	}
-	before := list(p.root) + list(state.Of(p.root).Dir)
+	before := list(p.Root) + list(state.Of(p.Root).Dir)
 	p.finds()
-	if after := list(p.root) + list(state.Of(p.root).Dir); after != before {
+	if after := list(p.Root) + list(state.Of(p.Root).Dir); after != before {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
 	before = list(dead) + list(killed.Dir)
@@ -283,15 +283,15 @@ func TestInspectChangesNothing(t *testing.T) {
 // settings name, and fetches nothing.
 func TestNoProgramOfARepositoryRuns(t *testing.T) {
 	p := newProject(t)
-	must(t, os.WriteFile(filepath.Join(p.root, ".gitattributes"), []byte("* filter=evil diff=evil\n"), 0o644))
-	p.git(p.root, "add", ".")
-	p.git(p.root, "commit", "-q", "-m", "attributes")
+	must(t, os.WriteFile(filepath.Join(p.Root, ".gitattributes"), []byte("* filter=evil diff=evil\n"), 0o644))
+	p.Git(p.Root, "add", ".")
+	p.Git(p.Root, "commit", "-q", "-m", "attributes")
 	s := p.open()
 	v := s.newTask("! write README changed", "! write a.txt a")
 	r := s.ends(s.begin(v).AttemptID)
-	mark := filepath.Join(p.root, "..", "mark")
+	mark := filepath.Join(p.Root, "..", "mark")
 	run := func(what string) string { return "touch " + mark + "-" + what + ";" }
-	hooks := filepath.Join(p.root, ".git", "hooks")
+	hooks := filepath.Join(p.Root, ".git", "hooks")
 	must(t, os.MkdirAll(hooks, 0o755))
 	for _, hook := range []string{"post-checkout", "reference-transaction", "post-index-change", "pre-commit", "fsmonitor-watchman"} {
 		must(t, os.WriteFile(filepath.Join(hooks, hook), []byte("#!/bin/sh\n"+run(hook)+"\n"), 0o755))
@@ -303,13 +303,17 @@ func TestNoProgramOfARepositoryRuns(t *testing.T) {
 		"log.showSignature": "true", "gpg.program": run("gpg"), "remote.origin.url": "ssh://example.invalid/x", "remote.origin.promisor": "true",
 		"extensions.partialClone": "origin", "core.repositoryFormatVersion": "1",
 	} {
-		p.git(p.root, "config", key, value)
+		p.Git(p.Root, "config", key, value)
 	}
+	b, err := s.Store(ctx)
+	must(t, err)
+	at, err := b.Attempt(ctx, r.AttemptID)
+	must(t, err)
 	inspected := func() {
 		t.Helper()
 		p.inspect()
 		s.get(r.AttemptID)
-		if _, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(r.AttemptID)}); err != nil {
+		if _, _, err := s.Worktrees(at).Diff(ctx, at.Repos[0].Worktree, *at.Repos[0].BaseCommit, "main", nil, 1<<20); err != nil {
 			t.Log(err)
 		}
 		if marks, _ := filepath.Glob(mark + "*"); len(marks) > 0 {
@@ -317,8 +321,8 @@ func TestNoProgramOfARepositoryRuns(t *testing.T) {
 		}
 	}
 	inspected()
-	base := p.git(p.root, "rev-parse", "HEAD")
-	must(t, os.Remove(filepath.Join(p.root, ".git", "objects", base[:2], base[2:]))) // to be fetched
+	base := p.Git(p.Root, "rev-parse", "HEAD")
+	must(t, os.Remove(filepath.Join(p.Root, ".git", "objects", base[:2], base[2:]))) // to be fetched
 	inspected()
 	s.stop()
 }

@@ -52,13 +52,13 @@ func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 			t.Errorf("%+v: %s", now, deref(now.Error))
 		}
 	}
-	if exists(filepath.Join(elsewhere, "planted.txt")) || exists(filepath.Join(home, "planted.txt")) {
+	if Exists(filepath.Join(elsewhere, "planted.txt")) || Exists(filepath.Join(home, "planted.txt")) {
 		t.Error("an agent ran outside")
 	}
 	if _, err := first.DeleteTask(ctx, me, DeleteArgs{TaskID: first.get(r.AttemptID).TaskID}); err == nil {
 		t.Error("a worktree without a journal was removed")
 	}
-	if !exists(filepath.Join(elsewhere, ".git")) {
+	if !Exists(filepath.Join(elsewhere, ".git")) {
 		t.Error("a folder outside is gone")
 	}
 	must(t, os.RemoveAll(filepath.Join(home, r.AttemptID)))
@@ -72,10 +72,10 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 		t.Run(strings.ReplaceAll(at, "/", "_"), func(t *testing.T) {
 			p := newProject(t)
 			home, untouched := newVictim(t)
-			dir := filepath.Join(p.root, ".deepwork", "worktrees")
-			p.configure(func(c *config.Config) { c.Attempts.Worktrees = ".deepwork/worktrees" })
+			dir := filepath.Join(p.Root, ".deepwork", "worktrees")
+			p.Configure(func(c *config.Config) { c.Attempts.Worktrees = ".deepwork/worktrees" })
 			if at != "" {
-				link := filepath.Join(p.root, filepath.FromSlash(at))
+				link := filepath.Join(p.Root, filepath.FromSlash(at))
 				must(t, os.MkdirAll(filepath.Dir(link), 0o755))
 				if err := os.Symlink(home, link); err != nil {
 					t.Skip("no symlinks here:", err)
@@ -83,7 +83,7 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 			} else { // a journal that has a removal go on, of a folder outside
 				must(t, os.MkdirAll(filepath.Join(dir, ".journal"), 0o755))
 				must(t, os.WriteFile(filepath.Join(dir, ".journal", nobody+".json"), []byte(`{"version":2,"attempt":"`+nobody+`","branch":"b","phase":"creating","trees":[{"repo_id":"r","name":"web","repo":"`+
-					p.root+`","target_branch":"main","git_dir":"`+p.root+`/.git","path":"`+home+`","branch":"b","base":"","begun":true}]}`), 0o644))
+					p.Root+`","target_branch":"main","git_dir":"`+p.Root+`/.git","path":"`+home+`","branch":"b","base":"","begun":true}]}`), 0o644))
 				must(t, os.Symlink(home, filepath.Join(dir, nobody)))
 				must(t, os.Symlink(home, filepath.Join(dir, nobody+".removing")))
 			}
@@ -122,7 +122,7 @@ func TestLogsThatAreLinks(t *testing.T) {
 	if now := s.ends(r.AttemptID); now.State != "failed" || !strings.Contains(deref(now.Error), "not a folder that deepwork made") {
 		t.Errorf("%+v: %s", now, deref(now.Error))
 	}
-	l := local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, s.o.State.Logs()}
+	l := local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, s.State().Logs()}
 	for _, id := range []string{"..", "../../x", "a/b", home} {
 		if err := l.Remove(id); err == nil {
 			t.Errorf("%s was removed", id)
@@ -143,36 +143,36 @@ func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
 	f, err := state.Find(r.Repos[0].WorktreePath)
 	must(t, err)
 	must(t, f.Make())
-	if f.Dir == s.o.State.Dir || !exists(f.Dir) {
+	if f.Dir == s.State().Dir || !Exists(f.Dir) {
 		t.Fatal(f.Dir)
 	}
 	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	must(t, err)
-	if exists(f.Dir) || !exists(s.o.State.Dir) {
-		t.Errorf("%s is there: %v; the project's: %v", f.Dir, exists(f.Dir), exists(s.o.State.Dir))
+	if Exists(f.Dir) || !Exists(s.State().Dir) {
+		t.Errorf("%s is there: %v; the project's: %v", f.Dir, Exists(f.Dir), Exists(s.State().Dir))
 	}
 }
 
 // A branch's own setup program is not the one that was approved.
 func TestSetupOfABranchIsNotTheApprovedOne(t *testing.T) {
 	p := newProject(t)
-	must(t, os.Mkdir(filepath.Join(p.root, "tools"), 0o755))
-	script := filepath.Join(p.root, "tools", "setup.sh")
+	must(t, os.Mkdir(filepath.Join(p.Root, "tools"), 0o755))
+	script := filepath.Join(p.Root, "tools", "setup.sh")
 	write := func(text string) {
 		t.Helper()
 		must(t, os.WriteFile(script, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
-		p.git(p.root, "add", ".")
-		p.git(p.root, "commit", "-q", "-m", "setup")
+		p.Git(p.Root, "add", ".")
+		p.Git(p.Root, "commit", "-q", "-m", "setup")
 	}
 	write("exit 0")
-	p.git(p.root, "branch", "good")
-	mark := filepath.Join(p.root, "..", "planted")
-	p.git(p.root, "checkout", "-q", "-b", "evil")
+	p.Git(p.Root, "branch", "good")
+	mark := filepath.Join(p.Root, "..", "planted")
+	p.Git(p.Root, "checkout", "-q", "-b", "evil")
 	write("touch " + mark)
-	p.git(p.root, "checkout", "-q", "main")
-	p.configure(func(c *config.Config) {
+	p.Git(p.Root, "checkout", "-q", "main")
+	p.Configure(func(c *config.Config) {
 		c.Attempts.Setup = []string{"tools/setup.sh"}
-		set, err := trust.SetOf(p.root, c)
+		set, err := trust.SetOf(p.Root, c)
 		must(t, err)
 		files := map[string]string{}
 		for _, e := range set {
@@ -189,7 +189,7 @@ func TestSetupOfABranchIsNotTheApprovedOne(t *testing.T) {
 			t.Errorf("%s: %+v, %s", branch, r, deref(r.Error))
 		}
 	}
-	if exists(mark) {
+	if Exists(mark) {
 		t.Error("the program of the branch ran")
 	}
 }

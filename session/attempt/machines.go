@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
@@ -26,25 +27,12 @@ import (
 // claim returns what this server may run; nil means everything.
 func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) *task.Claim {
 	switch {
-	case e.shared == nil && e.only == "":
+	case e.Shared == nil && e.only == "":
 		return nil
-	case e.shared == nil:
+	case e.Shared == nil:
 		return &task.Claim{Run: e.only}
 	}
-	if e.able.of != cfg || time.Since(e.able.at) > ableFor {
-		e.able.of, e.able.at, e.able.executors = cfg, time.Now(), e.ableTo(ctx, cfg)
-	}
-	return &task.Claim{Place: e.here, Executors: e.able.executors, Repos: slices.Sorted(maps.Keys(b.Synced())), Run: e.only}
-}
-
-// ableFor is how long the list of executors is used: programs are installed rarely.
-const ableFor = 10 * time.Second
-
-// An able is the list of executors that this server can run, for its goroutine serve.
-type able struct {
-	of        *config.Config
-	at        time.Time
-	executors []string
+	return &task.Claim{Place: e.Here, Executors: e.ableTo(ctx, cfg), Repos: slices.Sorted(maps.Keys(b.Synced())), Run: e.only}
 }
 
 // ableTo returns the names of the executors whose programs are here and approved.
@@ -68,10 +56,10 @@ func (e *Engine) slots(cfg *config.Config) int {
 	return cfg.Attempts.MaxConcurrent
 }
 
-// place chooses the paths of an attempt that this machine has claimed. Once they are chosen, it
+// choosePaths chooses the paths of an attempt that this machine has claimed. Once they are chosen, it
 // checks that the rows lead to nothing that the config of this machine does not name.
-func (e *Engine) place(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt) error {
-	if err := e.syncProjects(ctx, b, cfg); err != nil {
+func (e *Engine) choosePaths(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt) error {
+	if err := e.SyncProjects(ctx, b, cfg); err != nil {
 		return err
 	}
 	chosen := a.Workspace != ""
@@ -93,22 +81,22 @@ func (e *Engine) place(ctx context.Context, b store.Board, cfg *config.Config, a
 // dropEnded stops the runs of this server whose executions have ended on the board: while it was cut
 // off, another machine has given them up. led are those that it led before open was read. One that waits
 // again is left alone: stopping its run would end it.
-func (e *Engine) dropEnded(ctx context.Context, b store.Board, led []*run, open []task.Execution) {
+func (e *Engine) dropEnded(ctx context.Context, b store.Board, led []*execution, open []task.Execution) {
 	for _, r := range led {
-		if slices.ContainsFunc(open, func(x task.Execution) bool { return x.ID == r.exec.ID }) {
+		if slices.ContainsFunc(open, func(x task.Execution) bool { return x.ID == r.row.ID }) {
 			continue
 		}
-		if x, err := b.Execution(ctx, r.exec.ID); errors.Is(err, task.ErrNotFound) || err == nil && x.State.Ended() {
+		if x, err := b.Execution(ctx, r.row.ID); errors.Is(err, task.ErrNotFound) || err == nil && x.State.Ended() {
 			r.stop()
 		}
 	}
 }
 
 // led returns the runs of this server.
-func (e *Engine) led() (all []*run) {
+func (e *Engine) led() (all []*execution) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, r := range e.runs {
+	for _, r := range e.leading {
 		all = append(all, r)
 	}
 	return all
@@ -117,18 +105,18 @@ func (e *Engine) led() (all []*run) {
 // giveUp records the end of executions at places that have been gone for too long. Their agents may
 // still run: a server there ends them before it runs another one.
 func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration) error {
-	if e.shared == nil || time.Since(e.lookedElsewhere) < min(after/20, 5*time.Second) {
+	if e.Shared == nil || time.Since(e.lastGiveUp) < min(after/20, 5*time.Second) {
 		return nil
 	}
-	e.lookedElsewhere = time.Now()
-	open, err := b.OpenElsewhere(ctx, e.here)
+	e.lastGiveUp = time.Now()
+	open, err := b.OpenElsewhere(ctx, e.Here)
 	if err != nil {
 		return err
 	}
 	gone := map[task.Place]time.Duration{}
 	for _, x := range open {
 		if _, known := gone[x.Place]; !known {
-			if gone[x.Place], err = e.shared.GoneFor(ctx, x.Place); err != nil {
+			if gone[x.Place], err = e.Shared.GoneFor(ctx, x.Place); err != nil {
 				return err
 			}
 		}
@@ -144,15 +132,15 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 		if err != nil && !errors.Is(err, task.ErrNotFound) {
 			return err
 		}
-		e.log.Warn("attempt given up, since its machine is gone", "attempt", x.AttemptID, "machine", x.Place.Describe(), session.MS("gone_for_ms", gone[x.Place]))
+		e.Log.Warn("attempt given up, since its machine is gone", "attempt", x.AttemptID, "machine", x.Place.Describe(), session.MS("gone_for_ms", gone[x.Place]))
 	}
 	return nil
 }
 
-// endEarlier ends the agents of an attempt's earlier executions, which run only if another machine
+// endGivenUpAgents ends the agents of an attempt's earlier executions, which run only if another machine
 // has given them up.
-func (e *Engine) endEarlier(ctx context.Context, b store.Board, x task.Execution) error {
-	if e.shared == nil {
+func (e *Engine) endGivenUpAgents(ctx context.Context, b store.Board, x task.Execution) error {
+	if e.Shared == nil {
 		return nil
 	}
 	all, err := b.Executions(ctx, x.AttemptID)
@@ -170,17 +158,17 @@ func (e *Engine) endEarlier(ctx context.Context, b store.Board, x task.Execution
 	return err
 }
 
-// endGivenUp ends the agents of this place that another machine has given up, after a start.
-func (e *Engine) endGivenUp(ctx context.Context, b store.Board) error {
-	if e.shared == nil {
+// endAllGivenUp ends the agents of this place that another machine has given up, after a start.
+func (e *Engine) endAllGivenUp(ctx context.Context, b store.Board) error {
+	if e.Shared == nil {
 		return nil
 	}
 	all, err := b.AllAttempts(ctx)
 	for _, a := range all {
-		if !a.Is(e.here) || a.State != task.Interrupted {
+		if !a.Is(e.Here) || a.State != task.Interrupted {
 			continue
 		}
-		err = errors.Join(err, e.endEarlier(ctx, b, task.Execution{AttemptID: a.ID}))
+		err = errors.Join(err, e.endGivenUpAgents(ctx, b, task.Execution{AttemptID: a.ID}))
 	}
 	return err
 }
@@ -195,7 +183,7 @@ func workOf(a *task.Attempt) string {
 
 // unreachable returns an error that refuses a call if no server of a place is connected.
 func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
-	gone, err := e.shared.GoneFor(ctx, a.Place)
+	gone, err := e.Shared.GoneFor(ctx, a.Place)
 	if err != nil || gone == 0 {
 		return err
 	}
@@ -218,10 +206,10 @@ const (
 
 // removeAsked begins to remove the worktrees that other machines ask this one to remove.
 func (e *Engine) removeAsked(ctx context.Context, b store.Board) error {
-	if e.shared == nil {
+	if e.Shared == nil {
 		return nil
 	}
-	asked, err := b.Removals(ctx, e.here)
+	asked, err := b.Removals(ctx, e.Here)
 	for _, r := range asked {
 		e.mu.Lock()
 		busy := e.removals[r.AttemptID]
@@ -230,9 +218,9 @@ func (e *Engine) removeAsked(ctx context.Context, b store.Board) error {
 		if busy {
 			continue
 		}
-		e.beside.Go(func() {
+		e.background.Go(func() {
 			if err := e.removeFor(e.ctx, b, r); err != nil && e.ctx.Err() == nil {
-				e.log.Warn("cannot remove the worktrees of an attempt for another machine; trying again", "attempt", r.AttemptID, "error", err)
+				e.Log.Warn("cannot remove the worktrees of an attempt for another machine; trying again", "attempt", r.AttemptID, "error", err)
 				_ = wait.For(e.serving, time.Second)
 			}
 			e.mu.Lock()
@@ -247,7 +235,7 @@ func (e *Engine) removeAsked(ctx context.Context, b store.Board) error {
 // means that nothing was recorded.
 func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) error {
 	done := removal{}
-	err := e.endEarlier(ctx, b, task.Execution{AttemptID: r.AttemptID})
+	err := e.endGivenUpAgents(ctx, b, task.Execution{AttemptID: r.AttemptID})
 	if err == nil {
 		done, err = e.removeWorktrees(ctx, b, r.AttemptID, false)
 	}
@@ -273,10 +261,10 @@ func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) e
 
 // removeElsewhere has the worktrees of an attempt removed by its machine. left says that they stay,
 // since that machine is gone.
-func (e *Engine) removeElsewhere(ctx context.Context, b view, a *task.Attempt) (done removal, left string, err error) {
-	gone, err := e.shared.GoneFor(ctx, a.Place)
+func (e *Engine) removeElsewhere(ctx context.Context, b board.View, a *task.Attempt) (done removal, left string, err error) {
+	gone, err := e.Shared.GoneFor(ctx, a.Place)
 	if err != nil {
-		return done, "", fault("looking for the machine of the attempt", err)
+		return done, "", board.Fault("looking for the machine of the attempt", err)
 	}
 	if gone > 0 && a.Workspace == "" {
 		return done, "", nil
@@ -295,7 +283,7 @@ func (e *Engine) removeElsewhere(ctx context.Context, b view, a *task.Attempt) (
 			continue
 		}
 		if err := json.Unmarshal(result, &done); err != nil {
-			return done, "", fault("reading how the removal of worktrees went", err)
+			return done, "", board.Fault("reading how the removal of worktrees went", err)
 		}
 		if done.Refusal != nil {
 			return removal{}, "", done.Refusal
@@ -306,7 +294,7 @@ func (e *Engine) removeElsewhere(ctx context.Context, b view, a *task.Attempt) (
 	case errors.Is(err, task.ErrNotFound):
 		return done, "", nil // another call was faster
 	case err != nil:
-		return done, "", fault("removing the worktrees of the attempt", err)
+		return done, "", board.Fault("removing the worktrees of the attempt", err)
 	}
-	return done, "", session.NotNow(codes.NotRemoved, "The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id", a.ID).Wait(retryAfter)
+	return done, "", session.NotNow(codes.NotRemoved, "The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id", a.ID).Wait(board.RetryAfter)
 }

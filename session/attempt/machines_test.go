@@ -19,6 +19,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/attempttest"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -73,7 +74,7 @@ type sharedDatabase struct {
 }
 
 func (f sharedDatabase) stores(place task.Place) *store.Stores {
-	s := storesIn(f.name, place)
+	s := attempttest.StoresIn(f.name, place)
 	s.Env = []string{"SHARED=yes"}
 	return s
 }
@@ -82,7 +83,7 @@ func (f sharedDatabase) gone(place task.Place, since time.Duration) {
 	if since == 0 {
 		return // the next process of the place touches its row
 	}
-	u, err := url.Parse(schemaURL(f.name))
+	u, err := url.Parse(attempttest.SchemaURL(f.name))
 	must(f.t, err)
 	q := u.Query()
 	schema := q.Get("schema")
@@ -113,8 +114,8 @@ type machine struct {
 
 // machine starts a server on another machine.
 func (p *project) machine(name string, f fleet, change ...func(*Options)) *machine {
-	p.t.Helper()
-	place := task.Place{MachineID: name + name, MachineName: name, Root: p.root}
+	p.T.Helper()
+	place := task.Place{MachineID: name + name, MachineName: name, Root: p.Root}
 	s := f.stores(place)
 	m := &machine{p.open(append([]func(*Options){func(o *Options) { o.Stores = s }}, change...)...), p, place}
 	m.stores = s
@@ -123,7 +124,7 @@ func (p *project) machine(name string, f fleet, change ...func(*Options)) *machi
 
 // without takes the executor TEST from a machine.
 func (p *project) without() {
-	p.configure(func(c *config.Config) { c.Executors[0].Command = []string{"./not-installed"} })
+	p.Configure(func(c *config.Config) { c.Executors[0].Command = []string{"./not-installed"} })
 }
 
 // An attempt is made on one machine, which lacks its executor, and runs on another, where it is
@@ -141,14 +142,14 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		away := new(atomic.Bool)
 		m2 := p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
 		got := m1.reaches(made.AttemptID, task.Running)
-		if !strings.Contains(deref(got.Notice), m2.place.Describe()) || !strings.HasPrefix(got.Repos[0].WorktreePath, m2.o.State.Worktrees()) {
+		if !strings.Contains(deref(got.Notice), m2.place.Describe()) || !strings.HasPrefix(got.Repos[0].WorktreePath, m2.State().Worktrees()) {
 			t.Errorf("it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
 		}
-		b, err := m1.board(ctx)
+		b, err := m1.Store(ctx)
 		must(t, err)
 		a, err := b.Attempt(ctx, made.AttemptID)
 		must(t, err)
-		if a.Place != m2.place || a.Repos[0].RepoPath != p2.root {
+		if a.Place != m2.place || a.Repos[0].RepoPath != p2.Root {
 			t.Errorf("the attempt has %+v and %q", a.Place, a.Repos[0].RepoPath)
 		}
 		eventually(t, func() string {
@@ -162,7 +163,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if err != nil || stopped.State != string(task.Stopped) {
 			t.Fatalf("stopping: %+v, %v", stopped, err)
 		}
-		if _, err := os.Stat(filepath.Join(p1.root, "note.txt")); err == nil {
+		if _, err := os.Stat(filepath.Join(p1.Root, "note.txt")); err == nil {
 			t.Error("it ran on the first machine")
 		}
 
@@ -184,23 +185,27 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex, Raw: new(true)}); err != nil || len(tail.Entries) != 0 {
 			t.Errorf("after the last line: %+v, %v", tail, err)
 		}
-		diff, err := m1.GetAttemptDiff(ctx, me, DiffArgs{Target: the(made.AttemptID)})
-		if err != nil || len(diff.Diffs) != 1 || !containsAll(diff.Diffs[0].Diff, "+from afar", "+later") || !strings.Contains(deref(diff.Notice), m2.place.Describe()) {
-			t.Errorf("the changes: %+v, %v", diff, err)
+		shared, err := m1.Store(ctx)
+		must(t, err)
+		at, err := shared.Attempt(ctx, made.AttemptID)
+		must(t, err)
+		diffs, notice, err := SavedDiff(ctx, shared, at, 10_000)
+		if err != nil || len(diffs) != 1 || !containsAll(diffs[0].Diff, "+from afar", "+later") || !strings.Contains(notice, m2.place.Describe()) {
+			t.Errorf("the changes: %+v, %q, %v", diffs, notice, err)
 		}
-		if diff, err = m1.GetAttemptDiff(ctx, me, DiffArgs{Target: the(made.AttemptID), MaxBytes: new(30)}); err != nil || !diff.Truncated || len(diff.Diffs[0].Diff) > 30 {
-			t.Errorf("a part of the changes: %+v, %v", diff, err)
+		if diffs, _, err = SavedDiff(ctx, shared, at, 30); err != nil || !diffs[0].Truncated || len(diffs[0].Diff) > 30 {
+			t.Errorf("a part of the changes: %+v, %v", diffs, err)
 		}
 
-		p2.git(p2.root, "worktree", "lock", "--reason", "I work here", got.Repos[0].WorktreePath)
+		p2.Git(p2.Root, "worktree", "lock", "--reason", "I work here", got.Repos[0].WorktreePath)
 		_, err = m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		refused(t, err, session.StateError, "worktree_in_use", "I work here")
-		p2.git(p2.root, "worktree", "unlock", got.Repos[0].WorktreePath)
+		p2.Git(p2.Root, "worktree", "unlock", got.Repos[0].WorktreePath)
 		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		if err != nil || len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p2.root || gone.Notice != nil {
+		if err != nil || len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p2.Root || gone.Notice != nil {
 			t.Fatalf("deleting: %+v, %v", gone, err)
 		}
-		if exists(got.Repos[0].WorktreePath) || exists(m2.records(made.AttemptID)) {
+		if Exists(got.Repos[0].WorktreePath) || Exists(m2.records(made.AttemptID)) {
 			t.Error("the worktree or the log is still there")
 		}
 	})
@@ -227,14 +232,14 @@ func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
 func TestAMachineThatIsGone(t *testing.T) {
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
-		p1.configure(func(c *config.Config) {
+		p1.Configure(func(c *config.Config) {
 			c.Executors[0].Command, c.Attempts.MachineLostAfter = []string{"./not-installed"}, 100*time.Second
 		})
 		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f)
 		pid := filepath.Join(t.TempDir(), "pid")
 		made := m1.begin(m1.newTask("! touch "+pid, "! await nothing"))
 		eventually(t, func() string {
-			if !exists(pid) {
+			if !Exists(pid) {
 				return "the agent does not run"
 			}
 			return ""
@@ -298,11 +303,11 @@ func TestABoardThatOthersChange(t *testing.T) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
 		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f, func(o *Options) { o.Passive = true })
-		m2.beside.Go(m2.followBoard)
+		m2.background.Go(m2.followBoard)
 		kicked := func(after string) {
 			t.Helper()
 			select {
-			case <-m2.kicks:
+			case <-m2.wake:
 			case <-time.After(time.Minute):
 				t.Fatalf("it does not look after %s", after)
 			}
@@ -312,12 +317,12 @@ func TestABoardThatOthersChange(t *testing.T) {
 		kicked("an attempt")
 		for began := time.Now(); time.Since(began) < time.Second; { // until it is quiet
 			select {
-			case <-m2.kicks:
+			case <-m2.wake:
 				began = time.Now()
 			case <-time.After(time.Second):
 			}
 		}
-		b, err := m1.board(ctx)
+		b, err := m1.Store(ctx)
 		must(t, err)
 		_, err = b.Stop(ctx, m1.latest(made.AttemptID).ID)
 		must(t, err)
@@ -337,16 +342,16 @@ func TestARemovalThatIsNotAnswered(t *testing.T) {
 		m2.stop()
 		f.gone(m2.place, 0)
 		silent := p2.machine("bbbb", f, func(o *Options) { o.Passive = true })
-		must(t, silent.member.Enter(ctx))
+		must(t, silent.Members.Enter(ctx))
 		_, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		refused(t, err, session.StateError, "not_removed", "bbbb", "Call again")
 		back := p2.machine("bbbb", f)
 		back.ends(back.begin(back.newTask("! say hello")).AttemptID)
-		if !exists(tree) {
+		if !Exists(tree) {
 			t.Error("the worktree of a task that stayed was removed")
 		}
 		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		if err != nil || len(gone.Rescued) != 1 || exists(tree) {
+		if err != nil || len(gone.Rescued) != 1 || Exists(tree) {
 			t.Errorf("deleting: %+v, %v", gone, err)
 		}
 	})
@@ -364,13 +369,13 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		tree := m1.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
 		m2.stop()
 
-		old := p2.open(func(o *Options) { o.Stores = files.Stores(state.Of(p2.root), false, nil) }) // which does not know the attempt
+		old := p2.open(func(o *Options) { o.Stores = files.Stores(state.Of(p2.Root), false, nil) }) // which does not know the attempt
 		old.stores = old.o.Stores
 		old.newTask("something")
-		b, err := old.board(ctx)
+		b, err := old.Store(ctx)
 		must(t, err)
-		old.recoverWorktrees(ctx, b, p2.cfg.Load())
-		if !exists(tree) {
+		old.recoverWorktrees(ctx, b, p2.Config.Load())
+		if !Exists(tree) {
 			t.Fatal("a server of another board removed the worktree")
 		}
 		old.stop()
@@ -383,12 +388,12 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		f.gone(m2.place, 0)
 		p2.machine("bbbb", f)
 		eventually(t, func() string {
-			if exists(tree) {
+			if Exists(tree) {
 				return "the worktree is still there"
 			}
 			return ""
 		})
-		if refs := p2.git(p2.root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
+		if refs := p2.Git(p2.Root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
 			t.Errorf("its work was not kept: %q", refs)
 		}
 	})
@@ -405,7 +410,7 @@ func TestInspectOnMachines(t *testing.T) {
 			t.Helper()
 			m.stores.Others = func(context.Context) (bool, error) { return true, nil }
 			eventually(t, func() string { // servers are at work, and may be writing a journal
-				r, err := Inspect(ctx, state.Of(m.p.root), m.stores, m.p.cfg.Load(), m.log)
+				r, err := Inspect(ctx, state.Of(m.p.Root), m.stores, m.p.Config.Load(), m.Log)
 				must(t, err)
 				if got := fmt.Sprint(r.Findings); len(r.Findings) != len(want) || !containsAll(got, want...) {
 					return fmt.Sprintf("%s finds %s, want %q", m.place.MachineName, got, want)
@@ -431,18 +436,18 @@ func TestInspectOnMachines(t *testing.T) {
 		})
 		if _, database := f.(sharedDatabase); database { // a board in files has the paths of who wrote them last
 			commit := gone.Rescued[0].Commit
-			must(t, os.Remove(filepath.Join(p2.root, ".git", "objects", commit[:2], commit[2:])))
+			must(t, os.Remove(filepath.Join(p2.Root, ".git", "objects", commit[:2], commit[2:])))
 			finds(m1)
 			finds(m2, "what "+gone.Rescued[0].Ref+" keeps is not all there")
 		}
 
 		m2.stop()
-		p1.configure(func(*config.Config) {})
+		p1.Configure(func(*config.Config) {})
 		made = m1.begin(m1.newTask("! say hello"))
-		b, err := m1.board(ctx)
+		b, err := m1.Store(ctx)
 		must(t, err)
-		must(t, m1.member.Enter(ctx))
-		x, err := b.ClaimNext(ctx, m1.member.ID(), 1, m1.claim(ctx, b, p1.cfg.Load()), task.Limits{})
+		must(t, m1.Members.Enter(ctx))
+		x, err := b.ClaimNext(ctx, m1.Members.ID(), 1, m1.claim(ctx, b, p1.Config.Load()), task.Limits{})
 		if err != nil || x == nil || x.AttemptID != made.AttemptID || x.Place != m1.place {
 			t.Fatalf("%+v, %v", x, err)
 		}
@@ -558,13 +563,13 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 	for what, claim := range map[string]func(p *project, f fleet, place task.Place){
 		"at the end of the copy": func(p *project, f fleet, place task.Place) {
 			s := f.stores(place)
-			must(t, Claim(ctx, state.Of(p.root), s))
+			must(t, Claim(ctx, state.Of(p.Root), s))
 			must(t, s.Close(ctx))
 		},
 		"by the next server": func(p *project, f fleet, place task.Place) {
 			m := p.machine("aaaa", f)
 			eventually(t, func() string {
-				journals, _ := filepath.Glob(filepath.Join(m.o.State.Worktrees(), ".journal", "*.json"))
+				journals, _ := filepath.Glob(filepath.Join(m.State().Worktrees(), ".journal", "*.json"))
 				if text, err := os.ReadFile(journals[0]); err != nil || !strings.Contains(string(text), `"board"`) {
 					return fmt.Sprint(string(text), err)
 				}
@@ -575,7 +580,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			p, f := newProject(t), sharedDatabase{t, t.TempDir()}
-			folder, place := state.Of(p.root), task.Place{MachineID: "aaaaaaaa", MachineName: "aaaa", Root: p.root}
+			folder, place := state.Of(p.Root), task.Place{MachineID: "aaaaaaaa", MachineName: "aaaa", Root: p.Root}
 			onFiles := func() *server {
 				s := files.Stores(folder, false, nil)
 				old := p.open(func(o *Options) { o.Stores = s })
@@ -586,7 +591,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			made := old.begin(old.newTask("! write note.txt here"))
 			tree := old.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
 			old.stop()
-			pg := openIn(f.name, place)
+			pg := attempttest.OpenIn(f.name, place)
 			_, err := transfer.Copy(ctx, files.NewFile(folder), pg.Side(place))
 			must(t, err)
 			if gone, err := pg.GoneFor(ctx, place); err != nil || gone > time.Minute {
@@ -598,11 +603,11 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			must(t, os.Remove(folder.Database()))
 			old = onFiles()
 			old.newTask("something")
-			b, err := old.board(ctx)
+			b, err := old.Store(ctx)
 			must(t, err)
-			must(t, old.recoverWorktrees(ctx, b, p.cfg.Load()))
+			must(t, old.recoverWorktrees(ctx, b, p.Config.Load()))
 			old.stop()
-			if !exists(tree) {
+			if !Exists(tree) {
 				t.Fatal("a server without the old board has removed the worktree")
 			}
 
@@ -614,12 +619,12 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			must(t, err)
 			p.machine("aaaa", f)
 			eventually(t, func() string {
-				if exists(tree) {
+				if Exists(tree) {
 					return "the worktree is still there"
 				}
 				return ""
 			})
-			if refs := p.git(p.root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
+			if refs := p.Git(p.Root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
 				t.Errorf("its work was not kept: %q", refs)
 			}
 		})

@@ -17,17 +17,18 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
 // launch returns the process of the run, or the reason why there is none. It continues what this
 // server or a dead one has begun.
-func (r *run) launch() (Process, *outcome) {
+func (r *execution) launch() (Process, *outcome) {
 	proc, end := r.find()
 	switch {
 	case proc != nil || end != nil:
 		return proc, end
-	case r.exec.State == task.Running:
+	case r.row.State == task.Running:
 		return nil, recordsGone()
 	}
 	agent, work, end := r.prepare()
@@ -43,25 +44,25 @@ func (r *run) launch() (Process, *outcome) {
 // find returns the process of the run if one was started; if both results are nil there is none and
 // will be none. It retries until it knows: an agent that runs must never be mistaken for one that
 // does not.
-func (r *run) find() (Process, *outcome) {
+func (r *execution) find() (Process, *outcome) {
 	for {
-		proc, err := r.executor().Find(r.ctx, r.exec.LogID, r.exec.ID)
+		proc, err := r.executor().Find(r.ctx, r.row.LogID, r.row.ID)
 		switch {
 		case err == nil:
-			r.fault.Store(nil)
+			r.hindrance.Store(nil)
 			return proc, nil
 		case errors.Is(err, ErrNoRun):
 			return nil, nil
 		case r.ctx.Err() != nil, wait.For(r.engine.serving, time.Second) != nil:
 			return nil, &outcome{fate: left} // the next server finds out
 		}
-		r.doubt.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
+		r.lastFailure.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
 	}
 }
 
-// hindered is the outcome of an error that is unrelated to the agent. If the server is closing, the
+// couldNot is the outcome of an error that is unrelated to the agent. If the server is closing, the
 // execution waits again; otherwise it has failed for that reason.
-func (r *run) hindered(doing string, err error) *outcome {
+func (r *execution) couldNot(doing string, err error) *outcome {
 	if r.ctx.Err() != nil {
 		return &outcome{fate: left}
 	}
@@ -76,54 +77,54 @@ func (r *run) hindered(doing string, err error) *outcome {
 }
 
 // prepare creates the workspace if it does not exist, and returns what to run there.
-func (r *run) prepare() (agent *choice, w Work, end *outcome) {
+func (r *execution) prepare() (agent *choice, w Work, end *outcome) {
 	ctx, e := r.making, r.engine
-	cfg, err := e.config(ctx)
+	cfg, err := e.Config(ctx)
 	if err != nil {
 		// Not the attempt's fault: it waits, like all others, for a configuration that can be read.
 		return nil, w, r.notRun()
 	}
-	b, err := e.board(ctx)
+	b, err := e.Store(ctx)
 	if err != nil {
-		return nil, w, r.hindered("opening the board", err)
+		return nil, w, r.couldNot("opening the board", err)
 	}
 	// The execution may be outdated: one that has ended meanwhile must not run.
-	now, err := b.Execution(ctx, r.exec.ID)
+	now, err := b.Execution(ctx, r.row.ID)
 	if err != nil && !errors.Is(err, task.ErrNotFound) {
-		return nil, w, r.hindered("reading the board", err)
+		return nil, w, r.couldNot("reading the board", err)
 	}
-	if err != nil || now.State != task.Starting || now.Owner != e.member.ID() {
+	if err != nil || now.State != task.Starting || now.Owner != e.Members.ID() {
 		return nil, w, &outcome{fate: left}
 	}
-	a, err := b.Attempt(ctx, r.exec.AttemptID)
+	a, err := b.Attempt(ctx, r.row.AttemptID)
 	if err != nil {
-		return nil, w, r.hindered("reading the attempt", err)
+		return nil, w, r.couldNot("reading the attempt", err)
 	}
-	if agent, err = e.choose(ctx, a.Executor, cmp.Or(r.exec.Variant, a.Variant)); err != nil {
-		return nil, w, r.hindered("choosing the agent's command", err)
+	if agent, err = e.choose(ctx, a.Executor, cmp.Or(r.row.Variant, a.Variant)); err != nil {
+		return nil, w, r.couldNot("choosing the agent's command", err)
 	}
-	w = Work{Log: r.exec.LogID, Execution: r.exec.ID, Variant: agent.variant, Prompt: r.exec.Prompt, OfProject: e.ofProject(a), Env: e.environment(cfg, a.ID)}
+	w = Work{Log: r.row.LogID, Execution: r.row.ID, Variant: agent.variant, Prompt: r.row.Prompt, OfProject: e.ofProject(a), Env: e.environment(cfg, a.ID)}
 	if err := agent.Check(ctx, w); err != nil {
-		return nil, w, r.hindered("starting the agent", err)
+		return nil, w, r.couldNot("starting the agent", err)
 	}
 	// A deepwork in the workspace finds the project by it, also if nothing else is kept there.
-	if err := e.o.State.Make(); err != nil {
-		return nil, w, r.hindered("making the state folder of the project", err)
+	if err := e.State().Make(); err != nil {
+		return nil, w, r.couldNot("making the state folder of the project", err)
 	}
-	if r.exec.FollowUp && !a.Made() {
+	if r.row.FollowUp && !a.Made() {
 		return nil, w, failed("The attempt has no workspace: its agent never ran. Start a new attempt.")
 	}
 	if end := r.workspace(b, cfg, a, w.Env); end != nil {
 		return nil, w, end
 	}
-	if err := e.endEarlier(ctx, b, r.exec); err != nil {
-		return nil, w, r.hindered("ending the agent that another machine had given up", err)
+	if err := e.endGivenUpAgents(ctx, b, r.row); err != nil {
+		return nil, w, r.couldNot("ending the agent that another machine had given up", err)
 	}
 	w.Workspace = a.Workspace
-	if r.exec.FollowUp {
-		r.note("follow-up: " + clip(r.exec.Prompt))
-		if w.Continue, w.Prompt, err = e.continued(ctx, b, a, agent, r.exec); err != nil {
-			return nil, w, r.hindered("reading what was done before", err)
+	if r.row.FollowUp {
+		r.note("follow-up: " + board.Clip(r.row.Prompt))
+		if w.Continue, w.Prompt, err = e.continued(ctx, b, a, agent, r.row); err != nil {
+			return nil, w, r.couldNot("reading what was done before", err)
 		}
 	}
 	return agent, w, nil
@@ -131,35 +132,35 @@ func (r *run) prepare() (agent *choice, w Work, end *outcome) {
 
 // ofProject reports whether an attempt works in the project itself, or in a worktree of it alone.
 func (e *Engine) ofProject(a *task.Attempt) bool {
-	return len(a.Repos) == 0 || len(a.Repos) == 1 && a.Repos[0].RepoPath == e.o.Root
+	return len(a.Repos) == 0 || len(a.Repos) == 1 && a.Repos[0].RepoPath == e.Root()
 }
 
 // workspace makes the workspace of an attempt unless it is there. env is for the setup commands.
-func (r *run) workspace(b store.Board, cfg *config.Config, a *task.Attempt, env []string) *outcome {
+func (r *execution) workspace(b store.Board, cfg *config.Config, a *task.Attempt, env []string) *outcome {
 	ctx, e := r.making, r.engine
-	if e.shared != nil && !a.Made() {
-		if err := e.place(ctx, b, cfg, a); err != nil {
-			return r.hindered("choosing where the attempt works", err)
+	if e.Shared != nil && !a.Made() {
+		if err := e.choosePaths(ctx, b, cfg, a); err != nil {
+			return r.couldNot("choosing where the attempt works", err)
 		}
 	}
 	if err := checkLayout(a); err != nil {
-		return r.hindered("checking the workspace", err)
+		return r.couldNot("checking the workspace", err)
 	}
 	if !a.Made() {
 		if err := e.makeWorkspace(ctx, b, cfg, a, env); err != nil {
-			return r.hindered("making the workspace", err)
+			return r.couldNot("making the workspace", err)
 		}
 	}
 	// A removal in progress either finds this execution on the board and gives up, or has removed
 	// the workspace when Await returns.
-	if err := e.keeper(worktreesOf(a)).Await(ctx, a.ID); err != nil {
-		return r.hindered("waiting for the workspace", err)
+	if err := e.Worktrees(a).Await(ctx, a.ID); err != nil {
+		return r.couldNot("waiting for the workspace", err)
 	}
 	if fi, err := os.Lstat(a.Workspace); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() {
 		return failed("The workspace %s is gone. Start a new attempt; commits of this one are on the branch %s.", a.Workspace, a.Branch)
 	}
 	if err := e.checkWorkspace(a); err != nil {
-		return r.hindered("checking the workspace", err)
+		return r.couldNot("checking the workspace", err)
 	}
 	return nil
 }
@@ -175,22 +176,22 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		return err
 	}
 	dir := worktreesOf(a)
-	if now := e.worktreesDir(cfg); dir != now && dir != e.o.State.Worktrees() {
+	if now := e.worktreesDir(cfg); dir != now && dir != e.State().Worktrees() {
 		return fmt.Errorf("its worktrees were to be in %s, and by now attempts.worktrees says %s; start a new attempt", dir, now)
 	}
 	if err := e.keeper(dir).Safe(); err != nil {
 		return err
 	}
-	if err := ignore(e.o.Root, dir); err != nil {
-		e.log.Warn("git may take the worktrees for the project's own files", "error", err)
+	if err := ignore(e.Root(), dir); err != nil {
+		e.Log.Warn("git may take the worktrees for the project's own files", "error", err)
 	}
 	k, trees := e.keeper(dir), make([]worktree.Tree, len(a.Repos))
 	for i, repo := range a.Repos {
 		files, setup := provision(cfg, project, repo.RepoName)
 		if len(setup) > 0 {
-			program, err := trust.Program(e.o.Root, cfg.Approval, setup)
+			program, err := trust.Program(e.Root(), cfg.Approval, setup)
 			if errors.Is(err, trust.ErrChanged) {
-				return session.Changed(e.o.Root, err)
+				return session.Changed(e.Root(), err)
 			}
 			if err == nil && !strings.ContainsAny(setup[0], `/\`) { // a path is one in the worktree
 				setup = append([]string{program}, setup[1:]...)
@@ -198,10 +199,10 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		}
 		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
 			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
-		if repo.RepoPath == e.o.Root { // where files were approved; a branch may have others
+		if repo.RepoPath == e.Root() { // where files were approved; a branch may have others
 			trees[i].Allowed = func(dir string) error {
 				if err := trust.Check(dir, cfg.Approval, setup); err != nil {
-					return session.Changed(e.o.Root, err)
+					return session.Changed(e.Root(), err)
 				}
 				return nil
 			}
@@ -233,7 +234,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		if !errors.Is(err, task.ErrFull) {
 			break
 		}
-		e.log.Warn("the board does not take a new workspace; trying again", "attempt", a.ID, "error", err)
+		e.Log.Warn("the board does not take a new workspace; trying again", "attempt", a.ID, "error", err)
 		if wait.For(ctx, time.Second) != nil {
 			break
 		}
@@ -247,7 +248,26 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 // branchTries bounds how often another name is chosen for an attempt's branch.
 const branchTries = 5
 
-func exists(path string) bool {
+func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// provision returns the files that are copied into new worktrees of a repository, and the command
+// that is run in them.
+func provision(cfg *config.Config, project *task.Project, repo string) (files, setup []string) {
+	if project.Root {
+		return cfg.Attempts.Copy, cfg.Attempts.Setup
+	}
+	for _, p := range cfg.Projects {
+		if p.Name != project.Name {
+			continue
+		}
+		for _, r := range p.Repos {
+			if board.RepoName(r) == repo {
+				return r.Copy, r.Setup
+			}
+		}
+	}
+	return nil, nil
 }

@@ -10,6 +10,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
@@ -69,8 +70,8 @@ func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, ne
 	return all, next
 }
 
-// A span is the part of a log that one execution wrote.
-type span struct {
+// A logPart is the part of a log that one execution wrote.
+type logPart struct {
 	log   logRef // the attempt's, or that of an agent of a run
 	state task.AttemptState
 	began *time.Time // nil means that nothing is before it, or that an index leaves it out
@@ -78,12 +79,12 @@ type span struct {
 	none  bool       // it never ran
 }
 
-// spanOf returns the span of an execution, of the attempt or of an agent of a run. If after is before its
+// partOf returns the part of an execution, of the attempt or of an agent of a run. If after is before its
 // first entry, it becomes the index before that.
-func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string, after **int64) (s span, err error) {
+func (e *Engine) partOf(ctx context.Context, b board.View, a *task.Attempt, id string, after **int64) (s logPart, err error) {
 	all, err := e.executions(ctx, b, a)
 	if err != nil {
-		return s, found("reading the executions", err, "attempt", "attempt_id", a.ID, remedyAttempt)
+		return s, board.AttemptFault("reading the executions", err, a.ID)
 	}
 	i := slices.IndexFunc(all, func(x task.Execution) bool { return x.ID == id })
 	if i < 0 {
@@ -94,7 +95,7 @@ func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string,
 		return s, session.Wrong(codes.UnknownExecution, "Attempt %s has no execution %s. %s.", a.ID, id, lists).With("argument", "execution_id").With("value", id)
 	}
 	x := all[i]
-	s = span{log: logOfExecution(&x), state: x.State, none: x.StartedAt == nil}
+	s = logPart{log: logOfExecution(&x), state: x.State, none: x.StartedAt == nil}
 	if s.none {
 		return s, nil
 	}
@@ -120,7 +121,7 @@ func (e *Engine) spanOf(ctx context.Context, b view, a *task.Attempt, id string,
 }
 
 // executions returns those of an attempt, and of the agents of a run, the newest first.
-func (e *Engine) executions(ctx context.Context, b view, a *task.Attempt) ([]task.Execution, error) {
+func (e *Engine) executions(ctx context.Context, b board.View, a *task.Attempt) ([]task.Execution, error) {
 	all, err := b.Executions(ctx, a.ID)
 	if err != nil || a.Run == nil {
 		return all, err
@@ -130,23 +131,24 @@ func (e *Engine) executions(ctx context.Context, b view, a *task.Attempt) ([]tas
 }
 
 // lastBefore returns the index of the last entry of a log before a moment.
-func (e *Engine) lastBefore(ctx context.Context, b view, a *task.Attempt, log logRef, moment time.Time) (*int64, error) {
+func (e *Engine) lastBefore(ctx context.Context, b board.View, a *task.Attempt, log logRef, moment time.Time) (*int64, error) {
 	for after := int64(-1); ; {
 		entries, next, err := e.tail(ctx, b, a, log, &after, runner.MaxTail, 0)
 		if err != nil {
-			return nil, fault("reading the attempt's log", err)
+			return nil, board.Fault("reading the attempt's log", err)
 		}
 		if i := slices.IndexFunc(entries, func(x runner.Entry) bool { return !x.Time.Before(moment) }); i >= 0 {
 			return new(entries[i].Index - 1), nil
 		}
-		if after = next; len(entries) == 0 {
+		after = next
+		if len(entries) == 0 {
 			return &after, nil
 		}
 	}
 }
 
-// cut removes entries before and after the span. It reports whether all were.
-func (s *span) cut(entries *[]runner.Entry) bool {
+// cut removes entries before and after the part. It reports whether all were.
+func (s *logPart) cut(entries *[]runner.Entry) bool {
 	n := len(*entries)
 	*entries = slices.DeleteFunc(*entries, func(x runner.Entry) bool {
 		return s.until != nil && !x.Time.Before(*s.until) || s.began != nil && x.Time.Before(*s.began)
@@ -155,7 +157,7 @@ func (s *span) cut(entries *[]runner.Entry) bool {
 }
 
 // executionsReply lists executions with the beginnings of their texts, and their costs by id.
-func executionsReply(all []task.Execution, costs map[string]*ExecutionCost) []Execution {
+func executionsReply(all []task.Execution, costs map[string]*board.ExecutionCost) []Execution {
 	brief := func(s *string) *string {
 		if s == nil {
 			return nil
@@ -165,7 +167,7 @@ func executionsReply(all []task.Execution, costs map[string]*ExecutionCost) []Ex
 	r := make([]Execution, len(all))
 	for i, x := range all {
 		r[i] = Execution{ExecutionID: x.ID, State: string(x.State), Prompt: jsontext.Clip(x.Prompt, 400), ExitCode: x.ExitCode,
-			FinalMessage: brief(x.FinalMessage), Error: brief(x.Error), StartedAt: stampOrNull(x.StartedAt), EndedAt: stampOrNull(x.EndedAt), Cost: costs[x.ID]}
+			FinalMessage: brief(x.FinalMessage), Error: brief(x.Error), StartedAt: board.StampOrNull(x.StartedAt), EndedAt: board.StampOrNull(x.EndedAt), Cost: costs[x.ID]}
 	}
 	return r
 }

@@ -1,7 +1,6 @@
 package attempt
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/board"
 )
 
 // stream returns the lines that a real agent printed.
@@ -102,7 +102,7 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	if want := "The agent ended with exit code 97. Its last lines on stderr:\nnonsense unknown order \"nonsense\""; r.State != "failed" || deref(r.Error) != want {
 		t.Errorf("%s, %q, want %q", r.State, deref(r.Error), want)
 	}
-	want := &Cost{USD: new(0.01574), Executions: 1, Input: new(int64(48)), Cached: new(int64(9200)), Output: new(int64(160)), Turns: new(int64(5))}
+	want := &board.Cost{USD: new(0.01574), Executions: 1, Input: new(int64(48)), Cached: new(int64(9200)), Output: new(int64(160)), Turns: new(int64(5))}
 	if !reflect.DeepEqual(r.Cost, want) || !reflect.DeepEqual(s.task(v.TaskID).Cost, want) {
 		t.Errorf("it cost %s", asJSON(r.Cost))
 	}
@@ -137,24 +137,16 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	}
 	full, err := s.GetAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
 	must(t, err)
-	first := &ExecutionCost{want.USD, want.Input, want.Cached, want.Output, want.Turns}
-	if each := full.Executions; !reflect.DeepEqual(each[0].Cost, &ExecutionCost{}) || !reflect.DeepEqual(each[1].Cost, first) {
+	first := &board.ExecutionCost{USD: want.USD, Input: want.Input, Cached: want.Cached, Output: want.Output, Turns: want.Turns}
+	if each := full.Executions; !reflect.DeepEqual(each[0].Cost, &board.ExecutionCost{}) || !reflect.DeepEqual(each[1].Cost, first) {
 		t.Errorf("they cost %s", asJSON(each))
 	}
 	// An agent that reports no cost.
 	other := s.begin(s.newTask(orders("codex")...))
-	want = &Cost{Executions: 1, Unknown: 1, Input: new(int64(1000)), Cached: new(int64(5000)), Output: new(int64(200)), Turns: new(int64(1))}
+	want = &board.Cost{Executions: 1, Unknown: 1, Input: new(int64(1000)), Cached: new(int64(5000)), Output: new(int64(200)), Turns: new(int64(1))}
 	if other = s.ends(other.AttemptID); !reflect.DeepEqual(other.Cost, want) {
 		t.Errorf("it cost %s", asJSON(other.Cost))
 	}
-}
-
-func asJSON(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return string(data)
 }
 
 // What each execution was asked, how it ended and what it printed can be read after the ones that
@@ -167,7 +159,7 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 		lines = append(lines, "! say "+line)
 	}
 	r := s.ends(s.begin(s.newTask(append(lines, "! nonsense")...)).AttemptID)
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	for _, prompt := range []string{"! say second", "! prompt\n! say third\n! await " + hold} {
 		s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: &prompt})
 		if !strings.Contains(prompt, "third") {

@@ -15,6 +15,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/board"
 )
 
 // The pace of notifications.
@@ -27,8 +28,8 @@ const (
 
 // A Notification is what the command of notify gets on its stdin, as one line of JSON.
 type Notification struct {
-	Attention
-	Project string `json:"project"` // its root, where the command of the item is to be run
+	board.Attention
+	Project string `json:"project"` // its root, in which a person runs the command of the item
 }
 
 // A notifier has the command of the user's own config notify of each new item that needs a person,
@@ -36,27 +37,27 @@ type Notification struct {
 // lock does so. An item is recorded after the command has run, so that only a crash repeats it, and
 // forgotten when it is gone. It belongs to one goroutine.
 type notifier struct {
-	engine   *Engine
-	position string // in the feed of changes
-	lock     *durable.FileLock
-	known    []string // the keys of the items that were notified
-	said     string   // the last error that was logged
+	engine     *Engine
+	position   string // in the feed of changes
+	lock       *durable.FileLock
+	known      []string // the keys of the items that were notified
+	lastLogged string   // the last error that was logged
 }
 
 // notify notifies until Close begins.
 func (e *Engine) notify() {
 	n := &notifier{engine: e}
 	for ctx := e.serving; ctx.Err() == nil; n.wait(ctx) {
-		cfg, err := e.config(ctx)
+		cfg, err := e.Config(ctx)
 		if err != nil {
 			continue // the config's faults are logged elsewhere
 		}
 		if len(cfg.Notify) > 0 {
 			err = n.look(ctx, cfg)
 		}
-		if err != nil && ctx.Err() == nil && err.Error() != n.said {
-			n.said = err.Error()
-			e.log.Warn("looking for what to notify of", "error", err)
+		if err != nil && ctx.Err() == nil && err.Error() != n.lastLogged {
+			n.lastLogged = err.Error()
+			e.Log.Warn("looking for what to notify of", "error", err)
 		}
 	}
 	if n.lock != nil {
@@ -110,7 +111,7 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 			return ctx.Err() // the next server repeats it
 		}
 		if err != nil {
-			e.log.Warn("the command of notify failed; this item is not notified of again", "kind", item.Kind, "id", item.ID, "error", err)
+			e.Log.Warn("the command of notify failed; this item is not notified of again", "kind", item.Kind, "id", item.ID, "error", err)
 		}
 		if err := n.record(append(slices.Clone(n.known), key)); err != nil {
 			return err
@@ -124,7 +125,7 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 
 // begin takes the lock and reads what was notified, unless another server has the lock.
 func (n *notifier) begin() error {
-	f := n.engine.o.State
+	f := n.engine.State()
 	if err := f.Make(); err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (n *notifier) begin() error {
 		err = json.Unmarshal(data, &n.known)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		n.engine.log.Warn("what was notified cannot be read: everything that needs a person is notified of again", "file", f.Notified(), "error", err)
+		n.engine.Log.Warn("what was notified cannot be read: everything that needs a person is notified of again", "file", f.Notified(), "error", err)
 		n.known = nil
 	}
 	n.lock = lock
@@ -147,21 +148,21 @@ func (n *notifier) begin() error {
 func (n *notifier) record(known []string) error {
 	data, err := json.Marshal(known)
 	if err == nil {
-		err = durable.Disk{}.Put(n.engine.o.State.Notified(), append(data, '\n'), durable.PutOptions{})
+		err = durable.Disk{}.Put(n.engine.State().Notified(), append(data, '\n'), durable.PutOptions{})
 	}
 	n.known = known // not again, even if the disk is full
 	return err
 }
 
 // run runs the command, in the user's home folder: nothing in the project may have a say in it.
-func (n *notifier) run(ctx context.Context, command []string, item Attention) error {
+func (n *notifier) run(ctx context.Context, command []string, item board.Attention) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTime)
 	defer cancel()
 	home, err := os.UserHomeDir()
 	if err != nil {
-		home = filepath.Dir(n.engine.o.State.Notified())
+		home = filepath.Dir(n.engine.State().Notified())
 	}
-	line, err := json.Marshal(Notification{item, n.engine.o.Root})
+	line, err := json.Marshal(Notification{item, n.engine.Root()})
 	if err != nil {
 		return err
 	}

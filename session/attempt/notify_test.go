@@ -15,6 +15,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/state"
 )
 
@@ -24,7 +25,7 @@ func TestNotify(t *testing.T) {
 	p := newProject(t)
 	got := filepath.Join(t.TempDir(), "got")
 	use := func(script string) {
-		p.configure(func(c *config.Config) { c.Notify = []string{"sh", "-c", script, "sh", got} })
+		p.Configure(func(c *config.Config) { c.Notify = []string{"sh", "-c", script, "sh", got} })
 	}
 	use(`cat >> "$1"; pwd >> "$1.dir"`)
 	soon := time.Now().Add(time.Hour)
@@ -50,7 +51,7 @@ func TestNotify(t *testing.T) {
 			if fmt.Sprint(all) != fmt.Sprint(want) {
 				return fmt.Sprintf("notified of %v, want %v", all, want)
 			}
-			if data, _ = os.ReadFile(state.Of(p.root).Notified()); !strings.Contains(string(data), last.Kind+" "+last.ID+" "+deref(last.Since)) {
+			if data, _ = os.ReadFile(state.Of(p.Root).Notified()); !strings.Contains(string(data), last.Kind+" "+last.ID+" "+deref(last.Since)) {
 				return fmt.Sprintf("%+v is not in %s", last, data)
 			}
 			return ""
@@ -59,7 +60,7 @@ func TestNotify(t *testing.T) {
 	}
 	s := p.open(change)
 	want := []string{"step_waits 0a1b2c3d"}
-	if n := notified(want...); n.Project != p.root || n.Title != "Step write: A report" || deref(n.Since) != stamp(soon) || !strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write") {
+	if n := notified(want...); n.Project != p.Root || n.Title != "Step write: A report" || deref(n.Since) != board.Stamp(soon) || !strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write") {
 		t.Errorf("%+v", n)
 	}
 	beside := p.open(change)
@@ -69,7 +70,7 @@ func TestNotify(t *testing.T) {
 	if n := notified(want...); n.Title != v.Title || deref(n.Since) != *x.EndedAt {
 		t.Errorf("%+v", n)
 	}
-	if dir, err := os.ReadFile(got + ".dir"); err != nil || strings.Contains(string(dir), p.root) {
+	if dir, err := os.ReadFile(got + ".dir"); err != nil || strings.Contains(string(dir), p.Root) {
 		t.Errorf("it ran in %s, %v", dir, err)
 	}
 	s.stop()
@@ -77,7 +78,7 @@ func TestNotify(t *testing.T) {
 
 	use(`cat >> "$1"; echo broken >&2; exit 3`)
 	s = p.open(change) // repeats nothing
-	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: Target{AttemptID: &x.AttemptID}, Action: ActionSend, Prompt: new("! exit 4")})
+	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: board.Target{AttemptID: &x.AttemptID}, Action: ActionSend, Prompt: new("! exit 4")})
 	must(t, err)
 	s.reaches(x.AttemptID, "running", "failed")
 	s.ends(x.AttemptID)

@@ -9,6 +9,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 )
 
 // Starting agents needs the right agents; without it nothing is made, and whether
@@ -18,7 +19,7 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	ann := session.Caller{Identity: "ann", Rights: session.RightAgents}
-	v, err := s.CreateTask(ctx, ann, CreateTaskArgs{ProjectID: project, Title: "Mine"})
+	v, err := s.CreateTask(ctx, ann, board.CreateTaskArgs{ProjectID: project, Title: "Mine"})
 	must(t, err)
 	start := func(who session.Caller, id string) error {
 		_, err := s.StartTaskAttempt(ctx, who, StartArgs{TaskID: id, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("r")})
@@ -33,11 +34,11 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 	for _, id := range []string{v.TaskID, nobody} {
 		refused(t, start(without, id), session.StateError, "right_needed", "ann", "deepwork token new ann --rights agents")
 	}
-	if r, err := s.ListTaskAttempts(ctx, ann, ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || r.Total != 0 {
+	if r, err := s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || r.Total != 0 {
 		t.Fatal(r, err)
 	}
 	must(t, start(ann, v.TaskID))
-	r, err := s.ListTaskAttempts(ctx, ann, ListTaskAttemptsArgs{TaskID: v.TaskID})
+	r, err := s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID})
 	must(t, err)
 	id := r.Attempts[0].AttemptID
 	s.ends(id)
@@ -58,14 +59,14 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 // their branches are no branches to begin at.
 func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	p := newProject(t)
-	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
-	hold := filepath.Join(p.root, "..", "hold")
+	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
+	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	project, repo := s.rootProject()
 	first := s.begin(s.newTask("! await " + hold))
 	s.reaches(first.AttemptID, task.Running)
 	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents}
-	v, err := s.CreateTask(ctx, eve, CreateTaskArgs{ProjectID: project, Title: "Hers"})
+	v, err := s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: project, Title: "Hers"})
 	must(t, err)
 	begin := func(who session.Caller, branch string) (*AttemptReply, error) {
 		return s.StartTaskAttempt(ctx, who, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, branch}}})
@@ -95,7 +96,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	s.ends(r.AttemptID)
 	// The second worktree of one git repository has its own branch.
 	for _, whose := range []*AttemptReply{first, r} {
-		p.git(p.root, "branch", whose.WorkspaceBranch+"-2", whose.WorkspaceBranch)
+		p.Git(p.Root, "branch", whose.WorkspaceBranch+"-2", whose.WorkspaceBranch)
 	}
 	_, err = begin(eve, first.WorkspaceBranch+"-2")
 	refused(t, err, session.ToolError, "unknown_branch", r.WorkspaceBranch+"-2")
@@ -106,10 +107,10 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	must(t, err)
 	s.ends(second.AttemptID)
 	// A branch stays hidden when its task is deleted; with commits it is kept.
-	p.git(p.root, "branch", "kept", first.WorkspaceBranch)
+	p.Git(p.Root, "branch", "kept", first.WorkspaceBranch)
 	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: first.TaskID})
 	must(t, err)
-	p.git(p.root, "branch", first.WorkspaceBranch, "kept")
+	p.Git(p.Root, "branch", first.WorkspaceBranch, "kept")
 	_, err = begin(eve, first.WorkspaceBranch)
 	refused(t, err, session.ToolError, "unknown_branch", "main")
 	if _, rest, _ := strings.Cut(err.Error(), "Its branches: "); strings.Contains(rest, first.WorkspaceBranch) {
@@ -123,8 +124,8 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
 	project, repo := s.rootProject()
-	of := func(who session.Caller, title string) *Task {
-		v, err := s.CreateTask(ctx, who, CreateTaskArgs{ProjectID: project, Title: title})
+	of := func(who session.Caller, title string) *board.Task {
+		v, err := s.CreateTask(ctx, who, board.CreateTaskArgs{ProjectID: project, Title: title})
 		must(t, err)
 		return v
 	}
@@ -136,7 +137,7 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 	alone := of(session.Caller{Identity: "bob"}, "bob's alone")
 	for _, c := range []struct {
 		who  session.Caller
-		task *Task
+		task *board.Task
 		sees string
 	}{
 		{ann, his, "ann's bob's"},
@@ -148,7 +149,7 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 		must(t, err)
 		s.ends(r.AttemptID)
 		inside := p.open(func(o *Options) { o.Passive, o.Attempt = true, r.AttemptID })
-		got, err := inside.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})
+		got, err := inside.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})
 		must(t, err)
 		var titles []string
 		for _, v := range got.Tasks {
@@ -166,7 +167,7 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 		inside.stop()
 	}
 	gone := p.open(func(o *Options) { o.Passive, o.Attempt = true, nobody })
-	if got, err := gone.ListTasks(ctx, me, ListTasksArgs{ProjectID: project}); err != nil || got.Total != 0 {
+	if got, err := gone.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project}); err != nil || got.Total != 0 {
 		t.Error(got, err)
 	}
 }
@@ -179,7 +180,7 @@ func TestTasksOfAnAgentAreItsMakers(t *testing.T) {
 	r := s.begin(s.newTask())
 	s.ends(r.AttemptID)
 	inside := p.open(func(o *Options) { o.Passive, o.Attempt = true, r.AttemptID })
-	a := CreateTaskArgs{ProjectID: project, Title: "More", RequestID: new("one")}
+	a := board.CreateTaskArgs{ProjectID: project, Title: "More", RequestID: new("one")}
 	v, err := inside.CreateTask(ctx, session.Caller{}, a)
 	must(t, err)
 	if again, err := s.CreateTask(ctx, me, a); err != nil || again.TaskID != v.TaskID {

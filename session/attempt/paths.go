@@ -14,6 +14,9 @@ import (
 	"deepwork/session/state"
 )
 
+// InPlace reports whether an attempt is a run that works in the project itself.
+func InPlace(at *task.Attempt) bool { return at.Run != nil && len(at.Repos) == 0 }
+
 // Where the board keeps its things, in the state folder of the project:
 //
 //	board.db                                          the board
@@ -22,12 +25,12 @@ import (
 //	logs/attempts/<attempt>/log                       what the attempt's agents wrote
 //	logs/attempts/<attempt>/runs/<execution>
 
-func (e *Engine) boardPath() string { return e.o.State.Database() }
+func (e *Engine) boardPath() string { return e.State().Database() }
 
 // journalOf returns the folder of the journals of the worktrees below a folder: outside of it, if
 // others may write there too. "" means worktree's default.
 func (e *Engine) journalOf(dir string) string {
-	if own := e.o.State.Worktrees(); dir != own {
+	if own := e.State().Worktrees(); dir != own {
 		sum := sha256.Sum256([]byte(dir))
 		return filepath.Join(own, ".journal", "of-"+hex.EncodeToString(sum[:6]))
 	}
@@ -37,10 +40,10 @@ func (e *Engine) journalOf(dir string) string {
 // boardName distinguishes the boards that have worktrees on this machine; "" is that of the state
 // folder.
 func (e *Engine) boardName() string {
-	if e.shared == nil {
+	if e.Shared == nil {
 		return ""
 	}
-	return e.shared.Project + " in " + e.db.Where()
+	return e.Shared.Project + " in " + e.Database.Where()
 }
 
 // worktreesDir returns the folder of the worktrees of new attempts.
@@ -48,9 +51,9 @@ func (e *Engine) worktreesDir(cfg *config.Config) string {
 	dir := filepath.FromSlash(cfg.Attempts.Worktrees)
 	switch {
 	case dir == "":
-		return e.o.State.Worktrees()
+		return e.State().Worktrees()
 	case !filepath.IsAbs(dir):
-		dir = filepath.Join(e.o.State.Root, dir)
+		dir = filepath.Join(e.State().Root, dir)
 	}
 	return filepath.Clean(dir)
 }
@@ -93,13 +96,13 @@ func (e *Engine) checkWorkspace(a *task.Attempt) error {
 	for i, r := range a.Repos {
 		paths[i] = r.Worktree
 	}
-	return e.keeper(worktreesOf(a)).Check(a.ID, paths)
+	return e.Worktrees(a).Check(a.ID, paths)
 }
 
 // dropState removes the state of the servers that worked in a workspace that is about to be
 // removed.
 func (e *Engine) dropState(workspace string) {
-	if !exists(workspace) {
+	if !Exists(workspace) {
 		return
 	}
 	f, err := state.Find(workspace)
@@ -107,7 +110,7 @@ func (e *Engine) dropState(workspace string) {
 		err = f.Remove()
 	}
 	if err != nil {
-		e.log.Warn("cannot remove the state of a workspace", "workspace", workspace, "error", err)
+		e.Log.Warn("cannot remove the state of a workspace", "workspace", workspace, "error", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
@@ -138,11 +139,11 @@ func history(all []task.Execution) string {
 // quote quotes a text line by line, up to a limit, without control characters.
 func quote(text string) string {
 	text = jsontext.Clip(strings.TrimSpace(strings.ToValidUTF8(text, "?")), maxAnswer)
-	return "> " + strings.ReplaceAll(printable(text, "\n\t"), "\n", "\n> ") + "\n"
+	return "> " + strings.ReplaceAll(Printable(text, "\n\t"), "\n", "\n> ") + "\n"
 }
 
-// printable removes the characters that cannot be printed, except for some.
-func printable(text, except string) string {
+// Printable removes the characters that cannot be printed, except for some.
+func Printable(text, except string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || strings.ContainsRune(except, r) {
 			return r
@@ -151,9 +152,9 @@ func printable(text, except string) string {
 	}, text)
 }
 
-// shownPath is a path in one line of a prompt.
-func shownPath(path string) string {
-	if printable(path, "") != path {
+// ShownPath is a path in one line of a prompt.
+func ShownPath(path string) string {
+	if Printable(path, "") != path {
 		return strconv.Quote(path)
 	}
 	return path
@@ -161,20 +162,20 @@ func shownPath(path string) string {
 
 // writeChanges lists the commits and the changed files in a worktree.
 func (e *Engine) writeChanges(ctx context.Context, to *strings.Builder, a *task.Attempt, repo task.AttemptRepo) {
-	k := e.keeper(worktreesOf(a))
-	subjects, err := k.Commits(ctx, repo.Worktree, unless(repo.BaseCommit), repo.TargetBranch, maxSubjects)
-	st, err2 := k.Status(ctx, repo.Worktree, unless(repo.BaseCommit), repo.TargetBranch)
+	k := e.Worktrees(a)
+	subjects, err := k.Commits(ctx, repo.Worktree, board.OrEmpty(repo.BaseCommit), repo.TargetBranch, maxSubjects)
+	st, err2 := k.Status(ctx, repo.Worktree, board.OrEmpty(repo.BaseCommit), repo.TargetBranch)
 	if err != nil || err2 != nil {
 		fmt.Fprintf(to, "\nThe commits and changed files of %s are not known; look with git.\n", repo.RepoName)
 		return
 	}
 	fmt.Fprintf(to, "\nCommits on the branch of %s: %d, the newest first\n", repo.RepoName, st.Ahead)
 	for _, subject := range subjects {
-		fmt.Fprintf(to, "- %s\n", jsontext.Clip(printable(strings.ToValidUTF8(subject, "?"), ""), 200))
+		fmt.Fprintf(to, "- %s\n", jsontext.Clip(Printable(strings.ToValidUTF8(subject, "?"), ""), 200))
 	}
 	fmt.Fprintf(to, "\nChanged files: %d, with uncommitted ones\n", len(st.Changed))
 	for _, name := range st.Changed[:min(len(st.Changed), maxFileNames)] {
-		fmt.Fprintf(to, "- %s\n", jsontext.Clip(shownPath(name), 300))
+		fmt.Fprintf(to, "- %s\n", jsontext.Clip(ShownPath(name), 300))
 	}
 	if more := len(st.Changed) - maxFileNames; more > 0 {
 		fmt.Fprintf(to, "- and %d more\n", more)

@@ -9,13 +9,14 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/board"
 )
 
 // A follow-up to an executor that cannot continue its conversation has the task, what the earlier
 // executions were asked and said, and what they changed.
 func TestFollowUpWithoutAConversation(t *testing.T) {
 	p := newProject(t)
-	p.configure(func(c *config.Config) {
+	p.Configure(func(c *config.Config) {
 		c.Executors[0].Resume = nil
 		c.Executors[0].Command = []string{os.Args[0], "agent", "fresh"}
 	})
@@ -28,7 +29,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 	}
 	// Its agent obeys the first prompt again, and fails again.
 	send("! write loose.txt x")
-	p.configure(func(c *config.Config) {
+	p.Configure(func(c *config.Config) {
 		c.Executors[0].Resume = nil
 		c.Executors[0].Command = []string{"cat"}
 	})
@@ -45,7 +46,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 	if strings.Contains(out, "\x1b") || strings.Contains(out, "\n## Forget") || strings.Contains(out, "new git worktree") {
 		t.Error(out)
 	}
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(t, err)
 	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != "Name it cart." {
 		t.Errorf("the board has %q, %v", x.Prompt, err)
@@ -53,7 +54,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 	// What is said of the past is bounded, and fits into an argument.
 	a, err := b.Attempt(ctx, r.AttemptID)
 	must(t, err)
-	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Description: new(strings.Repeat("é", MaxPrompt))})
+	_, err = s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Description: new(strings.Repeat("é", board.MaxPrompt))})
 	must(t, err)
 	agent, err := s.choose(ctx, "TEST", nil)
 	must(t, err)
@@ -113,7 +114,7 @@ func TestHasConversation(t *testing.T) {
 func TestFollowUpAfterAFailedStart(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
-	bin := filepath.Join(p.root, "..", "bin")
+	bin := filepath.Join(p.Root, "..", "bin")
 	must(t, os.MkdirAll(bin, 0o755))
 	must(t, os.WriteFile(filepath.Join(bin, "claude"), []byte("#!/bin/sh\ncase \"$*\" in *--continue*) echo continued; exit 0;; esac\ncat >/dev/null\necho not logged in >&2\nexit 1\n"), 0o755))
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))

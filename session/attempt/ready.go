@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
@@ -20,7 +20,7 @@ import (
 // every poll for those of others. It runs on its own goroutine, as it waits for git, until Close
 // begins.
 func (e *Engine) serveReady() {
-	defer e.makers.Done()
+	defer e.workers.Done()
 	ticker := time.NewTicker(e.poll())
 	defer ticker.Stop()
 	for s := (starter{engine: e}); ; {
@@ -28,7 +28,7 @@ func (e *Engine) serveReady() {
 		select {
 		case <-e.serving.Done():
 			return
-		case <-e.readies:
+		case <-e.wakeStarter:
 		case <-ticker.C:
 		}
 	}
@@ -37,70 +37,61 @@ func (e *Engine) serveReady() {
 // A starter starts tasks without a call. It belongs to one goroutine.
 type starter struct {
 	engine   *Engine
-	of       *config.Config      // with which what is refused was tried
-	refusals map[string]*refusal // by project, or by task; "" is for all
+	of       *config.Config     // with which what is refused was tried
+	refusals map[string]refusal // by project, or by task; "" is for all
 }
 
-// A refusal is why tasks are not started.
+// A refusal is why tasks are not started, and until when that is not tried again.
 type refusal struct {
-	said  string
-	pause wait.Backoff
+	why   string
 	until time.Time
 }
 
-// postpone logs why something is not started, once, and lets them wait for a while; nil
-// means that there is no reason.
+// refusedFor is how long what cannot be started waits.
+const refusedFor = 5 * time.Second
+
+// postpone logs why something is not started, once, and lets it wait; nil means that there is no reason.
 func (s *starter) postpone(what string, err error) {
-	r := s.refusals[what]
-	switch {
-	case s.engine.serving.Err() != nil:
-	case err == nil && r != nil && time.Now().After(r.until):
-		delete(s.refusals, what)
-	case err != nil:
-		if r == nil {
-			r = &refusal{pause: wait.Backoff{Min: time.Second, Max: time.Minute}}
-			s.refusals[what] = r
-		}
-		if err.Error() != r.said {
-			r.said = err.Error()
-			s.engine.log.Warn("attempts.auto_start cannot start tasks; trying again", "affects", what, "error", err)
-		}
-		r.until = time.Now().Add(r.pause.Next())
+	if err == nil || s.engine.serving.Err() != nil {
+		return
 	}
+	if err.Error() != s.refusals[what].why {
+		s.engine.Log.Warn("attempts.auto_start cannot start tasks; trying again", "affects", what, "error", err)
+	}
+	s.refusals[what] = refusal{err.Error(), time.Now().Add(refusedFor)}
 }
 
 // waits reports whether something was refused just now.
 func (s *starter) waits(what string) bool {
-	r := s.refusals[what]
-	return r != nil && time.Now().Before(r.until)
+	return time.Now().Before(s.refusals[what].until)
 }
 
 // startReady starts tasks, the oldest first, as long as there is room.
 func (s *starter) startReady(ctx context.Context) error {
 	e := s.engine
-	if !e.db.Exists() {
+	if !e.Database.Exists() {
 		return nil
 	}
-	cfg, err := e.config(ctx)
+	cfg, err := e.Config(ctx)
 	if err != nil {
 		return nil // which serve logs
 	}
 	if s.of != cfg {
-		s.of, s.refusals = cfg, map[string]*refusal{}
+		s.of, s.refusals = cfg, map[string]refusal{}
 	}
 	auto := cfg.Attempts.AutoStart
 	if auto == nil || cfg.Approval != nil && cfg.Approval.Withheld != nil || s.waits("") {
 		return nil
 	}
-	b, err := e.board(ctx)
+	b, err := e.Store(ctx)
 	if err == nil {
-		err = e.syncProjects(ctx, b, cfg)
+		err = e.SyncProjects(ctx, b, cfg)
 	}
 	if err != nil {
 		return err
 	}
 	owner := session.LocalCaller(session.ChannelTerminal)
-	agent, err := e.choose(ctx, auto.Executor, orNull(auto.Variant))
+	agent, err := e.choose(ctx, auto.Executor, board.OrNull(auto.Variant))
 	if err == nil {
 		err = agent.check(ctx, "")
 	}
@@ -108,21 +99,21 @@ func (s *starter) startReady(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		room := task.Room{InReview: auto.MaxInReview, Slots: e.slots(cfg), Place: e.here, Limits: limits(cfg)}
+		room := task.Room{InReview: auto.MaxInReview, Slots: e.slots(cfg), Place: e.Here, Limits: board.Limits(cfg)}
 		tasks, err := b.Ready(ctx, room)
 		if err != nil {
 			return err
 		}
-		if !s.startOne(ctx, view{b.For(owner), owner}, b, cfg, agent, tasks, room) {
+		if !s.startOne(ctx, board.View{View: b.For(owner), Who: owner}, b, cfg, agent, tasks, room) {
 			return nil
 		}
-		e.kick()
+		e.wakeUp()
 	}
 	return nil
 }
 
 // startOne starts the oldest of the tasks that can be started. It reports false if it has tried all.
-func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *choice, tasks []task.Ready, room task.Room) bool {
+func (s *starter) startOne(ctx context.Context, v board.View, b store.Board, cfg *config.Config, agent *choice, tasks []task.Ready, room task.Room) bool {
 	for _, t := range tasks {
 		if s.waits(t.ProjectID) || s.waits(t.ID) {
 			continue
@@ -142,7 +133,7 @@ func (s *starter) startOne(ctx context.Context, v view, b store.Board, cfg *conf
 
 // startTask starts an attempt of a task that is ready, in all repositories of its project, from the
 // branches that are checked out there.
-func (e *Engine) startTask(ctx context.Context, v view, b store.Board, cfg *config.Config, agent *choice, ready task.Ready, room task.Room) error {
+func (e *Engine) startTask(ctx context.Context, v board.View, b store.Board, cfg *config.Config, agent *choice, ready task.Ready, room task.Room) error {
 	t, err := b.Task(ctx, ready.ID)
 	if err != nil {
 		return err
@@ -180,6 +171,6 @@ func (e *Engine) startTask(ctx context.Context, v view, b store.Board, cfg *conf
 	if err := b.StartReady(ctx, *a, first, room); err != nil {
 		return err
 	}
-	e.log.Info("task started by attempts.auto_start", "attempt", a.ID, "task", t.ID, "executor", a.Executor)
+	e.Log.Info("task started by attempts.auto_start", "attempt", a.ID, "task", t.ID, "executor", a.Executor)
 	return nil
 }

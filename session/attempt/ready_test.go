@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 )
 
 // auto turns on attempts.auto_start.
@@ -28,7 +29,7 @@ func auto(executor string, inReview int, change ...func(*config.Config)) func(*c
 }
 
 // statusOf waits until tasks have these states, in their order.
-func (s *server) statusOf(all []*Task, want ...string) {
+func (s *server) statusOf(all []*board.Task, want ...string) {
 	s.t.Helper()
 	eventually(s.t, func() string {
 		var got []string
@@ -47,22 +48,22 @@ func (s *server) statusOf(all []*Task, want ...string) {
 func TestAutoStart(t *testing.T) {
 	p := newProject(t)
 	one, two := p.open(), p.open()
-	marks := filepath.Join(p.root, "..", "marks")
+	marks := filepath.Join(p.Root, "..", "marks")
 	must(t, os.Mkdir(marks, 0o755))
-	var all []*Task
+	var all []*board.Task
 	for i := range 5 {
 		all = append(all, one.newTask("! once "+filepath.Join(marks, fmt.Sprint(i)), "! env MODE"))
 	}
-	_, err := one.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: all[4].TaskID, DependsOn: []string{all[2].TaskID}})
+	_, err := one.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: all[4].TaskID, DependsOn: []string{all[2].TaskID}})
 	must(t, err)
-	p.configure(auto("TEST:OTHER", 2))
+	p.Configure(auto("TEST:OTHER", 2))
 	one.statusOf(all, "inreview", "inreview", "todo", "todo", "todo")
 	if out := one.output(*one.task(all[0].TaskID).LatestAttemptID); !containsAll(out, "agent other", "MODE=slow") {
 		t.Errorf("%q", out)
 	}
-	done := func(v *Task) {
+	done := func(v *board.Task) {
 		t.Helper()
-		_, err := two.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Status: new("done")})
+		_, err := two.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: new("done")})
 		must(t, err)
 	}
 	done(all[0])
@@ -72,42 +73,42 @@ func TestAutoStart(t *testing.T) {
 	done(all[2])
 	one.statusOf(all, "done", "done", "done", "inreview", "inreview")
 	for _, v := range all {
-		if r, err := one.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || r.Count != 1 {
+		if r, err := one.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || r.Count != 1 {
 			t.Errorf("%+v %v", r, err)
 		}
 	}
 	// One that is off, or not approved, starts nothing; nor one that was tried.
 	done(all[3])
 	done(all[4])
-	p.configure(func(*config.Config) {})
+	p.Configure(func(*config.Config) {})
 	again := one.newTask("! exit 3")
 	one.ends(one.begin(again).AttemptID)
-	_, err = one.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: again.TaskID, Status: new("todo")})
+	_, err = one.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: again.TaskID, Status: new("todo")})
 	must(t, err)
 	withheld := auto("TEST", 9, func(c *config.Config) {
 		c.Approval = &config.Approval{Use: c, Withheld: &config.Withheld{Asked: []config.Asked{{Key: "attempts.auto_start"}}, Kept: true}}
 	})
-	p.configure(withheld)
+	p.Configure(withheld)
 	fresh := one.newTask("! say hello")
 	s := starter{engine: one.Engine}
 	must(t, s.startReady(ctx))
-	one.statusOf([]*Task{again, fresh}, "todo", "todo")
-	p.configure(auto("TEST", 9))
-	one.statusOf([]*Task{again, fresh}, "todo", "inreview")
+	one.statusOf([]*board.Task{again, fresh}, "todo", "todo")
+	p.Configure(auto("TEST", 9))
+	one.statusOf([]*board.Task{again, fresh}, "todo", "inreview")
 }
 
 // A task that another server of the board, or a command, creates is started, too; a server that is
 // killed leaves each task either untouched or started, and the next one goes on.
 func TestAutoStartAfterACrash(t *testing.T) {
 	p := newProject(t)
-	marks := filepath.Join(p.root, "..", "marks")
+	marks := filepath.Join(p.Root, "..", "marks")
 	must(t, os.Mkdir(marks, 0o755))
 	command := p.open(func(o *Options) { o.Passive = true })
-	var all []*Task
+	var all []*board.Task
 	for i := range 6 {
 		all = append(all, command.newTask("! once "+filepath.Join(marks, fmt.Sprint(i))))
 	}
-	p.configure(auto("TEST", 6, func(c *config.Config) { c.Attempts.MaxConcurrent = 2 }))
+	p.Configure(auto("TEST", 6, func(c *config.Config) { c.Attempts.MaxConcurrent = 2 }))
 	for range 3 {
 		s := p.open()
 		eventually(t, func() string {
@@ -121,7 +122,7 @@ func TestAutoStartAfterACrash(t *testing.T) {
 	s := p.open()
 	eventually(t, func() string {
 		for i, v := range all {
-			r, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID})
+			r, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})
 			must(t, err)
 			if r.Count != 1 || !task.AttemptState(r.Attempts[0].State).Ended() {
 				return fmt.Sprintf("task %d: %+v", i, r.Attempts)
@@ -156,21 +157,21 @@ func (l *lines) count(text string) int {
 // reached, and tasks of those who may not start agents, start nothing.
 func TestAutoStartRefused(t *testing.T) {
 	p := newProject(t)
-	other := filepath.Join(p.root, "..", "other")
-	p.repo(other)
-	p.git(other, "checkout", "-q", "--detach")
+	other := filepath.Join(p.Root, "..", "other")
+	p.Repo(other)
+	p.Git(other, "checkout", "-q", "--detach")
 	projects := func(c *config.Config) {
 		c.Projects = []config.Project{{Name: "other", Repos: []config.Repo{{Path: "../other"}}}}
 	}
-	p.configure(auto("NOBODY", 9, projects))
+	p.Configure(auto("NOBODY", 9, projects))
 	var log lines
 	s := p.open(func(o *Options) {
 		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	})
-	list, err := s.ListProjects(ctx, me, ListProjectsArgs{})
+	list, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
 	must(t, err)
-	at := slices.IndexFunc(list.Projects, func(p Project) bool { return p.Name == "other" })
-	stuck, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: list.Projects[at].ProjectID, Title: "Elsewhere"})
+	at := slices.IndexFunc(list.Projects, func(p board.Project) bool { return p.Name == "other" })
+	stuck, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: list.Projects[at].ProjectID, Title: "Elsewhere"})
 	must(t, err)
 	fine := s.newTask("! say hello")
 	logged := func(text string) {
@@ -183,25 +184,25 @@ func TestAutoStartRefused(t *testing.T) {
 		})
 	}
 	logged("There is no executor")
-	p.configure(auto("TEST", 9, projects))
-	s.statusOf([]*Task{fine, stuck}, "inreview", "todo")
+	p.Configure(auto("TEST", 9, projects))
+	s.statusOf([]*board.Task{fine, stuck}, "inreview", "todo")
 	logged("no branch is checked out in ")
 	first := s.newTask("! say hello")
-	s.statusOf([]*Task{first}, "inreview") // and the other was passed over again
+	s.statusOf([]*board.Task{first}, "inreview") // and the other was passed over again
 	if n := log.count("no branch is checked out in "); n != 1 {
 		t.Errorf("it was logged %d times", n)
 	}
-	p.git(other, "checkout", "-q", "main")
-	p.configure(auto("TEST", 9, projects)) // as an edit; otherwise after a pause
-	s.statusOf([]*Task{stuck}, "inreview")
-	guest, err := s.CreateTask(ctx, session.Caller{Identity: "guest"}, CreateTaskArgs{ProjectID: fine.ProjectID, Title: "Do as I say"})
+	p.Git(other, "checkout", "-q", "main")
+	p.Configure(auto("TEST", 9, projects)) // as an edit; otherwise after a pause
+	s.statusOf([]*board.Task{stuck}, "inreview")
+	guest, err := s.CreateTask(ctx, session.Caller{Identity: "guest"}, board.CreateTaskArgs{ProjectID: fine.ProjectID, Title: "Do as I say"})
 	must(t, err)
 	last := s.newTask("! say hello")
-	s.statusOf([]*Task{last, guest}, "inreview", "todo")
-	p.configure(auto("TEST", 9, projects, func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 4} }))
+	s.statusOf([]*board.Task{last, guest}, "inreview", "todo")
+	p.Configure(auto("TEST", 9, projects, func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 4} }))
 	over := s.newTask("! say hello")
 	must(t, (&starter{engine: s.Engine}).startReady(ctx))
-	s.statusOf([]*Task{over}, "todo")
-	p.configure(auto("TEST", 9, projects, func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 5} }))
-	s.statusOf([]*Task{over, guest}, "inreview", "todo")
+	s.statusOf([]*board.Task{over}, "todo")
+	p.Configure(auto("TEST", 9, projects, func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 5} }))
+	s.statusOf([]*board.Task{over, guest}, "inreview", "todo")
 }

@@ -28,7 +28,7 @@ func TestAgentOutlivesServer(t *testing.T) {
 	for name, end := range map[string]func(*server){"ended": (*server).stop, "killed": (*server).die} {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)
-			hold, once := filepath.Join(p.root, "..", "hold"), filepath.Join(p.root, "..", "once")
+			hold, once := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "once")
 			s := p.open()
 			v := s.newTask("! once "+once, "! write work.txt x", "! await "+hold)
 			r := s.begin(v)
@@ -60,7 +60,7 @@ func TestAgentOutlivesServer(t *testing.T) {
 // run alone, and stops them when it is asked to.
 func TestSettle(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	ended := s.begin(s.newTask("! await "+hold, "! exit 5"))
 	runs := s.begin(s.newTask("! await " + hold + "-never"))
@@ -108,7 +108,7 @@ func TestSettle(t *testing.T) {
 // What ended while no server lived is recorded as what it was.
 func TestEndedWithoutServer(t *testing.T) {
 	p := newProject(t)
-	hold, gone := filepath.Join(p.root, "..", "hold"), filepath.Join(p.root, "..", "gone")
+	hold, gone := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "gone")
 	s := p.open()
 	good := s.begin(s.newTask("! await " + hold))
 	bad := s.begin(s.newTask("! await "+hold, "! touch "+gone, "! exit 5"))
@@ -127,8 +127,8 @@ func TestEndedWithoutServer(t *testing.T) {
 		last = exit.EndedAt
 	}
 	next := p.open(func(o *Options) {
-		o.Stores = files.Stores(state.Of(p.root), false, nil)
-		o.Stores.Database = sqlite.New(sqlite.Options{Path: state.Of(p.root).Database(), Now: func() time.Time { return last.Add(time.Hour) }})
+		o.Stores = files.Stores(state.Of(p.Root), false, nil)
+		o.Stores.Database = sqlite.New(sqlite.Options{Path: state.Of(p.Root).Database(), Now: func() time.Time { return last.Add(time.Hour) }})
 		t.Cleanup(func() { o.Stores.Database.Close() })
 	})
 	r := next.ends(good.AttemptID)
@@ -145,13 +145,13 @@ func TestEndedWithoutServer(t *testing.T) {
 // and what was queued does not run. A follow-up goes on.
 func TestInterrupted(t *testing.T) {
 	p := newProject(t)
-	once, up := filepath.Join(p.root, "..", "once"), filepath.Join(p.root, "..", "up")
+	once, up := filepath.Join(p.Root, "..", "once"), filepath.Join(p.Root, "..", "up")
 	s := p.open()
 	v := s.newTask("! write work.txt x", "! once "+once, "! touch "+up, "! sleep 1h")
 	r := s.begin(v)
 	s.reaches(r.AttemptID, task.Running)
 	eventually(t, func() string {
-		if !exists(up) {
+		if !Exists(up) || !strings.Contains(s.output(r.AttemptID), "agent first") { // which its shim writes down
 			return "the agent is not up"
 		}
 		return ""
@@ -187,14 +187,14 @@ func TestClaimedAndNeverRun(t *testing.T) {
 			p := newProject(t)
 			first := p.open(func(o *Options) { o.Passive = true })
 			r := first.begin(first.newTask("! say once"))
-			b, err := first.board(ctx)
+			b, err := first.Store(ctx)
 			must(t, err)
 			_, at := first.claimed()
 			switch where {
 			case "workspace made":
-				must(t, first.makeWorkspace(ctx, b, p.cfg.Load(), at, nil))
+				must(t, first.makeWorkspace(ctx, b, p.Config.Load(), at, nil))
 			case "workspace made and not recorded":
-				k := first.keeper(worktreesOf(at))
+				k := first.Worktrees(at)
 				_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
 				must(t, err)
 			}
@@ -214,10 +214,10 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 	p := newProject(t)
 	first := p.open(func(o *Options) { o.Passive = true })
 	r := first.begin(first.newTask("! say never"))
-	b, err := first.board(ctx)
+	b, err := first.Store(ctx)
 	must(t, err)
 	x, at := first.claimed()
-	k := first.keeper(worktreesOf(at))
+	k := first.Worktrees(at)
 	_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
 	must(t, err)
 	_, _, err = b.EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
@@ -225,7 +225,7 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 	first.die()
 	next := p.open()
 	eventually(t, func() string {
-		if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") != 0 {
+		if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
 			return "worktrees are left:\n" + list
 		}
 		return ""
@@ -238,14 +238,14 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 // A server that ends in order gives back what it has not started, at once.
 func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	p := newProject(t)
-	up := filepath.Join(p.root, "..", "up")
-	p.configure(func(c *config.Config) {
+	up := filepath.Join(p.Root, "..", "up")
+	p.Configure(func(c *config.Config) {
 		c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! touch " + up + "\n! sleep 1h"}
 	})
 	s := p.open()
 	r := s.begin(s.newTask("! say once"))
 	eventually(t, func() string {
-		if !exists(up) {
+		if !Exists(up) {
 			return "the setup command does not run"
 		}
 		return ""
@@ -255,27 +255,12 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	if now := looking.get(r.AttemptID); now.State != "waiting" {
 		t.Errorf("%+v", now)
 	}
-	if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") != 0 {
+	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
 		t.Errorf("worktrees are left:\n%s", list)
 	}
-	p.configure(func(*config.Config) {})
+	p.Configure(func(*config.Config) {})
 	next := p.open()
 	if r := next.ends(r.AttemptID); r.State != "completed" {
-		t.Errorf("%+v", r)
-	}
-}
-
-// What waits belongs to the board: another server takes it up, and an attempt has
-// one owner at a time.
-func TestWaitingIsTakenUpByAnother(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) { o.Passive = true })
-	r := s.begin(s.newTask("! say x"))
-	if s.get(r.AttemptID).State != "waiting" {
-		t.Error("a passive engine ran it")
-	}
-	other := p.open()
-	if r := other.ends(r.AttemptID); r.State != "completed" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -310,7 +295,7 @@ func treesOf(a *task.Attempt) []worktree.Tree {
 // If somebody removes the records of a run, nothing is known of it.
 func TestRecordsRemoved(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	r := s.begin(s.newTask("! await " + hold))
 	s.reaches(r.AttemptID, task.Running)
@@ -356,10 +341,10 @@ func (p faultyProcess) Wait(ctx context.Context) (runner.Exit, error) {
 // agent goes on, once, and its end is recorded.
 func TestRunCrashes(t *testing.T) {
 	p := newProject(t)
-	hold, once := filepath.Join(p.root, "..", "hold"), filepath.Join(p.root, "..", "once")
+	hold, once := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "once")
 	f := &faulty{}
 	s := p.open(func(o *Options) { o.Logger, o.Executors = nil, map[string]Executor{"TEST": f} })
-	f.Executor = commandLine{s.Engine, "TEST"}
+	f.Executor = commandLine{s.local, s.Engine, "TEST"}
 	r := s.begin(s.newTask("! once "+once, "! await "+hold))
 	s.reaches(r.AttemptID, task.Running)
 	must(t, os.WriteFile(hold, nil, 0o644))
@@ -372,10 +357,10 @@ func TestRunCrashes(t *testing.T) {
 // its second end would write over what a follow-up does.
 func TestWhatHasEndedIsNotLedAgain(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	slow := &slowStore{read: make(chan struct{}), pass: make(chan struct{})}
 	s := p.open(func(o *Options) {
-		o.Stores = p.storesWith(func(d store.Database) store.Database {
+		o.Stores = p.StoresWith(func(d store.Database) store.Database {
 			slow.Database = d
 			return slow
 		})

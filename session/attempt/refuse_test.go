@@ -1,15 +1,15 @@
 package attempt
 
 import (
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"deepwork/session/attempt/attempttest"
+
 	"deepwork/catalog/config"
-	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/state"
 )
 
@@ -19,17 +19,17 @@ const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
 // nothing is made.
 func TestWrongArguments(t *testing.T) {
 	p := newProject(t)
-	p.repo(filepath.Join(p.root, "..", "web"))
-	must(t, os.MkdirAll(filepath.Join(p.root, "..", "plain"), 0o755))
-	p.git(filepath.Join(p.root, "..", "plain"), "init", "-q", "-b", "main") // unborn
-	must(t, os.MkdirAll(filepath.Join(p.root, "..", "bare"), 0o755))
-	p.configure(func(c *config.Config) {
+	p.Repo(filepath.Join(p.Root, "..", "web"))
+	must(t, os.MkdirAll(filepath.Join(p.Root, "..", "plain"), 0o755))
+	p.Git(filepath.Join(p.Root, "..", "plain"), "init", "-q", "-b", "main") // unborn
+	must(t, os.MkdirAll(filepath.Join(p.Root, "..", "bare"), 0o755))
+	p.Configure(func(c *config.Config) {
 		c.Executors = append(c.Executors, config.Executor{Name: "BARE"})
 		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "plain", Path: "../plain"}, {Name: "bare", Path: "../bare"}}}}
 	})
 	s := p.open()
-	root, rootRepo := s.rootProject()
-	projects, err := s.ListProjects(ctx, me, ListProjectsArgs{})
+	_, rootRepo := s.rootProject()
+	projects, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
 	must(t, err)
 	repos := map[string]string{}
 	front := ""
@@ -38,14 +38,14 @@ func TestWrongArguments(t *testing.T) {
 			continue
 		}
 		front = v.ProjectID
-		all, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: v.ProjectID})
+		all, err := s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: v.ProjectID})
 		must(t, err)
 		for _, r := range all.Repos {
 			repos[r.Name] = r.RepoID
 		}
 	}
-	rootTask, frontTask := s.newTask("x"), (*Task)(nil)
-	frontTask, err = s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: front, Title: "F"})
+	rootTask, frontTask := s.newTask("x"), (*board.Task)(nil)
+	frontTask, err = s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "F"})
 	must(t, err)
 
 	starting := func(change func(*StartArgs)) func() error {
@@ -62,56 +62,13 @@ func TestWrongArguments(t *testing.T) {
 	following := func(a FollowUpArgs) func() error {
 		return func() error { _, err := s.FollowUp(ctx, me, a); return err }
 	}
-	creating := func(a CreateTaskArgs) func() error {
-		return func() error { _, err := s.CreateTask(ctx, me, a); return err }
-	}
-	long := strings.Repeat("ä", MaxPrompt+1)
+	long := strings.Repeat("ä", board.MaxPrompt+1)
 	for name, c := range map[string]struct {
 		call     func() error
 		code     string
 		mentions []string
 	}{
-		"malformed project":  {func() error { _, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: "7"}); return err }, "malformed_id", []string{"project_id", `"7"`}},
-		"other form of UUID": {func() error { _, err := s.GetTask(ctx, me, TaskArgs{"{" + nobody + "}"}); return err }, "malformed_id", nil},
-		"unknown project":    {func() error { _, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: nobody}); return err }, "unknown_project", []string{nobody, "list_projects"}},
-		"repos of nobody":    {func() error { _, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: nobody}); return err }, "unknown_project", nil},
-		"unknown status": {func() error {
-			_, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: root, Status: new("open")})
-			return err
-		}, "unknown_status", []string{"open", "inreview"}},
-		"limit 0": {func() error {
-			_, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: root, Limit: new(0)})
-			return err
-		}, "out_of_range", []string{"limit", "0"}},
-		"limit too big": {func() error {
-			_, err := s.ListProjects(ctx, me, ListProjectsArgs{Limit: new(MaxLimit + 1)})
-			return err
-		}, "out_of_range", nil},
-		"cursor":       {func() error { _, err := s.ListProjects(ctx, me, ListProjectsArgs{Cursor: new("x")}); return err }, "bad_cursor", nil},
-		"unknown task": {func() error { _, err := s.GetTask(ctx, me, TaskArgs{nobody}); return err }, "unknown_task", []string{nobody, "list_tasks"}},
-		"attempts of nobody": {func() error {
-			_, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: nobody})
-			return err
-		}, "unknown_task", nil},
-		"delete nobody": {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
-		"update nobody": {func() error {
-			_, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: nobody, Title: new("x")})
-			return err
-		}, "unknown_task", nil},
-		"update to no status": {func() error {
-			_, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: rootTask.TaskID, Status: new("finished")})
-			return err
-		}, "unknown_status", nil},
-		"blank title":        {creating(CreateTaskArgs{ProjectID: root, Title: " \t"}), "missing_title", nil},
-		"long title":         {creating(CreateTaskArgs{ProjectID: root, Title: strings.Repeat("x", MaxTitle+1)}), "too_long", []string{"title", "201", "200"}},
-		"title of two lines": {creating(CreateTaskArgs{ProjectID: root, Title: "a\nb"}), "title_lines", nil},
-		"long description":   {creating(CreateTaskArgs{ProjectID: root, Title: "x", Description: &long}), "too_long", []string{"description"}},
-		"NUL":                {creating(CreateTaskArgs{ProjectID: root, Title: "x\x00"}), "not_text", nil},
-		"half a workflow":    {creating(CreateTaskArgs{ProjectID: root, Title: "x", JobName: new("release")}), "half_a_workflow", []string{`job_name is "release"`, "workflow_name is missing"}},
-		"its other half":     {creating(CreateTaskArgs{ProjectID: root, Title: "x", WorkflowName: new("write")}), "half_a_workflow", []string{`workflow_name is "write"`, "job_name is missing"}},
-		"no such project":    {creating(CreateTaskArgs{ProjectID: nobody, Title: "x"}), "unknown_project", nil},
-		"blank request_id":   {creating(CreateTaskArgs{ProjectID: root, Title: "x", RequestID: new(" ")}), "blank_request_id", nil},
-
+		"delete nobody":      {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
 		"start of nobody":    {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
 		"no executor":        {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
 		"unknown executor":   {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
@@ -154,60 +111,20 @@ func TestWrongArguments(t *testing.T) {
 			_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))})
 			return err
 		}, "out_of_range", nil},
-		"diff nobody": {func() error { _, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(nobody)}); return err }, "unknown_attempt", nil},
-		"diff outside": {func() error {
-			_, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(nobody), Paths: []string{"../x"}})
-			return err
-		}, "bad_path", []string{"../x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "missing program" && s.shared != nil {
+			if name == "missing program" && s.Shared != nil {
 				t.Skip("another machine may have it")
 			}
-			err := c.call()
-			refused(t, err, session.ToolError, c.code, c.mentions...)
-			// Programs are told which argument it is, and its value where it has one.
-			e, _ := errors.AsType[*session.Error](err)
-			if argument, _ := e.Details["argument"].(string); argument == "" {
-				t.Errorf("%s names no argument: %v", c.code, e.Details)
-			}
-			if _, given := e.Details["value"]; !given && !strings.HasPrefix(c.code, "missing_") {
-				t.Errorf("%s names no value: %v", c.code, e.Details)
-			}
+			attempttest.Wrong(t, c.call(), c.code, c.mentions...)
 		})
 	}
-	for _, v := range []*Task{rootTask, frontTask} {
+	for _, v := range []*board.Task{rootTask, frontTask} {
 		if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
 			t.Errorf("a refused call changed the task: %+v", now)
 		}
 	}
-	if exists(state.Of(p.root).Worktrees()) {
+	if Exists(state.Of(p.Root).Worktrees()) {
 		t.Error("a refused call made a worktree")
-	}
-}
-
-// A config that is not valid refuses every call and says why.
-func TestBadConfig(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) {
-		o.Config = func(context.Context) (*config.Config, error) { return nil, os.ErrInvalid }
-	})
-	_, err := s.ListProjects(ctx, me, ListProjectsArgs{})
-	refused(t, err, session.StateError, "config_invalid", ".deepwork/config.yml")
-	if exists(s.boardPath()) {
-		t.Error("a board was made")
-	}
-}
-
-// A board that is not a board is told, and left as it is.
-func TestDamagedBoard(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
-	must(t, os.MkdirAll(filepath.Dir(s.boardPath()), 0o755))
-	must(t, os.WriteFile(s.boardPath(), []byte(strings.Repeat("no board ", 1000)), 0o600))
-	_, err := s.ListProjects(ctx, me, ListProjectsArgs{})
-	refused(t, err, session.StateError, "board_damaged", s.boardPath())
-	if text, _ := os.ReadFile(s.boardPath()); !strings.HasPrefix(string(text), "no board ") {
-		t.Error("the file was overwritten")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
@@ -24,7 +25,7 @@ const removePatience = 10 * time.Minute
 // with an attempt that waits or runs is refused. If a crash interrupts it, repeating the call
 // finishes it.
 func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArgs) (*DeleteReply, error) {
-	b, id, err := e.open(ctx, who, "task_id", a.TaskID)
+	b, id, err := e.ViewFor(ctx, who, "task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,7 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArg
 		return nil, stillRunning(id)
 	}
 	if err != nil {
-		return nil, found("deleting the task", err, "task", "task_id", id, remedyTask)
+		return nil, board.TaskFault("deleting the task", err, id)
 	}
 	reply, err := e.delete(ctx, b, id, attempts, a.Force)
 	if err != nil {
@@ -42,15 +43,15 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArg
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), boardPatience)
 		defer cancel()
 		if undo := b.UndoDelete(bounded, id); undo != nil {
-			e.log.Error("a task that was not deleted is still marked; call delete_task for it again", "task", id, "caller", b.who.Identity, "error", undo)
+			e.Log.Error("a task that was not deleted is still marked; call delete_task for it again", "task", id, "caller", b.Who.Identity, "error", undo)
 		}
-		return nil, midway(err)
+		return nil, board.Midway(err)
 	}
 	return reply, nil
 }
 
 // delete removes the worktrees of a task that is marked, and then the task.
-func (e *Engine) delete(ctx context.Context, b view, id string, attempts []string, force bool) (*DeleteReply, error) {
+func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts []string, force bool) (*DeleteReply, error) {
 	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}, Discarded: []string{}}
 	for _, attempt := range attempts {
 		done, left, err := e.removeAnywhere(ctx, b, attempt, force)
@@ -62,19 +63,19 @@ func (e *Engine) delete(ctx context.Context, b view, id string, attempts []strin
 		}
 		reply.Rescued, reply.Discarded = append(reply.Rescued, done.Rescued...), append(reply.Discarded, done.Discarded...)
 		if left != "" {
-			reply.Notice = new(strings.TrimSpace(unless(reply.Notice) + " " + left))
+			reply.Notice = new(strings.TrimSpace(board.OrEmpty(reply.Notice) + " " + left))
 		}
 	}
 	var logs []logRef
 	for _, attempt := range attempts {
 		a, err := b.Attempt(ctx, attempt)
 		if err != nil {
-			return nil, withRescued(found("reading the attempt", err, "task", "task_id", id, remedyTask), reply.Rescued)
+			return nil, withRescued(board.TaskFault("reading the attempt", err, id), reply.Rescued)
 		}
 		logs = append(logs, logOf(a))
 		steps, err := b.Steps(ctx, attempt)
 		if err != nil {
-			return nil, withRescued(fault("reading the agents of a run", err), reply.Rescued)
+			return nil, withRescued(board.Fault("reading the agents of a run", err), reply.Rescued)
 		}
 		for _, x := range steps {
 			logs = append(logs, logOfExecution(&x))
@@ -83,19 +84,19 @@ func (e *Engine) delete(ctx context.Context, b view, id string, attempts []strin
 	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {
 		return nil, withRescued(stillRunning(id), reply.Rescued)
 	} else if err != nil {
-		return nil, withRescued(found("deleting the task", err, "task", "task_id", id, remedyTask), reply.Rescued)
+		return nil, withRescued(board.TaskFault("deleting the task", err, id), reply.Rescued)
 	}
 	if err := e.endSessions(ctx, attempts); err != nil {
-		e.log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that", "task", id, "error", err)
+		e.Log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that", "task", id, "error", err)
 	}
 	e.removeLogs(logs...)
-	e.log.Info("task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued), "caller", b.who.Identity)
+	e.Log.Info("task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued), "caller", b.Who.Identity)
 	return reply, nil
 }
 
 // endSessions aborts the active workflow sessions that were begun in the workspaces of attempts that were deleted.
 func (e *Engine) endSessions(ctx context.Context, attempts []string) (err error) {
-	sessions, err := workflow.Open(ctx, workflow.Options{Root: e.o.Root, State: e.o.State, Stores: e.stores, Place: e.stores.Place, Logger: e.log})
+	sessions, err := workflow.Open(ctx, workflow.Options{Root: e.Root(), State: e.State(), Stores: e.Stores, Place: e.Stores.Place, Logger: e.Log})
 	if err != nil {
 		return err
 	}
@@ -120,9 +121,9 @@ func withRescued(err error, rescued []Rescue) error {
 }
 
 // removeAnywhere is removeWorktrees for an attempt on any machine; left says where worktrees stay.
-func (e *Engine) removeAnywhere(ctx context.Context, b view, id string, force bool) (done removal, left string, err error) {
+func (e *Engine) removeAnywhere(ctx context.Context, b board.View, id string, force bool) (done removal, left string, err error) {
 	at, err := b.Attempt(ctx, id)
-	if err == nil && at.Elsewhere(e.here) {
+	if err == nil && at.Elsewhere(e.Here) {
 		return e.removeElsewhere(ctx, b, at)
 	}
 	done, err = e.removeWorktrees(ctx, b, id, force) // which returns the error again
@@ -138,9 +139,9 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 		return done, nil // another call was faster
 	}
 	if err != nil {
-		return done, fault("reading the attempt", err)
+		return done, board.Fault("reading the attempt", err)
 	}
-	if open, err := isOpen(ctx, b, id); err != nil {
+	if open, err := IsOpen(ctx, b, id); err != nil {
 		return done, err
 	} else if open {
 		return done, task.ErrRunning
@@ -148,9 +149,9 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	if at.Workspace == "" || len(at.Repos) == 0 {
 		return done, nil // no machine has taken it, or it works in place
 	}
-	k := e.keeper(worktreesOf(at))
+	k := e.Worktrees(at)
 	removed, discarded, err := k.Remove(ctx, id, force, func() bool { // by a follow-up, if another call took the mark away
-		open, err := isOpen(ctx, b, id)
+		open, err := IsOpen(ctx, b, id)
 		return open || err != nil
 	})
 	if err != nil {
@@ -167,7 +168,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	}
 	kept, err := k.Rescues(ctx, id, repos)
 	if err != nil { // the refs show it as well
-		e.log.Warn("cannot list what was kept of an attempt", "attempt", id, "kept", removed, "error", err)
+		e.Log.Warn("cannot list what was kept of an attempt", "attempt", id, "kept", removed, "error", err)
 	}
 	for _, r := range kept {
 		done.Rescued = append(done.Rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})
@@ -175,7 +176,8 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	return done, nil
 }
 
-func isOpen(ctx context.Context, b store.View, attempt string) (bool, error) {
+// IsOpen reports whether an attempt has an execution that has not ended.
+func IsOpen(ctx context.Context, b store.View, attempt string) (bool, error) {
 	x, err := b.LatestExecution(ctx, attempt)
 	if errors.Is(err, task.ErrNotFound) {
 		return false, nil

@@ -9,6 +9,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 )
 
 // delete_task removes rows and worktrees, and no work: what is not committed is
@@ -27,32 +28,32 @@ func TestDeleteTask(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	for _, kept := range r.Rescued {
-		if kept.AttemptID != first.AttemptID && kept.AttemptID != second.AttemptID || kept.RepoPath != p.root || !strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID) {
+		if kept.AttemptID != first.AttemptID && kept.AttemptID != second.AttemptID || kept.RepoPath != p.Root || !strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID) {
 			t.Errorf("%+v", kept)
 		}
-		if at := p.git(p.root, "rev-parse", kept.Ref); at != kept.Commit {
+		if at := p.Git(p.Root, "rev-parse", kept.Ref); at != kept.Commit {
 			t.Errorf("%s is at %s, and said to be at %s", kept.Ref, at, kept.Commit)
 		}
 		for name, want := range map[string]string{"loose.txt": "loose", "README": "changed", "done.txt": "committed"} {
-			if text := p.git(p.root, "show", kept.Ref+":"+name); text != want {
+			if text := p.Git(p.Root, "show", kept.Ref+":"+name); text != want {
 				t.Errorf("%s of %s is %q", name, kept.Ref, text)
 			}
 		}
 	}
-	if subject := p.git(p.root, "log", "-1", "--format=%s", first.WorkspaceBranch); subject != "half of it" {
+	if subject := p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch); subject != "half of it" {
 		t.Errorf("the branch has %q", subject)
 	}
-	_, err = s.GetTask(ctx, me, TaskArgs{v.TaskID})
+	_, err = s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})
 	refused(t, err, session.ToolError, "unknown_task")
 	_, err = s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})
 	refused(t, err, session.ToolError, "unknown_attempt")
-	if exists(first.Repos[0].WorktreePath) || exists(s.records(first.AttemptID)) {
+	if Exists(first.Repos[0].WorktreePath) || Exists(s.records(first.AttemptID)) {
 		t.Error("folders of the attempt are left")
 	}
-	if !exists(third.Repos[0].WorktreePath) || s.get(third.AttemptID).State != "completed" {
+	if !Exists(third.Repos[0].WorktreePath) || s.get(third.AttemptID).State != "completed" {
 		t.Error("another task's attempt is gone")
 	}
-	if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") != 1 {
+	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 1 {
 		t.Errorf("worktrees:\n%s", list)
 	}
 }
@@ -60,7 +61,7 @@ func TestDeleteTask(t *testing.T) {
 // A task whose agent waits or runs is not deleted, and nothing of it is touched.
 func TestDeleteRunningTask(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	v := s.newTask("! await " + hold)
 	r := s.begin(v)
@@ -86,7 +87,7 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 	v := s.newTask("! write loose.txt loose")
 	r := s.ends(s.begin(v).AttemptID)
 	// As a server leaves it that is killed between the worktrees and the rows.
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(t, err)
 	_, err = b.BeginDelete(ctx, v.TaskID)
 	must(t, err)
@@ -94,18 +95,18 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 	must(t, err)
 	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
 	refused(t, err, session.StateError, "being_deleted", "delete_task")
-	k := s.keeper(worktreesOf(at))
+	k := s.Worktrees(at)
 	_, _, err = k.Remove(ctx, r.AttemptID, false, func() bool { return false })
 	must(t, err)
 	s.stop()
 	next := p.open()
 	again, err := next.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 	must(t, err)
-	if len(again.Rescued) != 1 || again.Rescued[0].Ref != "refs/deepwork/rescue/"+r.AttemptID || again.Rescued[0].RepoPath != p.root ||
-		again.Rescued[0].Worktree != r.Repos[0].WorktreePath || again.Rescued[0].Commit != p.git(p.root, "rev-parse", again.Rescued[0].Ref) {
+	if len(again.Rescued) != 1 || again.Rescued[0].Ref != "refs/deepwork/rescue/"+r.AttemptID || again.Rescued[0].RepoPath != p.Root ||
+		again.Rescued[0].Worktree != r.Repos[0].WorktreePath || again.Rescued[0].Commit != p.Git(p.Root, "rev-parse", again.Rescued[0].Ref) {
 		t.Errorf("what was kept before is not told: %+v", again.Rescued)
 	}
-	if text := p.git(p.root, "show", "refs/deepwork/rescue/"+r.AttemptID+":loose.txt"); text != "loose" {
+	if text := p.Git(p.Root, "show", "refs/deepwork/rescue/"+r.AttemptID+":loose.txt"); text != "loose" {
 		t.Errorf("kept is %q", text)
 	}
 }
@@ -116,7 +117,7 @@ func TestStartGivesWayToRemoval(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
-	lock, err := durable.TryLock(filepath.Join(s.o.State.Worktrees(), ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
+	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
@@ -23,22 +25,22 @@ import (
 // What other machines can read of an attempt.
 const (
 	reportedOutput = 256 << 10 // bytes of its last entries, as JSON
-	reportedDiff   = 1 << 20   // bytes of its changes
+	ReportedDiff   = 1 << 20   // bytes of its changes
 	reportPace     = time.Second
 )
 
 // A reporter saves the end of an attempt's output in a store that other machines share, at most once
 // per second and only if it has changed. It belongs to one goroutine at a time.
 type reporter struct {
-	run   *run
+	run   *execution
 	after *int64 // the last entry that was read; nil before the first
 	data  []byte // what is to be saved; nil means nothing
 }
 
 // follow saves what the agent writes until the returned function is called, which then saves what is
 // left. It does nothing in a store of one machine.
-func (r *run) follow() (end func()) {
-	if r.engine.shared == nil {
+func (r *execution) follow() (end func()) {
+	if r.engine.Shared == nil {
 		return func() {}
 	}
 	p := &reporter{run: r}
@@ -57,29 +59,29 @@ func (r *run) follow() (end func()) {
 }
 
 // report saves something of an attempt, and again while the store is away.
-func (r *run) report(what string, save func(context.Context) error) {
+func (r *execution) report(what string, save func(context.Context) error) {
 	err := r.record(func(ctx context.Context, _ store.Board) error {
 		err := save(ctx)
 		if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || ctx.Err() != nil {
 			return err
 		}
 		if err != nil {
-			r.engine.log.Warn("the "+what+" of an attempt cannot be saved for other machines", "attempt", r.exec.AttemptID, "error", err)
+			r.engine.Log.Warn("the "+what+" of an attempt cannot be saved for other machines", "attempt", r.row.AttemptID, "error", err)
 		}
 		return nil
 	})
 	if err != nil {
-		r.engine.log.Debug("the "+what+" of an attempt is not saved for other machines by this server", "attempt", r.exec.AttemptID, "error", err)
+		r.engine.Log.Debug("the "+what+" of an attempt is not saved for other machines by this server", "attempt", r.row.AttemptID, "error", err)
 	}
 }
 
 // save saves the end of the output, if it has changed.
 func (p *reporter) save(ctx context.Context) error {
-	e, attempt := p.run.engine, p.run.exec.AttemptID
+	e, attempt := p.run.engine, p.run.row.AttemptID
 	if err := p.read(ctx); err != nil || p.data == nil {
 		return err
 	}
-	b, err := e.board(ctx)
+	b, err := e.Store(ctx)
 	if err == nil {
 		err = b.SaveOutput(ctx, attempt, p.data)
 	}
@@ -93,7 +95,7 @@ func (p *reporter) save(ctx context.Context) error {
 // those in between are skipped.
 func (p *reporter) read(ctx context.Context) error {
 	tail := func(after *int64, limit int) ([]runner.Entry, int64, error) {
-		return p.run.executor().Tail(ctx, p.run.exec.LogID, after, limit, 0)
+		return p.run.executor().Tail(ctx, p.run.row.LogID, after, limit, 0)
 	}
 	if p.after != nil {
 		if entries, _, err := tail(p.after, 1); err != nil || len(entries) == 0 {
@@ -133,15 +135,15 @@ func lastOf(entries []runner.Entry) ([]byte, error) {
 }
 
 // reportDiff saves the changes of the attempt at the end of an execution for other machines.
-func (r *run) reportDiff() {
-	if r.engine.shared == nil {
+func (r *execution) reportDiff() {
+	if r.engine.Shared == nil {
 		return
 	}
 	var a *task.Attempt
 	if err := r.record(func(ctx context.Context, b store.Board) (err error) {
-		a, err = b.Attempt(ctx, r.exec.AttemptID)
+		a, err = b.Attempt(ctx, r.row.AttemptID)
 		return err
-	}); err != nil || !a.Made() || a.Elsewhere(r.engine.here) {
+	}); err != nil || !a.Made() || a.Elsewhere(r.engine.Here) {
 		return // deleted, or without worktrees here
 	}
 	data, err := r.diff(a)
@@ -149,7 +151,7 @@ func (r *run) reportDiff() {
 		if err != nil {
 			return err
 		}
-		b, err := r.engine.board(ctx)
+		b, err := r.engine.Store(ctx)
 		if err == nil {
 			err = b.SaveDiff(ctx, a.ID, data)
 		}
@@ -158,15 +160,15 @@ func (r *run) reportDiff() {
 }
 
 // diff returns the changes of the attempt as JSON.
-func (r *run) diff(a *task.Attempt) (data []byte, err error) {
+func (r *execution) diff(a *task.Attempt) (data []byte, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
 	var diffs []RepoDiff
-	for left, i := reportedDiff, 0; i < len(a.Repos); i++ {
+	for left, i := ReportedDiff, 0; i < len(a.Repos); i++ {
 		repo := a.Repos[i]
 		d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName, Truncated: left <= 0}
 		if left > 0 {
-			d.Diff, d.Truncated, err = r.engine.keeper(worktreesOf(a)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, nil, left)
+			d.Diff, d.Truncated, err = r.engine.Worktrees(a).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, nil, left)
 			if err != nil && !errors.Is(err, worktree.ErrNoWorktree) { // which the agent may have removed
 				return nil, err
 			}
@@ -180,7 +182,7 @@ func (r *run) diff(a *task.Attempt) (data []byte, err error) {
 // tail is Tail of the executor for an attempt on any machine. log is the attempt's, or that of an agent
 // of a run, whose output is on its own machine alone.
 func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log logRef, after *int64, limit int, patience time.Duration) ([]runner.Entry, int64, error) {
-	if !a.Elsewhere(e.here) {
+	if !a.Elsewhere(e.Here) {
 		return e.executor(log.executor).Tail(ctx, log.id, after, limit, patience)
 	}
 	if log.id != a.ID {
@@ -204,7 +206,8 @@ func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log lo
 		return all[max(0, len(all)-limit):], next, nil
 	}
 	all = slices.DeleteFunc(all, func(e runner.Entry) bool { return e.Index <= *after })
-	if all = all[:min(len(all), limit)]; len(all) > 0 {
+	all = all[:min(len(all), limit)]
+	if len(all) > 0 {
 		return all, all[len(all)-1].Index, nil
 	}
 	// The error is that of ctx, which the next read reports.
@@ -212,12 +215,12 @@ func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log lo
 	return nil, min(next, *after), nil
 }
 
-// savedDiff returns the changes of an attempt on another machine, as they were at the end of its last
+// SavedDiff returns the changes of an attempt on another machine, as they were at the end of its last
 // execution.
-func savedDiff(ctx context.Context, b store.View, a *task.Attempt, left int) (diffs []RepoDiff, notice string, err error) {
+func SavedDiff(ctx context.Context, b store.View, a *task.Attempt, left int) (diffs []RepoDiff, notice string, err error) {
 	report, err := b.Report(ctx, a.ID)
 	if err != nil {
-		return nil, "", fault("reading the saved changes", err)
+		return nil, "", board.Fault("reading the saved changes", err)
 	}
 	where := "The attempt is on the machine " + a.Place.Describe()
 	if report.Diff == nil {
@@ -233,5 +236,54 @@ func savedDiff(ctx context.Context, b store.View, a *task.Attempt, left int) (di
 		}
 		left -= len(d.Diff)
 	}
-	return diffs, where + "; these are all its changes at " + stamp(*report.DiffAt) + ".", nil
+	return diffs, where + "; these are all its changes at " + board.Stamp(*report.DiffAt) + ".", nil
+}
+
+// pushTime bounds the pushes at the end of an execution, which keeps its slot until then.
+const pushTime = 2 * time.Minute
+
+// push pushes the commits of an attempt whose agent has ended to attempts.push_to of the config. If that
+// fails, the board says so, and nothing else changes. stop_attempt ends it.
+func (r *execution) push() {
+	e := r.engine
+	cfg, err := e.Config(r.ctx)
+	if err != nil || cfg.Attempts.PushTo == "" {
+		return
+	}
+	var a *task.Attempt
+	if r.record(func(ctx context.Context, b store.Board) (err error) {
+		a, err = b.Attempt(ctx, r.row.AttemptID)
+		return err
+	}) != nil || !a.Made() || a.Elsewhere(e.Here) {
+		return
+	}
+	ctx, most := r.stopping, pushTime
+	if r.stopped() {
+		ctx, most = r.ctx, stopPatience/2 // stop_attempt waits for it
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	var why []string
+	for _, repo := range a.Repos {
+		k := e.Worktrees(a)
+		s, err := k.Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
+		if err == nil && s.Ahead > 0 {
+			_, err = k.Push(ctx, repo.Worktree, cfg.Attempts.PushTo, true) // its agent may have amended or rebased
+		}
+		if ctx.Err() == context.DeadlineExceeded {
+			err = fmt.Errorf("pushing the branch to %q took longer than %s", cfg.Attempts.PushTo, most)
+		} else if ctx.Err() != nil {
+			err = errors.New("it was stopped")
+		}
+		if err != nil {
+			why = append(why, jsontext.Clip(repo.RepoName+": "+err.Error(), 1000))
+		}
+	}
+	text := board.OrNull(strings.Join(why, "\n"))
+	if text != nil {
+		e.Log.Warn("the branch of an attempt was not pushed", "attempt", a.ID, "remote", cfg.Attempts.PushTo, "error", *text)
+	}
+	if text != nil || a.PushError != nil {
+		r.record(func(ctx context.Context, b store.Board) error { return b.SetPushError(ctx, a.ID, text) })
+	}
 }

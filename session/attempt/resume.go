@@ -8,24 +8,25 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
 // ResumeRun lets a run that has ended go on, with its budgets changed by change. Its agents are given the
 // advice, if it is not blank.
-func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice string, change func(*Run)) (*RunReply, error) {
-	if err := checkText("advice", advice, MaxPrompt); err != nil {
+func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice string, change func(*board.Run)) (*board.RunReply, error) {
+	if err := board.CheckText("advice", advice, board.MaxPrompt); err != nil {
 		return nil, err
 	}
-	b, id, err := e.open(ctx, who, "run_id", id)
+	b, id, err := e.ViewFor(ctx, who, "run_id", id)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.mayStart(b.who); err != nil {
+	if err := e.MayStart(b.Who); err != nil {
 		return nil, err
 	}
-	at, run, err := e.runOnBoard(ctx, b.View, id)
+	at, run, err := e.RunOnBoard(ctx, b.View, id)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 	}
 	was := *run
 	change(run)
-	if err := run.checkBudgets(); err != nil {
+	if err := run.CheckBudgets(); err != nil {
 		return nil, err
 	}
 	goesOn := session.NotNow(codes.AttemptRunning, "The run %s goes on, and its budgets cannot be changed meanwhile. Stop it with stop_attempt, and resume it with the new ones.", id).With("attempt_id", id)
@@ -56,8 +57,8 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 		if err != nil {
 			return nil, err
 		}
-		if err := e.db.Board().SetRun(ctx, id, data); err != nil {
-			return nil, fault("recording the run", err)
+		if err := e.Database.Board().SetRun(ctx, id, data); err != nil {
+			return nil, board.Fault("recording the run", err)
 		}
 	}
 	if !at.State.Open() {
@@ -66,27 +67,27 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 		case raced && (changed || advice != ""):
 			return nil, goesOn
 		case err != nil && !raced:
-			return nil, found("resuming the run", err, "run", "run_id", id, remedyAttempt)
+			return nil, board.RunFault("resuming the run", err, id)
 		}
 	}
-	e.kick()
-	return e.runReply(ctx, b, id)
+	e.wakeUp()
+	return e.RunReply(ctx, b, id)
 }
 
 // isLed reports whether a process leads a run, which then has its budgets in memory.
 func (e *Engine) isLed(ctx context.Context, b store.View, id string) (bool, error) {
 	x, err := b.LatestExecution(ctx, id)
 	if err != nil {
-		return false, fault("reading the run", err)
+		return false, board.Fault("reading the run", err)
 	}
 	running := x.State.Open() && x.State != task.Waiting
-	return running && (x.Owner == e.member.ID() || x.Elsewhere(e.here) || e.member.Alive(x.Owner)), nil
+	return running && (x.Owner == e.Members.ID() || x.Elsewhere(e.Here) || e.Members.Alive(x.Owner)), nil
 }
 
 // notComplete refuses to let a run go on whose workflow is complete: its leader would have nothing to do.
 func notComplete(at *task.Attempt) error {
-	run := Run{}
-	if at.Run == nil || json.Unmarshal(at.Run, &run) != nil || run.End == nil || run.End.State != RunComplete {
+	run := board.Run{}
+	if at.Run == nil || json.Unmarshal(at.Run, &run) != nil || run.End == nil || run.End.State != board.RunComplete {
 		return nil
 	}
 	return session.NotNow(codes.RunComplete, "The run %s is complete. Start another one for more work.", at.ID).With("run_id", at.ID)

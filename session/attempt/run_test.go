@@ -7,17 +7,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/attempttest"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/state"
 )
 
 // An attempt from its start to the review of its task.
 func TestAttemptRuns(t *testing.T) {
 	p := newProject(t)
-	must(t, os.WriteFile(filepath.Join(p.root, "README"), []byte("dirty\n"), 0o644))
+	must(t, os.WriteFile(filepath.Join(p.Root, "README"), []byte("dirty\n"), 0o644))
 	s := p.open()
 	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env "+config.AttemptEnv, "! env "+config.BoardEnv, "! env "+config.JobsFoldersEnv,
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well", "! exit 0")
@@ -32,7 +35,7 @@ func TestAttemptRuns(t *testing.T) {
 	if r.State != "completed" || r.ExitCode == nil || *r.ExitCode != 0 || deref(r.FinalMessage) != "all is well" || r.Error != nil || r.Notice != nil || r.LatestSessionID == nil {
 		t.Errorf("ended: %+v, %s", r, deref(r.Error))
 	}
-	checkTimes(t, deref(r.StartedAt), deref(r.EndedAt), r.CreatedAt, r.UpdatedAt)
+	attempttest.Times(t, deref(r.StartedAt), deref(r.EndedAt), r.CreatedAt, r.UpdatedAt)
 	now := s.task(v.TaskID)
 	if now.Status != "inreview" || now.HasInProgressAttempt || now.LastAttemptFailed || deref(now.LatestSessionExecutor) != "TEST" || deref(now.LatestSessionID) != deref(r.LatestSessionID) {
 		t.Errorf("the task: %+v", now)
@@ -41,46 +44,36 @@ func TestAttemptRuns(t *testing.T) {
 	if !repo.Exists || repo.Ahead != 1 || repo.Behind != 0 || strings.Join(repo.ChangedFiles, " ") != "basket.go loose.txt" || repo.ChangedCount != 2 {
 		t.Errorf("the worktree: %+v", repo)
 	}
-	if want := filepath.Join(state.Of(p.root).Worktrees(), r.AttemptID, "shop"); repo.WorktreePath != want {
+	if want := filepath.Join(state.Of(p.Root).Worktrees(), r.AttemptID, "shop"); repo.WorktreePath != want {
 		t.Errorf("it is at %s; expected at %s", repo.WorktreePath, want)
 	}
 	out := s.output(r.AttemptID)
 	for _, want := range []string{"agent first", "# Add a basket", "Put things into it.", "Be quick.", "pwd " + repo.WorktreePath, "MODE=quick",
-		config.AttemptEnv + "=" + r.AttemptID, config.BoardEnv + "=" + s.boardPath(), config.JobsFoldersEnv + "=" + filepath.Join(p.root, ".deepwork", "jobs")} {
+		config.AttemptEnv + "=" + r.AttemptID, config.BoardEnv + "=" + s.boardPath(), config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs")} {
 		if !strings.Contains(out+"\n", want+"\n") {
 			t.Errorf("the agent did not print %q but:\n%s", want, out)
 		}
 	}
-	if !strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") || p.git(p.root, "log", "-1", "--format=%s", r.WorkspaceBranch) != "Add the basket" {
+	if !strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") || p.Git(p.Root, "log", "-1", "--format=%s", r.WorkspaceBranch) != "Add the basket" {
 		t.Errorf("the branch %s has no commit", r.WorkspaceBranch)
 	}
 	// The main checkout is as it was, and git does not see what is ours.
-	if status := p.git(p.root, "status", "--porcelain"); status != " M README" {
+	if status := p.Git(p.Root, "status", "--porcelain"); status != " M README" {
 		t.Errorf("the main checkout: %q", status)
-	}
-	diff, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(r.AttemptID)})
-	must(t, err)
-	if len(diff.Diffs) != 1 || diff.Truncated || !strings.Contains(diff.Diffs[0].Diff, "+package basket") || !strings.Contains(diff.Diffs[0].Diff, "+loose") {
-		t.Errorf("the diff: %+v", diff)
-	}
-	diff, err = s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(r.AttemptID), Paths: []string{"loose.txt"}, MaxBytes: new(40)})
-	must(t, err)
-	if !diff.Truncated || !diff.Diffs[0].Truncated || len(diff.Diffs[0].Diff) > 40 || strings.Contains(diff.Diffs[0].Diff, "basket") {
-		t.Errorf("a part of the diff: %+v", diff)
 	}
 }
 
 // Seed 004, "list_task_attempts returns attempt details".
 func TestReq004_ListTaskAttempts(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
-	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
+	hold := filepath.Join(p.Root, "..", "hold")
+	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	s := p.open()
 	v := s.newTask("! await " + hold)
 	first := s.begin(v)
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(v, func(a *StartArgs) { a.Variant = new("OTHER") })
-	r, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID})
+	r, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})
 	must(t, err)
 	if r.Count != 2 || r.Total != 2 || r.Filters.TaskID != v.TaskID || deref(r.LatestAttemptID) != second.AttemptID || r.LatestSessionID != nil {
 		t.Fatalf("%+v", r)
@@ -92,10 +85,10 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	if b.AttemptID != first.AttemptID || b.State != "running" || b.LatestSessionID == nil || deref(b.LatestSessionExecutor) != "TEST" || b.WorkspaceBranch != first.WorkspaceBranch {
 		t.Errorf("the older: %+v", b)
 	}
-	checkTimes(t, a.CreatedAt, a.UpdatedAt, b.CreatedAt, b.UpdatedAt)
-	page, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})
+	attempttest.Times(t, a.CreatedAt, a.UpdatedAt, b.CreatedAt, b.UpdatedAt)
+	page, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})
 	must(t, err)
-	page, err = s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})
+	page, err = s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})
 	must(t, err)
 	if page.Count != 1 || page.Attempts[0].AttemptID != first.AttemptID || deref(page.LatestAttemptID) != second.AttemptID {
 		t.Errorf("the second page: %+v", page)
@@ -103,9 +96,6 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	waits := s.get(second.AttemptID)
 	if waits.State != "waiting" || !strings.Contains(deref(waits.Notice), "and 0 wait before it") || waits.Repos[0].Exists || len(waits.Repos[0].ChangedFiles) != 0 {
 		t.Errorf("the waiting one: %+v, %s", waits, deref(waits.Notice))
-	}
-	if diff, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: the(second.AttemptID)}); err != nil || diff.Notice == nil || diff.Diffs[0].Diff != "" {
-		t.Errorf("its diff: %+v, %v", diff, err)
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
 	if r := s.ends(second.AttemptID); r.State != "completed" || !strings.Contains(s.output(r.AttemptID), "agent other") {
@@ -132,12 +122,12 @@ func TestOwnStatusIsKept(t *testing.T) {
 	for _, status := range []string{"todo", "done", "cancelled"} {
 		t.Run(status, func(t *testing.T) {
 			p := newProject(t)
-			hold := filepath.Join(p.root, "..", "hold")
+			hold := filepath.Join(p.Root, "..", "hold")
 			s := p.open()
 			v := s.newTask("! await " + hold)
 			r := s.begin(v)
 			s.reaches(r.AttemptID, task.Running)
-			_, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Status: &status})
+			_, err := s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: &status})
 			must(t, err)
 			must(t, os.WriteFile(hold, nil, 0o644))
 			if r := s.ends(r.AttemptID); r.State != "completed" {
@@ -155,39 +145,39 @@ func TestOwnStatusIsKept(t *testing.T) {
 func TestSeveralRepos(t *testing.T) {
 	p := newProject(t)
 	for _, name := range []string{"web", "api"} {
-		dir := filepath.Join(p.root, "..", name)
-		p.repo(dir)
+		dir := filepath.Join(p.Root, "..", name)
+		p.Repo(dir)
 		must(t, os.WriteFile(filepath.Join(dir, ".env"), []byte("SECRET="+name+"\n"), 0o600))
-		p.git(dir, "branch", "release")
+		p.Git(dir, "branch", "release")
 	}
-	p.configure(func(c *config.Config) {
+	p.Configure(func(c *config.Config) {
 		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{
 			{Name: "web", Path: "../web", Copy: []string{".env"}, Setup: []string{os.Args[0], "agent", "setup", "! env " + config.AttemptEnv + "\n! write setup.txt ready"}},
 			{Name: "the api", Path: "../api"},
 		}}}
 	})
 	s := p.open()
-	projects, err := s.ListProjects(ctx, me, ListProjectsArgs{})
+	projects, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
 	must(t, err)
-	var v *Task
+	var v *board.Task
 	var repos []RepoArgs
 	for _, project := range projects.Projects {
 		if project.Name != "front" {
 			continue
 		}
-		all, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: project.ProjectID})
+		all, err := s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project.ProjectID})
 		must(t, err)
 		for _, r := range all.Repos {
 			repos = append(repos, RepoArgs{r.RepoID, "release"})
 		}
-		v, err = s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})
+		v, err = s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})
 		must(t, err)
 	}
 	r := s.ends(s.begin(v, func(a *StartArgs) { a.Repos = repos }).AttemptID)
 	if r.State != "completed" {
 		t.Fatalf("%+v: %s\n%s", r, deref(r.Error), s.output(r.AttemptID))
 	}
-	around := filepath.Join(state.Of(p.root).Worktrees(), r.AttemptID)
+	around := filepath.Join(state.Of(p.Root).Worktrees(), r.AttemptID)
 	if !strings.Contains(s.output(r.AttemptID), "pwd "+around) {
 		t.Errorf("the agent ran elsewhere: %s", s.output(r.AttemptID))
 	}
@@ -209,7 +199,7 @@ func TestSeveralRepos(t *testing.T) {
 // A workspace that cannot be made fails the attempt, says why, and leaves nothing.
 func TestSetupFails(t *testing.T) {
 	p := newProject(t)
-	p.configure(func(c *config.Config) {
+	p.Configure(func(c *config.Config) {
 		c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! say no compiler here\n! exit 4"}
 	})
 	s := p.open()
@@ -221,10 +211,10 @@ func TestSetupFails(t *testing.T) {
 	if now := s.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed {
 		t.Errorf("%+v", now)
 	}
-	if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") != 0 {
+	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
 		t.Errorf("worktrees are left:\n%s", list)
 	}
-	if out := p.git(p.root, "branch", "--list", "deepwork/*"); out != "" {
+	if out := p.Git(p.Root, "branch", "--list", "deepwork/*"); out != "" {
 		t.Errorf("branches are left: %s", out)
 	}
 }
@@ -266,11 +256,11 @@ func TestStartOnce(t *testing.T) {
 	once := func(a *StartArgs) { a.RequestID = new("go") }
 	first := s.begin(v, once)
 	s.ends(first.AttemptID)
-	p.git(p.root, "branch", "-m", "main", "trunk")
+	p.Git(p.Root, "branch", "-m", "main", "trunk")
 	if again := s.begin(v, once); again.AttemptID != first.AttemptID || again.State != "completed" {
 		t.Errorf("again: %+v", again)
 	}
-	if list, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
+	if list, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
@@ -278,7 +268,7 @@ func TestStartOnce(t *testing.T) {
 // tail_attempt follows an agent line by line, and waits for the next one.
 func TestTail(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	r := s.begin(s.newTask("! say one", "! await "+hold, "! say two"))
 	seen := func(want string) func(*TailReply) bool {
@@ -328,7 +318,7 @@ func TestListExecutors(t *testing.T) {
 	if x := byName["TEST"]; !x.Available || !x.CanContinue || strings.Join(x.Variants, " ") != "OTHER SAME" || x.Program != os.Args[0] {
 		t.Errorf("%+v", x)
 	}
-	if x := byName["MISSING"]; x.Available || x.Program != filepath.Join(p.root, "no-such-agent") {
+	if x := byName["MISSING"]; x.Available || x.Program != filepath.Join(p.Root, "no-such-agent") {
 		t.Errorf("%+v", x)
 	}
 	for _, name := range []string{"CLAUDE_CODE", "CODEX", "GEMINI", "CURSOR_AGENT", "OPENCODE"} {
@@ -339,4 +329,24 @@ func TestListExecutors(t *testing.T) {
 	if r.Count != len(r.Executors) || !r.Executors[0].Available {
 		t.Errorf("%+v", r)
 	}
+}
+
+// An agent that ends at once has not ended before it began.
+func TestAnAgentEndsAfterItBegan(t *testing.T) {
+	s := newProject(t).open()
+	v := s.newTask("! say x")
+	for range 3 {
+		r := s.ends(s.begin(v).AttemptID)
+		made, began, ended := parsed(t, r.CreatedAt), parsed(t, deref(r.StartedAt)), parsed(t, deref(r.EndedAt))
+		if began.Before(made) || ended.Before(began) || time.Since(ended) < 0 {
+			t.Errorf("it was made at %v, began at %v and ended at %v", made, began, ended)
+		}
+	}
+}
+
+func parsed(t *testing.T, s string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, s)
+	must(t, err)
+	return at
 }

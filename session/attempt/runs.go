@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
@@ -57,34 +58,31 @@ type RunMade struct {
 
 // RunWorkflow starts a run of a workflow on the project of the server: a task with an attempt that a
 // server leads. It returns when that is on the board.
-func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkflowArgs) (*RunReply, error) {
+func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkflowArgs) (*board.RunReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	request, err := checkRequest("run_workflow", named, a)
-	if err != nil {
-		return nil, err
-	}
 	run, err := runOf(&a)
 	if err != nil {
 		return nil, err
 	}
-	b, cfg, err := e.ready(ctx, who)
+	b, cfg, err := e.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.mayStart(b.who); err != nil {
+	if err := e.MayStart(b.Who); err != nil {
 		return nil, err
 	}
-	request.Identity = b.who.Identity
-	if done, err := b.FindRequest(ctx, request); err != nil {
-		return nil, fault("looking for the request_id", err)
-	} else if done != "" {
-		return e.runReply(ctx, b, done)
-	}
-	if err := e.withinBudget(ctx, b.who, cfg); err != nil {
+	request, created, err := b.Repeated(ctx, "run_workflow", named, a)
+	if err != nil {
 		return nil, err
 	}
-	if err := e.checkWorkflow(ctx, &run.JobName, &run.WorkflowName); err != nil {
+	if created != "" {
+		return e.RunReply(ctx, b, created)
+	}
+	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
+		return nil, err
+	}
+	if err := e.CheckWorkflow(ctx, &run.JobName, &run.WorkflowName); err != nil {
 		return nil, err
 	}
 	agent, err := e.runExecutor(ctx, cfg, a.Executor)
@@ -95,13 +93,14 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err != nil {
 		return nil, err
 	}
-	if run.InPlace = len(repos) == 0; a.InPlace != nil {
+	run.InPlace = len(repos) == 0
+	if a.InPlace != nil {
 		if len(repos) == 0 && !*a.InPlace {
 			return nil, session.Wrong(codes.NoRepos, "The project is not in a git repository with a branch that is checked out, so there can be no worktree. Check out a branch that has a commit (git init makes a repository), or pass in_place: true.").With("argument", "in_place")
 		}
 		run.InPlace = *a.InPlace
 	}
-	title := jsontext.Clip(strings.TrimSpace(strings.SplitN(strings.TrimSpace(run.Goal), "\n", 2)[0]), MaxTitle-10)
+	title := jsontext.Clip(strings.TrimSpace(strings.SplitN(strings.TrimSpace(run.Goal), "\n", 2)[0]), board.MaxTitle-10)
 	t := task.Task{ProjectID: project, Title: title, Description: &run.Goal, JobName: &run.JobName, WorkflowName: &run.WorkflowName, Lead: task.ServerLeads}
 	made, first, err := e.planRun(ctx, b, cfg, &t, agent, repos, *run)
 	if err != nil {
@@ -109,26 +108,26 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	}
 	kept, err := b.CreateTask(ctx, task.NewTask{ProjectID: t.ProjectID, Title: t.Title, Description: t.Description, JobName: t.JobName, WorkflowName: t.WorkflowName, Lead: t.Lead}, task.Request{})
 	if err != nil {
-		return nil, fault("creating the task of the run", err)
+		return nil, board.Fault("creating the task of the run", err)
 	}
 	made.TaskID = kept.ID
 	at, err := b.CreateAttempt(ctx, *made, first, request)
 	if err != nil {
-		return nil, fault("creating the run", err)
+		return nil, board.Fault("creating the run", err)
 	}
-	e.log.Info("run made", "run", at.ID, "workflow", run.JobName+"/"+run.WorkflowName, "executor", at.Executor, "caller", b.who.Identity)
-	e.kick()
-	r, err := e.runReply(ctx, b, at.ID)
-	return r, midway(err)
+	e.Log.Info("run made", "run", at.ID, "workflow", run.JobName+"/"+run.WorkflowName, "executor", at.Executor, "caller", b.Who.Identity)
+	e.wakeUp()
+	r, err := e.RunReply(ctx, b, at.ID)
+	return r, board.Midway(err)
 }
 
 // runOf checks the arguments of a run.
-func runOf(a *RunWorkflowArgs) (*Run, error) {
-	r := &Run{JobName: strings.TrimSpace(a.JobName), WorkflowName: strings.TrimSpace(a.WorkflowName), Goal: a.Goal, MaxCostUSD: a.MaxCostUSD, MaxUnknown: a.MaxUnknown}
+func runOf(a *RunWorkflowArgs) (*board.Run, error) {
+	r := &board.Run{JobName: strings.TrimSpace(a.JobName), WorkflowName: strings.TrimSpace(a.WorkflowName), Goal: a.Goal, MaxCostUSD: a.MaxCostUSD, MaxUnknown: a.MaxUnknown}
 	if strings.TrimSpace(a.Goal) == "" {
 		return nil, session.Wrong(codes.InvalidArgument, "goal is blank: say what the run is to accomplish, and call again.").With("argument", "goal")
 	}
-	if err := checkText("goal", a.Goal, MaxPrompt); err != nil {
+	if err := board.CheckText("goal", a.Goal, board.MaxPrompt); err != nil {
 		return nil, err
 	}
 	if a.Parallel != nil {
@@ -142,7 +141,7 @@ func runOf(a *RunWorkflowArgs) (*Run, error) {
 	case *a.Context == ContextResume:
 		r.Resume = true
 	default:
-		return nil, session.Wrong(codes.InvalidArgument, "context is %q: expected %s or %s.", clip(*a.Context), ContextStep, ContextResume).With("argument", "context").With("value", clip(*a.Context))
+		return nil, session.Wrong(codes.InvalidArgument, "context is %q: expected %s or %s.", board.Clip(*a.Context), ContextStep, ContextResume).With("argument", "context").With("value", board.Clip(*a.Context))
 	}
 	if a.MaxSeconds != nil {
 		if !(*a.MaxSeconds > 0 && *a.MaxSeconds <= MaxRunSeconds) {
@@ -150,17 +149,7 @@ func runOf(a *RunWorkflowArgs) (*Run, error) {
 		}
 		r.MaxTime = time.Duration(*a.MaxSeconds * float64(time.Second))
 	}
-	return r, r.checkBudgets()
-}
-
-func (r *Run) checkBudgets() error {
-	if r.MaxCostUSD != nil && !(*r.MaxCostUSD >= 0) {
-		return session.Wrong(codes.OutOfRange, "max_cost_usd is %v: expected an amount of USD of at least 0.", *r.MaxCostUSD).With("argument", "max_cost_usd").With("value", fmt.Sprint(*r.MaxCostUSD))
-	}
-	if r.MaxUnknown != nil && *r.MaxUnknown < 0 {
-		return session.Wrong(codes.OutOfRange, "max_unknown is %d: expected a number of at least 0.", *r.MaxUnknown).With("argument", "max_unknown").With("value", *r.MaxUnknown)
-	}
-	return nil
+	return r, r.CheckBudgets()
 }
 
 // runExecutor resolves NAME or NAME:VARIANT, or the config's own.
@@ -170,7 +159,7 @@ func (e *Engine) runExecutor(ctx context.Context, cfg *config.Config, named *str
 		executor = *named
 	}
 	if strings.TrimSpace(executor) == "" {
-		return nil, session.Wrong(codes.MissingExecutor, "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", some(e.executorNames(cfg), "none")).With("argument", "executor")
+		return nil, session.Wrong(codes.MissingExecutor, "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", board.Enumerate(e.executorNames(cfg), "none")).With("argument", "executor")
 	}
 	name, variant, has := strings.Cut(executor, ":")
 	var of *string
@@ -191,7 +180,7 @@ func (e *Engine) runExecutor(ctx context.Context, cfg *config.Config, named *str
 func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, repos []RepoArgs, err error) {
 	all, _, _, err := b.Projects(ctx, task.Page{Limit: 1000})
 	if err != nil {
-		return "", nil, fault("listing the projects", err)
+		return "", nil, board.Fault("listing the projects", err)
 	}
 	for _, p := range all {
 		if p.Root {
@@ -200,7 +189,7 @@ func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, r
 	}
 	found, _, _, err := b.Repos(ctx, project, task.Page{Limit: MaxRepos})
 	if err != nil {
-		return "", nil, fault("listing the repositories", err)
+		return "", nil, board.Fault("listing the repositories", err)
 	}
 	for _, r := range found {
 		branch, err := worktree.CurrentBranch(ctx, r.Path)
@@ -213,15 +202,15 @@ func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, r
 }
 
 // planRun is plan for an attempt that a server leads.
-func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *task.Task, agent *choice, repos []RepoArgs, run Run) (a *task.Attempt, first task.Execution, err error) {
+func (e *Engine) planRun(ctx context.Context, b board.View, cfg *config.Config, t *task.Task, agent *choice, repos []RepoArgs, run board.Run) (a *task.Attempt, first task.Execution, err error) {
 	if run.InPlace {
-		if e.shared != nil {
+		if e.Shared != nil {
 			if len(repos) == 0 {
 				return nil, first, session.NotNow(codes.NoBranch, "This project's store is shared with other machines, so a run needs a git worktree, and no branch is checked out here: check one out and try again.")
 			}
 			return nil, first, session.Wrong(codes.NotHere, "A run in place works in this machine's folder, and this project's store is shared with other machines: leave in_place out.").With("argument", "in_place")
 		}
-		a = &task.Attempt{Executor: agent.name, Variant: agent.variant, Workspace: e.o.Root}
+		a = &task.Attempt{Executor: agent.name, Variant: agent.variant, Workspace: e.Root()}
 	} else if a, first, err = e.plan(ctx, b, cfg, t, agent, nil, repos); err != nil {
 		return nil, first, err
 	}
@@ -235,8 +224,8 @@ func (e *Engine) planRun(ctx context.Context, b view, cfg *config.Config, t *tas
 func (e *Engine) Interrupt(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, r := range e.runs {
-		if r.exec.AttemptID == id && r.exec.Lead {
+	for _, r := range e.leading {
+		if r.row.AttemptID == id && r.row.Lead {
 			r.interrupted.Store(true)
 			r.stop()
 			return true
@@ -246,12 +235,12 @@ func (e *Engine) Interrupt(id string) bool {
 }
 
 // runOfTask is the run of an attempt of a task that a server leads.
-func runOfTask(t *task.Task, more *string) Run {
+func runOfTask(t *task.Task, more *string) board.Run {
 	goal := t.Title
 	for _, text := range []*string{t.Description, more} {
 		if text != nil && strings.TrimSpace(*text) != "" {
 			goal += "\n\n" + strings.TrimSpace(*text)
 		}
 	}
-	return Run{JobName: *t.JobName, WorkflowName: *t.WorkflowName, Goal: goal}
+	return board.Run{JobName: *t.JobName, WorkflowName: *t.WorkflowName, Goal: goal}
 }

@@ -16,13 +16,14 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
 // leads is a Leader that runs agents with these prompts one after the other, all for one step, and then
 // ends. It gives each leader's advice to advised.
-func leads(t *testing.T, end RunEnd, advised chan<- string, prompts ...string) Leader {
-	return func(ctx context.Context, l *Lead) RunEnd {
+func leads(t *testing.T, end board.RunEnd, advised chan<- string, prompts ...string) Leader {
+	return func(ctx context.Context, l *Lead) board.RunEnd {
 		advised <- l.Advice
 		agent := uuid.NewString()
 		for _, prompt := range prompts {
@@ -55,7 +56,7 @@ func (s *server) tailOf(a TailArgs) *TailReply {
 }
 
 // startRun starts a run in a worktree, or in place.
-func (s *server) startRun(inPlace bool) *RunReply {
+func (s *server) startRun(inPlace bool) *board.RunReply {
 	s.t.Helper()
 	r, err := s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), InPlace: &inPlace})
 	must(s.t, err)
@@ -68,13 +69,13 @@ func TestTailOfARun(t *testing.T) {
 	p := newProject(t)
 	advised := make(chan string, 10)
 	s := p.open(func(o *Options) {
-		o.Leader = leads(t, RunEnd{State: RunStopped, Step: "write", Reason: "No agent finished it."}, advised, "! say one\n", "! say two\n")
+		o.Leader = leads(t, board.RunEnd{State: board.RunStopped, Step: "write", Reason: "No agent finished it."}, advised, "! say one\n", "! say two\n")
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
-	run, err := s.GetRun(ctx, me, RunArgs{made.RunID})
+	run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
 	must(t, err)
-	if run.State != string(RunStopped) || len(run.Steps) != 2 {
+	if run.State != string(board.RunStopped) || len(run.Steps) != 2 {
 		t.Fatalf("%+v", run)
 	}
 	for i, want := range []string{"one", "two"} {
@@ -93,7 +94,7 @@ func TestTailOfARun(t *testing.T) {
 	if at := s.get(made.RunID); at.Lead != task.ServerLeads {
 		t.Errorf("get_attempt says lead %q", at.Lead)
 	}
-	kept, err := s.GetTask(ctx, me, TaskArgs{made.TaskID})
+	kept, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})
 	must(t, err)
 	if kept.Lead != task.ServerLeads || s.newTask().Lead != task.AgentLeads {
 		t.Errorf("get_task says lead %q", kept.Lead)
@@ -104,7 +105,7 @@ func TestTailOfARun(t *testing.T) {
 func TestFollowUpOfARun(t *testing.T) {
 	p := newProject(t)
 	advised := make(chan string, 10)
-	end := RunEnd{State: RunStopped, Step: "write", Reason: "No agent finished it."}
+	end := board.RunEnd{State: board.RunStopped, Step: "write", Reason: "No agent finished it."}
 	s := p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
@@ -112,12 +113,12 @@ func TestFollowUpOfARun(t *testing.T) {
 		t.Errorf("the first leader was advised %q", first)
 	}
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
-	_, err := s.GetRun(ctx, eve, RunArgs{made.RunID})
+	_, err := s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})
 	refused(t, err, session.ToolError, "unknown_run")
 	_, err = s.FollowUp(ctx, eve, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("mine")})
 	refused(t, err, session.ToolError, "unknown_attempt")
 	s.stop()
-	end = RunEnd{State: RunComplete}
+	end = board.RunEnd{State: board.RunComplete}
 	s = p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
 	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")})
 	must(t, err)
@@ -139,7 +140,7 @@ func TestResumeOfARunThatNeverBegan(t *testing.T) {
 	made := s.startRun(false)
 	_, err := s.StopAttempt(ctx, me, AttemptArgs{Target: the(made.RunID)})
 	must(t, err)
-	if _, err := s.ResumeRun(ctx, me, made.RunID, "", func(*Run) {}); session.CodeOf(err) != "no_session" {
+	if _, err := s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {}); session.CodeOf(err) != "no_session" {
 		t.Errorf("resuming it: %v", err)
 	}
 }
@@ -148,29 +149,31 @@ func TestResumeOfARunThatNeverBegan(t *testing.T) {
 // its workspace is made then.
 func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 	p := newProject(t)
-	up := filepath.Join(p.root, "..", "up")
+	up := filepath.Join(p.Root, "..", "up")
 	setups := []struct {
-		state RunState
+		state board.RunState
 		setup string
-	}{{RunStopped, "! say no compiler here\n! exit 4"}, {RunInterrupted, "! touch " + up + "\n! sleep 1h"}, {RunStopped, "! touch " + up + "\n! sleep 1h"}}
+	}{{board.RunStopped, "! say no compiler here\n! exit 4"}, {board.RunInterrupted, "! touch " + up + "\n! sleep 1h"}, {board.RunStopped, "! touch " + up + "\n! sleep 1h"}}
 	advised := make(chan string, 10)
-	s := p.open(func(o *Options) { o.Leader = leads(t, RunEnd{State: RunComplete}, advised, "! write new.txt text\n") })
-	var made *RunReply
+	s := p.open(func(o *Options) {
+		o.Leader = leads(t, board.RunEnd{State: board.RunComplete}, advised, "! write new.txt text\n")
+	})
+	var made *board.RunReply
 	for i, c := range setups {
 		must(t, os.RemoveAll(up))
-		p.configure(func(cfg *config.Config) { cfg.Attempts.Setup = []string{os.Args[0], "agent", "setup", c.setup} })
+		p.Configure(func(cfg *config.Config) { cfg.Attempts.Setup = []string{os.Args[0], "agent", "setup", c.setup} })
 		if i == 0 {
 			made = s.startRun(false)
 		} else {
-			_, err := s.ResumeRun(ctx, me, made.RunID, "", func(*Run) {})
+			_, err := s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})
 			must(t, err)
 			eventually(t, func() string {
-				if !exists(up) {
+				if !Exists(up) {
 					return "the setup command does not run"
 				}
 				return ""
 			})
-			if c.state == RunInterrupted {
+			if c.state == board.RunInterrupted {
 				if !s.Interrupt(made.RunID) {
 					t.Error("it is not led here")
 				}
@@ -179,22 +182,22 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 			}
 		}
 		s.ends(made.RunID)
-		run, err := s.GetRun(ctx, me, RunArgs{made.RunID})
+		run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
 		must(t, err)
 		if run.State != string(c.state) || run.Reason == nil || i == 0 && !strings.Contains(*run.Reason, "no compiler here") {
 			t.Errorf("after %q it is %s: %s", c.setup, run.State, deref(run.Reason))
 		}
-		if len(advised) > 0 || run.Workspace != "" && exists(run.Workspace) {
+		if len(advised) > 0 || run.Workspace != "" && Exists(run.Workspace) {
 			t.Errorf("after %q it has a leader or a workspace", c.setup)
 		}
 	}
-	p.configure(func(*config.Config) {})
-	_, err := s.ResumeRun(ctx, me, made.RunID, "use short words", func(*Run) {})
+	p.Configure(func(*config.Config) {})
+	_, err := s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})
 	must(t, err)
 	s.reaches(made.RunID, task.Completed)
-	run, err := s.GetRun(ctx, me, RunArgs{made.RunID})
+	run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
 	must(t, err)
-	if got := <-advised; got != "use short words" || !exists(filepath.Join(run.Workspace, "new.txt")) {
+	if got := <-advised; got != "use short words" || !Exists(filepath.Join(run.Workspace, "new.txt")) {
 		t.Errorf("it was advised %q, and worked in %s", got, run.Workspace)
 	}
 	p.finds()
@@ -203,12 +206,12 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 // A leader that panics stops its run, whose agents end, and which can be resumed.
 func TestLeaderPanics(t *testing.T) {
 	p := newProject(t)
-	up := filepath.Join(p.root, "..", "up")
+	up := filepath.Join(p.Root, "..", "up")
 	var led atomic.Int32
 	s := p.open(func(o *Options) {
-		o.Leader = func(ctx context.Context, l *Lead) RunEnd {
+		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
 			if led.Add(1) > 1 {
-				return RunEnd{State: RunComplete}
+				return board.RunEnd{State: board.RunComplete}
 			}
 			x := task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
 			var agents sync.WaitGroup
@@ -217,7 +220,7 @@ func TestLeaderPanics(t *testing.T) {
 			defer cancel()
 			agents.Go(func() { _, _ = l.RunAgent(ctx, Agent{Execution: x, Prompt: "! touch " + up + "\n! sleep 1h"}) })
 			eventually(t, func() string {
-				if !exists(up) {
+				if !Exists(up) {
 					return "the agent does not run"
 				}
 				return ""
@@ -227,12 +230,12 @@ func TestLeaderPanics(t *testing.T) {
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
-	run, err := s.GetRun(ctx, me, RunArgs{made.RunID})
+	run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
 	must(t, err)
-	if run.State != string(RunStopped) || run.Reason == nil || !strings.Contains(*run.Reason, "no idea") || len(run.Steps) != 1 || run.Steps[0].State != string(task.Stopped) {
+	if run.State != string(board.RunStopped) || run.Reason == nil || !strings.Contains(*run.Reason, "no idea") || len(run.Steps) != 1 || run.Steps[0].State != string(task.Stopped) {
 		t.Errorf("%+v: %s", run, deref(run.Reason))
 	}
-	_, err = s.ResumeRun(ctx, me, made.RunID, "", func(*Run) {})
+	_, err = s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})
 	must(t, err)
 	s.reaches(made.RunID, task.Completed)
 }
@@ -272,28 +275,28 @@ func (b pendingBoard) ClaimStep(ctx context.Context, attempt, id string, most in
 // An agent that has a slot although that could not be learned is ended, so that the slot is free for the next one.
 func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 	p := newProject(t)
-	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
+	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	pending := &pendingStore{}
 	pending.add.Store(true)
 	pending.claim.Store(true)
 	s := p.open(func(o *Options) {
-		o.Stores = p.storesWith(func(d store.Database) store.Database {
+		o.Stores = p.StoresWith(func(d store.Database) store.Database {
 			pending.Database = d
 			return pending
 		})
-		o.Leader = func(ctx context.Context, l *Lead) RunEnd {
+		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
 			for i := range 3 {
 				x := task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
-				if _, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: "! say hello"}); (i == 0) != (err != nil) || i == 0 && !Passing(err) {
+				if _, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: "! say hello"}); (i == 0) != (err != nil) || i == 0 && !board.Passing(err) {
 					t.Errorf("agent %d: %v", i, err)
 				}
 			}
-			return RunEnd{State: RunComplete}
+			return board.RunEnd{State: board.RunComplete}
 		}
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Completed)
-	r, err := s.GetRun(ctx, me, RunArgs{made.RunID})
+	r, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
 	must(t, err)
 	var states []string
 	for _, x := range r.Steps {
@@ -304,58 +307,12 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 	}
 }
 
-// A run in place has no repositories: what needs one is refused and says so.
-func TestRunInPlaceHasNothingToMerge(t *testing.T) {
-	p := newProject(t)
-	p.configure(func(c *config.Config) { c.Attempts.PushTo = "origin" })
-	advised := make(chan string, 10)
-	s := p.open(func(o *Options) { o.Leader = leads(t, RunEnd{State: RunComplete}, advised, "! write new.txt text\n") })
-	if s.shared != nil {
-		t.Skip("a project that machines share has no runs in place")
-	}
-	made := s.startRun(true)
-	s.reaches(made.RunID, task.Completed)
-	at := the(made.RunID)
-	calls := map[string]func() error{
-		"merge":  func() error { _, err := s.MergeAttempt(ctx, me, MergeArgs{Target: at}); return err },
-		"rebase": func() error { _, err := s.RebaseAttempt(ctx, me, BranchArgs{Target: at}); return err },
-		"abort":  func() error { _, err := s.AbortMerge(ctx, me, BranchArgs{Target: at}); return err },
-		"push":   func() error { _, err := s.PushAttempt(ctx, me, PushArgs{Target: at}); return err },
-		"target": func() error {
-			_, err := s.ChangeTarget(ctx, me, TargetArgs{Target: at, TargetBranch: "main"})
-			return err
-		},
-		"comment": func() error {
-			_, err := s.CommentAttempt(ctx, me, CommentArgs{Target: at, Comments: []CommentArg{{File: "new.txt", Line: 1, Text: "no"}}})
-			return err
-		},
-	}
-	for name, call := range calls {
-		if err := call(); session.CodeOf(err) != "in_place" {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	diff, err := s.GetAttemptDiff(ctx, me, DiffArgs{Target: at})
-	must(t, err)
-	if len(diff.Diffs) > 0 || diff.Notice == nil || !strings.Contains(*diff.Notice, p.root) {
-		t.Errorf("the diff is %+v", diff)
-	}
-	if now := s.get(made.RunID); len(now.Repos) > 0 || now.PushError != nil {
-		t.Errorf("%+v", now)
-	}
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-	must(t, err)
-	if !exists(p.root + "/new.txt") {
-		t.Error("its work was removed with its task")
-	}
-}
-
 // The owner of the workflow must be named if a server is to lead.
 func TestLeadOfATaskIsChecked(t *testing.T) {
 	s := newProject(t).open(func(o *Options) { o.Passive = true })
 	project, _ := s.rootProject()
 	for lead, code := range map[string]string{"server": "missing_argument", "me": "invalid_argument", "agent": ""} {
-		_, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "x", Lead: &lead})
+		_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "x", Lead: &lead})
 		if session.CodeOf(err) != code {
 			t.Errorf("lead %s: %v", lead, err)
 		}

@@ -3,31 +3,7 @@ package attempt
 import (
 	"encoding/json"
 	"testing"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
-
-// The replies have JSON Schemas, for that is how clients see them.
-func TestRepliesHaveSchemas(t *testing.T) {
-	for name, make := range map[string]func() (*jsonschema.Schema, error){
-		"projects": schemaOf[ProjectsReply], "repos": schemaOf[ReposReply], "tasks": schemaOf[TasksReply], "attempts": schemaOf[AttemptsReply],
-		"task": schemaOf[Task], "delete": schemaOf[DeleteReply], "attempt": schemaOf[AttemptReply], "follow-up": schemaOf[FollowUpReply],
-		"tail": schemaOf[TailReply], "diff": schemaOf[DiffReply], "executors": schemaOf[ExecutorsReply], "context": schemaOf[ContextReply],
-	} {
-		s, err := make()
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		for field, p := range s.Properties {
-			if p.Description == "" {
-				t.Errorf("%s.%s has no description", name, field)
-			}
-		}
-	}
-}
-
-func schemaOf[R any]() (*jsonschema.Schema, error) { return jsonschema.For[R](nil) }
 
 // workspace_id is another name for attempt_id, at the top of the arguments.
 func TestArgumentsAreFlat(t *testing.T) {
@@ -38,7 +14,7 @@ func TestArgumentsAreFlat(t *testing.T) {
 	}
 	var tail TailArgs
 	must(t, json.Unmarshal([]byte(`{"attempt_id": "`+nobody+`", "wait": 1.5, "after_index": 7}`), &tail))
-	if id, err := tail.id(); err != nil || id != nobody || *tail.Wait != 1.5 || *tail.AfterIndex != 7 {
+	if id, err := tail.ID(); err != nil || id != nobody || *tail.Wait != 1.5 || *tail.AfterIndex != 7 {
 		t.Errorf("%+v, %v", tail, err)
 	}
 }

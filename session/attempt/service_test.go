@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/board"
 )
 
 // A job is an execution at the service, as it is told to clients.
@@ -211,8 +211,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	testkit.Git(t, root, "commit", "-q", "--allow-empty", "-m", "first")
 	open := func() *attempt.Engine {
 		t.Helper()
-		e, err := attempt.Open(ctx, attempt.Options{Root: root, Poll: 20 * time.Millisecond,
-			Config:    func(context.Context) (*config.Config, error) { return config.Default(), nil },
+		e, err := attempt.Open(ctx, attempt.Options{Options: board.Options{Root: root}, Poll: 20 * time.Millisecond,
 			Executors: map[string]attempt.Executor{"SERVICE": client(web.URL)}})
 		testkit.Must(t, err)
 		return e
@@ -232,13 +231,13 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	if i := slices.IndexFunc(listed.Executors, func(x attempt.ExecutorInfo) bool { return x.Name == "SERVICE" }); i < 0 || !listed.Executors[i].Available || !listed.Executors[i].CanContinue || listed.Executors[i].Program != web.URL {
 		t.Errorf("it is not among %+v", listed.Executors)
 	}
-	projects, err := e.ListProjects(ctx, me, attempt.ListProjectsArgs{})
+	projects, err := e.ListProjects(ctx, me, board.ListProjectsArgs{})
 	testkit.Must(t, err)
 	project := projects.Projects[0].ProjectID
-	repos, err := e.ListRepos(ctx, me, attempt.ListReposArgs{ProjectID: project})
+	repos, err := e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})
 	testkit.Must(t, err)
 	start := func(title string, variant *string) (*attempt.AttemptReply, error) {
-		made, err := e.CreateTask(ctx, me, attempt.CreateTaskArgs{ProjectID: project, Title: title})
+		made, err := e.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: title})
 		testkit.Must(t, err)
 		return e.StartTaskAttempt(ctx, me, attempt.StartArgs{TaskID: made.TaskID, Executor: "SERVICE", Variant: variant, Repos: []attempt.RepoArgs{{RepoID: repos.Repos[0].RepoID, TargetBranch: "main"}}})
 	}
@@ -246,7 +245,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 		t.Helper()
 		testkit.Eventually(t, func() string {
 			var err error
-			if r, err = e.GetAttempt(ctx, me, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &id}}); err != nil || r.State != string(state) {
+			if r, err = e.GetAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}}); err != nil || r.State != string(state) {
 				return fmt.Sprintf("it is %+v, and not %s: %v", r, state, err)
 			}
 			return ""
@@ -263,7 +262,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	quick, err := start("quick", nil)
 	testkit.Must(t, err)
 	reaches(quick.AttemptID, task.Completed)
-	_, err = e.FollowUp(ctx, me, attempt.FollowUpArgs{Target: attempt.Target{AttemptID: &quick.AttemptID}, Action: attempt.ActionSend, Prompt: new("more")})
+	_, err = e.FollowUp(ctx, me, attempt.FollowUpArgs{Target: board.Target{AttemptID: &quick.AttemptID}, Action: attempt.ActionSend, Prompt: new("more")})
 	testkit.Must(t, err)
 	now := reaches(quick.AttemptID, task.Completed)
 	if said := now.FinalMessage; said == nil || *said != "done, continued: true" || now.Cost == nil || now.Cost.USD == nil || *now.Cost.USD != 0.5 {
@@ -273,7 +272,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	if err != nil || string(data) != "more" {
 		t.Errorf("it wrote %q in the worktree: %v", data, err)
 	}
-	tail, err := e.TailAttempt(ctx, me, attempt.TailArgs{Target: attempt.Target{AttemptID: &quick.AttemptID}, ExecutionID: &now.Executions[0].ExecutionID})
+	tail, err := e.TailAttempt(ctx, me, attempt.TailArgs{Target: board.Target{AttemptID: &quick.AttemptID}, ExecutionID: &now.Executions[0].ExecutionID})
 	if err != nil || len(tail.Messages) != 1 || tail.Messages[0].Text != "asked: more" {
 		t.Errorf("the output of the follow-up: %+v %v", tail, err)
 	}
@@ -284,7 +283,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	closed(e)
 	e = open() // and the agent goes on
 	reaches(long.AttemptID, task.Running)
-	stopped, err := e.StopAttempt(ctx, me, attempt.AttemptArgs{Target: attempt.Target{AttemptID: &long.AttemptID}})
+	stopped, err := e.StopAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &long.AttemptID}})
 	if err != nil || stopped.State != string(task.Stopped) {
 		t.Errorf("after a stop: %+v %v", stopped, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
@@ -28,39 +29,36 @@ import (
 func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a StartArgs) (*AttemptReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	request, err := checkRequest("start_task_attempt", named, a)
+	taskID, err := board.CheckID("task_id", a.TaskID)
 	if err != nil {
 		return nil, err
 	}
-	taskID, err := checkID("task_id", a.TaskID)
+	if err := board.CheckOptional("prompt", a.Prompt, board.MaxPrompt); err != nil {
+		return nil, err
+	}
+	b, cfg, err := e.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkOptional("prompt", a.Prompt, MaxPrompt); err != nil {
+	if err := e.MayStart(b.Who); err != nil {
 		return nil, err
 	}
-	b, cfg, err := e.ready(ctx, who)
+	request, created, err := b.Repeated(ctx, "start_task_attempt", named, a)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.mayStart(b.who); err != nil {
-		return nil, err
-	}
-	request.Identity = b.who.Identity
-	if done, err := b.FindRequest(ctx, request); err != nil {
-		return nil, fault("looking for the request_id", err)
-	} else if done != "" {
-		r, err := e.attemptReply(ctx, b, done)
+	if created != "" {
+		r, err := e.attemptReply(ctx, b, created)
 		if session.CodeOf(err) == codes.UnknownAttempt {
-			err = deleted(err)
+			err = board.Deleted(err)
 		}
 		return r, err
 	}
 	t, err := b.Task(ctx, taskID)
 	if err != nil {
-		return nil, found("reading the task", err, "task", "task_id", taskID, remedyTask)
+		return nil, board.TaskFault("reading the task", err, taskID)
 	}
-	if err := e.withinBudget(ctx, b.who, cfg); err != nil {
+	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
 	}
 	agent, err := e.choose(ctx, a.Executor, a.Variant)
@@ -78,17 +76,17 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	}
 	kept, err := b.CreateAttempt(ctx, *made, first, request)
 	if err != nil {
-		return nil, found("making the attempt", err, "task", "task_id", taskID, remedyTask)
+		return nil, board.TaskFault("making the attempt", err, taskID)
 	}
-	e.log.Info("attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor, "caller", b.who.Identity)
-	e.kick()
+	e.Log.Info("attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor, "caller", b.Who.Identity)
+	e.wakeUp()
 	r, err := e.attemptReply(ctx, b, kept.ID)
-	return r, midway(err)
+	return r, board.Midway(err)
 }
 
 // plan returns an attempt of a task with its first execution, neither of which is on the board yet. It
 // refuses what could not be run.
-func (e *Engine) plan(ctx context.Context, b view, cfg *config.Config, t *task.Task, agent *choice, more *string, repos []RepoArgs) (a *task.Attempt, first task.Execution, err error) {
+func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *task.Task, agent *choice, more *string, repos []RepoArgs) (a *task.Attempt, first task.Execution, err error) {
 	first = task.Execution{ID: uuid.NewString(), Prompt: firstPrompt(t, more), Variant: agent.variant}
 	if err := agent.check(ctx, first.Prompt); err != nil && !e.elsewhere(err) {
 		return nil, first, err
@@ -100,7 +98,7 @@ func (e *Engine) plan(ctx context.Context, b view, cfg *config.Config, t *task.T
 	if a.Branch, err = newBranch(ctx, b, t.Title, a.Repos); err != nil {
 		return nil, first, err
 	}
-	if e.shared != nil {
+	if e.Shared != nil {
 		for i := range a.Repos {
 			a.Repos[i].RepoPath = "" // the machine that takes it has its own
 		}
@@ -111,14 +109,14 @@ func (e *Engine) plan(ctx context.Context, b view, cfg *config.Config, t *task.T
 }
 
 // attemptRepos checks the repositories that an attempt should work on.
-func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
+func (e *Engine) attemptRepos(ctx context.Context, b board.View, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
 		return nil, session.Wrong(codes.NoRepos, "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) lists those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
 	case len(args) > MaxRepos:
 		return nil, session.Wrong(codes.TooManyRepos, "repos names %d repositories, and at most %d are allowed.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
 	}
-	hidden, err := hiddenBranches(ctx, b)
+	hidden, err := HiddenBranches(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +124,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []
 	var all []task.AttemptRepo
 	for i, arg := range args {
 		field := fmt.Sprintf("repos[%d].repo_id", i)
-		id, err := checkID(field, arg.RepoID)
+		id, err := board.CheckID(field, arg.RepoID)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +134,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []
 		seen[id] = true
 		repo, err := b.Repo(ctx, id)
 		if err != nil {
-			return nil, found("reading the repository", err, "repo", field, id, remedyRepo)
+			return nil, board.FaultOf("reading the repository", err, "repo", field, id, board.RemedyRepo)
 		}
 		if repo.ProjectID != t.ProjectID {
 			return nil, session.Wrong(codes.ForeignRepo, "The repository %s (%s) belongs to project %s, but the task to project %s. list_repos(project_id: %q) lists those of the task's project.",
@@ -145,7 +143,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []
 		branch := strings.TrimSpace(arg.TargetBranch)
 		if repo.Path == "" && branch != "" {
 			// Of another machine, which finds out about the branch when it takes the attempt.
-		} else if err := checkBranch(ctx, repo, branch, hidden, fmt.Sprintf("repos[%d].", i)); err != nil {
+		} else if err := CheckBranch(ctx, repo, branch, hidden, fmt.Sprintf("repos[%d].", i)); err != nil {
 			return nil, err
 		}
 		all = append(all, task.AttemptRepo{RepoID: repo.ID, RepoName: repo.Name, RepoPath: repo.Path, TargetBranch: branch})
@@ -153,15 +151,15 @@ func (e *Engine) attemptRepos(ctx context.Context, b view, t *task.Task, args []
 	return all, nil
 }
 
-// hiddenBranches returns a function that reports whether a branch is hidden from the caller: one that
+// HiddenBranches returns a function that reports whether a branch is hidden from the caller: one that
 // is named like those of attempts, and is of none that the caller sees. The attempt may be deleted.
-func hiddenBranches(ctx context.Context, b view) (func(string) bool, error) {
-	if b.who.Owner {
+func HiddenBranches(ctx context.Context, b board.View) (func(string) bool, error) {
+	if b.Who.Owner {
 		return func(string) bool { return false }, nil
 	}
 	seen, err := b.VisibleBranches(ctx)
 	if err != nil {
-		return nil, fault("reading the branches of attempts", err)
+		return nil, board.Fault("reading the branches of attempts", err)
 	}
 	return func(name string) bool {
 		prefix := worktree.BranchPrefix
@@ -169,9 +167,9 @@ func hiddenBranches(ctx context.Context, b view) (func(string) bool, error) {
 	}, nil
 }
 
-// checkBranch asks git whether a worktree can be created from a branch. in is what the names of the
+// CheckBranch asks git whether a worktree can be created from a branch. in is what the names of the
 // arguments begin with.
-func checkBranch(ctx context.Context, repo *task.Repo, branch string, isHidden func(string) bool, in string) error {
+func CheckBranch(ctx context.Context, repo *task.Repo, branch string, isHidden func(string) bool, in string) error {
 	err := worktree.CheckRepo(ctx, repo.Path, branch)
 	if err == nil && isHidden(branch) {
 		err = worktree.ErrNoBranch
@@ -188,13 +186,13 @@ func checkBranch(ctx context.Context, repo *task.Repo, branch string, isHidden f
 			names = nil // refuse without listing them
 		}
 		return session.Wrong(codes.UnknownBranch, "The repository %s has no branch %q. Its branches: %s.",
-			repo.Name, clip(branch), some(slices.DeleteFunc(names, isHidden), "none; commit something first")).
-			With("argument", in+"target_branch").With("value", clip(branch)).Because(err)
+			repo.Name, board.Clip(branch), board.Enumerate(slices.DeleteFunc(names, isHidden), "none; commit something first")).
+			With("argument", in+"target_branch").With("value", board.Clip(branch)).Because(err)
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("looking at the repository %s: %w", repo.Path, err)
 	}
-	return gitFailed("Repository "+repo.Name+" cannot be looked at", err)
+	return GitFailed("Repository "+repo.Name+" cannot be looked at", err)
 }
 
 // newBranch chooses a branch name that neither the repositories nor another attempt uses.
@@ -204,7 +202,7 @@ func newBranch(ctx context.Context, b store.View, title string, repos []task.Att
 		branch := worktree.BranchFor(title)
 		taken, err := b.BranchTaken(ctx, branch)
 		if err != nil {
-			return "", fault("looking for a free branch", err)
+			return "", board.Fault("looking for a free branch", err)
 		}
 		for _, repo := range repos {
 			taken = taken || repo.RepoPath != "" && worktree.CheckRepo(ctx, repo.RepoPath, branch) == nil

@@ -9,6 +9,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 )
 
@@ -24,33 +25,33 @@ const (
 // follow-up is dropped; the worktree stays, and a follow-up can continue. An attempt that has ended
 // does not change.
 func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptArgs) (*AttemptReply, error) {
-	b, id, err := e.openAttempt(ctx, who, a.Target)
+	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
 	before, err := b.AttemptDetails(ctx, id)
 	if err != nil {
-		return nil, found("reading the attempt", err, "attempt", "attempt_id", id, remedyAttempt)
+		return nil, board.AttemptFault("reading the attempt", err, id)
 	}
 	bounded, cancel := context.WithTimeout(ctx, e.o.Grace+stopPatience)
 	defer cancel()
 	was, err := e.stopOpen(bounded, b, id)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil, session.NotNow(codes.StillStopping, "Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.", id).With("attempt_id", id).Because(err).Wait(retryAfter)
+		return nil, session.NotNow(codes.StillStopping, "Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.", id).With("attempt_id", id).Because(err).Wait(board.RetryAfter)
 	}
 	if err != nil {
-		return nil, midway(found("stopping the attempt", err, "attempt", "attempt_id", id, remedyAttempt))
+		return nil, board.Midway(board.AttemptFault("stopping the attempt", err, id))
 	}
 	r, err := e.attemptReply(ctx, b, id)
 	if err != nil {
-		return nil, midway(err)
+		return nil, board.Midway(err)
 	}
 	notice := ""
 	switch {
 	case !was.Open():
 		notice = fmt.Sprintf("Nothing ran: the attempt was %s already.", was)
 	case before.Session != nil && before.Session.Queued != nil && r.QueuedFollowUp == nil:
-		notice = fmt.Sprintf("The follow-up that was queued was dropped: %q. Call follow_up to have it done nevertheless.", clip(before.Session.Queued.Prompt))
+		notice = fmt.Sprintf("The follow-up that was queued was dropped: %q. Call follow_up to have it done nevertheless.", board.Clip(before.Session.Queued.Prompt))
 	}
 	if r.Notice != nil && notice != "" {
 		notice += " " + *r.Notice
@@ -63,7 +64,7 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 
 // stopOpen stops the open executions of an attempt on any server, including a queued one that
 // starts in the meantime, and returns the state in which it found the first.
-func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task.AttemptState, err error) {
+func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (was task.AttemptState, err error) {
 	began := time.Now()
 	var lookedElsewhere time.Time
 	for asked := ""; ; { // the execution that was asked to stop
@@ -77,7 +78,7 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 		if !x.State.Open() {
 			return was, nil
 		}
-		elsewhere := x.State != task.Waiting && x.Elsewhere(e.here)
+		elsewhere := x.State != task.Waiting && x.Elsewhere(e.Here)
 		if elsewhere && time.Since(lookedElsewhere) > time.Second {
 			lookedElsewhere = time.Now()
 			if err := e.stopUnreachable(ctx, b, attempt, x.StopAsked != nil); err != nil {
@@ -93,12 +94,12 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 		}
 		switch {
 		case elsewhere: // its own machine does it
-		case x.Owner == e.member.ID():
-			if why := e.stopHere(x.ID).hindrance(); why != "" && time.Since(began) > faultPatience {
+		case x.Owner == e.Members.ID():
+			if why := e.stopHere(x.ID).whyNotStopped(); why != "" && time.Since(began) > faultPatience {
 				return was, session.NotNow(codes.NotStoppable, "Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that corrected: it is then stopped without another call, as get_attempt shows.", attempt, why).With("attempt_id", attempt)
 			}
-		case e.o.Passive && !e.member.Alive(x.Owner): // nobody else may take it over
-			taken, err := e.adopt(ctx, e.db.Board(), x)
+		case e.o.Passive && !e.Members.Alive(x.Owner): // nobody else may take it over
+			taken, err := e.adopt(ctx, e.Database.Board(), x)
 			if err != nil {
 				return was, err
 			}
@@ -106,7 +107,7 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 				e.lead(*x)
 			}
 		}
-		e.kick() // makes serve notice a dead owner
+		e.wakeUp() // makes serve notice a dead owner
 		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
 			return was, fmt.Errorf("waiting for its end: %w", err)
 		}
@@ -115,7 +116,7 @@ func (e *Engine) stopOpen(ctx context.Context, b view, attempt string) (was task
 
 // stopUnreachable returns an error if the machine of an attempt is gone. asked says that the attempt is
 // stopped when that machine is back.
-func (e *Engine) stopUnreachable(ctx context.Context, b view, attempt string, asked bool) error {
+func (e *Engine) stopUnreachable(ctx context.Context, b board.View, attempt string, asked bool) error {
 	a, err := b.Attempt(ctx, attempt)
 	if err != nil {
 		return err
@@ -127,21 +128,21 @@ func (e *Engine) stopUnreachable(ctx context.Context, b view, attempt string, as
 	return err
 }
 
-// stopHere stops an execution and returns its run; nil means that this server does not lead it.
-func (e *Engine) stopHere(execution string) *run {
+// stopHere stops an execution and returns it; nil means that this server does not lead it.
+func (e *Engine) stopHere(execution string) *execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.runs[execution]
+	r := e.leading[execution]
 	if r != nil {
 		r.stop()
 	}
 	return r
 }
 
-// hindrance returns why a run cannot be stopped for now, or "".
-func (r *run) hindrance() string {
-	if r == nil || r.fault.Load() == nil {
+// whyNotStopped returns why an execution cannot be stopped for now, or "".
+func (r *execution) whyNotStopped() string {
+	if r == nil || r.hindrance.Load() == nil {
 		return ""
 	}
-	return *r.fault.Load()
+	return *r.hindrance.Load()
 }

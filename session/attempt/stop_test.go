@@ -29,12 +29,12 @@ func (s *server) stopAttempt(id string) *AttemptReply {
 // and a follow-up goes on.
 func TestStop(t *testing.T) {
 	p := newProject(t)
-	up := filepath.Join(p.root, "..", "up")
+	up := filepath.Join(p.Root, "..", "up")
 	s := p.open()
 	v := s.newTask("! stubborn", "! write work.txt precious", "! fork", "! touch "+up, "! sleep 1h")
 	r := s.begin(v)
 	eventually(t, func() string {
-		if !exists(up) {
+		if !Exists(up) {
 			return "the agent is not up: " + s.get(r.AttemptID).State
 		}
 		return ""
@@ -70,7 +70,7 @@ func TestStop(t *testing.T) {
 // on; stop_attempt says what hinders it, and the attempt is stopped when its records are back.
 func TestRecordsBehindALink(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
+	hold := filepath.Join(p.Root, "..", "hold")
 	log := new(testkit.Log)
 	s := p.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	r := s.begin(s.newTask("! await " + hold))
@@ -79,7 +79,7 @@ func TestRecordsBehindALink(t *testing.T) {
 	if err != nil || len(runs) != 1 {
 		t.Fatal(runs, err)
 	}
-	records, away := runs[0], filepath.Join(p.root, "..", "away")
+	records, away := runs[0], filepath.Join(p.Root, "..", "away")
 	must(t, os.Rename(records, away))
 	if err := os.Symlink(away, records); err != nil {
 		t.Skip("no symlinks here:", err)
@@ -97,7 +97,7 @@ func TestRecordsBehindALink(t *testing.T) {
 	if r := s.ends(r.AttemptID); r.State != "stopped" {
 		t.Errorf("it is %s: %s", r.State, deref(r.Error))
 	}
-	x, last := &run{engine: s.Engine}, doubt("")
+	x, last := &execution{engine: s.Engine}, lastLogged("")
 	for _, why := range []string{"a", "a", "b", "a"} {
 		last.log(x, "doubtful", errors.New(why))
 	}
@@ -110,10 +110,10 @@ func TestRecordsBehindALink(t *testing.T) {
 func TestStopBehindLinks(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
-	v := s.newTask("! await " + filepath.Join(p.root, "..", "hold"))
+	v := s.newTask("! await " + filepath.Join(p.Root, "..", "hold"))
 	r := s.begin(v)
 	r = s.reaches(r.AttemptID, task.Running)
-	theirs := filepath.Join(p.root, "..", "theirs")
+	theirs := filepath.Join(p.Root, "..", "theirs")
 	must(t, os.MkdirAll(theirs, 0o700))
 	must(t, os.WriteFile(filepath.Join(theirs, "work.txt"), []byte("unsaved"), 0o600))
 	tree := r.Repos[0].WorktreePath
@@ -142,8 +142,8 @@ func TestStopBehindLinks(t *testing.T) {
 // was queued behind it.
 func TestStopWaiting(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.root, "..", "hold")
-	p.configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
+	hold := filepath.Join(p.Root, "..", "hold")
+	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	s := p.open()
 	ran := s.ends(s.begin(s.newTask("! say ran")).AttemptID)
 	first := s.begin(s.newTask("! await " + hold))
@@ -171,14 +171,14 @@ func TestStopWhileStarting(t *testing.T) {
 	for _, where := range []string{"here", "elsewhere"} {
 		t.Run(where, func(t *testing.T) {
 			p := newProject(t)
-			up := filepath.Join(p.root, "..", "up")
-			p.configure(func(c *config.Config) {
+			up := filepath.Join(p.Root, "..", "up")
+			p.Configure(func(c *config.Config) {
 				c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! touch " + up + "\n! sleep 1h"}
 			})
 			s := p.open()
 			r := s.begin(s.newTask("! say never"))
 			eventually(t, func() string {
-				if !exists(up) {
+				if !Exists(up) {
 					return "the setup command does not run"
 				}
 				return ""
@@ -190,7 +190,7 @@ func TestStopWhileStarting(t *testing.T) {
 			if r := stopper.stopAttempt(r.AttemptID); r.State != "stopped" || r.Repos[0].Exists || r.StartedAt != nil {
 				t.Errorf("%+v, %s", r, deref(r.Error))
 			}
-			if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") != 0 {
+			if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
 				t.Errorf("worktrees are left:\n%s", list)
 			}
 		})
@@ -230,7 +230,7 @@ func TestStopElsewhere(t *testing.T) {
 // latest returns an attempt's newest execution.
 func (s *server) latest(attempt string) *task.Execution {
 	s.t.Helper()
-	b, err := s.board(ctx)
+	b, err := s.Store(ctx)
 	must(s.t, err)
 	x, err := b.LatestExecution(ctx, attempt)
 	must(s.t, err)

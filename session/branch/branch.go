@@ -194,10 +194,6 @@ func (e *DirtyError) Error() string {
 	return "the work tree has uncommitted changes: " + strings.Join(e.Files, ", ")
 }
 
-// underWay are the files of the git folder with which git goes on with something that a switch of branches
-// would break.
-var underWay = []string{"rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"}
-
 // Switchable refuses a tree with changes to tracked files, which a switch of branches would take along
 // (untracked files do not matter), and one in which git is in the middle of something.
 func (t Tree) Switchable(ctx context.Context) error {
@@ -221,10 +217,8 @@ func (t Tree) Switchable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range underWay {
-		if _, err := os.Lstat(filepath.Join(dirs[0], name)); err == nil {
-			return fmt.Errorf("a rebase, merge, cherry-pick, revert or bisect is under way (%s): finish or abort it first", name)
-		}
+	if operation := git.InProgress(dirs[0]); operation != "" {
+		return fmt.Errorf("a %s is in progress: finish or abort it first", operation)
 	}
 	return nil
 }

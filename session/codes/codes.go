@@ -6,6 +6,7 @@ package codes
 const (
 	AmbiguousExecutionID   = "ambiguous_execution_id"   // Pass one of the execution ids that the error lists
 	AmbiguousWorkflowTool  = "ambiguous_workflow_tool"  // Call one of the names that the error lists
+	ArgumentTooLarge       = "argument_too_large"       // Shorten the argument, or put its content in a file and give its path
 	AttemptRunning         = "attempt_running"          // Wait until the attempt ends, stop it with `stop_attempt`, or queue the prompt
 	BadCursor              = "bad_cursor"               // Pass `next_cursor` of the previous reply with the same filters, or leave `cursor` out
 	BadDecision            = "bad_decision"             // Reload the page, and answer with its buttons
@@ -145,6 +146,7 @@ const (
 	TooManyRuns            = "too_many_runs"            // Wait until executions have ended, or end one with `cancel_execution`, and call again
 	TwoTargets             = "two_targets"              // Pass only one of `attempt_id` and `session_id`
 	UnknownAction          = "unknown_action"           // Pass one of the actions that the error lists
+	UnknownArgument        = "unknown_argument"         // Leave out the argument that the error names, or correct its name
 	UnknownAttempt         = "unknown_attempt"          // Choose an attempt from `list_task_attempts`
 	UnknownBranch          = "unknown_branch"           // Choose a branch that exists in the repository
 	UnknownComment         = "unknown_comment"          // Call `comment_attempt` with `attempt_id` alone for the comments that wait

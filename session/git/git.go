@@ -15,6 +15,7 @@
 //   - Environ, Bound: the environment without the variables that point to another repository.
 //   - Error, ExitCode, Said: why git failed.
 //   - Check: the version of git; TopLevel, CheckBranch: what else a prepared folder may lead astray.
+//   - InProgress: the merge or the like that a work tree is in the middle of.
 //   - Identity: what identifies a repository on every machine.
 package git
 
@@ -210,7 +211,7 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 	}
 	r, err := process.Run(ctx, process.Spec{
 		Command: append(command, alone(c.Args)...), Dir: c.Dir, Env: append(env, c.Env...),
-		Stdin: c.Stdin, StdoutLimit: c.Limit,
+		Stdin: c.Stdin, StdoutLimit: c.Limit, Tidy: true,
 	})
 	if err != nil {
 		return r, &Error{Command: c.Args[0], Err: err}
@@ -324,4 +325,64 @@ func TopLevel(ctx context.Context, dir string) (string, error) {
 		return "", &Error{Command: "config", Err: fmt.Errorf("core.worktree of the repository at %s names the folder %s, which is not around it: remove that setting", dir, top)}
 	}
 	return top, nil
+}
+
+// operations are the files of a git folder that exist while an operation is in progress.
+var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
+	{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"}, {"sequencer", "cherry-pick"}}
+
+// InProgress returns the operation, such as merge, that is in progress in the work tree of a git folder,
+// or "".
+func InProgress(gitDir string) string {
+	for _, o := range operations {
+		if _, err := os.Lstat(filepath.Join(gitDir, o[0])); err == nil {
+			return o[1]
+		}
+	}
+	return ""
+}
+
+// identityTime bounds Identity. Without a commit-graph the history of the largest repositories takes ten
+// seconds.
+const identityTime = 30 * time.Second
+
+// Identity returns what identifies the repository of a folder on every machine: the URL of its remote
+// (origin, else the first), as configured, and the hash of its first commit. Either is "" if it does
+// not exist, both outside of a repository. A shallow clone has no first commit. It takes 30 s at most.
+func Identity(ctx context.Context, dir string) (remote, root string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, identityTime)
+	defer cancel()
+	var shallow []string
+	said := func(args ...string) (lines []string) {
+		if err != nil {
+			return nil
+		}
+		out, failed := Output(ctx, Command{Dir: dir, Args: args})
+		if failed != nil && (ExitCode(failed) != 1 || shallow == nil) { // 1 means that it does not exist
+			err = fmt.Errorf("looking at the repository of %s: %w", dir, failed)
+		}
+		if failed != nil && ctx.Err() == context.DeadlineExceeded {
+			err = fmt.Errorf("%w; if it is a large one, run git commit-graph write --reachable in it", err)
+		}
+		return strings.FieldsFunc(out, func(r rune) bool { return r == '\n' || r == '\r' })
+	}
+	shallow = said("rev-parse", "--is-shallow-repository")
+	if Said(err, "not a git repository (or any") {
+		return "", "", nil
+	}
+	for _, line := range said("config", "--get-regexp", `^remote\..*\.url$`) {
+		name, url, _ := strings.Cut(line, " ")
+		if remote == "" || name == "remote.origin.url" {
+			remote = url
+		}
+	}
+	if len(shallow) == 1 && shallow[0] == "false" && len(said("rev-parse", "--verify", "--quiet", "HEAD")) > 0 {
+		if roots := said("rev-list", "--max-parents=0", "HEAD"); len(roots) > 0 {
+			root = roots[len(roots)-1] // the oldest
+		}
+	}
+	if err != nil {
+		return "", "", err
+	}
+	return remote, root, nil
 }

@@ -106,33 +106,6 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A config that the user writes later counts at once.
-func TestTheUsersConfigComesIntoBeing(t *testing.T) {
-	home, dir := testkit.Dir(t), testkit.Dir(t)
-	t.Setenv("HOME", home)
-	t.Setenv("USERPROFILE", home)
-	t.Setenv("XDG_CONFIG_HOME", "")
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	t.Setenv("GIT_CONFIG_GLOBAL", "") // so that it is restored
-	must(t, os.Unsetenv("GIT_CONFIG_GLOBAL"))
-	testkit.Git(t, dir, "init", "--quiet")
-	testkit.WriteAll(t, dir, map[string]string{".gitattributes": "b filter=mine\n", "a": "1\n", "b": "1\n"})
-	add := func(name string) {
-		_, err := Output(t.Context(), Command{Dir: dir, Filters: true, Args: []string{"add", name}})
-		must(t, err)
-	}
-	add("a")
-	mark := filepath.ToSlash(filepath.Join(home, "mark"))
-	testkit.WriteAll(t, home, map[string]string{
-		"here":       "[filter \"mine\"]\n\tclean = \"touch " + mark + "; cat\"\n",
-		".gitconfig": "[includeIf \"gitdir:" + filepath.ToSlash(dir) + "/\"]\n\tpath = here\n",
-	})
-	add("b")
-	if _, err := os.Stat(mark); err != nil {
-		t.Error("the filter of the user's config did not run")
-	}
-}
-
 // A prepared repository does not have git run anything, and work nowhere else; what the
 // user's own config has for the same works on.
 func TestARepositoryRunsNothing(t *testing.T) {

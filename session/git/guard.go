@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -21,26 +22,31 @@ var inert = []string{
 // programs are the settings with which git, or Git LFS, starts a program or trusts somebody with the
 // user's credentials, and what overrides them if the repository's own config has them and the user's
 // has not. A setting cannot be removed by another one.
-var programs = []struct {
-	name    *regexp.Regexp
-	instead string
-}{
-	{regexp.MustCompile(`^core\.sshcommand$`), "ssh"},
-	{regexp.MustCompile(`^core\.askpass$`), os.Getenv("SSH_ASKPASS")},
-	{regexp.MustCompile(`^core\.alternaterefscommand$`), "false"},
-	{regexp.MustCompile(`^diff\.(external|.*\.(command|textconv))$`), "false"},
+var programs = []struct{ names, instead string }{
+	{`^core\.sshcommand$`, "ssh"},
+	{`^core\.askpass$`, os.Getenv("SSH_ASKPASS")},
+	{`^core\.alternaterefscommand$`, "false"},
+	{`^diff\.(external|.*\.(command|textconv))$`, "false"},
 	// As git merges a file without a driver.
-	{regexp.MustCompile(`^merge\..*\.driver$`), "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B || exit 1"},
-	{regexp.MustCompile(`^gpg\.(openpgp\.)?program$`), "gpg"},
-	{regexp.MustCompile(`^gpg\.x509\.program$`), "gpgsm"},
-	{regexp.MustCompile(`^gpg\.ssh\.program$`), "ssh-keygen"},
-	{regexp.MustCompile(`^gpg\.ssh\.defaultkeycommand$`), "false"},
-	{regexp.MustCompile(`^lfs\.(customtransfer\..*\.path|extension\..*\.(clean|smudge))$`), "false"},
-	{regexp.MustCompile(`^lfs\.(.*\.)?standalonetransferagent$`), ""},
-	{regexp.MustCompile(`^http\.(.*\.)?sslverify$`), "true"},
-	{regexp.MustCompile(`^(http\.(.*\.)?|remote\..*\.)(proxy|sslcert|sslkey|sslcainfo|sslcapath|pinnedpubkey|cookiefile|savecookies|curloptresolve)$`), ""},
-	{regexp.MustCompile(`^alias\.lfs$`), "lfs"}, // which git refuses
+	{`^merge\..*\.driver$`, "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B || exit 1"},
+	{`^gpg\.(openpgp\.)?program$`, "gpg"},
+	{`^gpg\.x509\.program$`, "gpgsm"},
+	{`^gpg\.ssh\.program$`, "ssh-keygen"},
+	{`^gpg\.ssh\.defaultkeycommand$`, "false"},
+	{`^lfs\.(customtransfer\..*\.path|extension\..*\.(clean|smudge))$`, "false"},
+	{`^lfs\.(.*\.)?standalonetransferagent$`, ""},
+	{`^http\.(.*\.)?sslverify$`, "true"},
+	{`^(http\.(.*\.)?|remote\..*\.)(proxy|sslcert|sslkey|sslcainfo|sslcapath|pinnedpubkey|cookiefile|savecookies|curloptresolve)$`, ""},
+	{`^alias\.lfs$`, "lfs"}, // which git refuses
 }
+
+// patterns are the names of programs, compiled when the first command needs them.
+var patterns = sync.OnceValue(func() (all []*regexp.Regexp) {
+	for _, p := range programs {
+		all = append(all, regexp.MustCompile(p.names))
+	}
+	return all
+})
 
 // configTimeout bounds reading a repository's config: git waits forever for a pipe in the place of a
 // file.
@@ -59,9 +65,43 @@ func guard(ctx context.Context, c Command) (overrides []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	users, own, filters := map[string]string{}, map[string]bool{}, map[string]bool{}
-	helpers, ownHelper := []string{"credential.helper="}, false // the empty one removes those before it
-	for fields := Fields(string(r.Stdout)); len(fields) >= 2; fields = fields[2:] {
+	s := readScopes(string(r.Stdout), c.Filters)
+	if s.own["core.worktree"] && c.WorkTree == "" {
+		if _, err := TopLevel(ctx, c.Dir); err != nil {
+			return nil, err
+		}
+	}
+	override := func(name, value string) {
+		if strings.Contains(name, "=") { // -c would take it for another setting
+			err = &Error{Command: "config", Err: fmt.Errorf("the config of the repository at %s has the setting %q, which cannot be switched off because of the = in it: remove or rename it", c.Dir, name)}
+		}
+		overrides = append(overrides, name+"="+value)
+	}
+	s.programs(override)
+	s.filter(c.Filters, override)
+	if s.ownHelper {
+		overrides = append(overrides, s.helpers...)
+	}
+	if !c.Network && !c.Filters && !c.User {
+		overrides = append(overrides, inert...)
+	}
+	return overrides, err
+}
+
+// scopes are the settings in a repository, by who has made them.
+type scopes struct {
+	users     map[string]string // of the user and the system
+	own       map[string]bool   // names of those of the repository
+	filters   map[string]bool   // names of the filters that the repository or, if none may run, anybody has set
+	helpers   []string          // overrides with the user's credential helpers
+	ownHelper bool              // the repository has one
+}
+
+// readScopes reads what git config --list prints.
+func readScopes(listed string, filters bool) *scopes {
+	// The empty helper removes those before it.
+	s := &scopes{users: map[string]string{}, own: map[string]bool{}, filters: map[string]bool{}, helpers: []string{"credential.helper="}}
+	for fields := Fields(listed); len(fields) >= 2; fields = fields[2:] {
 		name, value, _ := strings.Cut(fields[1], "\n")
 		isOwn := fields[0] == "local" || fields[0] == "worktree"
 		isHelper := strings.HasPrefix(name, "credential.") && strings.HasSuffix(name, ".helper")
@@ -69,53 +109,54 @@ func guard(ctx context.Context, c Command) (overrides []string, err error) {
 		case fields[0] == "command": // settings of once, and of the user's environment
 			continue
 		case isOwn:
-			own[name] = true
-			ownHelper = ownHelper || isHelper
+			s.own[name] = true
+			s.ownHelper = s.ownHelper || isHelper
 		default:
-			users[name] = value
+			s.users[name] = value
 			if isHelper {
-				helpers = append(helpers, name+"="+value)
+				s.helpers = append(s.helpers, name+"="+value)
 			}
 		}
-		if rest, is := strings.CutPrefix(name, "filter."); is && (isOwn || !c.Filters) {
-			if dot := strings.LastIndexByte(rest, '.'); dot >= 0 {
-				filters[rest[:dot]] = true
-			}
+		if filter, is := section(name, "filter."); is && (isOwn || !filters) {
+			s.filters[filter] = true
 		}
 	}
-	if own["core.worktree"] && c.WorkTree == "" {
-		if _, err := TopLevel(ctx, c.Dir); err != nil {
-			return nil, err
+	return s
+}
+
+// section returns the subsection of a setting's name, after a prefix.
+func section(name, prefix string) (sub string, is bool) {
+	rest, is := strings.CutPrefix(name, prefix)
+	dot := strings.LastIndexByte(rest, '.')
+	return rest[:max(dot, 0)], is && dot >= 0
+}
+
+// programs overrides the hooks and programs that the repository names.
+func (s *scopes) programs(override func(name, value string)) {
+	for name := range s.own {
+		if hook, is := section(name, "hook."); is {
+			override("hook."+hook+".enabled", "false")
 		}
-	}
-	override := func(name, value string) {
-		if strings.Contains(name, "=") && err == nil { // -c would take it for another setting
-			err = &Error{Command: "config", Err: fmt.Errorf("the config of the repository at %s has the setting %q, which cannot be switched off because of the = in it: remove or rename it", c.Dir, name)}
-		}
-		overrides = append(overrides, name+"="+value)
-	}
-	for name := range own {
-		if hook, is := strings.CutPrefix(name, "hook."); is {
-			if dot := strings.LastIndexByte(hook, '.'); dot >= 0 {
-				override("hook."+hook[:dot]+".enabled", "false")
-			}
-		}
-		for _, p := range programs {
-			if p.name.MatchString(name) {
-				value, has := users[name]
+		for i, pattern := range patterns() {
+			if pattern.MatchString(name) {
+				value, has := s.users[name]
 				if !has {
-					value = p.instead
+					value = programs[i].instead
 				}
 				override(name, value)
 			}
 		}
 	}
-	for filter := range filters {
-		_, process := users["filter."+filter+".process"]
-		works := c.Filters && (process || !own["filter."+filter+".process"])
+}
+
+// filter overrides the filters: with those of the user, if these may run.
+func (s *scopes) filter(usersRun bool, override func(name, value string)) {
+	for filter := range s.filters {
+		_, process := s.users["filter."+filter+".process"]
+		works := usersRun && (process || !s.own["filter."+filter+".process"])
 		for _, key := range []string{"clean", "smudge", "process", "required"} {
 			name := "filter." + filter + "." + key
-			value, has := users[name]
+			value, has := s.users[name]
 			switch {
 			case works && has:
 				override(name, value)
@@ -127,13 +168,6 @@ func guard(ctx context.Context, c Command) (overrides []string, err error) {
 			}
 		}
 	}
-	if ownHelper {
-		overrides = append(overrides, helpers...)
-	}
-	if !c.Network && !c.Filters && !c.User {
-		overrides = append(overrides, inert...)
-	}
-	return overrides, err
 }
 
 // CheckBranch returns an error if creating or deleting a branch would write through a symbolic link

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 // endWithin is how long an agent may go on after its step is finished.
@@ -104,7 +104,7 @@ func (d *leader) end(x *agent) {
 	switch {
 	case x.err == nil && x.x.State == task.Interrupted:
 		d.cut[x.x.ID] = true
-	case attempt.Passing(x.err):
+	case board.Passing(x.err):
 		d.trouble = x.err
 	case x.err != nil:
 		d.failed[x.place] = reason(x.err)

@@ -8,6 +8,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
@@ -26,7 +27,7 @@ type job struct {
 type due struct {
 	steps []job
 	until time.Time // when to look again; zero means when something has changed
-	waits []attempt.RunWait
+	waits []board.RunWait
 	moved bool           // a session has changed meanwhile
 	open  map[place]bool // the steps that are not finished
 }
@@ -101,7 +102,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 		}
 		if until := attempt.LimitOver(j.before); until.After(time.Now()) {
 			now.lookAt(until)
-			now.waits = append(now.waits, attempt.RunWait{Kind: attempt.WaitsForLimit, SessionID: p.session, StepID: p.step, Since: *j.before[0].EndedAt, Until: &until})
+			now.waits = append(now.waits, board.RunWait{Kind: board.WaitsForLimit, SessionID: p.session, StepID: p.step, Since: *j.before[0].EndedAt, Until: &until})
 			continue
 		}
 		now.steps = append(now.steps, j)

@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
@@ -45,7 +46,7 @@ type leader struct {
 
 // Lead is an attempt.Leader that works at a Workplace. An agent that ends without finishing its step is sent
 // back at most retries times. No agent runs when it returns or panics.
-func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) attempt.RunEnd {
+func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) board.RunEnd {
 	return newLeader(l, at, retries).run(ctx)
 }
 
@@ -53,28 +54,28 @@ func newLeader(l *attempt.Lead, at Workplace, retries int) *leader {
 	return &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, cut: map[string]bool{}, before: map[place][]task.Execution{}, ended: make(chan *agent)}
 }
 
-func (d *leader) run(ctx context.Context) attempt.RunEnd {
+func (d *leader) run(ctx context.Context) board.RunEnd {
 	defer d.endAgents()
 	end, err := d.lasting(ctx)
-	for err == nil && end.State == attempt.RunComplete && len(d.agents) > 0 && ctx.Err() == nil {
+	for err == nil && end.State == board.RunComplete && len(d.agents) > 0 && ctx.Err() == nil {
 		for _, a := range d.agents {
 			a.finished()
 		}
 		_ = d.wait(ctx, time.Time{}) // the end of ctx is noticed by the loop
 	}
 	if err != nil && ctx.Err() == nil {
-		end = attempt.RunEnd{State: attempt.RunStopped, Step: end.Step, Reason: reason(err)}
+		end = board.RunEnd{State: board.RunStopped, Step: end.Step, Reason: reason(err)}
 	}
 	return end
 }
 
 // lasting calls follow again until its error is not one that passes: agents work for hours, and their work is kept
 // if a database is restarted or a disk is full meanwhile.
-func (d *leader) lasting(ctx context.Context) (end attempt.RunEnd, err error) {
+func (d *leader) lasting(ctx context.Context) (end board.RunEnd, err error) {
 	said := ""
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}); ; {
 		begun := time.Now()
-		if end, err = d.follow(ctx); !attempt.Passing(err) {
+		if end, err = d.follow(ctx); !board.Passing(err) {
 			return end, err
 		}
 		if time.Since(begun) > time.Minute {
@@ -92,7 +93,7 @@ func (d *leader) lasting(ctx context.Context) (end attempt.RunEnd, err error) {
 }
 
 // follow does what is due until the workflow is complete or cannot go on.
-func (d *leader) follow(ctx context.Context) (end attempt.RunEnd, err error) {
+func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 	r := &d.lead.Run
 	if r.SessionID == "" {
 		if r.SessionID, err = d.at.Start(ctx, r.JobName, r.WorkflowName, r.Goal, "run "+d.lead.Attempt.ID); err != nil {
@@ -126,9 +127,9 @@ func (d *leader) follow(ctx context.Context) (end attempt.RunEnd, err error) {
 		}
 		switch s.Status {
 		case machine.Completed:
-			return attempt.RunEnd{State: attempt.RunComplete}, nil
+			return board.RunEnd{State: board.RunComplete}, nil
 		case machine.Aborted:
-			return attempt.RunEnd{State: attempt.RunStopped, Step: s.CurrentStepID, Reason: "The workflow was aborted: " + cmp.Or(deref(s.AbortReason), "no reason was given.")}, nil
+			return board.RunEnd{State: board.RunStopped, Step: s.CurrentStepID, Reason: "The workflow was aborted: " + cmp.Or(deref(s.AbortReason), "no reason was given.")}, nil
 		}
 		due, err := d.due(ctx, s)
 		if err == nil {
@@ -144,7 +145,7 @@ func (d *leader) follow(ctx context.Context) (end attempt.RunEnd, err error) {
 			if why, err := d.lead.OverBudget(ctx); err != nil {
 				return end, err
 			} else if why != "" {
-				return attempt.RunEnd{State: attempt.RunPaused, Step: s.CurrentStepID, Reason: why}, nil
+				return board.RunEnd{State: board.RunPaused, Step: s.CurrentStepID, Reason: why}, nil
 			}
 			if err := d.start(ctx, due.steps); outdated(err) {
 				continue
@@ -166,15 +167,15 @@ func (d *leader) follow(ctx context.Context) (end attempt.RunEnd, err error) {
 }
 
 // stuck returns the end of a run in which no step can go on.
-func (d *leader) stuck(step string) attempt.RunEnd {
+func (d *leader) stuck(step string) board.RunEnd {
 	if len(d.failed) == 0 {
-		return attempt.RunEnd{State: attempt.RunStopped, Step: step, Reason: "No step of the workflow is left to do, and it is not complete; look at its session."}
+		return board.RunEnd{State: board.RunStopped, Step: step, Reason: "No step of the workflow is left to do, and it is not complete; look at its session."}
 	}
 	var steps, reasons []string
 	for _, p := range slices.SortedFunc(maps.Keys(d.failed), func(a, b place) int { return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.step, b.step)) }) {
 		steps, reasons = append(steps, p.step), append(reasons, fmt.Sprintf("Step %s: %s", p.step, d.failed[p]))
 	}
-	return attempt.RunEnd{State: attempt.RunStopped, Step: strings.Join(steps, ", "), Reason: strings.Join(reasons, "\n")}
+	return board.RunEnd{State: board.RunStopped, Step: strings.Join(steps, ", "), Reason: strings.Join(reasons, "\n")}
 }
 
 // outdated reports whether an error says that a session has moved on since it was read.

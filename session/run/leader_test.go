@@ -11,6 +11,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -71,14 +72,14 @@ func (*away) Started(context.Context, map[string]bool) ([]Started, error) { retu
 func TestLeadWaitsForItsStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := new(away)
-		l := &attempt.Lead{Attempt: new(task.Attempt), Run: attempt.Run{SessionID: "01234567"}}
-		if end := Lead(t.Context(), l, at, 2); end.State != attempt.RunStopped || end.Reason != "it is damaged" || at.asked != 20 {
+		l := &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}
+		if end := Lead(t.Context(), l, at, 2); end.State != board.RunStopped || end.Reason != "it is damaged" || at.asked != 20 {
 			t.Errorf("%+v after %d looks", end, at.asked)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begun := time.Now()
-		if *at = (away{}); Lead(ctx, l, at, 2).State == attempt.RunComplete || at.asked < 2 || time.Since(begun) > 5*time.Second {
+		if *at = (away{}); Lead(ctx, l, at, 2).State == board.RunComplete || at.asked < 2 || time.Since(begun) > 5*time.Second {
 			t.Errorf("%d looks in %v", at.asked, time.Since(begun))
 		}
 	})
@@ -93,7 +94,7 @@ func (broken) State(context.Context, string) (*machine.State, error) { panic("no
 
 // The agents of a leader that panics have ended when the panic arrives at its caller.
 func TestPanicEndsTheAgents(t *testing.T) {
-	d := newLeader(&attempt.Lead{Run: attempt.Run{SessionID: "12345678"}}, broken{}, 2)
+	d := newLeader(&attempt.Lead{Run: board.Run{SessionID: "12345678"}}, broken{}, 2)
 	for _, step := range []string{"a", "b"} {
 		x := &agent{place: place{"12345678", step}, x: new(task.Execution)}
 		var ctx context.Context

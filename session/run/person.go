@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
 
@@ -37,7 +37,7 @@ func (d *leader) person(ctx context.Context, s *machine.State, p place, now *due
 		return told, false, ctx.Err()
 	}
 	if q.Open() {
-		now.waits = append(now.waits, attempt.RunWait{Kind: attempt.WaitsForPerson, SessionID: p.session, StepID: p.step, Since: q.AskedAt})
+		now.waits = append(now.waits, board.RunWait{Kind: board.WaitsForPerson, SessionID: p.session, StepID: p.step, Since: q.AskedAt})
 		now.lookAt(time.Now().Add(lookAgain))
 		return "", true, nil
 	}
@@ -71,12 +71,12 @@ func (a *agent) goesOn() {
 }
 
 // keepWaits records what the run waits for, if that has changed.
-func (d *leader) keepWaits(ctx context.Context, now []attempt.RunWait) error {
+func (d *leader) keepWaits(ctx context.Context, now []board.RunWait) error {
 	d.mu.Lock()
 	was := d.lead.Run.Waits
 	d.lead.Run.Waits = now
 	d.mu.Unlock()
-	if slices.EqualFunc(was, now, attempt.RunWait.Equal) {
+	if slices.EqualFunc(was, now, board.RunWait.Equal) {
 		return nil
 	}
 	return d.save(ctx)

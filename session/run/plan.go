@@ -69,10 +69,10 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 }
 
 // others are the steps of the group that other agents do.
-func others(j job) (all []machine.StepInfo) {
+func others(j job) (all []string) {
 	for _, m := range j.reply.Members {
 		if m.StepID != j.step && m.State != "completed" {
-			all = append(all, machine.StepInfo{StepID: m.StepID})
+			all = append(all, m.StepID)
 		}
 	}
 	return all

@@ -11,7 +11,7 @@ import (
 )
 
 // firstPrompt asks an agent to do a step, and, in worktrees, to commit its files.
-func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others []machine.StepInfo, before *task.Execution, told string, commit bool) (string, error) {
+func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others []string, before *task.Execution, told string, commit bool) (string, error) {
 	data, err := json.MarshalIndent(step, "", "  ")
 	if err != nil {
 		return "", err
@@ -20,11 +20,7 @@ func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others [
 	fmt.Fprintf(&b, "# Goal\n\n%s\n\n# Your step: %s\n\n", strings.TrimSpace(goal), step.StepID)
 	fmt.Fprintf(&b, "You do one step of the workflow %s/%s, and nothing else. This describes it:\n\n```json\n%s\n```\n\n", s.JobName, s.WorkflowName, data)
 	if len(others) > 0 {
-		names := make([]string, len(others))
-		for i, o := range others {
-			names[i] = o.StepID
-		}
-		fmt.Fprintf(&b, "Other agents work in this folder at the same time, on the steps %s: leave their files alone.\n\n", strings.Join(names, ", "))
+		fmt.Fprintf(&b, "Other agents work in this folder at the same time, on the steps %s: leave their files alone.\n\n", strings.Join(others, ", "))
 	}
 	if commit {
 		b.WriteString("Commit the files of your step on the current branch before you hand them in, and no other ones: name them in git add and in git commit.\n\n")

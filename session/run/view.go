@@ -10,13 +10,14 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
 
 // A View is what a run is doing, step by step and in words. The tool get_run, the pages and the command
 // line show it.
 type View struct {
-	*attempt.RunReply
+	*board.RunReply
 	Tree  Tree
 	Live  bool  // its leader waits or leads
 	Fault error // why only the steps that have agents are known, or nil
@@ -31,15 +32,15 @@ type Tree struct {
 // A Step is a step of a workflow of a run.
 type Step struct {
 	SessionID, ID, Name string
-	State               string            // where it is, in words: one of these constants, or how its newest agent ended
-	Agents              []attempt.RunStep // the processes for it, the newest first
-	Took                time.Duration     // how long those ran that have ended
-	Since               *string           // when the one that runs was started
-	USD                 *float64          // what all have cost, as far as that is known
-	Last                string            // what the newest said last, or why it failed
-	Until               *time.Time        // when the limit of its agent's provider ends
-	Session             *machine.State    // nil if it could not be read
-	Nested              []Tree            // the workflows that its agents have started
+	State               string          // where it is, in words: one of these constants, or how its newest agent ended
+	Agents              []board.RunStep // the processes for it, the newest first
+	Took                time.Duration   // how long those ran that have ended
+	Since               *string         // when the one that runs was started
+	USD                 *float64        // what all have cost, as far as that is known
+	Last                string          // what the newest said last, or why it failed
+	Until               *time.Time      // when the limit of its agent's provider ends
+	Session             *machine.State  // nil if it could not be read
+	Nested              []Tree          // the workflows that its agents have started
 }
 
 // Where a step is.
@@ -67,7 +68,7 @@ func (s *Step) Why() string {
 }
 
 // Agent returns the newest process for the step, or nil.
-func (s *Step) Agent() *attempt.RunStep {
+func (s *Step) Agent() *board.RunStep {
 	if len(s.Agents) == 0 {
 		return nil
 	}
@@ -96,7 +97,7 @@ type Sessions interface {
 
 // Look returns the view of a run as it is now, and sets the plan of r. last has what agents that run said
 // last, by execution.
-func Look(ctx context.Context, r *attempt.RunReply, sessions Sessions, last map[string]string) *View {
+func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[string]string) *View {
 	v := &View{RunReply: r, Live: r.Open()}
 	if r.SessionID == nil {
 		return v
@@ -106,7 +107,7 @@ func Look(ctx context.Context, r *attempt.RunReply, sessions Sessions, last map[
 		v.Tree = b.alone(*r.SessionID)
 	}
 	v.Tree.Each(func(s *Step, _ int) {
-		r.Plan = append(r.Plan, attempt.PlanStep{SessionID: s.SessionID, StepID: s.ID, State: s.State})
+		r.Plan = append(r.Plan, board.PlanStep{SessionID: s.SessionID, StepID: s.ID, State: s.State})
 	})
 	return v
 }
@@ -168,7 +169,7 @@ func (b *viewBuilder) alone(id string) Tree {
 		seen[p] = true
 		s := b.step(p.session, p.step)
 		s.State = s.Agents[0].State
-		if w := b.wait(p); w != nil && w.Kind == attempt.WaitsForPerson {
+		if w := b.wait(p); w != nil && w.Kind == board.WaitsForPerson {
 			s.State = WaitsForPerson
 		} else if w != nil && b.run.Live {
 			s.State = WaitsForLimit
@@ -179,8 +180,8 @@ func (b *viewBuilder) alone(id string) Tree {
 }
 
 // wait returns what the leader says that a step waits for, or nil.
-func (b *viewBuilder) wait(p place) *attempt.RunWait {
-	i := slices.IndexFunc(b.run.Kept.Waits, func(w attempt.RunWait) bool { return w.SessionID == p.session && w.StepID == p.step })
+func (b *viewBuilder) wait(p place) *board.RunWait {
+	i := slices.IndexFunc(b.run.Kept.Waits, func(w board.RunWait) bool { return w.SessionID == p.session && w.StepID == p.step })
 	if i < 0 {
 		return nil
 	}
@@ -194,7 +195,7 @@ func (b *viewBuilder) step(session, id string) *Step {
 		if x.SessionID != session || x.StepID != id {
 			continue
 		}
-		s.Agents = append([]attempt.RunStep{x}, s.Agents...)
+		s.Agents = append([]board.RunStep{x}, s.Agents...)
 		if x.Cost != nil && x.Cost.USD != nil {
 			s.USD = new(*x.Cost.USD + *cmp.Or(s.USD, new(0.0)))
 		}
@@ -204,7 +205,7 @@ func (b *viewBuilder) step(session, id string) *Step {
 	if x == nil {
 		return s
 	}
-	if w := b.wait(place{session, id}); w != nil && w.Kind == attempt.WaitsForLimit && b.run.Live {
+	if w := b.wait(place{session, id}); w != nil && w.Kind == board.WaitsForLimit && b.run.Live {
 		s.Until = w.Until
 	}
 	switch {
@@ -261,13 +262,13 @@ const (
 )
 
 // LastSaid returns what the agents of a run that are at work said last, by execution.
-func LastSaid(ctx context.Context, board *attempt.Engine, who session.Caller, r *attempt.RunReply) map[string]string {
+func LastSaid(ctx context.Context, engine *attempt.Engine, who session.Caller, r *board.RunReply) map[string]string {
 	last := map[string]string{}
 	for _, x := range r.Steps {
 		if x.StartedAt == nil || x.EndedAt != nil || len(last) == maxTailed {
 			continue
 		}
-		t, err := board.TailAttempt(ctx, who, attempt.TailArgs{Target: attempt.Target{AttemptID: &r.RunID}, ExecutionID: &x.ExecutionID, Limit: new(lastMessages), Newest: true})
+		t, err := engine.TailAttempt(ctx, who, attempt.TailArgs{Target: board.Target{AttemptID: &r.RunID}, ExecutionID: &x.ExecutionID, Limit: new(lastMessages), Newest: true})
 		if err != nil {
 			continue // it is shown without
 		}

@@ -9,7 +9,7 @@ import (
 
 	jobs "deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
 
@@ -31,8 +31,8 @@ func (f fakeSessions) Definition(*machine.State) (*machine.Definition, error) { 
 // The state of a step is said in words, whatever its session and its agents are.
 func TestStates(t *testing.T) {
 	began, later := "2026-01-01T00:00:00Z", time.Now().Add(time.Hour)
-	agent := func(state string, started, ended *string) []attempt.RunStep {
-		return []attempt.RunStep{{State: state, StartedAt: started, EndedAt: ended}}
+	agent := func(state string, started, ended *string) []board.RunStep {
+		return []board.RunStep{{State: state, StartedAt: started, EndedAt: ended}}
 	}
 	progress := func(question *machine.Question) *machine.State {
 		return &machine.State{Status: machine.Active, CurrentStepID: "one",
@@ -58,7 +58,7 @@ func TestStates(t *testing.T) {
 		{"interrupted", active, Step{ID: "one", Agents: agent("interrupted", &began, &began)}, true},
 		{NotBegun, active, Step{ID: "two"}, true},
 	} {
-		b := viewBuilder{run: &View{RunReply: &attempt.RunReply{}, Live: !test.closed}}
+		b := viewBuilder{run: &View{RunReply: &board.RunReply{}, Live: !test.closed}}
 		test.step.Session = test.state
 		if got := b.state(&test.step); got != test.want {
 			t.Errorf("%+v, ended %v: %q, not %q", test.step, test.closed, got, test.want)
@@ -67,10 +67,10 @@ func TestStates(t *testing.T) {
 }
 
 // A run of a group and a step that has started a workflow, with three agents.
-func aRun() (*attempt.RunReply, fakeSessions) {
+func aRun() (*board.RunReply, fakeSessions) {
 	stamp := func(seconds int) *string { return new(time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339Nano)) }
-	x := func(session, step, state string, from, to int) attempt.RunStep {
-		a := attempt.RunStep{ExecutionID: session + step, SessionID: session, StepID: step, State: state, StartedAt: stamp(from), Cost: &attempt.ExecutionCost{USD: new(0.5)}}
+	x := func(session, step, state string, from, to int) board.RunStep {
+		a := board.RunStep{ExecutionID: session + step, SessionID: session, StepID: step, State: state, StartedAt: stamp(from), Cost: &board.ExecutionCost{USD: new(0.5)}}
 		if to > 0 {
 			a.EndedAt, a.FinalMessage = stamp(to), new("said")
 		}
@@ -80,8 +80,8 @@ func aRun() (*attempt.RunReply, fakeSessions) {
 		return &machine.State{SessionID: id, JobName: "j", WorkflowName: "w", Status: machine.Active, CurrentStepID: "a",
 			StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{Key: "a", Value: &machine.StepProgress{}}}}
 	}
-	r := &attempt.RunReply{State: "running", SessionID: new("s"), Workflow: "j/w", Kept: attempt.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
-		Steps: []attempt.RunStep{x("s", "a", "completed", 10, 12), x("s", "a", "completed", 20, 25), x("n", "a", "running", 30, 0)}}
+	r := &board.RunReply{State: "running", SessionID: new("s"), Workflow: "j/w", Kept: board.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
+		Steps: []board.RunStep{x("s", "a", "completed", 10, 12), x("s", "a", "completed", 20, 25), x("n", "a", "running", 30, 0)}}
 	def := &machine.Definition{Job: &jobs.Job{Steps: []jobs.Step{{ID: "a"}}}, Workflow: &jobs.Workflow{Entries: []jobs.Entry{{"a", "b"}, {"c"}}}}
 	return r, fakeSessions{map[string]*machine.State{"s": state("s"), "n": state("n")}, def}
 }
@@ -114,7 +114,7 @@ func TestLook(t *testing.T) {
 // Without its sessions, a run has the steps for which agents were started, and what its leader says of them.
 func TestLookWithoutSessions(t *testing.T) {
 	r, sessions := aRun()
-	r.Kept.Waits = []attempt.RunWait{{Kind: attempt.WaitsForPerson, SessionID: "s", StepID: "a"}}
+	r.Kept.Waits = []board.RunWait{{Kind: board.WaitsForPerson, SessionID: "s", StepID: "a"}}
 	sessions.states = nil
 	if v := Look(t.Context(), r, sessions, nil); v.Fault == nil {
 		t.Error("no fault")

@@ -2,7 +2,7 @@
 // own, members of a group at the same time, until the workflow is complete, a step is not finished, or a
 // budget is reached. A step is done when finished_step has accepted it, never because a process ended.
 //
-// What must survive a crash is on the board (attempt.Run, task.Execution) and in the workflow's
+// What must survive a crash is on the board (board.Run, task.Execution) and in the workflow's
 // sessions; everything else is found again from these.
 package run
 

@@ -1,9 +1,7 @@
 package show
 
 import (
-	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 )
@@ -34,48 +32,30 @@ func (s *Screen) Pairs(pairs [][2]string) {
 	}
 }
 
-// Wrap breaks the lines of a text at a width between words, and in words of wide characters, which have no
-// blanks between them. A path stays whole: it is to be copied. Without a width, 0, the text stays as it is.
+// Wrap breaks the lines of a text at a width between words. A word that is longer stays whole: a path is to be copied.
+// Without a width, 0, the text stays as it is.
 func Wrap(long string, width int) string {
+	if width < leastWrap {
+		return long
+	}
 	var lines []string
 	for line := range strings.SplitSeq(long, "\n") {
-		tooLong := func(word string) bool {
-			columns := text.StringWidth(word)
-			return columns > width && (columns == utf8.RuneCountInString(word) || strings.Contains(word, "/"))
-		}
-		switch {
-		case text.StringWidth(line) <= width || width < leastWrap:
+		if text.StringWidth(line) <= width {
 			lines = append(lines, line)
 			continue
-		case slices.ContainsFunc(strings.Fields(line), tooLong):
-			lines = append(lines, broken(line, width)...)
-			continue
 		}
-		fits := width
-		if text.StringWidth(line) > utf8.RuneCountInString(line) {
-			fits-- // WrapSoft lets a wide character stick out
+		words := strings.Fields(line)
+		now := line[:len(line)-len(strings.TrimLeft(line, " "))] + words[0]
+		for _, word := range words[1:] {
+			if text.StringWidth(now)+1+text.StringWidth(word) > width {
+				lines, now = append(lines, now), word
+			} else {
+				now += " " + word
+			}
 		}
-		for part := range strings.SplitSeq(text.WrapSoft(line, fits), "\n") {
-			lines = append(lines, strings.TrimRight(part, " "))
-		}
+		lines = append(lines, now)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// broken breaks a line with words that do not fit, which stay whole.
-func broken(line string, width int) (lines []string) {
-	now := line[:len(line)-len(strings.TrimLeft(line, " "))]
-	for i, word := range strings.Fields(line) {
-		switch {
-		case i == 0:
-			now += word
-		case text.StringWidth(now)+1+text.StringWidth(word) > width:
-			lines, now = append(lines, now), word
-		default:
-			now += " " + word
-		}
-	}
-	return append(lines, now)
 }
 
 // leastWrap is the width below which nothing is wrapped.
@@ -121,12 +101,4 @@ func (s *Screen) Heading(indent, title, about string) {
 		line = indent + s.paint(strong, Inline(title)) + rest
 	}
 	s.styled(line + "\n")
-}
-
-// Clipped prints a line that is cut to the width of the screen.
-func (s *Screen) Clipped(line string) {
-	if width := s.Width(); width > 0 {
-		line = text.Snip(Inline(line), width, "…")
-	}
-	s.styled(Inline(line) + "\n")
 }

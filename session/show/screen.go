@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
@@ -24,9 +22,8 @@ type Screen struct {
 	getenv func(string) string
 	color  bool
 
-	mu   sync.Mutex
-	tail []byte // the first bytes of an incomplete character
-	err  error  // of the first failed write
+	mu  sync.Mutex
+	err error // of the first failed write
 }
 
 // NewScreen returns a screen that prints to a stream. It uses colors if that is a terminal, unless NO_COLOR
@@ -37,25 +34,12 @@ func NewScreen(to io.Writer, getenv func(string) string) *Screen {
 	return &Screen{to: to, getenv: getenv, color: is && capable && getenv("TERM") != "dumb" && getenv("NO_COLOR") == ""}
 }
 
-// Write prints a text.
+// Write prints a text of whole characters.
 func (s *Screen) Write(p []byte) (int, error) {
-	drawing.Lock()
-	defer drawing.Unlock()
-	EndProgress()
+	EndDrawing()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := slices.Concat(s.tail, p)
-	whole := len(all)
-	for n := 1; n < utf8.UTFMax && n <= len(all); n++ {
-		if start := len(all) - n; utf8.RuneStart(all[start]) {
-			if !utf8.FullRune(all[start:]) {
-				whole = start
-			}
-			break
-		}
-	}
-	s.tail = slices.Clone(all[whole:])
-	if err := s.write(Plain(string(all[:whole]))); err != nil {
+	if err := s.write(Plain(string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -63,9 +47,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 
 // styled prints a text that is safe already and may have colors.
 func (s *Screen) styled(text string) {
-	drawing.Lock()
-	defer drawing.Unlock()
-	EndProgress()
+	EndDrawing()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.write(text) // Err reports it
@@ -107,9 +89,6 @@ func (s *Screen) Draws() bool {
 	_, _, is := TerminalSize(s.to)
 	return is && s.getenv("TERM") != "dumb" && runtime.GOOS != "windows"
 }
-
-// Colors reports whether the screen has colors.
-func (s *Screen) Colors() bool { return s.color }
 
 // The styles of texts.
 var (
@@ -166,6 +145,13 @@ func (s *Screen) Field(width int, name, value string) {
 		rest = s.state(rest)
 	}
 	s.styled(s.paint(faint, label) + " " + rest + "\n")
+}
+
+// Fields prints names and values in turn, each pair as Field does.
+func (s *Screen) Fields(width int, pairs ...string) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		s.Field(width, pairs[i], pairs[i+1])
+	}
 }
 
 // Since returns how long ago a time was, such as 3m, or "" for the zero time.

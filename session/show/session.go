@@ -13,35 +13,26 @@ import (
 
 // Session prints a session for people: its steps, outputs, review attempts, verdicts and overrides.
 func Session(w *Screen, s *machine.State) {
-	field := func(name, value string) { w.Field(9, name, value) }
-	field("session", s.SessionID)
-	field("status", string(s.Status))
-	field("workflow", s.JobName+"/"+s.WorkflowName)
-	field("goal", s.Goal)
-	field("instance", Optional(s.InstanceID))
-	field("branch", s.BranchName)
-	field("parent", Optional(s.ParentSessionID))
-	field("attempt", s.AttemptID)
-	field("started", Ago(s.StartedAt))
+	step, moved, ended, imported, reviewer, pinned := "", "", "", "", "", ""
 	if s.Status == machine.Active {
-		field("step", s.CurrentStepID)
-		field("moved", Ago(s.UpdatedAt))
+		step, moved = s.CurrentStepID, Ago(s.UpdatedAt)
 	}
 	if s.CompletedAt != nil {
-		field("ended", Ago(*s.CompletedAt))
+		ended = Ago(*s.CompletedAt)
 	}
-	field("aborted", Optional(s.AbortReason))
 	if s.ImportedAt != nil {
-		field("imported", Ago(*s.ImportedAt)+", from a file; reviews and decisions from before are what that says, and count for nothing")
+		imported = Ago(*s.ImportedAt) + ", from a file; reviews and decisions from before are what that says, and count for nothing"
 	}
-	field("caller", s.Identity)
-	field("job_dir", s.Definition.JobDir)
 	if p := s.Pinned; p != nil {
-		field("reviewer", asTyped(p.Reviewer))
+		reviewer = asTyped(p.Reviewer)
 		if p.Pin {
-			field("pinned", "yes: edits that weaken its reviews do not reach it")
+			pinned = "yes: edits that weaken its reviews do not reach it"
 		}
 	}
+	w.Fields(9, "session", s.SessionID, "status", string(s.Status), "workflow", s.JobName+"/"+s.WorkflowName, "goal", s.Goal,
+		"instance", Optional(s.InstanceID), "branch", s.BranchName, "parent", Optional(s.ParentSessionID), "attempt", s.AttemptID,
+		"started", Ago(s.StartedAt), "step", step, "moved", moved, "ended", ended, "aborted", Optional(s.AbortReason), "imported", imported,
+		"caller", s.Identity, "job_dir", s.Definition.JobDir, "reviewer", reviewer, "pinned", pinned)
 	for _, weak := range s.Weakened {
 		fmt.Fprintf(w, "\nweakened since it began, before %s was finished %s:\n", weak.Step, Ago(weak.At))
 		for _, what := range weak.What {
@@ -138,7 +129,7 @@ func Attempts(detail func(format string, args ...any), attempts []*machine.Attem
 		case machine.AttemptOpen:
 			detail("review attempt %d, open, begun %s: its review runs, or was cut off with its server and begins again", at.Number, Ago(at.OpenedAt))
 		case machine.AttemptVoid:
-			detail("review attempt, void, %s: %s", ended(at), brief(advice.ReplaceAllString(Optional(at.Error), "")))
+			detail("review attempt, void, %s: %s", ended(at), OneLine(advice.ReplaceAllString(Optional(at.Error), ""), 400))
 		default:
 			told := ""
 			if !at.Collected {
@@ -217,9 +208,6 @@ func passed(ok bool) string {
 
 // advice is the end of an error of a review, which tells agents what to do.
 var advice = regexp.MustCompile(`(?is);?\s*th(is|e) attempt does not count.*$`)
-
-// brief shortens a text of a reviewer, which may be long; --json has all of it.
-func brief(text string) string { return OneLine(text, 400) }
 
 // IndentRest inserts prefix before every line but the first.
 func IndentRest(text, prefix string) string {

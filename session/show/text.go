@@ -32,33 +32,13 @@ func Plain(text string) string {
 	return b.String()
 }
 
-// indic are scripts in which a joiner after a letter changes its shape, and cursive are those in which a
-// non-joiner does, as it does in the others.
-var (
-	indic = []*unicode.RangeTable{unicode.Devanagari, unicode.Bengali, unicode.Gurmukhi, unicode.Gujarati, unicode.Oriya,
-		unicode.Tamil, unicode.Telugu, unicode.Kannada, unicode.Malayalam, unicode.Sinhala}
-	cursive = []*unicode.RangeTable{unicode.Arabic, unicode.Syriac, unicode.Mongolian}
-)
-
-// joins reports whether a character is a joiner that changes how its neighbors look: it makes one emoji of
-// two, or is part of a word of some scripts. Between other characters it would not be seen.
+// joins reports whether a character is a joiner between two that it may join: emoji, or letters of scripts in which
+// it changes their shape. Between others it would not be seen.
 func joins(before, r, after rune) bool {
-	both := func(scripts []*unicode.RangeTable) bool {
-		return unicode.In(before, scripts...) && unicode.In(after, scripts...)
+	joined := func(r rune) bool {
+		return r > unicode.MaxLatin1 && r != unicode.ReplacementChar && unicode.In(r, unicode.Letter, unicode.Mark, unicode.Symbol)
 	}
-	switch r {
-	case '\u200d':
-		return (before == '\ufe0f' || emoji(before)) && emoji(after) || both(indic)
-	case '\u200c':
-		return both(indic) || both(cursive)
-	}
-	return false
-}
-
-// emoji reports whether a character is one that emoji of several characters consist of. Arrows, mathematics and
-// lines of boxes are symbols, too, and are not joined.
-func emoji(r rune) bool {
-	return unicode.IsSymbol(r) && (r >= 0x1f000 || r >= 0x2600 && r <= 0x27bf || r >= 0x2b00 && r <= 0x2bff || r == '\u2194' || r == '\u2195')
+	return (r == '\u200c' || r == '\u200d') && joined(before) && joined(after)
 }
 
 // unseen reports whether a character shows as nothing, or moves the text around it: control and
@@ -99,5 +79,10 @@ func Indent(text, prefix string) string {
 // Columns returns how many columns of a terminal a line takes; wide characters take two.
 func Columns(line string) int { return text.StringWidthWithoutEscSequences(line) }
 
-// Clip cuts a line to a width of a terminal; wide characters take two columns.
-func Clip(line string, columns int) string { return text.Trim(line, max(columns, 0)) }
+// Count returns "1 job", "2 jobs".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

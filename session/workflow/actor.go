@@ -15,8 +15,20 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A message is an operation for a session's actor.
-type message func(ctx context.Context, a *sessionActor)
+// A message is for a session's actor: a command, a finishCall, or news of a review.
+type message interface {
+	receive(ctx context.Context, a *sessionActor)
+}
+
+// A command is to be applied to the current state of the session.
+type command[R any] struct {
+	do    func(ctx context.Context, a *sessionActor) (R, error)
+	reply actor.Reply[R]
+}
+
+func (m command[R]) receive(ctx context.Context, a *sessionActor) {
+	answer(m.reply, func() (R, error) { return apply(ctx, a, m.do) })
+}
 
 // A caller is the caller of a call, and what identifies the call.
 type caller struct {
@@ -40,7 +52,7 @@ type sessionActor struct {
 	branchMade bool // though the state says that it is due
 
 	reviews map[string]*review // those that run in this process, by step
-	gone    error              // why the session can no longer be served
+	gone    bool               // the session was pruned
 }
 
 // Start reads the session. Its error is returned to callers that use the session.
@@ -62,9 +74,12 @@ func (a *sessionActor) Stop(context.Context) {
 }
 
 // Receive carries out one message. A refusal is in its reply, and leaves the state unchanged.
-func (a *sessionActor) Receive(ctx context.Context, do message) error {
-	do(ctx, a)
-	return a.gone // if set, the next message reads the session
+func (a *sessionActor) Receive(ctx context.Context, m message) error {
+	m.receive(ctx, a)
+	if a.gone || a.state.Status != machine.Active {
+		return actor.ErrRest // a repeated call reads the session
+	}
+	return nil
 }
 
 // The errors of a commit after which the session is read and the command applied again: another process
@@ -126,9 +141,7 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
 	r, err := a.engine.records.Read(ctx, a.id, a.state)
 	if err != nil {
-		if session.CodeOf(err) == codes.UnknownSession { // it was pruned
-			a.gone = err
-		}
+		a.gone = session.CodeOf(err) == codes.UnknownSession
 		return false, err
 	}
 	if r == nil {
@@ -191,24 +204,11 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 		return errOvertaken
 	}
 	a.wrote = true
-	before := a.state
 	a.row = w.Session
 	a.become(next)
 	e.exports.Write(a.row, next)
-	e.notifyMoved(before, next)
-	if next.Status != machine.Active {
-		e.forget(a.id)
-	}
+	e.notifyMoved()
 	return nil
-}
-
-// forget ends the actor of a session that has ended: a repeated call reads the session. It does not wait.
-func (e *Engine) forget(id string) {
-	e.aside(func() {
-		if err := e.sessions.Passivate(e.ctx, id); err != nil && !errors.Is(err, actor.ErrBusy) {
-			e.Logger.Debug("a session that has ended stays in memory", "session", id, "error", err)
-		}
-	})
 }
 
 // answer sends the result of f, unless it comes later.

@@ -46,11 +46,17 @@ func WithAsk(ctx context.Context, f AskFunc) context.Context {
 	return context.WithValue(ctx, askKey{}, f)
 }
 
-// ask has the client of a call, whose own deadline is later than that of within, ask its user about a step, and records
-// the answer. It reports whether the question is settled, here or elsewhere, so that the call has another reply. Who
-// declines is not asked again about these outputs.
+// clientOf returns what asks the user of a call's client, or nil.
+func clientOf(ctx context.Context) AskFunc {
+	f, _ := ctx.Value(askKey{}).(AskFunc)
+	return f
+}
+
+// ask has the client of a call ask its user about a step, until within ends, and records the answer while ctx lasts. It
+// reports whether the question is settled, here or elsewhere, so that the call has another reply. A user who declines
+// is not asked again about these outputs.
 func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string, q question) (settled bool, err error) {
-	client, _ := ctx.Value(askKey{}).(AskFunc)
+	client := clientOf(ctx)
 	key := who.Identity + " " + id + " " + q.Digest
 	if _, before := e.declined.Load(key); before || client == nil || within.Err() != nil {
 		return false, nil
@@ -68,8 +74,7 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 	})
 	answer := client(within, q.Text)
 	if answer != nil {
-		answer.Identity, answer.Channel, answer.Client = who.Identity, who.Channel, true
-		return true, e.ReviewFor(ctx, id, q.Step, q.Digest, *answer)
+		return true, e.ReviewFor(ctx, id, q.Step, q.Digest, machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback})
 	}
 	if within.Err() == nil {
 		e.declined.Store(key, true)
@@ -112,7 +117,7 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 // take and under the conditions of a finished_step.
 func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID string) (settled bool, err error) {
 	how, err := e.Reviewing(ctx)
-	if err != nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
+	if err != nil || clientOf(ctx) == nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
 		return false, err
 	}
 	r, err := e.records.Read(ctx, id, nil)

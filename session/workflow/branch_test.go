@@ -84,7 +84,7 @@ func TestGitBranchModes(t *testing.T) {
 
 	p.write(".git/MERGE_HEAD", "x")
 	_, err = begin()
-	refused(t, err, session.StateError, "git_failed", "MERGE_HEAD", "no session was started")
+	refused(t, err, session.StateError, "git_failed", "a merge is in progress", "no session was started")
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".git", "MERGE_HEAD")))
 	p.git("branch", "other")
 	p.git("update-ref", "refs/heads/deepwork/alpha-main-j/x", "HEAD") // no branch can be above it
@@ -133,9 +133,7 @@ func TestBranchesOfOneName(t *testing.T) {
 func TestABranchThatIsDue(t *testing.T) {
 	for _, mode := range []string{"create", "checkout"} {
 		t.Run(mode, func(t *testing.T) {
-			p := newProject(t)
-			p.simple("alpha")
-			p.write("r.md", "x")
+			p := simpleProject(t)
 			p.git("init", "-q")
 			p.git("commit", "-qm", "first", "--allow-empty")
 			p.write(".deepwork/config.yml", "version: \"1.0\"\ngit: {branch: "+mode+"}\n")

@@ -146,12 +146,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	who.Call.Named = a.SessionID != nil
 	once := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
-			m := &finishCall{caller: who, args: a, arrived: arrived, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
-			return func(ctx context.Context, s *sessionActor) {
-				answer(r, func() (*finished, error) {
-					return apply(ctx, s, func(ctx context.Context, s *sessionActor) (*finished, error) { return s.finish(ctx, m) })
-				})
-			}
+			return &finishCall{caller: who, args: a, arrived: arrived, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
 		})
 	}
 	finish := func(id string) (*finished, error) {

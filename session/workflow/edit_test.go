@@ -1,22 +1,23 @@
 package workflow
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
 func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
-	c := p.open().Connect("local")
-	p.start(c, "alpha", "main")
+	p, _, c, _ := begun(t)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	// A step before and one after the current; its place is found from its id.
 	p.job("alpha", []testStep{{id: "zero"}, {id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}, {id: "three"}}, map[string]string{"main": "[zero, one, two, three]"})
@@ -39,9 +40,7 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 		"job broken": func(p *project) { p.write(".deepwork/jobs/alpha/job.yml", "name: [") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
-			p.simple("alpha")
-			p.write("r.md", "x")
+			p := simpleProject(t)
 			srv := p.open()
 			c := srv.Connect("local")
 			id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -66,12 +65,7 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 }
 
 func TestAnEditOfInstructionsIsSeenWhenTheStepBegins(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
-	srv := p.open()
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p, _, c, id := begun(t)
 	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two better.\n")
 	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.Instructions != "Do two better.\n" {
 		t.Errorf("reply %s", toJSON(t, r))
@@ -85,11 +79,7 @@ func TestAnEditOfInstructionsIsSeenWhenTheStepBegins(t *testing.T) {
 }
 
 func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p, _, c, id := begun(t)
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
 	before := toJSON(t, p.record(id))
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
@@ -105,23 +95,6 @@ func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
 	if step, err := c.Step(ctx, StepArgs{}); err != nil || step.BeginStep.Instructions != "Do two.\n" || step.Notice == nil {
 		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
-}
-
-func TestAnEditTakesTheLastOpenMemberOutOfAGroup(t *testing.T) {
-	p := newProject(t)
-	p.grouped()
-	c := p.open().Connect("local")
-	p.start(c, "alpha", "main")
-	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"a"}`)
-	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
-	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "d"}},
-		map[string]string{"main": "[[a, b], d]"})
-	if step, err := c.Step(ctx, StepArgs{}); err != nil || step.Notice == nil {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
-	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); r.BeginStep == nil || r.BeginStep.StepID != "d" {
-		t.Errorf("reply %s", toJSON(t, r))
 	}
 }
 
@@ -159,4 +132,98 @@ func TestGoToStep(t *testing.T) {
 	if r, err := c.GoTo(ctx, GoToArgs{StepID: "c"}); err != nil || strings.Join(r.InvalidatedSteps, " ") != "c" {
 		t.Errorf("to the current step: %s, %v", toJSON(t, r), err)
 	}
+}
+
+func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
+	p := simpleProject(t)
+	srv := p.open()
+	srv.definitions.MaxKnown = 3
+	first := srv.Connect("local")
+	p.start(first, "alpha", "main")
+	for i := range 10 {
+		p.write(".deepwork/jobs/alpha/steps/two.md", fmt.Sprintf("Do two, in way %d.\n", i))
+		c := srv.Connect("local")
+		p.start(c, "alpha", "main")
+		c.Close()
+	}
+	// A session whose definition is forgotten goes on.
+	if r := p.finish(first, `{"outputs":{"report":"r.md"}}`); r.BeginStep == nil || r.BeginStep.Instructions != "Do two, in way 9.\n" {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if r := p.finish(first, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+}
+
+// at opens a server of another machine, as far as the stores are concerned.
+func at(place task.Place) func(*Options) { return func(o *Options) { o.Place = &place } }
+
+// A session that goes on at another machine says which of its files are not there, and does not
+// take them for lost. The record has the place where each step's outputs were delivered.
+func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
+	p := newProject(t)
+	p.job("j", []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}, {id: "three", outputs: oneFile}}, map[string]string{"main": "[one, two, three]"})
+	p.write("one.md", "1")
+	p.write("two.md", "2")
+	p.write("three.md", "3")
+	ctx := context.Background()
+	first, second := task.Place{MachineID: "aaaaaaaa", MachineName: "red", Root: "/home/red/p"}, task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: "/home/blue/p"}
+
+	s1 := p.open(at(first))
+	c1 := s1.Connect("local")
+	id := p.start(c1, "j", "main").BeginStep.SessionID
+	p.finish(c1, `{"outputs": {"report": "one.md"}}`)
+	if r, err := c1.Step(ctx, StepArgs{}); err != nil || r.CompletedSteps[0].Machine != "" {
+		t.Fatalf("on its own machine: %+v, %v", r, err)
+	}
+	s1.stop()
+	testkit.Must(t, os.Remove(filepath.Join(p.root, "one.md"))) // the other machine does not have it
+
+	c2 := p.open(at(second)).Connect("local")
+	r, err := c2.Step(ctx, StepArgs{SessionID: &id})
+	testkit.Must(t, err)
+	if len(r.CompletedSteps) != 1 || r.CompletedSteps[0].Machine != "red (aaaaaaaa), in /home/red/p" {
+		t.Errorf("completed steps %+v", r.CompletedSteps)
+	}
+	p.finish(c2, `{"outputs": {"report": "two.md"}}`)
+	end := p.finish(c2, `{"outputs": {"report": "three.md"}}`)
+	if s := *end.Summary; strings.Contains(s, "no longer there") || !strings.Contains(s, "step 'one' are on the machine red (aaaaaaaa), in /home/red/p.") || strings.Contains(s, "step 'two'") {
+		t.Errorf("summary %q", s)
+	}
+	var kept struct {
+		Place    task.Place `json:"place"`
+		Progress map[string]struct {
+			Place task.Place `json:"place"`
+		} `json:"step_progress"`
+	}
+	err = json.Unmarshal([]byte(toJSON(t, p.record(id))), &kept)
+	if err != nil || kept.Place != second || kept.Progress["one"].Place != first || kept.Progress["three"].Place != second {
+		t.Errorf("the record has %+v, %v", kept, err)
+	}
+}
+
+// A checkout on another machine may have another path than the one where the session began: its own files are
+// reviewed there.
+func TestACheckoutOfAnotherPathIsReviewed(t *testing.T) {
+	p, first, rev := underReview(t)
+	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
+	second := p.reopen(rev, at(task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: p.root}))
+	second.records.Sessions = began{second.records.Sessions, "/home/red/p"}
+	if r := p.finish(second.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != machine.NextStep {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+}
+
+// began is a store whose sessions began in a folder that is not on this machine.
+type began struct {
+	store.Sessions
+	root string
+}
+
+func (b began) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {
+	r, err := b.Sessions.ReadSession(ctx, id, known)
+	if r != nil {
+		r.Root = b.root
+	}
+	return r, err
 }

@@ -69,7 +69,7 @@ type Options struct {
 	IdleAfter time.Duration
 	// AskTimeout limits the wait for a session's actor; default 60 s.
 	AskTimeout time.Duration
-	// Moved is called after each durable transition that others see, by any process. It must not block,
+	// Moved is called after each durable transition, by any process. It must not block,
 	// and may be called too often. May be nil.
 	Moved func()
 	Now   func() time.Time // default time.Now
@@ -204,9 +204,7 @@ func (e *Engine) Stats() Stats {
 // ask has a session's actor apply a command to the session's current state, and returns its result.
 func ask[R any](ctx context.Context, e *Engine, id string, do func(ctx context.Context, a *sessionActor) (R, error)) (R, error) {
 	return askWithin(ctx, e, id, e.AskTimeout, func(reply actor.Reply[R]) message {
-		return func(ctx context.Context, a *sessionActor) {
-			answer(reply, func() (R, error) { return apply(ctx, a, do) })
-		}
+		return command[R]{do, reply}
 	})
 }
 

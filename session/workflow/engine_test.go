@@ -130,10 +130,7 @@ func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
 }
 
 func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p, _, c, id := begun(t)
 	p.write("r1.md", "x")
 	p.write("r2.md", "x")
 

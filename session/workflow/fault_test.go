@@ -1,9 +1,11 @@
 package workflow
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"deepwork/actor/testkit"
@@ -13,9 +15,7 @@ import (
 )
 
 func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
+	p := simpleProject(t)
 	p.git("init", "-q")
 	p.git("commit", "-qm", "first", "--allow-empty")
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit: {branch: checkout}\n")
@@ -50,11 +50,7 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 }
 
 func TestAVanishedFolderIsMadeAgain(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p, _, c, id := begun(t)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
 	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
@@ -82,9 +78,7 @@ func TestAProjectThatVanishesIsNamed(t *testing.T) {
 func TestACommitWhoseFateIsUnknown(t *testing.T) {
 	for name, made := range map[string]bool{"made": true, "not made": false} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
-			p.simple("alpha")
-			p.write("r.md", "x")
+			p := simpleProject(t)
 			srv := p.open()
 			disk := srv.makeFaulty()
 			lose := func() {
@@ -142,9 +136,7 @@ func TestACommitOfANewSessionThatArrivesLate(t *testing.T) {
 // Where the store does not answer after a lost reply, the caller is told so, and its repetition finds the
 // reply.
 func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
+	p := simpleProject(t)
 	srv := p.open()
 	disk := srv.makeFaulty()
 	c := srv.Connect("local")
@@ -157,5 +149,120 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	refused(t, err, session.StateError, codeUncertain)
 	if r := p.finish(c, call); r.BeginStep == nil || r.BeginStep.StepID != "two" || p.record(id).Revision != 1 {
 		t.Errorf("the repetition: %s", toJSON(t, r))
+	}
+}
+
+// A faulty store fails, hangs or loses replies on demand.
+type faulty struct {
+	store.Sessions
+	twice     atomic.Bool                              // each first write of a transition is overtaken
+	overtaken atomic.Int64                             // counts those, and the second ones
+	full      atomic.Bool                              // writes fail, and change nothing
+	lose      atomic.Int32                             // so many replies to writes are lost, after they were made
+	drop      atomic.Int32                             // so many writes are not made, and their replies are lost
+	unread    atomic.Int32                             // so many reads fail
+	during    atomic.Pointer[func()]                   // is called after a write, before its reply
+	before    atomic.Pointer[func()]                   // is called before a write
+	delay     atomic.Pointer[chan *store.SessionWrite] // receives the next write instead of the store, which does not confirm it
+}
+
+var errNoSpace = errors.New("no space left on device")
+
+// makeFaulty puts a faulty store between a server and its stores.
+func (s *server) makeFaulty() *faulty {
+	f := &faulty{Sessions: s.records.Sessions}
+	s.records.Sessions = f
+	return f
+}
+
+func (f *faulty) WriteSession(ctx context.Context, w *store.SessionWrite) (bool, error) {
+	if f.full.Load() {
+		return false, errNoSpace
+	}
+	if f.drop.Load() > 0 {
+		f.drop.Add(-1)
+		return false, store.ErrPending
+	}
+	if to := f.delay.Swap(nil); to != nil {
+		late := *w
+		*to <- &late
+		return false, store.ErrPending
+	}
+	if f.twice.Load() && w.Before >= 0 && f.overtaken.Add(1)%2 == 1 {
+		return false, nil
+	}
+	if g := f.before.Load(); g != nil {
+		(*g)()
+	}
+	written, err := f.Sessions.WriteSession(ctx, w)
+	if g := f.during.Load(); g != nil {
+		(*g)()
+	}
+	if f.lose.Load() > 0 && err == nil {
+		f.lose.Add(-1)
+		return false, store.ErrPending
+	}
+	return written, err
+}
+
+func (f *faulty) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {
+	if f.unread.Load() > 0 {
+		f.unread.Add(-1)
+		return nil, errNoSpace
+	}
+	return f.Sessions.ReadSession(ctx, id, known)
+}
+
+// A command that is applied twice, since its first write was overtaken, has the effect of one.
+func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
+	p, srv, rev := underReview(t)
+	disk := srv.makeFaulty()
+	disk.twice.Store(true)
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	if r := p.finish(c, `{"outputs":{"report":"bad.md"}}`); r.Status != machine.NeedsWork {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
+		t.Error(err)
+	}
+	s := p.record(id)
+	if rev.calls() != 2 || len(s.History) != 1 || s.Status != machine.Aborted || disk.overtaken.Load() < 8 {
+		t.Errorf("%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
+	}
+}
+
+// A call that names no step is about the step that is current when it arrives, also at a server that last saw
+// the session at an earlier one, whose outputs have reviews, too.
+func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
+	p := newProject(t)
+	p.reviewedJob()
+	p.write("better.md", "CONTENT OF better.md")
+	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewedStep}, {id: "two", outputs: oneFile, reviews: reviewedStep}},
+		map[string]string{"main": "[one, two]"})
+	first, rev := p.reviewed()
+	second := p.reopen(rev).Connect("local")
+	c := first.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	call := `{"outputs":{"report":"good.md"},"session_id":"` + id + `"}`
+	look := func() {
+		t.Helper()
+		if _, err := second.Step(ctx, StepArgs{SessionID: &id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	p.finish(c, call)
+	if r := p.finish(second, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`); r.Status != machine.WorkflowComplete {
+		t.Errorf("reply %s", toJSON(t, r))
+	}
+	if _, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`)); session.CodeOf(err) != "session_ended" {
+		t.Errorf("a call after the end got %v", err)
 	}
 }

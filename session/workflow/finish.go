@@ -52,6 +52,10 @@ type finishCall struct {
 	notice  string          // about a person's override that is not for these outputs, or ""
 }
 
+func (m *finishCall) receive(ctx context.Context, a *sessionActor) {
+	command[*finished]{func(ctx context.Context, a *sessionActor) (*finished, error) { return a.finish(ctx, m) }, m.reply}.receive(ctx, a)
+}
+
 // A candidate is a finished_step that may be carried out: its step is found and its outputs are
 // valid.
 type candidate struct {

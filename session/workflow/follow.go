@@ -7,7 +7,6 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // A follower wakes what waits in this process for transitions of any process. It follows the feed of
@@ -45,8 +44,8 @@ func (f *follower) run(ctx context.Context) {
 				f.wake(c.ID)
 			}
 		}
-		if moved && f.engine.Moved != nil {
-			f.engine.Moved()
+		if moved {
+			f.engine.notifyMoved()
 		}
 		if err := changes.Wait(ctx, position); err != nil {
 			_ = wait.For(ctx, time.Second)
@@ -86,28 +85,9 @@ func (f *follower) wakeAll() {
 	}
 }
 
-// notifyMoved calls Options.Moved for a durable transition that others see: a new session, another
-// step, the end of a member of a group, a question to a person and its answer, an end.
-func (e *Engine) notifyMoved(before, now *machine.State) {
-	if e.Moved != nil && (before == nil || before.Status != now.Status || before.CurrentStepID != now.CurrentStepID || visibleIn(before) != visibleIn(now)) {
+// notifyMoved calls Options.Moved for a durable transition.
+func (e *Engine) notifyMoved() {
+	if e.Moved != nil {
 		e.Moved()
 	}
-}
-
-// A visible counts what others see of the steps of a session: each transition that does not move the
-// session changes one of the numbers, if others see it.
-type visible struct{ finished, asked, answered int }
-
-func visibleIn(s *machine.State) (n visible) {
-	for _, e := range s.StepProgress {
-		switch p := e.Value; {
-		case p.Done():
-			n.finished++
-		case p.Question.Open():
-			n.asked++
-		case p.Question != nil:
-			n.answered++
-		}
-	}
-	return n
 }

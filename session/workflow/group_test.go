@@ -1,9 +1,7 @@
 package workflow
 
 import (
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"deepwork/actor/testkit"
@@ -154,42 +152,6 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	r = p.finish(c, `{"outputs":{}}`)
 	if r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"report":"r.md","b_out":"r.md"}` {
 		t.Errorf("reply %s", toJSON(t, r))
-	}
-}
-
-func TestMembersReportedInParallelAdvanceOnce(t *testing.T) {
-	const n = 32
-	p := newProject(t)
-	var steps []testStep
-	var ids []string
-	for i := range n {
-		ids = append(ids, fmt.Sprintf("m%d", i))
-		steps = append(steps, testStep{id: ids[i]})
-	}
-	steps = append(steps, testStep{id: "last"})
-	p.job("alpha", steps, map[string]string{"main": "[[" + strings.Join(ids, ", ") + "], last]"})
-	c := p.open().Connect("local")
-	p.start(c, "alpha", "main")
-	var mu sync.Mutex
-	advanced := 0
-	var wg sync.WaitGroup
-	for _, id := range ids {
-		wg.Go(func() {
-			r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{},"step_id":"`+id+`"}`))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if r.BeginStep != nil {
-				advanced++
-			}
-		})
-	}
-	wg.Wait()
-	if advanced != 1 || c.stackOf(ctx, "")[0].Step != "last" {
-		t.Errorf("advanced %d times, to %s", advanced, c.stackOf(ctx, "")[0].Step)
 	}
 }
 

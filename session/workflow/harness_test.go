@@ -39,20 +39,14 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	if pgtest.OnPostgres() {
-		deep = 50 // giving them up reads each one's parents
-	}
 	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
 }
 
 // onlyFiles are the tests that are not run on PostgreSQL, and why.
 var onlyFiles = map[string]string{
-	"TestAcknowledgedTransitionsSurviveKills": "its servers use the file of the database; cmd/deepwork and cmd/proof kill those on PostgreSQL",
-	"TestAFullDiskRefusesAndMovesNothing":     "fills the disk",
+	"TestAFullDiskRefusesAndMovesNothing": "fills the disk",
+	"TestAStackAThousandDeep":             "giving them up reads each one's parents",
 }
-
-// deep is how many sessions tests put on one stack.
-var deep = 500
 
 // A project is a project folder in a test.
 type project struct {
@@ -154,6 +148,30 @@ type server struct {
 	catalog *catalog.Catalog
 	own     bool // the stores are this server's alone
 	closed  bool
+}
+
+// simpleProject makes a project with the job of simple and a file.
+func simpleProject(t testing.TB) *project {
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	return p
+}
+
+// underReview makes a project with a reviewed job, and a server with a reviewer.
+func underReview(t testing.TB) (*project, *server, *reviewer) {
+	p := newProject(t)
+	p.reviewedJob()
+	srv, rev := p.reviewed()
+	return p, srv, rev
+}
+
+// begun makes a project with the job of simple and a file, a server and a connection, and starts the job.
+func begun(t testing.TB) (p *project, srv *server, c *Conn, id string) {
+	p = simpleProject(t)
+	srv = p.open()
+	c = srv.Connect("local")
+	return p, srv, c, p.start(c, "alpha", "main").BeginStep.SessionID
 }
 
 func (p *project) open(change ...func(*Options)) *server {

@@ -264,7 +264,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 				o.Reviewing = func(context.Context) (Reviewing, error) {
 					within := time.Minute
 					if test.hangs {
-						within = 100 * time.Millisecond
+						within = 500 * time.Millisecond
 					}
 					return Reviewing{MaxAttempts: 3, Override: test.mode, ReplyWithin: within}, nil
 				}

@@ -96,9 +96,7 @@ func TestAStepThatIsTakenOutIsRecorded(t *testing.T) {
 // effect and is recorded; a pinned session goes on with the reviewer that it began with, or not at all.
 func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
 	for _, pin := range []bool{false, true} {
-		p := newProject(t)
-		p.reviewedJob()
-		srv, rev := p.reviewed()
+		p, srv, rev := underReview(t)
 		began := Reviewing{External: true, Reviewer: `["r"]`, MaxAttempts: 3, ReplyWithin: time.Minute, Override: config.OverrideHuman, Pin: pin}
 		rev.how.Store(&began)
 		c := srv.Connect("local")
@@ -182,9 +180,7 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 // A session that began pinned, where nobody may override, stays so without a server, too.
 func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
 	for _, pin := range []bool{false, true} {
-		p := newProject(t)
-		p.reviewedJob()
-		srv, rev := p.reviewed()
+		p, srv, rev := underReview(t)
 		rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute, Override: config.OverrideNever, Pin: pin})
 		id := p.start(srv.Connect("local"), "alpha", "main").BeginStep.SessionID
 		srv.stop()

@@ -129,29 +129,3 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 		}
 	}
 }
-
-// So are the faults of jobs, each alone and all together.
-func TestTheFaultsOfGetWorkflowsAreBounded(t *testing.T) {
-	snap := &catalog.Snapshot{}
-	fault := func(n int) job.Diagnostics {
-		return job.Diagnostics{{File: "job.yml", Line: 1, Column: 1, Message: strings.Repeat("é", n/2)}}
-	}
-	for i := range 500 {
-		snap.Errors = append(snap.Errors, catalog.LoadError{JobName: fmt.Sprint("bad_", i), JobDir: "/p", Diagnostics: fault(100 << 10)})
-	}
-	enc, err := encodeJobs(snap)
-	testkit.Must(t, err)
-	var faults []machine.JobLoadError
-	testkit.Must(t, json.Unmarshal(enc.Errors, &faults))
-	if n := len(faults); n < 50 || n == 500 || len(enc.Errors) > loadErrorsBytes || !strings.HasPrefix(faults[n-1].Error, "job.yml:1:1: é") || strings.Contains(faults[n-1].Error, "\ufffd") {
-		t.Errorf("%d faults in %d bytes", n, len(enc.Errors))
-	}
-	if enc.Notice == nil || !strings.Contains(*enc.Notice, "in 500 jobs: `deepwork validate` prints all") {
-		t.Errorf("the notice is %v", enc.Notice)
-	}
-	snap.Errors = snap.Errors[:1]
-	snap.Errors[0].Diagnostics = fault(200)
-	if enc, err = encodeJobs(snap); err != nil || enc.Notice != nil || string(enc.Jobs) != "[]" {
-		t.Errorf("%v, %s", err, enc.Jobs)
-	}
-}

@@ -43,9 +43,7 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 
 // Any server of the project serves any session at any time; one that somebody works on is not recommended.
 func TestAnyServerServesAnySession(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
+	p := simpleProject(t)
 	first, second := p.open(), p.open()
 	c1, c2 := first.Connect("local"), second.Connect("local")
 	id := p.start(c1, "alpha", "main").BeginStep.SessionID
@@ -101,9 +99,7 @@ func TestServersRaceForOneSession(t *testing.T) {
 }
 
 func TestStackOfOneConnectionIsNotTheOthers(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
+	p := simpleProject(t)
 	srv := p.open()
 	c1, c2 := srv.Connect("local"), srv.Connect("local")
 	id := p.start(c1, "alpha", "main").BeginStep.SessionID
@@ -128,9 +124,7 @@ func TestStackOfOneConnectionIsNotTheOthers(t *testing.T) {
 }
 
 func TestBranchesSideBySideNeedASessionID(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
+	p := simpleProject(t)
 	c := p.open().Connect("local")
 	root := p.start(c, "alpha", "main").BeginStep.SessionID
 	var kids []string
@@ -152,51 +146,9 @@ func TestBranchesSideBySideNeedASessionID(t *testing.T) {
 	refused(t, err, session.StateError, "session_ended", kids[0])
 }
 
-func TestAStackAThousandDeep(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
-	srv := p.open()
-	c := srv.Connect("local")
-	var ids []string
-	for range deep {
-		ids = append(ids, p.start(c, "alpha", "main").BeginStep.SessionID)
-	}
-	for _, i := range []int{0, deep / 2, deep - 1} {
-		if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+ids[i]+`"}`); r.Stack[i].Step != "two" || len(r.Stack) != deep {
-			t.Errorf("at %d: step %s, depth %d", i, r.Stack[i].Step, len(r.Stack))
-		}
-	}
-	r, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ids[deep/2]})
-	if err != nil || len(r.Stack) != deep-1 || *r.ResumedStep != "one" {
-		t.Fatalf("abort in the middle: depth %d, %v", len(r.Stack), err)
-	}
-	srv.stop()
-	c = p.open().Connect("local")
-	step, err := c.Step(ctx, StepArgs{SessionID: &ids[deep-1]})
-	if err != nil || len(step.Stack) != deep-1 || step.Stack[0].SessionID != ids[0] || step.Stack[deep-2].SessionID != ids[deep-1] {
-		t.Fatalf("resumed: depth %d, %v", len(step.Stack), err)
-	}
-	for i := deep - 1; i >= 0; i-- {
-		if i != deep/2 {
-			if _, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
-				t.Fatalf("abort of %d: %v", i, err)
-			}
-		}
-	}
-	if len(c.stackOf(ctx, "")) != 0 {
-		t.Errorf("depth %d", len(c.stackOf(ctx, "")))
-	}
-}
-
 // An export is for people: what is done to it changes nothing, and the session's next call writes it again.
 func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
-	srv := p.open()
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p, srv, _, id := begun(t)
 	path := filepath.Join(p.state().Tmp(), "session_"+id+".json")
 	before, err := os.ReadFile(path)
 	testkit.Must(t, err)
@@ -291,4 +243,108 @@ func TestResumableSessions(t *testing.T) {
 	unknown := "00000bad"
 	_, err = c.Step(ctx, StepArgs{SessionID: &unknown})
 	refused(t, err, session.StateError, "unknown_session", "get_workflows lists the sessions")
+}
+
+// An execution is told of to its own identity, on whatever server, also after
+// the end; nothing is taken up by that.
+func TestExecution(t *testing.T) {
+	p := simpleProject(t)
+	srv, other := p.open(), p.open()
+	c := srv.Connect("ann")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	look := func(s *server, done int, status machine.SessionStatus) *Execution {
+		t.Helper()
+		x, err := s.Execution(ctx, "ann", id)
+		testkit.Must(t, err)
+		if x.SessionID != id || x.JobName != "alpha" || x.WorkflowName != "main" || x.Status != status || x.Done != done || x.Total != 2 {
+			t.Errorf("got %s", toJSON(t, x))
+		}
+		return x
+	}
+	look(srv, 0, machine.Active)
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	for _, s := range []*server{srv, other} {
+		if x := look(s, 1, machine.Active); x.StepID != "two" {
+			t.Errorf("at %s", x.StepID)
+		}
+	}
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	if x := look(other, 2, machine.Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
+		t.Errorf("outputs %s", toJSON(t, x.Outputs))
+	}
+	// What was done is known when the job, and what was kept of it, are gone.
+	testkit.Must(t, os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")))
+	if x := look(p.open(), 2, machine.Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
+		t.Errorf("outputs %s", toJSON(t, x.Outputs))
+	}
+
+	_, err := srv.Execution(ctx, "mallory", id)
+	refused(t, err, session.StateError, "unknown_session")
+	_, err = srv.Execution(ctx, "ann", "00000000")
+	refused(t, err, session.StateError, "unknown_session")
+	_, err = srv.Execution(ctx, "ann", "../../etc")
+	refused(t, err, session.ToolError, "bad_session_id")
+}
+
+// A root session is nobody's child, and what is below it on the stack stays its
+// own.
+func TestARootSessionIsNobodysChild(t *testing.T) {
+	p := newProject(t)
+	p.simple("alpha")
+	c := p.open().Connect("ann")
+	first := p.start(c, "alpha", "main").BeginStep.SessionID
+	r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})
+	testkit.Must(t, err)
+	if s := p.record(r.BeginStep.SessionID); s.ParentSessionID != nil {
+		t.Errorf("its parent is %s", *s.ParentSessionID)
+	}
+	// It waits for others: a call that names no session is about the first one.
+	if now, err := c.Step(ctx, StepArgs{}); err != nil || now.BeginStep.SessionID != first {
+		t.Errorf("got %s %v", toJSON(t, now), err)
+	}
+	if found, _, err := c.engine.resumable(ctx, "ann", keptListed, false); err != nil || len(found) != 1 || found[0].ID != r.BeginStep.SessionID {
+		t.Errorf("resumable: %v %v", found, err)
+	}
+	reply, err := c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &r.BeginStep.SessionID})
+	if err != nil || reply.ResumedWorkflow != nil || len(reply.Stack) != 1 {
+		t.Errorf("got %s %v", toJSON(t, reply), err)
+	}
+}
+
+func TestAStackAThousandDeep(t *testing.T) {
+	const deep = 1000
+	p := newProject(t)
+	p.simple("alpha")
+	p.write("r.md", "x")
+	srv := p.open()
+	c := srv.Connect("local")
+	var ids []string
+	for range deep {
+		ids = append(ids, p.start(c, "alpha", "main").BeginStep.SessionID)
+	}
+	for _, i := range []int{0, deep / 2, deep - 1} {
+		if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+ids[i]+`"}`); r.Stack[i].Step != "two" || len(r.Stack) != deep {
+			t.Errorf("at %d: step %s, depth %d", i, r.Stack[i].Step, len(r.Stack))
+		}
+	}
+	r, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ids[deep/2]})
+	if err != nil || len(r.Stack) != deep-1 || *r.ResumedStep != "one" {
+		t.Fatalf("abort in the middle: depth %d, %v", len(r.Stack), err)
+	}
+	srv.stop()
+	c = p.open().Connect("local")
+	step, err := c.Step(ctx, StepArgs{SessionID: &ids[deep-1]})
+	if err != nil || len(step.Stack) != deep-1 || step.Stack[0].SessionID != ids[0] || step.Stack[deep-2].SessionID != ids[deep-1] {
+		t.Fatalf("resumed: depth %d, %v", len(step.Stack), err)
+	}
+	for i := deep - 1; i >= 0; i-- {
+		if i != deep/2 {
+			if _, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
+				t.Fatalf("abort of %d: %v", i, err)
+			}
+		}
+	}
+	if len(c.stackOf(ctx, "")) != 0 {
+		t.Errorf("depth %d", len(c.stackOf(ctx, "")))
+	}
 }

@@ -78,9 +78,7 @@ func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
 }
 
 func TestRequestIDs(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
+	p := simpleProject(t)
 	srv := p.open()
 	c := srv.Connect("local")
 	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
@@ -142,14 +140,11 @@ func TestRequestIDs(t *testing.T) {
 }
 
 func TestARefusedCallWithARequestIDMayBeMadeAgain(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	c := p.open().Connect("local")
-	p.start(c, "alpha", "main")
-	args := `{"outputs":{"report":"r.md"},"request_id":"f1"}`
+	p, _, c, _ := begun(t)
+	args := `{"outputs":{"report":"s.md"},"request_id":"f1"}`
 	_, err := c.Finish(ctx, finishArgs(t, args))
 	refused(t, err, session.ToolError, "file_not_found")
-	p.write("r.md", "x")
+	p.write("s.md", "x")
 	if r := p.finish(c, args); r.BeginStep.StepID != "two" {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
@@ -159,9 +154,7 @@ func TestARefusedCallWithARequestIDMayBeMadeAgain(t *testing.T) {
 // repeated, also by another server, and spends no further attempt. Only an attempt
 // without a verdict is reviewed again.
 func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	rev.how.Store(&Reviewing{External: true, MaxAttempts: 2, ReplyWithin: patience})
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -223,5 +216,51 @@ func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 		srv.stop()
 		srv = p.open()
 		c = srv.Connect("local")
+	}
+}
+
+// An edit takes the last open member out of a group whose finished member has a review.
+func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
+	p := newProject(t)
+	rev := `[{run_each: step, quality_criteria: {Good: "Is it good?"}}]`
+	a := testStep{id: "a", outputs: oneFile}
+	b := testStep{id: "b", outputs: "{b_out: {type: file, description: d, required: true}}", reviews: rev}
+	p.job("alpha", []testStep{a, b, {id: "x"}, {id: "d"}}, map[string]string{"main": "[[a, b, x], d]"})
+	p.write("r.md", "x")
+	srv, _ := p.reviewed()
+	c := srv.Connect("local")
+	p.start(c, "alpha", "main")
+	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"a"}`)
+	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
+	p.job("alpha", []testStep{a, b, {id: "d"}}, map[string]string{"main": "[[a, b], d]"})
+	p.write("s.md", "y")
+	r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"s.md"},"step_id":"b"}`))
+	if err != nil || r.BeginStep == nil || r.BeginStep.StepID != "d" {
+		t.Errorf("the group does not close: %s, %v", toJSON(t, r), err)
+	}
+}
+
+func TestRepetitionsWithFreshRequestIDsDoNotGrowTheRecord(t *testing.T) {
+	p, _, c, id := begun(t)
+	for i := range 30 {
+		p.finish(c, fmt.Sprintf(`{"outputs":{"report":"r.md"},"step_id":"one","session_id":"%s","request_id":"q%d"}`, id, i))
+	}
+	if n := len(p.record(id).Replies); n > machine.KeptRequests+2 {
+		t.Errorf("%d replies are kept", n)
+	}
+}
+
+func TestAPassingReadErrorDoesNotSendTheCallToTheParent(t *testing.T) {
+	p := simpleProject(t)
+	srv := p.open()
+	c := srv.Connect("local")
+	parent := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.start(c, "alpha", "main")
+	srv.makeFaulty().unread.Store(1)
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
+	refused(t, err, session.StateError, "session_unreadable")
+	r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
+	if err != nil || r.BeginStep.SessionID == parent {
+		t.Errorf("the same call again finished the parent's step: %v", err)
 	}
 }

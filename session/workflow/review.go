@@ -2,6 +2,8 @@ package workflow
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -72,19 +75,14 @@ func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 	root := a.root()
 	a.engine.background.Go(func() {
 		hashes, err := gate.HashFiles(a.engine.ctx, root, paths)
-		told := a.tell(func(ctx context.Context, a *sessionActor) {
-			answer(m.reply, func() (*finished, error) {
-				return apply(ctx, a, func(ctx context.Context, a *sessionActor) (*finished, error) { return a.hashed(ctx, m, hashes, err) })
-			})
-		})
-		if told != nil {
+		decide := func(ctx context.Context, a *sessionActor) (*finished, error) { return a.hashed(ctx, m, hashes, err) }
+		if told := a.tell(command[*finished]{decide, m.reply}); told != nil {
 			m.reply.Fail(told)
 		}
 	})
 }
 
-// hashed decides about a call after its files were hashed: join the running review, collect an
-// existing verdict, refuse, or start a review.
+// hashed decides about a call after its files were hashed.
 func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[string]string, err error) (*finished, error) {
 	if err != nil {
 		return nil, session.Wrong(codes.FileUnreadable, "The outputs cannot be read for their review, so nothing has moved: %v. Correct that and make the same call again.", err).Because(err)
@@ -121,8 +119,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 		def.Notice = strings.TrimPrefix(def.Notice+" "+m.notice, " ")
 		c.def = &def
 	}
-	p := a.state.ProgressOrNew(stepID, a.engine.now())
-	switch {
+	switch p := a.state.ProgressOrNew(stepID, a.engine.now()); {
 	case p.Question != nil && p.Question.Digest == digest:
 		return a.approve(ctx, a.state, c) // its other reviews have passed
 	case !a.engine.Reviews && len(c.plan.Step.ReviewsBy(false)) > 0:
@@ -135,8 +132,16 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	case !how.External:
 		return a.selfReview(c, how)
 	}
+	return a.external(ctx, c, sub, tasks, hashes, how)
+}
+
+// external has outputs reviewed by the gate: the call joins the running review, collects an existing verdict, is refused,
+// or starts a review.
+func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string, how Reviewing) (*finished, error) {
+	m, stepID, digest := c.m, c.plan.Step.ID, c.digest
+	p := a.state.ProgressOrNew(stepID, a.engine.now())
 	running, last := a.reviews[stepID], p.Newest()
-	c.m.outputs = c.outputs
+	m.outputs = c.outputs
 	switch {
 	case m.joined == "" || last != nil && (last.Digest == m.joined || last.Digest == digest):
 	case last == nil:
@@ -145,11 +150,11 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 		return nil, superseded(stepID)
 	}
 	if running != nil && running.digest == digest {
-		a.join(running, c.m, how)
+		a.join(running, m, how)
 		return nil, errLater
 	}
 	if running == nil && last.Open() && last.Digest == digest {
-		if f, err := a.elsewhere(ctx, c.m, stepID, how); f != nil || err != nil {
+		if f, err := a.elsewhere(ctx, m, stepID, how); f != nil || err != nil {
 			return f, err
 		}
 	}
@@ -164,7 +169,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 				strings.TrimSpace("Nothing was reviewed this time, because the outputs are those that failed. Change them and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "+m.notice))
 		}
 	}
-	return a.beginReview(ctx, c, sub, tasks, digest, hashes, how)
+	return a.beginReview(ctx, c, sub, tasks, hashes, how)
 }
 
 func superseded(stepID string) error {
@@ -177,7 +182,7 @@ func (a *sessionActor) join(r *review, m *finishCall, how Reviewing) {
 	w := &waiter{m: m}
 	left := max(how.ReplyWithin-time.Since(m.arrived), 0)
 	w.timer = time.AfterFunc(left, func() {
-		if err := a.tell(func(_ context.Context, a *sessionActor) { a.due(r, w) }); err != nil {
+		if err := a.tell(waitOver{r, w}); err != nil {
 			m.reply.Fail(err)
 		}
 	})
@@ -195,12 +200,18 @@ func progressText(stepID string, done, total int) string {
 	return fmt.Sprintf("quality review of step '%s': %d of %d done", stepID, done, total)
 }
 
-// verdict takes one verdict of a review, unless it was cancelled meanwhile.
-func (a *sessionActor) verdict(ctx context.Context, r *review, v gate.Verdict) {
+// A judgement is one verdict of a review, which may have been cancelled meanwhile.
+type judgement struct {
+	review  *review
+	verdict gate.Verdict
+}
+
+func (m judgement) receive(ctx context.Context, a *sessionActor) {
+	r := m.review
 	if a.reviews[r.stepID] != r {
 		return
 	}
-	r.verdicts = append(r.verdicts, v)
+	r.verdicts = append(r.verdicts, m.verdict)
 	r.done.Add(1)
 	for _, w := range r.waiters {
 		w.progress(r)
@@ -210,8 +221,14 @@ func (a *sessionActor) verdict(ctx context.Context, r *review, v gate.Verdict) {
 	}
 }
 
-// due answers a waiter whose budget is over, if it is still waiting: the review continues.
-func (a *sessionActor) due(r *review, w *waiter) {
+// A waitOver says that the budget of a waiter is over. It is answered, if it is still waiting: the review continues.
+type waitOver struct {
+	review *review
+	waiter *waiter
+}
+
+func (m waitOver) receive(_ context.Context, a *sessionActor) {
+	r, w := m.review, m.waiter
 	at := slices.Index(r.waiters, w)
 	if a.reviews[r.stepID] != r || at < 0 {
 		return
@@ -227,12 +244,17 @@ func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total in
 		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID))
 }
 
-// hold makes an ask that keeps the actor awake during a review.
-func (a *sessionActor) hold(r *review, reply actor.Reply[struct{}]) {
-	if a.reviews[r.stepID] == r {
-		r.awake = reply
+// A hold keeps the actor awake during a review, by an ask that is answered at its end.
+type hold struct {
+	review *review
+	reply  actor.Reply[struct{}]
+}
+
+func (m hold) receive(_ context.Context, a *sessionActor) {
+	if a.reviews[m.review.stepID] == m.review {
+		m.review.awake = m.reply
 	} else {
-		reply.Send(struct{}{})
+		m.reply.Send(struct{}{})
 	}
 }
 
@@ -247,4 +269,105 @@ func (a *sessionActor) drop(r *review, why error) {
 		w.timer.Stop()
 		w.m.reply.Fail(why)
 	}
+}
+
+// beginReview records the attempt, durably, and passes what has not passed before to the gate (seed
+// 000, 001.4.8 and 001.4.11).
+func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string, how Reviewing) (*finished, error) {
+	stepID, digest := c.plan.Step.ID, c.digest
+	r := &review{stepID: stepID, digest: digest, began: a.engine.now(), order: map[string]int{}}
+	var todo []gate.Task
+	for i, t := range tasks {
+		r.order[t.Key] = i
+		if v := a.state.ProgressOrNew(stepID, r.began).PassedBefore(t.Key, t.Digest); v != nil {
+			again := *v
+			again.Reused = true
+			r.reused = append(r.reused, &again)
+		} else {
+			todo = append(todo, t)
+		}
+	}
+	r.total = len(todo)
+	base := a.state
+	if old := a.reviews[stepID]; old != nil {
+		base = base.CloseAttempt(stepID, nil, "other outputs were submitted while the review ran", r.began)
+	}
+	if len(tasks) == 0 {
+		c.evidence = a.evidence(c, machine.NotDue, "")
+		return a.approve(ctx, base, c)
+	}
+	next := base.OpenAttempt(stepID, machine.Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: machine.FileHashes(c.outputs, hashes), Digest: digest})
+	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
+		next.ReportedByStepID = true // its group waits for it from now on
+	}
+	if len(todo) == 0 {
+		// Everything to review has passed before, unchanged.
+		next = next.CloseAttempt(stepID, r.reused, "", r.began).CollectAttempt(stepID, r.began)
+		c.evidence = a.evidence(c, machine.ByReviewer, r.reused[0].Reviewer)
+		return a.approve(ctx, next, c)
+	}
+	w := &store.SessionWrite{Began: &store.Review{Step: stepID, Runner: a.engine.runner, Total: r.total, Life: a.engine.reviewLife}}
+	if err := a.commit(c.m.MovedBy, next, w); err != nil {
+		return nil, err
+	}
+	if old := a.reviews[stepID]; old != nil {
+		a.drop(old, superseded(stepID))
+	}
+	runCtx, cancel := context.WithCancel(a.engine.ctx)
+	r.cancel = cancel
+	a.reviews[stepID] = r
+	a.engine.ran.Store(true)
+	err := a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
+		if err := a.tell(judgement{r, v}); err != nil && runCtx.Err() == nil {
+			a.engine.Logger.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
+		}
+	})
+	if err != nil {
+		delete(a.reviews, stepID)
+		cancel()
+		if cerr := a.commit(nil, a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now()), nil); cerr != nil {
+			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
+		}
+		return nil, session.NotNow(codes.ReviewNotStarted, "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err).Wait(10 * time.Second)
+	}
+	a.engine.background.Go(func() { a.renew(runCtx, r) })
+	a.engine.background.Go(func() {
+		// Ends with the review or the actor: then nobody would take the verdict.
+		actor.Ask(runCtx, a.self(), func(reply actor.Reply[struct{}]) message { return hold{r, reply} })
+		cancel()
+	})
+	a.join(r, c.m, how)
+	return nil, errLater
+}
+
+// submission is the input of the gate.
+func (a *sessionActor) submission(c *candidate) gate.Submission {
+	s := gate.Submission{
+		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
+	}
+	for _, in := range a.state.In(a.engine.Place).Inputs(c.def, c.plan.Step) {
+		if in.FromStep != "" {
+			s.Inputs = append(s.Inputs, gate.Input{Name: in.Name, Description: in.Description, FromStep: in.FromStep, Paths: in.Paths, Omitted: in.Omitted})
+		}
+	}
+	for _, o := range c.outputs {
+		s.Outputs = append(s.Outputs, gate.Output{Name: o.Key, Paths: o.Value.Paths})
+	}
+	if c.m.args.Notes != nil {
+		s.Notes = *c.m.args.Notes
+	}
+	return s
+}
+
+// contentDigest returns the digest of what a review judges: the outputs as submitted, and for each
+// task its criteria and its files' content. Calls with the same digest share a review.
+func contentDigest(outputs machine.Outputs, tasks []gate.Task) string {
+	h := sha256.New()
+	for _, o := range outputs {
+		fmt.Fprintf(h, "%q %v %q\n", o.Key, o.Value.List, o.Value.Paths)
+	}
+	for _, t := range tasks {
+		fmt.Fprintf(h, "%q %s\n", t.Key, t.Digest)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

@@ -27,11 +27,7 @@ func (a *sessionActor) renew(ctx context.Context, r *review) {
 		select {
 		case <-changed:
 			changed = e.follower.changed(a.id)
-			_ = a.tell(func(ctx context.Context, a *sessionActor) { // the error means that the engine is closing
-				if _, err := a.refresh(ctx); err != nil {
-					e.Logger.Debug("a session under review could not be read", "session", a.id, "error", err)
-				}
-			})
+			_ = a.tell(look{}) // the error means that the engine is closing
 		default:
 		}
 		if time.Now().Before(due) {
@@ -44,18 +40,33 @@ func (a *sessionActor) renew(ctx context.Context, r *review) {
 		if err != nil || kept {
 			continue // else it ends with its verdict, if nobody takes it up until then
 		}
-		_ = a.tell(func(_ context.Context, a *sessionActor) { // as above
-			if a.reviews[r.stepID] != r {
-				return
-			}
-			e.Logger.Warn("a review was taken up by another server", "session", a.id, "step", r.stepID)
-			delete(a.reviews, r.stepID)
-			r.cancel()
-			r.awake.Send(struct{}{})
-			a.decided(r, nil)
-		})
+		_ = a.tell(takenUp{r}) // as above
 		return
 	}
+}
+
+// A look has the actor read a session under review that another process has moved.
+type look struct{}
+
+func (look) receive(ctx context.Context, a *sessionActor) {
+	if _, err := a.refresh(ctx); err != nil {
+		a.engine.Logger.Debug("a session under review could not be read", "session", a.id, "error", err)
+	}
+}
+
+// A takenUp says that another process has taken up a review.
+type takenUp struct{ review *review }
+
+func (m takenUp) receive(_ context.Context, a *sessionActor) {
+	r := m.review
+	if a.reviews[r.stepID] != r {
+		return
+	}
+	a.engine.Logger.Warn("a review was taken up by another server", "session", a.id, "step", r.stepID)
+	delete(a.reviews, r.stepID)
+	r.cancel()
+	r.awake.Send(struct{}{})
+	a.decided(r, nil)
 }
 
 // leaveReviews gives up the reviews of an engine that closes, so that others need not wait.
@@ -113,13 +124,20 @@ func (a *sessionActor) lookAgain(m *finishCall, stepID string, after time.Durati
 	changed := a.engine.follower.changed(a.id)
 	a.engine.background.Go(func() {
 		_ = wait.Until(a.engine.ctx, after, changed)
-		told := a.tell(func(ctx context.Context, a *sessionActor) {
-			answer(m.reply, func() (*finished, error) { return a.looked(ctx, m, stepID) })
-		})
-		if told != nil {
+		if told := a.tell(lookElsewhere{m, stepID}); told != nil {
 			m.reply.Fail(told)
 		}
 	})
+}
+
+// A lookElsewhere lets a call look again at the review of a step that runs in another process.
+type lookElsewhere struct {
+	call   *finishCall
+	stepID string
+}
+
+func (m lookElsewhere) receive(ctx context.Context, a *sessionActor) {
+	answer(m.call.reply, func() (*finished, error) { return a.looked(ctx, m.call, m.stepID) })
 }
 
 // looked goes on waiting for a review in another process, or treats the call like a later one.

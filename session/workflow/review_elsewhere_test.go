@@ -15,9 +15,7 @@ import (
 // A reviewed step that is sent to two servers at once runs one reviewer, and both calls are answered with its
 // verdict.
 func TestTwoServersShareAReview(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	first, rev := p.reviewed()
+	p, first, rev := underReview(t)
 	servers := []*server{first, p.reopen(rev)}
 	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
 	rev.set("wait", "")
@@ -56,9 +54,7 @@ func TestTwoServersShareAReview(t *testing.T) {
 // The review of a server that can no longer renew it is taken up by another one. What the first one's reviewer
 // says then does not count.
 func TestAReviewIsTakenUp(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	first, rev := p.reviewed()
+	p, first, rev := underReview(t)
 	first.reviewLife = 50 * time.Millisecond
 	cut := &cutOff{Sessions: first.records.Sessions}
 	first.records.Sessions = cut
@@ -93,9 +89,7 @@ func (cutOff) RenewReview(context.Context, string, store.Review) (bool, error) {
 
 // A session that is aborted at another server ends its review here, and answers the call that waits for it.
 func TestAnAbortElsewhereEndsTheReview(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	first, rev := p.reviewed()
+	p, first, rev := underReview(t)
 	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
 	rev.set("wait", "")
 	got := beside(t, ctx, first.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
@@ -108,9 +102,7 @@ func TestAnAbortElsewhereEndsTheReview(t *testing.T) {
 
 // A server that stops gives up its reviews: the next call goes on without a wait.
 func TestAStoppedServerLeavesItsReview(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	rev.set("wait", "")
@@ -133,9 +125,7 @@ func TestAStoppedServerLeavesItsReview(t *testing.T) {
 
 // A call whose budget is over says that the review runs, wherever it runs.
 func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	first, rev := p.reviewed()
+	p, first, rev := underReview(t)
 	second := p.reopen(rev)
 	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
 	rev.set("wait", "")
@@ -173,9 +163,7 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
-			p.reviewedJob()
-			first, rev := p.reviewed()
+			p, first, rev := underReview(t)
 			second, third := p.reopen(rev), p.reopen(rev)
 			id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
 			rev.set("wait", "")

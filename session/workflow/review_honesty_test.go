@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
+	"deepwork/gate"
 	"deepwork/session/workflow/machine"
 )
 
@@ -62,9 +64,7 @@ func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
 }
 
 func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -110,9 +110,7 @@ func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
 }
 
 func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -133,25 +131,6 @@ func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
 	}
 	if one := p.record(id).Progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
 		t.Errorf("%d attempts, %d reviews", one.QualityAttempts, rev.calls())
-	}
-}
-
-func TestAServerKilledInMidReviewLeavesNoOpenAttemptBehindAnOverride(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
-	c := srv.Connect("local")
-	rev.set("wait", "")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	got := beside(t, ctx, c, `{"outputs":{"report":"good.md"}}`)
-	rev.runs(1)
-	srv.stop()
-	await(t, got)
-	rev.unset("wait")
-	c = p.reopen(rev).Connect("local")
-	p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so","session_id":"`+id+`"}`)
-	if a := p.record(id).Progress("one").Newest(); a.State != machine.AttemptVoid {
-		t.Errorf("the attempt of a finished step is %s", a.State)
 	}
 }
 
@@ -207,5 +186,33 @@ func TestARepeatedReportOfAMemberSaysThatItsGroupHasChanged(t *testing.T) {
 	report("c")
 	if r := report("b"); r.Waiting() != nil || r.Notice == nil || !strings.Contains(*r.Notice, "get_step") {
 		t.Errorf("b, after c: %s", toJSON(t, r))
+	}
+}
+
+// A reviewer gets the inputs of the step as paths; the verdict is given for the
+// outputs alone.
+func TestASubmissionHasTheInputsForReference(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile + "\n    dependencies: [one]\n    inputs: [{file: report, from_step: one}, {name: n, description: d}]", reviews: reviewedStep}},
+		map[string]string{"main": "[one, two]"})
+	p.write("in.md", "in")
+	p.write("out.md", "out")
+	srv := p.open()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"report":"in.md"}}`)
+	s := p.record(id)
+	def, err := srv.definitions.Current(ctx, s, "")
+	testkit.Must(t, err)
+	st := def.Job.Step("two")
+	a := &sessionActor{id: id, state: s, engine: srv.Engine}
+	sub := a.submission(&candidate{m: &finishCall{}, def: def, plan: &machine.Plan{Step: st}, outputs: machine.Outputs{{Key: "report", Value: machine.OutputValue{Paths: []string{"out.md"}}}}})
+	if len(sub.Inputs) != 1 || strings.Join(sub.Inputs[0].Paths, " ") != "in.md" || sub.Inputs[0].FromStep != "one" {
+		t.Fatalf("inputs %+v", sub.Inputs)
+	}
+	hashes := map[string]string{"out.md": "1"}
+	with := contentDigest(nil, gate.Plan(sub, hashes))
+	if sub.Inputs = nil; contentDigest(nil, gate.Plan(sub, hashes)) != with {
+		t.Error("the digest of the outputs depends on the inputs")
 	}
 }

@@ -122,9 +122,7 @@ func (p *project) reviewedJob() {
 }
 
 func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 
@@ -162,9 +160,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 }
 
 func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	for what, say := range map[string]string{"crash": "", "garbage": "I think it is fine", "two": passes + passes,
@@ -190,9 +186,7 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 }
 
 func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
 	defer rev.unset("wait")
@@ -222,9 +216,7 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 }
 
 func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: 20 * time.Millisecond})
 	rev.set("wait", "")
@@ -250,9 +242,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 }
 
 func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -278,9 +268,7 @@ func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
 }
 
 func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -310,9 +298,7 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 }
 
 func TestTheSameCallsJoinOneReview(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
 	p.start(c, "alpha", "main")
@@ -362,9 +348,7 @@ func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
 }
 
 func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -391,9 +375,7 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 }
 
 func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -424,9 +406,7 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 }
 
 func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
+	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID

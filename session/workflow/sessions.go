@@ -12,6 +12,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/export"
+	"deepwork/session/record"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -155,4 +156,43 @@ func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old 
 	}
 	definitions, err = e.records.PruneDefinitions(ctx, time.Now().Add(-definitionsKept))
 	return old, definitions, err
+}
+
+// Inspect checks every session of the project, and the exports in the roots on this machine; see
+// record.Inspection. The error is a system error.
+func (e *Engine) Inspect(ctx context.Context) (session.Report, error) {
+	i := &record.Inspection{Behind: func(r *record.Record) string { return e.exports.Behind(r.Row, r.State) }}
+	if err := e.inspect(ctx, i); err != nil {
+		return session.Report{}, fmt.Errorf("inspecting the sessions: %w", err)
+	}
+	return i.Report, nil
+}
+
+func (e *Engine) inspect(ctx context.Context, i *record.Inspection) error {
+	all, err := e.List(ctx)
+	if err != nil {
+		return err
+	}
+	rows := make([]store.Session, len(all))
+	for n, info := range all {
+		rows[n] = info.Session
+	}
+	if err := e.records.Inspect(ctx, rows, i); err != nil {
+		return err
+	}
+	inUse, active := 0, 0
+	for _, info := range all {
+		if _, readable := i.Found(info.ID); readable && info.Status == string(machine.Active) {
+			active++
+			if info.InUse {
+				inUse++
+			}
+		}
+	}
+	if i.Report.Live, err = e.Stores.Others(ctx); err != nil {
+		return err
+	}
+	i.Report.Counts = append(i.Report.Counts, session.Count{N: i.Len(), What: "session",
+		Of: fmt.Sprintf("%d active, %d of them with a server", active, inUse)})
+	return nil
 }

@@ -151,7 +151,9 @@ func (c *Conn) stackAfter(ctx context.Context, row store.Session) []machine.Stac
 		return c.stackOf(ctx, row.ID)
 	}
 	all := entriesOf([]store.Session{row})
-	c.last.Store(&all)
+	if !c.stateless {
+		c.last.Store(&all)
+	}
 	return all
 }
 

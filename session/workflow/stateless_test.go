@@ -11,9 +11,7 @@ import (
 )
 
 func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
+	p := simpleProject(t)
 	srv := p.open()
 	c := srv.ConnectStateless("alice")
 	_, err := c.Step(ctx, StepArgs{})
@@ -158,9 +156,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 }
 
 func TestStatelessRetries(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
+	p := simpleProject(t)
 	srv := p.open()
 	c := srv.ConnectStateless("local")
 	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")}

@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"deepwork/session/board"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,9 +100,9 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 		"mcpServers": map[string]any{"deepwork": map[string]any{"command": command[0], "args": command[1:]}}}))
 	b := openBoard(t, p, programs, append(env, "HOME="+home, "IS_SANDBOX=1")...) // which root needs
 
-	projectID := ask[attempt.ProjectsReply](b, "list_projects", nil).Projects[0].ProjectID
-	repo := ask[attempt.ReposReply](b, "list_repos", map[string]any{"project_id": projectID}).Repos[0].RepoID
-	task := ask[attempt.Task](b, "create_task", map[string]any{"project_id": projectID, "title": "Say hello", "description": "Use the word gazelle."})
+	projectID := ask[board.ProjectsReply](b, "list_projects", nil).Projects[0].ProjectID
+	repo := ask[board.ReposReply](b, "list_repos", map[string]any{"project_id": projectID}).Repos[0].RepoID
+	task := ask[board.Task](b, "create_task", map[string]any{"project_id": projectID, "title": "Say hello", "description": "Use the word gazelle."})
 	id := ask[attempt.AttemptReply](b, "start_task_attempt", map[string]any{"task_id": task.TaskID, "executor": "CLAUDE_CODE",
 		"repos": []any{map[string]any{"repo_id": repo, "target_branch": "main"}}}).AttemptID
 	first := b.ends(id, "completed")
@@ -135,7 +136,7 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 			t.Errorf("process %d goes on: %v", n, err)
 		}
 	}
-	if whole := ask[attempt.TaskReply](b, "get_task", map[string]any{"task_id": task.TaskID}); encoded(whole.Cost) != encoded(stopped.Cost) {
+	if whole := ask[board.TaskReply](b, "get_task", map[string]any{"task_id": task.TaskID}); encoded(whole.Cost) != encoded(stopped.Cost) {
 		t.Errorf("the task costs %s, and its attempt %s", encoded(whole.Cost), encoded(stopped.Cost))
 	}
 	m.saw(t, 1, "zebra") // the workflow was begun there
@@ -152,7 +153,7 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 }
 
 // checkCost checks what executions used. The model reports at least a token per turn.
-func checkCost(t *testing.T, c *attempt.Cost, executions, unknown int, output int64) {
+func checkCost(t *testing.T, c *board.Cost, executions, unknown int, output int64) {
 	t.Helper()
 	if c == nil || c.Executions != executions || c.Unknown != unknown || c.Output == nil || *c.Output < output || c.Turns == nil || c.USD == nil {
 		t.Errorf("the cost is %s", encoded(c))

@@ -2,17 +2,21 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/merge"
 	"deepwork/session/store"
 )
 
 type attemptPage struct {
 	*attempt.FullAttemptReply
-	Task     *attempt.TaskReply
+	Task     *board.TaskReply
 	Messages []message
 	// Shown is the execution whose messages these are, nil if they are the newest of all. Next is the
 	// index for those that follow, 0 if they are all.
@@ -53,8 +57,8 @@ func (p *attemptPage) Done() bool { return p.Run != nil && p.Run.Complete() }
 func (p *attemptPage) InPlace() bool { return p.Run != nil && p.Run.Kept.InPlace }
 
 // onAttempt returns the target that the URL of a request names.
-func onAttempt(r *http.Request) attempt.Target {
-	return attempt.Target{AttemptID: new(r.PathValue("id"))}
+func onAttempt(r *http.Request) board.Target {
+	return board.Target{AttemptID: new(r.PathValue("attempt_id"))}
 }
 
 func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
@@ -64,7 +68,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 		return nil, err
 	}
 	p := &attemptPage{FullAttemptReply: a, Open: isOpen(a.State)}
-	if p.Task, err = s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: a.TaskID}); err != nil {
+	if p.Task, err = s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: a.TaskID}); err != nil {
 		return nil, err
 	}
 	if a.Lead == task.ServerLeads {
@@ -91,24 +95,11 @@ func isOpen(state string) bool {
 	return state == "waiting" || state == "starting" || state == "running"
 }
 
-func (s *Site) stopAttempt(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	a, err := s.Board.StopAttempt(ctx, who, attempt.AttemptArgs{Target: onAttempt(r)})
-	if err != nil {
-		return "", err
-	}
-	return s.said(who, attemptURL(r), inPages(text(a.Notice))), nil
+func (s *Site) stopped(who session.Caller, r *http.Request, a *attempt.AttemptReply) string {
+	return s.said(who, attemptURL(r), inPages(text(a.Notice)))
 }
 
-func (s *Site) followUp(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.FollowUpArgs
-	if err := fill(r, &a); err != nil {
-		return "", err
-	}
-	a.Target = onAttempt(r)
-	f, err := s.Board.FollowUp(ctx, who, a)
-	if err != nil {
-		return "", err
-	}
+func (s *Site) followedUp(who session.Caller, r *http.Request, f *attempt.FollowUpReply) string {
 	said := inPages(text(f.Notice))
 	switch {
 	case f.Status == attempt.FollowUpStarted:
@@ -116,10 +107,10 @@ func (s *Site) followUp(ctx context.Context, who session.Caller, r *http.Request
 	case f.Status == attempt.FollowUpCancelled && f.DroppedPrompt != nil:
 		said = "Dropped: " + *f.DroppedPrompt
 	}
-	return s.said(who, attemptURL(r), said), nil
+	return s.said(who, attemptURL(r), said)
 }
 
-func attemptURL(r *http.Request) string { return "/attempts/" + r.PathValue("id") }
+func attemptURL(r *http.Request) string { return "/attempts/" + r.PathValue("attempt_id") }
 
 // text returns an optional text, "" if it is missing.
 func text(s *string) string {
@@ -128,3 +119,93 @@ func text(s *string) string {
 	}
 	return *s
 }
+
+// An agentPage shows one process of an agent of a run.
+type agentPage struct {
+	attemptPage
+	Agent *board.RunStep
+}
+
+// agent returns the page of the process that the URL names, or nil if it is not one of an agent of the run.
+func (s *Site) agent(ctx context.Context, who session.Caller, r *http.Request, p *attemptPage) (*shown, error) {
+	for i, x := range p.Run.RunReply.Steps {
+		if x.ExecutionID != r.URL.Query().Get("execution") {
+			continue
+		}
+		v := &agentPage{*p, &p.Run.RunReply.Steps[i]}
+		if err := s.messages(ctx, who, r, &v.attemptPage); err != nil {
+			return nil, err
+		}
+		return &shown{view: "agent", title: x.StepID + " · " + p.Task.Title, data: v, on: []string{store.AttemptChanged + ":" + p.AttemptID, outputTopic + ":" + p.AttemptID}}, nil
+	}
+	return nil, nil
+}
+
+// integrate returns the action of a call that may move the branch of an attempt, even if it fails.
+func integrate[A any](s *Site, do func(context.Context, *attempt.Engine, session.Caller, A) (*merge.Reply, error)) action {
+	act := call(func(ctx context.Context, who session.Caller, args A) (*merge.Reply, error) {
+		return do(ctx, s.Board, who, args)
+	}, nil, s.integrated)
+	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+		defer s.Touch(store.AttemptChanged + ":" + r.PathValue("attempt_id"))
+		return act(ctx, who, r)
+	}
+}
+
+func (s *Site) integrated(who session.Caller, r *http.Request, done *merge.Reply) string {
+	return s.said(who, attemptURL(r), outcome(done))
+}
+
+// outcomes say in words what was done with a branch; they are followed by the branch that it is for.
+var outcomes = map[string]string{
+	merge.Merged:     "merged into",
+	merge.Unchanged:  "there was nothing to do; the branch it is for is",
+	merge.Rebased:    "rebased on",
+	merge.Updated:    "not moved there yet, but its branch now has all of",
+	merge.Conflicts:  "has conflicts with",
+	merge.Aborted:    "the merge is undone; the branch it is for is",
+	merge.Pushed:     "pushed; the branch it is for is",
+	merge.Retargeted: "is now for",
+}
+
+// outcome says what a call did, for people.
+func outcome(r *merge.Reply) string {
+	var lines []string
+	for _, m := range r.Repos {
+		line := m.RepoName + ": " + outcomes[m.Status] + " " + m.TargetBranch
+		if m.Commit != nil && m.Status != merge.Unchanged && m.Status != merge.Conflicts {
+			line += " (" + (*m.Commit)[:min(8, len(*m.Commit))] + ")"
+		}
+		lines = append(lines, line+".")
+		if m.Notice != nil && m.Status != merge.Conflicts { // which the page shows
+			lines = append(lines, inPages(*m.Notice))
+		}
+		if n := len(m.Untracked); n > 0 && m.Status != merge.Conflicts {
+			lines = append(lines, fmt.Sprintf("In no commit, and so left in the worktree: %s.", strings.Join(m.Untracked[:min(n, 20)], ", ")))
+		}
+		if m.Rescue != nil {
+			lines = append(lines, fmt.Sprintf("What was there is kept: git -C %s show %s", m.Rescue.RepoPath, m.Rescue.Ref))
+		}
+	}
+	if r.TaskDone {
+		lines = append(lines, "The task is done.")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// inPages returns a message for agents as people read it beside forms, which are named in place of tools.
+func inPages(message string) string { return toForms.Replace(message) }
+
+var toForms = strings.NewReplacer(
+	"by hand or with follow_up", "by hand or with a follow-up", "have the agent do it with follow_up", "have the agent do it with a follow-up",
+	", or undo it with abort_merge", ", or undo the merge", "abort_merge undoes it", "or undo the merge",
+	"Stop it with stop_attempt", "Stop it", "or call stop_attempt first", "or stop the agent first", "Call stop_attempt first", "Stop the agent first",
+	"Call follow_up to have it done", "Send it again to have it done", "with start_task_attempt", "", "Use action queue to send this prompt", "Queue this prompt", "Merge it with way merge or squash", "Merge it as a merge commit or as one commit",
+	"and call again", "and try again", "Call again", "Try again", "call again", "try again", "then call again", "then try again",
+	"; list_executors describes them", "", "; list_executors lists the available ones", "", "Ask your user to raise", "Raise", "once your user has done this: ", "after this: ",
+	"list_tasks gives the tasks of a project", "The board shows those that you see", "Pass an id as the tools give it, such as", "An id looks like",
+	"get_workflows lists the workflows", "the page Jobs lists the workflows", "Set the status of those to done with update_task once they are", "Move those to done once they are",
+	"Call delete_task again", "Delete it again", "Call get_attempt to see its state", "Reload the page to see its state", "Check with get_task or get_attempt whether", "Reload the page to see whether",
+	"Call comment_attempt with attempt_id alone for those that wait", "Reload the page for those that wait", "; follow_up with action cancel drops a queued follow-up", "", "drop it first with follow_up and action cancel", "drop it first",
+	"get_attempt lists its executions", "the page lists its executions", ", or change depends_on of this one", ", or remove it from those that this one waits for",
+)

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
@@ -18,12 +18,12 @@ var statuses = []string{"todo", "inprogress", "inreview", "done", "cancelled"}
 const maxCards = 15
 
 type boardPage struct {
-	Project  attempt.Project
-	Projects []attempt.Project
+	Project  board.Project
+	Projects []board.Project
 	Columns  []column
-	Reached  []attempt.Attention // budgets: no agent starts
-	Only     string              // the status of the one column that is shown, "" for all
-	Later    bool                // it does not begin with the newest
+	Reached  []board.Attention // budgets: no agent starts
+	Only     string            // the status of the one column that is shown, "" for all
+	Later    bool              // it does not begin with the newest
 }
 
 type column struct {
@@ -34,18 +34,18 @@ type column struct {
 }
 
 type card struct {
-	attempt.Task
+	board.Task
 	Move     []string // the other statuses
-	WaitsFor []attempt.Task
-	More     int           // tasks that it waits for, and that are not in WaitsFor
-	Cost     *attempt.Cost // nil before an agent has ended
+	WaitsFor []board.Task
+	More     int         // tasks that it waits for, and that are not in WaitsFor
+	Cost     *board.Cost // nil before an agent has ended
 }
 
 // errNoBoard refuses pages and actions of the board.
 var errNoBoard = session.NotNow(codes.NoBoard, "This server does not offer the task board: start it with the toolset board.")
 
 func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	all, err := s.Board.ListProjects(ctx, who, attempt.ListProjectsArgs{Limit: new(attempt.MaxLimit)})
+	all, err := s.Board.ListProjects(ctx, who, board.ListProjectsArgs{Limit: new(board.MaxLimit)})
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 		if show != "" && show != status {
 			continue
 		}
-		args := attempt.ListTasksArgs{ProjectID: p.Project.ProjectID, Status: &status, Limit: new(maxCards)}
+		args := board.ListTasksArgs{ProjectID: p.Project.ProjectID, Status: &status, Limit: new(maxCards)}
 		if show != "" {
-			args.Limit, args.Cursor = new(attempt.DefaultLimit), blank(from)
+			args.Limit, args.Cursor = new(board.DefaultLimit), blank(from)
 		}
 		tasks, err := s.Board.ListTasks(ctx, who, args)
 		if err != nil {
@@ -126,7 +126,7 @@ const (
 
 // blockers names what blocked tasks wait for.
 func (s *Site) blockers(ctx context.Context, who session.Caller, p *boardPage) {
-	known := map[string]*attempt.Task{}
+	known := map[string]*board.Task{}
 	for _, c := range p.Columns {
 		for i := range c.Tasks {
 			known[c.Tasks[i].TaskID] = &c.Tasks[i].Task
@@ -140,7 +140,7 @@ func (s *Site) blockers(ctx context.Context, who session.Caller, p *boardPage) {
 				if _, is := known[id]; !is && lookups < maxLookups {
 					lookups++
 					known[id] = nil
-					if t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id}); err == nil { // else the caller does not see it
+					if t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id}); err == nil { // else the caller does not see it
 						known[id] = &t.Task
 					}
 				}

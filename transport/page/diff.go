@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"deepwork/session/attempt"
+	"deepwork/session/merge"
 )
 
 // A fileDiff is the part of a diff that is about one file.
@@ -23,7 +23,7 @@ type diffLine struct {
 	Kind     string // add, del, same, hunk or note
 	Old, New int
 	Text     string
-	Comments []attempt.Comment
+	Comments []merge.Comment
 }
 
 // parseDiff splits the output of git diff into files.

@@ -3,6 +3,7 @@ package page_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"html"
 	"net/http"
 	"os"
@@ -185,4 +186,84 @@ func TestOutputIsFollowedForEachCaller(t *testing.T) {
 	defer hangUp()
 	testkit.Write(t, more, "")
 	event(t, ids, "the agent has printed")
+}
+
+// A change is on each open page that shows it.
+func TestOpenPagesFollow(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	sessions, tasks := s.fill(t, 4, 4)
+	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
+	for path, change := range map[string]func(text string){
+		"/board":             func(text string) { call.Task(text, text) },
+		"/tasks/" + tasks[0]: func(text string) { call("update_task", map[string]any{"task_id": tasks[0], "title": text}, nil) },
+		"/":                  func(text string) { call.Plan(text) },
+		"/sessions/" + sessions[0]: func(text string) {
+			call("abort_workflow", map[string]any{"session_id": sessions[0], "explanation": text}, nil)
+		},
+	} {
+		ids, hangUp := b.listen(b.stream(path), "")
+		change("Changed " + tasks[1])
+		event(t, ids, path)
+		testkit.Until(t, "the change on "+path, func() bool { return strings.Contains(b.get(path), "Changed "+tasks[1]) })
+		hangUp()
+	}
+}
+
+// A page has everything that calls have answered before it was asked for.
+func TestPagesAreNeverOld(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	call := pagetest.Connect(t, s.url, "")
+	b := s.browser(t)
+	for i := range 10 {
+		title := fmt.Sprintf("This is number %d.", i)
+		call.Task(title, title)
+		call.Plan(title)
+		for _, path := range []string{"/", "/board"} {
+			if !strings.Contains(b.get(path), title) {
+				t.Errorf("%s has no %q", path, title)
+			}
+		}
+	}
+}
+
+// A session's page has the workflows that begin in it.
+func TestNestedWorkflowsAppear(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	call := pagetest.Connect(t, s.url, "")
+	session := call.Plan("outer")
+	b := s.browser(t)
+	path := "/sessions/" + session
+	ids, hangUp := b.listen(b.stream(path), "")
+	call("start_workflow", map[string]any{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": session}, nil)
+	event(t, ids, "a nested workflow has begun")
+	hangUp()
+	testkit.Until(t, "the nested workflow", func() bool { return strings.Contains(b.get(path), "inner") })
+}
+
+// A page that was told of changes is sent again only if its content has changed.
+func TestETag(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
+	first := call.Plan("first")
+	ask := func(path, etag string) (status int, tag string) {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", b.at+path, nil)
+		testkit.Must(t, err)
+		r.Header.Set("If-None-Match", etag)
+		res, err := b.Do(r)
+		testkit.Must(t, err)
+		res.Body.Close()
+		return res.StatusCode, res.Header.Get("ETag")
+	}
+	path := "/sessions/" + first
+	status, tag := ask(path, "")
+	if status != http.StatusOK || tag == "" {
+		t.Fatalf("%d, ETag %q", status, tag)
+	}
+	call.Task("another page", "another page") // the feed has another number now
+	b.get("/board")
+	if status, same := ask(path, tag); status != http.StatusNotModified || same != tag {
+		t.Errorf("nothing has changed: %d, ETag %q, want %q", status, same, tag)
+	}
+	call("abort_workflow", map[string]any{"session_id": first, "explanation": "enough"}, nil)
+	testkit.Until(t, "the change", func() bool { status, now := ask(path, tag); return status == http.StatusOK && now != tag })
 }

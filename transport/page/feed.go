@@ -25,15 +25,13 @@ type feed struct {
 	began   bool       // they were read before
 	place   string     // the position after what was read
 
-	work atomic.Int64 // nanoseconds that pages took and that are not in debt
+	work atomic.Int64 // nanoseconds that pages took since the last telling
 
 	mu     sync.Mutex
 	number uint64            // of the last batch
 	last   map[string]uint64 // the batch in which a topic changed last
 	reset  uint64            // the last batch after which anything may have changed
 	toldAt time.Time         // when open pages were told last
-	debt   time.Duration     // the work of pages beyond their share
-	asOf   time.Time         // when debt was computed
 	later  bool              // there will be another telling
 	more   chan struct{}     // closed by the next telling
 }
@@ -44,8 +42,6 @@ const (
 	maxPause = 3 * time.Second
 	// share is the part of the processors that open pages may take, as a divisor.
 	share = 20
-	// burst is how much more they may take for a moment.
-	burst = 150 * time.Millisecond
 	// requestTime is what a request takes in addition to the rendering, about. It is not measured: when
 	// many come at once, they wait for each other.
 	requestTime = 200 * time.Microsecond
@@ -143,17 +139,15 @@ func (f *feed) tell() {
 		return
 	}
 	f.toldAt = time.Now()
+	f.work.Store(0)
 	close(f.more)
 	f.more = make(chan struct{})
 }
 
 // pause returns how long it is until pages may be told, 0 for now. f.mu is held.
 func (f *feed) pause() time.Duration {
-	now, processors := time.Now(), time.Duration(runtime.GOMAXPROCS(0))
-	f.debt = max(0, f.debt+time.Duration(f.work.Swap(0))-now.Sub(f.asOf)*processors/share)
-	f.asOf = now
-	since := now.Sub(f.toldAt)
-	return max(minPause-since, min((f.debt-burst)*share/processors, maxPause-since), 0)
+	needed := time.Duration(f.work.Load()) * share / time.Duration(runtime.GOMAXPROCS(0))
+	return min(max(needed, minPause), maxPause) - time.Since(f.toldAt)
 }
 
 // worked notes the time that a page took.

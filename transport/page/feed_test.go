@@ -20,7 +20,7 @@ func TestPagesAreToldTogether(t *testing.T) {
 		_, more := f.changed(nil)
 		change()
 		<-more
-		for _, c := range []struct{ work, pause time.Duration }{{0, minPause}, {burst, minPause}, {time.Hour, maxPause}} {
+		for _, c := range []struct{ work, pause time.Duration }{{0, minPause}, {time.Millisecond, minPause}, {time.Hour, maxPause}} {
 			f.worked(c.work)
 			_, more = f.changed(nil)
 			began := time.Now()

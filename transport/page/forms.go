@@ -1,18 +1,32 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html"
+	"html/template"
 	"io/fs"
+	"math"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
+	"strconv"
+	"strings"
+	"sync"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/codes"
+	"deepwork/session/merge"
+	"deepwork/transport/tool"
 )
 
 // maxForm bounds the body of a form.
@@ -20,9 +34,17 @@ const maxForm = 1 << 20
 
 // csrf returns what every form of a caller's pages sends back.
 func (s *Site) csrf(who session.Caller) string {
+	return s.sign(who, "csrf\x00"+who.Group)
+}
+
+// signature is the length of a signature, in bytes before it is encoded.
+const signature = 16
+
+// sign signs a text for a caller.
+func (s *Site) sign(who session.Caller, text string) string {
 	m := hmac.New(sha256.New, s.Key)
-	m.Write([]byte("csrf\x00" + who.Identity + "\x00" + who.Group))
-	return hex.EncodeToString(m.Sum(nil)[:16])
+	m.Write([]byte("page\x00" + who.Identity + "\x00" + text))
+	return hex.EncodeToString(m.Sum(nil)[:signature])
 }
 
 // An action does what a form asks for, and returns the URL of the page to show next.
@@ -64,7 +86,7 @@ func (s *Site) titled(ctx context.Context, who session.Caller, message string) s
 		return message
 	}
 	return taskID.ReplaceAllStringFunc(message, func(id string) string {
-		t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id})
+		t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id})
 		if err != nil {
 			return id
 		}
@@ -97,4 +119,112 @@ func assetsVersion() string {
 		return err
 	})
 	return hex.EncodeToString(sum.Sum(nil)[:6])
+}
+
+// forms are the tools whose arguments forms have, under the tools' names for them.
+var forms = sync.OnceValue(func() map[string]map[string]tool.Argument {
+	all := map[string]map[string]tool.Argument{}
+	for name, of := range map[string]any{
+		"change_target": merge.TargetArgs{}, "create_task": board.CreateTaskArgs{}, "follow_up": attempt.FollowUpArgs{}, "merge_attempt": merge.MergeArgs{},
+		"push_attempt": merge.PushArgs{}, "run_workflow": attempt.RunWorkflowArgs{}, "start_task_attempt": attempt.StartArgs{},
+	} {
+		all[name] = map[string]tool.Argument{}
+		for _, a := range tool.Arguments(reflect.TypeOf(of)) {
+			all[name][a.Name] = a
+		}
+	}
+	return all
+})
+
+// field returns the attributes of the field of a form for an argument of a tool: its name, and its
+// limits. Its description is shown when the pointer is on it.
+func field(of, name string) (template.HTMLAttr, error) {
+	a, is := forms()[of][name]
+	if !is {
+		return "", fmt.Errorf("%s has no argument %s", of, name)
+	}
+	s := fmt.Sprintf(`name="%s" title="%s"`, name, html.EscapeString(a.Description))
+	if a.Required {
+		s += " required"
+	}
+	if n := a.Schema.MaxLength; n != nil && a.Schema.Enum == nil {
+		s += fmt.Sprintf(` maxlength="%d"`, *n)
+	}
+	switch a.Kind {
+	case "integer":
+		s += ` type="number"`
+	case "number":
+		s += ` type="number" step="any"`
+	case "boolean":
+		s += ` type="checkbox" value="true"`
+	}
+	if n := a.Schema.Minimum; n != nil {
+		s += fmt.Sprintf(` min="%.0f"`, *n)
+	}
+	if n := a.Schema.Maximum; n != nil {
+		s += fmt.Sprintf(` max="%.0f"`, *n)
+	}
+	return template.HTMLAttr(s), nil
+}
+
+// values returns the values that an argument of a tool may have.
+func values(of, name string) []string { return forms()[of][name].Values() }
+
+// call returns the action that calls a method of the board with the arguments in the form, which edit
+// completes if it is not nil. then returns the URL of the page to show after the reply.
+func call[A, R any](do func(context.Context, session.Caller, A) (R, error), edit func(*http.Request, *A) error, then func(session.Caller, *http.Request, R) string) action {
+	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+		var args A
+		err := fill(r, &args)
+		if err == nil && edit != nil {
+			err = edit(r, &args)
+		}
+		if err != nil {
+			return "", err
+		}
+		reply, err := do(ctx, who, args)
+		if err != nil {
+			return "", err
+		}
+		return then(who, r, reply), nil
+	}
+}
+
+// fill sets the arguments of a tool, a pointer to their struct, from the parts of the path and the fields of
+// the form that have their names. A blank field is as if it was not there; a list may be empty.
+func fill(r *http.Request, args any) error {
+	given := map[string]any{}
+	for _, a := range tool.Arguments(reflect.TypeOf(args).Elem()) {
+		text := cmp.Or(r.PathValue(a.Name), r.PostForm.Get(a.Name))
+		if values, is := r.PostForm[a.Name]; is && a.Kind == "array" {
+			given[a.Name] = append([]string{}, strings.Fields(strings.Join(values, " "))...)
+			continue
+		}
+		if !a.Required {
+			text = strings.TrimSpace(text)
+		}
+		if text == "" {
+			continue
+		}
+		switch a.Kind {
+		case "string":
+			given[a.Name] = text
+		case "boolean":
+			given[a.Name] = true
+		case "integer", "number":
+			n, err := strconv.ParseFloat(text, 64)
+			if err != nil || a.Kind == "integer" && n != math.Trunc(n) {
+				return session.Wrong(codes.InvalidArgument, "%q is not a number, or not a whole one where that is needed.", text).With("argument", a.Name)
+			}
+			given[a.Name] = n
+		}
+	}
+	data, err := json.Marshal(given)
+	if err == nil {
+		err = json.Unmarshal(data, args)
+	}
+	if err != nil {
+		return session.Wrong(codes.InvalidArgument, "The form cannot be read: %v.", err)
+	}
+	return nil
 }

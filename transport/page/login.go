@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 )
 
@@ -99,4 +100,31 @@ func here(address, otherwise string) string {
 		return otherwise
 	}
 	return cmp.Or(u.RequestURI(), otherwise)
+}
+
+// maxNotice is how many bytes of what an action says about its result are shown.
+const maxNotice = 4000
+
+// said returns the URL of a page that shows a text to the caller, the page alone if the text is "". The URL
+// has the text, so that the page shows it with and without a script, and a signature, so that no link does.
+func (s *Site) said(who session.Caller, next, text string) string {
+	if text == "" {
+		return next
+	}
+	separator := "?"
+	if strings.Contains(next, "?") {
+		separator = "&"
+	}
+	text = jsontext.Clip(text, maxNotice)
+	return next + separator + "notice=" + s.sign(who, "notice\x00"+text) + url.QueryEscape(text)
+}
+
+// notice returns the text that said has put into a query, "" if it has not.
+func (s *Site) notice(who session.Caller, query url.Values) string {
+	given := query.Get("notice")
+	text := given[min(2*signature, len(given)):]
+	if text == "" || !hmac.Equal([]byte(given[:2*signature]), []byte(s.sign(who, "notice\x00"+text))) {
+		return ""
+	}
+	return text
 }

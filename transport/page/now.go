@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/remote"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 )
@@ -67,7 +69,7 @@ type nowPage struct {
 }
 
 func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	sessions, err := s.sessions(ctx, who)
+	sessions, err := s.sessions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +87,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	}
 	for _, i := range sessions {
 		switch {
+		case i.AttemptID != "" || !sees(who, i): // the former is shown with its attempt
 		case i.Status == "active":
 			working = append(working, sessionItem(i))
 		default:
@@ -138,7 +141,7 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 }
 
 // waits returns what needs the caller; without the task board, the steps of sessions alone.
-func (s *Site) waits(ctx context.Context, who session.Caller) (all []attempt.Attention, err error) {
+func (s *Site) waits(ctx context.Context, who session.Caller) (all []board.Attention, err error) {
 	if s.Board != nil {
 		r, err := s.Board.NeedsAttentionBy(ctx, who, s.Engine.Awaiting)
 		if err != nil {
@@ -148,7 +151,7 @@ func (s *Site) waits(ctx context.Context, who session.Caller) (all []attempt.Att
 	}
 	steps, err := s.Engine.Awaiting(ctx, who, nil)
 	for _, step := range steps {
-		all = append(all, attempt.StepAttention(step))
+		all = append(all, board.StepAttention(step))
 	}
 	return all, err
 }
@@ -168,53 +171,111 @@ func sessionItem(i *workflow.SessionInfo) item {
 
 // attentions say what needs a person: what it is, its status and what to do.
 var attentions = map[string][3]string{
-	attempt.AttentionFailed:    {"agent", "failed", "read its last messages, then send a follow-up or start another"},
-	attempt.AttentionRun:       {"run", "stopped", ""},
-	attempt.AttentionReview:    {"agent", "to review", "look at its changes, then merge them or send a follow-up"},
-	attempt.AttentionStep:      {"session", "waits for you", "its review failed: override it, or have the agent do it again"},
-	attempt.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
-	attempt.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
+	board.AttentionFailed:    {"agent", "failed", "read its last messages, then send a follow-up or start another"},
+	board.AttentionRun:       {"run", "stopped", ""},
+	board.AttentionReview:    {"agent", "to review", "look at its changes, then merge them or send a follow-up"},
+	board.AttentionStep:      {"session", "waits for you", "its review failed: override it, or have the agent do it again"},
+	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
+	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
 }
 
 // endedRun says why a run has ended and what a person does about it.
-func endedRun(end *attempt.RunEnd) string {
+func endedRun(end *board.RunEnd) string {
 	why, _, _ := strings.Cut(end.Reason, "\n")
 	if end.Step != "" && !strings.HasPrefix(why, "Step ") {
 		why = strings.TrimSpace("at step " + end.Step + ": " + why)
 	}
-	if end.State == attempt.RunPaused {
+	if end.State == board.RunPaused {
 		return why + " Resume it with a larger budget"
 	}
 	return why + " Read what its agent said last, then resume it"
 }
 
 // attentionItem returns what needs a person, with the page that shows it.
-func attentionItem(a attempt.Attention) item {
+func attentionItem(a board.Attention) item {
 	words := attentions[a.Kind]
 	i := item{Kind: words[0], Status: words[1], About: words[2], Title: a.Title, Command: a.Command}
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
 	switch a.Kind {
-	case attempt.AttentionFailed, attempt.AttentionReview:
+	case board.AttentionFailed, board.AttentionReview:
 		i.Link, i.Command = "/attempts/"+a.ID, ""
 		if a.End != nil {
 			i.Kind = "run"
 		}
-	case attempt.AttentionRun:
+	case board.AttentionRun:
 		i.Link, i.Command, i.Status, i.About = "/attempts/"+a.ID, "", string(a.End.State), endedRun(a.End)
-	case attempt.AttentionStep:
+	case board.AttentionStep:
 		i.Link, i.waits = "/sessions/"+a.ID, a.Waits
 		if a.Waits.Review {
 			i.About = "look at its outputs, then pass or fail them"
 		}
-	case attempt.AttentionUntrusted:
+	case board.AttentionUntrusted:
 		i.Link = "/trust"
 	default:
 		i.Link = "/board"
 	}
-	if a.Kind == attempt.AttentionUntrusted || a.Kind == attempt.AttentionBudget {
+	if a.Kind == board.AttentionUntrusted || a.Kind == board.AttentionBudget {
 		i.rank = -1
 	}
 	return i
+}
+
+// work returns the attempts and the executions of other systems that are under way, and those that have
+// ended and that no item of needs is about.
+func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (working, recent []item, err error) {
+	if s.Board != nil {
+		open, ended, err := s.Board.Work(ctx, who)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, w := range open {
+			working = append(working, workItem(w))
+		}
+		for _, w := range ended {
+			i := workItem(w)
+			if !slices.ContainsFunc(needs, func(n item) bool { return n.Link == i.Link }) {
+				recent = append(recent, i)
+			}
+		}
+	}
+	if s.Sources != nil {
+		list, _, err := s.Sources.Runs.Newest(ctx, who.Identity, maxExecutions)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, x := range list {
+			if i := executionItem(x); x.EndedAt == nil {
+				working = append(working, i)
+			} else {
+				recent = append(recent, i)
+			}
+		}
+	}
+	return working, recent, nil
+}
+
+func workItem(w task.Work) item {
+	kind, about := "agent", w.Executor
+	if w.Run {
+		if kind = "run"; w.Step != "" && w.State.Open() {
+			about += ", step " + w.Step
+		}
+	}
+	return item{Kind: kind, Title: w.Title, About: about, Link: "/attempts/" + w.AttemptID, Status: string(w.State), Since: w.Since}
+}
+
+func executionItem(x remote.Run) item {
+	i := item{Kind: "execution", Title: x.WorkflowName, About: "at " + x.Source, Link: "/sources/executions/" + x.ExecutionID, Status: string(x.State), Since: x.StartedAt}
+	if x.EndedAt != nil {
+		i.Since = *x.EndedAt
+	}
+	return i
+}
+
+// newestFirst sorts items by their times, and returns them.
+func newestFirst(items []item) []item {
+	slices.SortStableFunc(items, func(a, b item) int { return b.Since.Compare(a.Since) })
+	return items
 }

@@ -2,128 +2,87 @@ package page
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
-	"time"
+	"unicode/utf8"
 
-	"deepwork/actor/wait"
+	"deepwork/catalog/jsontext"
+	"deepwork/gate"
 	"deepwork/session"
-	"deepwork/session/attempt"
 	"deepwork/session/codes"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
 )
 
-// outputTopic is the topic of what the agent of an attempt prints, which the feed of the stores does
-// not have: output:ATTEMPT.
-const outputTopic = "output"
+// maxOutput is how much of an output a page shows, in bytes.
+const maxOutput = 64 << 10
 
-// outputs follows what agents print while pages show it, each agent once for a caller. The zero value
-// follows none.
-type outputs struct {
-	mu   sync.Mutex
-	open map[followed]*following
-	all  sync.WaitGroup
+type outputPage struct {
+	SessionID, Path string
+	Text            string
+	Size            int64
+	Cut, Binary     bool
 }
 
-// A followed is an attempt and the caller whose pages show it.
-type followed struct {
-	who session.Caller
-	id  string
+// output shows a file that a session has delivered, as it is now.
+func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
+	p, err := s.readSession(ctx, who, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	path := r.URL.Query().Get("path")
+	if p.State == nil || !delivered(p, path) {
+		return nil, session.Wrong(codes.UnknownOutput, "Session %s has delivered no file %q.", p.ID, path)
+	}
+	file, fi, err := openFile(p.Root, path)
+	if err != nil {
+		return nil, session.NotNow(codes.UnreadableOutput, "The file cannot be read now: %v.", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxOutput))
+	if err != nil {
+		return nil, err
+	}
+	v := &outputPage{SessionID: p.ID, Path: path, Size: fi.Size(), Cut: fi.Size() > maxOutput}
+	for v.Cut && len(data) > 0 && !utf8.Valid(data[len(data)-1:]) { // in the middle of a character
+		data = data[:len(data)-1]
+	}
+	if v.Binary = !utf8.Valid(data) || slices.Contains(data, 0); !v.Binary {
+		v.Text = string(data)
+	}
+	return &shown{view: "output", title: path, data: v, on: []string{store.SessionChanged + ":" + p.ID}}, nil
 }
 
-type following struct {
-	pages int
-	stop  context.CancelFunc
+// openFile opens a regular file in a folder by its path as an agent gave it, which may have links in it.
+func openFile(root, path string) (*os.File, os.FileInfo, error) {
+	folder, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	real, fi, err := gate.Locate(folder, path) // opening a pipe would wait
+	if err != nil {
+		return nil, nil, err
+	}
+	if real, err = filepath.Rel(folder, real); err != nil {
+		return nil, nil, err
+	}
+	file, err := os.OpenInRoot(folder, real)
+	return file, fi, err
 }
 
-// close ends what is left, and waits for it.
-func (o *outputs) close() {
-	o.mu.Lock()
-	for _, f := range o.open {
-		f.stop()
+// delivered reports whether a session has an output of this path, in a step or in a review.
+func delivered(p *sessionPage, path string) bool {
+	has := func(outputs machine.Outputs) bool {
+		return slices.ContainsFunc(outputs, func(o jsontext.Pair[machine.OutputValue]) bool { return slices.Contains(o.Value.Paths, path) })
 	}
-	o.mu.Unlock()
-	o.all.Wait()
-}
-
-// outputWait is how long one look at an agent's output lasts, in seconds.
-const outputWait = 10.0
-
-// followOutputs follows the agent that is among the topics of a page, if one is, until release is called.
-// A page shows one agent. Callers do not share: one that does not see the attempt is told nothing.
-func (s *Site) followOutputs(who session.Caller, topics []string) (release func()) {
-	i := slices.IndexFunc(topics, func(t string) bool { return strings.HasPrefix(t, outputTopic+":") })
-	if i < 0 || s.Board == nil {
-		return func() {}
-	}
-	k := followed{who, strings.TrimPrefix(topics[i], outputTopic+":")}
-	o := &s.outputs
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	f := o.open[k]
-	if f == nil {
-		ctx, stop := context.WithCancel(context.Background())
-		f = &following{stop: stop}
-		if o.open == nil {
-			o.open = make(map[followed]*following)
-		}
-		o.open[k] = f
-		o.all.Go(func() { s.followOutput(ctx, who, k.id, nil) })
-		o.all.Go(func() { s.followAgents(ctx, who, k.id) })
-	}
-	f.pages++
-	return func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if f.pages--; f.pages == 0 {
-			f.stop()
-			delete(o.open, k)
+	for _, e := range p.State.StepProgress {
+		if has(e.Value.Outputs) || e.Value.Question != nil && has(e.Value.Question.Outputs) ||
+			slices.ContainsFunc(e.Value.Attempts, func(a *machine.Attempt) bool { return has(a.Outputs) }) {
+			return true
 		}
 	}
-}
-
-// followOutput touches the topic of an attempt whenever its agent has printed something. Of a run, it
-// follows the leader, or the agent with an execution, until that ends.
-func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, execution *string) {
-	of := attempt.Target{AttemptID: &id}
-	var after *int64
-	for ctx.Err() == nil {
-		r, err := s.Board.TailAttempt(ctx, who, attempt.TailArgs{Target: of, ExecutionID: execution, AfterIndex: after, Limit: new(1000), Wait: new(outputWait), Raw: new(true), Newest: true})
-		if err != nil {
-			_ = wait.For(ctx, time.Second)
-			continue
-		}
-		// A page may have been made just before the first look, without what the agent had printed then.
-		if after == nil && r.NextIndex > 0 || after != nil && r.NextIndex > *after {
-			s.Touch(outputTopic + ":" + id)
-		}
-		after = &r.NextIndex
-		if isOpen(r.State) {
-			continue
-		}
-		if execution != nil {
-			return
-		}
-		_ = wait.For(ctx, time.Second) // until a follow-up
-	}
-}
-
-// followAgents follows the agents of a run. It returns at once if the attempt is none.
-func (s *Site) followAgents(ctx context.Context, who session.Caller, id string) {
-	known := map[string]bool{}
-	for ctx.Err() == nil {
-		r, err := s.Board.GetRun(ctx, who, attempt.RunArgs{RunID: id})
-		if session.CodeOf(err) == codes.UnknownRun {
-			return
-		}
-		if err == nil {
-			for _, x := range r.Steps {
-				if x.StartedAt != nil && x.EndedAt == nil && !known[x.ExecutionID] {
-					known[x.ExecutionID] = true
-					s.outputs.all.Go(func() { s.followOutput(ctx, who, id, &x.ExecutionID) })
-				}
-			}
-		}
-		_ = wait.For(ctx, time.Second)
-	}
+	return false
 }

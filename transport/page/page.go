@@ -19,6 +19,8 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/merge"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/transport/tools/remote"
@@ -50,14 +52,12 @@ type Options struct {
 // A Site serves the pages. Its methods may be called from any goroutine.
 type Site struct {
 	Options
-	mux     *http.ServeMux
-	sites   http.CrossOriginProtection
-	feed    *feed
-	views   *views
-	index   index
-	outputs outputs
-	edits   edits
-	notices notices
+	mux   *http.ServeMux
+	sites http.CrossOriginProtection
+	feed  *feed
+	views *views
+	index index
+	edits edits
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -85,50 +85,62 @@ func New(o Options) (*Site, error) {
 func (s *Site) pages() {
 	s.page("GET /{$}", s.now)
 	s.page("GET /sessions/{id}", s.session)
-	s.post("/sessions/{id}/abort", s.abortSession)
-	s.post("/sessions/{id}/go-to", s.goToStep)
-	s.post("/sessions/{id}/override", s.overrideStep)
-	s.post("/sessions/{id}/review", s.answer)
+	s.post("/sessions/{id}/abort", s.onSession(s.abortSession))
+	s.post("/sessions/{id}/go-to", s.onSession(s.goToStep))
+	s.post("/sessions/{id}/override", s.onSession(s.overrideStep))
+	s.post("/sessions/{id}/review", s.onSession(s.answer))
 	s.page("GET /sessions/{id}/output", s.output)
 	s.page("GET /jobs", s.jobs)
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)
 
-	page, post := s.part(s.Sources != nil, errNoSources)
-	page("GET /sources", s.sources)
-	page("GET /sources/executions/{id}", s.execution)
-	post("/sources/refresh", s.refreshSources)
-	post("/sources/executions/{id}/cancel", s.cancelExecution)
+	if s.Sources == nil {
+		s.missing(errNoSources, "/sources", "/sources/")
+	} else {
+		s.page("GET /sources", s.sources)
+		s.page("GET /sources/executions/{id}", s.execution)
+		s.post("/sources/refresh", s.refreshSources)
+		s.post("/sources/executions/{id}/cancel", s.cancelExecution)
+	}
 
-	page, post = s.part(s.Board != nil, errNoBoard)
-	page("GET /board", s.board)
-	page("GET /tasks/{id}", s.task)
-	page("GET /attempts/{id}", s.attempt)
-	post("/tasks", s.createTask)
-	post("/tasks/{id}", s.updateTask)
-	post("/tasks/{id}/delete", s.deleteTask)
-	post("/tasks/{id}/start", s.startAttempt)
-	post("/runs", s.startRun)
-	post("/attempts/{id}/resume", s.resumeRun)
-	post("/attempts/{id}/stop", s.stopAttempt)
-	post("/attempts/{id}/follow-up", s.followUp)
-	post("/attempts/{id}/comments", s.comment)
-	post("/attempts/{id}/comments/remove", s.removeComment)
-	post("/attempts/{id}/comments/send", s.sendComments)
-	post("/attempts/{id}/git/{what}", s.integrate)
+	if s.Board == nil {
+		s.missing(errNoBoard, "/board", "/tasks", "/tasks/", "/attempts/", "/runs")
+		return
+	}
+	s.page("GET /board", s.board)
+	s.page("GET /tasks/{task_id}", s.task)
+	s.page("GET /attempts/{attempt_id}", s.attempt)
+	s.post("/tasks", call(s.Board.CreateTask, workflowOfTask, func(_ session.Caller, _ *http.Request, t *board.Task) string {
+		return "/tasks/" + t.TaskID
+	}))
+	s.post("/tasks/{task_id}", call(s.Board.UpdateTask, changesOfTask, func(_ session.Caller, r *http.Request, t *board.Task) string {
+		return back(r, "/tasks/"+t.TaskID)
+	}))
+	s.post("/tasks/{task_id}/delete", s.deleteTask)
+	s.post("/tasks/{task_id}/start", call(s.Board.StartTaskAttempt, executorAndRepos, func(_ session.Caller, _ *http.Request, a *attempt.AttemptReply) string {
+		return "/attempts/" + a.AttemptID
+	}))
+	s.post("/runs", call(s.Board.RunWorkflow, workflowAndTime, func(_ session.Caller, _ *http.Request, run *board.RunReply) string {
+		return "/attempts/" + run.RunID
+	}))
+	s.post("/attempts/{attempt_id}/resume", s.resumeRun)
+	s.post("/attempts/{attempt_id}/stop", call(s.Board.StopAttempt, nil, s.stopped))
+	s.post("/attempts/{attempt_id}/follow-up", call(s.Board.FollowUp, nil, s.followedUp))
+	s.post("/attempts/{attempt_id}/comments", s.comment)
+	s.post("/attempts/{attempt_id}/comments/remove", s.removeComment)
+	s.post("/attempts/{attempt_id}/comments/send", s.sendComments)
+	s.post("/attempts/{attempt_id}/git/merge", integrate(s, merge.Merge))
+	s.post("/attempts/{attempt_id}/git/rebase", integrate(s, merge.Rebase))
+	s.post("/attempts/{attempt_id}/git/abort", integrate(s, merge.Abort))
+	s.post("/attempts/{attempt_id}/git/push", integrate(s, merge.Push))
+	s.post("/attempts/{attempt_id}/git/target", integrate(s, merge.ChangeTarget))
 }
 
-// part returns what registers the pages and the actions of a part of the server. If that is not served,
-// they are refused.
-func (s *Site) part(served bool, missing error) (page func(string, maker), post func(string, action)) {
-	if served {
-		return s.page, s.post
+// missing refuses requests for a part of the server that is not served.
+func (s *Site) missing(why error, patterns ...string) {
+	for _, p := range patterns {
+		s.mux.HandleFunc(p, s.known(func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, why) }))
 	}
-	return func(pattern string, _ maker) {
-			s.page(pattern, func(context.Context, session.Caller, *http.Request) (*shown, error) { return nil, missing })
-		}, func(pattern string, _ action) {
-			s.post(pattern, func(context.Context, session.Caller, *http.Request) (string, error) { return "", missing })
-		}
 }
 
 // Run follows the changes of the project until ctx ends.
@@ -137,7 +149,6 @@ func (s *Site) Run(ctx context.Context) {
 	others.Go(func() { s.followEdits(ctx) })
 	s.feed.follow(ctx, s.Logger, func() { s.readSessions(ctx) })
 	others.Wait()
-	s.outputs.close()
 }
 
 // security are the headers of every reply. Scripts and styles are only those of this server.

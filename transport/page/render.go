@@ -112,10 +112,13 @@ func (f frame) May(right string) bool {
 }
 
 func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) ([]byte, error) {
+	query := r.URL.Query()
+	notice := s.notice(who, query)
+	query.Del("notice")
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	f := frame{
-		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, LoggedIn: who.Identity != "" && s.Callers.LoggedIn(r), CSRF: s.csrf(who), Here: r.URL.RequestURI(),
-		Section: section, Assets: s.views.assets, Data: p.data, Notice: s.notices.get(who, r.URL.Query().Get("notice")),
+		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, LoggedIn: who.Identity != "" && s.Callers.LoggedIn(r), CSRF: s.csrf(who), Here: (&url.URL{Path: r.URL.Path, RawQuery: query.Encode()}).RequestURI(),
+		Section: section, Assets: s.views.assets, Data: p.data, Notice: notice,
 	}
 	if len(p.on) > 0 {
 		f.Events = fmt.Sprintf("/events?at=%d&on=%s", at, url.QueryEscape(strings.Join(p.on, ",")))

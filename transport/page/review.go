@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/merge"
 )
 
 const (
@@ -41,22 +42,22 @@ type review struct {
 	NextFile int    // the number of the first of these
 	Split    bool   // the diff is shown side by side
 	Path     string // of the one file that is shown, "" for all
-	Comments []attempt.Comment
+	Comments []merge.Comment
 	Waiting  int // comments that are not queued
 }
 
 func (s *Site) reviewOf(ctx context.Context, who session.Caller, r *http.Request, a *attempt.FullAttemptReply) (v review, err error) {
 	asked := r.URL.Query()
 	v.Split, v.Path = asked.Get("diff") == "split", asked.Get("path")
-	args := attempt.DiffArgs{Target: onAttempt(r), MaxBytes: new(maxDiff)}
+	args := merge.DiffArgs{Target: onAttempt(r), MaxBytes: new(maxDiff)}
 	if v.Path != "" {
-		args.Paths, args.MaxBytes = []string{v.Path}, new(attempt.MaxDiff)
+		args.Paths, args.MaxBytes = []string{v.Path}, new(merge.MaxDiff)
 	}
-	diff, err := s.Board.GetAttemptDiff(ctx, who, args)
+	diff, err := merge.Diff(ctx, s.Board, who, args)
 	if err != nil {
 		return v, err
 	}
-	comments, err := s.Board.CommentAttempt(ctx, who, attempt.CommentArgs{Target: onAttempt(r)})
+	comments, err := merge.CommentAttempt(ctx, s.Board, who, merge.CommentArgs{Target: onAttempt(r)})
 	if err != nil {
 		return v, err
 	}
@@ -108,7 +109,7 @@ func (v *review) shorten(from int) {
 func sizeOf(text string) int { return len(html.EscapeString(text)) }
 
 // place puts comments at the lines that they are on.
-func (f *fileDiff) place(all []attempt.Comment) {
+func (f *fileDiff) place(all []merge.Comment) {
 	for _, c := range all {
 		if c.RepoID != f.RepoID || c.File != f.File {
 			continue
@@ -162,26 +163,26 @@ func (v *review) grow(a *attempt.FullAttemptReply, from int) {
 
 // comment adds a comment to a line.
 func (s *Site) comment(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var c attempt.CommentArg
+	var c merge.CommentArg
 	if err := fill(r, &c); err != nil {
 		return "", err
 	}
-	return s.onComments(ctx, who, r, attempt.CommentArgs{Comments: []attempt.CommentArg{c}})
+	return s.onComments(ctx, who, r, merge.CommentArgs{Comments: []merge.CommentArg{c}})
 }
 
 // removeComment removes a comment, or all that wait.
 func (s *Site) removeComment(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	return s.onComments(ctx, who, r, attempt.CommentArgs{Remove: []string{r.PostForm.Get("comment")}})
+	return s.onComments(ctx, who, r, merge.CommentArgs{Remove: []string{r.PostForm.Get("comment")}})
 }
 
 // sendComments sends all comments as one follow-up.
 func (s *Site) sendComments(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	return s.onComments(ctx, who, r, attempt.CommentArgs{Send: true})
+	return s.onComments(ctx, who, r, merge.CommentArgs{Send: true})
 }
 
-func (s *Site) onComments(ctx context.Context, who session.Caller, r *http.Request, a attempt.CommentArgs) (string, error) {
+func (s *Site) onComments(ctx context.Context, who session.Caller, r *http.Request, a merge.CommentArgs) (string, error) {
 	a.Target = onAttempt(r)
-	done, err := s.Board.CommentAttempt(ctx, who, a)
+	done, err := merge.CommentAttempt(ctx, s.Board, who, a)
 	if err != nil {
 		return "", err
 	}
@@ -190,9 +191,50 @@ func (s *Site) onComments(ctx context.Context, who session.Caller, r *http.Reque
 	if done.Sent != nil {
 		said = cmp.Or(said, "The agent goes on with the comments as soon as a slot is free.")
 	}
-	next := back(r, attemptURL(r))
-	if i := strings.Index(next, "notice="); i > 0 { // of an earlier result
-		next = next[:i-1]
+	return s.said(who, back(r, attemptURL(r)), said), nil
+}
+
+// A folder is a part of the tree of changed files.
+type folder struct {
+	Name    string // of a repository, or the path below the folder around it
+	Folders []*folder
+	Files   []treeFile
+}
+
+// A treeFile is a changed file. Its link leads to its changes, in this page or, if they are left out of
+// it, in one of their own.
+type treeFile struct {
+	Name, Link     string
+	Added, Removed int
+	Here           bool
+	Comments       int
+}
+
+// add puts a file into the tree by its path.
+func (f *folder) add(dir string, file treeFile) {
+	for name := range strings.SplitSeq(dir, "/") {
+		if name == "" || name == "." {
+			continue
+		}
+		i := slices.IndexFunc(f.Folders, func(sub *folder) bool { return sub.Name == name })
+		if i < 0 {
+			i = len(f.Folders)
+			f.Folders = append(f.Folders, &folder{Name: name})
+		}
+		f = f.Folders[i]
 	}
-	return s.said(who, next, said), nil
+	f.Files = append(f.Files, file)
+}
+
+// join makes one folder of each that has nothing but another.
+func (f *folder) join() {
+	for i, sub := range f.Folders {
+		for len(sub.Files) == 0 && len(sub.Folders) == 1 {
+			only := sub.Folders[0]
+			only.Name = path.Join(sub.Name, only.Name)
+			sub = only
+		}
+		f.Folders[i] = sub
+		sub.join()
+	}
 }

@@ -1,13 +1,19 @@
 package page
 
 import (
+	"cmp"
 	"context"
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/codes"
 	"deepwork/session/run"
 	"deepwork/session/workflow"
 )
@@ -18,11 +24,11 @@ type runView struct {
 	Before, After int // steps that are left out
 
 	engine *workflow.Engine
-	brief  map[*run.Step]bool // what was said for them is left out
+	many   bool // what was said for steps that are finished or not begun is left out
 }
 
 // Complete reports whether the workflow is complete.
-func (v *runView) Complete() bool { return v.State == string(attempt.RunComplete) }
+func (v *runView) Complete() bool { return v.State == string(board.RunComplete) }
 
 // Minutes returns how long one execution of the leader may take, 0 for any time.
 func (v *runView) Minutes() float64 { return v.Kept.MaxTime.Minutes() }
@@ -40,7 +46,9 @@ func (v *runView) Waits() (all []*run.Step) {
 }
 
 // Brief reports whether what was said for a step is left out.
-func (v *runView) Brief(x *run.Step) bool { return v.brief[x] }
+func (v *runView) Brief(x *run.Step) bool {
+	return v.many && (x.State == run.Finished || x.State == run.NotBegun)
+}
 
 // Answer returns the form for a step whose outputs a person is asked to pass, or nil.
 func (v *runView) Answer(x *run.Step) *answerForm {
@@ -59,7 +67,7 @@ func (v *runView) Took(x *run.Step) string {
 }
 
 // Tries returns the newest processes for a step, nil if there was one at most.
-func (v *runView) Tries(x *run.Step) []attempt.RunStep {
+func (v *runView) Tries(x *run.Step) []board.RunStep {
 	if len(x.Agents) < 2 {
 		return nil
 	}
@@ -68,7 +76,7 @@ func (v *runView) Tries(x *run.Step) []attempt.RunStep {
 
 // run reads a run.
 func (s *Site) run(ctx context.Context, who session.Caller, id string) (*runView, error) {
-	r, err := s.Board.GetRun(ctx, who, attempt.RunArgs{RunID: id})
+	r, err := s.Board.GetRun(ctx, who, board.RunArgs{RunID: id})
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +93,12 @@ const (
 	maxSteps = 80
 	// maxTries is how many processes for a step it shows.
 	maxTries = 10
-	// maxStepTexts is how many bytes of what agents said it shows.
-	maxStepTexts = 14 << 10
+	// maxTold is how many steps it may show with what was said for finished ones.
+	maxTold = 12
 )
 
 // fit leaves out what does not fit on the page: first whole entries of the workflow that are finished, then
-// those that have not begun, then texts, of finished steps first.
+// those that have not begun, then what was said for finished steps.
 func (v *runView) fit() {
 	over := -maxSteps
 	v.Tree.Each(func(*run.Step, int) { over++ })
@@ -109,21 +117,51 @@ func (v *runView) fit() {
 		last := t.Entries[len(t.Entries)-1]
 		over, v.After = over-steps(last), v.After+len(last)
 	}
-	left := maxStepTexts
-	v.brief = map[*run.Step]bool{}
-	for _, finished := range []bool{false, true} {
-		v.Tree.Each(func(x *run.Step, _ int) {
-			if (x.State == run.Finished) != finished {
-				return
-			}
-			x.Last = jsontext.Clip(x.Last, maxLast)
-			size := sizeOf(x.Last) + 250*min(len(x.Agents)-1, maxTries)
-			if v.brief[x] = size > left; size <= left {
-				left -= size
-			}
-		})
-	}
+	shown := 0
+	v.Tree.Each(func(x *run.Step, _ int) {
+		shown++
+		x.Last = jsontext.Clip(x.Last, maxLast)
+	})
+	v.many = shown > maxTold
 }
 
 // maxLast is how many bytes of what an agent said last a page shows.
 const maxLast = 600
+
+// workflowAndTime adds what fill does not set.
+func workflowAndTime(r *http.Request, a *attempt.RunWorkflowArgs) error {
+	if job, name := workflowOf(r); job != nil {
+		a.JobName, a.WorkflowName = *job, *name
+	}
+	most, err := minutes(r)
+	if most > 0 {
+		a.MaxSeconds = new(most.Seconds())
+	}
+	return err
+}
+
+// resumeRun lets a run go on that has ended, with the budgets of the form.
+func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	var a attempt.RunWorkflowArgs
+	most, err := minutes(r)
+	if err = cmp.Or(err, fill(r, &a)); err != nil {
+		return "", err
+	}
+	_, err = s.Board.ResumeRun(ctx, who, r.PathValue("attempt_id"), r.PostForm.Get("advice"), func(run *board.Run) {
+		run.MaxCostUSD, run.MaxUnknown, run.MaxTime = a.MaxCostUSD, a.MaxUnknown, most
+	})
+	return s.said(who, attemptURL(r), "The run goes on where it was."), err
+}
+
+// minutes returns how long a run may take, 0 for any time.
+func minutes(r *http.Request) (time.Duration, error) {
+	text := strings.TrimSpace(r.PostForm.Get("max_minutes"))
+	if text == "" {
+		return 0, nil
+	}
+	minutes, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(minutes > 0 && minutes <= 1e6) {
+		return 0, session.Wrong(codes.OutOfRange, "The minutes are %q: expected a positive number, or nothing for any time.", text)
+	}
+	return time.Duration(minutes * float64(time.Minute)), nil
+}

@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/run"
-
-	"github.com/google/uuid"
 )
 
 // A run of many steps whose agents say much, with many tries, fits on a page, beside a diff.
@@ -24,12 +25,12 @@ func TestRunFits(t *testing.T) {
 	of := func(id, state string, tries int) *run.Step {
 		v := &run.Step{ID: id, Name: strings.Repeat("A name ", 5), SessionID: "0a1b2c3d", State: state, Last: long, Took: 3 * time.Minute}
 		for range tries {
-			v.Agents = append(v.Agents, attempt.RunStep{ExecutionID: uuid.NewString(), StepID: id, Executor: "WRITER", State: "failed", Error: &long, EndedAt: new("2026-01-01T00:00:00Z")})
+			v.Agents = append(v.Agents, board.RunStep{ExecutionID: uuid.NewString(), StepID: id, Executor: "WRITER", State: "failed", Error: &long, EndedAt: new("2026-01-01T00:00:00Z")})
 		}
 		return v
 	}
 	for _, finished := range []int{0, 50, 250} {
-		v := &runView{View: &run.View{RunReply: &attempt.RunReply{RunID: uuid.NewString(), State: "running", SessionID: new("0a1b2c3d")}, Live: true}}
+		v := &runView{View: &run.View{RunReply: &board.RunReply{RunID: uuid.NewString(), State: "running", SessionID: new("0a1b2c3d")}, Live: true}}
 		for i := range 250 {
 			step := of(fmt.Sprint("step", i), "not begun", 0)
 			if i < finished {
@@ -40,7 +41,7 @@ func TestRunFits(t *testing.T) {
 			v.Tree.Entries = append(v.Tree.Entries, []*run.Step{step})
 		}
 		v.fit()
-		p := &attemptPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &attempt.TaskReply{}, Run: v}
+		p := &attemptPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Run: v}
 		var b bytes.Buffer
 		testkit.Must(t, views.of["attempt"].Execute(&b, frame{Data: p, Caller: session.LocalCaller("page")}))
 		if b.Len() > most {

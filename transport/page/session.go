@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
@@ -24,7 +27,6 @@ type sessionPage struct {
 	Timeline [][]stepView // the entries of the workflow, the members of a group together
 	Fault    string       // why the steps that have not begun are not shown
 	Only     string       // the id of the one step that is shown, "" for all
-	Attempt  string       // the attempt whose agent has it in its workspace, "" for one of the project
 
 	engine *workflow.Engine
 }
@@ -44,29 +46,16 @@ type stepView struct {
 // maxDetails is how many bytes of what was said and judged a page shows.
 const maxDetails = 40 << 10
 
-// fit makes steps brief that do not fit, first those that are not current, or leaves all out but one.
+// fit makes the steps brief that are not current, if all would be too much, or leaves all out but one.
 func (p *sessionPage) fit(only string) {
-	left := maxDetails
-	for _, current := range []bool{true, false} {
-		for _, group := range p.Timeline {
-			for i := range group {
-				if v := &group[i]; v.Current == current {
-					text, _ := json.Marshal(v.Progress) // about what a page shows of it
-					v.Brief = len(text) > left
-					if !v.Brief {
-						left -= len(text)
-					}
-				}
-			}
-		}
-	}
+	all, _ := json.Marshal(p.State) // about what a page shows of it
 	for _, group := range p.Timeline {
-		for _, v := range group {
+		for i, v := range group {
 			if v.ID == only {
-				v.Brief = false
 				p.Only, p.Timeline = only, [][]stepView{{v}}
 				return
 			}
+			group[i].Brief = len(all) > maxDetails && !v.Current
 		}
 	}
 }
@@ -109,40 +98,174 @@ func (p *sessionPage) topics() []string {
 	return on
 }
 
-func (s *Site) abortSession(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	p, err := s.readSession(ctx, who, r.PathValue("id"))
-	if err != nil {
-		return "", err
+// onSession returns the action that does something with a session that the caller sees.
+func (s *Site) onSession(do func(context.Context, session.Caller, string, url.Values) error) action {
+	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+		p, err := s.readSession(ctx, who, r.PathValue("id"))
+		if err != nil {
+			return "", err
+		}
+		return here(r.PostForm.Get("back"), "/sessions/"+p.ID), do(ctx, who, p.ID, r.PostForm)
 	}
-	reason := strings.TrimSpace(r.PostForm.Get("reason"))
-	if reason == "" {
-		return "", session.Wrong(codes.ReasonNeeded, "Say why the session is aborted.")
-	}
-	return "/sessions/" + p.ID, s.Engine.AbortFor(ctx, p.ID, reason)
 }
 
-func (s *Site) goToStep(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	p, err := s.readSession(ctx, who, r.PathValue("id"))
-	if err != nil {
-		return "", err
+func (s *Site) abortSession(ctx context.Context, _ session.Caller, id string, form url.Values) error {
+	reason := strings.TrimSpace(form.Get("reason"))
+	if reason == "" {
+		return session.Wrong(codes.ReasonNeeded, "Say why the session is aborted.")
 	}
-	return "/sessions/" + p.ID, s.Engine.GoToFor(ctx, p.ID, r.PostForm.Get("step"))
+	return s.Engine.AbortFor(ctx, id, reason)
+}
+
+func (s *Site) goToStep(ctx context.Context, _ session.Caller, id string, form url.Values) error {
+	return s.Engine.GoToFor(ctx, id, form.Get("step"))
 }
 
 // overrideStep overrides the reviews of a step as the person who looks at the page. The form says which
 // outputs they saw.
-func (s *Site) overrideStep(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	if !who.Has(session.RightPerson) {
-		return "", session.NotNow(codes.RightNeeded, "Overriding a review needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions override at a terminal.", who.Identity)
+func (s *Site) overrideStep(ctx context.Context, who session.Caller, id string, form url.Values) error {
+	if err := forPerson(who, "Overriding a review", "override"); err != nil {
+		return err
 	}
-	p, err := s.readSession(ctx, who, r.PathValue("id"))
-	if err != nil {
-		return "", err
-	}
-	reason := strings.TrimSpace(r.PostForm.Get("reason"))
+	reason := strings.TrimSpace(form.Get("reason"))
 	if reason == "" {
-		return "", session.Wrong(codes.ReasonNeeded, "Say why the step may go on without its reviews; the session records it.")
+		return session.Wrong(codes.ReasonNeeded, "Say why the step may go on without its reviews; the session records it.")
 	}
-	return "/sessions/" + p.ID, s.Engine.OverrideFor(ctx, p.ID, r.PostForm.Get("step"),
-		machine.Override{GivenFor: r.PostForm.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
+	return s.Engine.OverrideFor(ctx, id, form.Get("step"), machine.Override{GivenFor: form.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
+}
+
+// forPerson returns an error for a caller without the right person.
+func forPerson(who session.Caller, what, command string) error {
+	if who.Has(session.RightPerson) {
+		return nil
+	}
+	return session.NotNow(codes.RightNeeded, "%s needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions %s at a terminal.", what, who.Identity, command)
+}
+
+// readSession reads a session that the caller sees: its own, one of an attempt that it sees, or any for the
+// owner of the server.
+func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (*sessionPage, error) {
+	all, err := s.sessions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &sessionPage{engine: s.Engine}
+	if !p.find(all, id, who) || p.AttemptID != "" && !s.seesAttempt(ctx, who, p.AttemptID) {
+		return nil, session.Wrong(codes.UnknownSession, "There is no session %q here.", id)
+	}
+	return p, p.read(ctx)
+}
+
+func (s *Site) seesAttempt(ctx context.Context, who session.Caller, id string) bool {
+	if s.Board == nil {
+		return false
+	}
+	_, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}})
+	return err == nil
+}
+
+// find finds a session among others, with those that it is nested in and its children, and reports whether
+// it is there. Those of an attempt are told from it; of the others, a caller sees its own.
+func (p *sessionPage) find(all []*workflow.SessionInfo, id string, who session.Caller) bool {
+	by := make(map[string]*workflow.SessionInfo, len(all))
+	for _, i := range all {
+		by[i.ID] = i
+	}
+	if p.SessionInfo = by[id]; p.SessionInfo == nil || p.AttemptID == "" && !sees(who, p.SessionInfo) {
+		return false
+	}
+	shown := func(i *workflow.SessionInfo) bool {
+		return i.AttemptID == p.AttemptID && (p.AttemptID != "" || sees(who, i))
+	}
+	for _, i := range all {
+		if i.Parent == id && shown(i) {
+			p.Children = append(p.Children, i)
+		}
+	}
+	for up := by[p.Parent]; up != nil && shown(up) && len(p.Above) < len(all); up = by[up.Parent] {
+		p.Above = slices.Insert(p.Above, 0, up)
+	}
+	return true
+}
+
+// read reads the record of the session and its definition, if they can be read.
+func (p *sessionPage) read(ctx context.Context) (err error) {
+	if p.State, err = p.engine.Read(ctx, p.ID); err != nil {
+		return err
+	}
+	def, err := p.engine.Definition(p.State)
+	if err != nil {
+		p.Fault = err.Error()
+		for _, e := range p.State.StepProgress {
+			p.Timeline = append(p.Timeline, []stepView{p.step(nil, e.Key)})
+		}
+		return nil
+	}
+	for _, entry := range def.Workflow.Entries {
+		var group []stepView
+		for _, step := range entry {
+			group = append(group, p.step(def.Job.Step(step), step))
+		}
+		p.Timeline = append(p.Timeline, group)
+	}
+	return nil
+}
+
+func (p *sessionPage) step(step *job.Step, id string) stepView {
+	v := stepView{Step: step, Progress: p.State.Progress(id), ID: id, Current: p.State.Status == machine.Active && p.State.IsCurrent(id)}
+	if v.Reviewed() {
+		v.Digest, v.Files = workflow.GivenFor(p.State, id)
+		v.Answer = answerFormOf(p.engine, p.State, id)
+	}
+	return v
+}
+
+// An answerForm is what a person sees who is asked to pass the outputs of a step.
+type answerForm struct {
+	SessionID, Step, Digest, Notes string
+	Files                          []machine.FileHash
+	Criteria                       []job.Criteria
+}
+
+// answerForm returns the form for a step of a session, or nil if nobody is asked about it here.
+func (s *Site) answerForm(ctx context.Context, id, stepID string) *answerForm {
+	state, err := s.Engine.Read(ctx, id)
+	if err != nil {
+		return nil // it is gone
+	}
+	return answerFormOf(s.Engine, state, stepID)
+}
+
+// answerFormOf returns the form for a step of a session, or nil if nobody is asked about it.
+func answerFormOf(e *workflow.Engine, state *machine.State, stepID string) *answerForm {
+	q, err := state.ToAnswer(stepID, "")
+	if err != nil {
+		return nil
+	}
+	f := &answerForm{SessionID: state.SessionID, Step: stepID, Digest: q.Digest, Files: q.Files}
+	if q.Notes != nil {
+		f.Notes = *q.Notes
+	}
+	if step, err := e.Step(state, stepID); err == nil { // else the page says that it cannot be read
+		for _, r := range step.ReviewsBy(true) {
+			f.Criteria = append(f.Criteria, r.Criteria...)
+		}
+	}
+	return f
+}
+
+// answer records what the person who looks at the page decides about the outputs that the form showed.
+func (s *Site) answer(ctx context.Context, who session.Caller, id string, form url.Values) error {
+	if err := forPerson(who, "Passing a step", "review"); err != nil {
+		return err
+	}
+	decision, digest := form.Get("decision"), form.Get("digest")
+	a := machine.Answer{Identity: who.Identity, Channel: who.Channel, Passed: decision == "pass", Feedback: strings.TrimSpace(form.Get("feedback"))}
+	switch {
+	case !a.Passed && decision != "fail", digest == "":
+		return session.Wrong(codes.BadDecision, "Send pass or fail as the decision, and the digest of the outputs that the page showed; got %q and %q.", decision, digest)
+	case !a.Passed && a.Feedback == "":
+		return session.Wrong(codes.ReasonNeeded, "Say what the agent is to change.")
+	}
+	return s.Engine.ReviewFor(ctx, id, form.Get("step"), digest, a)
 }

@@ -2,7 +2,6 @@ package page_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -16,7 +15,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/state/statetest"
 	"deepwork/transport"
 	"deepwork/transport/page/pagetest"
@@ -24,12 +22,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == runner.ShimCommand { // the parent process of an agent
-		if err := runner.RunShim(os.Args[2]); err != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	os.Exit(statetest.Main(m, goleak.Find))
 }
 
@@ -287,20 +279,5 @@ func TestBackStaysHere(t *testing.T) {
 		if got := a.Header.Get("Location"); a.StatusCode != http.StatusSeeOther || got != want && !strings.HasPrefix(got, "/%2[fF]/") {
 			t.Errorf("%q: %s to %q", back, a.Status, got)
 		}
-	}
-}
-
-// A body that is too large, or no form, is refused.
-func TestFormsAreBounded(t *testing.T) {
-	s := serve(t, pagetest.Project(t), web.Options{})
-	b := s.browser(t)
-	if a := b.do("POST", "/tasks", url.Values{"csrf": {b.csrf("/board")}, "title": {strings.Repeat("x", 1<<20)}}); a.StatusCode != http.StatusBadRequest {
-		t.Errorf("%s", a.Status)
-	}
-	if a := b.do("POST", "/tasks", nil, "Content-Type: application/json"); a.StatusCode != http.StatusForbidden {
-		t.Errorf("%s", a.Status)
-	}
-	if a := b.do("GET", fmt.Sprintf("/events?at=%s&on=task", "x"), nil); a.StatusCode != http.StatusBadRequest {
-		t.Errorf("%s", a.Status)
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"deepwork/catalog/jsontext"
-	"deepwork/catalog/remote"
+	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/session/store"
 )
 
@@ -29,16 +29,16 @@ const (
 
 type sourcesPage struct {
 	Sources    []sourceView
-	Unused     []remote.Skipped // of no source that is listed
-	Executions []execution.Execution
+	Unused     []source.Skipped // of no source that is listed
+	Executions []remote.Run
 	More       int // older executions
 }
 
 type sourceView struct {
-	remote.SourceState
-	Tools   []*remote.Tool
+	source.SourceState
+	Tools   []*source.Tool
 	More    int // tools that are left out
-	Skipped []remote.Skipped
+	Skipped []source.Skipped
 }
 
 // State says in a word how a source is.
@@ -77,7 +77,7 @@ func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request)
 		}
 		p.Sources = append(p.Sources, v)
 	}
-	list, total, err := s.Sources.Executions.Newest(ctx, who.Identity, maxExecutions)
+	list, total, err := s.Sources.Runs.Newest(ctx, who.Identity, maxExecutions)
 	if err != nil {
 		return nil, err
 	}
@@ -86,25 +86,25 @@ func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request)
 }
 
 type executionPage struct {
-	*execution.Execution
+	*remote.Run
 	Text string // the result, indented
 	Cut  bool
 }
 
 func (s *Site) execution(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	x, err := s.Sources.Executions.Status(ctx, who.Identity, r.PathValue("id"))
+	x, err := s.Sources.Runs.Status(ctx, who.Identity, r.PathValue("id"))
 	if err != nil {
 		refused, is := errors.AsType[*session.Error](err)
 		if !is {
 			return nil, err
 		}
-		told, is := refused.Details["run"].(*execution.Execution)
+		told, is := refused.Details["run"].(*remote.Run)
 		if !is {
 			return nil, err
 		}
 		x = told // which cannot be asked for its state
 	}
-	p := &executionPage{Execution: x}
+	p := &executionPage{Run: x}
 	var b bytes.Buffer
 	if len(x.Result) > 0 && json.Indent(&b, x.Result, "", "  ") == nil {
 		p.Cut = b.Len() > maxResult
@@ -135,7 +135,7 @@ func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.R
 }
 
 func (s *Site) cancelExecution(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	x, err := s.Sources.Executions.Cancel(ctx, who.Identity, r.PathValue("id"))
+	x, err := s.Sources.Runs.Cancel(ctx, who.Identity, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}

@@ -10,15 +10,16 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/store"
 )
 
 type taskPage struct {
-	*attempt.TaskReply
-	Attempts  []attempt.AttemptSummary
+	*board.TaskReply
+	Attempts  []board.AttemptSummary
 	Notice    *string // why those that wait do not start
 	Needs     []need
-	Others    []attempt.Task // that it could wait for
+	Others    []board.Task // that it could wait for
 	Executors []attempt.ExecutorInfo
 	Last      string // the executor of its newest attempt, with the variant
 	Repos     []startRepo
@@ -31,18 +32,18 @@ const maxDescription = 20_000
 
 // A need is a task that must be done first.
 type need struct {
-	attempt.Task
+	board.Task
 	Left string // the ids of the others
 }
 
 // A startRepo is a repository with the branch that is checked out.
 type startRepo struct {
-	attempt.Repo
+	board.Repo
 	Branch string
 }
 
 // Open returns the newest attempt if its agent waits or runs, else nil.
-func (p *taskPage) Open() *attempt.AttemptSummary {
+func (p *taskPage) Open() *board.AttemptSummary {
 	if a := p.Latest(); a != nil && isOpen(a.State) {
 		return a
 	}
@@ -50,7 +51,7 @@ func (p *taskPage) Open() *attempt.AttemptSummary {
 }
 
 // Latest returns the newest attempt, or nil.
-func (p *taskPage) Latest() *attempt.AttemptSummary {
+func (p *taskPage) Latest() *board.AttemptSummary {
 	if len(p.Attempts) == 0 {
 		return nil
 	}
@@ -58,14 +59,14 @@ func (p *taskPage) Latest() *attempt.AttemptSummary {
 }
 
 func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	id := r.PathValue("id")
-	t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id})
+	id := r.PathValue("task_id")
+	t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id})
 	if err != nil {
 		return nil, err
 	}
 	p := &taskPage{TaskReply: t, Move: others(t.Status)}
 	p.Long = len(text(t.Description)) > maxDescription && r.URL.Query().Get("edit") == ""
-	attempts, err := s.Board.ListTaskAttempts(ctx, who, attempt.ListTaskAttemptsArgs{TaskID: id, Limit: new(attempt.MaxLimit)})
+	attempts, err := s.Board.ListTaskAttempts(ctx, who, board.ListTaskAttemptsArgs{TaskID: id, Limit: new(board.MaxLimit)})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		return nil, err
 	}
 	p.Executors = executors.Executors
-	repos, err := s.Board.ListRepos(ctx, who, attempt.ListReposArgs{ProjectID: t.ProjectID, Limit: new(attempt.MaxLimit)})
+	repos, err := s.Board.ListRepos(ctx, who, board.ListReposArgs{ProjectID: t.ProjectID, Limit: new(board.MaxLimit)})
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (p *taskPage) topics() []string {
 // dependencies reads the tasks that a task waits for, and those that it could wait for.
 func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage) error {
 	for _, id := range p.DependsOn {
-		by, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: id})
+		by, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id})
 		if err != nil {
 			continue // the caller does not see it
 		}
@@ -124,7 +125,7 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 		p.Needs = append(p.Needs, need{by.Task, strings.Join(left, " ")})
 	}
 	for _, status := range statuses[:3] { // the others are over
-		some, err := s.Board.ListTasks(ctx, who, attempt.ListTasksArgs{ProjectID: p.ProjectID, Status: &status, Limit: new(attempt.MaxLimit)})
+		some, err := s.Board.ListTasks(ctx, who, board.ListTasksArgs{ProjectID: p.ProjectID, Status: &status, Limit: new(board.MaxLimit)})
 		if err != nil {
 			return err
 		}
@@ -137,17 +138,9 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 	return nil
 }
 
-func (s *Site) createTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.CreateTaskArgs
-	if err := fill(r, &a); err != nil {
-		return "", err
-	}
+func workflowOfTask(r *http.Request, a *board.CreateTaskArgs) error {
 	a.JobName, a.WorkflowName = workflowOf(r)
-	t, err := s.Board.CreateTask(ctx, who, a)
-	if err != nil {
-		return "", err
-	}
-	return "/tasks/" + t.TaskID, nil
+	return nil
 }
 
 // workflowOf returns the workflow that a form names as job/workflow, texts that are empty if it is blank,
@@ -161,28 +154,17 @@ func workflowOf(r *http.Request) (job, workflow *string) {
 	return &j, &w
 }
 
-// updateTask changes what the form has of a task.
-func (s *Site) updateTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.UpdateTaskArgs
-	if err := fill(r, &a); err != nil {
-		return "", err
-	}
-	a.TaskID = r.PathValue("id")
+// changesOfTask adds what fill does not set. A description may be blank.
+func changesOfTask(r *http.Request, a *board.UpdateTaskArgs) error {
 	a.JobName, a.WorkflowName = workflowOf(r)
 	if _, given := r.PostForm["description"]; given {
 		a.Description = new(r.PostForm.Get("description"))
 	}
-	if ids, given := r.PostForm["depends_on"]; given {
-		a.DependsOn = append([]string{}, strings.Fields(strings.Join(ids, " "))...)
-	}
-	if _, err := s.Board.UpdateTask(ctx, who, a); err != nil {
-		return "", err
-	}
-	return back(r, "/tasks/"+a.TaskID), nil
+	return nil
 }
 
 func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	t, err := s.Board.GetTask(ctx, who, attempt.TaskArgs{TaskID: r.PathValue("id")})
+	t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: r.PathValue("task_id")})
 	if err != nil {
 		return "", err
 	}
@@ -200,19 +182,11 @@ func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Reque
 	return s.said(who, "/board?project="+t.ProjectID, strings.Join(said, "\n")), nil
 }
 
-func (s *Site) startAttempt(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.StartArgs
-	if err := fill(r, &a); err != nil {
-		return "", err
-	}
+func executorAndRepos(r *http.Request, a *attempt.StartArgs) error {
 	executor, variant, _ := strings.Cut(a.Executor, ":")
-	a.TaskID, a.Executor, a.Variant = r.PathValue("id"), executor, blank(variant)
+	a.Executor, a.Variant = executor, blank(variant)
 	for _, repo := range r.PostForm["repo"] {
 		a.Repos = append(a.Repos, attempt.RepoArgs{RepoID: repo, TargetBranch: strings.TrimSpace(r.PostForm.Get("branch-" + repo))})
 	}
-	started, err := s.Board.StartTaskAttempt(ctx, who, a)
-	if err != nil {
-		return "", err
-	}
-	return "/attempts/" + started.AttemptID, nil
+	return nil
 }

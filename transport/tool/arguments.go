@@ -139,7 +139,7 @@ func (a *arguments) members(raw json.RawMessage) (given map[string]any, tooLarge
 type fault struct{ code, argument, text string }
 
 func large(name, is string) fault {
-	return fault{"argument_too_large", name, fmt.Sprintf("Argument %q %s. Shorten it, or put the content in a file and give its path.", name, is)}
+	return fault{codes.ArgumentTooLarge, name, fmt.Sprintf("Argument %q %s. Shorten it, or put the content in a file and give its path.", name, is)}
 }
 
 // refuse returns the error for a call: first unknown arguments, then wrong ones, then missing ones.
@@ -161,12 +161,12 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 				if near := jsontext.Nearest(name, a.input.PropertyOrder); near != "" {
 					hint = ": did you mean " + near + "?"
 				}
-				unknown = append(unknown, fault{"unknown_argument", name, fmt.Sprintf("Unknown argument %q%s", jsontext.Clip(name, MaxName), hint)})
+				unknown = append(unknown, fault{codes.UnknownArgument, name, fmt.Sprintf("Unknown argument %q%s", jsontext.Clip(name, MaxName), hint)})
 			}
 		case v.Keyword == "maxLength" || v.Keyword == "maxItems":
 			faults = append(faults, large(v.Path, "is too long ("+v.Text+")"))
 		default:
-			code := map[string]string{"required": codes.MissingArgument, "additionalProperties": "unknown_argument"}[v.Keyword]
+			code := map[string]string{"required": codes.MissingArgument, "additionalProperties": codes.UnknownArgument}[v.Keyword]
 			if code == "" {
 				code = codes.InvalidArgument
 			}

@@ -43,7 +43,7 @@ func (h *Server) metrics() http.Handler {
 	r.MustRegister(h.Metrics...)
 	r.MustRegister(
 		h.refused,
-		tool.Gauge("deepwork_mcp_connections", "MCP connections, each with its own stack; the stateless requests of an identity are one.", h.Sessions.Len),
+		tool.Gauge("deepwork_mcp_connections", "MCP connections, each with its own stack, and requests without a connection.", h.Sessions.Len),
 		tool.Gauge("deepwork_http_connections", "Network connections that are open.", func() int { return h.Stats().Connections }),
 		tool.Gauge("deepwork_http_requests_in_flight", "HTTP requests that are in flight, streams not counted.", func() int { return h.Stats().Requests }),
 		tool.Gauge("deepwork_http_streams", "HTTP responses that stay open for messages from the server.", func() int { return h.Stats().Streams }),

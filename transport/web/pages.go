@@ -2,13 +2,161 @@ package web
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
+	"sync"
 
 	"deepwork/catalog/config"
+	"deepwork/session"
 )
+
+// A Login says who looks at the pages of a Server: the user, without a login, where connections tell
+// whose they are; else the caller whose token, or the person whose one-time secret, the browser has given.
+// A browser keeps neither: its cookie is random for the person, and for a token its hash with a signature,
+// which opens pages until the token is withdrawn, and nothing else.
+type Login struct {
+	Key    []byte // signs cookies; set before the first request
+	server *Server
+	secret string // the one in the URL that deepwork ui prints; "" without it
+
+	mu     sync.Mutex
+	used   bool   // the secret was given
+	person string // the cookie for it; "" after a logout
+}
+
+// cookieName is the name of the cookie. Browsers send cookies to all ports of a host: each server has its
+// own, so that several projects can be open.
+func (l *Login) cookieName() string {
+	u, _ := url.Parse(l.server.url) // made by Listen
+	name := "deepwork-" + u.Port()
+	if l.secure() {
+		name = "__Host-" + name // no other host of the domain can set it
+	}
+	return name
+}
+
+func (l *Login) secure() bool { return l.server.http.TLSConfig != nil }
+
+func (l *Login) cookie(value string) *http.Cookie {
+	return &http.Cookie{Name: l.cookieName(), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: l.secure()}
+}
+
+// Caller returns the caller of a request, or an error that says why the browser must log in.
+func (l *Login) Caller(r *http.Request) (who session.Caller, err error) {
+	settings := l.server.Settings(r.Context())
+	defer func() { who.Channel = session.ChannelPage }()
+	if cookie, err := r.Cookie(l.cookieName()); err == nil {
+		if l.isPerson(cookie.Value) {
+			who = l.server.access.local
+			who.Rights |= session.RightPerson
+			return who, foreign(r)
+		}
+		if hash, ok := l.tokenOf(cookie.Value); ok {
+			return l.server.access.holder(hash, settings)
+		}
+	}
+	who, given, err := l.server.access.caller(r, settings)
+	if err == nil && !given && l.secret != "" {
+		return session.Caller{}, errors.New("open the URL that deepwork ui printed")
+	}
+	return who, err
+}
+
+// foreign returns an error if a request is of another user of this machine, where that is known, or came
+// through a proxy, which hides that: browsers send cookies to all ports of a host, and other users see the
+// URLs that programs are started with.
+func foreign(r *http.Request) error {
+	err := notOwner(r)
+	if _, is := errors.AsType[errForeign](err); is {
+		return err
+	}
+	return nil
+}
+
+// sign returns the cookie of the holder of the token with a hash.
+func (l *Login) sign(hash string) string {
+	m := hmac.New(sha256.New, l.Key)
+	m.Write([]byte("login\x00" + hash))
+	return hash + "." + hex.EncodeToString(m.Sum(nil))
+}
+
+// tokenOf returns the hash that is in a cookie, and whether sign has made it.
+func (l *Login) tokenOf(cookie string) (hash string, ok bool) {
+	hash, _, _ = strings.Cut(cookie, ".")
+	return hash, hmac.Equal([]byte(cookie), []byte(l.sign(hash)))
+}
+
+func (l *Login) isPerson(cookie string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.person != "" && subtle.ConstantTimeCompare([]byte(cookie), []byte(l.person)) == 1
+}
+
+// WithToken returns the cookie of a browser that gave a token, or an error for the person there.
+func (l *Login) WithToken(r *http.Request, token string) (*http.Cookie, error) {
+	hash := hashOf(strings.TrimSpace(token))
+	if _, err := l.server.access.holder(hash, l.server.Settings(r.Context())); err != nil {
+		return nil, l.refused(r, "this token is not known here: it was mistyped or withdrawn; ask the person who runs the server for another")
+	}
+	return l.cookie(l.sign(hash)), nil
+}
+
+// WithSecret returns the cookie of the browser that gave the one-time secret first, or an error for the
+// person there.
+func (l *Login) WithSecret(r *http.Request, secret string) (*http.Cookie, error) {
+	if l.secret == "" || subtle.ConstantTimeCompare([]byte(secret), []byte(l.secret)) != 1 {
+		return nil, l.refused(r, "this URL is not of the deepwork ui that runs here: open the one that it printed last")
+	}
+	if err := foreign(r); err != nil {
+		return nil, l.refused(r, "this request is not of the user who runs deepwork ui, or came through a proxy: open the URL on this machine, or forward its port with ssh -L")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.used {
+		return nil, l.refused(r, "this URL was opened before, and works once: run deepwork ui again")
+	}
+	l.used, l.person = true, rand.Text()
+	return l.cookie(l.person), nil
+}
+
+func (l *Login) refused(r *http.Request, why string) error {
+	l.server.countRefused(r, http.StatusForbidden, refusedToken)
+	return errors.New(why)
+}
+
+// LoggedIn reports whether a request has a cookie to end.
+func (l *Login) LoggedIn(r *http.Request) bool {
+	_, err := r.Cookie(l.cookieName())
+	return err == nil
+}
+
+// Logout returns the cookie that replaces that of a request. It ends the login of the person who started
+// deepwork ui.
+func (l *Login) Logout(r *http.Request) *http.Cookie {
+	if cookie, err := r.Cookie(l.cookieName()); err == nil && l.isPerson(cookie.Value) {
+		l.mu.Lock()
+		l.person = ""
+		l.mu.Unlock()
+	}
+	gone := l.cookie("")
+	gone.MaxAge = -1
+	return gone
+}
+
+// Admit counts a request for a page, which has its caller in the context, until release is called. If it
+// is one too many, Admit refuses it and reports false.
+func (l *Login) Admit(w http.ResponseWriter, r *http.Request, stream bool) (release func(), ok bool) {
+	return l.server.enter(w, r, stream)
+}
 
 // guardPages refuses requests for other hosts and from other sites, as guard does, but lets no other site
 // read pages. On loopback it leads a browser from other names of this machine, such as localhost, to the

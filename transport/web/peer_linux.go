@@ -1,16 +1,10 @@
 package web
 
 import (
-	"bufio"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,27 +14,8 @@ import (
 // kernel reports such sockets as root's.
 var errNoSocket = errors.New("its client has closed it")
 
-// ownerOf returns the user that owns the socket with the local address client and the remote address
-// server, both without a mapping to IPv6. It does not block.
-func ownerOf(client, server netip.AddrPort) (uint32, error) {
-	user, err := askNetlink(client, server)
-	if err == nil || errors.Is(err, errNoSocket) {
-		return user, err
-	}
-	// The kernel has no sock_diag, or a sandbox forbids it.
-	user, inode, err := readProc(client, server)
-	if err == nil && user == 0 {
-		// The user and the inode of a line may be of different moments: a socket that was just
-		// closed has no inode any more.
-		var again string
-		if user, again, err = readProc(client, server); err == nil && again != inode {
-			err = errNoSocket
-		}
-	}
-	return user, err
-}
-
-// CanKnowPeers reports whether the owners of connections can be found out.
+// CanKnowPeers reports whether the owners of connections can be found out: the kernel may have no sock_diag,
+// or a sandbox may forbid it.
 func CanKnowPeers() bool {
 	none := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 	_, err := ownerOf(none, none)
@@ -55,8 +30,9 @@ const (
 	tcpListen     = 10
 )
 
-// askNetlink asks the kernel for one socket by its addresses.
-func askNetlink(client, server netip.AddrPort) (uint32, error) {
+// ownerOf asks the kernel for the user that owns the socket with the local address client and the remote
+// address server, both without a mapping to IPv6. It does not block.
+func ownerOf(client, server netip.AddrPort) (uint32, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return 0, err
@@ -114,60 +90,4 @@ func askNetlink(client, server netip.AddrPort) (uint32, error) {
 		return 0, errNoSocket
 	}
 	return native.Uint32(found[diagReply-8:]), nil
-}
-
-// readProc looks for a socket in the kernel's lists of all. A socket of IPv6 may have addresses of
-// IPv4.
-func readProc(client, server netip.AddrPort) (user uint32, inode string, err error) {
-	mapped := func(a netip.AddrPort) netip.AddrPort {
-		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr().As16()), a.Port())
-	}
-	ends := [][2]netip.AddrPort{{mapped(client), mapped(server)}}
-	files := []string{"/proc/net/tcp6"}
-	if client.Addr().Is4() {
-		ends, files = append(ends, [2]netip.AddrPort{client, server}), append(files, "/proc/net/tcp")
-	}
-	read := 0
-	for i, file := range files {
-		f, err := os.Open(file)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // IPv6 is off
-		}
-		if err != nil {
-			return 0, "", err
-		}
-		defer f.Close()
-		read++
-		local, remote := procAddr(ends[i][0]), procAddr(ends[i][1])
-		lines := bufio.NewScanner(f)
-		for lines.Scan() {
-			// sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
-			fields := strings.Fields(lines.Text())
-			if len(fields) < 10 || fields[1] != local || fields[2] != remote {
-				continue
-			}
-			user, err := strconv.ParseUint(fields[7], 10, 32)
-			if err != nil || fields[9] == "0" {
-				return 0, "", errNoSocket
-			}
-			return uint32(user), fields[9], nil
-		}
-		if err := lines.Err(); err != nil {
-			return 0, "", err
-		}
-	}
-	if read == 0 {
-		return 0, "", errNoPeers
-	}
-	return 0, "", errNoSocket
-}
-
-// procAddr formats an address as the kernel's lists do: words of four bytes in the order of the
-// machine, as hexadecimal digits.
-func procAddr(a netip.AddrPort) string {
-	b := a.Addr().AsSlice()
-	for word := range slices.Chunk(b, 4) {
-		binary.NativeEndian.PutUint32(word, binary.BigEndian.Uint32(word))
-	}
-	return fmt.Sprintf("%s:%04X", strings.ToUpper(hex.EncodeToString(b)), a.Port())
 }

@@ -47,7 +47,7 @@ func connect(t *testing.T, l net.Listener, family, user int) (client int, server
 	return client, server
 }
 
-// The kernel's two ways of telling agree on whose a connection is, and never say that one without an
+// The kernel says whose a connection is, and never that one without an
 // owner is root's.
 func TestOwnerOfAConnection(t *testing.T) {
 	users := []int{os.Geteuid()}
@@ -55,14 +55,6 @@ func TestOwnerOfAConnection(t *testing.T) {
 		users = append(users, nobody)
 	} else {
 		t.Log("sockets of another user are left out: only root makes them")
-	}
-	ways := map[string]func(client, server netip.AddrPort) (uint32, error){
-		"netlink": askNetlink,
-		"proc": func(client, server netip.AddrPort) (uint32, error) {
-			user, _, err := readProc(client, server)
-			return user, err
-		},
-		"both": ownerOf,
 	}
 	for _, c := range []struct {
 		name, listen string
@@ -81,24 +73,18 @@ func TestOwnerOfAConnection(t *testing.T) {
 		for _, user := range users {
 			client, server := connect(t, l, c.family, user)
 			from, to := unmapped(server.RemoteAddr().(*net.TCPAddr)), unmapped(server.LocalAddr().(*net.TCPAddr))
-			for way, ask := range ways {
-				if got, err := ask(from, to); err != nil || int(got) != user {
-					t.Errorf("%s by %s: the owner is %d (%v), want %d", c.name, way, got, err, user)
-				}
+			if got, err := ownerOf(from, to); err != nil || int(got) != user {
+				t.Errorf("%s: the owner is %d (%v), want %d", c.name, got, err, user)
 			}
 			unix.Close(client) // the server's end is still open: the kernel keeps the client's, as root's
-			for way, ask := range ways {
-				if got, err := ask(from, to); !errors.Is(err, errNoSocket) {
-					t.Errorf("%s by %s, closed: the owner is %d (%v)", c.name, way, got, err)
-				}
+			if got, err := ownerOf(from, to); !errors.Is(err, errNoSocket) {
+				t.Errorf("%s, closed: the owner is %d (%v)", c.name, got, err)
 			}
 		}
 		// A socket that listens at an address is not one with a connection from there.
 		at := l.Addr().(*net.TCPAddr).AddrPort()
-		for way, ask := range ways {
-			if got, err := ask(at, netip.AddrPortFrom(at.Addr(), 1)); !errors.Is(err, errNoSocket) {
-				t.Errorf("%s by %s, listening: the owner is %d (%v)", c.name, way, got, err)
-			}
+		if got, err := ownerOf(at, netip.AddrPortFrom(at.Addr(), 1)); !errors.Is(err, errNoSocket) {
+			t.Errorf("%s, listening: the owner is %d (%v)", c.name, got, err)
 		}
 	}
 	if !CanKnowPeers() {

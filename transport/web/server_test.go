@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"deepwork/actor/testkit"
@@ -42,11 +43,10 @@ func TestSlots(t *testing.T) {
 		release, _ := s.take(t.Context(), false)
 		served <- release
 	}()
-	testkit.Until(t, "the next to wait", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.waiting) == 1 })
 	release()
 	(<-served)()
-	if s.taken != 0 {
-		t.Errorf("%d are taken at the end", s.taken)
+	if len(s.all) != 0 {
+		t.Errorf("%d are taken at the end", len(s.all))
 	}
 }
 
@@ -103,18 +103,23 @@ func TestConnectionsBeyondTheFilesWait(t *testing.T) {
 
 // The user's own slot goes to the next of the user's requests that wait when it is free again.
 func TestTheUsersSlotIsHandedOn(t *testing.T) {
-	s := &slots{limit: func() int { return 1 }}
-	first, _ := s.take(t.Context(), true)
-	if _, ok := s.take(t.Context(), false); !ok {
-		t.Fatal("the only slot is not given")
-	}
-	others := make(chan bool, 2)
-	for _, user := range []bool{false, true} {
-		go func() { _, ok := s.take(t.Context(), user); others <- ok && user }()
-	}
-	testkit.Until(t, "two that wait", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.waiting) == 2 })
-	first()
-	if !<-others {
-		t.Error("the slot went to somebody else")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &slots{limit: func() int { return 1 }}
+		first, _ := s.take(t.Context(), true)
+		last, ok := s.take(t.Context(), false)
+		if !ok {
+			t.Fatal("the only slot is not given")
+		}
+		others := make(chan bool, 2)
+		for _, user := range []bool{false, true} {
+			go func() { _, ok := s.take(t.Context(), user); others <- ok && user }()
+		}
+		synctest.Wait()
+		first()
+		if !<-others {
+			t.Error("the slot went to somebody else")
+		}
+		last()
+		<-others
+	})
 }

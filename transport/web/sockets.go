@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,66 +95,46 @@ func withSocket(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, socketKey{}, c)
 }
 
-// slots bound the connections that serve a request or a stream. Others wait, first come, first served,
-// except for one of the user: that is served, and not counted, so that callers cannot lock the user out.
+// slots bound the connections that serve a request or a stream. Others wait, except for one of the user:
+// that is served, and not counted, so that callers cannot lock the user out.
 type slots struct {
 	limit func() int
 
-	mu      sync.Mutex
-	taken   int
-	users   bool // the user's is in use
-	waiting []*waiter
+	mu   sync.Mutex
+	all  chan struct{} // has as much room as the limit; replaced when that changes
+	user chan struct{} // has room for one
 }
 
-// A waiter is a request, or a stream, that waits for a slot.
-type waiter struct {
-	user  bool
-	turn  chan struct{} // closed when it has one
-	users bool          // it has that of the user
+// channels returns the channels of which a request fills one.
+func (s *slots) channels(user bool) (all, own chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limit := s.limit(); cap(s.all) != limit || s.user == nil {
+		s.all = make(chan struct{}, limit)
+	}
+	if s.user == nil {
+		s.user = make(chan struct{}, 1)
+	}
+	if !user {
+		return s.all, nil
+	}
+	return s.all, s.user
 }
 
 // take waits for a slot, which release frees. It reports false if ctx ends first.
 func (s *slots) take(ctx context.Context, user bool) (release func(), ok bool) {
-	w := &waiter{user: user, turn: make(chan struct{})}
-	s.mu.Lock()
-	s.waiting = append(s.waiting, w)
-	s.next()
-	s.mu.Unlock()
+	all, own := s.channels(user)
 	select {
-	case <-w.turn:
-	case <-ctx.Done():
+	case own <- struct{}{}:
+		return func() { <-own }, true
+	default:
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := slices.Index(s.waiting, w); i >= 0 {
-		s.waiting = slices.Delete(s.waiting, i, i+1)
+	select {
+	case own <- struct{}{}:
+		return func() { <-own }, true
+	case all <- struct{}{}:
+		return func() { <-all }, true
+	case <-ctx.Done():
 		return nil, false
 	}
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if w.users {
-			s.users = false
-		} else {
-			s.taken--
-		}
-		s.next()
-	}, true
-}
-
-// next gives the free slots to those that wait. The caller holds the lock.
-func (s *slots) next() {
-	limit := s.limit()
-	s.waiting = slices.DeleteFunc(s.waiting, func(w *waiter) bool {
-		switch {
-		case w.user && !s.users:
-			s.users, w.users = true, true
-		case s.taken < limit:
-			s.taken++
-		default:
-			return false
-		}
-		close(w.turn)
-		return true
-	})
 }

@@ -132,8 +132,7 @@ func TestTokenFileChangedInOneTick(t *testing.T) {
 	})
 }
 
-// While the token file has a fault, those let in are of its last good content and still in the new one;
-// while it is gone, they have a moment.
+// A line of the token file that has a fault lets nobody in; while the file is gone, its tokens have a moment.
 func TestFaultyTokenFile(t *testing.T) {
 	ann, bob := strings.Repeat("0a", 32), strings.Repeat("0b", 32)
 	file := filepath.Join(t.TempDir(), "tokens")
@@ -162,15 +161,17 @@ func TestFaultyTokenFile(t *testing.T) {
 	}{
 		{"x:y\nbob:" + bob, "bob", false},
 		{"x:y\n# ann:" + ann + "\nbob:" + bob, "bob", false},
-		{"x:y\nann:" + ann + "\nbob:" + bob, "ann bob", false},                // the right was removed
-		{"ann:" + ann + "::agens\nbob:" + bob, "ann/agents bob", false},       // mistyped
-		{"eve:" + strings.Repeat("0c", 32) + "\nx\nbob:" + bob, "bob", false}, // not good before
-		{"ann:" + ann + "::agents\neve:" + ann + "\n", "ann/agents", false},   // one token of two
+		{"x:y\nann:" + ann + "\nbob:" + bob, "ann bob", false}, // the right was removed
+		{"ann:" + ann + "::agens\nbob:" + bob, "bob", false},   // mistyped
+		{"eve:" + strings.Repeat("0c", 32) + "\nx\nbob:" + bob, "eve bob", false},
+		{"ann:" + ann + "::agents\neve:" + ann + "\n", "ann/agents", false}, // one token of two
 		{"nonsense", "", true},
 	} {
 		put(c.text)
 		check(c.text, c.want, c.closed)
 	}
+	put("ann:" + ann + "::agents\nbob:" + bob + "\n")
+	check("good again", "ann/agents bob", false)
 	testkit.Must(t, os.Remove(file))
 	check("gone", "ann/agents bob", false)
 	f.since = f.since.Add(-tokenFileGrace)

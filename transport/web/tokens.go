@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"log/slog"
 	"os"
 	"runtime"
@@ -68,7 +67,13 @@ func identify(all []config.Token, hash string) (t config.Token, ok bool) {
 // good lines.
 func parseTokens(data []byte) (out []config.Token, err error) {
 	lines := map[string]int{} // by the hash
-	for n, text := range linesOf(data) {
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		text := strings.TrimSpace(string(line))
+		if text == "" || text[0] == '#' {
+			continue
+		}
 		t, fault := parseToken(text)
 		if at := lines[t.SHA256]; fault == nil && at > 0 {
 			first := out[slices.IndexFunc(out, func(o config.Token) bool { return o.SHA256 == t.SHA256 })]
@@ -85,20 +90,6 @@ func parseTokens(data []byte) (out []config.Token, err error) {
 		out = append(out, t)
 	}
 	return out, err
-}
-
-// linesOf returns the lines of a token file with their numbers, without blank ones and comments.
-func linesOf(data []byte) iter.Seq2[int, string] {
-	return func(yield func(int, string) bool) {
-		n := 0
-		for line := range bytes.Lines(data) {
-			n++
-			text := strings.TrimSpace(string(line))
-			if text != "" && text[0] != '#' && !yield(n, text) {
-				return
-			}
-		}
-	}
 }
 
 // parseToken reads a line of a token file. The error is to follow its number.
@@ -135,9 +126,8 @@ func parseToken(line string) (t config.Token, err error) {
 // replacing it.
 const tokenFileGrace = 5 * time.Second
 
-// A tokenFile is the file of --token-file. Each request reads it. While its content has a fault, the
-// tokens of the last good content that are still in it stay in use; if it cannot be read, all of them
-// do for tokenFileGrace. The fault is logged.
+// A tokenFile is the file of --token-file. Each request reads it. A line with a fault is left out, and if the
+// file cannot be read, its tokens are in use for tokenFileGrace; both are logged.
 type tokenFile struct {
 	path   string
 	logger *slog.Logger
@@ -145,7 +135,7 @@ type tokenFile struct {
 	mu    sync.Mutex
 	data  []byte // of good
 	good  []config.Token
-	bad   string    // why its newest content is not in use
+	bad   string    // the fault that was logged last, "" if it is good
 	since time.Time // when it could not be read any more; zero if it can
 }
 
@@ -183,21 +173,17 @@ func (f *tokenFile) current() (tokens []config.Token, closed bool) {
 		}
 		return nil, true
 	}
-	f.since = time.Time{}
-	if f.bad == "" && bytes.Equal(data, f.data) {
-		return f.good, false
+	if f.since.IsZero() && bytes.Equal(data, f.data) {
+		return f.good, f.bad != "" && len(f.good) == 0
 	}
-	tokens, err = parseTokens(data)
-	if err != nil {
-		f.fault("the token file is bad; of the tokens that were good, those that are still in it stay in use", err)
-		tokens = f.remaining(data, tokens)
-		return tokens, len(tokens) == 0
+	f.data, f.since = data, time.Time{}
+	if f.good, err = parseTokens(data); err != nil {
+		f.fault("the token file has a fault; the tokens of its other lines are in use", err)
+	} else if f.bad != "" {
+		f.bad = ""
+		f.logger.Info("the token file is good again", "file", f.path, "tokens", len(f.good))
 	}
-	if f.bad != "" {
-		f.logger.Info("the token file is good again", "file", f.path, "tokens", len(tokens))
-	}
-	f.data, f.good, f.bad = data, tokens, ""
-	return f.good, false
+	return f.good, f.bad != "" && len(f.good) == 0
 }
 
 // fault logs why the file is not in use, once.
@@ -206,23 +192,6 @@ func (f *tokenFile) fault(message string, err error) {
 		f.bad = why
 		f.logger.Error(message, "file", f.path, "error", why)
 	}
-}
-
-// remaining returns the last good tokens that are still in a content with a fault, as its good lines
-// say or else as they were.
-func (f *tokenFile) remaining(data []byte, lines []config.Token) (out []config.Token) {
-	var text strings.Builder
-	for _, line := range linesOf(data) {
-		text.WriteString(strings.ToLower(line) + "\n")
-	}
-	for _, t := range f.good {
-		if i := slices.IndexFunc(lines, func(l config.Token) bool { return l.Name == t.Name && l.SHA256 == t.SHA256 }); i >= 0 {
-			out = append(out, lines[i])
-		} else if strings.Contains(text.String(), t.SHA256) {
-			out = append(out, t)
-		}
-	}
-	return out
 }
 
 // readTokens reads a token file. The error does not name it.

@@ -3,10 +3,8 @@ package runner
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -33,11 +31,6 @@ type agent struct {
 
 // startAgent starts the command of a Spec, or returns why it cannot.
 func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
-	if info, err := os.Stat(spec.Work); err != nil {
-		return nil, fmt.Sprintf("its working directory is not there: %v", err)
-	} else if !info.IsDir() {
-		return nil, fmt.Sprintf("its working directory %s is not a directory", spec.Work)
-	}
 	for _, kv := range spec.Env {
 		// The program is searched for in the agent's own PATH.
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
@@ -50,8 +43,10 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 		Command: spec.Command, Dir: spec.Work, Stdin: spec.Stdin, Descendants: true,
 		Env: process.With(append(os.Environ(), "PWD="+spec.Work), spec.Env...),
 	}, a.out, a.err)
-	if err != nil {
-		return nil, whyNot(spec, err)
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Sprintf("the program %q is not in PATH; install it, or name another command for this executor in the config", spec.Command[0])
+	} else if err != nil {
+		return nil, err.Error()
 	}
 	a.child = child
 	return a, ""
@@ -115,25 +110,4 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 	a.err.End()
 	a.summary.put(&e)
 	return e
-}
-
-// whyNot explains to an agent why its program could not be started, and what to do.
-func whyNot(spec *Spec, err error) string {
-	name := spec.Command[0]
-	program := name
-	if filepath.Base(name) != name && !filepath.IsAbs(name) {
-		program = filepath.Join(spec.Work, name)
-	}
-	_, statErr := os.Stat(program)
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Sprintf("the program %q is not in PATH; install it, or name another command for this executor in the config", name)
-	case errors.Is(err, fs.ErrNotExist) && statErr == nil:
-		return fmt.Sprintf("the program %q is there, but what its first line names to run it is not", name)
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Sprintf("there is no program %q; name one that is there in the config", program)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Sprintf("the program %q is not an executable file; make it one (chmod +x)", name)
-	}
-	return fmt.Sprintf("the program %q cannot be started: %v", name, err)
 }

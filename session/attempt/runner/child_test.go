@@ -20,20 +20,13 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// The test binary is the shim, the agent and the server too: modeEnv says which.
+// The test binary is the agent and the server too: modeEnv says which.
 const (
 	modeEnv = "RUNNER_TEST_MODE"
 	ranEnv  = "RUNNER_TEST_RAN" // a folder in which each agent that runs leaves a file
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == ShimCommand {
-		if err := RunShim(os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	if mode := os.Getenv(modeEnv); mode != "" {
 		os.Exit(child(mode))
 	}

@@ -28,23 +28,10 @@ const (
 // MaxLine is the longest text of an Entry in bytes; a longer line is split into several entries.
 const MaxLine = 64 << 10
 
-// An encoded entry is one line that begins with the index, so that a reader can skip without
-// parsing: {"i":7,"t":"…","s":"o","x":"…"}.
-type encoded struct {
-	Index  int64     `json:"i"`
-	Time   time.Time `json:"t"`
-	Stream string    `json:"s"`
-	Text   string    `json:"x"`
-}
-
-var (
-	streamCodes = map[string]string{Stdout: "o", Stderr: "e", System: "s"}
-	streamNames = map[string]string{"o": Stdout, "e": Stderr, "s": System}
-)
-
-// appendEntry encodes an entry and a line break. Invalid UTF-8 is replaced.
+// appendEntry encodes an entry as one line of JSON that begins with the index, so that a reader can
+// skip it without parsing. Invalid UTF-8 is replaced.
 func appendEntry(dst []byte, e Entry) []byte {
-	line, err := jsontext.Encode(encoded{e.Index, e.Time, streamCodes[e.Stream], e.Text})
+	line, err := jsontext.Encode(e)
 	if err != nil {
 		panic(err) // the year is in range
 	}
@@ -52,21 +39,16 @@ func appendEntry(dst []byte, e Entry) []byte {
 }
 
 // decodeEntry decodes a line.
-func decodeEntry(line []byte) (Entry, error) {
-	var r encoded
-	if err := json.Unmarshal(line, &r); err != nil {
-		return Entry{}, err
+func decodeEntry(line []byte) (e Entry, err error) {
+	if err = json.Unmarshal(line, &e); err == nil && e.Stream != Stdout && e.Stream != Stderr && e.Stream != System {
+		err = fmt.Errorf("unknown stream %q", e.Stream)
 	}
-	name, ok := streamNames[r.Stream]
-	if !ok {
-		return Entry{}, fmt.Errorf("unknown stream %q", r.Stream)
-	}
-	return Entry{r.Index, r.Time, name, r.Text}, nil
+	return e, err
 }
 
 // indexOf parses only the index of a line.
 func indexOf(line []byte) (int64, bool) {
-	rest, ok := bytes.CutPrefix(line, []byte(`{"i":`))
+	rest, ok := bytes.CutPrefix(line, []byte(`{"index":`))
 	if !ok {
 		return 0, false
 	}

@@ -14,11 +14,12 @@ func TestFinal(t *testing.T) {
 		return es
 	}
 	final := func(entries []Entry) string {
-		var f final
-		for _, e := range entries {
-			f.line(e.Stream, []byte(e.Text))
+		s, e := newSummary(), Exit{}
+		for _, entry := range entries {
+			s.line(entry.Stream, []byte(entry.Text))
 		}
-		return f.message()
+		s.put(&e)
+		return e.FinalMessage
 	}
 	long := strings.Repeat("é", MaxFinal+5)
 	big := `{"type":"result","subtype":"success","result":"` + strings.Repeat("x", 3*MaxLine) + `"}`

@@ -149,37 +149,143 @@ func noVariant(e config.Executor, variant string) error {
 		With("argument", "variant").With("value", variant).With("variants", names)
 }
 
-// Known returns the executors that need no configuration: command lines of well-known coding agents
-// that read a prompt from standard input, work without asking, print JSON lines, and continue the
-// last conversation of their working directory, which is an attempt's own. They are allowed
-// everything, since nobody is there to answer; to restrict one, configure an executor of the same
-// name. Each call returns new values.
+// A program is a well-known coding agent that reads a prompt from standard input, works without asking,
+// prints JSON lines, and continues the last conversation of its working directory, which is an
+// attempt's own, or one by its name.
+type program struct {
+	name             string
+	base, work, plan string // its options, and those to do anything and to plan without changing anything; plan "" means it cannot
+	last, named      string // options that continue a conversation
+	end              string // after all options
+	env              map[string]string
+	server           func(MCP) (args, env []string) // tell it of the server of a step, if possible of it alone
+}
+
+// programs are allowed everything, since nobody is there to answer; to restrict one, configure an
+// executor of the same name. Cursor takes servers only from settings, and so does Gemini, in which its
+// user names the one of a step by its variables.
+var programs = []program{{
+	name: "CLAUDE_CODE",
+	base: "claude --print --output-format stream-json --verbose", // streamed JSON in print mode needs --verbose
+	work: "--dangerously-skip-permissions", plan: "--permission-mode plan",
+	last: "--continue", named: "--resume " + ConversationPlaceholder,
+	server: func(m MCP) (args, env []string) {
+		return []string{"--mcp-config", m.File, "--strict-mcp-config"}, nil
+	},
+}, {
+	name: "CODEX",
+	// A folder around several worktrees is not a repository. A worktree's git folder is outside
+	// of it, so the sandbox would not let the agent commit.
+	base: "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox",
+	last: "resume --last", named: "resume " + ConversationPlaceholder, end: "-",
+	server: func(m MCP) (args, env []string) {
+		return []string{"-c", `mcp_servers.` + MCPName + `={url="` + m.URL + `",bearer_token_env_var="` + TokenEnv + `"}`}, nil
+	},
+}, {
+	name: "GEMINI",
+	base: "gemini --output-format stream-json", work: "--approval-mode yolo", plan: "--approval-mode plan",
+	last: "--resume latest", named: "--resume " + ConversationPlaceholder,
+	env: map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true"}, // else it asks for permission in a folder that is not trusted
+	server: func(MCP) (args, env []string) {
+		return []string{"--allowed-mcp-server-names", MCPName}, nil
+	},
+}, {
+	name: "CURSOR_AGENT",
+	base: "cursor-agent --print --output-format stream-json --trust --approve-mcps", work: "--force", plan: "--mode plan",
+	last: "--continue", named: "--resume " + ConversationPlaceholder,
+}, {
+	name: "OPENCODE",
+	// Without a title, the model is asked for one, and what that costs is not reported.
+	base: "opencode run --format json --auto --title deepwork", plan: "--agent plan",
+	last: "--continue", named: "--session " + ConversationPlaceholder,
+	server: func(m MCP) (args, env []string) {
+		return nil, []string{`OPENCODE_CONFIG_CONTENT={"mcp":{"` + MCPName + `":{"type":"remote","url":"` + m.URL + `","headers":{"Authorization":"Bearer {env:` + TokenEnv + `}"},"oauth":false}}}`}
+	},
+}}
+
+// Known returns the executors that need no configuration, of programs. Each call returns new values.
 func Known() []config.Executor {
-	all := []config.Executor{
-		// Streamed JSON in print mode needs --verbose.
-		known("CLAUDE_CODE", "claude --print --output-format stream-json --verbose",
-			"--dangerously-skip-permissions", "--permission-mode plan", "--continue"),
-		// A folder around several worktrees is not a repository. A worktree's git folder is outside
-		// of it, so the sandbox would not let the agent commit.
-		known("CODEX", "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox", "", "", "resume --last -"),
-		known("GEMINI", "gemini --output-format stream-json", "--approval-mode yolo", "--approval-mode plan", "--resume latest"),
-		known("CURSOR_AGENT", "cursor-agent --print --output-format stream-json --trust --approve-mcps", "--force", "--mode plan", "--continue"),
-		// Without a title, the model is asked for one, and what that costs is not reported.
-		known("OPENCODE", "opencode run --format json --auto --title deepwork", "", "--agent plan", "--continue"),
+	all := make([]config.Executor, len(programs))
+	for i, p := range programs {
+		words := func(parts ...string) []string { return strings.Fields(strings.Join(parts, " ")) }
+		all[i] = config.Executor{Name: p.name, Prompt: config.PromptStdin, Env: maps.Clone(p.env),
+			Command: words(p.base, p.work, p.end), Resume: words(p.base, p.work, p.last, p.end)}
+		if p.plan != "" {
+			all[i].Variants = []config.Variant{{Name: "PLAN", Command: words(p.base, p.plan, p.end), Resume: words(p.base, p.plan, p.last, p.end)}}
+		}
 	}
-	all[1].Command = append(all[1].Command, "-")
-	// It would ask for permission in a folder that is not trusted.
-	all[2].Env = map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true"}
 	return all
 }
 
-// known returns an executor whose command line is base and work; its variant PLAN, if any, plans
-// without changing anything; a follow-up adds resume.
-func known(name, base, work, plan, resume string) config.Executor {
-	words := func(parts ...string) []string { return strings.Fields(strings.Join(parts, " ")) }
-	e := config.Executor{Name: name, Command: words(base, work), Resume: words(base, work, resume), Prompt: config.PromptStdin}
-	if plan != "" {
-		e.Variants = []config.Variant{{Name: "PLAN", Command: words(base, plan), Resume: words(base, plan, resume)}}
+// The placeholders in the commands of executors.
+const (
+	// MCPPlaceholder is replaced by the path of a file as .mcp.json that names the MCP server of the agent.
+	MCPPlaceholder = "{mcp_config}"
+	// ConversationPlaceholder, in resume, is replaced by the name that the program gave to its conversation.
+	ConversationPlaceholder = "{conversation}"
+)
+
+// MCPName is the name of an MCP for the agent. It is not deepwork, since the user's settings may have a server
+// of that name, and Codex, Gemini and OpenCode merge entries of one name.
+const MCPName = "deepwork-run"
+
+// An MCP is the server to which the agent of a step reports.
+type MCP struct {
+	File string // as .mcp.json, absolute
+	URL  string
+}
+
+// TokenEnv has the bearer token for an MCP.
+const TokenEnv = "DEEPWORK_MCP_TOKEN"
+
+// ForStep returns the recipe for the agent of a step, of an executor of this name, that goes on with a
+// conversation or, if that is "", begins one.
+func (r Recipe) ForStep(executor string, m MCP, conversation string) Recipe {
+	r.Command, r.Resume = slices.Clone(r.Command), r.named(executor)
+	if p := r.program(executor); p.server != nil {
+		args, env := p.server(m)
+		r.Command, r.Resume = insert(r.Command, args), insert(r.Resume, args)
+		r.Env = append(slices.Clone(r.Env), env...)
 	}
-	return e
+	for _, line := range [][]string{r.Command, r.Resume} {
+		for i, word := range line {
+			line[i] = strings.NewReplacer(MCPPlaceholder, m.File, ConversationPlaceholder, conversation).Replace(word)
+		}
+	}
+	return r
+}
+
+// Names reports whether a conversation can be continued by its name, also beside others in the folder.
+func (r Recipe) Names(executor string) bool {
+	return slices.ContainsFunc(r.named(executor), func(word string) bool { return strings.Contains(word, ConversationPlaceholder) })
+}
+
+// named returns resume so that it continues a conversation by its name, if it can.
+func (r Recipe) named(executor string) []string {
+	line, p := slices.Clone(r.Resume), r.program(executor)
+	last := strings.Fields(p.last)
+	for i := range line {
+		if end := i + len(last); end <= len(line) && slices.Equal(line[i:end], last) {
+			return slices.Replace(line, i, end, strings.Fields(p.named)...)
+		}
+	}
+	return line
+}
+
+// program returns the known program that the recipe of an executor runs, or a zero one.
+func (r Recipe) program(executor string) program {
+	i := slices.IndexFunc(programs, func(p program) bool { return p.name == executor && strings.HasPrefix(p.base, r.Command[0]+" ") })
+	if i < 0 {
+		return program{}
+	}
+	return programs[i]
+}
+
+// insert puts options after the program and its subcommand, before what may follow options.
+func insert(line, options []string) []string {
+	at := 1
+	for at < len(line) && !strings.HasPrefix(line[at], "-") {
+		at++
+	}
+	return slices.Insert(line, at, options...)
 }

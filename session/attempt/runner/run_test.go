@@ -105,12 +105,12 @@ func TestNotStarted(t *testing.T) {
 		want   string
 	}{
 		{func(s *Spec) { s.Command = []string{"no-such-agent"} }, `"no-such-agent" is not in PATH; install it`},
-		{func(s *Spec) { s.Command = []string{"./nothing"} }, "there is no program"},
-		{func(s *Spec) { s.Command = []string{"./plain"} }, "chmod +x"},
+		{func(s *Spec) { s.Command = []string{"./nothing"} }, "no such program"},
+		{func(s *Spec) { s.Command = []string{"./plain"} }, "not an executable file"},
 		{func(s *Spec) { s.Command = []string{script} }, "what its first line names"},
 		{func(s *Spec) { s.Command = append(s.Command, strings.Repeat("x", 4<<20)) }, "argument list too long"},
-		{func(s *Spec) { s.Work = b.path("gone") }, "working directory is not there"},
-		{func(s *Spec) { s.Work = script }, "is not a directory"},
+		{func(s *Spec) { s.Work = b.path("gone") }, "working directory"},
+		{func(s *Spec) { s.Work = script }, "not a directory"},
 		{func(s *Spec) { s.Log = script }, "opening the log"},
 	} {
 		s := b.spec("not"+string(rune('a'+i)), "echo")

@@ -24,7 +24,8 @@ import (
 	"deepwork/session/git"
 )
 
-// ShimCommand is the hidden subcommand that runs the shim; its argument is the run's folder.
+// ShimCommand is the first argument of a shim, which every program with this package can be; the
+// second is the run's folder.
 const ShimCommand = "attempt-shim"
 
 // A Spec describes a command to run. It is the content of specFile.
@@ -69,10 +70,6 @@ var ErrNoRun = errors.New("no run was begun in this folder")
 // such as [/path/to/deepwork attempt-shim]. It has no state and may be used by many goroutines.
 type Runner struct{ Shim []string }
 
-// startTries bounds how often a start is retried because another caller's Find has undone it before
-// its shim was ready.
-const startTries = 3
-
 // Start begins a run; it returns when the shim has recorded that the agent runs, or why it does
 // not. If a run was already begun in the folder, Start finds that one and ignores this Spec. If the
 // folder has a Spec whose agent never ran, since the server was killed in between, Start begins it
@@ -82,34 +79,27 @@ const startTries = 3
 // If ctx ends first its error is returned, and the run may start anyway; Find and a later Start
 // report that. Any other error means that nothing runs.
 func (r *Runner) Start(ctx context.Context, spec Spec) (*Process, error) {
-	for try := 1; ; try++ {
-		p, err := find(ctx, spec.Dir)
-		if err != nil || p != nil {
-			return p, err
-		}
-		if err := putSpec(ctx, spec); err != nil {
-			return nil, fmt.Errorf("starting a run in %s: %w", spec.Dir, err)
-		}
-		said, life, err := r.startShim(ctx, spec.Dir)
-		if err != nil {
-			return nil, fmt.Errorf("starting the shim of the run in %s: %w", spec.Dir, err)
-		}
-		if p, err = find(ctx, spec.Dir); err == nil && p != nil {
-			p.life = life
-			return p, nil
-		}
-		life.Close()
-		if err != nil {
-			return nil, err
-		}
-		if try == startTries || said != "" {
-			if said == "" {
-				said = "it ended without a word"
-			}
-			forget(ctx, spec.Dir) // the error to report is the shim's
-			return nil, fmt.Errorf("starting the shim of the run in %s: %s", spec.Dir, said)
-		}
+	p, err := find(ctx, spec.Dir)
+	if err != nil || p != nil {
+		return p, err
 	}
+	if err := putSpec(ctx, spec); err != nil {
+		return nil, fmt.Errorf("starting a run in %s: %w", spec.Dir, err)
+	}
+	said, life, err := r.startShim(ctx, spec.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("starting the shim of the run in %s: %w", spec.Dir, err)
+	}
+	if p, err = find(ctx, spec.Dir); p != nil {
+		p.life = life
+		return p, nil
+	}
+	life.Close()
+	if err == nil {
+		forget(ctx, spec.Dir) // the error to report is the shim's
+		err = fmt.Errorf("starting the shim of the run in %s: %s", spec.Dir, cmp.Or(said, "it ended without a word"))
+	}
+	return nil, err
 }
 
 // Find returns the run of a folder, alive or ended, or ErrNoRun. It blocks while a shim is about to

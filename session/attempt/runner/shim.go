@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,35 +11,32 @@ import (
 	"deepwork/actor/process"
 )
 
-// RunShim is the shim's main function: it runs the folder's Spec and returns when the agent has
-// ended and everything is recorded. It does nothing in a folder that has no Spec, or whose agent
-// was started before.
-//
-// It detaches this process from its parent (see process.Detached). The standard output is the
-// connection to the Runner that waits for it: nothing else may write to it. The process must do
-// nothing else.
-func RunShim(dir string) error {
+// A process with the command line of a shim is one here, before the rest of the program is initialized:
+// packages that this one does not import take ten times as long as all that a shim needs.
+func init() {
+	if len(os.Args) != 3 || os.Args[1] != ShimCommand {
+		return
+	}
+	process.Detached()
+	if err := shim(os.Args[2]); err != nil {
+		process.Answer(err.Error())
+		fmt.Fprintf(os.Stderr, "running the agent of %s: %v\n", os.Args[2], err)
+		os.Exit(1)
+	}
+	process.Answer("")
+	os.Exit(0)
+}
+
+// shim runs the Spec of a folder and returns when the agent has ended and everything is recorded. It
+// does nothing in a folder that has no Spec, or whose agent was started before. The standard output is
+// the connection to the Runner that waits for this process: nothing else may be written to it.
+func shim(dir string) error {
 	if !filepath.IsAbs(dir) {
-		return fmt.Errorf("running a shim: the run's folder %q is not an absolute path", dir)
+		return errors.New("the run's folder must be an absolute path")
 	}
 	if err := OwnFolder(dir); err != nil {
 		return err
 	}
-	if is, err := process.Detached(); err != nil {
-		return fmt.Errorf("starting a shim: %w", err)
-	} else if !is {
-		return nil // another process is the shim
-	}
-	if err := runShim(dir); err != nil {
-		process.Answer(err.Error())
-		return fmt.Errorf("running the agent of %s: %w", dir, err)
-	}
-	process.Answer("")
-	return nil
-}
-
-// runShim runs the agent with the run's lock held.
-func runShim(dir string) error {
 	lock, err := lockRun(context.Background(), dir)
 	if err != nil {
 		return err

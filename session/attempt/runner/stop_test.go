@@ -3,15 +3,12 @@
 package runner
 
 import (
-	"fmt"
 	"os"
 	"runtime"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"deepwork/actor/testkit"
 )
 
 func (b *bench) stop(p *Process, grace time.Duration) Exit {
@@ -80,27 +77,6 @@ func TestStopBeforeItBegan(t *testing.T) {
 	must(t, requestStop(s.Dir, 0))
 	if e := b.run(s); !e.Stopped || e.NotStarted == "" || b.ran() != 0 {
 		t.Errorf("%+v, %d ran", e, b.ran())
-	}
-}
-
-// Stops that come at any moment of a start find no gap.
-func TestStopWhileStarting(t *testing.T) {
-	b := newBench(t)
-	for i := range 8 {
-		s := b.spec(fmt.Sprint(i), "hang")
-		s.Env = append(s.Env, testkit.HubEnv+"=") // nobody listens
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for pause := looks(2 * time.Millisecond); !exists(s.Dir, specFile); {
-				pause.Wait(t.Context())
-			}
-			requestStop(s.Dir, time.Duration(i)*time.Millisecond)
-		})
-		e := b.run(s)
-		wg.Wait()
-		if !e.Stopped {
-			t.Errorf("%d: %+v", i, e)
-		}
 	}
 }
 

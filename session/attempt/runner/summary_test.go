@@ -36,23 +36,6 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// The final message of Claude Code that ended without a result is the last one of its transcript.
-func TestFinalMessageWithoutAResult(t *testing.T) {
-	s := newSummary()
-	for _, line := range []string{
-		`{"type":"system","subtype":"init","session_id":"x"}`,
-		`{"type":"assistant","message":{"content":[{"type":"text","text":"I will look."}]}}`,
-		`{"type":"assistant","message":{"content":[{"type":"tool_use","id":"1","name":"Bash","input":{}}]}}`,
-	} {
-		s.line(Stdout, []byte(line))
-	}
-	var e Exit
-	s.put(&e)
-	if e.FinalMessage != "I will look." {
-		t.Errorf("%q", e.FinalMessage)
-	}
-}
-
 // There is room for any exit in the space that is reserved for it.
 func TestRoomForAnExit(t *testing.T) {
 	s := newSummary()

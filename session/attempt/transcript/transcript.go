@@ -8,7 +8,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -59,6 +59,8 @@ type Reader struct {
 	openCode openCodeUsage
 
 	conversation string
+	answer, said []byte // what the program gives as its answer, and the last message; at most MaxLine bytes
+	more         bool   // the last event was a part of the answer
 }
 
 // Conversation returns the name that the program gave to the conversation, by which it can be continued, or
@@ -66,8 +68,13 @@ type Reader struct {
 // thread_id.
 func (r *Reader) Conversation() string { return r.conversation }
 
-// conversationName is what a name must be to become an argument of a command.
-var conversationName = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_-]{0,199}$`)
+// isName reports whether a name can become an argument of a command.
+func isName(name string) bool {
+	other := func(r rune) bool {
+		return !(r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r == '_' || r == '-')
+	}
+	return name != "" && len(name) <= 200 && name[0] != '-' && !strings.ContainsFunc(name, other)
+}
 
 // Line reads one line, or a piece of one, and calls give with its messages. It accepts any bytes and
 // does not keep line.
@@ -114,8 +121,16 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 	}
 	e := event{line: text}
 	known := len(text) <= MaxLine && text[0] == '{' && decode(text, &e)
-	if name := cmp.Or(e.SessionID, e.OpenCodeID, e.ThreadID); conversationName.MatchString(name) {
+	if name := cmp.Or(e.SessionID, e.OpenCodeID, e.ThreadID); isName(name) {
 		r.conversation = name
+	}
+	r.hear(&e)
+	all := give
+	give = func(m Message) {
+		if m.Kind == Said && m.Parent == "" && strings.TrimSpace(m.Text) != "" {
+			r.said = append(r.said[:0], m.Text...)
+		}
+		all(m)
 	}
 	if !known || !r.claudeEvent(&e, give) && !r.codexEvent(&e, give) && !r.openCodeEvent(&e, give) {
 		give(message(Output, string(text[:min(len(text), MaxText+1)])))
@@ -151,6 +166,12 @@ type event struct {
 
 	// OpenCode
 	Part *openCodePart `json:"part"`
+
+	// Gemini
+	Role     string `json:"role"`
+	Content  string `json:"content"`
+	Delta    bool   `json:"delta"`
+	Response string `json:"response"`
 }
 
 // decode decodes JSON as far as its values have the types that are expected. It reports false if it
@@ -177,4 +198,44 @@ func message(kind Kind, text string) Message {
 	}
 	m.Text = strings.ToValidUTF8(text, "?")
 	return m
+}
+
+// An Argument is one of a tool call.
+type Argument struct{ Name, Value string }
+
+// Arguments returns those of a tool call, in the order of their names, or nil if the text has other JSON.
+func Arguments(text string) (all []Argument) {
+	var given map[string]any
+	if json.Unmarshal([]byte(text), &given) != nil {
+		return nil
+	}
+	for name, value := range given {
+		s, is := value.(string)
+		if !is {
+			data, _ := json.Marshal(value) // it was decoded from JSON
+			s = string(data)
+		}
+		all = append(all, Argument{name, s})
+	}
+	slices.SortFunc(all, func(a, b Argument) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// telling are the arguments that say best what a call does, the best first.
+var telling = []string{"description", "command", "file_path", "path", "pattern", "query", "url", "prompt"}
+
+// Gist returns what a tool call does in one line.
+func Gist(text string) string {
+	all := Arguments(text)
+	for _, name := range telling {
+		if i := slices.IndexFunc(all, func(a Argument) bool { return a.Name == name }); i >= 0 {
+			line, _, _ := strings.Cut(strings.TrimSpace(all[i].Value), "\n")
+			return line
+		}
+	}
+	if len(all) > 0 {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
 }

@@ -220,34 +220,3 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
-
-// An agent's stream is read faster than 1,000 lines per second.
-func BenchmarkReader(b *testing.B) {
-	for name, data := range streams(b) {
-		if name != "claude" && name != "codex_tools" {
-			continue
-		}
-		b.Run(name, func(b *testing.B) {
-			lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
-			var r Reader
-			n := 0
-			b.SetBytes(int64(len(data)))
-			b.ReportAllocs()
-			for b.Loop() {
-				for _, line := range lines {
-					r.Line(line, func(Message) { n++ })
-				}
-			}
-			b.ReportMetric(float64(b.N*len(lines))/b.Elapsed().Seconds(), "lines/s")
-		})
-	}
-	b.Run("lines of 64 KiB", func(b *testing.B) {
-		line := []byte(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"1","content":"` + strings.Repeat("some text \\n", 6<<10) + `"}]}}`)
-		var r Reader
-		b.SetBytes(int64(len(line)))
-		for b.Loop() {
-			r.Line(line, func(Message) {})
-		}
-		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lines/s")
-	})
-}

@@ -5,9 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/session/git"
 )
 
@@ -58,6 +62,9 @@ func makeBranch(ctx context.Context, common, branch, at string) error {
 	if err := git.CheckBranch(common, branch, "worktrees"); err != nil {
 		return err
 	}
+	if err := breakLock(ctx, common, branch); err != nil {
+		return err
+	}
 	c := inRepo(common, "branch", "--no-track", "--", branch, at)
 	c.Config = []string{git.NoReflog}
 	_, err := git.Output(ctx, c)
@@ -86,6 +93,9 @@ func dropBranch(ctx context.Context, common, branch, base string) error {
 	if used, err := checkoutsOf(ctx, common, branch); err != nil || len(used) > 0 {
 		return err
 	}
+	if err := breakLock(ctx, common, branch); err != nil {
+		return err
+	}
 	// After a concurrent commit the branch stays, since its old value no longer matches.
 	if _, err := git.Output(ctx, inRepo(common, "update-ref", "-d", "refs/heads/"+branch, tip)); err != nil {
 		if now, look := branchTip(ctx, common, branch); look == nil && now != tip {
@@ -94,4 +104,28 @@ func dropBranch(ctx context.Context, common, branch, base string) error {
 		return fmt.Errorf("deleting the branch %s: %w", branch, err)
 	}
 	return nil
+}
+
+// lockAge is the age from which the lock file of a branch counts as left behind.
+const lockAge = 2 * time.Second
+
+// breakLock removes git's lock file of an attempt's branch if a git that was killed has left it. The
+// caller holds the locks of the attempt and the repository, so no git of ours uses the branch, and
+// the git of anyone else has such a lock for milliseconds.
+func breakLock(ctx context.Context, common, branch string) error {
+	path := filepath.Join(common, "refs", "heads", filepath.FromSlash(branch)+".lock")
+	for pause := (wait.Backoff{Min: 20 * time.Millisecond, Max: 200 * time.Millisecond}); ; {
+		info, err := os.Lstat(path)
+		if missing(err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if age := time.Since(info.ModTime()); age > lockAge || age < -lockAge {
+			return os.Remove(path)
+		}
+		if err := pause.Wait(ctx); err != nil {
+			return err
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/session/git"
@@ -88,35 +89,53 @@ func checkoutsOf(ctx context.Context, common, branch string) (out []checkout, er
 	return out, nil
 }
 
-// operations are the files of a git folder that exist while an operation is in progress.
-var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
-	{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"}, {"sequencer", "cherry-pick"}}
-
 // operation returns what is in progress in a worktree, or "".
-func (c checkout) operation() string {
-	for _, o := range operations {
-		if isThere(filepath.Join(c.admin, o[0])) {
-			return o[1]
+func (c checkout) operation() string { return git.InProgress(c.admin) }
+
+// untracked is git's status of a file that is in no commit and not ignored.
+const untracked = "??"
+
+// loose returns the files that differ from the commit that is checked out, by git's status of them,
+// which has two letters; files is which untracked ones: all, normal (with folders), no.
+func (c checkout) loose(ctx context.Context, files string) (map[string][]string, error) {
+	out, err := git.Output(ctx, c.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files="+files))
+	loose := map[string][]string{}
+	for _, line := range git.Fields(out) {
+		if len(line) > 3 {
+			loose[line[:2]] = append(loose[line[:2]], line[3:])
 		}
 	}
-	return ""
+	return loose, err
+}
+
+// conflicts lists the files among those of loose that have conflicts.
+func conflicts(loose map[string][]string) (files []string) {
+	for xy, names := range loose {
+		if strings.Contains(xy, "U") || xy == "AA" || xy == "DD" {
+			files = append(files, names...)
+		}
+	}
+	slices.Sort(files)
+	return files
+}
+
+// unmerged lists the files with conflicts.
+func (c checkout) unmerged(ctx context.Context) ([]string, error) {
+	loose, err := c.loose(ctx, "no")
+	return conflicts(loose), err
 }
 
 // changed lists the tracked files that differ from the commit that is checked out, and the untracked
 // ones.
-func (c checkout) changed(ctx context.Context) (tracked, untracked []string, err error) {
-	out, err := git.Output(ctx, c.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal"))
-	for _, line := range git.Fields(out) {
-		if len(line) < 4 {
-			continue
-		}
-		if name := line[3:]; strings.HasPrefix(line, "??") {
-			untracked = append(untracked, name)
-		} else {
-			tracked = append(tracked, name)
+func (c checkout) changed(ctx context.Context) (tracked, others []string, err error) {
+	loose, err := c.loose(ctx, "normal")
+	for xy, names := range loose {
+		if xy != untracked {
+			tracked = append(tracked, names...)
 		}
 	}
-	return tracked, untracked, err
+	slices.Sort(tracked)
+	return tracked, loose[untracked], err
 }
 
 func (c checkout) call(args ...string) git.Command { return call(c.path, c.admin, args...) }

@@ -128,7 +128,7 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 			}
 			sound(t, tr.Repo, 0)
 		}
-		if show(t, trees[0].Repo, rescueRefs+attemptID+"-workspace", "notes") != "beside" {
+		if show(t, trees[0].Repo, rescueRefs+attemptID+"-2", "notes") != "beside" {
 			t.Error("what lay beside is lost")
 		}
 	})

@@ -78,14 +78,7 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 	j := &journal{Attempt: attempt, Branch: branch, Phase: creating}
 	uses := map[string]int{}
 	for _, t := range trees {
-		base := ""
-		common, err := findRepo(ctx, t.Repo)
-		if err == nil {
-			err = ownGitDir(t.Repo)
-		}
-		if err == nil {
-			base, err = baseOf(ctx, common, t.TargetBranch)
-		}
+		common, base, err := findBase(ctx, t.Repo, t.TargetBranch)
 		if err != nil {
 			return nil, fmt.Errorf("repository %s: %w", t.Name, err)
 		}

@@ -10,12 +10,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"deepwork/actor/process"
-	"deepwork/session/git"
 )
 
 func TestCreateAndRemove(t *testing.T) {
@@ -185,7 +183,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 	if err != nil || len(kept) != 3 {
 		t.Fatalf("kept %+v, %v", kept, err)
 	}
-	for i, suffix := range []string{"", "-api", "-workspace"} {
+	for i, suffix := range []string{"", "-2", "-3"} {
 		if kept[i].Ref != "refs/deepwork/rescue/"+attemptID+suffix {
 			t.Errorf("ref %d is %s", i, kept[i].Ref)
 		}
@@ -277,66 +275,6 @@ func TestCancelledCreateIsUndone(t *testing.T) {
 	sound(t, repo, 0)
 }
 
-func TestManyAttemptsOnOneRepository(t *testing.T) {
-	t.Parallel()
-	const n = 20
-	repo := newRepo(t)
-	first, _ := newKeeper(t)
-	second := New(Options{Dir: first.dir, Logger: first.log}) // as another server would be
-	board, _ := newKeeper(t)                                  // of another project, on the same repository
-	of := func(i int) *Keeper { return []*Keeper{first, second, board}[i%3] }
-	var wg sync.WaitGroup
-	for i := range n {
-		k := of(i)
-		wg.Go(func() {
-			attempt := fmt.Sprintf("attempt-%d", i)
-			done, err := k.Create(t.Context(), attempt, fmt.Sprintf("deepwork/x-%04d", i), []Tree{tree(repo)}, nil)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			write(t, done[0].Path, "mine", attempt)
-			if i%4 == 0 {
-				return
-			}
-			kept, _, err := k.Remove(t.Context(), attempt, false, nil)
-			if err != nil || len(kept) != 1 || show(t, repo, kept[0].Commit, "mine") != attempt {
-				t.Errorf("%s: kept %v, %v", attempt, kept, err)
-			}
-		})
-	}
-	wg.Wait()
-	sound(t, repo, n/4)
-	for i := 0; i < n; i += 4 {
-		if _, _, err := of(i).Remove(t.Context(), fmt.Sprintf("attempt-%d", i), false, nil); err != nil {
-			t.Error(err)
-		}
-	}
-	nothingLeft(t, first)
-	nothingLeft(t, board)
-	sound(t, repo, 0)
-}
-
-func TestLocksOfOtherGitsAreWaitedFor(t *testing.T) {
-	t.Parallel()
-	repo := newRepo(t)
-	gitIn(t, repo, "branch", "gone")
-	lock := filepath.Join(repo, ".git", "packed-refs.lock")
-	write(t, repo, ".git/packed-refs.lock", "")
-	deletion := git.Command{Dir: repo, Config: []string{"core.packedRefsTimeout=10"}, Args: []string{"update-ref", "-d", "refs/heads/gone"}}
-	released := time.AfterFunc(100*time.Millisecond, func() { os.Remove(lock) })
-	if _, err := git.Output(t.Context(), deletion); err != nil || released.Stop() {
-		t.Errorf("it did not wait: %v", err)
-	}
-	gitIn(t, repo, "branch", "gone")
-	write(t, repo, ".git/packed-refs.lock", "")
-	ctx, cancel := contextThatEnds(t, 100*time.Millisecond)
-	defer cancel()
-	if _, err := git.Output(ctx, deletion); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("who is cancelled waits on: %v", err)
-	}
-}
-
 // Git fails over a worktree that another program is making at that moment; one
 // that stays as it is, is told of.
 func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
@@ -394,27 +332,4 @@ func TestBranchForIsALegalRef(t *testing.T) {
 	if len(seen) < 25 {
 		t.Error("the same title gives the same branch again and again")
 	}
-}
-
-func TestFoldersBehindSymlinks(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("symlinks need a right here")
-	}
-	repo, real := newRepo(t), t.TempDir()
-	link := filepath.Join(t.TempDir(), "a link")
-	must(t, errors.Join(os.Symlink(real, link), os.Symlink(repo, link+" to the repo")))
-	k := New(Options{Dir: filepath.Join(link, "work trees")})
-	path := create(t, k, link+" to the repo")
-	write(t, path, "new", "work")
-	if st, err := k.Status(t.Context(), path, "", "main"); err != nil || !slices.Equal(st.Changed, []string{"new"}) {
-		t.Errorf("status: %+v, %v", st, err)
-	}
-	if text, _, err := k.Diff(t.Context(), path, "", "main", []string{"new"}, 0); err != nil || !strings.Contains(text, "+work") {
-		t.Errorf("diff: %q, %v", text, err)
-	}
-	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
-		t.Error("the work is lost")
-	}
-	sound(t, repo, 0)
 }

@@ -100,7 +100,7 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	loose, err := v.loose(ctx)
+	loose, err := v.loose(ctx, "all")
 	if err != nil || len(loose[untracked]) == 0 {
 		return index, err
 	}

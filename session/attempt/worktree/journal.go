@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"deepwork/actor/durable"
@@ -49,7 +47,7 @@ func (j *journal) paths() []string {
 type record struct {
 	Tree
 	Common string `json:"git_dir"` // the repository's
-	Path   string `json:"path"`
+	Path   string `json:"-"`       // in the folder of the attempt, by its name
 	Branch string `json:"branch"`
 	Base   string `json:"base"`
 	Begun  bool   `json:"begun"`           // something of it may exist
@@ -83,7 +81,8 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 }
 
 // parseJournal parses the journal of an attempt with its worktrees in dir. What it names is removed
-// without asking anybody, so a journal that is incomplete or names a folder elsewhere is refused.
+// without asking anybody, so a journal that is incomplete is refused, and it cannot name a folder
+// elsewhere.
 func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 	var j journal
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -99,11 +98,12 @@ func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 		switch {
 		case e == nil:
 			return nil, fmt.Errorf("is damaged: worktree %d is null", i)
-		case !filepath.IsAbs(e.Path) || !filepath.IsAbs(e.Common) || strings.ContainsRune(e.Path+e.Common, 0):
-			return nil, fmt.Errorf("is damaged: worktree %d has the paths %q and %q, which must be absolute", i, e.Path, e.Common)
-		case e.Name != filepath.Base(e.Name) || !filepath.IsLocal(e.Name) || e.Path != filepath.Join(dir, attempt, e.Name):
-			return nil, fmt.Errorf("is damaged: worktree %d is said to be at %q; expected in %s", i, e.Path, filepath.Join(dir, attempt))
+		case !filepath.IsAbs(e.Common) || strings.ContainsRune(e.Common, 0):
+			return nil, fmt.Errorf("is damaged: the repository of worktree %d is %q, which must be an absolute path", i, e.Common)
+		case e.Name != filepath.Base(e.Name) || !filepath.IsLocal(e.Name) || strings.ContainsRune(e.Name, 0):
+			return nil, fmt.Errorf("is damaged: %q cannot be the name of worktree %d", e.Name, i)
 		}
+		e.Path = filepath.Join(dir, attempt, e.Name)
 	}
 	return &j, nil
 }
@@ -116,7 +116,7 @@ func (k *Keeper) save(j *journal) error {
 		return fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err)
 	}
 	path := k.journalPath(j.Attempt)
-	err = durable.Disk{}.Put(path, append(data, '\n'), durable.PutOptions{Temp: filepath.Base(k.draft(j.Attempt))})
+	err = durable.Disk{}.Put(path, append(data, '\n'), durable.PutOptions{Temp: j.Attempt + ".new"}) // written by the holder of the attempt's lock alone
 	if err != nil {
 		return durable.Explain(fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err), path)
 	}
@@ -131,27 +131,16 @@ func (k *Keeper) forget(attempt string) error {
 	return nil
 }
 
-// draft is the path of a journal before it is renamed into place. Only the holder of the attempt's
-// lock writes it.
-func (k *Keeper) draft(attempt string) string { return k.journalPath(attempt) + ".new" }
-
-// attempts lists the attempts that have a journal, or whose draft or lock a crash has left.
-func (k *Keeper) attempts() ([]string, error) {
-	found := map[string]bool{}
-	for _, c := range []struct{ folder, before, after string }{
-		{k.journal, "", ".json"}, {k.journal, "", ".json.new"}, {k.locks(), "attempt-", ".lock"},
-	} {
-		list, err := os.ReadDir(c.folder)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("reading the journals: %w", err)
-		}
-		for _, f := range list {
-			name, first := strings.CutPrefix(f.Name(), c.before)
-			name, last := strings.CutSuffix(name, c.after)
-			if first && last && attemptName.MatchString(name) {
-				found[name] = true
-			}
+// attempts lists the attempts that have a journal.
+func (k *Keeper) attempts() (all []string, err error) {
+	list, err := os.ReadDir(k.journal)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the journals: %w", err)
+	}
+	for _, f := range list {
+		if name, is := strings.CutSuffix(f.Name(), ".json"); is && attemptName.MatchString(name) {
+			all = append(all, name)
 		}
 	}
-	return slices.Sorted(maps.Keys(found)), nil
+	return all, nil
 }

@@ -99,26 +99,6 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A journal that names a folder elsewhere moves and removes nothing.
-func TestJournalOfAFolderElsewhere(t *testing.T) {
-	t.Parallel()
-	repo := newRepo(t)
-	home, untouched := newVictim(t)
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
-	text := read(t, k.journalPath(attemptID))
-	for _, at := range []string{home, filepath.Join(home, attemptID, "web"), filepath.Join(k.dir, attemptID, "..", "..", "home")} {
-		write(t, k.journal, attemptID+".json", strings.ReplaceAll(strings.ReplaceAll(text, path, at), `"made"`, `"creating"`))
-		if did, err := k.Recover(t.Context(), func(string) bool { return false }); err == nil || len(did) > 0 {
-			t.Errorf("%s: %v, %v", at, did, err)
-		}
-		if _, _, err := k.Remove(t.Context(), attemptID, false, nil); err == nil {
-			t.Errorf("%s was removed", at)
-		}
-	}
-	untouched()
-}
-
 // What is in a worktree's .git file is no evidence: the journal says whose it is.
 func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -69,7 +68,7 @@ type Landed struct {
 // *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrNoBranch, ErrMoved, ErrInUse,
 // ErrNoWorktree. After an error nothing is changed. It blocks until all is done.
 func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
-	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *branchView) (r *Landed, err error) {
+	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *view) (r *Landed, err error) {
 		if b.common == b.head {
 			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
@@ -120,7 +119,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 
 // targetCheckout returns the worktree that has the target checked out, or nil. One that cannot be moved
 // is an error.
-func targetCheckout(ctx context.Context, l Landing, b *branchView) (*checkout, error) {
+func targetCheckout(ctx context.Context, l Landing, b *view) (*checkout, error) {
 	all, err := checkoutsOf(ctx, b.Common, l.Target)
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -141,7 +140,7 @@ func targetCheckout(ctx context.Context, l Landing, b *branchView) (*checkout, e
 }
 
 // advance moves the target to a commit that has the present one as an ancestor.
-func advance(ctx context.Context, l Landing, b *branchView, at *checkout, now string) error {
+func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) error {
 	ref := "refs/heads/" + l.Target
 	c := inRepo(b.Common, "update-ref", "-m", "deepwork", ref, now, b.target)
 	if at != nil {
@@ -165,7 +164,7 @@ func advance(ctx context.Context, l Landing, b *branchView, at *checkout, now st
 
 // landed makes the commit of a merge or squash. It returns the target's for a squash that changes
 // nothing.
-func (k *Keeper) landed(ctx context.Context, l Landing, b *branchView) (string, error) {
+func (k *Keeper) landed(ctx context.Context, l Landing, b *view) (string, error) {
 	r, err := git.Once(ctx, b.asUser("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", b.target, b.head))
 	if err != nil && git.ExitCode(err) != 1 {
 		return "", err
@@ -202,7 +201,7 @@ func (l Landing) message(from, into string) string {
 }
 
 // byHand describes why a target cannot be moved where it is checked out.
-func byHand(l Landing, b *branchView, path string, files []string) *CheckedOutError {
+func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	at := "git -C " + strconv.Quote(path)
 	command := at + " merge --no-ff " + b.Branch
 	switch l.Way {
@@ -218,7 +217,7 @@ func byHand(l Landing, b *branchView, path string, files []string) *CheckedOutEr
 // Path, Target and InUse. The old commits stay under refs/deepwork/before. It returns as Merge does;
 // after a *ConflictError nothing is changed, and Update can be called instead.
 func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
-	return k.onBranch(ctx, l, "rebasing onto "+l.Target, func(b *branchView) (*Landed, error) {
+	return k.onBranch(ctx, l, "rebasing onto "+l.Target, func(b *view) (*Landed, error) {
 		now := b.head
 		_, err := k.moveTo(ctx, b, func(ctx context.Context) (err error) { now, err = b.replay(ctx); return err })
 		return &Landed{Before: b.head, Commit: now}, err
@@ -227,7 +226,7 @@ func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
 
 // moveTo has do move the attempt's branch, and its worktree, to other commits, and keeps the old ones
 // under a ref of their own. back takes that back; after an error it was done.
-func (k *Keeper) moveTo(ctx context.Context, b *branchView, do func(context.Context) error) (back func(), err error) {
+func (k *Keeper) moveTo(ctx context.Context, b *view, do func(context.Context) error) (back func(), err error) {
 	ref := "refs/deepwork/before/" + b.journal.Attempt + "-" + b.head[:12]
 	known, err := refTip(ctx, inRepo(b.Common), ref)
 	if err == nil {
@@ -262,13 +261,13 @@ func (k *Keeper) moveTo(ctx context.Context, b *branchView, do func(context.Cont
 }
 
 // reset moves the attempt's branch and its worktree to a commit.
-func (b *branchView) reset(ctx context.Context, to string) error {
+func (b *view) reset(ctx context.Context, to string) error {
 	_, said, err := git.Run(ctx, b.call("switch", "--quiet", "--no-overwrite-ignore", "--no-recurse-submodules", "--force-create", b.Branch, to))
 	return b.dirty(said, err)
 }
 
 // dirty returns a *DirtyError if git has refused to overwrite files of the worktree.
-func (b *branchView) dirty(said string, err error) error {
+func (b *view) dirty(said string, err error) error {
 	if files := inTheWay(said); err != nil && len(files) > 0 {
 		return &DirtyError{Path: b.Path, Files: files}
 	}
@@ -277,7 +276,7 @@ func (b *branchView) dirty(said string, err error) error {
 
 // replay repeats those commits of the attempt on the target that it lacks, without merges and commits
 // that change nothing there, and returns the last one. After an error all is as before.
-func (b *branchView) replay(ctx context.Context) (now string, err error) {
+func (b *view) replay(ctx context.Context) (now string, err error) {
 	upstream := b.target
 	if own, err := isAncestor(ctx, b.Common, b.from, b.target); err != nil {
 		return "", err
@@ -296,7 +295,7 @@ func (b *branchView) replay(ctx context.Context) (now string, err error) {
 		id, _ := commitOf(ctx, b.call(), "REBASE_HEAD")
 		err = &ConflictError{Files: files, Commit: id}
 	}
-	if (checkout{b.Path, b.admin}).operation() == "rebase" {
+	if b.operation() == "rebase" {
 		if _, abort := git.Output(ctx, b.asUser("rebase", "--abort")); abort != nil {
 			return "", errors.Join(err, abort)
 		}
@@ -304,22 +303,11 @@ func (b *branchView) replay(ctx context.Context) (now string, err error) {
 	return "", err
 }
 
-// unmerged lists the files with conflicts.
-func (b *branchView) unmerged(ctx context.Context) (files []string, err error) {
-	out, err := git.Output(ctx, b.call("ls-files", "--unmerged", "-z"))
-	for _, line := range git.Fields(out) {
-		if _, name, _ := strings.Cut(line, "\t"); !slices.Contains(files, name) {
-			files = append(files, name)
-		}
-	}
-	return files, err
-}
-
 // Update merges the target branch into an attempt's worktree; of l it uses Path, Target, Message and
 // InUse. Conflicts are left in the worktree, with the merge in progress: git commit ends it there, or
 // Abort undoes it. It returns as Merge does.
 func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
-	return k.onBranch(ctx, l, "merging from "+l.Target, func(b *branchView) (*Landed, error) {
+	return k.onBranch(ctx, l, "merging from "+l.Target, func(b *view) (*Landed, error) {
 		ctx := context.WithoutCancel(ctx)
 		c := b.asUser("merge", "--quiet", "--ff", "--commit", "--no-squash", "--no-stat", "--no-autostash", "--no-verify-signatures", "--no-verify",
 			"-m", strings.TrimSpace(l.message(l.Target, b.Branch)), "refs/heads/"+l.Target)
@@ -332,7 +320,7 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 				return r, nil
 			}
 			err = b.dirty(said, err)
-			if (checkout{b.Path, b.admin}).operation() == "merge" { // such as when it cannot be signed
+			if b.operation() == "merge" { // such as when it cannot be signed
 				_, abort := git.Output(ctx, b.call("merge", "--abort"))
 				err = errors.Join(err, abort)
 			}
@@ -349,13 +337,13 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 // ErrNotKept, ErrInUse, ErrNoWorktree.
 func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kept *Rescue, err error) {
 	defer wrap(&err, "aborting the merge in %s", path)
-	err = k.onWorktree(ctx, path, inUse, func(b *branchView) error {
+	err = k.onWorktree(ctx, path, inUse, func(b *view) error {
 		free, err := k.lockRepo(ctx, b.Common)
 		if err != nil {
 			return err
 		}
 		defer free()
-		if (checkout{b.Path, b.admin}).operation() != "merge" {
+		if b.operation() != "merge" {
 			return ErrNoMerge
 		}
 		if kept, err = k.keepMerge(ctx, b); err != nil {
@@ -369,7 +357,7 @@ func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kep
 
 // keepMerge saves the files of a merge in progress, without repositories among them, which a reset leaves
 // alone.
-func (k *Keeper) keepMerge(ctx context.Context, b *branchView) (r *Rescue, err error) {
+func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) {
 	tmp, done, err := scratch()
 	if err != nil {
 		return nil, err
@@ -388,21 +376,8 @@ func (k *Keeper) keepMerge(ctx context.Context, b *branchView) (r *Rescue, err e
 	return r, err
 }
 
-// A branchView is the worktree of an attempt for the calls that move branches.
-type branchView struct {
-	*record
-	journal *journal
-	admin   string
-	head    string // its commit
-	target  string // that of the target
-	from    string // the commit at which its work begins
-	common  string // the commit that both have in common, or ""
-}
-
-func (b *branchView) call(args ...string) git.Command { return call(b.Path, b.admin, args...) }
-
 // asUser returns a git command with the user's identity and signing.
-func (b *branchView) asUser(args ...string) git.Command {
+func (b *view) asUser(args ...string) git.Command {
 	c := b.call(args...)
 	c.User = true
 	return c
@@ -414,16 +389,15 @@ func treeOf(ctx context.Context, common, commit string) (string, error) {
 
 // onBranch calls do for a worktree that is on its own branch, with all its changes committed. The
 // attempt and the repository are locked.
-func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(*branchView) (*Landed, error)) (r *Landed, err error) {
+func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(*view) (*Landed, error)) (r *Landed, err error) {
 	defer wrap(&err, "%s of %s", doing, l.Path)
-	err = k.onWorktree(ctx, l.Path, l.InUse, func(b *branchView) error {
+	err = k.onWorktree(ctx, l.Path, l.InUse, func(b *view) error {
 		free, err := k.lockRepo(ctx, b.Common)
 		if err != nil {
 			return err
 		}
 		defer free()
-		at := checkout{b.Path, b.admin}
-		if operation := at.operation(); operation != "" {
+		if operation := b.operation(); operation != "" {
 			return fmt.Errorf("%w: %s, which this undoes: git -C %q %s", ErrUnfinished, operation, b.Path, ending(operation))
 		}
 		ref, err := git.Line(ctx, b.call("symbolic-ref", "--quiet", "HEAD"))
@@ -439,7 +413,7 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 		if b.from, b.common, err = b.begin(ctx, b.head, b.target); err != nil {
 			return err
 		}
-		tracked, untracked, err := at.changed(ctx)
+		tracked, others, err := b.changed(ctx)
 		if err != nil {
 			return err
 		}
@@ -452,7 +426,7 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 			}
 		}
 		if r, err = do(b); r != nil {
-			r.Untracked = untracked
+			r.Untracked = others
 		}
 		return err
 	})
@@ -463,38 +437,28 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 }
 
 // onWorktree calls do for a worktree of an attempt, which is locked.
-func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool, do func(*branchView) error) error {
-	attempt := filepath.Base(filepath.Dir(path))
-	if !attemptName.MatchString(attempt) || filepath.Dir(filepath.Dir(path)) != k.dir {
-		return ErrNoWorktree
+func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool, do func(*view) error) error {
+	j, err := k.journalOf(path)
+	if err != nil {
+		return err
 	}
-	unlock, err := k.lockAttempt(ctx, attempt)
+	unlock, err := k.lockAttempt(ctx, j.Attempt)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	j, err := k.load(attempt)
-	if err != nil {
+	if j, err = k.journalOf(path); err != nil { // again: it may have changed
 		return err
 	}
-	if j == nil || j.Phase != made || isThere(k.gone(attempt)) {
+	if j.Phase != made || isThere(k.gone(j.Attempt)) {
 		return ErrNoWorktree
 	}
 	if inUse != nil && inUse() {
 		return ErrInUse
 	}
-	for _, e := range j.Trees {
-		if e.Path != path || !isDir(path) {
-			continue
-		}
-		b := &branchView{record: e, journal: j}
-		if b.admin, err = e.admin(); err != nil || b.admin == "" {
-			return errors.Join(err, ErrNoWorktree)
-		}
-		if b.head, err = commitOf(ctx, b.call(), "HEAD"); err != nil {
-			return err
-		}
-		return do(b)
+	b, err := j.view(ctx, path)
+	if err != nil {
+		return err
 	}
-	return ErrNoWorktree
+	return do(b)
 }

@@ -140,59 +140,6 @@ func TestMergeLFS(t *testing.T) {
 	}
 }
 
-// lines are many, so that git merges changes of both ends.
-var lines = strings.Repeat("a line\n", 20)
-
-// A sparse checkout stays one, and its files of other folders are merged.
-func TestMergeInSparseCheckouts(t *testing.T) {
-	asUser(t, "")
-	{
-		repo := newRepo(t)
-		write(t, repo, "far/f.txt", lines)
-		write(t, repo, "far/away/g.txt", lines)
-		commit(t, repo, "far")
-		k, path := attemptIn(t, repo)
-		write(t, path, "far/f.txt", "top\n"+lines)
-		write(t, path, "far/new.txt", "new\n")
-		commit(t, path, "ours")
-		gitIn(t, path, "sparse-checkout", "set", "lib")
-		write(t, repo, "far/f.txt", lines+"end\n")
-		commit(t, repo, "theirs")
-		gitIn(t, repo, "sparse-checkout", "set", "lib")
-		for _, way := range ways {
-			if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-				t.Fatal(err)
-			}
-			if got := show(t, repo, "main", "far/f.txt"); got != "top\n"+lines+"end\n" {
-				t.Errorf("far/f.txt is %q", got)
-			}
-			clean(t, repo, path)
-			if isThere(filepath.Join(repo, "far")) || isThere(filepath.Join(path, "far")) {
-				t.Error("it is not sparse any more")
-			}
-			write(t, path, "lib/"+string(way), "x\n")
-			commit(t, path, "more")
-		}
-		gitIn(t, path, "sparse-checkout", "disable")
-		write(t, path, "far/away/g.txt", "ours\n")
-		commit(t, path, "ours")
-		gitIn(t, path, "sparse-checkout", "set", "lib")
-		gitIn(t, repo, "sparse-checkout", "disable")
-		write(t, repo, "far/away/g.txt", "theirs\n")
-		commit(t, repo, "theirs")
-		if got, err := k.Update(t.Context(), landing(path, "")); err != nil || !slices.Equal(got.Conflicts, []string{"far/away/g.txt"}) {
-			t.Fatalf("%+v, %v", got, err)
-		}
-		if text, err := os.ReadFile(filepath.Join(path, "far/away/g.txt")); err != nil || !strings.Contains(string(text), "<<<<<<< ") {
-			t.Errorf("a conflict cannot be seen: %q, %v\n%s", text, err, gitIn(t, path, "status"))
-		}
-		if _, err := k.Abort(t.Context(), path, nil); err != nil {
-			t.Fatal(err)
-		}
-		clean(t, path)
-	}
-}
-
 // A target in two worktrees is refused: only one of them could be moved.
 func TestMergeIntoTwoCheckouts(t *testing.T) {
 	t.Parallel()

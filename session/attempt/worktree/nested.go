@@ -120,16 +120,7 @@ func (s *source) submodule(ctx context.Context, name string) (n Nested, err erro
 		return out
 	}
 	dirt := run("status", "--porcelain", "--untracked-files=all")
-	list := []string{"rev-list", "--max-count=1", "--branches", "--tags"}
-	for _, ref := range []string{"HEAD", "refs/stash"} {
-		if err == nil {
-			var id string
-			if id, err = commitOf(ctx, within(n.Path), ref); id != "" {
-				list = append(list, id)
-			}
-		}
-	}
-	own := run(append(list, "--not", "--remotes")...)
+	own := run("rev-list", "--max-count=1", "--all", "--not", "--remotes")
 	remote, _, _ := strings.Cut(run("remote"), "\n")
 	push := fmt.Sprintf("git -C %q push %s HEAD:refs/heads/%s", n.Path, remote, slug(filepath.Base(n.Path), "work"))
 	switch {

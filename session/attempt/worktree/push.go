@@ -14,7 +14,7 @@ import (
 var ErrRejected = errors.New("the remote refuses the branch")
 
 // remoteName matches the names of remotes, not URLs or paths.
-var remoteName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+var remoteName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
 // Push pushes the commits of an attempt's branch to a remote of its repository, to a branch of the
 // same name, with the user's credentials. The objects of Git LFS are pushed first if the user's config
@@ -27,7 +27,7 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (com
 	if !remoteName.MatchString(remote) {
 		return "", errors.New("it is not the name of a remote; git remote lists them")
 	}
-	err = k.onWorktree(ctx, path, nil, func(b *branchView) error {
+	err = k.onWorktree(ctx, path, nil, func(b *view) error {
 		ref, seen := "refs/heads/"+b.Branch, "refs/remotes/"+remote+"/"+b.Branch
 		if commit, err = refTip(ctx, inRepo(b.Common), ref); err != nil {
 			return err

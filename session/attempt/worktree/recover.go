@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
-	"deepwork/actor/durable"
 	"deepwork/session/git"
 )
 
@@ -77,7 +75,6 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 		return nil, err
 	}
 	defer unlock()
-	os.Remove(k.draft(attempt))
 	j, err := k.load(attempt)
 	if err != nil || j == nil || j.Board != k.board {
 		return nil, err
@@ -97,44 +94,34 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	return did, nil
 }
 
-// Relocate rewrites the journals after repositories, or the folder of worktrees, which was at from,
-// were moved. to returns the current path of what was at a path. It blocks for the disk, and may be
-// called again after an error.
-func (k *Keeper) Relocate(ctx context.Context, from string, to func(path string) string) error {
+// Relocate rewrites the journals after repositories, or the folder of worktrees, were moved. to returns
+// the current path of what was at a path. It blocks for the disk, and may be called again after an
+// error.
+func (k *Keeper) Relocate(ctx context.Context, to func(path string) string) error {
 	all, err := k.attempts()
 	if err != nil {
 		return err
 	}
-	var faults []error
 	for _, attempt := range all {
-		if err := k.relocate(ctx, from, attempt, to); err != nil {
-			faults = append(faults, fmt.Errorf("following the worktrees of attempt %s: %w", attempt, err))
+		if fault := k.relocate(ctx, attempt, to); fault != nil {
+			err = errors.Join(err, fmt.Errorf("following the worktrees of attempt %s: %w", attempt, fault))
 		}
 	}
-	return errors.Join(faults...)
+	return err
 }
 
-func (k *Keeper) relocate(ctx context.Context, from, attempt string, to func(string) string) error {
+func (k *Keeper) relocate(ctx context.Context, attempt string, to func(string) string) error {
 	unlock, err := k.lockAttempt(ctx, attempt)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	data, _, err := durable.Read(k.journalPath(attempt), maxJournal)
-	if missing(err) {
-		return nil
-	} else if err != nil {
+	j, err := k.load(attempt)
+	if err != nil || j == nil {
 		return err
 	}
-	j, err := parseJournal(from, attempt, data)
-	if err != nil {
-		j, err = parseJournal(k.dir, attempt, data) // it was rewritten before an interruption
-	}
-	if err != nil {
-		return fmt.Errorf("%s %w", k.journalPath(attempt), err)
-	}
 	for _, e := range j.Trees {
-		e.Repo, e.Common, e.Path = to(e.Repo), to(e.Common), to(e.Path)
+		e.Repo, e.Common = to(e.Repo), to(e.Common)
 		if !isDir(e.Common) || !isDir(e.Path) {
 			continue
 		}

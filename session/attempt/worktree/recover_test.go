@@ -51,6 +51,26 @@ func TestRecoverRemovesAHalfMadeWorktree(t *testing.T) {
 	gitIn(t, repo, "rev-list", "--all")
 }
 
+// A git that was killed while it changed the attempt's branch leaves the lock file of that branch.
+func TestRecoverBreaksTheLockOfItsBranch(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	create(t, k, repo)
+	j, err := k.load(attemptID)
+	must(t, err)
+	lock := filepath.Join(".git", "refs", "heads", j.Branch+".lock")
+	write(t, repo, lock, "")
+	if did, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil || len(did) != 1 {
+		t.Errorf("did %v, %v", did, err)
+	}
+	nothingLeft(t, k)
+	sound(t, repo, 0)
+	if isThere(filepath.Join(repo, lock)) {
+		t.Error("the lock file was left")
+	}
+}
+
 func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)

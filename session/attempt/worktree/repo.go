@@ -117,14 +117,20 @@ func baseOf(ctx context.Context, common, branch string) (tip string, err error) 
 // a repository, bare or not, or a folder in one, and branch a local branch with commits. It runs
 // git and waits for it.
 func CheckRepo(ctx context.Context, repo, branch string) error {
-	common, err := findRepo(ctx, repo)
+	_, _, err := findBase(ctx, repo, branch)
+	return err
+}
+
+// findBase finds the repository at a path and the commit of a branch in it, for a worktree.
+func findBase(ctx context.Context, repo, branch string) (common, base string, err error) {
+	common, err = findRepo(ctx, repo)
 	if err == nil {
 		err = ownGitDir(repo)
 	}
 	if err == nil {
-		_, err = baseOf(ctx, common, branch)
+		base, err = baseOf(ctx, common, branch)
 	}
-	return err
+	return common, base, err
 }
 
 // ownGitDir returns an error if the .git of the repository around path is a symbolic link: branches
@@ -206,9 +212,9 @@ func adminOf(common, path string) string {
 	return ""
 }
 
-// admin is adminOf for a worktree in the journal. It returns ErrNotOurs if git would take the
+// folder is adminOf for a worktree in the journal. It returns ErrNotOurs if git would take the
 // folder for one of another repository.
-func (e *record) admin() (string, error) {
+func (e *record) folder() (string, error) {
 	admin := adminOf(e.Common, e.Path)
 	if admin == "" {
 		return "", nil

@@ -26,7 +26,7 @@ type Rescue struct {
 }
 
 // rescueRefs is the prefix of rescue refs. A second one of an attempt in the same repository has a
-// suffix, since a ref cannot be a folder for others.
+// number after it, since a ref cannot be a folder for others.
 const rescueRefs = "refs/deepwork/rescue/"
 
 // keptOf and keptBeside begin the messages of rescue commits, before and after the attempt's name.
@@ -180,7 +180,7 @@ func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*so
 // source returns a worktree as a source; tmp is a folder for temporary files.
 func (e *record) source(ctx context.Context, tmp string) (s *source, err error) {
 	s = &source{common: e.Common, root: e.Path, name: e.Name, tmp: tmp, index: filepath.Join(tmp, "index-"+e.Name)}
-	if s.admin, err = e.admin(); err != nil {
+	if s.admin, err = e.folder(); err != nil {
 		return nil, err
 	}
 	if s.admin != "" {
@@ -191,7 +191,7 @@ func (e *record) source(ctx context.Context, tmp string) (s *source, err error) 
 	return s, err
 }
 
-// keep saves the work of a source, if any, under the first free one of some refs. It changes nothing in
+// keep saves the work of a source, if any, under the first free ref of the attempt. It changes nothing in
 // the source.
 func (k *Keeper) keep(ctx context.Context, s *source, attempt string) (r *Rescue, err error) {
 	defer wrap(&err, "%s", s.root)
@@ -209,25 +209,27 @@ func (k *Keeper) keep(ctx context.Context, s *source, attempt string) (r *Rescue
 	if err != nil {
 		return nil, err
 	}
-	parents := []string{s.head}
+	var parents []string
+	add := func(id string) {
+		if id != "" && !slices.Contains(parents, id) {
+			parents = append(parents, id)
+		}
+	}
+	add(s.head)
 	if staged != "" && staged != before && staged != tree {
 		id, err := s.stagedCommit(ctx, staged)
 		if err != nil {
 			return nil, err
 		}
-		parents = append(parents, id)
+		add(id)
 	}
-	parents = slices.DeleteFunc(append(parents, lost...), func(id string) bool { return id == "" })
-	if tree == before && len(parents) == 1 && len(lost) == 0 || before == "" && tree == emptyTrees[len(tree)/64] && len(parents) == 0 {
+	for _, id := range lost {
+		add(id)
+	}
+	if tree == before && len(parents) == 1 && len(lost) == 0 || before == "" && slices.Contains(emptyTrees, tree) && len(parents) == 0 {
 		return nil, nil
 	}
-	unique := parents[:0]
-	for _, id := range parents {
-		if !slices.Contains(unique, id) {
-			unique = append(unique, id)
-		}
-	}
-	return k.pin(ctx, s, attempt, tree, unique)
+	return k.pin(ctx, s, attempt, tree, parents)
 }
 
 // emptyTrees are the ids of an empty tree, in both object formats of repositories.
@@ -366,14 +368,14 @@ var leftBehind = regexp.MustCompile(`(?m)^([0-9a-f]{40,64}) .*\tcheckout: moving
 // pin makes a ref point to a new commit, the first free one. Work that is already saved is not saved
 // twice.
 func (k *Keeper) pin(ctx context.Context, s *source, attempt, tree string, parents []string) (*Rescue, error) {
-	message, names := keptOf+attempt+keptBeside, []string{attempt + "-workspace"}
+	message := keptOf + attempt + keptBeside
 	if s.name != "" {
-		message, names = keptOf+attempt+keptIn+s.name, []string{attempt, attempt + "-" + slug(s.name, "repo")}
+		message = keptOf + attempt + keptIn + s.name
 	}
-	for n := 0; ; n++ {
-		ref := rescueRefs + names[min(n, len(names)-1)]
-		if n >= len(names) {
-			ref = fmt.Sprintf("%s-%d", ref, n-len(names)+2)
+	for n := 1; ; n++ {
+		ref := rescueRefs + attempt
+		if n > 1 {
+			ref = fmt.Sprintf("%s-%d", ref, n)
 		}
 		have, err := git.Line(ctx, inRepo(s.common, "for-each-ref", "--format=%(objectname) %(tree) %(parent)", ref))
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -399,57 +398,6 @@ func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
 	}
 }
 
-func TestSymlinksProgramsAndSwaps(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("symlinks need a right here")
-	}
-	repo := newRepo(t)
-	write(t, repo, "dir/in", "tracked below dir")
-	write(t, repo, "flat", "a file")
-	write(t, repo, "run", "#!/bin/sh\n")
-	commit(t, repo, "more")
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
-	outside := t.TempDir()
-	write(t, outside, "in", "not in the worktree")
-	do := func(err error) {
-		t.Helper()
-		must(t, err)
-	}
-	do(os.Symlink("a.txt", filepath.Join(path, "link")))
-	do(os.Symlink("/nowhere/\nat all", filepath.Join(path, "dangling")))
-	do(os.RemoveAll(filepath.Join(path, "dir")))
-	do(os.Symlink(outside, filepath.Join(path, "dir"))) // a folder becomes a symlink
-	do(os.Remove(filepath.Join(path, "flat")))
-	write(t, path, "flat/now", "a folder") // and a file a folder
-	do(os.Chmod(filepath.Join(path, "run"), 0o755))
-	do(exec.Command("mkfifo", filepath.Join(path, "pipe")).Run())
-	r := remove(t, k)
-	out := gitIn(t, repo, "ls-tree", "-r", r.Commit)
-	for name, mode := range map[string]string{"link": "120000", "dangling": "120000", "dir": "120000", "flat/now": "100644", "run": "100755"} {
-		if !strings.Contains("\n"+out, "\n"+mode+" blob") || !regexpLine(out, mode, name) {
-			t.Errorf("%s is not kept with mode %s:\n%s", name, mode, out)
-		}
-	}
-	if show(t, repo, r.Commit, "dangling") != "/nowhere/\nat all" || show(t, repo, r.Commit, "dir") != outside {
-		t.Error("symlinks were followed")
-	}
-	if slices.Contains(files(t, repo, r.Commit), "pipe") {
-		t.Error("a pipe is kept")
-	}
-	sound(t, repo, 0)
-}
-
-func regexpLine(out, mode, name string) bool {
-	for line := range strings.Lines(out) {
-		if strings.HasPrefix(line, mode+" ") && strings.HasSuffix(strings.TrimSpace(line), "\t"+name) {
-			return true
-		}
-	}
-	return false
-}
-
 func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)
@@ -535,36 +483,6 @@ func TestReadOnlyFoldersAreDeleted(t *testing.T) {
 		must(t, os.Chmod(filepath.Join(path, dir), 0o500))
 	}
 	remove(t, k)
-}
-
-func TestLargeFileIsStreamed(t *testing.T) {
-	repo := newRepo(t)
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
-	const size = 50 << 20
-	f, err := os.Create(filepath.Join(path, "large"))
-	must(t, err)
-	block := make([]byte, 1<<20)
-	for i := range size >> 20 {
-		block[i], block[2*i] = byte(i), 'x'
-		f.Write(block)
-	}
-	f.Close()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	diff, _, err := k.Diff(t.Context(), path, "", "main", nil, 1000)
-	if err != nil || !strings.Contains(diff, "Binary files") {
-		t.Errorf("diff: %q, %v", diff, err)
-	}
-	r := remove(t, k)
-	runtime.ReadMemStats(&after)
-	if used := after.TotalAlloc - before.TotalAlloc; used > size/2 {
-		t.Errorf("%d bytes were allocated", used)
-	}
-	if got := gitIn(t, repo, "cat-file", "-s", r.Commit+":large"); got != "52428800" {
-		t.Errorf("its size is %s", got)
-	}
-	sound(t, repo, 0)
 }
 
 func TestAttemptWithoutItsJournalStays(t *testing.T) {

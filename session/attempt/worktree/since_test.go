@@ -99,24 +99,6 @@ func TestDiffAfterMerges(t *testing.T) {
 	}
 }
 
-// What was already merged and conflicts with what others did since is no longer shown.
-func TestDiffAfterOthersChangedTheSame(t *testing.T) {
-	t.Parallel()
-	repo := newRepo(t)
-	k, path := attemptIn(t, repo)
-	if _, err := k.Merge(t.Context(), landing(path, WaySquash)); err != nil {
-		t.Fatal(err)
-	}
-	write(t, repo, "new.txt", "theirs\n")
-	commit(t, repo, "theirs")
-	write(t, path, "more.txt", "more\n")
-	commit(t, path, "more")
-	if _, err := k.Merge(t.Context(), landing(path, WaySquash)); err != nil {
-		t.Fatal(err)
-	}
-	expectChanged(t, k, path, "main", "more.txt")
-}
-
 // Compared with another target, the attempt has not made what its first target has, and does not take
 // it along.
 func TestDiffAndRebaseToAnotherTarget(t *testing.T) {

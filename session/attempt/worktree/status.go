@@ -38,7 +38,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	if err != nil {
 		return Status{}, err
 	}
-	st.Merging = checkout{path, v.admin}.operation() == "merge"
+	st.Merging = v.operation() == "merge"
 	st.Exists, st.Merged = true, v.Since != nil
 	changed := map[string]bool{}
 	if v.head != "" && v.head != v.target {
@@ -59,20 +59,17 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 			changed[name] = true
 		}
 	}
-	loose, err := v.loose(ctx)
+	loose, err := v.loose(ctx, "all")
 	if err != nil {
 		return Status{}, err
 	}
-	for xy, names := range loose {
+	for _, names := range loose {
 		for _, name := range names {
 			st.Loose++
 			changed[name] = true
-			if strings.Contains(xy, "U") || xy == "AA" || xy == "DD" {
-				st.Conflicts = append(st.Conflicts, name)
-			}
 		}
 	}
-	slices.Sort(st.Conflicts)
+	st.Conflicts = conflicts(loose)
 	st.Changed = slices.Sorted(maps.Keys(changed))
 	return st, nil
 }
@@ -89,38 +86,24 @@ func (k *Keeper) Commits(ctx context.Context, path, base, target string, most in
 	return git.Fields(out), err
 }
 
-// A view is a worktree as Status and Diff see it.
+// A view is a worktree of an attempt, as its journal has it.
 type view struct {
 	*record
-	path   string
-	admin  string
-	head   string // its commit; "" means none
-	target string // the target's commit
-	from   string // the commit at which its work begins
-}
-
-func (v *view) call(args ...string) git.Command { return call(v.path, v.admin, args...) }
-
-// untracked is git's status of a file that is in no commit and not ignored.
-const untracked = "??"
-
-// loose returns the files that differ from the commit that is checked out, by git's status of them,
-// which has two letters.
-func (v *view) loose(ctx context.Context) (map[string][]string, error) {
-	out, err := git.Output(ctx, v.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"))
-	files := map[string][]string{}
-	for _, line := range git.Fields(out) {
-		if len(line) > 3 {
-			files[line[:2]] = append(files[line[:2]], line[3:])
-		}
-	}
-	return files, err
+	checkout
+	journal *journal
+	head    string // its commit; "" means none
+	target  string // the target's commit
+	from    string // the commit at which its work begins
+	common  string // the commit that both have in common, or ""
 }
 
 // view returns what a worktree is compared with.
 func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, err error) {
-	v = &view{path: path}
-	if v.record, v.admin, err = k.locate(path); err != nil {
+	j, err := k.journalOf(path)
+	if err != nil {
+		return nil, err
+	}
+	if v, err = j.view(ctx, path); err != nil {
 		return nil, err
 	}
 	if target != "" {
@@ -136,11 +119,8 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 	if v.target == "" {
 		return nil, fmt.Errorf("neither the branch %q nor the commit %q is in the repository", target, base)
 	}
-	if v.head, err = commitOf(ctx, v.call(), "HEAD"); err != nil {
-		return nil, err
-	}
 	if v.from = v.target; v.head != "" {
-		if v.from, _, err = v.begin(ctx, v.head, v.target); err != nil {
+		if v.from, v.common, err = v.begin(ctx, v.head, v.target); err != nil {
 			return nil, err
 		}
 	}
@@ -180,26 +160,33 @@ func (e *record) begin(ctx context.Context, head, target string) (from, common s
 	return common, common, nil
 }
 
-// locate finds the record of a worktree and its administrative folder, as the journal has
-// them: a .git file, which an agent or the project may write, is not trusted.
-func (k *Keeper) locate(path string) (e *record, admin string, err error) {
+// journalOf returns the journal that a worktree is in, or ErrNoWorktree.
+func (k *Keeper) journalOf(path string) (*journal, error) {
 	attempt := filepath.Base(filepath.Dir(path))
 	if !attemptName.MatchString(attempt) || filepath.Dir(filepath.Dir(path)) != k.dir {
-		return nil, "", ErrNoWorktree
+		return nil, ErrNoWorktree
 	}
 	j, err := k.load(attempt)
-	if err != nil || j == nil {
-		return nil, "", cmp.Or(err, ErrNoWorktree)
+	if err == nil && j == nil {
+		err = ErrNoWorktree
 	}
-	for _, e = range j.Trees {
-		if e.Path != path {
-			continue
-		}
-		if admin, err = e.admin(); err != nil || admin != "" {
-			return e, admin, err
-		}
+	return j, err
+}
+
+// view returns a worktree of the journal with its commit, or ErrNoWorktree. A .git file, which an agent
+// or the project may write, is not trusted.
+func (j *journal) view(ctx context.Context, path string) (*view, error) {
+	i := slices.IndexFunc(j.Trees, func(e *record) bool { return e.Path == path })
+	if i < 0 || !isDir(path) {
+		return nil, ErrNoWorktree
 	}
-	return nil, "", ErrNoWorktree
+	admin, err := j.Trees[i].folder()
+	if err != nil || admin == "" {
+		return nil, cmp.Or(err, ErrNoWorktree)
+	}
+	v := &view{record: j.Trees[i], checkout: checkout{path, admin}, journal: j}
+	v.head, err = commitOf(ctx, v.call(), "HEAD")
+	return v, err
 }
 
 // Check returns an error unless the worktrees of an attempt are these, were made by Create and

@@ -18,7 +18,7 @@
 //   - Rescue: work that was saved before a removal; source: where it is taken from.
 //   - Nested: a repository in a worktree.
 //   - Status, Diff, view: the changes of a worktree since the attempt's work begins; since.
-//   - Landing, Landed, Way, branchView: merging, rebasing, updating, aborting; Push.
+//   - Landing, Landed, Way, view: merging, rebasing, updating, aborting; Push.
 //   - checkout: a worktree that has a branch checked out, such as the user's.
 //   - ConflictError, CheckedOutError, DirtyError and the Err values: why nothing was changed.
 //   - Recover, Claim, Relocate, Inspect: after crashes, copies and moves.
@@ -111,7 +111,7 @@ var (
 
 // attemptName matches the valid names of attempts: each names a folder, a journal and a ref. The
 // ids of the board are valid.
-var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
+var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
 // wrap adds the context of an error.
 func wrap(err *error, format string, args ...any) {

@@ -11,7 +11,6 @@ import (
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store/local"
-	"deepwork/session/store/sqlstore"
 	"deepwork/session/store/transfer"
 )
 
@@ -59,7 +58,7 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 	case err != nil:
 		s.Problem = err.Error()
 	case now.Version > now.Latest:
-		s.Problem = sqlstore.OtherVersion(fmt.Sprint(now.Version), now.Latest).Error()
+		s.Problem = now.Refusal.Error()
 	case now.Version == 0:
 		s.Problem = "the schema does not exist: run deepwork store migrate, or start a server"
 	case now.Version < now.Latest:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"deepwork/catalog/config"
 	"deepwork/session/state"
@@ -30,6 +31,17 @@ func Choose(url, project string, own *config.User) (Choice, error) {
 	}
 	return c, nil
 }
+
+// SetAside is local.SetAside: only a database in a file of this machine can be set aside.
+func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, err error) {
+	return local.SetAside(ctx, f, now)
+}
+
+// Files returns the database of a project in its state folder, whatever store the project has now. The caller closes it.
+func Files(f *state.Folder) *local.Database { return local.Open(f) }
+
+// Local returns the stores of a project in its state folder, which the caller closes.
+func Local(f *state.Folder, logger *slog.Logger) *store.Stores { return local.Stores(f, false, logger) }
 
 // Open opens the stores of a project, which the caller closes. It does not wait for a database: calls
 // fail while that is away. With readOnly nothing is created or changed. A nil logger discards.

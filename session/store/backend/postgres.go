@@ -69,7 +69,7 @@ func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logge
 // members are the processes of this machine that share a database with others.
 type members struct {
 	*presence.Member
-	pg *postgres.Store
+	pg Shared
 }
 
 // Enter implements store.Members: the others of this machine see the process, and other machines its place.
@@ -80,8 +80,19 @@ func (m members) Enter(ctx context.Context) error {
 	return m.pg.Enter(ctx)
 }
 
+// Shared is a database that several machines share: what package sqlstore asks of it, and the places where a project is
+// used. postgres.Store documents its methods.
+type Shared interface {
+	Database() store.Database
+	Enter(ctx context.Context) error
+	GoneFor(ctx context.Context, p task.Place) (time.Duration, error)
+	Elsewhere(ctx context.Context) (bool, error)
+	Unavailable() error
+	Close(ctx context.Context) error
+}
+
 // Of returns the stores of a project in a database, for a member of the processes at this place.
-func Of(pg *postgres.Store, member *presence.Member, place *task.Place, project string) *store.Stores {
+func Of(pg Shared, member *presence.Member, place *task.Place, project string) *store.Stores {
 	db := pg.Database()
 	return &store.Stores{
 		Members: members{member, pg}, Database: db, GoneFor: pg.GoneFor,

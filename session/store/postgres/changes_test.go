@@ -75,7 +75,8 @@ func (x openTx) change(id string) {
 // A change that is committed after others with higher transaction ids and positions is read then, and the
 // others are not held up by it.
 func TestALateCommitIsNotPassedOver(t *testing.T) {
-	s, url := openNew(t)
+	url := pgtest.New(t).URL() // alone: other tests are transactions, too
+	s := openAt(t, url)
 	other := openAt(t, url)
 	makeChange(t, s, "zero")
 	want := func(position string, want ...string) (next string) {
@@ -127,7 +128,7 @@ func TestALateCommitIsNotPassedOver(t *testing.T) {
 // A transaction of another application that lasts long delays nothing, and nobody is told to read all again
 // for it until it ends: only then is it known that it has changed nothing.
 func TestAForeignTransactionDelaysNothing(t *testing.T) {
-	s, _ := openNew(t)
+	s := openAt(t, pgtest.New(t).URL()) // alone: other tests are transactions, too
 	makeChange(t, s, "zero")
 	foreign := begin(t, s)
 	foreign.exec("SELECT pg_current_xact_id()")

@@ -78,27 +78,6 @@ func (s *Store) exec(ctx context.Context, query string, args ...any) (changed in
 	return changed, err
 }
 
-// list reads the rows of a query, again if the connection is lost.
-func list[T any](ctx context.Context, s *Store, scan func(*sql.Rows, *T) error, query string, args ...any) (all []T, err error) {
-	err = s.again(ctx, func() error {
-		all = nil
-		rows, err := s.pool.QueryContext(ctx, s.text(query), args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var row T
-			if err := scan(rows, &row); err != nil {
-				return err
-			}
-			all = append(all, row)
-		}
-		return rows.Err()
-	})
-	return all, err
-}
-
 // first reads the first row of a query once; found is false if the query has no rows.
 func (s *Store) first(ctx context.Context, query string, args []any, to ...any) (found bool, err error) {
 	err = s.pool.QueryRowContext(ctx, s.text(query), args...).Scan(to...)

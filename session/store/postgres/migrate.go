@@ -32,7 +32,7 @@ func (s *Store) SchemaVersion(ctx context.Context) (is, latest int, err error) {
 // known refuses the schema of a version that this program does not know.
 func known(version int) error {
 	if version > len(migrations) {
-		return sqlstore.OtherVersion(fmt.Sprint(version), len(migrations))
+		return sqlstore.OtherVersion(fmt.Sprint(version), len(migrations), "by another schema, ?schema=NAME in its URL")
 	}
 	return nil
 }

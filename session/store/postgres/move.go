@@ -61,7 +61,6 @@ func (d database) MoveSession(ctx context.Context, w *store.SessionWrite, now ti
 
 // moveArgs returns the arguments of moveText.
 func moveArgs(scope int64, w *store.SessionWrite, now time.Time) []any {
-	s := &w.Session
 	var put struct {
 		kinds, keys, bodies []string
 		positions           []int64
@@ -91,8 +90,7 @@ func moveArgs(scope int64, w *store.SessionWrite, now time.Time) []any {
 	for _, step := range w.Reviewed {
 		reviewed = append(reviewed, plainText(step))
 	}
-	return plain([]any{scope, s.ID, s.Revision, s.Root, s.Parent, s.Job, s.Workflow, s.Step, s.Status, s.Goal, s.Identity, s.MovedBy, s.AttemptID,
-		s.MachineID, s.Machine, s.Place, s.Definition, s.Pinned, s.Waiting, s.Branch, task.FormatTime(s.StartedAt), task.FormatTime(s.UpdatedAt), w.Frame,
-		w.Before, task.FormatTime(now), put.kinds, put.keys, put.positions, put.bodies, gone.kinds, gone.keys,
-		request, hash, data, sqlstore.Fresh(now), began, runner, total, life, verdict, judge, reviewed})
+	row := append([]any{scope}, sqlstore.Values(&w.Session)...) // in the order of the table's columns
+	return plain(append(row, w.Frame, w.Before, task.FormatTime(now), put.kinds, put.keys, put.positions, put.bodies, gone.kinds, gone.keys,
+		request, hash, data, sqlstore.Fresh(now), began, runner, total, life, verdict, judge, reviewed))
 }

@@ -83,3 +83,59 @@ func (s *Store) refusal(bound Repository) error {
 		return fmt.Errorf("%w: the project %q there belongs to %v, and this is %v: give this one another name by --project, or in worker.projects for a worker", task.ErrInvalid, s.o.Project, bound, mine)
 	}
 }
+
+// A Status describes the database and the project in it for people.
+type Status struct {
+	Version    int    // of the schema; 0 means that the schema does not exist
+	Latest     int    // the version that this program knows
+	Repository string // to which the name of the project is bound; "" means none yet
+	Refusal    error  // why this program cannot use the schema, or this folder the name; nil if they may
+
+	Sessions, Active, Tasks, Attempts, Executions int // Executions are those of workflows elsewhere
+
+	Places []Place // where the project is used
+}
+
+// Status returns what is there, and changes nothing. If the schema has another version than this
+// program's, or the name of the project is unknown, the rest is zero.
+func (s *Store) Status(ctx context.Context) (st Status, err error) {
+	ctx, cancel := s.deadline(ctx)
+	defer cancel()
+	if st.Version, st.Latest, err = s.SchemaVersion(ctx); err != nil || st.Version != st.Latest {
+		st.Refusal = known(st.Version)
+		return st, err
+	}
+	var scope int64
+	var bound Repository
+	found, err := s.first(ctx, `SELECT id, remote, root_commit FROM @scopes WHERE name = $1`, []any{s.o.Project}, &scope, &bound.Remote, &bound.RootCommit)
+	if err != nil || !found {
+		return st, s.explain(err)
+	}
+	st.Repository = bound.String()
+	st.Refusal = s.refusal(bound)
+	_, err = s.first(ctx, `SELECT (SELECT count(*) FROM @workflow_sessions_all WHERE scope = $1),
+		(SELECT count(*) FROM @workflow_sessions_all WHERE scope = $1 AND status = 'active'), (SELECT count(*) FROM @tasks_all WHERE scope = $1),
+		(SELECT count(*) FROM @attempts_all WHERE scope = $1), (SELECT count(*) FROM @workflow_executions_all WHERE scope = $1)`,
+		[]any{scope}, &st.Sessions, &st.Active, &st.Tasks, &st.Attempts, &st.Executions)
+	if err == nil {
+		st.Places, err = s.places(ctx, scope)
+	}
+	return st, s.explain(err)
+}
+
+// places returns the places where the project is used.
+func (s *Store) places(ctx context.Context, scope int64) (all []Place, err error) {
+	rows, err := s.pool.QueryContext(ctx, s.text(`SELECT machine, host, root FROM @places WHERE scope = $1 AND until > clock_timestamp() ORDER BY host, root, machine`), scope)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p Place
+		if err := rows.Scan(&p.Machine, &p.Host, &p.Root); err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, rows.Err()
+}

@@ -50,7 +50,7 @@ const (
 	changesText = `; SELECT version, extract(epoch FROM clock_timestamp()), pg_current_xact_id(), extract(epoch FROM pg_postmaster_start_time()) FROM schema_version`
 )
 
-// Transact implements sqlstore.Database. The tables of the project are in the search path. f runs
+// Transact implements sqlstore.Dialect. The tables of the project are in the search path. f runs
 // again also if the connection is lost before the end. If a commit is not confirmed, Transact asks
 // for its outcome; store.ErrPending means that it could not be learned.
 func (s *Store) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,12 +25,9 @@ LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id 
 const attemptIDs = `SELECT id FROM attempts WHERE task_id = ? ORDER BY created_at DESC, id`
 
 // attempts reads attempts with their repos.
-func (t Tx) attempts(where string, args ...any) ([]task.Attempt, error) {
-	all, err := List[task.Attempt](t, attemptRows+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	repos, err := List[struct {
+func (t Tx) attempts(where string, args ...any) []task.Attempt {
+	all := List[task.Attempt](t, attemptRows+where, args...)
+	repos := List[struct {
 		AttemptID string
 		Position  int
 		task.AttemptRepo
@@ -43,99 +41,83 @@ func (t Tx) attempts(where string, args ...any) ([]task.Attempt, error) {
 	for i := range all {
 		all[i].Repos = of[all[i].ID]
 	}
-	return all, err
+	return all
 }
 
-func (t Tx) attempt(id string) (*task.Attempt, error) {
-	if err := t.own("attempt", id); err != nil {
-		return nil, err
+// findAttempt is attempt, and returns nil if there is none.
+func (t Tx) findAttempt(id string) *task.Attempt {
+	if !t.sees("attempt", id) {
+		return nil
 	}
-	all, err := t.attempts(`WHERE a.id = ?`, id)
-	if err == nil && len(all) == 0 {
-		err = task.Missing("attempt", id)
+	if all := t.attempts(`WHERE a.id = ?`, id); len(all) > 0 {
+		return &all[0]
 	}
-	if err != nil {
-		return nil, err
+	return nil
+}
+
+func (t Tx) attempt(id string) *task.Attempt {
+	a := t.findAttempt(id)
+	if a == nil {
+		t.Fail(task.Missing("attempt", id))
 	}
-	return &all[0], nil
+	return a
 }
 
 func (b board) CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error) {
-	return write(ctx, b, "creating an attempt", func(t Tx) (*task.Attempt, error) {
-		id, err := b.makeOnce(t, r, func() (string, error) { return t.createAttempt(a, first) })
-		if err != nil {
-			return nil, err
+	return write(ctx, b, "creating an attempt", func(t Tx) *task.Attempt {
+		id := b.makeOnce(t, r, func() string { return t.createAttempt(a, first) })
+		made := t.findAttempt(id)
+		if made == nil {
+			t.Fail(deletedSince(task.Missing("attempt", id), r))
 		}
-		made, err := t.attempt(id)
-		return made, deletedSince(err, r)
+		return made
 	})
 }
 
-func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string, err error) {
+func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string) {
 	if a.ID == "" {
 		a.ID = uuid.NewString()
 	}
-	if err := t.staying(a.TaskID); err != nil {
-		return "", err
-	}
-	if err := t.unblocked(a.TaskID); err != nil {
-		return "", err
-	}
+	t.staying(a.TaskID)
+	t.unblocked(a.TaskID)
 	var identity, group *string // nil: those of the task, so that its text leads no agent to what only the owner sees
 	if limited(t.who) {
 		identity, group = &t.who.Identity, &t.who.Group
 	}
-	if _, err := t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, run, created_at, updated_at, identity, caller_group)
+	t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, run, created_at, updated_at, identity, caller_group)
 		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks WHERE id = ?`,
-		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), t.Now, t.Now, identity, group, a.TaskID); err != nil {
-		return "", err
-	}
+		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), t.Now, t.Now, identity, group, a.TaskID)
 	for i, r := range a.Repos {
-		if _, err := t.Exec(`INSERT INTO attempt_repos (attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree)
+		t.Exec(`INSERT INTO attempt_repos (attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			a.ID, i, r.RepoID, r.RepoName, r.RepoPath, r.TargetBranch, r.BaseCommit, r.Worktree); err != nil {
-			return "", err
-		}
+			a.ID, i, r.RepoID, r.RepoName, r.RepoPath, r.TargetBranch, r.BaseCommit, r.Worktree)
 	}
-	if _, err := t.addExecution(task.Execution{ID: e.ID, AttemptID: a.ID, Prompt: e.Prompt, Variant: e.Variant}); err != nil {
-		return "", err
-	}
-	return a.ID, t.setTask(a.TaskID, task.InProgress)
+	t.addExecution(task.Execution{ID: e.ID, AttemptID: a.ID, Prompt: e.Prompt, Variant: e.Variant})
+	t.setTask(a.TaskID, task.InProgress)
+	return a.ID
 }
 
 func (b board) Attempt(ctx context.Context, id string) (*task.Attempt, error) {
-	return read(ctx, b, "reading an attempt", func(t Tx) (*task.Attempt, error) { return t.attempt(id) })
+	return read(ctx, b, "reading an attempt", func(t Tx) *task.Attempt { return t.attempt(id) })
 }
 
 func (b board) AllAttempts(ctx context.Context) ([]task.Attempt, error) {
-	return read(ctx, b, "reading all attempts", func(t Tx) ([]task.Attempt, error) { return t.attempts(`ORDER BY a.id`) })
+	return read(ctx, b, "reading all attempts", func(t Tx) []task.Attempt { return t.attempts(`ORDER BY a.id`) })
 }
 
 func (b board) AttemptDetails(ctx context.Context, id string) (*task.AttemptDetails, error) {
-	return read(ctx, b, "reading an attempt", func(t Tx) (now *task.AttemptDetails, err error) {
-		now = &task.AttemptDetails{}
-		if now.Attempt, err = t.attempt(id); err != nil {
-			return nil, err
-		}
-		if now.Execution, err = t.latest(id); err != nil {
-			return nil, err
-		}
-		if now.Executions, err = List[task.Execution](t, briefRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT ?`, id, task.ShownExecutions); err != nil {
-			return nil, err
-		}
+	return read(ctx, b, "reading an attempt", func(t Tx) *task.AttemptDetails {
+		now := &task.AttemptDetails{Attempt: t.attempt(id), Execution: t.latest(id)}
+		now.Executions = List[task.Execution](t, briefRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT ?`, id, task.ShownExecutions)
 		if s := now.Attempt.LatestSessionID; s != nil {
-			if now.Session, err = t.session(*s); err != nil {
-				return nil, err
-			}
+			now.Session = t.session(*s)
 		}
-		if now.Execution.State != task.Waiting {
-			return now, nil
-		}
-		if now.Open, err = t.Count(openExecutions("")); err == nil {
-			now.Ahead, err = t.Count(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.step_id IS NULL AND o.seq < e.seq
+		if now.Execution.State == task.Waiting {
+			now.Open = t.count(openExecutions(""))
+			now.Ahead = t.count(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.step_id IS NULL AND o.seq < e.seq
 				WHERE e.id = ? AND e.state = 'waiting'`, now.Execution.ID)
 		}
-		return now, err
+		return now
 	})
 }
 
@@ -144,130 +126,92 @@ func (b board) TaskAttempts(ctx context.Context, taskID string, p task.Page) (*t
 	if err != nil {
 		return nil, err
 	}
-	return read(ctx, b, "listing attempts", func(t Tx) (r *task.AttemptList, err error) {
-		r = &task.AttemptList{}
-		if r.Task, err = t.task(taskID); err != nil {
-			return nil, err
-		}
-		if r.Total, err = t.Count(`SELECT count(*) FROM attempts WHERE task_id = ?`, taskID); err != nil {
-			return nil, err
-		}
-		r.Attempts, err = t.attempts(`WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?)
+	return read(ctx, b, "listing attempts", func(t Tx) *task.AttemptList {
+		r := &task.AttemptList{Task: t.task(taskID), Total: t.count(`SELECT count(*) FROM attempts WHERE task_id = ?`, taskID)}
+		r.Attempts = t.attempts(`WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?)
 			ORDER BY a.created_at DESC, a.id LIMIT ?`, position(l, taskID)...)
 		r.Attempts, r.Next = task.Cut(l, r.Attempts, func(a task.Attempt) (time.Time, string) { return a.CreatedAt, a.ID })
-		return r, err
+		return r
 	})
 }
 
 func (b board) AttemptContext(ctx context.Context, attemptID string) (*task.AttemptContext, error) {
-	return read(ctx, b, "reading what an attempt belongs to", func(t Tx) (p *task.AttemptContext, err error) {
-		p = &task.AttemptContext{}
-		if p.Attempt, err = t.attempt(attemptID); err != nil {
-			return nil, err
-		}
-		if p.Task, err = t.task(p.Attempt.TaskID); err != nil {
-			return nil, err
-		}
-		p.Project, err = t.project(p.Task.ProjectID)
-		return p, err
+	return read(ctx, b, "reading what an attempt belongs to", func(t Tx) *task.AttemptContext {
+		p := &task.AttemptContext{Attempt: t.attempt(attemptID)}
+		p.Task = t.task(p.Attempt.TaskID)
+		p.Project = t.project(p.Task.ProjectID)
+		return p
 	})
 }
 
+// touch changes columns of an attempt, and the time of its last change.
+func (t Tx) touch(attemptID, columns string, args ...any) {
+	t.changed(store.AttemptChanged, attemptID)
+	t.must(task.Missing("attempt", attemptID), `UPDATE attempts SET `+columns+`updated_at = ? WHERE id = ?`, append(args, t.Now, attemptID)...)
+}
+
 func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error {
-	return change(ctx, b, "recording a workspace", func(t Tx) error {
-		if err := t.touch(attemptID); err != nil {
-			return err
-		}
-		return t.setRepos(attemptID, "base_commit", base)
+	return change(ctx, b, "recording a workspace", func(t Tx) {
+		t.touch(attemptID, ``)
+		t.setRepos(attemptID, "base_commit", base)
 	})
 }
 
 func (b board) SetTargets(ctx context.Context, attemptID string, targets map[string]string) error {
-	return change(ctx, b, "changing the target of an attempt", func(t Tx) error {
-		if err := t.own("attempt", attemptID); err != nil {
-			return err
+	return change(ctx, b, "changing the target of an attempt", func(t Tx) {
+		t.own("attempt", attemptID)
+		t.touch(attemptID, ``)
+		if t.open(attemptID) {
+			t.Fail(fmt.Errorf("attempt %q: %w", attemptID, task.ErrRunning))
 		}
-		if err := t.touch(attemptID); err != nil {
-			return err
-		}
-		if open, err := t.open(attemptID); err != nil {
-			return err
-		} else if open {
-			return fmt.Errorf("attempt %q: %w", attemptID, task.ErrRunning)
-		}
-		return t.setRepos(attemptID, "target_branch", targets)
+		t.setRepos(attemptID, "target_branch", targets)
 	})
 }
 
 // setRepos sets a column of an attempt's repositories, by their ids.
-func (t Tx) setRepos(attemptID, column string, values map[string]string) error {
+func (t Tx) setRepos(attemptID, column string, values map[string]string) {
 	for repo, value := range values {
-		n, err := t.Exec(`UPDATE attempt_repos SET `+column+` = ? WHERE attempt_id = ? AND repo_id = ?`, value, attemptID, repo)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return fmt.Errorf("attempt %q: %w", attemptID, task.Missing("repo", repo))
-		}
+		t.must(fmt.Errorf("attempt %q: %w", attemptID, task.Missing("repo", repo)),
+			`UPDATE attempt_repos SET `+column+` = ? WHERE attempt_id = ? AND repo_id = ?`, value, attemptID, repo)
 	}
-	return nil
 }
 
 func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error {
-	return change(ctx, b, "recording an attempt's workflow", func(t Tx) error {
-		if err := t.touch(attemptID); err != nil {
-			return err
-		}
-		_, err := t.Exec(`UPDATE attempts SET workflow_session_id = ?, workflow_status = ?, workflow_step = ? WHERE id = ?`,
-			task.NonEmpty(&n.SessionID), task.NonEmpty(&n.Status), task.NonEmpty(&n.Step), attemptID)
-		return err
+	return change(ctx, b, "recording an attempt's workflow", func(t Tx) {
+		t.touch(attemptID, `workflow_session_id = ?, workflow_status = ?, workflow_step = ?, `, task.NonEmpty(&n.SessionID), task.NonEmpty(&n.Status), task.NonEmpty(&n.Step))
 	})
 }
 
 func (b board) SetPushError(ctx context.Context, attemptID string, why *string) error {
-	return change(ctx, b, "recording a push", func(t Tx) error {
-		if err := t.touch(attemptID); err != nil {
-			return err
-		}
-		_, err := t.Exec(`UPDATE attempts SET push_error = ? WHERE id = ?`, why, attemptID)
-		return err
-	})
+	return change(ctx, b, "recording a push", func(t Tx) { t.touch(attemptID, `push_error = ?, `, why) })
 }
 
-func (t Tx) touch(attemptID string) error {
-	t.changed(store.AttemptChanged, attemptID)
-	n, err := t.Exec(`UPDATE attempts SET updated_at = ? WHERE id = ?`, t.Now, attemptID)
-	if err == nil && n == 0 {
-		err = task.Missing("attempt", attemptID)
-	}
-	return err
+func (b board) SetRun(ctx context.Context, attemptID string, run json.RawMessage) error {
+	return change(ctx, b, "recording a run", func(t Tx) {
+		t.touch(attemptID, `run = CASE WHEN run IS NOT NULL THEN ? END, `, string(run))
+	})
 }
 
 func (b board) BranchTaken(ctx context.Context, branch string) (bool, error) {
-	return read(ctx, b, "looking for a branch", func(t Tx) (bool, error) {
-		return t.First(`SELECT 1 FROM attempts WHERE branch = ?`, []any{branch}, new(int))
-	})
+	return read(ctx, b, "looking for a branch", func(t Tx) bool { return t.has(`FROM attempts WHERE branch = ?`, branch) })
 }
 
 func (b board) SetBranch(ctx context.Context, attemptID, branch string) error {
-	return change(ctx, b, "renaming the branch of an attempt", func(t Tx) error {
-		if err := t.touch(attemptID); err != nil {
-			return err
+	return change(ctx, b, "renaming the branch of an attempt", func(t Tx) {
+		t.touch(attemptID, `branch = ?, `, branch)
+		if t.made(attemptID) {
+			t.Fail(fmt.Errorf("%w: attempt %q has its worktrees already", task.ErrInvalid, attemptID))
 		}
-		made, err := t.First(`SELECT 1 FROM attempt_repos WHERE attempt_id = ? AND base_commit IS NOT NULL`, []any{attemptID}, new(int))
-		if err != nil {
-			return err
-		}
-		if made {
-			return fmt.Errorf("%w: attempt %q has its worktrees already", task.ErrInvalid, attemptID)
-		}
-		_, err = t.Exec(`UPDATE attempts SET branch = ? WHERE id = ?`, branch, attemptID)
-		return err
 	})
 }
 
+// made reports whether an attempt has a worktree.
+func (t Tx) made(attemptID string) bool {
+	return t.has(`FROM attempt_repos WHERE attempt_id = ? AND base_commit IS NOT NULL`, attemptID)
+}
+
 func (b board) WorktreeFolders(ctx context.Context, here task.Place) ([]string, error) {
-	return read(ctx, b, "listing the folders of worktrees", func(t Tx) ([]string, error) {
+	return read(ctx, b, "listing the folders of worktrees", func(t Tx) []string {
 		// <folder>/<attempt>/<repo>
 		return List[string](t, `SELECT DISTINCT substr(worktree, 1, instr(worktree, attempt_id) - 2) FROM attempt_repos
 			WHERE instr(worktree, attempt_id) > 2 AND attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?)`, here.MachineID, here.Root)
@@ -275,14 +219,14 @@ func (b board) WorktreeFolders(ctx context.Context, here task.Place) ([]string, 
 }
 
 func (b board) RepoPaths(ctx context.Context, here task.Place) ([]string, error) {
-	return read(ctx, b, "reading the paths of repositories", func(t Tx) ([]string, error) {
-		all, err := List[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos
+	return read(ctx, b, "reading the paths of repositories", func(t Tx) []string {
+		all := List[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos
 			WHERE attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?) ORDER BY 1`, here.MachineID, here.Root)
 		if b.o.Shared {
 			all = slices.AppendSeq(slices.DeleteFunc(all, func(path string) bool { return path == "" }), maps.Values(b.Synced()))
 			slices.Sort(all)
 			all = slices.Compact(all)
 		}
-		return all, err
+		return all
 	})
 }

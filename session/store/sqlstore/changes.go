@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 )
@@ -22,57 +23,31 @@ const (
 	changesAtOnce  = 50                    // rows of one statement
 )
 
-// A Feed has the statements for the table changes that depend on the database. Each knows on its own in
-// which order changes were committed. A position is a text, and "0" is that before all changes.
-type Feed struct {
-	// State is a query with a position ?1 for the position after all changes, whether the feed still
-	// has all changes after ?1, and whether there are any.
-	State string
-	// After is a query for the kind and id of the changes after the position ?1, in order. It runs in
-	// the same transaction as State.
-	After string
-	// Prune removes the changes that are older than the time ?1, and those beyond the newest ?2.
-	Prune string
-	// Version returns a number that is another one after each change. If it is nil, State is run at
-	// each look.
-	Version func(context.Context) (int64, error)
-}
-
 // changes is a Store as store.Changes.
 type changes struct{ *Store }
 
-// Changes returns the feed of changes.
-func (s *Store) Changes() store.Changes { return changes{s} }
-
 // publish inserts the changes of a transaction, at its end, when it waits for nothing any more.
-func (s *Store) publish(t Tx) error {
+func (s *Store) publish(t Tx) {
 	if len(*t.changes) == 0 {
-		return nil
+		return
 	}
-	if err := s.prune(t); err != nil {
-		return err
-	}
+	s.prune(t)
 	for some := range slices.Chunk(*t.changes, changesAtOnce) {
 		args := make([]any, 0, 3*len(some))
 		for _, c := range some {
 			args = append(args, c.Kind, c.ID, t.Now)
 		}
-		if _, err := t.Exec(`INSERT INTO changes (kind, id, at) VALUES (?, ?, ?)`+strings.Repeat(`, (?, ?, ?)`, len(some)-1), args...); err != nil {
-			return err
-		}
+		t.Exec(`INSERT INTO changes (kind, id, at) VALUES (?, ?, ?)`+strings.Repeat(`, (?, ?, ?)`, len(some)-1), args...)
 	}
-	return nil
 }
 
 // prune removes old changes, unless this process has done so within the last minute.
-func (s *Store) prune(t Tx) error {
+func (s *Store) prune(t Tx) {
 	now := s.o.Now()
 	last := s.pruned.Load()
-	if !s.pruneDue() || !s.pruned.CompareAndSwap(last, &now) {
-		return nil
+	if s.pruneDue() && s.pruned.CompareAndSwap(last, &now) {
+		t.Exec(s.o.Feed.Prune, task.FormatTime(now.Add(-changesKept)), maxChanges)
 	}
-	_, err := t.Exec(s.o.Feed.Prune, task.FormatTime(now.Add(-changesKept)), maxChanges)
-	return err
 }
 
 func (s *Store) pruneDue() bool {
@@ -85,20 +60,18 @@ func (c changes) Since(ctx context.Context, position string) (store.News, error)
 	if !c.db.Exists() {
 		return store.News{Reset: position != "0", Next: "0"}, nil
 	}
-	return read(ctx, c.Store, "reading the feed of changes", func(t Tx) (news store.News, err error) {
+	return read(ctx, c.Store, "reading the feed of changes", func(t Tx) (news store.News) {
 		var whole, more bool
-		if _, err := t.First(c.o.Feed.State, []any{position}, &news.Next, &whole, &more); err != nil {
-			return news, err
-		}
+		t.First(c.o.Feed.State, []any{position}, &news.Next, &whole, &more)
 		switch {
 		case !whole:
 			news.Reset = true
 		case more:
-			news.Changes, err = List[store.Change](t, c.o.Feed.After, position)
+			news.Changes = List[store.Change](t, c.o.Feed.After, position)
 		default:
 			news.Next = position
 		}
-		return news, err
+		return news
 	})
 }
 
@@ -112,4 +85,33 @@ func (c changes) Wait(ctx context.Context, position string) error {
 		news, err := c.Since(ctx, position)
 		return news.Next != position, err
 	})
+}
+
+// watch calls look at once, and whenever version has changed or there is none, until it is done or
+// fails. It looks at the version at each hint and from time to time. Its error may be the cause of the
+// end of ctx.
+func (s *Store) watch(ctx context.Context, every time.Duration, version func(context.Context) (int64, error), look func() (done bool, err error)) error {
+	var seen int64 = -1
+	for {
+		var hint <-chan struct{}
+		if s.o.Hint != nil {
+			hint = s.o.Hint()
+		}
+		now := seen + 1
+		if version != nil {
+			var err error
+			if now, err = version(ctx); err != nil {
+				return err
+			}
+		}
+		if now != seen {
+			if done, err := look(); done || err != nil {
+				return err
+			}
+			seen = now
+		}
+		if err := wait.Until(ctx, every, hint); err != nil {
+			return err
+		}
+	}
 }

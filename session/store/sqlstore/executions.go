@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"deepwork/catalog/task"
@@ -15,25 +18,28 @@ import (
 type executions struct{ *Store }
 
 const (
-	savedColumns = `id, owner, identity, source, workflow_id, workflow_name, async, performed, state, source_execution_id,
-	status_supported, timeout, deadline, started_at, ended_at, error, progress`
-	executionColumns = savedColumns + `, cancel_asked, ` + isOpen + ` AND ` + isLapsed + ` AS lapsed`
-
 	overAt = `coalesce(ended_at, started_at)`
 	isOver = `(ended_at IS NOT NULL OR NOT status_supported)`
 	isOpen = `ended_at IS NULL AND status_supported`
 
 	dbTime   = `unixepoch('subsec')` // by the clock of the database, in seconds since 1970
 	isLapsed = `until <= ` + dbTime
+
+	// among is the condition for ids in a text of ids, which all have the same length.
+	among = `instr(?1, id) > 0`
 )
 
-// textOf returns a column of JSON that may be null.
-func textOf(raw json.RawMessage) *string {
-	if raw == nil {
-		return nil
-	}
-	return new(string(raw))
-}
+// notSaved are the columns of an execution that Save does not write.
+var notSaved = []string{"lapsed", "cancel_asked"}
+
+var (
+	savedColumns     = Columns[store.Execution](notSaved...)
+	executionColumns = Columns[store.Execution]("lapsed", "result") + `, ` + isOpen + ` AND ` + isLapsed + ` AS lapsed`
+	saveExecution    = `INSERT INTO workflow_executions (` + savedColumns + `, until) VALUES (` + parameters(1+strings.Count(savedColumns, ",")) + `, ` + dbTime + ` + ?)
+		ON CONFLICT (id) DO UPDATE SET until = excluded.until, state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
+			deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress, result = excluded.result
+		WHERE workflow_executions.owner = excluded.owner`
+)
 
 // forgetEvery is the number of executions that end between two cleanups of those beyond the limits,
 // each of forgetBytes of its result counted as one more.
@@ -42,22 +48,17 @@ const (
 	forgetBytes = 1 << 17
 )
 
-// forgettable is the condition for executions beyond the limits.
-const forgettable = isOver + ` AND ` + overAt + ` <= ?`
-
-func (e executions) oldest() string {
-	return task.FormatTime(e.o.Now().Add(-store.ExecutionKeptFor))
-}
-
 const (
-	saveExecution = `INSERT INTO workflow_executions (` + savedColumns + `, result, until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ` + dbTime + ` + ?)
-		ON CONFLICT (id) DO UPDATE SET until = excluded.until, state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
-			deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress, result = excluded.result
-		WHERE workflow_executions.owner = excluded.owner`
+	// forgettable is the condition for executions beyond the limits.
+	forgettable      = isOver + ` AND ` + overAt + ` <= ?`
 	forgetExecutions = `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE ` + forgettable + `
 		UNION ALL SELECT id FROM (SELECT id, row_number() OVER newest AS n, sum(octet_length(result)) OVER newest AS bytes FROM workflow_executions
 			WHERE ` + isOver + ` WINDOW newest AS (ORDER BY ` + overAt + ` DESC, id)) AS ranked WHERE n > ? OR bytes > ?)`
 )
+
+func (e executions) oldest() string {
+	return task.FormatTime(e.o.Now().Add(-store.ExecutionKeptFor))
+}
 
 func (e executions) Save(ctx context.Context, x *store.Execution, life time.Duration) error {
 	const doing = "saving an execution"
@@ -67,15 +68,9 @@ func (e executions) Save(ctx context.Context, x *store.Execution, life time.Dura
 	if x.Over() && !x.Async {
 		how = Unsynced
 	}
-	_, err := transact(ctx, e.Store, doing, how, func(t Tx) (none struct{}, err error) {
-		n, err := t.Exec(saveExecution,
-			x.ID, x.Owner, x.Identity, x.Source, x.WorkflowID, x.WorkflowName, x.Async, x.Performed, x.State, x.SourceExecutionID, x.StatusSupported,
-			x.Timeout, optional(x.Deadline), task.FormatTime(x.StartedAt), optional(x.EndedAt), x.Error, textOf(x.Progress), textOf(x.Result), life.Seconds())
-		if err == nil && n == 0 {
-			err = fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner)
-		}
+	err := e.Run(ctx, doing, how, func(t Tx) {
+		t.must(fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner), saveExecution, append(Values(x, notSaved...), life.Seconds())...)
 		t.changed(store.ExecutionChanged, x.ID)
-		return none, err
 	})
 	if err == nil && x.Over() && e.lapsed.Add(1+int64(len(x.Result))/forgetBytes) >= forgetEvery {
 		e.lapsed.Store(0)
@@ -85,33 +80,97 @@ func (e executions) Save(ctx context.Context, x *store.Execution, life time.Dura
 }
 
 func (e executions) Execution(ctx context.Context, id string) (*store.Execution, error) {
-	return read(ctx, e.Store, "reading an execution", func(t Tx) (*store.Execution, error) {
+	return read(ctx, e.Store, "reading an execution", func(t Tx) *store.Execution {
 		return only[store.Execution](t, "execution", id, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE id = ?`, id)
 	})
 }
 
 func (e executions) Find(ctx context.Context, identity, id, sourceID string) ([]store.Execution, error) {
-	return read(ctx, e.Store, "looking for an execution", func(t Tx) (found []store.Execution, err error) {
+	return read(ctx, e.Store, "looking for an execution", func(t Tx) (found []store.Execution) {
 		for _, is := range [][2]string{{"id", id}, {"source_execution_id", sourceID}} {
-			if len(found) == 0 && err == nil {
-				found, err = List[store.Execution](t, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
+			if len(found) == 0 {
+				found = List[store.Execution](t, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
 					ORDER BY started_at DESC`, is[1], identity, e.oldest())
 			}
 		}
-		return found, err
+		return found
 	})
 }
 
 func (e executions) Newest(ctx context.Context, identity string, limit int) ([]store.Execution, int, error) {
 	total := 0
-	all, err := read(ctx, e.Store, "listing executions", func(t Tx) (all []store.Execution, err error) {
+	all, err := read(ctx, e.Store, "listing executions", func(t Tx) []store.Execution {
 		const kept = `FROM workflow_executions WHERE identity = ? AND NOT (` + forgettable + `)`
-		if total, err = t.Count(`SELECT count(*) `+kept, identity, e.oldest()); err != nil {
-			return nil, err
-		}
+		total = t.count(`SELECT count(*) `+kept, identity, e.oldest())
 		return List[store.Execution](t, `SELECT `+executionColumns+` `+kept+` ORDER BY started_at DESC LIMIT ?`, identity, e.oldest(), limit)
 	})
 	return all, total, err
+}
+
+func textOfIDs(ids []string) string { return strings.Join(ids, " ") }
+
+func (e executions) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {
+	ids := textOfIDs(slices.Collect(maps.Keys(following)))
+	return transact(ctx, e.Store, "renewing executions", Unsynced, func(t Tx) []string {
+		held := List[string](t, `UPDATE workflow_executions SET until = `+dbTime+` + ?2 WHERE owner = ?3 AND `+isOpen+` AND `+among+` RETURNING id`, ids, life.Seconds(), owner)
+		for _, id := range held {
+			if progress := following[id]; progress != nil {
+				t.Exec(`UPDATE workflow_executions SET progress = ? WHERE id = ? AND owner = ? AND `+isOpen, string(progress), id, owner)
+				t.changed(store.ExecutionChanged, id)
+			}
+		}
+		return held
+	})
+}
+
+func (e executions) Release(ctx context.Context, owner string) error {
+	_, err := statement(ctx, e.Store, "leaving executions to other servers", Unsynced, `UPDATE workflow_executions SET until = `+dbTime+` WHERE owner = ? AND `+isOpen, owner)
+	return err
+}
+
+func (e executions) Due(ctx context.Context, following []string) (in time.Duration, found bool, err error) {
+	seconds, err := read(ctx, e.Store, "looking for executions of other servers", func(t Tx) (s *float64) {
+		t.First(`SELECT min(until) - `+dbTime+` FROM workflow_executions WHERE `+isOpen+` AND NOT `+among, []any{textOfIDs(following)}, &s)
+		return s
+	})
+	if seconds == nil {
+		return 0, false, err
+	}
+	return time.Duration(*seconds * float64(time.Second)), true, nil
+}
+
+func (e executions) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.Execution, error) {
+	return write(ctx, e.Store, "taking up executions", func(t Tx) []store.Execution {
+		all := List[store.Execution](t, `UPDATE workflow_executions SET owner = ?2, until = `+dbTime+` + ?3,
+			ended_at = CASE state WHEN 'running' THEN NULL ELSE max(?4, started_at) END,
+			progress = CASE state WHEN 'running' THEN progress END,
+			error = CASE state WHEN 'waiting' THEN ?5 WHEN 'starting' THEN ?6 ELSE error END,
+			state = CASE state WHEN 'waiting' THEN 'failed' WHEN 'starting' THEN 'unknown' ELSE state END
+			WHERE `+isOpen+` AND `+isLapsed+` AND NOT `+among+` RETURNING `+executionColumns,
+			textOfIDs(following), owner, life.Seconds(), e.stamp(), store.NeverStarted, store.LostSight)
+		for _, x := range all {
+			t.changed(store.ExecutionChanged, x.ID)
+		}
+		return all
+	})
+}
+
+func (e executions) AskCancel(ctx context.Context, id string) error {
+	return change(ctx, e.Store, "asking to cancel an execution", func(t Tx) {
+		if t.Exec(`UPDATE workflow_executions SET cancel_asked = coalesce(cancel_asked, ?) WHERE id = ? AND `+isOpen, t.Now, id) > 0 {
+			t.changed(store.ExecutionChanged, id)
+		}
+	})
+}
+
+func (e executions) Asked(ctx context.Context, owner string) ([]string, error) {
+	return read(ctx, e.Store, "looking for executions to cancel", func(t Tx) []string {
+		return List[string](t, `SELECT id FROM workflow_executions WHERE owner = ? AND cancel_asked IS NOT NULL AND `+isOpen, owner)
+	})
+}
+
+func (e executions) Watch(ctx context.Context, look func() (done bool, err error)) error {
+	return e.watch(ctx, e.o.Poll, e.o.Feed.Version, look)
 }
 
 const doRun = "run the workflow again if its result is needed, after a look at its source"
@@ -127,12 +186,9 @@ var executionFlaws = []flaw{
 }
 
 func (e executions) Inspect(ctx context.Context) (found []session.Finding, n, going int, err error) {
-	found, err = read(ctx, e.Store, "inspecting executions", func(t Tx) (found []session.Finding, err error) {
-		if found, err = t.find(executionFlaws); err != nil {
-			return nil, err
-		}
-		_, err = t.First(`SELECT count(*), count(*) FILTER (WHERE `+isOpen+`) FROM workflow_executions`, nil, &n, &going)
-		return found, err
+	found, err = read(ctx, e.Store, "inspecting executions", func(t Tx) []session.Finding {
+		t.First(`SELECT count(*), count(*) FILTER (WHERE `+isOpen+`) FROM workflow_executions`, nil, &n, &going)
+		return t.find(executionFlaws)
 	})
 	return found, n, going, err
 }

@@ -66,43 +66,37 @@ const doDepend = "change its depends_on with update_task"
 const doAttempt = "restore the board from a copy, or delete the attempt's task with delete_task"
 
 func (b board) Inspect(ctx context.Context) (found []session.Finding, s task.Totals, err error) {
-	found, err = read(ctx, b, "inspecting the board", func(t Tx) (found []session.Finding, err error) {
-		if found, err = b.db.Damage(t); err != nil || found != nil {
-			return found, err // the rest cannot be relied on
+	found, err = read(ctx, b, "inspecting the board", func(t Tx) []session.Finding {
+		if found := b.db.Damage(t); found != nil {
+			return found // the rest cannot be relied on
 		}
-		if found, err = t.Flaws(); err != nil {
-			return nil, err
-		}
-		_, err = t.First(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
+		t.First(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT count(*) FROM attempts),
 			(SELECT count(*) FROM executions WHERE step_id IS NULL AND state IN ('waiting', 'starting', 'running'))`, nil, &s.Projects, &s.Tasks, &s.Attempts, &s.Open)
-		return found, err
+		return t.Flaws()
 	})
 	return found, s, err
 }
 
+// Damage returns what the database itself finds wrong with its storage or its references.
+func (s *Store) Damage(ctx context.Context) ([]session.Finding, error) {
+	return read(ctx, s, "looking for damage", s.db.Damage)
+}
+
 // Flaws returns the rows of the board that contradict each other.
-func (t Tx) Flaws() ([]session.Finding, error) {
-	found, err := t.find(flaws)
-	if err != nil {
-		return nil, err
-	}
-	dependsOn, err := t.dependencies(`SELECT task_id, depends_on FROM task_dependencies`)
-	if id := task.Cyclic(dependsOn); id != "" {
+func (t Tx) Flaws() []session.Finding {
+	found := t.find(flaws)
+	if id := task.Cyclic(t.dependencies(`SELECT task_id, depends_on FROM task_dependencies`)); id != "" {
 		found = append(found, session.Finding{Where: t.where, What: fmt.Sprintf("task %s depends on itself through others", id), Do: doDepend})
 	}
-	return found, err
+	return found
 }
 
 // find returns what queries find.
-func (t Tx) find(queries []flaw) (found []session.Finding, err error) {
+func (t Tx) find(queries []flaw) (found []session.Finding) {
 	for _, f := range queries {
-		about, err := List[string](t, f.query)
-		if err != nil {
-			return nil, err
-		}
-		for _, what := range about {
+		for _, what := range List[string](t, f.query) {
 			found = append(found, session.Finding{Where: t.where, What: fmt.Sprintf(f.what, what), Do: f.do})
 		}
 	}
-	return found, nil
+	return found
 }

@@ -10,43 +10,28 @@ import (
 )
 
 // unplace takes an attempt without worktrees from its place, so that another machine can run it.
-func (t Tx) unplace(attemptID string) error {
-	made, err := t.First(`SELECT 1 FROM attempt_repos WHERE attempt_id = ? AND base_commit IS NOT NULL`, []any{attemptID}, new(int))
-	if err != nil || made {
-		return err
+func (t Tx) unplace(attemptID string) {
+	if t.made(attemptID) {
+		return
 	}
-	for _, clear := range []string{
-		`UPDATE attempts SET machine_id = '', machine_name = '', root = '', workspace = '' WHERE id = ?`,
-		`UPDATE attempt_repos SET repo_path = '', worktree = '' WHERE attempt_id = ?`,
-		`UPDATE executions SET machine_id = '', machine_name = '', root = '' WHERE attempt_id = ? AND state = 'waiting'`,
-	} {
-		if _, err := t.Exec(clear, attemptID); err != nil {
-			return err
-		}
-	}
-	return nil
+	t.Exec(`UPDATE attempts SET machine_id = '', machine_name = '', root = '', workspace = '' WHERE id = ?`, attemptID)
+	t.Exec(`UPDATE attempt_repos SET repo_path = '', worktree = '' WHERE attempt_id = ?`, attemptID)
+	t.Exec(`UPDATE executions SET machine_id = '', machine_name = '', root = '' WHERE attempt_id = ? AND state = 'waiting'`, attemptID)
 }
 
 func (b board) SetPaths(ctx context.Context, attemptID, workspace string, repos []task.AttemptRepo) error {
-	return change(ctx, b, "placing an attempt", func(t Tx) error {
-		if err := t.touch(attemptID); err != nil {
-			return err
-		}
-		n, err := t.Exec(`UPDATE attempts SET workspace = ? WHERE id = ? AND workspace = ''`, workspace, attemptID)
-		if err == nil && n == 0 {
-			err = fmt.Errorf("%w: attempt %q has a workspace already", task.ErrInvalid, attemptID)
-		}
+	return change(ctx, b, "placing an attempt", func(t Tx) {
+		t.touch(attemptID, ``)
+		t.must(fmt.Errorf("%w: attempt %q has a workspace already", task.ErrInvalid, attemptID),
+			`UPDATE attempts SET workspace = ? WHERE id = ? AND workspace = ''`, workspace, attemptID)
 		for _, r := range repos {
-			if err == nil {
-				_, err = t.Exec(`UPDATE attempt_repos SET repo_path = ?, worktree = ? WHERE attempt_id = ? AND repo_id = ?`, r.RepoPath, r.Worktree, attemptID, r.RepoID)
-			}
+			t.Exec(`UPDATE attempt_repos SET repo_path = ?, worktree = ? WHERE attempt_id = ? AND repo_id = ?`, r.RepoPath, r.Worktree, attemptID, r.RepoID)
 		}
-		return err
 	})
 }
 
 func (b board) OpenElsewhere(ctx context.Context, here task.Place) ([]task.Execution, error) {
-	return read(ctx, b, "listing the executions of other machines", func(t Tx) ([]task.Execution, error) {
+	return read(ctx, b, "listing the executions of other machines", func(t Tx) []task.Execution {
 		// One that waits has the place of its attempt.
 		return List[task.Execution](t, `SELECT e.id, e.attempt_id, e.session_id, e.follow_up, e.prompt, e.executor, e.variant, e.state, coalesce(e.owner, '') AS owner,
 			e.exit_code, e.final_message, e.created_at, e.started_at, e.ended_at, a.machine_id, a.machine_name, a.root, a.run IS NOT NULL AS lead
@@ -65,57 +50,44 @@ func (b board) SaveDiff(ctx context.Context, attemptID string, diff json.RawMess
 
 // saveReport sets a column of a report and its time, unless the attempt was deleted.
 func (b board) saveReport(ctx context.Context, doing, column, attemptID string, value json.RawMessage) error {
-	return change(ctx, b, doing, func(t Tx) error {
-		n, err := t.Exec(`UPDATE attempt_reports SET `+column+` = ?, `+column+`_at = ? WHERE attempt_id = ?`, string(value), t.Now, attemptID)
-		if err == nil && n == 0 {
-			_, err = t.Exec(`INSERT INTO attempt_reports (attempt_id, `+column+`, `+column+`_at) SELECT id, ?, ? FROM attempts WHERE id = ?`, string(value), t.Now, attemptID)
+	return change(ctx, b, doing, func(t Tx) {
+		if t.Exec(`UPDATE attempt_reports SET `+column+` = ?, `+column+`_at = ? WHERE attempt_id = ?`, string(value), t.Now, attemptID) == 0 {
+			t.Exec(`INSERT INTO attempt_reports (attempt_id, `+column+`, `+column+`_at) SELECT id, ?, ? FROM attempts WHERE id = ?`, string(value), t.Now, attemptID)
 		}
-		return err
 	})
 }
 
 func (b board) Report(ctx context.Context, attemptID string) (*task.Report, error) {
-	return read(ctx, b, "reading the report of an attempt", func(t Tx) (*task.Report, error) {
-		if err := t.own("attempt", attemptID); err != nil {
-			return nil, err
+	return read(ctx, b, "reading the report of an attempt", func(t Tx) *task.Report {
+		t.own("attempt", attemptID)
+		if r := one[task.Report](t, `SELECT output, output_at, diff, diff_at FROM attempt_reports WHERE attempt_id = ?`, attemptID); r != nil {
+			return r
 		}
-		all, err := List[task.Report](t, `SELECT output, output_at, diff, diff_at FROM attempt_reports WHERE attempt_id = ?`, attemptID)
-		if err != nil || len(all) == 0 {
-			return &task.Report{}, err
-		}
-		return &all[0], nil
+		return &task.Report{}
 	})
 }
 
 func (b board) AskRemoval(ctx context.Context, attemptID string) error {
-	return change(ctx, b, "asking for a removal", func(t Tx) error {
-		if err := t.own("attempt", attemptID); err != nil {
-			return err
-		}
+	return change(ctx, b, "asking for a removal", func(t Tx) {
+		t.own("attempt", attemptID)
 		t.changed(store.AttemptChanged, attemptID)
-		n, err := t.Exec(`UPDATE attempts SET remove_asked = ?, removal = NULL WHERE id = ?`, t.Now, attemptID)
-		if err == nil && n == 0 {
-			err = task.Missing("attempt", attemptID)
-		}
-		return err
+		t.must(task.Missing("attempt", attemptID), `UPDATE attempts SET remove_asked = ?, removal = NULL WHERE id = ?`, t.Now, attemptID)
 	})
 }
 
 func (b board) Removal(ctx context.Context, attemptID string) (json.RawMessage, error) {
-	return read(ctx, b, "looking for a removal", func(t Tx) (json.RawMessage, error) {
-		if err := t.own("attempt", attemptID); err != nil {
-			return nil, err
+	return read(ctx, b, "looking for a removal", func(t Tx) json.RawMessage {
+		t.own("attempt", attemptID)
+		result := *only[*string](t, "attempt", attemptID, `SELECT removal FROM attempts WHERE id = ?`, attemptID)
+		if result == nil {
+			return nil
 		}
-		result, err := only[*string](t, "attempt", attemptID, `SELECT removal FROM attempts WHERE id = ?`, attemptID)
-		if err != nil || *result == nil {
-			return nil, err
-		}
-		return json.RawMessage(**result), nil
+		return json.RawMessage(*result)
 	})
 }
 
 func (b board) Removals(ctx context.Context, here task.Place) ([]task.Removal, error) {
-	return read(ctx, b, "listing removals", func(t Tx) ([]task.Removal, error) {
+	return read(ctx, b, "listing removals", func(t Tx) []task.Removal {
 		return List[task.Removal](t, `SELECT a.id AS attempt_id, a.remove_asked AS asked_at FROM attempts a JOIN tasks t ON t.id = a.task_id
 			WHERE a.remove_asked IS NOT NULL AND a.removal IS NULL AND t.deleting_at IS NOT NULL AND a.machine_id = ? AND a.root = ?
 			ORDER BY a.remove_asked, a.id`, here.MachineID, here.Root)
@@ -123,7 +95,7 @@ func (b board) Removals(ctx context.Context, here task.Place) ([]task.Removal, e
 }
 
 func (b board) SaveRemoval(ctx context.Context, r task.Removal, result json.RawMessage) error {
-	_, err := statement(ctx, b.Store, "recording a removal", Single, `UPDATE attempts SET removal = ? WHERE id = ? AND remove_asked = ?`,
+	_, err := statement(ctx, b.Store, "recording a removal", Writing, `UPDATE attempts SET removal = ? WHERE id = ? AND remove_asked = ?`,
 		string(result), r.AttemptID, task.FormatTime(r.AskedAt))
 	return err
 }

@@ -5,7 +5,19 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
 )
+
+// A board is a Store as the task board, for one caller or, if who is nil, for everybody; store.Board
+// documents its methods.
+type board struct {
+	*Store
+	who *session.Caller
+}
+
+func (b board) view() (*Store, *session.Caller) { return b.Store, b.who }
+
+func (b board) For(who session.Caller) store.View { return board{b.Store, &who} }
 
 // mine is the condition for the tasks, as t, that a caller sees. Its arguments are the caller's
 // identity and group.
@@ -13,10 +25,10 @@ const mine = ` AND (t.identity = ? OR t.caller_group = ? AND t.caller_group <> '
 
 // ofTask finds a row with its task, as t, by its id.
 var ofTask = map[string]string{
-	"task":      `SELECT 1 FROM tasks t WHERE t.id = ?`,
-	"attempt":   `SELECT 1 FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE a.id = ?`,
-	"session":   `SELECT 1 FROM sessions s JOIN attempts a ON a.id = s.attempt_id JOIN tasks t ON t.id = a.task_id WHERE s.id = ?`,
-	"execution": `SELECT 1 FROM executions e JOIN attempts a ON a.id = e.attempt_id JOIN tasks t ON t.id = a.task_id WHERE e.id = ?`,
+	"task":      `FROM tasks t WHERE t.id = ?`,
+	"attempt":   `FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE a.id = ?`,
+	"session":   `FROM sessions s JOIN attempts a ON a.id = s.attempt_id JOIN tasks t ON t.id = a.task_id WHERE s.id = ?`,
+	"execution": `FROM executions e JOIN attempts a ON a.id = e.attempt_id JOIN tasks t ON t.id = a.task_id WHERE e.id = ?`,
 }
 
 // limited reports whether the caller sees only a part of the board.
@@ -30,32 +42,30 @@ func (b board) seen(where string, args ...any) (string, []any) {
 	return where, args
 }
 
-// own returns ErrNotFound for something, one of ofTask, that does not exist or that the caller does
-// not see.
-func (t Tx) own(what, id string) error {
-	if !limited(t.who) {
-		return nil
+// sees reports whether the caller sees something, one of ofTask, if it exists.
+func (t Tx) sees(what, id string) bool {
+	return !limited(t.who) || t.has(ofTask[what]+mine, id, t.who.Identity, t.who.Group)
+}
+
+// own fails with ErrNotFound for something, one of ofTask, that the caller does not see.
+func (t Tx) own(what, id string) {
+	if !t.sees(what, id) {
+		t.Fail(task.Missing(what, id))
 	}
-	found, err := t.First(ofTask[what]+mine, []any{id, t.who.Identity, t.who.Group}, new(int))
-	if err == nil && !found {
-		err = task.Missing(what, id)
-	}
-	return err
 }
 
 func (b board) VisibleBranches(ctx context.Context) ([]string, error) {
-	return read(ctx, b, "listing the branches of attempts", func(t Tx) ([]string, error) {
+	return read(ctx, b, "listing the branches of attempts", func(t Tx) []string {
 		query, args := b.seen(`SELECT a.branch FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE TRUE`)
 		return List[string](t, query, args...)
 	})
 }
 
 func (b board) Maker(ctx context.Context, attemptID string) (session.Caller, error) {
-	return read(ctx, b, "reading who made an attempt", func(t Tx) (c session.Caller, err error) {
-		found, err := t.First(`SELECT identity, caller_group FROM attempts WHERE id = ?`, []any{attemptID}, &c.Identity, &c.Group)
-		if err == nil && !found {
-			err = task.Missing("attempt", attemptID)
+	return read(ctx, b, "reading who made an attempt", func(t Tx) (c session.Caller) {
+		if !t.First(`SELECT identity, caller_group FROM attempts WHERE id = ?`, []any{attemptID}, &c.Identity, &c.Group) {
+			t.Fail(task.Missing("attempt", attemptID))
 		}
-		return c, err
+		return c
 	})
 }

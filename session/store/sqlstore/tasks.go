@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -37,71 +36,71 @@ func (b board) Tasks(ctx context.Context, projectID string, status task.Status, 
 	}
 	where, args = b.seen(where, args...)
 	return listPage(ctx, b, p, []string{"tasks", projectID, string(status)}, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID },
-		func(t Tx) error { return t.exists("projects", "project", projectID) },
+		inProject(projectID),
 		`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE `+where,
 		summary+`WHERE `+where+` AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`, args...)
 }
 
 func (b board) Task(ctx context.Context, id string) (*task.Summary, error) {
-	return read(ctx, b, "reading a task", func(t Tx) (*task.Summary, error) { return t.task(id) })
+	return read(ctx, b, "reading a task", func(t Tx) *task.Summary { return t.task(id) })
 }
 
-func (t Tx) task(id string) (*task.Summary, error) {
-	if err := t.own("task", id); err != nil {
-		return nil, err
+// findTask is task, and returns nil if there is none.
+func (t Tx) findTask(id string) *task.Summary {
+	if !t.sees("task", id) {
+		return nil
 	}
-	return only[task.Summary](t, "task", id, summary+`WHERE t.id = ?`, id)
+	return one[task.Summary](t, summary+`WHERE t.id = ?`, id)
+}
+
+func (t Tx) task(id string) *task.Summary {
+	s := t.findTask(id)
+	if s == nil {
+		t.Fail(task.Missing("task", id))
+	}
+	return s
 }
 
 func (b board) CreateTask(ctx context.Context, n task.NewTask, r task.Request) (*task.Summary, error) {
-	return write(ctx, b, "creating a task", func(t Tx) (*task.Summary, error) {
-		id, err := b.makeOnce(t, r, func() (string, error) { return t.createTask(n) })
-		if err != nil {
-			return nil, err
+	return write(ctx, b, "creating a task", func(t Tx) *task.Summary {
+		id := b.makeOnce(t, r, func() string { return t.createTask(n) })
+		made := t.findTask(id)
+		if made == nil {
+			t.Fail(deletedSince(task.Missing("task", id), r))
 		}
-		s, err := t.task(id)
-		return s, deletedSince(err, r)
+		return made
 	})
 }
 
 // deletedSince returns the error for a request whose result was deleted.
 func deletedSince(err error, r task.Request) error {
-	if errors.Is(err, task.ErrNotFound) && r.RequestID != "" {
-		return fmt.Errorf("what the call with request_id %q made %w; give another request_id to make a new one: %w", task.Clip(r.RequestID), task.ErrDeleted, err)
+	if r.RequestID == "" {
+		return err
 	}
-	return err
+	return fmt.Errorf("what the call with request_id %q made %w; give another request_id to make a new one: %w", task.Clip(r.RequestID), task.ErrDeleted, err)
 }
 
-func (t Tx) createTask(n task.NewTask) (string, error) {
-	made := task.Task{Title: n.Title, Status: task.Todo, JobName: task.NonEmpty(n.JobName), WorkflowName: task.NonEmpty(n.WorkflowName), Lead: cmp.Or(n.Lead, task.AgentLeads)}
-	if err := made.Check(); err != nil {
-		return "", err
-	}
+func (t Tx) createTask(n task.NewTask) string {
+	made := task.Task{ID: uuid.NewString(), ProjectID: n.ProjectID, Title: n.Title, Status: task.Todo,
+		JobName: task.NonEmpty(n.JobName), WorkflowName: task.NonEmpty(n.WorkflowName), Lead: cmp.Or(n.Lead, task.AgentLeads)}
+	t.Fail(made.Check())
 	var listed bool
-	found, err := t.First(`SELECT listed FROM projects WHERE id = ?`, []any{n.ProjectID}, &listed)
-	switch {
-	case err != nil:
-		return "", err
+	switch found := t.First(`SELECT listed FROM projects WHERE id = ?`, []any{n.ProjectID}, &listed); {
 	case !found:
-		return "", task.Missing("project", n.ProjectID)
+		t.Fail(task.Missing("project", n.ProjectID))
 	case !listed:
-		return "", fmt.Errorf("project %q is no longer in the config: %w: put it back under projects to add tasks to it", task.Clip(n.ProjectID), task.ErrNotFound)
+		t.Fail(fmt.Errorf("project %q is no longer in the config: %w: put it back under projects to add tasks to it", task.Clip(n.ProjectID), task.ErrNotFound))
 	}
-	id := uuid.NewString()
-	t.changed(store.TaskChanged, id)
 	identity, group := session.LocalIdentity, ""
 	if t.who != nil {
 		identity, group = t.who.Identity, t.who.Group
 	}
-	_, err = t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, lead, identity, caller_group, auto_start, created_at, updated_at)
+	t.changed(store.TaskChanged, made.ID)
+	t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, lead, identity, caller_group, auto_start, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		id, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, made.Lead, identity, group, t.mayStart(), t.Now, t.Now)
-	if err != nil {
-		return "", err
-	}
-	made.ID, made.ProjectID = id, n.ProjectID
-	_, err = t.depend(&made, n.DependsOn)
-	return id, err
+		made.ID, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, made.Lead, identity, group, t.mayStart(), t.Now, t.Now)
+	t.depend(&made, n.DependsOn)
+	return made.ID
 }
 
 func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*task.Summary, error) {
@@ -111,153 +110,112 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 			return nil, wrap(doing, err)
 		}
 	}
-	return write(ctx, b, doing, func(t Tx) (*task.Summary, error) {
-		s, err := t.task(id)
-		if err != nil {
-			return nil, err
-		}
+	return write(ctx, b, doing, func(t Tx) *task.Summary {
+		s := t.task(id)
 		was := s.Status
-		if err := c.Apply(&s.Task); err != nil {
-			return nil, err
-		}
-		depends := false
-		if c.DependsOn != nil {
-			if depends, err = t.depend(&s.Task, c.DependsOn); err != nil {
-				return nil, err
-			}
-		}
-		if _, err := t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, updated_at = ?6, auto_start = auto_start AND ?9
+		t.Fail(c.Apply(&s.Task))
+		depends := c.DependsOn != nil && t.depend(&s.Task, c.DependsOn)
+		if t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, updated_at = ?6, auto_start = auto_start AND ?9
 			WHERE id = ?7 AND (?8 OR (title, description, status, job_name, workflow_name) IS DISTINCT FROM (?1, ?2, ?3, ?4, ?5))`,
-			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends, t.mayStart()); err != nil {
-			return nil, err
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends, t.mayStart()) > 0 {
+			t.changed(store.TaskChanged, id)
 		}
-		t.changed(store.TaskChanged, id)
 		if (was == task.Done) != (s.Status == task.Done) {
-			if err := t.changedDependents(id); err != nil {
-				return nil, err
-			}
+			t.changedDependents(id)
 		}
 		return t.task(id)
 	})
 }
 
 func (b board) BeginDelete(ctx context.Context, id string) ([]string, error) {
-	return write(ctx, b, "deleting a task", func(t Tx) ([]string, error) {
-		if err := t.idle(id); err != nil {
-			return nil, err
-		}
-		if _, err := t.Exec(`UPDATE tasks SET deleting_at = coalesce(deleting_at, ?) WHERE id = ?`, t.Now, id); err != nil {
-			return nil, err
-		}
+	return write(ctx, b, "deleting a task", func(t Tx) []string {
+		t.idle(id)
+		t.Exec(`UPDATE tasks SET deleting_at = coalesce(deleting_at, ?) WHERE id = ?`, t.Now, id)
 		t.changed(store.TaskChanged, id)
 		return List[string](t, attemptIDs, id)
 	})
 }
 
 func (b board) UndoDelete(ctx context.Context, id string) error {
-	return change(ctx, b, "keeping a task", func(t Tx) error {
-		if err := t.own("task", id); err != nil {
-			return err
-		}
+	return change(ctx, b, "keeping a task", func(t Tx) {
+		t.own("task", id)
 		t.changed(store.TaskChanged, id)
-		if _, err := t.Exec(`UPDATE attempts SET remove_asked = NULL, removal = NULL WHERE task_id = ? AND remove_asked IS NOT NULL`, id); err != nil {
-			return err
-		}
-		_, err := t.Exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
-		return err
+		t.Exec(`UPDATE attempts SET remove_asked = NULL, removal = NULL WHERE task_id = ? AND remove_asked IS NOT NULL`, id)
+		t.Exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
 	})
 }
 
 func (b board) Deleting(ctx context.Context) ([]string, error) {
-	return read(ctx, b, "listing tasks that are being deleted", func(t Tx) ([]string, error) {
+	return read(ctx, b, "listing tasks that are being deleted", func(t Tx) []string {
 		return List[string](t, `SELECT id FROM tasks WHERE deleting_at IS NOT NULL ORDER BY deleting_at, id`)
 	})
 }
 
 func (b board) DeleteTask(ctx context.Context, id string) error {
-	return change(ctx, b, "deleting a task", func(t Tx) error {
-		if err := t.idle(id); err != nil {
-			return err
-		}
+	return change(ctx, b, "deleting a task", func(t Tx) {
+		t.idle(id)
 		t.changed(store.TaskChanged, id)
-		if err := t.changedDependents(id); err != nil {
-			return err
-		}
-		_, err := t.Exec(`DELETE FROM tasks WHERE id = ?`, id)
-		return err
+		t.changedDependents(id)
+		t.Exec(`DELETE FROM tasks WHERE id = ?`, id)
 	})
 }
 
-// idle returns ErrNotFound if there is no such task, and ErrRunning if one of its attempts has not
+// idle fails with ErrNotFound if there is no such task, and with ErrRunning if one of its attempts has not
 // ended.
-func (t Tx) idle(id string) error {
-	s, err := t.task(id)
-	if err == nil && s.HasInProgressAttempt {
-		err = fmt.Errorf("task %q: %w: stop it first", id, task.ErrRunning)
+func (t Tx) idle(id string) {
+	if t.task(id).HasInProgressAttempt {
+		t.Fail(fmt.Errorf("task %q: %w: stop it first", id, task.ErrRunning))
 	}
-	return err
 }
 
-// staying returns ErrNotFound if there is no such task, and ErrDeleting if it is
+// staying fails with ErrNotFound if there is no such task, and with ErrDeleting if it is
 // being deleted.
-func (t Tx) staying(id string) error {
-	if err := t.own("task", id); err != nil {
-		return err
-	}
+func (t Tx) staying(id string) {
+	t.own("task", id)
 	var deleting bool
-	found, err := t.First(`SELECT deleting_at IS NOT NULL FROM tasks WHERE id = ?`, []any{id}, &deleting)
-	switch {
-	case err != nil:
-		return err
+	switch found := t.First(`SELECT deleting_at IS NOT NULL FROM tasks WHERE id = ?`, []any{id}, &deleting); {
 	case !found:
-		return task.Missing("task", id)
+		t.Fail(task.Missing("task", id))
 	case deleting:
-		return fmt.Errorf("task %q: %w", id, task.ErrDeleting)
+		t.Fail(fmt.Errorf("task %q: %w", id, task.ErrDeleting))
 	}
-	return nil
 }
 
 // setTask changes the status of a task, if it differs.
-func (t Tx) setTask(id string, status task.Status) error {
+func (t Tx) setTask(id string, status task.Status) {
 	t.changed(store.TaskChanged, id)
-	_, err := t.Exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND status <> ?1`, status, t.Now, id)
-	return err
+	t.Exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND status <> ?1`, status, t.Now, id)
 }
 
 func (b board) FindRequest(ctx context.Context, r task.Request) (string, error) {
-	return read(ctx, b, "looking up a request_id", func(t Tx) (string, error) { return t.findRequest(r) })
+	return read(ctx, b, "looking up a request_id", func(t Tx) string { return t.findRequest(r) })
 }
 
-func (t Tx) findRequest(r task.Request) (result string, err error) {
+func (t Tx) findRequest(r task.Request) (result string) {
 	if r.RequestID == "" {
-		return "", nil
+		return ""
 	}
 	var digest string
-	found, err := t.First(`SELECT args_digest, result FROM requests WHERE identity = ? AND tool = ? AND request_id = ?`,
+	found := t.First(`SELECT args_digest, result FROM requests WHERE identity = ? AND tool = ? AND request_id = ?`,
 		[]any{r.Identity, r.Tool, r.RequestID}, &digest, &result)
-	if err != nil || !found {
-		return "", err
+	if found && digest != r.ArgsDigest {
+		t.Fail(fmt.Errorf("request_id %q of %s: %w: give another request_id, or the same arguments as before", task.Clip(r.RequestID), r.Tool, task.ErrReused))
 	}
-	if digest != r.ArgsDigest {
-		return "", fmt.Errorf("request_id %q of %s: %w: give another request_id, or the same arguments as before", task.Clip(r.RequestID), r.Tool, task.ErrReused)
-	}
-	return result, nil
+	return result
 }
 
 // makeOnce creates what a call requests, or finds the result of the same earlier call. It forgets
 // requests that are too old. Rows are numbered in their order, independent of the clock.
-func (b board) makeOnce(t Tx, r task.Request, create func() (id string, err error)) (id string, err error) {
-	if id, err = t.findRequest(r); err != nil || id != "" {
-		return id, err
+func (b board) makeOnce(t Tx, r task.Request, create func() (id string)) (id string) {
+	if id = t.findRequest(r); id != "" {
+		return id
 	}
-	if id, err = create(); err != nil || r.RequestID == "" {
-		return id, err
+	if id = create(); r.RequestID == "" {
+		return id
 	}
-	if _, err := t.Exec(`DELETE FROM requests WHERE created_at < ? AND rowid <= (SELECT max(rowid) FROM requests) - ?`,
-		task.FormatTime(b.o.Now().Add(-task.RequestsKept)), task.NewestRequests-1); err != nil {
-		return "", err
-	}
-	_, err = t.Exec(`INSERT INTO requests (identity, tool, request_id, args_digest, result, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
+	t.Exec(`DELETE FROM requests WHERE created_at < ? AND rowid <= (SELECT max(rowid) FROM requests) - ?`,
+		task.FormatTime(b.o.Now().Add(-task.RequestsKept)), task.NewestRequests-1)
+	t.Exec(`INSERT INTO requests (identity, tool, request_id, args_digest, result, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
 		r.Identity, r.Tool, r.RequestID, r.ArgsDigest, id, b.stamp())
-	return id, err
+	return id
 }

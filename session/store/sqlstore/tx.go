@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,10 @@ import (
 	"deepwork/session/store"
 )
 
-// A Tx is a transaction. It must not be used once f of Transact has returned.
+// A Tx is a transaction. It must not be used once the function that received it has returned.
+//
+// A statement that fails ends the transaction: its method does not return, and the caller of the transaction gets the
+// error. So what runs in a transaction reads like a script; Fail ends it with an error of its own.
 type Tx struct {
 	Querier
 	Now string // its start time, as the database stores it
@@ -24,8 +28,28 @@ type Tx struct {
 	changes *[]store.Change // for the feed
 	where   string          // the location of the database
 	nul     string          // Options.NUL
-	claim   string          // Options.Claim, unless this only reads
 	who     *session.Caller // sees only its tasks and what belongs to them; nil sees all
+}
+
+// A failure is what a Tx panics with to end its transaction.
+type failure struct{ error }
+
+// Fail ends the transaction with an error; it returns if that is nil.
+func (t Tx) Fail(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// rescue, which is deferred, sets the error of a transaction that has failed.
+func rescue(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case failure:
+		*err = p.error
+	default:
+		panic(p)
+	}
 }
 
 // changed records a change, once.
@@ -36,38 +60,33 @@ func (t Tx) changed(kind, id string) {
 }
 
 // Exec runs a statement and returns the number of changed rows.
-func (t Tx) Exec(query string, args ...any) (int64, error) {
+func (t Tx) Exec(query string, args ...any) int64 {
 	r, err := t.ExecContext(t.ctx, query, args...)
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
+	t.Fail(err)
+	n, err := r.RowsAffected()
+	t.Fail(err)
+	return n
 }
 
 // List reads all rows of a query. A row is a value of one column, or a struct whose
 // fields the columns are named for: created_at is CreatedAt.
-func List[T any](t Tx, query string, args ...any) ([]T, error) {
+func List[T any](t Tx, query string, args ...any) (all []T) {
 	rows, err := t.QueryContext(t.ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
+	t.Fail(err)
 	defer rows.Close()
 	columns, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
+	t.Fail(err)
 	fields := make([][]int, len(columns)) // none for a value of one column
 	if of := reflect.TypeFor[T](); of.Kind() == reflect.Struct {
 		for i, column := range columns {
 			name := strings.ReplaceAll(column, "_", "")
 			f, ok := of.FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
 			if !ok {
-				return nil, fmt.Errorf("column %s has no field in %v", column, of)
+				t.Fail(fmt.Errorf("column %s has no field in %v", column, of))
 			}
 			fields[i] = f.Index
 		}
 	}
-	var all []T
 	to := make([]any, len(columns))
 	for rows.Next() {
 		var row T
@@ -76,26 +95,9 @@ func List[T any](t Tx, query string, args ...any) ([]T, error) {
 			if index != nil {
 				field = field.FieldByIndex(index)
 			}
-			switch p := field.Addr().Interface().(type) {
-			case *time.Time:
-				to[i] = scanTime(func(at *time.Time) {
-					if at != nil {
-						*p = *at
-					}
-				})
-			case **time.Time:
-				to[i] = scanTime(func(at *time.Time) { *p = at })
-			case *json.RawMessage:
-				to[i] = (*[]byte)(p)
-			case *[]string:
-				to[i] = (*scanIDs)(p)
-			default:
-				to[i] = p
-			}
+			to[i] = target(field.Addr().Interface())
 		}
-		if err := rows.Scan(to...); err != nil {
-			return nil, err
-		}
+		t.Fail(rows.Scan(to...))
 		for _, p := range to {
 			switch p := p.(type) {
 			case *string:
@@ -108,7 +110,27 @@ func List[T any](t Tx, query string, args ...any) ([]T, error) {
 		}
 		all = append(all, row)
 	}
-	return all, rows.Err()
+	t.Fail(rows.Err())
+	return all
+}
+
+// target returns what scans a column into a field.
+func target(field any) any {
+	switch p := field.(type) {
+	case *time.Time:
+		return scanTime(func(at *time.Time) {
+			if at != nil {
+				*p = *at
+			}
+		})
+	case **time.Time:
+		return scanTime(func(at *time.Time) { *p = at })
+	case *json.RawMessage:
+		return (*[]byte)(p)
+	case *[]string:
+		return (*scanIDs)(p)
+	}
+	return field
 }
 
 // text returns a stored text as it was given.
@@ -119,41 +141,89 @@ func (t Tx) text(stored string) string {
 	return strings.ReplaceAll(stored, t.nul, "\x00")
 }
 
-// only reads the first row of a query, or returns ErrNotFound for something of this kind and id.
-func only[T any](t Tx, what, id, query string, args ...any) (*T, error) {
-	all, err := List[T](t, query, args...)
-	if err != nil {
-		return nil, err
+// one reads the first row of a query, or returns nil if there is none.
+func one[T any](t Tx, query string, args ...any) *T {
+	if all := List[T](t, query, args...); len(all) > 0 {
+		return &all[0]
 	}
-	if len(all) == 0 {
-		return nil, task.Missing(what, id)
+	return nil
+}
+
+// only is one, and fails with ErrNotFound for something of this kind and id if there is none.
+func only[T any](t Tx, what, id, query string, args ...any) *T {
+	found := one[T](t, query, args...)
+	if found == nil {
+		t.Fail(task.Missing(what, id))
 	}
-	return &all[0], nil
+	return found
 }
 
 // First reads the first row of a query; found is false if the query has no rows.
-func (t Tx) First(query string, args []any, to ...any) (found bool, err error) {
-	err = t.QueryRowContext(t.ctx, query, args...).Scan(to...)
+func (t Tx) First(query string, args []any, to ...any) (found bool) {
+	err := t.QueryRowContext(t.ctx, query, args...).Scan(to...)
 	if err == sql.ErrNoRows {
-		return false, nil
+		return false
 	}
-	return err == nil, err
+	t.Fail(err)
+	return true
 }
 
-// Count reads a number.
-func (t Tx) Count(query string, args ...any) (n int, err error) {
-	_, err = t.First(query, args, &n)
-	return n, err
+// has reports whether a query that begins after SELECT 1 has rows.
+func (t Tx) has(from string, args ...any) bool { return t.First(`SELECT 1 `+from, args, new(int)) }
+
+// count reads a number.
+func (t Tx) count(query string, args ...any) (n int) {
+	t.First(query, args, &n)
+	return n
 }
 
-// exists returns ErrNotFound if a table has no such row.
-func (t Tx) exists(table, what, id string) error {
-	n, err := t.Count(`SELECT count(*) FROM `+table+` WHERE id = ?`, id)
-	if err == nil && n == 0 {
-		err = task.Missing(what, id)
+// must runs a statement that changes one row, and fails with an error if it changes none.
+func (t Tx) must(missing error, query string, args ...any) {
+	if t.Exec(query, args...) == 0 {
+		t.Fail(missing)
 	}
-	return err
 }
+
+// Columns are the columns of the fields of a struct, in their order: created_at for CreatedAt. Those that are named
+// are left out.
+func Columns[T any](except ...string) string {
+	var columns []string
+	for f := range reflect.TypeFor[T]().Fields() {
+		if name := columnOf(f.Name); !slices.Contains(except, name) {
+			columns = append(columns, name)
+		}
+	}
+	return strings.Join(columns, ", ")
+}
+
+// Values are the values of Columns for a row.
+func Values[T any](row *T, except ...string) (values []any) {
+	for f, v := range reflect.ValueOf(row).Elem().Fields() {
+		if slices.Contains(except, columnOf(f.Name)) {
+			continue
+		}
+		switch v := v.Interface().(type) {
+		case time.Time:
+			values = append(values, task.FormatTime(v))
+		case *time.Time:
+			values = append(values, optional(v))
+		case json.RawMessage:
+			values = append(values, textOf(v))
+		default:
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+var boundary = regexp.MustCompile(`([a-z])([A-Z])`)
+
+func columnOf(field string) string {
+	return strings.ToLower(boundary.ReplaceAllString(field, "${1}_$2"))
+}
+
+// parameters are n parameters of a statement.
+func parameters(n int) string { return `?` + strings.Repeat(`, ?`, n-1) }
 
 // A scanTime scans a time, or nil.
 type scanTime func(at *time.Time)
@@ -188,4 +258,12 @@ func optional(t *time.Time) *string {
 		return nil
 	}
 	return new(task.FormatTime(*t))
+}
+
+// textOf returns a column of JSON that may be null.
+func textOf(raw json.RawMessage) *string {
+	if raw == nil {
+		return nil
+	}
+	return new(string(raw))
 }

@@ -1,15 +1,16 @@
 package storetest_test
 
 import (
-	"errors"
 	"fmt"
-	"reflect"
-	"strings"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+
+	"github.com/google/uuid"
 )
 
 func TestCreateAttempt(t *testing.T) {
@@ -21,134 +22,81 @@ func TestCreateAttempt(t *testing.T) {
 			{RepoID: "r2", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")},
 			{RepoID: "r1", RepoName: "api", RepoPath: abs("api"), TargetBranch: "next", Worktree: abs("w/api")},
 		}}
-	a, err := b.CreateAttempt(t.Context(), want, task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})
-	testkit.Must(t, err)
+	a := returned(b.CreateAttempt(t.Context(), want, task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})).of(t)
 	want.State, want.CreatedAt, want.UpdatedAt = task.Waiting, a.CreatedAt, a.UpdatedAt
-	if !reflect.DeepEqual(*a, want) || !a.CreatedAt.Equal(c.at.Truncate(time.Microsecond)) {
-		t.Errorf("%+v, want %+v", a, want)
-	}
-	e, err := b.LatestExecution(t.Context(), a.ID)
-	if err != nil || e.ID != "e1" || e.State != task.Waiting || e.FollowUp || e.SessionID != nil || e.Prompt != "all of it" || *e.Variant != "PLAN" || e.Owner != "" {
-		t.Errorf("%+v %v", e, err)
-	}
+	equal(t, *a, want, a.CreatedAt, c.at.Truncate(time.Microsecond))
+	e := returned(b.LatestExecution(t.Context(), a.ID)).of(t)
+	equal(t, e.ID, "e1", e.State, task.Waiting, e.FollowUp, false, e.SessionID, nil, e.Prompt, "all of it", *e.Variant, "PLAN", e.Owner, "")
 	got := taskOf(t, b, s.ID)
-	if got.Status != task.InProgress || !got.UpdatedAt.Equal(a.CreatedAt) || !got.HasInProgressAttempt || *got.LatestAttemptID != a.ID || got.LatestSessionID != nil {
-		t.Errorf("%+v", got)
-	}
-	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r1": "aaaa", "r2": "bbbb"}); err != nil {
-		t.Error(err)
-	}
-	if err := b.SetTargets(t.Context(), a.ID, map[string]string{"r1": "next"}); !errors.Is(err, task.ErrRunning) {
-		t.Error(err)
-	}
-	if err := b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}); !errors.Is(err, task.ErrNotFound) {
-		t.Error(err)
-	}
+	equal(t, got.Status, task.InProgress, got.UpdatedAt, a.CreatedAt, got.HasInProgressAttempt, true, *got.LatestAttemptID, a.ID, got.LatestSessionID, nil)
+	testkit.Must(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{"r1": "aaaa", "r2": "bbbb"}))
+	fails(t, b.SetTargets(t.Context(), a.ID, map[string]string{"r1": "next"}), task.ErrRunning)
+	fails(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}), task.ErrNotFound)
 	c.forward(time.Minute)
-	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "draft"}); err != nil {
-		t.Error(err)
-	}
-	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.Repos[0].BaseCommit != "bbbb" || *a.Repos[1].BaseCommit != "aaaa" ||
+	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "draft"}))
+	if a, err := b.Attempt(t.Context(), a.ID); err != nil || *a.Repos[0].BaseCommit != "bbbb" || *a.Repos[1].BaseCommit != "aaaa" ||
 		*a.WorkflowSessionID != "0123abcd" || *a.WorkflowStatus != "active" || *a.WorkflowStep != "draft" || !a.UpdatedAt.Equal(c.at.Truncate(time.Microsecond)) {
 		t.Errorf("%+v %v", a, err)
 	}
-	if err := b.SetPushError(t.Context(), a.ID, new("no network")); err != nil {
-		t.Error(err)
-	}
-	if err := b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "completed"}); err != nil {
-		t.Error(err)
-	}
-	if a, err = b.Attempt(t.Context(), a.ID); err != nil || *a.WorkflowStatus != "completed" || a.WorkflowStep != nil || a.PushError == nil || *a.PushError != "no network" {
-		t.Errorf("%+v %v", a, err)
-	}
+	testkit.Must(t, b.SetPushError(t.Context(), a.ID, new("no network")))
+	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "completed"}))
+	a = returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, *a.WorkflowStatus, "completed", a.WorkflowStep, nil, *a.PushError, "no network")
 }
 
 func TestWhatIsNotThere(t *testing.T) {
 	b, _, _ := newBoard(t)
 	ctx := t.Context()
-	_, _, queued := b.Queue(ctx, "x", nil)
 	_, _, ended := b.EndExecution(ctx, "x", task.Ending{State: task.Stopped})
 	for what, err := range map[string]error{
-		"attempt":      second(b.Attempt(ctx, "x")),
-		"attempts":     second(b.TaskAttempts(ctx, "x", task.Page{Limit: 1})),
-		"session":      second(b.Session(ctx, "x")),
-		"execution":    second(b.Execution(ctx, "x")),
-		"latest":       second(b.LatestExecution(ctx, "x")),
-		"now":          second(b.AttemptDetails(ctx, "x")),
-		"place":        second(b.AttemptContext(ctx, "x")),
-		"create":       second(b.CreateAttempt(ctx, task.Attempt{TaskID: "x"}, task.Execution{}, task.Request{})),
-		"workspace":    b.SetWorkspace(ctx, "x", nil),
-		"targets":      b.SetTargets(ctx, "x", nil),
-		"workflow":     b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
-		"push":         b.SetPushError(ctx, "x", nil),
-		"start":        second(b.StartExecution(ctx, "x", "X", time.Time{})),
-		"add":          second(b.AddExecution(ctx, "x", "p", nil)),
-		"begin delete": second(b.BeginDelete(ctx, "x")),
-		"queue":        queued,
-		"end":          ended,
+		"project":   second(b.Project(ctx, "x")),
+		"repo":      second(b.Repo(ctx, "x")),
+		"repos":     last(b.Repos(ctx, "x", task.Page{Limit: 1})),
+		"execution": second(b.Execution(ctx, "x")),
+		"place":     second(b.AttemptContext(ctx, "x")),
+		"workspace": b.SetWorkspace(ctx, "x", nil),
+		"workflow":  b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
+		"push":      b.SetPushError(ctx, "x", nil),
+		"start":     second(b.StartExecution(ctx, "x", "X", time.Time{})),
+		"end":       ended,
 	} {
-		if !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
-			t.Errorf("%s: %v", what, err)
-		}
+		says(t, err, task.ErrNotFound, `"x"`, what)
 	}
-	if ok, err := b.Adopt(ctx, "x", "a", "b"); ok || err != nil {
-		t.Error(ok, err)
-	}
+	is(t, false)(b.Adopt(ctx, "x", "a", "b"))
 }
 
 func TestRequestsGiveTheSameResult(t *testing.T) {
 	b, c, p := newBoard(t)
 	r := task.Request{Identity: "me", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}
-	if id, err := b.FindRequest(t.Context(), r); id != "" || err != nil {
-		t.Error(id, err)
-	}
+	is(t, "")(b.FindRequest(t.Context(), r))
 	create := func(r task.Request) (*task.Summary, error) {
 		c.forward(time.Minute)
 		return b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, r)
 	}
-	first, err := create(r)
-	testkit.Must(t, err)
-	again, err := create(r)
-	if err != nil || !reflect.DeepEqual(again, first) {
-		t.Errorf("%+v, want %+v; %v", again, first, err)
-	}
-	if id, err := b.FindRequest(t.Context(), r); id != first.ID || err != nil {
-		t.Error(id, err)
-	}
+	first := returned(create(r)).of(t)
+	equal(t, returned(create(r)).of(t), first)
+	is(t, first.ID)(b.FindRequest(t.Context(), r))
 	other := r
 	other.ArgsDigest = "d2"
-	if _, err := create(other); !errors.Is(err, task.ErrReused) || !strings.Contains(err.Error(), `request_id "r1"`) {
-		t.Error(err)
-	}
-	if _, err := b.FindRequest(t.Context(), other); !errors.Is(err, task.ErrReused) {
-		t.Error(err)
-	}
+	says(t, second(create(other)), task.ErrReused, `request_id "r1"`)
+	fails(t, second(b.FindRequest(t.Context(), other)), task.ErrReused)
 	for _, scope := range []task.Request{{Identity: "you", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}, {Identity: "me", Tool: "another_tool", RequestID: "r1", ArgsDigest: "d1"}, {Identity: "me", Tool: "create_task", RequestID: "r2", ArgsDigest: "d1"}, {}, {}} {
-		if s, err := create(scope); err != nil || s.ID == first.ID {
-			t.Errorf("%+v: %+v %v", scope, s, err)
-		}
+		create := returned(create(scope)).of(t)
+		equal(t, scope, create.ID == first.ID, false)
 	}
 	bad := task.Request{Identity: "me", Tool: "create_task", RequestID: "r3", ArgsDigest: "d"}
-	if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID}, bad); !errors.Is(err, task.ErrInvalid) {
-		t.Error(err)
-	}
-	if id, err := b.FindRequest(t.Context(), bad); id != "" || err != nil {
-		t.Error("a refused call is kept:", id, err)
-	}
+	fails(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID}, bad)), task.ErrInvalid)
+	is(t, "")(b.FindRequest(t.Context(), bad))
 
 	ar := task.Request{Identity: "me", Tool: "start_task_attempt", RequestID: "r1", ArgsDigest: "d"}
 	attempt := func() (*task.Attempt, error) {
 		return b.CreateAttempt(t.Context(), task.Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, ar)
 	}
-	a, err := attempt()
-	testkit.Must(t, err)
+	a := returned(attempt()).of(t)
 	run(t, b)
-	if same, err := attempt(); err != nil || same.ID != a.ID || same.State != task.Running {
-		t.Errorf("%+v %v", same, err)
-	}
-	if l, err := b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1}); err != nil || l.Total != 1 {
-		t.Error(l, err)
-	}
+	same := returned(attempt()).of(t)
+	equal(t, same.ID, a.ID, same.State, task.Running)
+	equal(t, returned(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).of(t).Total, 1)
 
 	// A clock that is set forward forgets none of the newest calls; what is older
 	// than them is known for 30 days.
@@ -160,27 +108,15 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 		}
 	}
 	many(task.NewestRequests-6, "later")
-	if again, err := create(r); err != nil || again.ID != first.ID {
-		t.Errorf("forgotten after 30 days: %+v %v", again, err)
-	}
+	equal(t, "forgotten after 30 days", returned(create(r)).of(t).ID, first.ID)
 	many(6, "last")
-	if id, err := b.FindRequest(t.Context(), r); id != "" || err != nil {
-		t.Error("known after 30 days and 100 calls:", id, err)
-	}
+	is(t, "")(b.FindRequest(t.Context(), r))
 	c.forward(task.RequestsKept - 300*time.Minute)
 	many(task.NewestRequests, "much later")
-	if id, err := b.FindRequest(t.Context(), task.Request{Identity: "me", Tool: "create_task", RequestID: "later0", ArgsDigest: "d"}); id == "" || err != nil {
-		t.Error("forgotten before 30 days:", id, err)
-	}
-	if s, err := create(r); err != nil || s.ID == first.ID {
-		t.Errorf("%+v %v", s, err)
-	}
-	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)
-	testkit.Must(t, err)
-	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
-	if _, err := create(bad); !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), "was deleted since") {
-		t.Error(err)
-	}
+	equal(t, "forgotten before 30 days", returned(b.FindRequest(t.Context(), task.Request{Identity: "me", Tool: "create_task", RequestID: "later0", ArgsDigest: "d"})).of(t) == "", false)
+	equal(t, returned(create(r)).of(t).ID == first.ID, false)
+	testkit.Must(t, b.DeleteTask(t.Context(), returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)).of(t).ID))
+	says(t, second(create(bad)), task.ErrNotFound, "was deleted since")
 }
 
 func TestDeleteTask(t *testing.T) {
@@ -189,52 +125,121 @@ func TestDeleteTask(t *testing.T) {
 	a := try(t, b, s)
 	refused := func(when string) {
 		t.Helper()
-		if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrRunning) {
-			t.Errorf("%s: %v", when, err)
-		}
-		if _, err := b.BeginDelete(t.Context(), s.ID); !errors.Is(err, task.ErrRunning) {
-			t.Errorf("%s: %v", when, err)
-		}
+		fails(t, b.DeleteTask(t.Context(), s.ID), task.ErrRunning, when)
+		fails(t, second(b.BeginDelete(t.Context(), s.ID)), task.ErrRunning, when)
 	}
 	refused("waiting")
-	e, err := b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
-	testkit.Must(t, err)
+	e := returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
 	refused("starting")
-	session, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{})
-	testkit.Must(t, err)
+	session := returned(b.StartExecution(t.Context(), e.ID, "X", time.Time{})).of(t)
 	refused("running")
 	end(t, b, e, task.Ending{State: task.Completed})
 	for range 2 {
-		if ids, err := b.BeginDelete(t.Context(), s.ID); err != nil || len(ids) != 1 || ids[0] != a.ID {
-			t.Error(ids, err)
-		}
+		beginDelete := returned(b.BeginDelete(t.Context(), s.ID)).of(t)
+		equal(t, len(beginDelete), 1, beginDelete[0], a.ID)
 	}
-	if ids, err := b.Deleting(t.Context()); err != nil || len(ids) != 1 || ids[0] != s.ID {
-		t.Error(ids, err)
-	}
-	if _, err := b.AddExecution(t.Context(), session.ID, "p", nil); !errors.Is(err, task.ErrDeleting) {
-		t.Error(err)
-	}
-	if _, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID}, task.Execution{}, task.Request{}); !errors.Is(err, task.ErrDeleting) {
-		t.Error(err)
-	}
-	if err := b.UndoDelete(t.Context(), s.ID); err != nil {
-		t.Error(err)
-	}
-	e, err = b.AddExecution(t.Context(), session.ID, "p", nil)
-	testkit.Must(t, err)
+	deleting := returned(b.Deleting(t.Context())).of(t)
+	equal(t, len(deleting), 1, deleting[0], s.ID)
+	fails(t, second(b.AddExecution(t.Context(), session.ID, "p", nil)), task.ErrDeleting)
+	fails(t, second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID}, task.Execution{}, task.Request{})), task.ErrDeleting)
+	testkit.Must(t, b.UndoDelete(t.Context(), s.ID))
+	e = returned(b.AddExecution(t.Context(), session.ID, "p", nil)).of(t)
 	refused("follow-up waiting")
 	end(t, b, e, task.Ending{State: task.Stopped})
-	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
-		t.Error(err)
+	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
+	equal(t, len(returned(b.AllAttempts(t.Context())).of(t)), 0)
+	equal(t, len(returned(b.Executions(t.Context(), a.ID)).of(t)), 0)
+	fails(t, second(b.Session(t.Context(), session.ID)), task.ErrNotFound)
+}
+
+// A branch can be drawn again until there are worktrees on it.
+func TestSetBranch(t *testing.T) {
+	b, _, p := newBoard(t)
+	a := try(t, b, addTask(t, b, p, "one"))
+	testkit.Must(t, b.SetBranch(t.Context(), a.ID, "deepwork/other-1111"))
+	equal(t, returned(b.Attempt(t.Context(), a.ID)).of(t).Branch, "deepwork/other-1111")
+	fails(t, b.SetBranch(t.Context(), "nobody", "x"), task.ErrNotFound)
+	testkit.Must(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{a.Repos[0].RepoID: "abc"}))
+	fails(t, b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"), task.ErrInvalid)
+}
+
+func TestWorktreeFolders(t *testing.T) {
+	b, _, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	want := []string{filepath.FromSlash("/a b/trees"), filepath.FromSlash("/c")}
+	for _, folder := range append(want, want[0]) {
+		id := uuid.NewString()
+		repo := task.AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, id, "r")}
+		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{})))
 	}
-	if all, err := b.AllAttempts(t.Context()); err != nil || len(all) > 0 {
-		t.Error(all, err)
+	got, err := b.WorktreeFolders(t.Context(), task.Place{})
+	slices.Sort(got)
+	testkit.Must(t, err)
+	equal(t, got, want)
+}
+
+// What an attempt belongs to is told as a whole, or not at all.
+func TestAttemptContext(t *testing.T) {
+	b, _, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	a := try(t, b, s)
+	place := returned(b.AttemptContext(t.Context(), a.ID)).of(t)
+	equal(t, place.Attempt.ID, a.ID, len(place.Attempt.Repos), 1, place.Task.ID, s.ID, *place.Project, p)
+	fails(t, second(b.BeginDelete(t.Context(), s.ID)), task.ErrRunning)
+	is(t, task.Waiting)(b.Stop(t.Context(), returned(b.LatestExecution(t.Context(), a.ID)).of(t).ID))
+	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
+	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
+	fails(t, second(b.AttemptContext(t.Context(), a.ID)), task.ErrNotFound)
+}
+
+// An execution ends no sooner than it began, and begins no sooner than it was
+// made, whatever the clocks do.
+func TestStartAndEndKeepTheirOrder(t *testing.T) {
+	for name, c := range map[string]struct {
+		back             time.Duration // the board's clock is set back by so much before the start
+		since, ended     time.Duration // after the execution was made; ended 0: now
+		started, endedAt time.Duration // as the board has them
+	}{
+		"as it should be":           {0, 10 * time.Second, 20 * time.Second, 10 * time.Second, 20 * time.Second},
+		"it ends at once":           {0, 10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second},
+		"it ends before its start":  {0, 10 * time.Second, 5 * time.Second, 10 * time.Second, 10 * time.Second},
+		"it ends in the future":     {0, 10 * time.Second, 2 * time.Hour, 10 * time.Second, 2 * time.Minute},
+		"it starts before it is":    {0, -time.Hour, time.Second, 0, time.Second},
+		"it starts in the future":   {0, 2 * time.Hour, 0, time.Minute, 2 * time.Minute},
+		"the clock is set back":     {time.Hour, 10 * time.Second, 20 * time.Second, 0, 0},
+		"set back, and no end told": {time.Hour, 0, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, clock, p := newBoard(t)
+			try(t, b, addTask(t, b, p, "one"))
+			x := returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
+			clock.forward(time.Minute - c.back)
+			testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(c.since))))
+			clock.forward(time.Minute)
+			ending := task.Ending{State: task.Completed}
+			if c.ended != 0 {
+				ending.EndedAt = new(x.CreatedAt.Add(c.ended))
+			}
+			end(t, b, x, ending)
+			got := returned(b.Execution(t.Context(), x.ID)).of(t)
+			s, e := got.StartedAt.Sub(x.CreatedAt), got.EndedAt.Sub(x.CreatedAt)
+			equal(t, "it started after and ended after", s, c.started, e, c.endedAt)
+		})
 	}
-	if x, err := b.Executions(t.Context(), a.ID); err != nil || len(x) > 0 {
-		t.Error(x, err)
+}
+
+// A change to the same value is no change (seed 004, update_task).
+func TestReq004_UpdatingToTheSameChangesNothing(t *testing.T) {
+	b, c, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	c.forward(time.Hour)
+	same := []task.TaskChange{{}, {Title: new("one")}, {Status: new(task.Todo)}, {Description: new("")}, {JobName: new(""), WorkflowName: new("")}}
+	for _, change := range same {
+		equal(t, change, returned(b.UpdateTask(t.Context(), s.ID, change)).of(t).UpdatedAt, s.UpdatedAt)
 	}
-	if x, err := b.Session(t.Context(), session.ID); !errors.Is(err, task.ErrNotFound) {
-		t.Error(x, err)
+	for _, change := range []task.TaskChange{{Title: new("two")}, {Status: new(task.Done)}, {Description: new("d")}, {JobName: new("j"), WorkflowName: new("w")}, {Description: new("")}} {
+		was := taskOf(t, b, s.ID)
+		c.forward(time.Hour)
+		equal(t, change, returned(b.UpdateTask(t.Context(), s.ID, change)).of(t).UpdatedAt.After(was.UpdatedAt), true)
 	}
 }

@@ -3,10 +3,12 @@
 package storetest_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -75,8 +77,15 @@ func TestMain(m *testing.M) {
 		os.Exit(roles[role](context.Background()))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a program built with -race sleeps at its end
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6") // they wait more than they compute
+	run := flag.Lookup("test.run").Value.String()
 	failed := 0
 	for _, backend = range slices.Sorted(maps.Keys(backends)) {
+		tests := ""
+		if backend == "pgbouncer" {
+			tests = throughBouncer
+		}
 		url, end, err := urlOf(backend)
 		if errors.Is(err, pgtest.ErrMissing) && os.Getenv("DEEPWORK_TEST_POSTGRES_REQUIRED") != "1" {
 			fmt.Printf("the backend %s is skipped: %v\n", backend, err)
@@ -86,6 +95,7 @@ func TestMain(m *testing.M) {
 		os.Setenv(storeVariable, url)
 		code := 1
 		if err == nil {
+			_ = flag.Set("test.run", cmp.Or(run, tests))
 			code = m.Run()
 			end()
 		}
@@ -100,6 +110,9 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(failed)
 }
+
+// throughBouncer are the tests that are run through PgBouncer, too: what a board or a list answers does not depend on it.
+const throughBouncer = "Session|Review|Request|Change|Follower|Feed|Writers|Parts|Execution|Server|Process"
 
 // urlOf returns the URL of an empty store for a backend, and what ends it.
 func urlOf(backend string) (url string, end func(), err error) {
@@ -127,9 +140,7 @@ var roles = map[string]func(context.Context) int{"some rounds": workSome, "for e
 func open(t testing.TB, path string, now func() time.Time) store.Database {
 	d := backends[backend](path, now)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, d.Close())
 	})
 	return d
 }
@@ -171,11 +182,24 @@ func (c *clock) now() time.Time { return c.at }
 
 func (c *clock) forward(d time.Duration) { c.at = c.at.Add(d) }
 
+// beside lets a test run beside others: most of the time it waits for the disk.
+func beside(t testing.TB) {
+	if t, ok := t.(*testing.T); ok {
+		t.Parallel()
+	}
+}
+
+// newPath is that of a database, with a clock.
+func newPath(t testing.TB) (string, *clock) {
+	beside(t)
+	return filepath.Join(t.TempDir(), "board.db"), newClock()
+}
+
 // newBoard is a board of one project, whose clock is the caller's.
 func newBoard(t testing.TB) (board, *clock, task.Project) {
 	t.Helper()
-	c := newClock()
-	b := openAt(t, filepath.Join(t.TempDir(), "board.db"), c.now)
+	path, c := newPath(t)
+	b := openAt(t, path, c.now)
 	return b, c, rootOf(t, b)
 }
 
@@ -194,17 +218,14 @@ func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false))
 	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
-	if err != nil || total != 1 {
-		t.Fatal(list, total, err)
-	}
+	testkit.Must(t, err)
+	equal(t, list, total, 1)
 	return list[0]
 }
 
 func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary {
 	t.Helper()
-	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})
-	testkit.Must(t, err)
-	return s
+	return returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).of(t)
 }
 
 // try makes an attempt at a task; it waits.
@@ -224,25 +245,28 @@ func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	if err != nil || e == nil {
 		t.Fatal("nothing to claim", err)
 	}
-	s, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
-	testkit.Must(t, err)
-	return e, s
+	return e, returned(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).of(t)
 }
 
 // end ends an execution and returns the next one.
 func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execution {
 	t.Helper()
 	next, ended, err := b.EndExecution(t.Context(), e.ID, how)
-	if err != nil || !ended {
-		t.Fatal("it does not end", err)
-	}
+	testkit.Must(t, err)
+	equal(t, "it does not end", ended, true)
 	return next
 }
 
 // taskOf reads a task again.
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
-	s, err := b.Task(t.Context(), id)
-	testkit.Must(t, err)
-	return s
+	return returned(b.Task(t.Context(), id)).of(t)
+}
+
+// queue queues a follow-up of an execution that has not ended.
+func queue(t testing.TB, b board, s *task.Session, q *task.Queued) {
+	t.Helper()
+	if _, idle, err := b.Queue(t.Context(), s.ID, q); idle || err != nil {
+		t.Fatal("it is not queued", idle, err)
+	}
 }

@@ -2,7 +2,6 @@ package storetest_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,60 +14,39 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	var waiting []*task.Execution
 	for i := range 4 {
 		c.forward(-time.Minute) // the clock does not decide
-		e, err := b.LatestExecution(t.Context(), try(t, b, addTask(t, b, p, string(rune('a'+i)))).ID)
-		testkit.Must(t, err)
+		e := returned(b.LatestExecution(t.Context(), try(t, b, addTask(t, b, p, string(rune('a'+i)))).ID)).of(t)
 		waiting = append(waiting, e)
 	}
 	for i, e := range waiting {
-		if n, err := b.AttemptDetails(t.Context(), e.AttemptID); err != nil || n.Ahead != i || n.Open != 0 {
-			t.Errorf("before %d: %+v; %v", i, n, err)
-		}
+		attemptDetails := returned(b.AttemptDetails(t.Context(), e.AttemptID)).of(t)
+		equal(t, "before", attemptDetails.Ahead, i, attemptDetails.Open, 0)
 	}
 	claim := func(max int) *task.Execution {
 		t.Helper()
-		e, err := b.ClaimNext(t.Context(), "one", max, nil, task.Limits{})
-		testkit.Must(t, err)
-		return e
+		return returned(b.ClaimNext(t.Context(), "one", max, nil, task.Limits{})).of(t)
 	}
 	for _, max := range []int{-1, 0} {
-		if e := claim(max); e != nil {
-			t.Errorf("claimed %v of %d", e, max)
-		}
+		equal(t, max, claim(max), nil)
 	}
 	for i := range 2 {
 		e := claim(2)
-		if e == nil || e.ID != waiting[i].ID || e.State != task.Starting || e.Owner != "one" {
-			t.Fatalf("claimed %+v, want %s", e, waiting[i].ID)
-		}
-		if a, err := b.Attempt(t.Context(), e.AttemptID); err != nil || a.State != task.Starting {
-			t.Error(a.State, err)
-		}
+		equal(t, "claimed", e.ID, waiting[i].ID, e.State, task.Starting, e.Owner, "one")
+		equal(t, returned(b.Attempt(t.Context(), e.AttemptID)).of(t).State, task.Starting)
 	}
-	if e := claim(2); e != nil {
-		t.Errorf("claimed %+v over the bound", e)
-	}
-	if n, err := b.AttemptDetails(t.Context(), waiting[3].AttemptID); err != nil || n.Ahead != 1 || n.Open != 2 {
-		t.Errorf("%+v %v", n, err)
-	}
-	if n, err := b.AttemptDetails(t.Context(), waiting[0].AttemptID); err != nil || n.Ahead != 0 || n.Open != 0 {
-		t.Errorf("%+v %v", n, err)
-	}
-	open, err := b.OpenExecutions(t.Context())
-	if err != nil || len(open) != 2 || open[0].ID != waiting[0].ID || open[1].Owner != "one" {
-		t.Error(open, err)
-	}
+	equal(t, "claimed over the bound", claim(2), nil)
+	attemptDetails := returned(b.AttemptDetails(t.Context(), waiting[3].AttemptID)).of(t)
+	equal(t, attemptDetails.Ahead, 1, attemptDetails.Open, 2)
+	attemptDetails = returned(b.AttemptDetails(t.Context(), waiting[0].AttemptID)).of(t)
+	equal(t, attemptDetails.Ahead, 0, attemptDetails.Open, 0)
+	open := returned(b.OpenExecutions(t.Context())).of(t)
+	equal(t, len(open), 2, open[0].ID, waiting[0].ID, open[1].Owner, "one")
 	end(t, b, waiting[0], task.Ending{State: task.Failed})
 	end(t, b, waiting[2], task.Ending{State: task.Stopped}) // one that waits
-	if e := claim(2); e == nil || e.ID != waiting[3].ID {
-		t.Errorf("claimed %+v", e)
-	}
+	e := claim(2)
+	equal(t, "claimed", e.ID, waiting[3].ID)
 	end(t, b, waiting[1], task.Ending{State: task.Failed})
-	if e := claim(2); e != nil {
-		t.Errorf("claimed %+v of nothing", e)
-	}
-	if _, err := b.ClaimNext(t.Context(), "", 2, nil, task.Limits{}); !errors.Is(err, task.ErrInvalid) {
-		t.Error(err)
-	}
+	equal(t, "claimed of nothing", claim(2), nil)
+	fails(t, second(b.ClaimNext(t.Context(), "", 2, nil, task.Limits{})), task.ErrInvalid)
 }
 
 func TestAdopt(t *testing.T) {
@@ -77,80 +55,46 @@ func TestAdopt(t *testing.T) {
 	e, _ := run(t, b)
 	adopt := func(from, to string) bool {
 		t.Helper()
-		ok, err := b.Adopt(t.Context(), e.ID, from, to)
-		testkit.Must(t, err)
-		return ok
+		return returned(b.Adopt(t.Context(), e.ID, from, to)).of(t)
 	}
-	if adopt("another", "me") || !adopt("server", "me") || adopt("server", "you") || !adopt("me", "you") {
-		t.Error("it is adopted from who does not own it, or the reverse")
-	}
-	if e, err := b.Execution(t.Context(), e.ID); err != nil || e.Owner != "you" || e.State != task.Running {
-		t.Errorf("%+v %v", e, err)
-	}
-	if _, err := b.Adopt(t.Context(), e.ID, "you", ""); !errors.Is(err, task.ErrInvalid) {
-		t.Error(err)
-	}
+	equal(t, "it is adopted from who does not own it or the reverse", adopt("another", "me"), false, adopt("server", "me"), true, adopt("server", "you"), false, adopt("me", "you"), true)
+	execution := returned(b.Execution(t.Context(), e.ID)).of(t)
+	equal(t, execution.Owner, "you", execution.State, task.Running)
+	fails(t, second(b.Adopt(t.Context(), e.ID, "you", "")), task.ErrInvalid)
 	end(t, b, e, task.Ending{State: task.Interrupted})
-	if adopt("you", "me") {
-		t.Error("adopted after its end")
-	}
+	equal(t, "adopted after its end", adopt("you", "me"), false)
 }
 
 func TestStartExecution(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	e, err := b.LatestExecution(t.Context(), a.ID)
-	testkit.Must(t, err)
-	if _, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{}); !errors.Is(err, task.ErrInvalid) {
-		t.Error("it started without being claimed:", err)
-	}
-	e, err = b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
-	testkit.Must(t, err)
+	e := returned(b.LatestExecution(t.Context(), a.ID)).of(t)
+	fails(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})), task.ErrInvalid)
+	e = returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
 	c.forward(time.Second)
-	session, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
-	if err != nil || session.AttemptID != a.ID || session.Executor != "SCRIPTED" || session.Variant != nil || session.Queued != nil {
-		t.Fatalf("%+v %v", session, err)
-	}
+	session := returned(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).of(t)
+	equal(t, session.AttemptID, a.ID, session.Executor, "SCRIPTED", session.Variant, nil, session.Queued, nil)
 	started := c.at.UTC().Truncate(time.Microsecond)
 	c.forward(time.Second)
-	again, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
-	if err != nil || again.ID != session.ID {
-		t.Errorf("%+v %v", again, err)
-	}
-	e, err = b.Execution(t.Context(), e.ID)
-	if err != nil || e.State != task.Running || *e.SessionID != session.ID || !e.StartedAt.Equal(started) || e.EndedAt != nil {
-		t.Errorf("%+v %v", e, err)
-	}
-	got, err := b.Attempt(t.Context(), a.ID)
-	if err != nil || got.State != task.Running || *got.LatestSessionID != session.ID || *got.LatestExecutor != "SCRIPTED" {
-		t.Errorf("%+v %v", got, err)
-	}
-	if sum := taskOf(t, b, s.ID); *sum.LatestSessionID != session.ID || *sum.LatestSessionExecutor != "SCRIPTED" || !sum.HasInProgressAttempt {
-		t.Errorf("%+v", sum)
-	}
+	equal(t, returned(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).of(t).ID, session.ID)
+	e = returned(b.Execution(t.Context(), e.ID)).of(t)
+	equal(t, e.State, task.Running, *e.SessionID, session.ID, e.StartedAt, started, e.EndedAt, nil)
+	got := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, got.State, task.Running, *got.LatestSessionID, session.ID, *got.LatestExecutor, "SCRIPTED")
+	sum := taskOf(t, b, s.ID)
+	equal(t, *sum.LatestSessionID, session.ID, *sum.LatestSessionExecutor, "SCRIPTED", sum.HasInProgressAttempt, true)
 	end(t, b, e, task.Ending{State: task.Stopped})
-	if _, err := b.StartExecution(t.Context(), e.ID, "X", time.Time{}); !errors.Is(err, task.ErrEnded) || !strings.Contains(err.Error(), "is stopped") {
-		t.Error(err)
-	}
+	says(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})), task.ErrEnded, "is stopped")
 	// A follow-up goes on in the same session, whatever its variant.
-	f, err := b.AddExecution(t.Context(), session.ID, "on", new("PLAN"))
-	if err != nil || f.State != task.Waiting || !f.FollowUp || *f.Variant != "PLAN" || f.Prompt != "on" {
-		t.Fatalf("%+v %v", f, err)
-	}
-	if _, err := b.AddExecution(t.Context(), session.ID, "on", nil); !errors.Is(err, task.ErrRunning) {
-		t.Error(err)
-	}
-	if f, s2 := run(t, b); s2.ID != session.ID || s2.Variant != nil {
-		t.Errorf("%+v %+v", f, s2)
-	}
-	if d, err := b.AttemptDetails(t.Context(), a.ID); err != nil || d.Session.ID != session.ID {
-		t.Error(d, err)
-	}
-	runs, err := b.Executions(t.Context(), a.ID)
-	if err != nil || len(runs) != 2 || runs[0].ID != f.ID || runs[1].ID != e.ID {
-		t.Error(runs, err)
-	}
+	f := returned(b.AddExecution(t.Context(), session.ID, "on", new("PLAN"))).of(t)
+	equal(t, f.State, task.Waiting, f.FollowUp, true, *f.Variant, "PLAN", f.Prompt, "on")
+	fails(t, second(b.AddExecution(t.Context(), session.ID, "on", nil)), task.ErrRunning)
+	f, s2 := run(t, b)
+	equal(t, s2.ID, session.ID, s2.Variant, nil)
+	equal(t, returned(b.AttemptDetails(t.Context(), a.ID)).of(t).Session.ID, session.ID)
+	runs := returned(b.Executions(t.Context(), a.ID)).of(t)
+	equal(t, len(runs), 2, runs[0].ID, f.ID, runs[1].ID, e.ID)
 }
 
 func TestEndExecution(t *testing.T) {
@@ -162,24 +106,19 @@ func TestEndExecution(t *testing.T) {
 				a := try(t, b, s)
 				e, session := run(t, b)
 				if queued {
-					if _, idle, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "more", Variant: new("PLAN")}); idle || err != nil {
-						t.Fatal(idle, err)
-					}
+					_, idle, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "more", Variant: new("PLAN")})
+					testkit.Must(t, err)
+					equal(t, idle, false)
 				}
 				c.forward(time.Minute)
 				next := end(t, b, e, task.Ending{State: state, ExitCode: new(7), FinalMessage: new("bye"), Error: new("why"), Task: task.InReview})
 				runs := queued && (state == task.Completed || state == task.Failed)
-				if (next != nil) != runs {
-					t.Fatalf("next is %+v", next)
-				}
-				got, err := b.Execution(t.Context(), e.ID)
-				if err != nil || got.State != state || *got.ExitCode != 7 || *got.FinalMessage != "bye" || !got.EndedAt.Equal(c.at.Truncate(time.Microsecond)) {
-					t.Errorf("%+v %v", got, err)
-				}
-				if session, err = b.Session(t.Context(), session.ID); err != nil || session.Queued != nil {
-					t.Errorf("%+v %v", session, err)
-				}
-				a, err = b.Attempt(t.Context(), a.ID)
+				equal(t, "next is", (next != nil), runs)
+				got := returned(b.Execution(t.Context(), e.ID)).of(t)
+				equal(t, got.State, state, *got.ExitCode, 7, *got.FinalMessage, "bye", got.EndedAt, c.at.Truncate(time.Microsecond))
+				session = returned(b.Session(t.Context(), session.ID)).of(t)
+				equal(t, session.Queued, nil)
+				a, err := b.Attempt(t.Context(), a.ID)
 				sum := taskOf(t, b, s.ID)
 				if runs {
 					if next.State != task.Waiting || !next.FollowUp || next.Prompt != "more" || *next.Variant != "PLAN" || *next.SessionID != session.ID ||
@@ -191,12 +130,11 @@ func TestEndExecution(t *testing.T) {
 					t.Errorf("%+v %+v %v", a, sum, err)
 				}
 				before := *sum
-				if next, ended, err := b.EndExecution(t.Context(), e.ID, task.Ending{State: task.Interrupted, Task: task.Todo}); next != nil || ended || err != nil {
-					t.Error("it ended twice:", next, ended, err)
-				}
-				if again := taskOf(t, b, s.ID); again.Status != before.Status || again.LastAttemptFailed != before.LastAttemptFailed {
-					t.Errorf("%+v, was %+v", again, before)
-				}
+				next, ended, err := b.EndExecution(t.Context(), e.ID, task.Ending{State: task.Interrupted, Task: task.Todo})
+				testkit.Must(t, err)
+				equal(t, "it ended twice", next, nil, ended, false)
+				again := taskOf(t, b, s.ID)
+				equal(t, again.Status, before.Status, again.LastAttemptFailed, before.LastAttemptFailed)
 			})
 		}
 	}
@@ -206,18 +144,12 @@ func TestEndExecutionOfOneThatNeverStarted(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	e, err := b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})
-	testkit.Must(t, err)
-	if next := end(t, b, e, task.Ending{State: task.Failed, Error: new("no such branch")}); next != nil {
-		t.Error(next)
-	}
-	got, err := b.Attempt(t.Context(), a.ID)
-	if err != nil || got.State != task.Failed || *got.Error != "no such branch" || got.LatestSessionID != nil {
-		t.Errorf("%+v %v", got, err)
-	}
-	if sum := taskOf(t, b, s.ID); sum.Status != task.InProgress || !sum.LastAttemptFailed || sum.HasInProgressAttempt {
-		t.Errorf("%+v", sum)
-	}
+	e := returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
+	equal(t, end(t, b, e, task.Ending{State: task.Failed, Error: new("no such branch")}), nil)
+	got := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, got.State, task.Failed, *got.Error, "no such branch", got.LatestSessionID, nil)
+	sum := taskOf(t, b, s.ID)
+	equal(t, sum.Status, task.InProgress, sum.LastAttemptFailed, true, sum.HasInProgressAttempt, false)
 	for _, e := range []task.Ending{{}, {State: task.Running}, {State: "gone"}, {State: task.Failed, Task: "gone"}} {
 		if _, _, err := b.EndExecution(t.Context(), "x", e); !errors.Is(err, task.ErrInvalid) {
 			t.Errorf("%+v: %v", e, err)
@@ -234,14 +166,9 @@ func TestEndExecutionKeepsADecision(t *testing.T) {
 		e, session := run(t, b)
 		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &decided})))
 		end(t, b, e, task.Ending{State: task.Completed, Task: task.InReview})
-		if got := taskOf(t, b, s.ID); got.Status != decided {
-			t.Errorf("it is %s, and was set to %s", got.Status, decided)
-		}
-		e, err := b.AddExecution(t.Context(), session.ID, "after all", nil)
-		testkit.Must(t, err)
-		if got := taskOf(t, b, s.ID); got.Status != task.InProgress {
-			t.Errorf("it is %s after a follow-up", got.Status)
-		}
+		equal(t, "it is and set to", taskOf(t, b, s.ID).Status, decided)
+		e = returned(b.AddExecution(t.Context(), session.ID, "after all", nil)).of(t)
+		equal(t, "it is after a follow up", taskOf(t, b, s.ID).Status, task.InProgress)
 		end(t, b, e, task.Ending{State: task.Stopped})
 	}
 }
@@ -256,12 +183,10 @@ func TestQueue(t *testing.T) {
 		testkit.Must(t, err)
 		return before, idle
 	}
-	if before, idle := queue(nil); before != nil || idle {
-		t.Error("cancelled", before, idle)
-	}
-	if before, idle := queue(&task.Queued{Prompt: "a", Variant: new("PLAN")}); before != nil || idle {
-		t.Error(before, idle)
-	}
+	before, idle := queue(nil)
+	equal(t, "cancelled", before, nil, idle, false)
+	before, idle = queue(&task.Queued{Prompt: "a", Variant: new("PLAN")})
+	equal(t, before, nil, idle, false)
 	at := c.at.UTC().Truncate(time.Microsecond)
 	c.forward(time.Minute)
 	if before, idle := queue(&task.Queued{Prompt: "b"}); idle || before == nil || before.Prompt != "a" || *before.Variant != "PLAN" || !before.At.Equal(at) {
@@ -270,82 +195,51 @@ func TestQueue(t *testing.T) {
 	if before, idle := queue(nil); idle || before == nil || before.Prompt != "b" || before.Variant != nil {
 		t.Errorf("%+v %v", before, idle)
 	}
-	if before, idle := queue(nil); before != nil || idle {
-		t.Error(before, idle)
-	}
+	before, idle = queue(nil)
+	equal(t, before, nil, idle, false)
 	queue(&task.Queued{Prompt: ""}) // an empty prompt is one
 	next := end(t, b, e, task.Ending{State: task.Completed})
-	if next == nil || next.Prompt != "" {
-		t.Fatal(next)
-	}
+	equal(t, next.Prompt, "")
 	if before, idle := queue(&task.Queued{Prompt: "c"}); before != nil || idle { // while it waits
 		t.Error(before, idle)
 	}
 	end(t, b, next, task.Ending{State: task.Stopped})
 	for _, q := range []*task.Queued{nil, {Prompt: "late"}} {
-		if before, idle := queue(q); before != nil || !idle {
-			t.Error(before, idle)
-		}
+		before, idle := queue(q)
+		equal(t, before, nil, idle, true)
 	}
-	if s, err := b.Session(t.Context(), session.ID); err != nil || s.Queued != nil {
-		t.Errorf("%+v %v", s, err)
-	}
+	session = returned(b.Session(t.Context(), session.ID)).of(t)
+	equal(t, session.Queued, nil)
 }
 
 func TestReleaseAndStop(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	first, err := b.ClaimNext(t.Context(), "one", 1, nil, task.Limits{})
-	testkit.Must(t, err)
+	first := returned(b.ClaimNext(t.Context(), "one", 1, nil, task.Limits{})).of(t)
 	try(t, b, addTask(t, b, p, "two"))
-	if ok, err := b.Release(t.Context(), first.ID, "another"); ok || err != nil {
-		t.Error("released by who does not own it", ok, err)
-	}
-	if ok, err := b.Release(t.Context(), first.ID, "one"); !ok || err != nil {
-		t.Error(ok, err)
-	}
-	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.State != task.Waiting {
-		t.Error(got.State, err)
-	}
-	if ok, err := b.Release(t.Context(), first.ID, "one"); ok || err != nil {
-		t.Error("released while it waits", ok, err)
-	}
+	is(t, false)(b.Release(t.Context(), first.ID, "another"))
+	is(t, true)(b.Release(t.Context(), first.ID, "one"))
+	equal(t, returned(b.Attempt(t.Context(), a.ID)).of(t).State, task.Waiting)
+	is(t, false)(b.Release(t.Context(), first.ID, "one"))
 	e, session := run(t, b) // in the place it had
-	if e.ID != first.ID {
-		t.Errorf("claimed %s, want %s", e.ID, first.ID)
-	}
-	if ok, err := b.Release(t.Context(), e.ID, "server"); ok || err != nil {
-		t.Error("released while it runs", ok, err)
-	}
-	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "more"}); err != nil {
-		t.Fatal(err)
-	}
+	equal(t, "claimed", e.ID, first.ID)
+	is(t, false)(b.Release(t.Context(), e.ID, "server"))
+	queue(t, b, session, &task.Queued{Prompt: "more"})
 	next := end(t, b, e, task.Ending{State: task.Completed, Task: task.InReview})
-	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "even more"}); err != nil {
-		t.Fatal(err)
-	}
-	if was, err := b.Stop(t.Context(), next.ID); was != task.Waiting || err != nil {
-		t.Error(was, err)
-	}
-	got, err := b.Attempt(t.Context(), a.ID)
-	if err != nil || got.State != task.Stopped || taskOf(t, b, s.ID).Status != task.InProgress {
-		t.Error(got.State, err)
-	}
-	if session, err = b.Session(t.Context(), session.ID); err != nil || session.Queued != nil {
-		t.Errorf("%+v %v", session, err)
-	}
+	queue(t, b, session, &task.Queued{Prompt: "even more"})
+	is(t, task.Waiting)(b.Stop(t.Context(), next.ID))
+	got := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, got.State, task.Stopped, taskOf(t, b, s.ID).Status, task.InProgress)
+	session = returned(b.Session(t.Context(), session.ID)).of(t)
+	equal(t, session.Queued, nil)
 	for what, err := range map[string]error{
 		"release": second(b.Release(t.Context(), "x", "one")), "stop": second(b.Stop(t.Context(), "x")),
 	} {
-		if !errors.Is(err, task.ErrNotFound) {
-			t.Errorf("%s: %v", what, err)
-		}
+		fails(t, err, task.ErrNotFound, what)
 	}
 	for branch, want := range map[string]bool{got.Branch: true, "deepwork/free": false} {
-		if taken, err := b.BranchTaken(t.Context(), branch); taken != want || err != nil {
-			t.Error(branch, taken, err)
-		}
+		is(t, want)(b.BranchTaken(t.Context(), branch))
 	}
 }
 
@@ -357,48 +251,29 @@ func TestStopOfWhatAServerLeads(t *testing.T) {
 	stop := func(id string, want task.AttemptState) *time.Time {
 		t.Helper()
 		c.forward(time.Second)
-		if was, err := b.Stop(t.Context(), id); was != want || err != nil {
-			t.Errorf("Stop = %s, %v, want %s", was, err, want)
-		}
-		e, err := b.Execution(t.Context(), id)
-		testkit.Must(t, err)
+		is(t, want)(b.Stop(t.Context(), id))
+		e := returned(b.Execution(t.Context(), id)).of(t)
 		return e.StopAsked
 	}
 	e, session := run(t, b)
-	if _, _, err := b.Queue(t.Context(), session.ID, &task.Queued{Prompt: "more"}); err != nil {
-		t.Fatal(err)
-	}
+	queue(t, b, session, &task.Queued{Prompt: "more"})
 	at := stop(e.ID, task.Running)
-	if at == nil || !at.Equal(*stop(e.ID, task.Running)) {
-		t.Errorf("asked at %v", at)
-	}
-	if ok, err := b.Adopt(t.Context(), e.ID, "server", "next"); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	open, err := b.OpenExecutions(t.Context())
-	if err != nil || len(open) != 1 || open[0].Owner != "next" || open[0].StopAsked == nil {
-		t.Errorf("the next server sees %+v, %v", open, err)
-	}
-	if next := end(t, b, e, task.Ending{State: task.Completed}); next != nil {
-		t.Errorf("what was queued runs: %+v", next)
-	}
-	if session, err = b.Session(t.Context(), session.ID); err != nil || session.Queued != nil {
-		t.Errorf("%+v, %v", session, err)
-	}
+	equal(t, "asked at", at, *stop(e.ID, task.Running))
+	is(t, true)(b.Adopt(t.Context(), e.ID, "server", "next"))
+	open := returned(b.OpenExecutions(t.Context())).of(t)
+	equal(t, "the next server sees", len(open), 1, open[0].Owner, "next", open[0].StopAsked == nil, false)
+	equal(t, "what queued runs", end(t, b, e, task.Ending{State: task.Completed}), nil)
+	session = returned(b.Session(t.Context(), session.ID)).of(t)
+	equal(t, session.Queued, nil)
 
-	late, err := b.AddExecution(t.Context(), session.ID, "again", nil)
-	testkit.Must(t, err)
+	late := returned(b.AddExecution(t.Context(), session.ID, "again", nil)).of(t)
 	testkit.Must(t, second(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})))
 	stop(late.ID, task.Starting)
-	if ok, err := b.Release(t.Context(), late.ID, "server"); !ok || err != nil {
-		t.Error(ok, err)
-	}
+	is(t, true)(b.Release(t.Context(), late.ID, "server"))
 	if at := stop(late.ID, task.Stopped); at == nil {
 		t.Error("the mark is gone with its end")
 	}
-	if got, err := b.Attempt(t.Context(), a.ID); err != nil || got.State != task.Stopped {
-		t.Error(got.State, err)
-	}
+	equal(t, returned(b.Attempt(t.Context(), a.ID)).of(t).State, task.Stopped)
 	if at := stop(e.ID, task.Completed); at == nil {
 		t.Error("the mark is gone with its end")
 	}

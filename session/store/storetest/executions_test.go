@@ -3,10 +3,8 @@ package storetest_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -62,20 +60,14 @@ func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
 	for _, s := range []store.ExecutionState{store.ExecutionWaiting, store.ExecutionStarting, store.ExecutionRunning, store.ExecutionFailed} {
 		x := executed("x", "a", s, began)
 		save(t, one, x)
-		if got, err := two.Execution(t.Context(), "x"); err != nil || !reflect.DeepEqual(got, x) {
-			t.Errorf("%+v, want %+v; %v", got, x, err)
-		}
+		is(t, x)(two.Execution(t.Context(), "x"))
 	}
-	if _, err := one.Execution(t.Context(), "y"); !errors.Is(err, task.ErrNotFound) {
-		t.Errorf("one that does not exist: %v", err)
-	}
+	fails(t, second(one.Execution(t.Context(), "y")), task.ErrNotFound)
 	stale := executed("x", "b", store.ExecutionRunning, began)
-	if err := two.Save(t.Context(), stale, time.Hour); !errors.Is(err, store.ErrNotOwner) {
-		t.Errorf("saved by a server that does not own it: %v", err)
-	}
-	if found, n, going, err := one.Inspect(t.Context()); len(found) > 0 || n != 1 || going != 0 || err != nil {
-		t.Error(found, n, going, err)
-	}
+	fails(t, two.Save(t.Context(), stale, time.Hour), store.ErrNotOwner)
+	found, n, going, err := one.Inspect(t.Context())
+	testkit.Must(t, err)
+	equal(t, len(found), 0, n, 1, going, 0)
 }
 
 func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
@@ -99,13 +91,12 @@ func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
 		for _, x := range found {
 			got = append(got, x.ID)
 		}
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("Find(%q) = %v, %v, want %v", query, got, err, want)
-		}
+		testkit.Must(t, err)
+		equal(t, query, got, want)
 	}
-	if list, total, err := e.Newest(t.Context(), "me", 1); err != nil || total != 2 || len(list) != 1 || list[0].ID != "second" || list[0].Result != nil {
-		t.Errorf("%+v of %d, %v", list, total, err)
-	}
+	list, total, err := e.Newest(t.Context(), "me", 1)
+	testkit.Must(t, err)
+	equal(t, total, 2, len(list), 1, list[0].ID, "second", list[0].Result, nil)
 }
 
 func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
@@ -114,9 +105,9 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 	for i := range store.ExecutionsKept + more {
 		save(t, e, executed(fmt.Sprint(i), "a", store.ExecutionCompleted, c.at.Add(time.Duration(i)*time.Second)))
 	}
-	if _, total, err := e.Newest(t.Context(), "me", 1); err != nil || total < store.ExecutionsKept || total >= store.ExecutionsKept+more {
-		t.Errorf("%d are kept; %v", total, err)
-	}
+	_, total, err := e.Newest(t.Context(), "me", 1)
+	testkit.Must(t, err)
+	equal(t, "are kept", total < store.ExecutionsKept, false, total >= store.ExecutionsKept+more, false)
 	if _, err := e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1)); err != nil {
 		t.Error("the newest:", err)
 	}
@@ -127,9 +118,9 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 		*large.EndedAt = large.EndedAt.Add(time.Second)
 		save(t, e, large)
 	}
-	if _, total, err := e.Newest(t.Context(), "me", 1); err != nil || total != 19 {
-		t.Errorf("%d with large results are kept; %v", total, err)
-	}
+	_, total, err = e.Newest(t.Context(), "me", 1)
+	testkit.Must(t, err)
+	equal(t, "with large results are kept", total, 19)
 }
 
 // idsOf returns the ids of executions, sorted.
@@ -144,8 +135,7 @@ func idsOf(all []store.Execution) (found []string) {
 // TestExecutionsAreTakenUpOnce: by one of several servers that try at once, each as it
 // can be told from its state.
 func TestExecutionsAreTakenUpOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	c := newClock()
+	path, c := newPath(t)
 	var servers []store.Executions
 	for range 3 {
 		servers = append(servers, open(t, path, c.now).Executions())
@@ -158,9 +148,9 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 		running, executed("ended", "a", store.ExecutionCompleted, c.at), blind, executed("followed", "new", store.ExecutionStarting, c.at))
 	save(t, servers[0], executed("alive", "alive", store.ExecutionStarting, c.at))
 	testkit.Must(t, servers[0].AskCancel(t.Context(), "running"))
-	if in, found, err := servers[1].Due(t.Context(), []string{"followed"}); err != nil || !found || in > 0 {
-		t.Errorf("due in %v, %v; %v", in, found, err)
-	}
+	in, found, err := servers[1].Due(t.Context(), []string{"followed"})
+	testkit.Must(t, err)
+	equal(t, "due in", found, true, in > 0, false)
 	var mu sync.Mutex
 	taken := map[string]store.Execution{}
 	var all sync.WaitGroup
@@ -170,20 +160,15 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, x := range got {
-				if _, twice := taken[x.ID]; twice {
-					t.Errorf("%s was taken up twice", x.ID)
-				}
+				_, twice := taken[x.ID]
+				equal(t, "taken up twice", twice, false)
 				taken[x.ID] = x
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Must(t, err)
 		})
 	}
 	all.Wait()
-	if len(taken) != 3 {
-		t.Errorf("taken up: %v", taken)
-	}
+	equal(t, "taken up", len(taken), 3)
 	for id, want := range map[string]struct {
 		state store.ExecutionState
 		words string
@@ -192,63 +177,48 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 		if x.State != want.state || x.Over() != (want.words != "") || want.words != "" && *x.Error != want.words || x.Lapsed {
 			t.Errorf("%s is %+v", id, x)
 		}
-		if got, err := servers[0].Execution(t.Context(), id); err != nil || !reflect.DeepEqual(*got, x) {
-			t.Errorf("stored is %+v, want %+v; %v", got, x, err)
-		}
+		equal(t, "stored is", *returned(servers[0].Execution(t.Context(), id)).of(t), x)
 	}
-	if x := taken["running"]; x.CancelAsked == nil || string(x.Progress) != `{"message":"half"}` {
-		t.Errorf("%+v", x)
-	}
-	if err := servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour); !errors.Is(err, store.ErrNotOwner) {
-		t.Errorf("saved by the earlier owner: %v", err)
-	}
-	if in, found, err := servers[1].Due(t.Context(), []string{"followed"}); err != nil || !found || in < time.Hour-5*time.Minute || in > time.Hour {
-		t.Errorf("due in %v, %v; %v", in, found, err)
-	}
+	x := taken["running"]
+	equal(t, string(x.Progress), `{"message":"half"}`, x.CancelAsked != nil, true)
+	fails(t, servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour), store.ErrNotOwner)
+	in, found, err = servers[1].Due(t.Context(), []string{"followed"})
+	testkit.Must(t, err)
+	equal(t, "due in", found, true, in < time.Hour-5*time.Minute, false, in > time.Hour, false)
 }
 
 // TestExecutionsAreTheirOwnersWhileItRenewsThem, and until it leaves them.
 func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	c := newClock()
+	path, c := newPath(t)
 	one, two := open(t, path, c.now).Executions(), open(t, path, c.now).Executions()
-	if in, found, err := two.Due(t.Context(), nil); found || err != nil {
-		t.Errorf("of none, one is due in %v; %v", in, err)
-	}
+	_, found, err := two.Due(t.Context(), nil)
+	testkit.Must(t, err)
+	equal(t, "of none one is due in", found, false)
 	abandon(t, one, executed("renewed", "a", store.ExecutionRunning, c.at), executed("progress", "a", store.ExecutionRunning, c.at),
 		executed("forgotten", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at), executed("another's", "b", store.ExecutionRunning, c.at))
-	if x, err := two.Execution(t.Context(), "renewed"); err != nil || !x.Lapsed {
-		t.Errorf("%+v, %v", x, err)
-	}
+	execution := returned(two.Execution(t.Context(), "renewed")).of(t)
+	equal(t, execution.Lapsed, true)
 	held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": nil, "progress": json.RawMessage(`{"message":"half"}`), "ended": nil, "another's": json.RawMessage(`{}`)})
 	slices.Sort(held)
-	if err != nil || !slices.Equal(held, []string{"progress", "renewed"}) {
-		t.Errorf("held: %v, %v", held, err)
-	}
+	testkit.Must(t, err)
+	equal(t, "held", held, []string{"progress", "renewed"})
 	for id, want := range map[string]string{"renewed": "", "progress": `{"message":"half"}`} {
-		if x, err := two.Execution(t.Context(), id); err != nil || x.Lapsed || string(x.Progress) != want {
-			t.Errorf("%+v, %v", x, err)
-		}
+		execution := returned(two.Execution(t.Context(), id)).of(t)
+		equal(t, execution.Lapsed, false, string(execution.Progress), want)
 	}
-	if all, err := two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"}); err != nil || !slices.Equal(idsOf(all), []string{"forgotten"}) {
-		t.Errorf("taken up: %v, %v", idsOf(all), err)
-	}
+	takeUp := returned(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).of(t)
+	equal(t, "taken up", idsOf(takeUp), []string{"forgotten"})
 	testkit.Must(t, one.Release(t.Context(), "a"))
-	if all, err := two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"}); err != nil || !slices.Equal(idsOf(all), []string{"progress", "renewed"}) {
-		t.Errorf("taken up: %v, %v", idsOf(all), err)
-	}
-	if held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}); err != nil || held != nil {
-		t.Errorf("held: %v, %v", held, err)
-	}
-	if x, err := two.Execution(t.Context(), "renewed"); err != nil || x.Progress != nil {
-		t.Errorf("%+v, %v", x, err)
-	}
+	takeUp = returned(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).of(t)
+	equal(t, "taken up", idsOf(takeUp), []string{"progress", "renewed"})
+	is(t, []string(nil))(one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}))
+	execution = returned(two.Execution(t.Context(), "renewed")).of(t)
+	equal(t, execution.Progress, nil)
 }
 
 // TestACancelIsKeptForTheOwner: whichever process that is.
 func TestACancelIsKeptForTheOwner(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	c := newClock()
+	path, c := newPath(t)
 	one, two := open(t, path, c.now).Executions(), open(t, path, c.now).Executions()
 	x := executed("x", "a", store.ExecutionRunning, c.at)
 	save(t, one, x, executed("other", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at))
@@ -269,32 +239,23 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 			}
 			return len(asked) > 0, err
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Must(t, err)
 	}()
 	<-first
 	for _, id := range []string{"ended", "x", "nothing"} {
 		testkit.Must(t, two.AskCancel(t.Context(), id))
 	}
-	if asked := <-seen; !slices.Equal(asked, []string{"x"}) {
-		t.Errorf("asked: %v", asked)
-	}
+	equal(t, "asked", <-seen, []string{"x"})
 	<-seen
 	save(t, one, x) // which keeps the mark
-	got, err := two.Execution(t.Context(), "x")
-	if err != nil || got.CancelAsked == nil || !got.CancelAsked.Equal(c.at.UTC().Truncate(time.Microsecond)) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	equal(t, returned(two.Execution(t.Context(), "x")).of(t).CancelAsked, c.at.UTC().Truncate(time.Microsecond))
 	for owner, want := range map[string]int{"a": 1, "b": 0} {
-		if asked, err := two.Asked(t.Context(), owner); err != nil || len(asked) != want {
-			t.Errorf("%s is asked for %v, %v", owner, asked, err)
-		}
+		asked := returned(two.Asked(t.Context(), owner)).of(t)
+		equal(t, owner, len(asked), want)
 	}
 	save(t, one, executed("x", "a", store.ExecutionCancelled, c.at))
-	if asked, err := two.Asked(t.Context(), "a"); err != nil || len(asked) > 0 {
-		t.Errorf("asked for one that has ended: %v, %v", asked, err)
-	}
+	asked := returned(two.Asked(t.Context(), "a")).of(t)
+	equal(t, "asked for one that has ended", len(asked), 0)
 	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := two.Watch(ctx, func() (bool, error) { return false, nil }); err == nil {

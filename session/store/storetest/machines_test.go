@@ -2,7 +2,6 @@ package storetest_test
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -20,9 +19,7 @@ var (
 // claim claims the next execution for a place that has these executors and repositories.
 func claim(t *testing.T, b board, at task.Place, max int, executors, repos []string) *task.Execution {
 	t.Helper()
-	x, err := b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})
-	testkit.Must(t, err)
-	return x
+	return returned(b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})).of(t)
 }
 
 // unplaced makes an attempt of an executor that no machine has taken yet.
@@ -45,100 +42,66 @@ func TestClaimsOfMachines(t *testing.T) {
 		"without the executor": claim(t, b, red, 5, []string{"OTHER"}, repos), "without the repository": claim(t, b, red, 5, []string{"CODEX"}, []string{"q"}),
 		"without anything": claim(t, b, red, 5, nil, nil), "without a slot": claim(t, b, red, 0, []string{"CODEX"}, repos),
 	} {
-		if x != nil {
-			t.Errorf("%s: claimed %+v", name, x)
-		}
+		equal(t, name, x, nil)
 	}
+	// What was made in a store of one machine is at no place, and nobody claims it by accident.
+	alone := try(t, b, s)
+	equal(t, claim(t, b, red, 5, []string{alone.Executor}, []string{alone.Repos[0].RepoID}), nil)
 	x := claim(t, b, red, 1, []string{"GEMINI", "CODEX"}, repos)
-	if x == nil || x.AttemptID != first.ID || x.Place != red {
-		t.Fatalf("claimed %+v", x)
-	}
-	if y := claim(t, b, red, 1, []string{"GEMINI"}, repos); y != nil {
-		t.Errorf("a second one of one: %+v", y)
-	}
-	if y := claim(t, b, blue, 1, []string{"GEMINI"}, repos); y == nil || y.AttemptID != second.ID {
-		t.Errorf("the slots of one machine are not those of another: %+v", y)
-	}
+	equal(t, "claimed", x.AttemptID, first.ID, x.Place, red)
+	equal(t, "a second one of one", claim(t, b, red, 1, []string{"GEMINI"}, repos), nil)
+	y := claim(t, b, blue, 1, []string{"GEMINI"}, repos)
+	equal(t, "the slots of one machine are not those of another", y.AttemptID, second.ID)
 
 	// Its paths are set once, by the machine that has it.
 	at := []task.AttemptRepo{{RepoID: "r", RepoPath: "/r", Worktree: "/w/" + first.ID + "/shop"}}
 	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
-	if err := b.SetPaths(t.Context(), first.ID, "/else", at); !errors.Is(err, task.ErrInvalid) {
-		t.Errorf("the paths were set twice: %v", err)
-	}
-	a, err := b.Attempt(t.Context(), first.ID)
-	if err != nil || a.Place != red || a.Workspace != at[0].Worktree || a.Repos[0].Worktree != at[0].Worktree || a.Repos[0].RepoPath != "/r" {
-		t.Errorf("attempt %+v, %v", a, err)
-	}
+	fails(t, b.SetPaths(t.Context(), first.ID, "/else", at), task.ErrInvalid)
+	a := returned(b.Attempt(t.Context(), first.ID)).of(t)
+	equal(t, "attempt", a.Place, red, a.Workspace, at[0].Worktree, a.Repos[0].Worktree, at[0].Worktree, a.Repos[0].RepoPath, "/r")
 	for here, want := range map[task.Place]int{red: 1, blue: 0} {
-		if dirs, err := b.WorktreeFolders(t.Context(), here); err != nil || len(dirs) != want {
-			t.Errorf("folders of %s: %q, %v", here.MachineName, dirs, err)
-		}
+		equal(t, "folders of", len(returned(b.WorktreeFolders(t.Context(), here)).of(t)), want)
 	}
 
 	// Before its worktrees are made, another machine may get it; later only the same one.
 	release := func(owner string) {
-		if ok, err := b.Release(t.Context(), x.ID, owner); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		is(t, true)(b.Release(t.Context(), x.ID, owner))
 	}
 	release("server of red")
-	if x = claim(t, b, blue, 2, []string{"CODEX"}, repos); x == nil || x.Place != blue {
-		t.Fatalf("claimed after a release: %+v", x)
-	}
+	x = claim(t, b, blue, 2, []string{"CODEX"}, repos)
+	equal(t, "claimed after a release", x.Place, blue)
 	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
 	testkit.Must(t, b.SetWorkspace(t.Context(), first.ID, map[string]string{"r": "abc"}))
 	release("server of blue")
 	if y := claim(t, b, red, 2, []string{"CODEX"}, repos); y != nil {
 		t.Errorf("a worktree of another machine was claimed: %+v", y)
 	}
-	elsewhere, err := b.OpenElsewhere(t.Context(), red)
-	if err != nil || len(elsewhere) != 2 || elsewhere[0].AttemptID != first.ID || elsewhere[0].Place != blue || elsewhere[0].State != task.Waiting {
-		t.Errorf("elsewhere %+v, %v", elsewhere, err)
-	}
-	if here, err := b.OpenElsewhere(t.Context(), blue); err != nil || len(here) != 0 {
-		t.Errorf("of its own: %+v, %v", here, err)
-	}
-	if x = claim(t, b, blue, 2, nil, nil); x == nil || x.AttemptID != first.ID {
-		t.Errorf("its own: %+v", x)
-	}
-}
-
-// What was made in a store of one machine is at no place, and nobody claims it by accident.
-func TestAttemptsOfOneMachineAreNotClaimedByAnother(t *testing.T) {
-	b, _, p := newBoard(t)
-	a := try(t, b, addTask(t, b, p, "one"))
-	if x := claim(t, b, red, 5, []string{a.Executor}, []string{a.Repos[0].RepoID}); x != nil {
-		t.Errorf("claimed %+v", x)
-	}
+	elsewhere := returned(b.OpenElsewhere(t.Context(), red)).of(t)
+	equal(t, "elsewhere", len(elsewhere), 2, elsewhere[0].AttemptID, first.ID, elsewhere[0].Place, blue, elsewhere[0].State, task.Waiting)
+	equal(t, "of its own", len(returned(b.OpenElsewhere(t.Context(), blue)).of(t)), 0)
+	x = claim(t, b, blue, 2, nil, nil)
+	equal(t, "its own", x.AttemptID, first.ID)
 }
 
 func TestReports(t *testing.T) {
 	b, c, p := newBoard(t)
 	a := unplaced(t, b, addTask(t, b, p, "one"), "CODEX")
 	read := func() *task.Report {
-		r, err := b.Report(t.Context(), a.ID)
-		testkit.Must(t, err)
-		return r
+		return returned(b.Report(t.Context(), a.ID)).of(t)
 	}
-	if r := read(); r.Output != nil || r.Diff != nil || r.DiffAt != nil {
-		t.Errorf("at first: %+v", r)
-	}
+	r := read()
+	equal(t, "at first", r.Output, nil, r.Diff, nil, r.DiffAt, nil)
 	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["one"]`)))
 	c.forward(1)
 	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["two \u0000"]`)))
-	if r := read(); string(r.Output) != `["two \u0000"]` || r.OutputAt == nil || r.Diff != nil {
-		t.Errorf("output: %+v", r)
-	}
+	r = read()
+	equal(t, "output", string(r.Output), `["two \u0000"]`, r.OutputAt != nil, true, r.Diff, nil)
 	testkit.Must(t, b.SaveDiff(t.Context(), a.ID, json.RawMessage(`{"of": "it"}`)))
-	if r := read(); string(r.Diff) != `{"of": "it"}` || r.DiffAt == nil || r.Output == nil {
-		t.Errorf("diff: %+v", r)
-	}
+	r = read()
+	equal(t, "diff", string(r.Diff), `{"of": "it"}`, r.DiffAt != nil, true, r.Output != nil, true)
 	gone := uuid.NewString()
 	testkit.Must(t, b.SaveOutput(t.Context(), gone, json.RawMessage(`[]`)))
-	if r, err := b.Report(t.Context(), gone); err != nil || r.Output != nil { // the owner's view does not look for the attempt
-		t.Errorf("of an attempt that was deleted: %+v, %v", r, err)
-	}
+	equal(t, returned(b.Report(t.Context(), gone)).of(t).Output, nil) // the owner's view does not look for the attempt
 }
 
 // A machine adds the projects that it has; those of others stay.
@@ -146,9 +109,9 @@ func TestMachinesAddProjects(t *testing.T) {
 	b, _, _ := newBoard(t)
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "more"}}, true))
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other"}}, true))
-	if all, total, _, err := b.Projects(t.Context(), task.Page{Limit: 9}); err != nil || total != 3 {
-		t.Errorf("%+v, %v", all, err)
-	}
+	_, total, _, err := b.Projects(t.Context(), task.Page{Limit: 9})
+	testkit.Must(t, err)
+	equal(t, total, 3)
 }
 
 // A place is asked to remove worktrees of a task while that is marked, and what it records is read by
@@ -161,10 +124,8 @@ func TestRemovals(t *testing.T) {
 	end(t, b, x, task.Ending{State: task.Completed})
 	asked := func(here task.Place, want int) task.Removal {
 		t.Helper()
-		all, err := b.Removals(t.Context(), here)
-		if err != nil || len(all) != want {
-			t.Fatalf("%s is asked for %+v, %v", here.MachineName, all, err)
-		}
+		all := returned(b.Removals(t.Context(), here)).of(t)
+		equal(t, "is asked for", len(all), want)
 		if want == 0 {
 			return task.Removal{}
 		}
@@ -172,18 +133,14 @@ func TestRemovals(t *testing.T) {
 	}
 	recorded := func(want string) {
 		t.Helper()
-		if got, err := b.Removal(t.Context(), a.ID); err != nil || string(got) != want {
-			t.Errorf("Removal = %q, %v, want %q", got, err, want)
-		}
+		equal(t, "Removal", string(returned(b.Removal(t.Context(), a.ID)).of(t)), want)
 	}
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
 	asked(red, 0) // its task is not marked
 	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
 	asked(blue, 0)
 	first := asked(red, 1)
-	if first.AttemptID != a.ID {
-		t.Errorf("asked for %+v", first)
-	}
+	equal(t, "asked for", first.AttemptID, a.ID)
 	recorded("")
 	c.forward(time.Second)
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
@@ -203,8 +160,6 @@ func TestRemovals(t *testing.T) {
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
 	asked(red, 0)
 	for what, err := range map[string]error{"asking": b.AskRemoval(t.Context(), a.ID), "looking": second(b.Removal(t.Context(), a.ID))} {
-		if !errors.Is(err, task.ErrNotFound) {
-			t.Errorf("%s: %v", what, err)
-		}
+		fails(t, err, task.ErrNotFound, what)
 	}
 }

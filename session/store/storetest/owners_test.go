@@ -97,12 +97,9 @@ func made(t *testing.T, b board, p task.Project, who session.Caller) row {
 			t.Fatal("nothing to claim", err)
 		}
 	}
-	conversation, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
-	testkit.Must(t, err)
+	conversation := returned(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).of(t)
 	end(t, b, e, task.Ending{State: task.Completed})
-	x, err := b.LatestExecution(t.Context(), try(t, v, s).ID)
-	testkit.Must(t, err)
-	return row{p.ID, "", s.ID, a.ID, conversation.ID, x.ID}
+	return row{p.ID, "", s.ID, a.ID, conversation.ID, returned(b.LatestExecution(t.Context(), try(t, v, s).ID)).of(t).ID}
 }
 
 // viewed makes tasks and attempts as a caller.
@@ -128,19 +125,13 @@ func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 		methods = append(methods, name)
 	}
 	for m := range reflect.TypeFor[store.View]().Methods() {
-		if !slices.Contains(methods, m.Name) {
-			t.Errorf("no test of whose tasks %s shows", m.Name)
-		}
+		equal(t, "no test of whose tasks shows", slices.Contains(methods, m.Name), true)
 	}
 	kept := made(t, b, p, ann)
 	alone := made(t, b, p, session.Caller{Identity: "solo"})
 	state := func() string {
-		l, err := b.TaskAttempts(t.Context(), kept.task, task.Page{Limit: 9})
-		testkit.Must(t, err)
-		x, err := b.Executions(t.Context(), kept.attempt)
-		testkit.Must(t, err)
-		text, err := json.Marshal([]any{l, x})
-		testkit.Must(t, err)
+		l := returned(b.TaskAttempts(t.Context(), kept.task, task.Page{Limit: 9})).of(t)
+		text := returned(json.Marshal([]any{l, returned(b.Executions(t.Context(), kept.attempt)).of(t)})).of(t)
 		return string(text)
 	}
 	was := state()
@@ -152,17 +143,12 @@ func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 				for _, pair := range [][2]string{{of.task, nowhere.task}, {of.attempt, nowhere.attempt}, {of.session, nowhere.session}, {of.waiting, nowhere.waiting}} {
 					text = strings.ReplaceAll(text, pair[0], pair[1])
 				}
-				if !errors.Is(got, task.ErrNotFound) || text != fmt.Sprint(want) {
-					t.Errorf("%s by %+v: %v, want %v", name, who, got, want)
-				}
+				fails(t, got, task.ErrNotFound, name)
+				equal(t, name, text, fmt.Sprint(want))
 			}
 		}
-		if now := state(); now != was {
-			t.Errorf("%s by a stranger changed\n%s to\n%s", name, was, now)
-		}
-		if err := call(t.Context(), b.For(bob), alone); !errors.Is(err, task.ErrNotFound) {
-			t.Errorf("%s: one without a group shares it: %v", name, err)
-		}
+		equal(t, name, state(), was)
+		fails(t, call(t.Context(), b.For(bob), alone), task.ErrNotFound, name)
 		for _, who := range []session.Caller{ann, bob, owner} {
 			own := made(t, b, p, ann)
 			if err := call(t.Context(), b.For(who), own); err != nil && !errors.Is(err, task.ErrRunning) {
@@ -182,21 +168,16 @@ func TestLists(t *testing.T) {
 	for i := range 12 {
 		c.forward(1000)
 		who := []session.Caller{ann, bob, {Identity: "eve"}, {Identity: "ann"}}[i%4]
-		s, err := b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: fmt.Sprint(i)}, task.Request{Identity: who.Identity, Tool: "t", RequestID: "r" + fmt.Sprint(i), ArgsDigest: "d"})
-		testkit.Must(t, err)
+		s := returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: fmt.Sprint(i)}, task.Request{Identity: who.Identity, Tool: "t", RequestID: "r" + fmt.Sprint(i), ArgsDigest: "d"})).of(t)
 		if i%3 == 0 {
-			_, err = b.For(who).UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})
-			testkit.Must(t, err)
+			testkit.Must(t, second(b.For(who).UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
 		}
 		testkit.Must(t, second(b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/" + s.Title, Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})))
 		if i%3 == 0 {
-			_, err = b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})
-			testkit.Must(t, err)
+			testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
 		}
 	}
-	gone, err := b.For(bob).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "gone"}, task.Request{})
-	testkit.Must(t, err)
-	testkit.Must(t, b.For(ann).DeleteTask(t.Context(), gone.ID))
+	testkit.Must(t, b.For(ann).DeleteTask(t.Context(), returned(b.For(bob).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "gone"}, task.Request{})).of(t).ID))
 	for _, want := range []struct {
 		who       session.Caller
 		all, done []string
@@ -214,9 +195,8 @@ func TestLists(t *testing.T) {
 			var got []string
 			for cursor := ""; ; {
 				list, total, next, err := v.Tasks(t.Context(), p.ID, status, task.Page{Limit: 2, Cursor: cursor})
-				if err != nil || total != len(want) {
-					t.Fatal(total, len(want), err)
-				}
+				testkit.Must(t, err)
+				equal(t, total, len(want))
 				for _, s := range list {
 					got = append(got, s.Title)
 				}
@@ -224,9 +204,7 @@ func TestLists(t *testing.T) {
 					break
 				}
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%q: %v, want %v", status, got, want)
-			}
+			equal(t, status, got, want)
 		}
 		seen, err := v.VisibleBranches(t.Context())
 		if err != nil || len(seen) != len(want.all) || slices.ContainsFunc(seen, func(branch string) bool {
@@ -234,21 +212,17 @@ func TestLists(t *testing.T) {
 		}) {
 			t.Errorf("%+v sees the branches %v, %v", want.who, seen, err)
 		}
-		if in, err := v.WorkedOn(t.Context()); err != nil || len(in) != len(want.all)-len(want.done) {
-			t.Errorf("%+v works on %v, %v", want.who, in, err)
-		}
+		equal(t, "works on", len(returned(v.WorkedOn(t.Context())).of(t)), len(want.all)-len(want.done))
 		if open, ended, err := v.Work(t.Context()); err != nil || len(ended) != 0 || len(open) != len(want.all) || slices.ContainsFunc(open, func(w task.Work) bool {
 			return !slices.Contains(want.all, w.Title)
 		}) {
 			t.Errorf("%+v sees the work %v, %v, %v", want.who, open, ended, err)
 		}
 		// Two attempts must not have the same branch, even if different callers made them.
-		if taken, err := v.BranchTaken(t.Context(), "deepwork/10"); !taken || err != nil {
-			t.Error(taken, err)
-		}
-		if list, total, _, err := v.Projects(t.Context(), task.Page{Limit: 9}); err != nil || total != 1 || len(list) != 1 {
-			t.Error(list, total, err)
-		}
+		is(t, true)(v.BranchTaken(t.Context(), "deepwork/10"))
+		list, total, _, err := v.Projects(t.Context(), task.Page{Limit: 9})
+		testkit.Must(t, err)
+		equal(t, total, 1, len(list), 1)
 		if list, total, _, err := v.Repos(t.Context(), p.ID, task.Page{Limit: 9}); err != nil || total != 1 {
 			t.Error(list, total, err)
 		} else if repo, err := v.Repo(t.Context(), list[0].ID); err != nil {
@@ -266,15 +240,9 @@ func TestMakerOfAnAttempt(t *testing.T) {
 		{owner, owner, session.Caller{Identity: session.LocalIdentity}},
 		{session.Caller{Identity: "eve", Rights: session.RightAgents, Channel: session.ChannelHTTP}, session.Caller{Identity: "eve"}, session.Caller{Identity: "eve"}},
 	} {
-		s, err := b.For(c.made).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, task.Request{})
-		testkit.Must(t, err)
-		a, err := b.For(c.tried).CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})
-		testkit.Must(t, err)
-		if got, err := b.Maker(t.Context(), a.ID); got != c.want || err != nil {
-			t.Errorf("%+v of %+v: %+v, want %+v; %v", c.tried, c.made, got, c.want, err)
-		}
+		s := returned(b.For(c.made).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, task.Request{})).of(t)
+		a := returned(b.For(c.tried).CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})).of(t)
+		is(t, c.want)(b.Maker(t.Context(), a.ID))
 	}
-	if _, err := b.Maker(t.Context(), "x"); !errors.Is(err, task.ErrNotFound) {
-		t.Error(err)
-	}
+	fails(t, second(b.Maker(t.Context(), "x")), task.ErrNotFound)
 }

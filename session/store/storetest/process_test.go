@@ -138,13 +138,9 @@ func (j *journal) judge(t *testing.T, b board) {
 			return err
 		},
 	} {
-		if len(j.all[kind]) == 0 {
-			t.Errorf("nothing was acknowledged as %s", kind)
-		}
+		equal(t, "nothing acknowledged as", len(j.all[kind]) == 0, false)
 		for _, id := range j.all[kind] {
-			if err := read(id); err != nil {
-				t.Errorf("acknowledged as %s: %v", kind, err)
-			}
+			testkit.Must(t, read(id))
 		}
 	}
 }
@@ -180,9 +176,7 @@ func TestSeveralServersShareABoard(t *testing.T) {
 	for i, b := range []board{one, two, one} {
 		servers.Go(func() {
 			w := worker{fmt.Sprint("here", i), b, func(format string, args ...any) { j.add(fmt.Sprintf(format+"\n", args...)) }}
-			if err := w.work(t.Context(), p.ID, 20); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(t, w.work(t.Context(), p.ID, 20))
 		})
 	}
 	for i := range 2 {
@@ -191,23 +185,17 @@ func TestSeveralServersShareABoard(t *testing.T) {
 			for line := child.Line(); line != ""; line = child.Line() {
 				j.add(line + "\n")
 			}
-			if err := child.Wait(); err != nil {
-				t.Error(err, &child.Err)
-			}
+			testkit.Must(t, child.Wait())
 		})
 	}
 	servers.Wait()
 	stop()
 	watcher.Wait()
-	if seen > most || seen == 0 {
-		t.Errorf("%d executions were open at once, at most %d may be", seen, most)
-	}
-	if n := len(j.all["task"]); n != 5*20 {
-		t.Errorf("%d tasks were made", n)
-	}
-	if _, total, _, err := two.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); err != nil || total != 5*20 {
-		t.Error(total, err)
-	}
+	equal(t, "executions were open at once at most may be", seen > most, false, seen == 0, false)
+	equal(t, "tasks were made", len(j.all["task"]), 5*20)
+	_, total, _, err := two.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	testkit.Must(t, err)
+	equal(t, total, 5*20)
 	j.judge(t, two)
 }
 
@@ -227,39 +215,25 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		}
 		child := server(t, path, "for ever", name, p.ID)
 		for range 1 + rand.IntN(40) {
-			line, err := child.Out.ReadString('\n')
-			if err != nil {
-				t.Fatal(name, err, &child.Err)
-			}
+			line := returned(child.Out.ReadString('\n')).of(t)
 			j.add(line)
 		}
 		testkit.Must(t, child.Process.Kill())
-		rest, err := io.ReadAll(child.Out)
-		testkit.Must(t, err)
+		rest := returned(io.ReadAll(child.Out)).of(t)
 		for line := range strings.Lines(string(rest)) {
 			j.add(line)
 		}
-		if child.Wait() == nil {
-			t.Error(name, "was not killed")
-		}
+		equal(t, name, child.Wait() == nil, false)
 		if alone {
 			b = openAt(t, path, time.Now)
 			verify(t, b)
 		}
-		open, err := b.OpenExecutions(t.Context())
-		if err != nil || len(open) > most {
-			t.Fatal(open, err)
-		}
+		open := returned(b.OpenExecutions(t.Context())).of(t)
+		equal(t, len(open) > most, false)
 		for _, e := range open {
-			if ok, err := b.Adopt(t.Context(), e.ID, "somebody else", "here"); ok || err != nil {
-				t.Error("adopted from nobody", err)
-			}
-			if ok, err := b.Adopt(t.Context(), e.ID, name, "here"); !ok || err != nil {
-				t.Error("not adopted", e, err)
-			}
-			if next := end(t, b, &e, task.Ending{State: task.Interrupted}); next != nil {
-				t.Error("what was queued runs after an interruption", next)
-			}
+			is(t, false)(b.Adopt(t.Context(), e.ID, "somebody else", "here"))
+			is(t, true)(b.Adopt(t.Context(), e.ID, name, "here"))
+			equal(t, "what queued runs after an interruption", end(t, b, &e, task.Ending{State: task.Interrupted}), nil)
 			adopted++
 		}
 	}

@@ -1,11 +1,14 @@
 package storetest_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
 	"deepwork/session/store"
 )
 
@@ -60,16 +63,11 @@ func TestListsOfSessions(t *testing.T) {
 		"before a time":          {store.SessionQuery{Before: began.Add(time.Second)}, []string{"00000006", "00000001"}},
 		"ended before a time":    {store.SessionQuery{Ended: true, Before: began.Add(3 * time.Second)}, []string{"00000004"}},
 	} {
-		got, err := b.ListSessions(t.Context(), c.q)
-		if err != nil || !slices.Equal(sessionIDs(got), c.want) {
-			t.Errorf("%s: %v, %v; want %v", name, sessionIDs(got), err, c.want)
-		}
+		equal(t, name, sessionIDs(returned(b.ListSessions(t.Context(), c.q)).of(t)), c.want)
 	}
 	w := newSession("00000001")
 	write(t, b, moved(w, func(w *store.SessionWrite) { w.UpdatedAt = began.Add(time.Hour) }))
-	if got, err := a.ListSessions(t.Context(), store.SessionQuery{Limit: 1}); err != nil || !slices.Equal(sessionIDs(got), []string{"00000001"}) {
-		t.Errorf("after it moved: %v, %v", sessionIDs(got), err)
-	}
+	equal(t, "after it moved", sessionIDs(returned(a.ListSessions(t.Context(), store.SessionQuery{Limit: 1})).of(t)), []string{"00000001"})
 }
 
 // A list may be of hundreds of ids.
@@ -83,10 +81,7 @@ func TestAListOfManySessions(t *testing.T) {
 		}
 	}
 	for _, n := range []int{1, 2, 3, 100, 101, 300} {
-		got, err := b.ListSessions(t.Context(), store.SessionQuery{IDs: ids[:n]})
-		if err != nil || len(got) != (n+99)/100 {
-			t.Errorf("of %d: %v, %v", n, sessionIDs(got), err)
-		}
+		equal(t, len(returned(b.ListSessions(t.Context(), store.SessionQuery{IDs: ids[:n]})).of(t)), (n+99)/100)
 	}
 }
 
@@ -96,9 +91,8 @@ func TestAncestryOfASession(t *testing.T) {
 	a, b := twoStores(t)
 	want := func(id string, want ...string) {
 		t.Helper()
-		if got, err := b.Ancestry(t.Context(), id); err != nil || !slices.Equal(sessionIDs(got), want) {
-			t.Errorf("the ancestry of %s is %v, %v; want %v", id, sessionIDs(got), err, want)
-		}
+		ancestry := returned(b.Ancestry(t.Context(), id)).of(t)
+		equal(t, id, sessionIDs(ancestry), want)
 	}
 	want("0000000f")
 	var chain []string
@@ -125,12 +119,9 @@ func TestAncestryOfASession(t *testing.T) {
 	want("00000001", chain[:60]...)
 	want("ffff0000", chain...)
 	want(chain[0], chain[0])
-	got, err := a.Ancestry(t.Context(), chain[1])
-	noError(t, err)
-	if len(got) != 2 || got[1].Status != "completed" || got[1].Parent != chain[0] {
-		t.Errorf("the ancestry of an ended one: %+v", got)
-	}
-	noError(t, a.RemoveSessions(t.Context(), []string{chain[1]}))
+	got := returned(a.Ancestry(t.Context(), chain[1])).of(t)
+	equal(t, "the ancestry of an ended one", len(got), 2, got[1].Status, "completed", got[1].Parent, chain[0])
+	testkit.Must(t, a.RemoveSessions(t.Context(), []string{chain[1]}))
 	want(chain[3], chain[2:4]...)
 	nest("cccc0001", "cccc0003", nil)
 	nest("cccc0002", "cccc0001", nil)
@@ -143,7 +134,7 @@ func TestAncestryOfASession(t *testing.T) {
 // Sessions that have ended are removed with all that belongs to them; others stay.
 func TestRemovingSessions(t *testing.T) {
 	a, b := twoStores(t)
-	noError(t, a.RemoveSessions(t.Context(), nil))
+	testkit.Must(t, a.RemoveSessions(t.Context(), nil))
 	key := func(n int) store.Key { return store.Key{byte(n), byte(n >> 8), 1} }
 	var ids []string
 	for n := range 600 { // more than are removed at once
@@ -161,25 +152,224 @@ func TestRemovingSessions(t *testing.T) {
 		}
 		write(t, a, w)
 	}
-	noError(t, b.RemoveSessions(t.Context(), ids))
-	list, err := a.ListSessions(t.Context(), store.SessionQuery{})
-	noError(t, err)
-	if got, want := sessionIDs(list), []string{"00000001", "00000003", "00000005", "0000024f", "00000251", "00000253", "00000255", "00000257"}; !slices.Equal(got, want) {
-		t.Errorf("%v are left, want %v", got, want)
-	}
+	testkit.Must(t, b.RemoveSessions(t.Context(), ids))
+	list := returned(a.ListSessions(t.Context(), store.SessionQuery{})).of(t)
+	equal(t, "are left", sessionIDs(list), []string{"00000001", "00000003", "00000005", "0000024f", "00000251", "00000253", "00000255", "00000257"})
 	for n, want := range map[int]bool{0: false, 1: true, 598: false, 599: true} {
-		found, err := a.FindRequest(t.Context(), key(n))
-		if err != nil || (found != "") != want {
-			t.Errorf("the call of session %d is found in %q, %v", n, found, err)
-		}
-		reviews, err := a.Reviews(t.Context(), ids[n])
-		if err != nil || (len(reviews) == 1) != want {
-			t.Errorf("the reviews of session %d: %+v, %v", n, reviews, err)
-		}
+		equal(t, n, (returned(a.FindRequest(t.Context(), key(n))).of(t) != ""), want)
+		equal(t, n, (len(returned(a.Reviews(t.Context(), ids[n])).of(t)) == 1), want)
 	}
 	// Another session with the id of one that was removed has nothing of it, and its call may be made again.
 	w := newSession(ids[0])
 	w.Request = new(key(0))
 	write(t, b, w)
 	reads(t, a, w)
+}
+
+// A session in the workspace of an attempt moves the position of the attempt with it, if it is the workflow
+// that counts.
+func TestASessionMovesItsAttempt(t *testing.T) {
+	path, c := newPath(t)
+	b, other := openAt(t, path, c.now), open(t, path, c.now)
+	a, p := b.db.Sessions(), rootOf(t, b)
+
+	// attempt makes one at a task that names a workflow, unless job is "".
+	attempt := func(job, workflow string) string {
+		t.Helper()
+		n := task.NewTask{ProjectID: p.ID, Title: "of " + job}
+		if job != "" {
+			n.JobName, n.WorkflowName = &job, &workflow
+		}
+		s := returned(b.CreateTask(t.Context(), n, task.Request{})).of(t)
+		return try(t, b, s).ID
+	}
+	position := func(attempt string, want ...string) {
+		t.Helper()
+		got := returned(b.Attempt(t.Context(), attempt)).of(t)
+		var have []string
+		for _, p := range []*string{got.WorkflowSessionID, got.WorkflowStatus, got.WorkflowStep} {
+			if p != nil {
+				have = append(have, *p)
+			}
+		}
+		equal(t, have, want)
+	}
+	begin := func(id, attempt, parent, workflow string) *store.SessionWrite {
+		t.Helper()
+		w := newSession(id)
+		w.AttemptID, w.Parent, w.Workflow = attempt, parent, workflow
+		write(t, a, w)
+		return w
+	}
+	abort := func(w *store.SessionWrite) { w.Status = "aborted" }
+
+	plain := attempt("", "")
+	position(plain)
+	first := begin("00000001", plain, "", "main")
+	position(plain, "00000001", "active", "one")
+	next := moved(first, func(w *store.SessionWrite) { w.Step = "two" })
+	write(t, other.Sessions(), next)
+	position(plain, "00000001", "active", "two")
+	refused(t, a, moved(first, func(w *store.SessionWrite) { w.Step = "late" }), nil)
+	position(plain, "00000001", "active", "two")
+	refused(t, a, moved(next, func(w *store.SessionWrite) {
+		w.Step, w.Verdict = "late", &store.Review{Step: "two", Runner: "r1"}
+	}), store.ErrReviewTaken)
+	position(plain, "00000001", "active", "two")
+	nested := begin("00000002", plain, "00000001", "main") // not the outermost one
+	position(plain, "00000001", "active", "two")
+	write(t, a, moved(nested, abort))
+	position(plain, "00000001", "active", "two")
+	begin("00000003", plain, "", "later")
+	position(plain, "00000003", "active", "one")
+	write(t, a, moved(next, abort)) // a later workflow counts
+	position(plain, "00000003", "active", "one")
+
+	ending := attempt("", "")
+	write(t, a, moved(begin("00000004", ending, "", "main"), abort))
+	position(ending, "00000004", "aborted", "one")
+
+	named := attempt("alpha", "build")
+	outer := begin("00000011", named, "", "main") // not the one that the task names
+	position(named)
+	counted := begin("00000012", named, "00000011", "build")
+	position(named, "00000012", "active", "one")
+	inner := begin("00000013", named, "00000012", "main")
+	within := begin("00000014", named, "00000013", "build") // nested in the same workflow
+	position(named, "00000012", "active", "one")
+	write(t, a, moved(within, func(w *store.SessionWrite) { w.Status = "completed" }), moved(inner, abort))
+	position(named, "00000012", "active", "one")
+	write(t, a, moved(counted, func(w *store.SessionWrite) { w.Step, w.Status = "last", "completed" }), moved(outer, abort))
+	position(named, "00000012", "completed", "last")
+
+	// A run records its own position.
+	s := addTask(t, b, p, "a run")
+	led := returned(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/run", Workspace: abs("w"), Run: json.RawMessage("{}")}, task.Execution{Prompt: "p"}, task.Request{})).of(t)
+	begin("00000021", led.ID, "", "main")
+	position(led.ID)
+
+	// A session goes on when its attempt was deleted.
+	gone := addTask(t, b, p, "deleted")
+	of := try(t, b, gone)
+	kept := begin("00000031", of.ID, "", "main")
+	testkit.Must(t, second(b.Stop(t.Context(), returned(b.LatestExecution(t.Context(), of.ID)).of(t).ID)))
+	testkit.Must(t, b.DeleteTask(t.Context(), gone.ID))
+	last := moved(kept, abort)
+	write(t, other.Sessions(), last)
+	reads(t, a, last)
+}
+
+// reviewsAre checks the reviews in progress of a session; Life is not read.
+func reviewsAre(t testing.TB, s store.Sessions, id string, want ...store.Review) {
+	t.Helper()
+	got, err := s.Reviews(t.Context(), id)
+	slices.SortFunc(got, func(a, b store.Review) int { return len(a.Step) - len(b.Step) })
+	testkit.Must(t, err)
+	equal(t, "the reviews are", got, want)
+}
+
+// expired waits until the time of a session's reviews is over by the clock of the database.
+func expired(t testing.TB, s store.Sessions, id string) {
+	t.Helper()
+	testkit.Until(t, "the review is over", func() bool {
+		all, err := s.Reviews(t.Context(), id)
+		return err == nil && len(all) > 0 && !slices.ContainsFunc(all, func(r store.Review) bool { return !r.Over })
+	})
+}
+
+// A review begins with a transition, is renewed by its runner, and ends with a transition.
+func TestAReviewInProgress(t *testing.T) {
+	a, b := twoStores(t)
+	w := newSession("0123abcd")
+	write(t, a, w)
+	reviewsAre(t, a, w.ID)
+	begins := moved(w, func(w *store.SessionWrite) {
+		w.Began = &store.Review{Step: "one", Runner: "r1", Total: 3, Done: 9, Life: time.Minute}
+	})
+	write(t, a, begins)
+	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3})
+	another := moved(begins, func(w *store.SessionWrite) {
+		w.Began = &store.Review{Step: "second", Runner: "r2", Total: 1, Life: time.Minute}
+	})
+	write(t, b, another)
+
+	renewal := store.Review{Step: "one", Runner: "r1", Done: 2, Life: time.Minute}
+	for name, c := range map[string]struct {
+		id   string
+		r    store.Review
+		want bool
+	}{
+		"its runner":      {w.ID, renewal, true},
+		"another runner":  {w.ID, store.Review{Step: "one", Runner: "r2", Done: 3, Life: time.Minute}, false},
+		"another step":    {w.ID, store.Review{Step: "three", Runner: "r1", Life: time.Minute}, false},
+		"another session": {"0000000f", renewal, false},
+	} {
+		is(t, c.want, name)(b.RenewReview(t.Context(), c.id, c.r))
+	}
+	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2}, store.Review{Step: "second", Runner: "r2", Total: 1})
+
+	// Only its runner has a verdict.
+	late := moved(another, func(w *store.SessionWrite) {
+		w.Step, w.Verdict, w.Put = "two", &store.Review{Step: "one", Runner: "r2"}, []store.SessionPart{{Kind: "step", Key: "one", Body: "{}"}}
+		w.Request = &store.Key{7}
+	})
+	refused(t, b, late, store.ErrReviewTaken)
+	is(t, "")(b.FindRequest(t.Context(), store.Key{7}))
+	late.Verdict.Runner, late.Before = "r1", 1
+	refused(t, b, late, nil) // the revision is looked at first, and the review goes on
+	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2}, store.Review{Step: "second", Runner: "r2", Total: 1})
+	late.Before = another.Revision
+	write(t, b, late)
+	reviewsAre(t, a, w.ID, store.Review{Step: "second", Runner: "r2", Total: 1})
+	again := moved(late, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: "r1"} })
+	refused(t, a, again, store.ErrReviewTaken)
+	is(t, false)(a.RenewReview(t.Context(), w.ID, renewal))
+
+	// A transition that makes a review pointless ends it, whoever runs it.
+	over := moved(late, func(w *store.SessionWrite) { w.Reviewed = []string{"second", "none"} })
+	write(t, a, over)
+	reviewsAre(t, b, w.ID)
+}
+
+// When the time of a review is over, it can be taken up, by a transition too, and its earlier runner has lost
+// it.
+func TestAReviewThatIsTakenUp(t *testing.T) {
+	a, b := twoStores(t)
+	w := newSession("0123abcd")
+	w.Began = &store.Review{Step: "one", Runner: "r1", Total: 3, Life: 10 * time.Millisecond}
+	write(t, a, w)
+	expired(t, b, w.ID)
+	is(t, true)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 1, Life: time.Minute}))
+	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 1})
+	is(t, true)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 2}))
+	expired(t, b, w.ID)
+	taken := moved(w, func(w *store.SessionWrite) {
+		w.Began = &store.Review{Step: "one", Runner: "r2", Total: 3, Life: time.Minute}
+	})
+	write(t, b, taken)
+	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r2", Total: 3})
+	is(t, false)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 3, Life: time.Minute}))
+	verdict := func(runner string) *store.SessionWrite {
+		return moved(taken, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: runner} })
+	}
+	refused(t, a, verdict("r1"), store.ErrReviewTaken)
+	write(t, b, verdict("r2"))
+	reviewsAre(t, a, w.ID)
+}
+
+// A runner that ends leaves its reviews, in all sessions, and no others.
+func TestARunnerThatLeavesItsReviews(t *testing.T) {
+	a, b := twoStores(t)
+	for id, runner := range map[string]string{"00000001": "r1", "00000002": "r1", "00000003": "r2"} {
+		w := newSession(id)
+		w.Began = &store.Review{Step: "one", Runner: runner, Life: time.Minute}
+		write(t, a, w)
+	}
+	testkit.Must(t, a.LeaveReviews(t.Context(), "r1"))
+	testkit.Must(t, a.LeaveReviews(t.Context(), "nobody"))
+	for id, want := range map[string]store.Review{
+		"00000001": {Step: "one", Runner: "r1", Over: true}, "00000002": {Step: "one", Runner: "r1", Over: true}, "00000003": {Step: "one", Runner: "r2"},
+	} {
+		reviewsAre(t, b, id, want)
+	}
 }

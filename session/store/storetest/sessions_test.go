@@ -3,8 +3,6 @@ package storetest_test
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -18,12 +16,9 @@ import (
 
 // twoStores are the sessions of one project as two processes have them.
 func twoStores(t testing.TB) (a, b store.Sessions) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	c := newClock()
+	path, c := newPath(t)
 	return open(t, path, c.now).Sessions(), open(t, path, c.now).Sessions()
 }
-
-var noError = testkit.Must
 
 // began is when the sessions of tests began.
 var began = time.Date(2026, 2, 1, 8, 0, 0, 123_456_000, time.UTC)
@@ -51,9 +46,7 @@ func moved(w *store.SessionWrite, change func(w *store.SessionWrite)) *store.Ses
 func write(t testing.TB, s store.Sessions, all ...*store.SessionWrite) {
 	t.Helper()
 	for _, w := range all {
-		if written, err := s.WriteSession(t.Context(), w); err != nil || !written {
-			t.Fatalf("session %s, revision %d: written %v, %v", w.ID, w.Revision, written, err)
-		}
+		is(t, true)(s.WriteSession(t.Context(), w))
 	}
 }
 
@@ -62,37 +55,15 @@ func refused(t testing.TB, s store.Sessions, w *store.SessionWrite, want error) 
 	t.Helper()
 	before, _ := s.ReadSession(t.Context(), w.ID, -1)
 	written, err := s.WriteSession(t.Context(), w)
-	if written || !errors.Is(err, want) {
-		t.Errorf("session %s, revision %d: written %v, %v; want %v", w.ID, w.Revision, written, err, want)
-	}
+	equal(t, "session revision written", written, false, errors.Is(err, want), true)
 	after, _ := s.ReadSession(t.Context(), w.ID, -1)
-	alike(t, after, before)
-}
-
-// alike reports the fields of two structs that differ.
-func alike(t testing.TB, got, want any) {
-	t.Helper()
-	g, w := reflect.Indirect(reflect.ValueOf(got)), reflect.Indirect(reflect.ValueOf(want))
-	if g.IsValid() != w.IsValid() {
-		t.Errorf("got %+v, want %+v", got, want)
-		return
-	}
-	if !g.IsValid() {
-		return
-	}
-	for _, f := range reflect.VisibleFields(g.Type()) {
-		if x, y := g.FieldByIndex(f.Index).Interface(), w.FieldByIndex(f.Index).Interface(); !f.Anonymous && !reflect.DeepEqual(x, y) {
-			t.Errorf("%s is %.300q, want %.300q", f.Name, fmt.Sprint(x), fmt.Sprint(y))
-		}
-	}
+	equal(t, after, before)
 }
 
 // reads checks that a session is what a write and these parts say.
 func reads(t testing.TB, s store.Sessions, w *store.SessionWrite, parts ...store.SessionPart) {
 	t.Helper()
-	got, err := s.ReadSession(t.Context(), w.ID, -1)
-	noError(t, err)
-	alike(t, got, &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: parts})
+	equal(t, returned(s.ReadSession(t.Context(), w.ID, -1)).of(t), &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: parts})
 }
 
 // A session comes back with all that was written, in every process; none exists before or beside it.
@@ -102,17 +73,14 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	w.Parent, w.AttemptID, w.MovedBy, w.MachineID, w.Machine, w.Place = "89ab0000", "no attempt", "00112233aabbccdd", "0a1b2c3d", "host", "/home/me/shop"
 	w.Definition, w.Pinned, w.Waiting, w.Branch, w.StartedAt = "d1", "d0", `{"steps":["one"]}`, "deepwork/x", began.Add(-time.Hour)
 	for _, known := range []int64{-1, 1} {
-		if r, err := a.ReadSession(t.Context(), w.ID, known); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("before it exists: %+v, %v", r, err)
-		}
+		fails(t, second(a.ReadSession(t.Context(), w.ID, known)), store.ErrNotFound)
 	}
 	refused(t, a, moved(w, nil), nil)
 	write(t, a, w)
 	reads(t, b, w)
 	refused(t, b, w, store.ErrExists)
-	if p := w.PlaceOf(); p == nil || p.Root != "/home/me/shop" {
-		t.Errorf("its place is %+v", p)
-	}
+	p := w.PlaceOf()
+	equal(t, "its place is", p.Root, "/home/me/shop")
 
 	next := moved(w, func(w *store.SessionWrite) {
 		w.Step, w.Status, w.MovedBy, w.MachineID, w.Machine, w.Place, w.Definition, w.Waiting = "two", "completed", "", "", "", "", "d2", ""
@@ -122,12 +90,9 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	refused(t, a, next, nil)
 	refused(t, a, w, store.ErrExists)
 
-	list, err := a.ListSessions(t.Context(), store.SessionQuery{})
-	noError(t, err)
-	if len(list) != 1 {
-		t.Fatalf("listed %+v", list)
-	}
-	alike(t, list[0], next.Session)
+	list := returned(a.ListSessions(t.Context(), store.SessionQuery{})).of(t)
+	equal(t, "listed", len(list), 1)
+	equal(t, list[0], next.Session)
 }
 
 // No two active sessions have the same branch, and any number has none.
@@ -151,20 +116,17 @@ func TestAKnownRevisionIsNotReadAgain(t *testing.T) {
 	w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "{}"}}
 	write(t, a, w)
 	for range 2 {
-		r, err := b.ReadSession(t.Context(), w.ID, 1)
-		noError(t, err)
-		alike(t, r, &store.SessionRecord{Session: store.Session{ID: w.ID, Revision: 1}})
+		r := returned(b.ReadSession(t.Context(), w.ID, 1)).of(t)
+		equal(t, r, &store.SessionRecord{Session: store.Session{ID: w.ID, Revision: 1}})
 	}
 	for _, known := range []int64{0, 2} {
-		r, err := b.ReadSession(t.Context(), w.ID, known)
-		noError(t, err)
-		alike(t, r, &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: w.Put})
+		r := returned(b.ReadSession(t.Context(), w.ID, known)).of(t)
+		equal(t, r, &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: w.Put})
 	}
 	next := moved(w, nil)
 	write(t, b, next)
-	r, err := a.ReadSession(t.Context(), w.ID, 1)
-	noError(t, err)
-	alike(t, r, &store.SessionRecord{Session: next.Session, Frame: next.Frame, Parts: w.Put})
+	r := returned(a.ReadSession(t.Context(), w.ID, 1)).of(t)
+	equal(t, r, &store.SessionRecord{Session: next.Session, Frame: next.Frame, Parts: w.Put})
 }
 
 // Of many writers of two processes that replace the same revision, exactly one does, however often they
@@ -183,21 +145,15 @@ func TestOneOfManyWritersWins(t *testing.T) {
 				mine := *next
 				mine.Frame = fmt.Sprintf(`{"writer":%d}`, n)
 				mine.Put = []store.SessionPart{{Kind: "step", Key: "writer", Body: fmt.Sprint(n)}}
-				written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(), &mine)
-				if err != nil {
-					t.Error(err)
-				}
+				written := returned([]store.Sessions{a, b}[n%2].WriteSession(t.Context(), &mine)).of(t)
 				if written {
 					won.Add(1)
 				}
 			})
 		}
 		all.Wait()
-		r, err := a.ReadSession(t.Context(), w.ID, -1)
-		noError(t, err)
-		if won.Load() != 1 || r.Revision != next.Revision || len(r.Parts) != 1 || r.Frame != fmt.Sprintf(`{"writer":%s}`, r.Parts[0].Body) {
-			t.Errorf("%d have written revision %d, and it is %+v", won.Load(), next.Revision, r)
-		}
+		r := returned(a.ReadSession(t.Context(), w.ID, -1)).of(t)
+		equal(t, "have written revision and it is", won.Load(), 1, r.Revision, next.Revision, len(r.Parts), 1, r.Frame, fmt.Sprintf(`{"writer":%s}`, r.Parts[0].Body))
 		w = next
 	}
 }
@@ -237,27 +193,6 @@ func TestASessionIsReadWhileItMoves(t *testing.T) {
 	}
 	close(done)
 	reader.Wait()
-}
-
-// Of many processes that begin a session with one id, one does.
-func TestOneOfManyBeginsASession(t *testing.T) {
-	a, b := twoStores(t)
-	var won atomic.Int64
-	var all sync.WaitGroup
-	for n := range 8 {
-		all.Go(func() {
-			written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(), newSession("0123abcd"))
-			if written {
-				won.Add(1)
-			} else if !errors.Is(err, store.ErrExists) {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if won.Load() != 1 {
-		t.Errorf("%d have begun it", won.Load())
-	}
 }
 
 // Parts are replaced and dropped by kind and key, and come back by kind and then by position. A refused
@@ -339,12 +274,9 @@ func TestTextsOfASession(t *testing.T) {
 		}
 	}
 	reads(t, b, want, want.Put...)
-	list, err := b.ListSessions(t.Context(), store.SessionQuery{Identity: w.Identity})
-	noError(t, err)
-	if len(list) != 1 {
-		t.Fatalf("listed %+v", list)
-	}
-	alike(t, list[0], want.Session)
+	list := returned(b.ListSessions(t.Context(), store.SessionQuery{Identity: w.Identity})).of(t)
+	equal(t, "listed", len(list), 1)
+	equal(t, list[0], want.Session)
 	next := moved(w, func(w *store.SessionWrite) {
 		w.Gone = []store.SessionPart{{Kind: "step", Key: "x\x00y\xffz\uFDD0ü'?@"}}
 		w.Put = []store.SessionPart{{Kind: "step", Key: "x\x00y\xffz\uFDD0ü'?@2", Body: "2"}}
@@ -362,9 +294,7 @@ func TestARequestBeginsOneSession(t *testing.T) {
 	a, b := twoStores(t)
 	found := func(s store.Sessions, key byte, want string) {
 		t.Helper()
-		if got, err := s.FindRequest(t.Context(), store.Key{key, 0xff, 0}); err != nil || got != want {
-			t.Errorf("the session of call %d is %q, %v; want %q", key, got, err, want)
-		}
+		is(t, want)(s.FindRequest(t.Context(), store.Key{key, 0xff, 0}))
 	}
 	with := func(w *store.SessionWrite, key byte) *store.SessionWrite {
 		w.Request = &store.Key{key, 0xff, 0}
@@ -384,11 +314,8 @@ func TestARequestBeginsOneSession(t *testing.T) {
 		})
 	}
 	all.Wait()
-	list, err := a.ListSessions(t.Context(), store.SessionQuery{})
-	noError(t, err)
-	if won.Load() != 1 || len(list) != 1 {
-		t.Fatalf("%d were begun, and there are %+v", won.Load(), list)
-	}
+	list := returned(a.ListSessions(t.Context(), store.SessionQuery{})).of(t)
+	equal(t, "were begun and there are", won.Load(), 1, len(list), 1)
 	found(b, 1, list[0].ID)
 	refused(t, b, with(newSession("0123abcd"), 1), store.ErrRequested)
 
@@ -409,8 +336,7 @@ func TestARequestBeginsOneSession(t *testing.T) {
 // A definition is stored with the transition that needs it, and kept as long as a session needs it or it was
 // stored a short time ago.
 func TestDefinitionsOfSessions(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	c := newClock()
+	path, c := newPath(t)
 	a, b := open(t, path, c.now).Sessions(), open(t, path, c.now).Sessions()
 	stored := func(hash string, want bool) {
 		t.Helper()
@@ -426,9 +352,7 @@ func TestDefinitionsOfSessions(t *testing.T) {
 	}
 	pruned := func(ago time.Duration, want int) {
 		t.Helper()
-		if n, err := b.PruneDefinitions(t.Context(), c.now().Add(-ago)); err != nil || n != want {
-			t.Errorf("%d were removed, %v; want %d", n, err, want)
-		}
+		is(t, want)(b.PruneDefinitions(t.Context(), c.now().Add(-ago)))
 	}
 	stored("d1", false)
 	w := define(newSession("0123abcd"), "d1")
@@ -450,7 +374,7 @@ func TestDefinitionsOfSessions(t *testing.T) {
 	}
 	c.forward(3 * time.Hour)
 	pruned(2*time.Hour, 0)
-	noError(t, a.RemoveSessions(t.Context(), []string{w.ID}))
+	testkit.Must(t, a.RemoveSessions(t.Context(), []string{w.ID}))
 	pruned(2*time.Hour, 2)
 	for hash, want := range map[string]bool{"d1": false, "d2": true, "d5": false} {
 		stored(hash, want)

@@ -2,9 +2,7 @@ package storetest_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -15,8 +13,7 @@ import (
 // led makes an attempt that a server leads; it waits.
 func led(t testing.TB, b board, p task.Project, title string) *task.Attempt {
 	t.Helper()
-	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title, JobName: new("j"), WorkflowName: new("w"), Lead: task.ServerLeads}, task.Request{})
-	testkit.Must(t, err)
+	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title, JobName: new("j"), WorkflowName: new("w"), Lead: task.ServerLeads}, task.Request{})).of(t)
 	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/" + title, Workspace: abs("w"), Run: json.RawMessage(`{"goal":"g"}`)},
 		task.Execution{Prompt: "do it"}, task.Request{})
 	testkit.Must(t, err)
@@ -33,50 +30,34 @@ func ended(_ *task.Execution, _ bool, err error) error { return err }
 
 func addStep(t testing.TB, b board, a *task.Attempt, id string) {
 	t.Helper()
-	if claimed, err := b.AddStep(t.Context(), step(a, id), 0, nil, task.Limits{}); claimed || err != nil {
-		t.Fatal(claimed, err)
-	}
+	is(t, false)(b.AddStep(t.Context(), step(a, id), 0, nil, task.Limits{}))
 }
 
 func claimStep(t testing.TB, b board, a *task.Attempt, id string, max int) bool {
 	t.Helper()
-	is, err := b.ClaimStep(t.Context(), a.ID, id, max, nil, task.Limits{})
-	testkit.Must(t, err)
-	return is
+	return returned(b.ClaimStep(t.Context(), a.ID, id, max, nil, task.Limits{})).of(t)
 }
 
 func TestAStepIsStoredAtEachStage(t *testing.T) {
 	b, c, p := newBoard(t)
 	a := led(t, b, p, "run")
-	if _, err := b.AddStep(t.Context(), step(a, "early"), 9, nil, task.Limits{}); !errors.Is(err, task.ErrEnded) {
-		t.Errorf("a step of a run that nothing leads: %v", err)
-	}
+	fails(t, second(b.AddStep(t.Context(), step(a, "early"), 9, nil, task.Limits{})), task.ErrEnded)
 	leader, _ := run(t, b)
-	if !leader.Lead {
-		t.Errorf("%+v is not the execution of a leader", leader)
-	}
+	equal(t, "is not the execution of a leader", leader.Lead, true)
 	want := step(a, "s1")
 	want.State, want.CreatedAt = task.Waiting, c.at.UTC().Truncate(time.Microsecond)
 	same := func() {
 		t.Helper()
-		all, err := b.Steps(t.Context(), a.ID)
-		if err != nil || len(all) != 1 {
-			t.Fatal(all, err)
-		}
-		if !reflect.DeepEqual(all[0], want) {
-			t.Errorf("%+v\nwant %+v", all[0], want)
-		}
+		all := returned(b.Steps(t.Context(), a.ID)).of(t)
+		equal(t, len(all), 1)
+		equal(t, all[0], want)
 	}
 	addStep(t, b, a, "s1")
 	same()
-	if !claimStep(t, b, a, "s1", 1) {
-		t.Error("the only slot is free, and it gets none")
-	}
+	equal(t, "the only slot is free and it gets none", claimStep(t, b, a, "s1", 1), true)
 	want.State = task.Starting
 	same()
-	if _, err := b.ClaimStep(t.Context(), a.ID, "s1", 2, nil, task.Limits{}); !errors.Is(err, task.ErrEnded) {
-		t.Errorf("claimed again: %v", err)
-	}
+	fails(t, second(b.ClaimStep(t.Context(), a.ID, "s1", 2, nil, task.Limits{})), task.ErrEnded)
 	testkit.Must(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at.Add(-time.Hour)))) // a clock that differs
 	want.State, want.StartedAt = task.Running, &want.CreatedAt
 	same()
@@ -89,33 +70,22 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	same()
 	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
 	same() // an end is final
-	if err := second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at)); !errors.Is(err, task.ErrEnded) {
-		t.Errorf("started after its end: %v", err)
-	}
-	used, err := b.Used(t.Context(), a.ID)
-	if err != nil || len(used) != 1 || used[0].ExecutionID != "s1" || used[0].Turns != 7 {
-		t.Errorf("%+v %v", used, err)
-	}
-	if all, err := b.Steps(t.Context(), "no run"); err != nil || len(all) > 0 {
-		t.Error(all, err)
-	}
+	fails(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at)), task.ErrEnded)
+	used := returned(b.Used(t.Context(), a.ID)).of(t)
+	equal(t, len(used), 1, used[0].ExecutionID, "s1", used[0].Turns, 7)
+	equal(t, len(returned(b.Steps(t.Context(), "no run")).of(t)), 0)
 	for what, err := range map[string]error{
 		"claim": second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, task.Limits{})),
 		"add":   second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil, task.Limits{})),
 	} {
-		if !errors.Is(err, task.ErrEnded) {
-			t.Errorf("%s: %v", what, err)
-		}
+		fails(t, err, task.ErrEnded, what)
 	}
 	if all, err := b.Executions(t.Context(), a.ID); err != nil || len(all) != 1 || !all[0].Lead || all[0].LogID != a.ID {
 		t.Errorf("the executions of the run itself: %+v %v", all, err)
 	}
-	if open, err := b.OpenExecutions(t.Context()); err != nil || len(open) != 1 || open[0].ID != leader.ID {
-		t.Errorf("what servers lead: %+v %v", open, err)
-	}
-	if err := ended(b.EndExecution(t.Context(), "x", task.Ending{State: task.Failed})); !errors.Is(err, task.ErrNotFound) {
-		t.Errorf("the end of one that does not exist: %v", err)
-	}
+	openExecutions := returned(b.OpenExecutions(t.Context())).of(t)
+	equal(t, "what servers lead", len(openExecutions), 1, openExecutions[0].ID, leader.ID)
+	fails(t, ended(b.EndExecution(t.Context(), "x", task.Ending{State: task.Failed})), task.ErrNotFound)
 }
 
 // Who leads one run alone claims no other, but any attempt with an agent of its own.
@@ -126,19 +96,13 @@ func TestClaimsOfOneRun(t *testing.T) {
 	only := &task.Claim{Run: two.ID}
 	claim := func() *task.Execution {
 		t.Helper()
-		x, err := b.ClaimNext(t.Context(), "server", 9, only, task.Limits{})
-		testkit.Must(t, err)
-		return x
+		return returned(b.ClaimNext(t.Context(), "server", 9, only, task.Limits{})).of(t)
 	}
-	if x := claim(); x == nil || x.AttemptID != two.ID {
-		t.Errorf("%+v", x)
-	}
-	if x := claim(); x == nil || x.Lead {
-		t.Errorf("%+v", x)
-	}
-	if x := claim(); x != nil {
-		t.Errorf("another run was claimed: %+v", x)
-	}
+	x := claim()
+	equal(t, x.AttemptID, two.ID)
+	x = claim()
+	equal(t, x.Lead, false)
+	equal(t, "another run claimed", claim(), nil)
 }
 
 // The agents of runs and those of other attempts share the slots; a leader needs none.
@@ -154,29 +118,16 @@ func TestStepsShareTheSlots(t *testing.T) {
 	}
 	addStep(t, b, one, "s1")
 	addStep(t, b, two, "s2")
-	if claimStep(t, b, one, "s1", 0) || !claimStep(t, b, one, "s1", 1) || claimStep(t, b, two, "s2", 1) {
-		t.Error("two agents of runs for one slot")
-	}
+	equal(t, "two agents of runs for one slot", claimStep(t, b, one, "s1", 0), false, claimStep(t, b, one, "s1", 1), true, claimStep(t, b, two, "s2", 1), false)
 	try(t, b, addTask(t, b, p, "alone"))
-	if x, err := b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{}); x != nil || err != nil {
-		t.Error("an attempt and an agent of a run for one slot:", x, err)
-	}
-	alone, err := b.ClaimNext(t.Context(), "server", 2, nil, task.Limits{})
-	if err != nil || alone == nil || alone.Lead {
-		t.Fatal(alone, err)
-	}
-	if claimStep(t, b, two, "s2", 2) {
-		t.Error("three agents for two slots")
-	}
+	is[*task.Execution](t, nil)(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{}))
+	equal(t, returned(b.ClaimNext(t.Context(), "server", 2, nil, task.Limits{})).of(t).Lead, false)
+	equal(t, "three agents for two slots", claimStep(t, b, two, "s2", 2), false)
 	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
-	if !claimStep(t, b, two, "s2", 2) {
-		t.Error("a slot is free, and it gets none")
-	}
+	equal(t, "a slot is free and it gets none", claimStep(t, b, two, "s2", 2), true)
 	addStep(t, b, one, "s3")
 	here := task.Place{MachineID: "0a1b2c3d", Root: abs("elsewhere")}
-	if is, err := b.ClaimStep(t.Context(), one.ID, "s3", 1, &task.Claim{Place: here}, task.Limits{}); err != nil || !is {
-		t.Error("agents of other places have its slot:", is, err)
-	}
+	is(t, true)(b.ClaimStep(t.Context(), one.ID, "s3", 1, &task.Claim{Place: here}, task.Limits{}))
 }
 
 // Many leaders that ask at once share what is free.
@@ -195,9 +146,7 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 			if err == nil && i%2 == 0 {
 				is, err = b.ClaimStep(t.Context(), a.ID, id, slots, nil, task.Limits{})
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Must(t, err)
 			got <- is
 		}()
 	}
@@ -207,24 +156,17 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 			n++
 		}
 	}
-	if n != slots {
-		t.Errorf("%d agents for %d slots", n, slots)
-	}
-	all, err := b.Steps(t.Context(), a.ID)
-	if err != nil || len(all) != asked {
-		t.Fatal(all, err)
-	}
+	equal(t, "agents for slots", n, slots)
+	all := returned(b.Steps(t.Context(), a.ID)).of(t)
+	equal(t, len(all), asked)
 	for _, x := range all {
 		if x.State == task.Starting {
 			n--
 		}
 	}
-	if n != 0 {
-		t.Errorf("%d agents were told that they have a slot, and have none", n)
-	}
-	if of, err := b.StepsOf(t.Context(), a.ID, "0123abcd", "s7"); err != nil || len(of) != 1 || of[0].ID != "s7" {
-		t.Error("those of one step:", of, err)
-	}
+	equal(t, "agents were told that they have a slot and have none", n, 0)
+	stepsOf := returned(b.StepsOf(t.Context(), a.ID, "0123abcd", "s7")).of(t)
+	equal(t, "those of one step", len(stepsOf), 1, stepsOf[0].ID, "s7")
 }
 
 // Agents of steps wait from the moment at which what has ended reaches a limit.
@@ -236,26 +178,17 @@ func TestAStepIsClaimedWithinTheLimits(t *testing.T) {
 		addStep(t, b, a, id)
 	}
 	limits := task.Limits{Unknown: new(int64(1))}
-	if is, err := b.ClaimStep(t.Context(), a.ID, "s1", 9, nil, limits); !is || err != nil {
-		t.Fatal(is, err)
-	}
+	is(t, true)(b.ClaimStep(t.Context(), a.ID, "s1", 9, nil, limits))
 	testkit.Must(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", time.Time{})))
 	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
-	if is, err := b.ClaimStep(t.Context(), a.ID, "s2", 9, nil, limits); is || err != nil {
-		t.Error("it got a slot:", is, err)
-	}
+	is(t, false)(b.ClaimStep(t.Context(), a.ID, "s2", 9, nil, limits))
 	x := step(a, "s3")
 	x.StepID = "two"
-	if is, err := b.AddStep(t.Context(), x, 9, nil, limits); is || err != nil {
-		t.Error("it got a slot:", is, err)
-	}
-	if of, err := b.StepsOf(t.Context(), a.ID, x.WorkflowSessionID, x.StepID); err != nil || len(of) != 1 || of[0].State != task.Waiting {
-		t.Error(of, err)
-	}
+	is(t, false)(b.AddStep(t.Context(), x, 9, nil, limits))
+	stepsOf := returned(b.StepsOf(t.Context(), a.ID, x.WorkflowSessionID, x.StepID)).of(t)
+	equal(t, len(stepsOf), 1, stepsOf[0].State, task.Waiting)
 	limits.Unknown = new(int64(2))
-	if is, err := b.ClaimStep(t.Context(), a.ID, "s3", 9, nil, limits); !is || err != nil {
-		t.Error("below the limit:", is, err)
-	}
+	is(t, true)(b.ClaimStep(t.Context(), a.ID, "s3", 9, nil, limits))
 }
 
 func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
@@ -275,34 +208,23 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 	c.forward(time.Minute)
 	testkit.Must(t, b.SetRun(t.Context(), a.ID, json.RawMessage(`{"goal":"g","session_id":"0123abcd"}`)))
 	end(t, b, leader, task.Ending{State: task.Stopped})
-	all, err := b.Steps(t.Context(), a.ID)
-	if err != nil || len(all) != 3 || all[0].ID != "waits" || all[0].State != task.Interrupted || all[1].State != task.Interrupted || all[2].State != task.Completed {
-		t.Errorf("%+v %v", all, err)
-	}
-	if all, err := b.Steps(t.Context(), other.ID); err != nil || len(all) != 1 || all[0].State != task.Waiting {
-		t.Errorf("those of another run: %+v %v", all, err)
-	}
+	all := returned(b.Steps(t.Context(), a.ID)).of(t)
+	equal(t, len(all), 3, all[0].ID, "waits", all[0].State, task.Interrupted, all[1].State, task.Interrupted, all[2].State, task.Completed)
+	steps := returned(b.Steps(t.Context(), other.ID)).of(t)
+	equal(t, "those of another run", len(steps), 1, steps[0].State, task.Waiting)
 	used, err := b.Used(t.Context(), a.ID)
 	if err != nil || len(used) != 2 { // the one that waited used nothing, and the leader is no agent
 		t.Errorf("%+v %v", used, err)
 	}
-	if _, err := b.AddStep(t.Context(), step(a, "late"), 9, nil, task.Limits{}); !errors.Is(err, task.ErrEnded) {
-		t.Errorf("a step after the end: %v", err)
-	}
-	if _, err := b.ClaimStep(t.Context(), a.ID, "waits", 9, nil, task.Limits{}); !errors.Is(err, task.ErrEnded) {
-		t.Errorf("a slot after the end: %v", err)
-	}
-	if now, err := b.Attempt(t.Context(), a.ID); err != nil || string(now.Run) != `{"goal":"g","session_id":"0123abcd"}` || now.State != task.Stopped {
-		t.Errorf("%+v %v", now, err)
-	}
-	if err := b.SetRun(t.Context(), "x", json.RawMessage(`{}`)); !errors.Is(err, task.ErrNotFound) {
-		t.Error(err)
-	}
+	fails(t, second(b.AddStep(t.Context(), step(a, "late"), 9, nil, task.Limits{})), task.ErrEnded)
+	fails(t, second(b.ClaimStep(t.Context(), a.ID, "waits", 9, nil, task.Limits{})), task.ErrEnded)
+	attempt := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, string(attempt.Run), `{"goal":"g","session_id":"0123abcd"}`, attempt.State, task.Stopped)
+	fails(t, b.SetRun(t.Context(), "x", json.RawMessage(`{}`)), task.ErrNotFound)
 	alone := try(t, b, addTask(t, b, p, "alone"))
 	testkit.Must(t, b.SetRun(t.Context(), alone.ID, json.RawMessage(`{}`)))
-	if now, err := b.Attempt(t.Context(), alone.ID); err != nil || now.Run != nil {
-		t.Errorf("an attempt of one agent has become a run: %s %v", now.Run, err)
-	}
+	attempt = returned(b.Attempt(t.Context(), alone.ID)).of(t)
+	equal(t, "an attempt of one agent has become a run", attempt.Run, nil)
 }
 
 // A run is listed with where it is, and needs a person if it stopped, as its record says why.
@@ -317,7 +239,6 @@ func TestRunsAreListed(t *testing.T) {
 	}
 	end(t, b, e, task.Ending{State: task.Stopped})
 	got, _, err := b.Attention(t.Context())
-	if err != nil || len(got) != 1 || got[0].Run != `{"goal":"g"}` || got[0].State != task.Stopped {
-		t.Errorf("%+v %v", got, err)
-	}
+	testkit.Must(t, err)
+	equal(t, len(got), 1, got[0].Run, `{"goal":"g"}`, got[0].State, task.Stopped)
 }

@@ -1,10 +1,10 @@
 package storetest_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,39 +12,31 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+	"deepwork/session"
 )
 
 func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	b, c, p := newBoard(t)
-	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), JobName: new("job"), WorkflowName: new("flow")}, task.Request{})
-	testkit.Must(t, err)
+	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), JobName: new("job"), WorkflowName: new("flow")}, task.Request{})).of(t)
 	made := c.at.UTC().Truncate(time.Microsecond)
 	if s.Title != "Ein Titel\x00\n" || *s.Description != "text" || s.Status != task.Todo || *s.JobName != "job" || *s.WorkflowName != "flow" ||
 		s.ProjectID != p.ID || !s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made) || s.LatestAttemptID != nil || s.HasInProgressAttempt || s.LastAttemptFailed {
 		t.Errorf("%+v", s)
 	}
 	c.forward(time.Minute)
-	s, err = b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("New"), Status: new(task.Done)})
+	s, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("New"), Status: new(task.Done)})
 	if err != nil || s.Title != "New" || s.Status != task.Done || *s.Description != "text" || *s.JobName != "job" ||
 		!s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made.Add(time.Minute)) {
 		t.Errorf("%+v %v", s, err)
 	}
-	s, err = b.UpdateTask(t.Context(), s.ID, task.TaskChange{Description: new(""), JobName: new(""), WorkflowName: new("")})
-	if err != nil || s.Description != nil || s.JobName != nil || s.WorkflowName != nil || s.Title != "New" || s.Status != task.Done {
-		t.Errorf("%+v %v", s, err)
-	}
-	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
-	if err := b.DeleteTask(t.Context(), s.ID); err != nil {
-		t.Error(err)
-	}
+	s = returned(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Description: new(""), JobName: new(""), WorkflowName: new("")})).of(t)
+	equal(t, s.Description, nil, s.JobName, nil, s.WorkflowName, nil, s.Title, "New", s.Status, task.Done)
+	equal(t, taskOf(t, b, s.ID), s)
+	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
 	_, read := b.Task(t.Context(), s.ID)
 	_, changed := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("x")})
 	for what, err := range map[string]error{"read": read, "changed": changed, "deleted": b.DeleteTask(t.Context(), s.ID)} {
-		if !errors.Is(err, task.ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("task %q", s.ID)) {
-			t.Errorf("%s: %v", what, err)
-		}
+		equal(t, what, errors.Is(err, task.ErrNotFound), true, strings.Contains(err.Error(), fmt.Sprintf("task %q", s.ID)), true)
 	}
 }
 
@@ -66,16 +58,12 @@ func TestTasksThatAreRefused(t *testing.T) {
 		"unknown status":   {change(task.TaskChange{Status: new(task.Status("paused"))}), task.ErrInvalid, `status "paused" is not one of [todo inprogress inreview done cancelled]`},
 		"job added alone":  {change(task.TaskChange{JobName: new("j")}), task.ErrInvalid, "both or neither"},
 	} {
-		if !errors.Is(test.err, test.want) || !strings.Contains(fmt.Sprint(test.err), test.text) {
-			t.Errorf("%s: %v, want %v with %q", name, test.err, test.want, test.text)
-		}
+		equal(t, name, errors.Is(test.err, test.want), true, strings.Contains(fmt.Sprint(test.err), test.text), true)
 	}
-	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
-	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); total != 1 || err != nil {
-		t.Error(total, err)
-	}
+	equal(t, taskOf(t, b, s.ID), s)
+	_, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	testkit.Must(t, err)
+	equal(t, total, 1)
 }
 
 // TestReq004_ListTasksNewestFirst pages through a list while rows are added and
@@ -100,9 +88,8 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 		cursor := ""
 		for pages := 0; ; pages++ {
 			list, total, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: limit, Cursor: cursor})
-			if err != nil || total != len(want) || len(list) == 0 || len(list) > max(1, limit) || pages > len(want) {
-				t.Fatal(limit, list, total, err)
-			}
+			testkit.Must(t, err)
+			equal(t, total, len(want), len(list) == 0, false, len(list) > max(1, limit), false, pages > len(want), false)
 			for _, s := range list {
 				got = append(got, s.ID)
 			}
@@ -110,13 +97,9 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 				break
 			}
 		}
-		if len(got) != len(want) {
-			t.Fatalf("limit %d: %d of %d tasks", limit, len(got), len(want))
-		}
+		equal(t, limit, len(got), len(want))
 		for i, id := range got {
-			if id != want[i].ID {
-				t.Errorf("limit %d: task %d is %s, want %s", limit, i, id, want[i].ID)
-			}
+			equal(t, limit, id, want[i].ID)
 		}
 	}
 	first, _, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 10})
@@ -125,9 +108,8 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 	addTask(t, b, p, "newer than the first page")
 	testkit.Must(t, b.DeleteTask(t.Context(), first[9].ID)) // where the cursor is
 	rest, total, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 100, Cursor: next})
-	if err != nil || total != 23 || next != "" || len(rest) != 13 || rest[0].ID != want[10].ID {
-		t.Error(len(rest), total, next, err)
-	}
+	testkit.Must(t, err)
+	equal(t, total, 23, next, "", len(rest), 13, rest[0].ID, want[10].ID)
 }
 
 func TestReq004_ListTasksByStatus(t *testing.T) {
@@ -139,22 +121,19 @@ func TestReq004_ListTasksByStatus(t *testing.T) {
 	}
 	titles := func(status task.Status, p task.Project) (all []string) {
 		list, total, next, err := b.Tasks(t.Context(), p.ID, status, task.Page{Limit: 50})
-		if err != nil || total != len(list) || next != "" {
-			t.Errorf("%s: %d of %d, %q, %v", status, len(list), total, next, err)
-		}
+		testkit.Must(t, err)
+		equal(t, status, total, len(list), next, "")
 		for _, s := range list {
 			all = append(all, s.Title)
 		}
 		return all
 	}
 	for status, want := range map[task.Status][]string{"": {"5", "4", "3", "2", "1", "0"}, task.Done: {"5", "4", "1"}, task.Todo: {"2", "0"}, task.InReview: {"3"}, task.Cancelled: nil, task.InProgress: nil} {
-		if got := titles(status, p); !slices.Equal(got, want) {
-			t.Errorf("status %q: %v, want %v", status, got, want)
-		}
+		equal(t, status, titles(status, p), want)
 	}
-	if _, total, next, err := b.Tasks(t.Context(), p.ID, task.Done, task.Page{Limit: 2}); total != 3 || next == "" || err != nil {
-		t.Error(total, next, err)
-	}
+	_, total, next, err := b.Tasks(t.Context(), p.ID, task.Done, task.Page{Limit: 2})
+	testkit.Must(t, err)
+	equal(t, total, 3, next == "", false)
 	if _, _, _, err := b.Tasks(t.Context(), p.ID, "finished", task.Page{Limit: 2}); !errors.Is(err, task.ErrInvalid) {
 		t.Error(err)
 	}
@@ -179,13 +158,9 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	latest := func(want string) {
 		t.Helper()
 		got := taskOf(t, b, s.ID)
-		if got.LatestAttemptID == nil || *got.LatestAttemptID != want || *got.LatestWorkspaceBranch != "deepwork/"+want[:4] || !got.HasInProgressAttempt {
-			t.Errorf("latest is %v, want %s", *got.LatestAttemptID, want)
-		}
-		l, err := b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 50})
-		if err != nil || l.Total != len(l.Attempts) || l.Attempts[0].ID != want || *l.Task.LatestAttemptID != want {
-			t.Error(l, err)
-		}
+		equal(t, "latest is", *got.LatestAttemptID, want, *got.LatestWorkspaceBranch, "deepwork/"+want[:4], got.HasInProgressAttempt, true)
+		l := returned(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 50})).of(t)
+		equal(t, l.Total, len(l.Attempts), l.Attempts[0].ID, want, *l.Task.LatestAttemptID, want)
 	}
 	latest(a1)
 	c.forward(-time.Hour) // an older row added later
@@ -194,15 +169,156 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	c.forward(time.Hour + time.Microsecond)
 	attempt("44444444-0000-4000-8000-000000000000")
 	latest("44444444-0000-4000-8000-000000000000")
-	l, err := b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 2})
-	if err != nil || l.Total != 5 || len(l.Attempts) != 2 || l.Attempts[1].ID != a1 {
-		t.Fatal(l, err)
+	l := returned(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 2})).of(t)
+	equal(t, l.Total, 5, len(l.Attempts), 2, l.Attempts[1].ID, a1)
+	l = returned(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 3, Cursor: l.Next})).of(t)
+	equal(t, l.Next, "", len(l.Attempts), 3, l.Attempts[0].ID, a2, l.Attempts[1].ID, a3)
+	equal(t, len(returned(b.AllAttempts(t.Context())).of(t)), 6)
+}
+
+// dependOn sets what a task depends on.
+func dependOn(b board, s *task.Summary, on ...*task.Summary) (*task.Summary, error) {
+	ids := []string{}
+	for _, o := range on {
+		ids = append(ids, o.ID)
 	}
-	l, err = b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 3, Cursor: l.Next})
-	if err != nil || l.Next != "" || len(l.Attempts) != 3 || l.Attempts[0].ID != a2 || l.Attempts[1].ID != a3 {
-		t.Error(l, err)
+	return b.UpdateTask(context.Background(), s.ID, task.TaskChange{DependsOn: ids})
+}
+
+func TestABlockedTaskDoesNotStart(t *testing.T) {
+	b, c, p := newBoard(t)
+	first, other := addTask(t, b, p, "first"), addTask(t, b, p, "second")
+	last := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "last", DependsOn: []string{other.ID, first.ID, other.ID}}, task.Request{})).of(t)
+	both := slices.Sorted(slices.Values([]string{first.ID, other.ID}))
+	equal(t, last.DependsOn, both, last.BlockedBy, both)
+	start := func() error {
+		_, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: last.ID, Executor: "X", Branch: "deepwork/last", Workspace: abs("w")}, task.Execution{Prompt: "p"},
+			task.Request{Identity: "me", Tool: "start", RequestID: "r", ArgsDigest: "d"})
+		return err
 	}
-	if all, err := b.AllAttempts(t.Context()); err != nil || len(all) != 6 {
-		t.Error(all, err)
+	finish := func(s *task.Summary, status task.Status) {
+		t.Helper()
+		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
+	}
+	finish(first, task.Done)
+	finish(other, task.Cancelled)
+	err := start()
+	blocked, ok := errors.AsType[*task.BlockedError](err)
+	want := task.BlockedError{TaskID: last.ID, By: []task.Blocker{{ID: other.ID, Title: "second", Status: task.Cancelled}}}
+	equal(t, ok, true, errors.Is(err, task.ErrBlocked), true, *blocked, want, strings.Contains(err.Error(), other.ID+` ("second", cancelled)`), true)
+	now := taskOf(t, b, last.ID)
+	equal(t, now.Status, task.Todo, now.LatestAttemptID, nil, now.BlockedBy, []string{other.ID})
+	list, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	if at := slices.IndexFunc(list, func(s task.Summary) bool { return s.ID == last.ID }); err != nil || total != 3 || at == 0 && !slices.Equal(list[0].DependsOn, both) {
+		t.Error(list, total, err)
+	}
+	c.forward(time.Minute)
+	before := taskOf(t, b, last.ID)
+	is(t, before)(b.UpdateTask(t.Context(), last.ID, task.TaskChange{DependsOn: both}))
+	dependOn := returned(dependOn(b, last, first)).of(t)
+	equal(t, len(dependOn.BlockedBy), 0, dependOn.DependsOn, []string{first.ID}, dependOn.UpdatedAt.After(before.UpdatedAt), true)
+	testkit.Must(t, start())
+	finish(first, task.Todo)
+	testkit.Must(t, start()) // it repeats the call, whose attempt was begun
+	testkit.Must(t, b.DeleteTask(t.Context(), first.ID))
+	equal(t, "after the other deleted", len(taskOf(t, b, last.ID).DependsOn)+len(taskOf(t, b, last.ID).BlockedBy), 0)
+}
+
+func TestDependenciesThatAreRefused(t *testing.T) {
+	b, _, p := newBoard(t)
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "front"}}, false))
+	projects, _, _, err := b.Projects(t.Context(), task.Page{Limit: 2})
+	testkit.Must(t, err)
+	front := projects[slices.IndexFunc(projects, func(p task.Project) bool { return p.Name == "front" })]
+	foreign := addTask(t, b, front, "foreign")
+	var chain []*task.Summary // each depends on the one before
+	for i := range 4 {
+		chain = append(chain, addTask(t, b, p, fmt.Sprint(i)))
+		if i > 0 {
+			testkit.Must(t, second(dependOn(b, chain[i], chain[i-1])))
+		}
+	}
+	_, diamond := dependOn(b, chain[3], chain[2], chain[1], chain[0])
+	testkit.Must(t, diamond)
+	many := make([]string, task.MaxDependencies+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)
+	}
+	before := taskOf(t, b, chain[0].ID)
+	change := func(id string, on ...string) error {
+		_, err := b.UpdateTask(t.Context(), id, task.TaskChange{Title: new("changed"), DependsOn: on})
+		return err
+	}
+	create := func(on ...string) error {
+		_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x", DependsOn: on}, task.Request{})
+		return err
+	}
+	const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
+	for name, test := range map[string]struct {
+		err, want error
+		text      string
+	}{
+		"itself":          {change(before.ID, before.ID), task.ErrCycle, "depends on itself"},
+		"a cycle of two":  {change(before.ID, chain[1].ID), task.ErrCycle, before.ID + " depends on " + chain[1].ID + " depends on " + before.ID},
+		"a cycle of four": {change(before.ID, chain[3].ID), task.ErrCycle, before.ID + " depends on " + chain[3].ID + " depends on "},
+		"another project": {change(before.ID, foreign.ID), task.ErrDependency, foreign.ID},
+		"nobody":          {change(before.ID, nobody), task.ErrDependency, nobody},
+		"too many":        {change(before.ID, many...), task.ErrInvalid, "51"},
+		"new and nobody":  {create(chain[0].ID, nobody), task.ErrDependency, nobody},
+		"new and foreign": {create(foreign.ID), task.ErrDependency, foreign.ID},
+	} {
+		equal(t, name, errors.Is(test.err, test.want), true, strings.Contains(fmt.Sprint(test.err), test.text), true)
+	}
+	equal(t, "a refusal changed to", taskOf(t, b, before.ID), before)
+	_, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	testkit.Must(t, err)
+	equal(t, total, len(chain))
+}
+
+// A caller depends on what it sees, keeps what others made its task depend on, and learns no more
+// of that than the id.
+func TestDependenciesOnWhatACallerDoesNotSee(t *testing.T) {
+	b, _, p := newBoard(t)
+	eve, who := session.Caller{Identity: "eve"}, session.Caller{Identity: "solo"}
+	create := func(who session.Caller, title string) *task.Summary {
+		return returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).of(t)
+	}
+	hidden, mine, other := create(eve, "secret"), create(who, "mine"), create(who, "other")
+	set := func(on ...string) error {
+		_, err := b.For(who).UpdateTask(t.Context(), mine.ID, task.TaskChange{DependsOn: on})
+		return err
+	}
+	err := set(hidden.ID)
+	equal(t, errors.Is(err, task.ErrDependency), true, strings.Contains(err.Error(), "secret"), false)
+	testkit.Must(t, second(dependOn(b, mine, hidden)))
+	testkit.Must(t, set(hidden.ID, other.ID))
+	_, err = b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: mine.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})
+	equal(t, errors.Is(err, task.ErrBlocked), true, strings.Contains(err.Error(), hidden.ID), true, strings.Contains(err.Error(), "secret"), false, strings.Contains(err.Error(), "other"), true)
+}
+
+func TestCursorsOfOtherListsAreRefused(t *testing.T) {
+	b, _, p := newBoard(t)
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other", Repos: []task.RepoSpec{{Name: "a", Path: abs("a")}}}}, false))
+	for range 2 {
+		addTask(t, b, p, "x")
+	}
+	_, _, tasks, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	testkit.Must(t, err)
+	_, _, projects, err := b.Projects(t.Context(), task.Page{Limit: 1})
+	testkit.Must(t, err)
+	other := ids(t, b)["other"]
+	for what, err := range map[string]error{
+		"status":   last(b.Tasks(t.Context(), p.ID, task.Todo, task.Page{Limit: 1, Cursor: tasks})),
+		"project":  last(b.Tasks(t.Context(), other, "", task.Page{Limit: 1, Cursor: tasks})),
+		"tasks":    last(b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1, Cursor: projects})),
+		"projects": last(b.Projects(t.Context(), task.Page{Limit: 1, Cursor: tasks})),
+		"repos":    last(b.Repos(t.Context(), p.ID, task.Page{Limit: 1, Cursor: tasks})),
+		"attempts": second(b.TaskAttempts(t.Context(), p.ID, task.Page{Limit: 1, Cursor: tasks})),
+		"garbage":  last(b.Projects(t.Context(), task.Page{Limit: 1, Cursor: "garbage"})),
+		"long":     last(b.Projects(t.Context(), task.Page{Limit: 1, Cursor: strings.Repeat("ä", 10_000)})),
+	} {
+		equal(t, what, errors.Is(err, task.ErrCursor), true, strings.Contains(err.Error(), "the cursor that this list's last page came with"), true, len(err.Error()) > 500, false)
 	}
 }
+
+func last[T any](_ []T, _ int, _ string, err error) error { return err }

@@ -1,9 +1,12 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
 )
@@ -73,5 +76,110 @@ func (p *StepProgress) prove(e *Evidence, skipped []string) {
 	}
 	if e != nil && (e.Kind == BySelf || e.Kind == ByOverride || e.Kind == ByPerson) {
 		p.Overrides = append(slices.Clone(p.Overrides), Override{At: e.At, Identity: e.Identity, Channel: e.Channel, Reason: e.Reason, Skipped: skipped, GivenFor: e.GivenFor})
+	}
+}
+
+// Pinned is how the steps of a session were to be reviewed when it began.
+type Pinned struct {
+	Reviewer   string          `json:"reviewer"` // one of the constants below, or the words of a command as a JSON list
+	Override   config.Override `json:"override"`
+	Pin        bool            `json:"pin"`        // an edit that weakens it does not reach the session
+	Definition DefinitionRef   `json:"definition"` // with the criteria
+}
+
+// The values of Pinned.Reviewer that are not commands.
+const (
+	ReviewerSelf     = "self"     // the agent itself
+	ReviewerClaude   = "claude"   // the claude command line
+	ReviewerWithheld = "withheld" // the project's, without the user's approval
+	ReviewerOff      = "off"      // steps are finished without reviews
+)
+
+// A Weakening is an edit that removed or weakened reviews, under which a step was finished.
+type Weakening struct {
+	At   time.Time `json:"at"`
+	Step string    `json:"step"` // that was finished
+	What []string  `json:"what"`
+}
+
+// WeakerReviewer returns how a reviewer is weaker than the one that was pinned, or "".
+func (p *Pinned) WeakerReviewer(now string) string {
+	switch {
+	case p.Reviewer == now || p.Reviewer == ReviewerOff:
+		return ""
+	case p.Reviewer == ReviewerSelf && now != ReviewerOff, p.Reviewer == ReviewerWithheld && now != ReviewerOff && now != ReviewerSelf:
+		return ""
+	}
+	return fmt.Sprintf("the reviewer was %s, and is %s", p.Reviewer, now)
+}
+
+// Weaker returns how a definition reviews the unfinished steps of the session less than an earlier
+// one did.
+func (s *State) Weaker(was, now *Definition) (what []string) {
+	for _, id := range slices.Concat(was.Workflow.Entries...) {
+		st := was.Job.Step(id)
+		switch {
+		case len(st.Reviews) == 0 || s.Progress(id).Done():
+		case now.Workflow.Find(id) < 0:
+			what = append(what, fmt.Sprintf("step '%s', which has reviews, is gone from the workflow", id))
+		default:
+			for _, r := range st.Reviews {
+				what = append(what, weakerReview(st, now.Job.Step(id), r)...)
+			}
+		}
+	}
+	return what
+}
+
+// weakerReview returns how the best counterpart of a review is weaker than it.
+func weakerReview(was, now *job.Step, r job.Review) (best []string) {
+	of := fmt.Sprintf("step '%s', review of %s: ", was.ID, r.RunEach)
+	for _, n := range now.Reviews {
+		if n.RunEach != r.RunEach {
+			continue
+		}
+		what := []string{}
+		for _, c := range r.Criteria {
+			switch i := slices.IndexFunc(n.Criteria, func(o job.Criteria) bool { return o.Name == c.Name }); {
+			case i < 0:
+				what = append(what, of+fmt.Sprintf("the criterion %q is gone", c.Name))
+			case n.Criteria[i] != c:
+				what = append(what, of+fmt.Sprintf("the criterion %q was changed", c.Name))
+			}
+		}
+		if r.ByHuman && !n.ByHuman {
+			what = append(what, of+"it is no longer by a person")
+		}
+		if guidance(n) != guidance(r) {
+			what = append(what, of+"its guidance was changed")
+		}
+		if o, p := was.Output(r.RunEach), now.Output(r.RunEach); o != nil && o.Required && (p == nil || !p.Required) {
+			what = append(what, of+"the output is no longer required")
+		}
+		if best == nil || len(what) < len(best) {
+			best = what
+		}
+	}
+	if best == nil {
+		best = []string{of + "it is gone"}
+	}
+	return best
+}
+
+func guidance(r job.Review) string {
+	if r.Guidance == nil {
+		return ""
+	}
+	return *r.Guidance
+}
+
+// weaken records how the reviews are weaker than those that were pinned, what was recorded before
+// excepted. s is being made.
+func (s *State) weaken(stepID string, what []string, at time.Time) {
+	what = slices.DeleteFunc(slices.Clone(what), func(text string) bool {
+		return slices.ContainsFunc(s.Weakened, func(w Weakening) bool { return slices.Contains(w.What, text) })
+	})
+	if len(what) > 0 {
+		s.Weakened = append(slices.Clone(s.Weakened), Weakening{at, stepID, what})
 	}
 }

@@ -1,16 +1,10 @@
 package browser
 
 import (
-	"bytes"
 	"fmt"
-	"image"
-	"image/color"
-	"image/png"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -18,11 +12,8 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// maxPicture is the largest size of a picture, in bytes, so that it can be kept for the README.
-const maxPicture = 200_000
-
-// Every page of a project in which much happens, and of one that is new, fits its window and shows
-// something. The pictures are for people to look at: DEEPWORK_TEST_SCREENSHOTS is the folder that they are
+// Every page of a project in which much happens, and of one that is new, fits its window. The
+// pictures are for people to look at: DEEPWORK_TEST_SCREENSHOTS is the folder that they are
 // written to. Those of the README are in ../pictures.
 func TestPictures(t *testing.T) {
 	needBrowser(t)
@@ -75,69 +66,8 @@ func (b *tab) pictures(name, path string) {
 		}
 		picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 		testkit.Must(b.t, err)
-		file := fmt.Sprintf("%s-%s.png", name, as.name)
-		full, err := png.Decode(bytes.NewReader(picture))
-		testkit.Must(b.t, err)
-		if colors := colorsOf(full, 10); colors < 10 {
-			b.t.Errorf("%s has %d colors: nothing is on it", file, colors)
-		}
-		if screenshots == "" {
-			continue
-		}
-		small := smaller(b.t, full)
-		testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, file), small, 0o644))
-		if len(small) > maxPicture {
-			b.t.Errorf("%s has %d bytes, more than %d", file, len(small), maxPicture)
+		if screenshots != "" {
+			testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%s.png", name, as.name)), picture, 0o644))
 		}
 	}
-}
-
-// colorsOf returns how many colors a picture has, at most as many as are enough.
-func colorsOf(picture image.Image, enough int) int {
-	found := map[color.Color]bool{}
-	size := picture.Bounds()
-	for y := range size.Dy() {
-		for x := range size.Dx() {
-			if found[picture.At(x, y)] = true; len(found) == enough {
-				return enough
-			}
-		}
-	}
-	return len(found)
-}
-
-// smaller returns a picture with 256 colors at most, which takes a third of the bytes: the most frequent
-// ones, and the most frequent of those that are alike.
-func smaller(t testing.TB, full image.Image) []byte {
-	t.Helper()
-	count := map[color.Color]int{}
-	size := full.Bounds()
-	for y := range size.Dy() {
-		for x := range size.Dx() {
-			count[full.At(x, y)]++
-		}
-	}
-	frequent := slices.SortedFunc(maps.Keys(count), func(a, b color.Color) int { return count[b] - count[a] })
-	var palette color.Palette
-	alike := map[[3]uint32]bool{}
-	for i, c := range frequent {
-		r, g, b, _ := c.RGBA()
-		if rough := [3]uint32{r >> 12, g >> 12, b >> 12}; len(palette) < 256 && (i < 100 || !alike[rough]) {
-			palette = append(palette, c)
-			alike[rough] = true
-		}
-	}
-	few := image.NewPaletted(size, palette)
-	nearest := map[color.Color]uint8{}
-	for c := range count {
-		nearest[c] = uint8(palette.Index(c))
-	}
-	for y := range size.Dy() {
-		for x := range size.Dx() {
-			few.SetColorIndex(x, y, nearest[full.At(x, y)])
-		}
-	}
-	var b bytes.Buffer
-	testkit.Must(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, few))
-	return b.Bytes()
 }

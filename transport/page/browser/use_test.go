@@ -11,13 +11,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
 	"deepwork/transport/page/pagetest"
 )
 
@@ -202,82 +200,6 @@ func TestRequestsThatFail(t *testing.T) {
 	}
 }
 
-// A page of another site cannot act, not even with the token of the caller's own page.
-func TestFormOfAnotherSite(t *testing.T) {
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	b := browse(t, s)
-	b.open("/board")
-	csrf, project := eval[string](b, `document.querySelector('[name=csrf]').value`), eval[string](b, `document.querySelector('[name=project_id]').value`)
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, `<form method="post" action="%s/tasks"><input name="csrf" value="%s"><input name="project_id" value="%s"><input name="title" value="Not wanted"><button>Win a prize</button></form>`, s.url, csrf, project)
-	}))
-	defer site.Close()
-	b.do(chromedp.Navigate(site.URL))
-	b.click("Win a prize")
-	b.until(fmt.Sprintf(`location.href === '%s/tasks' && document.readyState === 'complete'`, s.url))
-	b.open("/board")
-	b.until(`document.querySelector('#col-todo .count').textContent === '0'`)
-	b.unseen("Not wanted")
-}
-
-func TestReadOnly(t *testing.T) {
-	root := pagetest.Project(t)
-	s := serve(t, root, overHTTP...)
-	w := s.begin(pagetest.Connect(t, s.url, ""))
-	s.kill()
-	s = serve(t, root, "ui", "--no-open", "--read-only")
-	b := browse(t, s)
-	b.do(chromedp.Navigate(s.login))
-	for name, path := range w.paths() {
-		b.open(path)
-		if eval[bool](b, `!!document.querySelector('main form[method=post], main button')`) {
-			t.Errorf("%s has an action", name)
-		}
-		if !b.is(`document.querySelector('header').innerText.includes('read-only')`) {
-			t.Errorf("%s does not say that it is read-only", name)
-		}
-	}
-	b.shoot("read-only")
-	if status := eval[bool](b, `fetch('/tasks', {method: 'POST', body: new URLSearchParams({title: 'x'})}).then(r => window.status403 = r.status === 403), true`); !status {
-		t.Error("no request")
-	}
-	b.until(`window.status403 === true`)
-}
-
-func TestLogin(t *testing.T) {
-	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob"})
-	s := serve(t, pagetest.Project(t), append(overHTTP, "--token-file", file)...)
-	b := browse(t, s)
-	login := func(token string) {
-		b.do(chromedp.SendKeys(chromedp.CSS("#token"), token+kb.Enter))
-	}
-	b.open("/board")
-	b.until(`location.pathname === '/login'`)
-	login("wrong")
-	b.until(has("This token is not known here"))
-	login(tokens[0])
-	b.until(`location.pathname === '/board' && typeof ago === 'function'`) // which was asked for
-	if eval[string](b, `document.cookie`) != "" {
-		t.Error("a script can read the cookie")
-	}
-	b.open("/board")
-	line, err := os.ReadFile(file)
-	testkit.Must(t, err)
-	// The token is withdrawn while the page is open: the next thing that is done leads to the login.
-	testkit.Write(t, file, "# nobody\n")
-	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true`),
-		chromedp.SendKeys(chromedp.CSS("#title"), "x"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button.primary")))
-	b.until(`location.pathname === '/login'`)
-	testkit.Must(t, os.WriteFile(file, line, 0o600))
-	login(tokens[0])
-	b.until(`!!document.querySelector('form.logout')`)
-	b.do(chromedp.Click(chromedp.CSS("form.logout button")))
-	b.until(has("You are logged out"))
-	b.do(chromedp.Evaluate[chromedp.Void](`setTimeout(() => history.back())`))
-	b.until(`location.pathname === '/login'`)
-}
-
 // The URL of deepwork ui lets one browser in, as a person, who can override a review.
 func TestDeepworkUI(t *testing.T) {
 	s := serve(t, pagetest.Project(t), "ui", "--no-open")
@@ -297,30 +219,5 @@ func TestDeepworkUI(t *testing.T) {
 	res.Body.Close()
 	if res.StatusCode/100 == 2 {
 		t.Errorf("there is MCP: %s", res.Status)
-	}
-}
-
-// A change is on an open page soon after it was made. The bound leaves room for a busy machine; the
-// figure is in the log.
-func TestChangesAreSeenSoon(t *testing.T) {
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	b := browse(t, s)
-	call := pagetest.Connect(t, s.url, "")
-	var best time.Duration
-	for i := range 5 {
-		title := fmt.Sprintf("Task %d", i)
-		b.open("/board")
-		b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`window.seen = 0; new MutationObserver(() => { if (!window.seen && document.body.innerText.includes(%q)) window.seen = Date.now(); }).observe(document.body, {childList: true, subtree: true, characterData: true})`, title)))
-		began := time.Now()
-		call.Script(title, "! true\n")
-		b.until(`window.seen`)
-		took := time.UnixMilli(int64(eval[float64](b, `window.seen`))).Sub(began)
-		if best == 0 || took < best {
-			best = took
-		}
-	}
-	t.Logf("a change is visible after %v", best)
-	if best > 2*time.Second {
-		t.Errorf("a change is visible after %v", best)
 	}
 }

@@ -6,13 +6,14 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 )
 
 // The kinds of messages are others than those of what needs a person, and clients check both.
 func TestKinds(t *testing.T) {
-	items := outputSchema[attempt.AttentionReply]("needs_attention").Properties["items"].Items.Properties["kind"]
+	items := outputSchema[board.AttentionReply]("needs_attention").Properties["items"].Items.Properties["kind"]
 	messages := outputSchema[attempt.TailReply]("tail_attempt").Properties["messages"].Items.Properties["kind"]
-	if !slices.Contains(items.Enum, attempt.AttentionBudget) || slices.Contains(items.Enum, "message") || !slices.Contains(messages.Enum, "message") {
+	if !slices.Contains(items.Enum, board.AttentionBudget) || slices.Contains(items.Enum, "message") || !slices.Contains(messages.Enum, "message") {
 		t.Errorf("the kinds are %v and %v", items.Enum, messages.Enum)
 	}
 }

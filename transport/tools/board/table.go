@@ -1,6 +1,7 @@
 package board
 
 import (
+	"deepwork/session/merge"
 	"deepwork/transport/tool"
 )
 
@@ -71,21 +72,21 @@ var agents = []row{
 		Description: "Returns an agent's output. To follow it, give next_index as after_index, with wait.",
 		Smaller:     "give a smaller limit, and continue with after_index.",
 	}, Engine.TailAttempt),
-	method(tool.Tool{
+	function(tool.Tool{
 		Name: "get_attempt_diff", Title: "See an attempt's changes", Hints: reads,
 		Description: "Returns an attempt's changes as git diff, with untracked files. If truncated, give paths.",
 		Smaller:     "give a smaller max_bytes, or paths for a part of the changes.",
-	}, Engine.GetAttemptDiff),
+	}, merge.Diff),
 	method(tool.Tool{
 		Name: "follow_up", Title: "Follow up an attempt", Hints: follows, Session: "session_id", Outcome: followUpOutcome,
 		Description: "Gives an agent more work in its conversation, or resumes a run. Give attempt_id or session_id.",
 		Recheck:     "call get_attempt to see its state and what is queued",
 	}, Engine.FollowUp),
-	method(tool.Tool{
+	function(tool.Tool{
 		Name: "comment_attempt", Title: "Comment on an attempt's changes", Hints: follows, Outcome: commentOutcome,
 		Description: "Collects and lists comments on an attempt's diff; send gives them to its agent as a follow-up.",
 		Recheck:     "call get_attempt to see whether a follow-up was started or queued; a call with the same request_id adds and sends nothing twice",
-	}, Engine.CommentAttempt),
+	}, merge.CommentAttempt),
 	method(tool.Tool{
 		Name: "stop_attempt", Title: "Stop an attempt", Hints: sets,
 		Description: "Stops an agent or a run, and drops a queued follow-up. The work stays.",
@@ -115,29 +116,29 @@ var getContextTool = tool.Tool{
 
 // merges are the tools that do something with the branches of attempts.
 var merges = []row{
-	method(tool.Tool{
+	function(tool.Tool{
 		Name: "merge_attempt", Title: "Merge an attempt", Hints: tool.Hints{Destructive: true}, Outcome: mergeOutcome,
 		Description: "Merges an attempt into its target branch. Conflicts are left in its worktree: use follow_up or abort_merge.",
 		Recheck:     "call get_attempt: of merged work, ahead is 0",
-	}, Engine.MergeAttempt),
-	method(tool.Tool{
+	}, merge.Merge),
+	function(tool.Tool{
 		Name: "rebase_attempt", Title: "Rebase an attempt", Hints: sets, Outcome: mergeOutcome,
 		Description: "Rebases an attempt onto its target branch. Conflicts: as in merge_attempt.",
 		Recheck:     "call get_attempt: after a rebase, behind is 0",
-	}, Engine.RebaseAttempt),
-	method(tool.Tool{
+	}, merge.Rebase),
+	function(tool.Tool{
 		Name: "abort_merge", Title: "Abort a merge", Hints: sets, Outcome: mergeOutcome,
 		Description: "Undoes a merge with conflicts. What was resolved is kept under the git refs in rescue.",
 		Recheck:     "call get_attempt to see whether the worktree has changes",
-	}, Engine.AbortMerge),
-	method(tool.Tool{
+	}, merge.Abort),
+	function(tool.Tool{
 		Name: "push_attempt", Title: "Push an attempt", Hints: tool.Hints{Destructive: true, Idempotent: true, Open: true}, Outcome: mergeOutcome,
 		Description: "Pushes an attempt's branch, under the same name.",
 		Recheck:     "call get_attempt, and push again",
-	}, Engine.PushAttempt),
-	method(tool.Tool{
+	}, merge.Push),
+	function(tool.Tool{
 		Name: "change_target", Title: "Change an attempt's target", Hints: sets, Outcome: mergeOutcome,
 		Description: "Sets the branch that an attempt is compared with and merged into.",
 		Recheck:     "call get_attempt to see target_branch",
-	}, Engine.ChangeTarget),
+	}, merge.ChangeTarget),
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/transport/tool"
 )
 
@@ -47,7 +47,7 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 	calling, release := byCaller(ctx)
 	defer release()
 	id, said := "", ""
-	ended, err := r.Executions.Call(calling, c.Identity, t, arguments, func(now execution.Execution) {
+	ended, err := r.Runs.Call(calling, c.Identity, t, arguments, func(now remote.Run) {
 		id = now.ExecutionID
 		if words := progressWords(&now); words != said {
 			tool.Progress(ctx, words)
@@ -58,7 +58,7 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 	switch {
 	case err == nil:
 		return ended, nil
-	case context.Cause(calling) == execution.ErrCancelled:
+	case context.Cause(calling) == remote.ErrCancelled:
 		// A caller that cancels a call wants no answer, not even of its success.
 		return nil, fmt.Errorf("running workflow %q: %w: %w", t.Name, context.Canceled, err)
 	case errors.Is(err, tool.ErrStopping) && id != "" && !refused:
@@ -68,16 +68,16 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 	return nil, err
 }
 
-// byCaller returns a context that ends with ctx, and whose cause is execution.ErrCancelled if its
+// byCaller returns a context that ends with ctx, and whose cause is remote.ErrCancelled if its
 // caller cancelled the call: by a notification, which ends the request's context without a reason,
 // or by hanging up, as in the newest protocol over HTTP. A lost connection has its reason (io.EOF,
-// errGone), and so has a server that stops; then executions continue.
+// errGone), and so has a server that stops; then runs continue.
 func byCaller(ctx context.Context) (context.Context, func()) {
 	calling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
 		if cause == context.Canceled {
-			cause = execution.ErrCancelled
+			cause = remote.ErrCancelled
 		}
 		cancel(cause)
 	})
@@ -85,7 +85,7 @@ func byCaller(ctx context.Context) (context.Context, func()) {
 }
 
 // progressWords returns the message for a waiting caller (seed 003, 7.3).
-func progressWords(now *execution.Execution) string {
+func progressWords(now *remote.Run) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "execution_id %s: ", now.ExecutionID)
 	p := now.Progress

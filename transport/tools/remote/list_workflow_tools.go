@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog/jsontext"
+	sources "deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/transport/tool"
@@ -28,9 +29,9 @@ type listArgs struct {
 
 // A ListReply is the reply of list_workflow_tools.
 type ListReply struct {
-	Tools      []toolInfo    `json:"tools" jsonschema:"the workflow tools, by name"`
-	Skipped    []SkippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that cannot be reached"`
-	NextCursor *string       `json:"next_cursor" jsonschema:"cursor of the next page; null: this is the last"`
+	Tools      []toolInfo        `json:"tools" jsonschema:"the workflow tools, by name"`
+	Skipped    []sources.Skipped `json:"skipped" jsonschema:"what is not offered, and sources that cannot be reached"`
+	NextCursor *string           `json:"next_cursor" jsonschema:"cursor of the next page; null: this is the last"`
 }
 
 // A toolInfo describes a tool.

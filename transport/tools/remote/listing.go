@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"reflect"
@@ -11,7 +12,7 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/transport/tool"
 )
 
@@ -101,13 +102,19 @@ var performedBy = map[sources.Performer]string{
 	sources.ByPerson: "; a person must perform the steps there",
 }
 
+// The annotation headerKey asks clients of the newest version of MCP to repeat an argument in a header, for
+// proxies before the server, which must then compare the two (SEP-2243). The SDK does that for its own
+// tools only, and a source never gets its input by a header, so the annotation gets a name without a
+// meaning.
+var headerKey, noHeaderKey = []byte(`"x-mcp-header"`), []byte(`"x-unused-header"`)
+
 // listedWorkflow returns a source's workflow for tools/list (seed 003, 3.1).
 func listedWorkflow(t *sources.Tool) *mcp.Tool {
 	title := tool.Plain(t.Workflow.Name)
 	return &mcp.Tool{
 		Meta: mcp.Meta{WorkflowMeta: metaOf(&t.Workflow)},
 		Name: t.Name, Title: title, Description: jsontext.Clip("[From the source "+t.Source+performedBy[t.Performer]+"] "+tool.Plain(t.Description), descriptionChars),
-		InputSchema: withoutHeaders(t.InputSchema), OutputSchema: executionJSON(),
+		InputSchema: json.RawMessage(bytes.ReplaceAll(t.InputSchema, headerKey, noHeaderKey)), OutputSchema: runJSON(),
 		// What a workflow does is not known here: the hints assume the worst.
 		Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(true), OpenWorldHint: new(true)},
 	}

@@ -9,35 +9,15 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/transport/tool"
 )
-
-// Nothing compares the headers that the schema of a source may ask for with the
-// arguments, so clients are not asked for them (found by MCP's conformance suite).
-func TestSourcesAskForNoHeaders(t *testing.T) {
-	for _, test := range []struct{ name, schema, want string }{
-		{"none", `{"type": "object"}`, `{"type": "object"}`},
-		{"a property", `{"type":"object","properties":{"b":{"x-mcp-header":"B","type":"string"},"a":{"type":"string","x-mcp-header":"A"}},"required":["a"]}`,
-			`{"type":"object","properties":{"b":{"type":"string"},"a":{"type":"string"}},"required":["a"]}`},
-		{"a property of a property", `{"properties":{"a":{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"B"}}}}}`,
-			`{"properties":{"a":{"type":"object","properties":{"b":{"type":"string"}}}}}`},
-		{"written with an escape", `{"properties":{"a":{"x\u002dmcp-header":"A"}}}`, `{"properties":{"a":{}}}`},
-		{"a property of that name", `{"properties":{"x-mcp-header":{"type":"string"}}}`, `{"properties":{"x-mcp-header":{"type":"string"}}}`},
-		{"a value that looks so", `{"properties":{"a":{"default":{"x-mcp-header":"A"}}}}`, `{"properties":{"a":{"default":{"x-mcp-header":"A"}}}}`},
-		{"no schema", `{"properties":{"a":true,"x-mcp-header":false}}`, `{"properties":{"a":true,"x-mcp-header":false}}`},
-	} {
-		if got := string(withoutHeaders([]byte(test.schema))); got != test.want {
-			t.Errorf("%s: %s, not %s", test.name, got, test.want)
-		}
-	}
-}
 
 // The rewritten schema is what tools/list gives.
 func TestListedWorkflowAsksForNoHeaders(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)
 	listed := listedWorkflow(&sources.Tool{Name: "mirror", Workflow: sources.Workflow{ID: "m", Name: "mirror", InputSchema: schema}})
-	if got := string(listed.InputSchema.(json.RawMessage)); strings.Contains(got, headerAnnotation) || !strings.Contains(got, `"region"`) {
+	if got := string(listed.InputSchema.(json.RawMessage)); strings.Contains(got, "x-mcp-header") || !strings.Contains(got, `"region"`) {
 		t.Errorf("listed with %s", got)
 	}
 }

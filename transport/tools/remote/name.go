@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/jsontext"
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/transport/tool"
@@ -38,19 +38,20 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 	if r.set.Has(name) {
 		return nil, nil
 	}
-	found := now.Find(name)
-	switch {
-	case found.Tool != nil:
-		return r.runOf(found.Tool), nil
-	case len(found.Candidates) > 0:
-		return nil, ambiguous(name, found)
-	case len(found.Gone) > 0:
-		gone := found.Gone[0]
-		if err := r.changed(now, gone.Source); err != nil {
+	candidates, gone := now.Find(name)
+	away := ""
+	if len(gone) > 0 {
+		if err := r.changed(now, gone[0].Source); err != nil {
 			return nil, err
 		}
-		return nil, session.NotNow(codes.SourceAway, "Workflow tool '%s' is not available now, because its source '%s' cannot be reached: %s. It returns when the source does; refresh_workflow_tools tries at once.",
-			jsontext.Clip(name, tool.MaxName), gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500)).With("source", gone.Source)
+		away = fmt.Sprintf("source '%s', which offers one of that name, cannot be reached: %s", gone[0].Source, tool.OneLine(tool.Plain(gone[0].Reason), 500))
+	}
+	switch {
+	case len(candidates) > 0:
+		return nil, ambiguous(name, candidates, away)
+	case away != "":
+		return nil, session.NotNow(codes.SourceAway, "Workflow tool '%s' is not available now: %s. It returns when the source does; refresh_workflow_tools tries at once.",
+			jsontext.Clip(name, tool.MaxName), away).With("source", gone[0].Source)
 	}
 	return nil, r.untrusted(ctx, fmt.Sprintf("There is no workflow tool '%s'. A source that the user has not approved may offer it:", jsontext.Clip(name, tool.MaxName)))
 }
@@ -62,24 +63,17 @@ func (r *Tools) runOf(t *sources.Tool) target {
 	}
 }
 
-// ambiguous refuses a name that several workflows have or had.
-func ambiguous(name string, found sources.Found) error {
+// ambiguous refuses a name that several workflows have or had. away says which of their sources cannot
+// be reached, or is "".
+func ambiguous(name string, candidates []*sources.Tool, away string) error {
 	var names, shown []string
-	for _, t := range found.Candidates[:min(namesShown, len(found.Candidates))] {
+	for _, t := range candidates[:min(namesShown, len(candidates))] {
 		names = append(names, t.Name)
 		shown = append(shown, fmt.Sprintf("%s (source '%s')", t.Name, t.Source))
 	}
-	why := "several workflows have that name"
-	if len(found.Candidates) == 1 {
-		why = "a workflow of another source has or had that name"
-	}
-	text := ""
-	if len(found.Gone) > 0 {
-		gone := found.Gone[0]
-		text = fmt.Sprintf(" Source '%s', which offered one of that name, cannot be reached: %s.", gone.Source, tool.OneLine(tool.Plain(gone.Reason), 500))
-	}
-	return session.Wrong(codes.AmbiguousWorkflowTool, "'%s' does not name one workflow tool: %s.%s Call one of these: %s.",
-		jsontext.Clip(name, tool.MaxName), why, text, strings.Join(shown, ", ")).With("value", jsontext.Clip(name, tool.MaxName)).With("available", names)
+	why := cmp.Or(away, "workflows of several sources have or had that name")
+	return session.Wrong(codes.AmbiguousWorkflowTool, "'%s' does not name one workflow tool: %s. Call one of these: %s.",
+		jsontext.Clip(name, tool.MaxName), why, strings.Join(shown, ", ")).With("value", jsontext.Clip(name, tool.MaxName)).With("available", names)
 }
 
 // noTool refuses an unknown name.

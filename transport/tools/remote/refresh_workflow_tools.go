@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	sources "deepwork/catalog/remote"
+	sources "deepwork/catalog/source"
 	"deepwork/transport/tool"
 )
 
@@ -19,17 +19,10 @@ const skippedShown = 200
 
 // A RefreshReply is the reply of refresh_workflow_tools.
 type RefreshReply struct {
-	Added   []string      `json:"added" jsonschema:"names of new tools"`
-	Removed []string      `json:"removed" jsonschema:"names of tools that are gone"`
-	Changed []string      `json:"changed" jsonschema:"names of tools whose description changed"`
-	Skipped []SkippedInfo `json:"skipped" jsonschema:"what is not offered, and sources that did not answer"`
-}
-
-// A SkippedInfo is a workflow that is not offered, or an unavailable source.
-type SkippedInfo struct {
-	Source   string `json:"source"`   // "" means the config
-	Workflow string `json:"workflow"` // its id or name; "" means the source as a whole
-	Reason   string `json:"reason"`
+	Added   []string          `json:"added" jsonschema:"names of new tools"`
+	Removed []string          `json:"removed" jsonschema:"names of tools that are gone"`
+	Changed []string          `json:"changed" jsonschema:"names of tools whose description changed"`
+	Skipped []sources.Skipped `json:"skipped" jsonschema:"what is not offered, and sources that did not answer"`
 }
 
 // listOf sets the schema of a list whose items are described in prose: every client reads
@@ -107,20 +100,37 @@ func away(now *sources.Snapshot) []sources.Skipped {
 
 // skipped returns the unused parts of the config, the silent sources, and the workflows that are
 // not offered.
-func skipped(config []string, sources, workflows []sources.Skipped) []SkippedInfo {
-	all := []SkippedInfo{}
+func skipped(config []string, away, workflows []sources.Skipped) []sources.Skipped {
+	all := []sources.Skipped{}
 	for _, why := range config {
-		all = append(all, SkippedInfo{"", "", tool.OneLine(tool.Plain(why), 1000)})
+		all = append(all, sources.Skipped{Reason: tool.OneLine(tool.Plain(why), 1000)})
 	}
-	for _, s := range sources {
-		all = append(all, SkippedInfo{s.Source, "", tool.OneLine(tool.Plain(s.Reason), 500)})
+	for _, s := range away {
+		all = append(all, sources.Skipped{Source: s.Source, Reason: tool.OneLine(tool.Plain(s.Reason), 500)})
 	}
 	for i, w := range workflows {
 		if i == skippedShown {
-			all = append(all, SkippedInfo{w.Source, "", fmt.Sprintf("and %d more workflows; the log names them", len(workflows)-i)})
+			all = append(all, sources.Skipped{Source: w.Source, Reason: fmt.Sprintf("and %d more workflows; the log names them", len(workflows)-i)})
 			break
 		}
-		all = append(all, SkippedInfo{w.Source, tool.Plain(w.Workflow), tool.OneLine(tool.Plain(w.Reason), 500)})
+		all = append(all, sources.Skipped{Source: w.Source, Workflow: tool.Plain(w.Workflow), Reason: tool.OneLine(tool.Plain(w.Reason), 500)})
 	}
 	return all
+}
+
+// What the web UI shows and does: these are the tools, for people.
+
+// Offer returns the sources with their workflows, and what the config has that is not connected.
+func (r *Tools) Offer(ctx context.Context) (now *sources.Snapshot, unused []sources.Skipped) {
+	r.follow(ctx)
+	now = r.Listing(ctx).From
+	for _, why := range r.unused(ctx) {
+		unused = append(unused, sources.Skipped{Reason: why})
+	}
+	return now, append(unused, r.withheld(ctx)...)
+}
+
+// Refresh asks all sources for their workflows now.
+func (r *Tools) Refresh(ctx context.Context) (*RefreshReply, error) {
+	return r.refresh(ctx, nil, tool.NoArgs{})
 }

@@ -19,8 +19,8 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/config"
-	sources "deepwork/catalog/remote"
-	"deepwork/session/execution"
+	sources "deepwork/catalog/source"
+	"deepwork/session/remote"
 	"deepwork/session/store"
 	"deepwork/transport/tool"
 )
@@ -31,9 +31,9 @@ import (
 // are called.
 type Tools struct {
 	Options
-	set        *tool.Set
-	catalog    *sources.Catalog
-	Executions *execution.Engine
+	set     *tool.Set
+	catalog *sources.Catalog
+	Runs    *remote.Engine
 
 	making  sync.Mutex // held while the next listing is made
 	listing atomic.Pointer[Listing]
@@ -66,7 +66,7 @@ func New(s *tool.Set) *Tools {
 	return r
 }
 
-// Open connects the sources in the background and adopts the executions of earlier servers; it does
+// Open connects the sources in the background and takes up the runs of earlier servers; it does
 // not wait for sources.
 func (r *Tools) Open(o Options) error {
 	r.Options = o
@@ -77,7 +77,7 @@ func (r *Tools) Open(o Options) error {
 		Root: o.Root, Settings: o.Settings, Reserved: r.reserved, Version: o.Version, Logger: r.set.Logger,
 	})
 	var err error
-	r.Executions, err = execution.Open(ctx, execution.Options{Database: o.Database, Member: o.Member, Sources: r.catalog, Settings: o.Settings, Logger: r.set.Logger})
+	r.Runs, err = remote.Open(ctx, remote.Options{Database: o.Database, Member: o.Member, Sources: r.catalog, Settings: o.Settings, Logger: r.set.Logger})
 	if err != nil {
 		cancel()
 		return errors.Join(err, r.catalog.Close(context.Background()))
@@ -153,36 +153,36 @@ func (r *Tools) exposed(ctx context.Context, old *Listing) *catalog.Snapshot {
 	return r.Jobs(ctx)
 }
 
-// Close ends the drivers of executions, then the sources, and waits for them.
+// Close ends the drivers of runs, then the sources, and waits for them.
 func (r *Tools) Close(ctx context.Context) error {
 	r.cancel()
 	r.running.Wait()
 	var err error
-	if left := r.Executions.Close(ctx); len(left) > 0 {
-		err = fmt.Errorf("executions that did not stop: %s", strings.Join(left, ", "))
+	if left := r.Runs.Close(ctx); len(left) > 0 {
+		err = fmt.Errorf("remote runs that did not stop: %s", strings.Join(left, ", "))
 	}
 	return errors.Join(err, r.catalog.Close(ctx))
 }
 
-// executionSchema is the schema of the replies of workflow calls and workflow_status (seed 003, 2.3
+// runSchema is the schema of the replies of workflow calls and workflow_status (seed 003, 2.3
 // and 8.2).
-func executionSchema() *jsonschema.Schema {
-	s := tool.OutputSchema[execution.Execution](tool.Words{Enums: map[string][]any{"state": {
-		string(execution.Running), string(execution.Completed), string(execution.Failed),
-		string(execution.Cancelled), string(execution.TimedOut), string(execution.Unknown),
+func runSchema() *jsonschema.Schema {
+	s := tool.OutputSchema[remote.Run](tool.Words{Enums: map[string][]any{"state": {
+		string(remote.Running), string(remote.Completed), string(remote.Failed),
+		string(remote.Cancelled), string(remote.TimedOut), string(remote.Unknown),
 	}}})
 	tool.OpenProperty(s, "result", "null", "boolean", "object", "array", "number", "string")
 	return s
 }
 
-// executionJSON is executionSchema encoded, shared by all tools of a listing.
-var executionJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(executionSchema()) })
+// runJSON is runSchema encoded, shared by all tools of a listing.
+var runJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(runSchema()) })
 
-// Collectors returns the metrics of the executions and of the listing.
+// Collectors returns the metrics of the runs and of the listing.
 func (r *Tools) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		tool.Gauge("deepwork_runs_running", "Workflows of other systems that run at their sources now.", func() int { return r.Executions.Stats().Running }),
-		tool.Gauge("deepwork_runs_waiting", "Runs that wait for a slot.", func() int { return r.Executions.Stats().Waiting }),
+		tool.Gauge("deepwork_runs_running", "Workflows of other systems that run at their sources now.", func() int { return r.Runs.Stats().Running }),
+		tool.Gauge("deepwork_runs_waiting", "Runs that wait for a slot.", func() int { return r.Runs.Stats().Waiting }),
 		tool.Gauge("deepwork_workflow_tools", "Workflows that are listed as tools.", func() int { return len(r.listing.Load().Tools) }),
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"deepwork/catalog/jsontext"
-	"deepwork/session/execution"
+	"deepwork/session/remote"
 	"deepwork/transport/tool"
 )
 
@@ -19,10 +19,10 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 		Name: "workflow_status", Title: "Status of an execution",
 		Description: "Returns an execution's state, progress and result. Call it, not the workflow again, if a call was cut off or answered running.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true, Open: true},
-		Output:      executionSchema(),
+		Output:      runSchema(),
 		Smaller:     "the execution ended, and its result is at its source: have the workflow return a reference instead of a large result.",
-	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
-		x, err := r.Executions.Status(ctx, c.Identity, args.ExecutionID)
+	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*remote.Run, error) {
+		x, err := r.Runs.Status(ctx, c.Identity, args.ExecutionID)
 		if err != nil {
 			return nil, err
 		}
@@ -35,8 +35,8 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 	})
 }
 
-// sendable returns an execution without a result that would exceed any reply.
-func sendable(x *execution.Execution) *execution.Execution {
+// sendable returns a run without a result that would exceed any reply.
+func sendable(x *remote.Run) *remote.Run {
 	if len(x.Result) <= tool.MaxReplyBytes/2 { // the rest is about 10 KB
 		return x
 	}
@@ -58,10 +58,10 @@ func addCancelExecution(s *tool.Set, r *Tools) {
 		Name: "cancel_execution", Title: "Cancel an execution",
 		Description: "Cancels an execution, at its source too if that has a cancel tool. One that has ended does not change.",
 		Hints:       tool.Hints{Destructive: true, Idempotent: true, Open: true},
-		Output:      executionSchema(),
+		Output:      runSchema(),
 		Recheck:     "call workflow_status with the execution_id to see its state",
-	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*execution.Execution, error) {
-		x, err := r.Executions.Cancel(ctx, c.Identity, args.ExecutionID)
+	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*remote.Run, error) {
+		x, err := r.Runs.Cancel(ctx, c.Identity, args.ExecutionID)
 		if err != nil {
 			return nil, err
 		}

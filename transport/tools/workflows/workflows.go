@@ -101,3 +101,78 @@ func workflowsSchema() *jsonschema.Schema {
 func listSchema[T any](description string) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "array", Description: description, Items: OutputSchema[T]()}
 }
+
+// seeStep is the Recheck of these tools.
+const seeStep = "call get_step, with your session_id if you have one: what it does not show was not recorded"
+
+// A row registers a tool.
+type row func(*tool.Set)
+
+// The tools: the four of seed 000 (001.2 to 001.6), and two for agents that lost their position or must
+// go back.
+var (
+	getWorkflows = method(tool.Tool{
+		Name: "get_workflows", Title: "List workflows", Hints: tool.Hints{ReadOnly: true, Idempotent: true},
+		Description: "Lists this project's jobs and workflows; start one with start_workflow. Call it first, and again after editing a job.yml: it shows the files as they are now. To go on with one of resumable, call get_step with its session_id.",
+	}, func(w tool.WorkflowCaller, ctx context.Context, _ tool.NoArgs) (*machine.WorkflowsReply, error) {
+		return w.GetWorkflows(ctx)
+	})
+	startWorkflow = method(tool.Tool{
+		Name: "start_workflow", Title: "Start a workflow", Session: "parent_session_id", Recheck: seeStep,
+		Description: "Starts a workflow and returns its first step, begin_step. Follow its step_instructions, write step_expected_outputs to files, then call finished_step. " +
+			"Do concurrent_steps, if any, at the same time, as concurrent_group says. Keep session_id: it resumes the session after a restart. " +
+			"Within a step, this nests a workflow; the outer one resumes when it ends.",
+	}, tool.WorkflowCaller.Start)
+	finishedStep = method(tool.Tool{ // without step_id or request_id a second call may finish the next step
+		Name: "finished_step", Title: "Finish a step", Session: "session_id", Recheck: seeStep,
+		Description: "Reports a step as done, once its required outputs are written; they are checked and reviewed. Returns status:\n" +
+			"- needs_work: do what feedback says, then call again.\n" +
+			"- next_step: do begin_step and concurrent_steps, and report each. If begin_step is null, finish pending_concurrent_steps.\n" +
+			"- workflow_complete: tell the user summary and all_outputs. If there is a resumed_workflow, call get_step.\n" +
+			"If a reply is lost, repeat the call: nothing is done twice.",
+		Outcome: func(r any) string { return string(r.(*machine.FinishReply).Status) },
+	}, tool.WorkflowCaller.Finish)
+	abortWorkflow = method(tool.Tool{
+		Name: "abort_workflow", Title: "Abort a workflow", Session: "session_id", Recheck: seeStep, Hints: tool.Hints{Destructive: true},
+		Description: "Ends a workflow for good; files stay. To pause, just stop instead. If resumed_workflow is not null, call get_step.",
+	}, tool.WorkflowCaller.Abort)
+	getStep = method(tool.Tool{
+		Name: "get_step", Title: "Show the current step", Session: "session_id", Hints: tool.Hints{ReadOnly: true, Idempotent: true},
+		Description: "Returns the current step again, with its instructions as they are now, the files of completed steps and what is pending; changes nothing. Call it after your context was compacted or a nested workflow ended, or to resume a session.",
+		Smaller:     "read the instructions in the job's folder, in the instructions_file of the step.",
+	}, tool.WorkflowCaller.Step)
+	goToStep = method(tool.Tool{
+		Name: "go_to_step", Title: "Go back to a step", Session: "session_id", Recheck: seeStep, Hints: tool.Hints{Destructive: true},
+		Description: "Goes back to an earlier step or restarts the current one, clearing its progress and that of all later steps; files stay. Then do begin_step.",
+	}, tool.WorkflowCaller.GoTo)
+)
+
+// Add registers the set.
+func Add(s *tool.Set) {
+	for _, add := range []row{getWorkflows, startWorkflow, finishedStep, abortWorkflow, getStep, goToStep} {
+		add(s)
+	}
+}
+
+// AddForSteps registers the tools of an agent that does one step of a run.
+func AddForSteps(s *tool.Set) {
+	for _, add := range []row{getStep, finishedStep, startWorkflow} {
+		add(s)
+	}
+}
+
+// method returns the row of a tool that a method carries out.
+func method[A, R any](t tool.Tool, do func(tool.WorkflowCaller, context.Context, A) (*R, error)) row {
+	return func(s *tool.Set) {
+		t := t // several servers may be opened at once
+		switch t.Name {
+		case "get_workflows":
+			t.Output = workflowsSchema()
+		case "start_workflow":
+			t.Output = startSchema()
+		default:
+			t.Output = OutputSchema[R]()
+		}
+		tool.Add(s, t, call(do))
+	}
+}

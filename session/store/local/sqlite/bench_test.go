@@ -22,35 +22,24 @@ import (
 func fill(t testing.TB, b board, p task.Project) {
 	t.Helper()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	err := b.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
-		x := b.Tx(ctx, q)
+	testkit.Must(t, b.DB.Run(t.Context(), "filling", sqlstore.Writing, func(x sqlstore.Tx) {
 		for i := range 10_000 {
 			of := id(1, i)
 			at = at.Add(time.Second)
-			if _, err := x.Exec(`INSERT INTO tasks (id, project_id, title, description, status, identity, caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, 'local', '', ?, ?)`,
-				of, p.ID, fmt.Sprintf("Task number %d", i), "What is to be done, in some words more than the title has.", task.Statuses[i%len(task.Statuses)], task.FormatTime(at), task.FormatTime(at)); err != nil {
-				return err
-			}
+			x.Exec(`INSERT INTO tasks (id, project_id, title, description, status, identity, caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, 'local', '', ?, ?)`,
+				of, p.ID, fmt.Sprintf("Task number %d", i), "What is to be done, in some words more than the title has.", task.Statuses[i%len(task.Statuses)], task.FormatTime(at), task.FormatTime(at))
 			for j := range 3 {
 				attempt, when := id(2, 3*i+j), task.FormatTime(at.Add(time.Duration(j)*time.Minute))
 				state := []task.AttemptState{task.Completed, task.Failed, task.Stopped, task.Interrupted}[(i+j)%4]
-				if _, err := x.Exec(`INSERT INTO attempts (id, task_id, executor, branch, workspace, state, identity, caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, 'local', '', ?, ?)`,
-					attempt, of, "CODEX", "deepwork/task-0000", "/w", state, when, when); err != nil {
-					return err
-				}
-				if _, err := x.Exec(`INSERT INTO sessions (id, attempt_id, executor, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
-					id(3, 3*i+j), attempt, "CODEX", when, when); err != nil {
-					return err
-				}
-				if _, err := x.Exec(`INSERT INTO executions (id, attempt_id, log_id, executor, session_id, follow_up, prompt, state, owner, created_at, ended_at) VALUES (?, ?, '', 'X', ?, 0, ?, ?, 'x', ?, ?)`,
-					id(4, 3*i+j), attempt, id(3, 3*i+j), "do it", state, when, when); err != nil {
-					return err
-				}
+				x.Exec(`INSERT INTO attempts (id, task_id, executor, branch, workspace, state, identity, caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, 'local', '', ?, ?)`,
+					attempt, of, "CODEX", "deepwork/task-0000", "/w", state, when, when)
+				x.Exec(`INSERT INTO sessions (id, attempt_id, executor, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
+					id(3, 3*i+j), attempt, "CODEX", when, when)
+				x.Exec(`INSERT INTO executions (id, attempt_id, log_id, executor, session_id, follow_up, prompt, state, owner, created_at, ended_at) VALUES (?, ?, '', 'X', ?, 0, ?, ?, 'x', ?, ?)`,
+					id(4, 3*i+j), attempt, id(3, 3*i+j), "do it", state, when, when)
 			}
 		}
-		return nil
-	})
-	testkit.Must(t, err)
+	}))
 }
 
 // id is the UUID of a row of the filling; they are in no order.

@@ -45,16 +45,19 @@ type compiled struct {
 	phase phase
 }
 
-// A compiler makes compiled connections.
+// A compiler is a connector that makes compiled connections.
 type compiler struct{ driver.Connector }
 
-// connectCompiled returns a pool of one permanent connection, a compiled.
-func connectCompiled(dsn, more string) *sql.DB {
+// connect returns a pool of at most n permanent connections, each a compiled.
+func connect(dsn string, n int, more string) *sql.DB {
 	c, err := sqlite.NewConnector(dsn + pragmas + more)
 	if err != nil {
 		panic(err) // the data source name has a form that this package gave it
 	}
-	return permanent(sql.OpenDB(compiler{c}), 1)
+	db := sql.OpenDB(compiler{c})
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	return db
 }
 
 // Connect implements driver.Connector.

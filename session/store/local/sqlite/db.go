@@ -9,6 +9,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,14 +17,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store/sqlstore"
-
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // readers is the number of concurrent reading connections. Readers and the writer never wait for
@@ -60,7 +60,6 @@ type DB struct {
 	mu     sync.RWMutex // read-locked by each call, write-locked to open and close
 	writer *writer      // nil if not open, or opened for reading only
 	reader *sql.DB      // nil if not open
-	looker atomic.Pointer[looker]
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
 	watcher *sql.DB
@@ -68,6 +67,9 @@ type DB struct {
 	hadLog  bool        // whether there was a write-ahead log before a file was opened for reading only
 	closed  bool
 }
+
+// A dialect is a DB as a sqlstore.Dialect.
+type dialect struct{ *DB }
 
 // New returns a database that is not open yet. The caller closes it.
 func New(o Options) *DB {
@@ -78,7 +80,7 @@ func New(o Options) *DB {
 		o.Make = func() error { return os.MkdirAll(filepath.Dir(o.Path), 0o755) }
 	}
 	d := &DB{o: o, patience: 10 * time.Second}
-	d.Store = sqlstore.New(d, sqlstore.Options{Where: o.Path, Logger: o.Logger, Now: o.Now, Feed: feed(d)})
+	d.Store = sqlstore.New(dialect{d}, sqlstore.Options{Where: o.Path, Logger: o.Logger, Now: o.Now, Feed: feed(d)})
 	d.closing, d.halt = context.WithCancel(context.Background())
 	return d
 }
@@ -220,7 +222,7 @@ func (d *DB) openFile(ctx context.Context) error {
 	if f, err := os.OpenFile(d.o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
 	}
-	d.writer = newWriter(d, connectCompiled(Source(d.o.Path, "rwc"), "&_txlock=immediate"))
+	d.writer = newWriter(d, connect(Source(d.o.Path, "rwc"), 1, "&_txlock=immediate"))
 	d.reader, d.watcher = connect(Source(d.o.Path, "rwc"), readers, readOnly), connect(Source(d.o.Path, "rwc"), 1, readOnly)
 	err := d.prepare(ctx, d.writer.pool, func(ctx context.Context, c *sql.Conn) (err error) {
 		if d.info, err = os.Stat(d.o.Path); err != nil {
@@ -261,4 +263,78 @@ func wrap(doing string, err error) error {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil
+}
+
+// applicationID marks the file as a board, in SQLite's header.
+const applicationID = 0x6477646b // dwdk
+
+// unreleasedID marks boards of before the first release, whose versions were numbered otherwise.
+const unreleasedID = 0x64776264 // dwbd
+
+//go:embed migrations/*.sql
+var files embed.FS
+
+// migrations are the steps from an empty file to the current schema, each a script; the version of
+// a board, SQLite's user_version, is the number of steps applied.
+var migrations = sqlstore.Scripts(files)
+
+// setAside says how a database is set aside.
+const setAside = "with deepwork check --set-aside"
+
+// latest is the version that this program writes.
+func latest() int { return len(migrations) }
+
+// ours returns the version of a database. It refuses those of other programs with task.ErrDamaged, and
+// those that cannot be migrated to the current version with task.ErrVersion.
+func ours(ctx context.Context, c interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}) (v int, err error) {
+	var id, tables int
+	// One statement, so one state: another server may be migrating it.
+	err = c.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version),
+		(SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)`).Scan(&v, &id, &tables)
+	switch {
+	case err != nil:
+		return 0, err
+	case id == unreleasedID:
+		return 0, sqlstore.OtherVersion(fmt.Sprintf("%d of before the first release", v), latest(), setAside)
+	case id == applicationID && v > latest():
+		return 0, sqlstore.OtherVersion(fmt.Sprint(v), latest(), setAside)
+	case id != applicationID && (id != 0 || v != 0 || tables > 0):
+		return 0, fmt.Errorf("%w: it is the database of another program, and was left as it is: set it aside with `deepwork check --set-aside` to begin an empty one", task.ErrDamaged)
+	}
+	return v, nil
+}
+
+// migrate brings a database to the current version, step by step. If another process does the same,
+// the second one finds it done.
+func (d *DB) migrate(ctx context.Context, c *sql.Conn) error {
+	ctx = context.WithoutCancel(ctx)
+	for {
+		v, err := ours(ctx, c)
+		if err != nil || v == latest() {
+			return err
+		}
+		t, err := c.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if v, err = ours(ctx, t); err == nil && v < latest() {
+			if _, err = t.ExecContext(ctx, migrations[v]); err != nil {
+				err = fmt.Errorf("migrating it from version %d to %d: %w", v, v+1, err)
+			} else {
+				_, err = t.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, v+1))
+			}
+		}
+		if err == nil {
+			err = t.Commit()
+		}
+		if err != nil {
+			t.Rollback()
+			return err
+		}
+		if v > 0 {
+			d.o.Logger.Info("migrated the task board", "path", d.o.Path, "version", v+1)
+		}
+	}
 }

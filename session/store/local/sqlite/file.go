@@ -27,22 +27,6 @@ const pragmas = "&_pragma=busy_timeout(50)&_pragma=foreign_keys(1)&_pragma=synch
 
 const readOnly = "&_pragma=query_only(1)"
 
-// connect returns a pool of at most n permanent connections.
-func connect(dsn string, n int, more string) *sql.DB {
-	db, err := sql.Open("sqlite", dsn+pragmas+more)
-	if err != nil {
-		panic(err) // the driver is not linked in
-	}
-	return permanent(db, n)
-}
-
-// permanent makes a pool one of at most n permanent connections.
-func permanent(db *sql.DB, n int) *sql.DB {
-	db.SetMaxOpenConns(n)
-	db.SetMaxIdleConns(n)
-	return db
-}
-
 // Source returns the data source name of a file in a mode of SQLite: ro, rw or rwc.
 func Source(path, mode string) string {
 	slashed := filepath.ToSlash(path)
@@ -184,22 +168,31 @@ func busy(err error) bool {
 const doBoard = "stop the servers and restore the database from a copy, save what can be read with `sqlite3 board.db .recover`, or set it aside with `deepwork check --set-aside`"
 
 // Damage returns what SQLite finds wrong with the file, and else the references to missing rows.
-func (d *DB) Damage(t sqlstore.Tx) (found []session.Finding, err error) {
-	damage, err := sqlstore.List[string](t, `PRAGMA integrity_check`)
-	if err != nil {
-		return nil, err
-	}
-	for _, what := range damage {
+func (d dialect) Damage(t sqlstore.Tx) (found []session.Finding) {
+	for _, what := range sqlstore.List[string](t, `PRAGMA integrity_check`) {
 		if what != "ok" {
 			found = append(found, session.Finding{Where: d.o.Path, What: "SQLite finds: " + what, Do: doBoard})
 		}
 	}
 	if found != nil {
-		return found, nil
+		return found
 	}
-	missing, err := sqlstore.List[string](t, `SELECT coalesce(rowid, 0) || ' of ' || "table" || ' names a row of ' || parent FROM pragma_foreign_key_check`)
-	for _, what := range missing {
+	for _, what := range sqlstore.List[string](t, `SELECT coalesce(rowid, 0) || ' of ' || "table" || ' names a row of ' || parent FROM pragma_foreign_key_check`) {
 		found = append(found, session.Finding{Where: d.o.Path, What: "row " + what + " that is not there", Do: doBoard})
 	}
-	return found, err
+	return found
+}
+
+// Relocate replaces each path of a repository, worktree, workspace or session by what to returns for it.
+func (d *DB) Relocate(ctx context.Context, to func(path string) string) error {
+	return d.Run(ctx, "correcting the paths on the task board", sqlstore.Writing, func(t sqlstore.Tx) {
+		for _, at := range [][2]string{{"repos", "path"}, {"attempt_repos", "repo_path"}, {"attempt_repos", "worktree"}, {"attempts", "workspace"}, {"workflow_sessions", "root"}} {
+			table, column := at[0], at[1]
+			for _, path := range sqlstore.List[string](t, fmt.Sprintf(`SELECT DISTINCT %s FROM %s`, column, table)) {
+				if now := to(path); now != path {
+					t.Exec(fmt.Sprintf(`UPDATE %s SET %s = ?1 WHERE %[2]s = ?2`, table, column), now, path)
+				}
+			}
+		}
+	})
 }

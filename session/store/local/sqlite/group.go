@@ -72,9 +72,6 @@ func (w *writer) begin(group []*member) error {
 		}
 		w.sync = synced
 	}
-	if group[0].alone {
-		return nil
-	}
 	err := w.exec("BEGIN IMMEDIATE")
 	if err == nil {
 		w.compiled.phase = inside

@@ -125,12 +125,12 @@ func taskOf(t testing.TB, b board, id string) *task.Summary {
 
 // A spy is a database whose statements are seen before they run.
 type spy struct {
-	*DB
+	dialect
 	see func(query string, args []any)
 }
 
 func (s spy) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
-	return s.DB.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, seen{q, s.see}) })
+	return s.dialect.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, seen{q, s.see}) })
 }
 
 type seen struct {
@@ -155,7 +155,7 @@ func (s seen) QueryRowContext(ctx context.Context, query string, args ...any) *s
 
 // spied returns the board of a database whose statements are seen.
 func spied(b board, see func(query string, args []any)) board {
-	return board{b.DB, sqlstore.New(spy{b.DB, see}, sqlstore.Options{Now: noon, Feed: feed(b.DB)}).Board()}
+	return board{b.DB, sqlstore.New(spy{dialect{b.DB}, see}, sqlstore.Options{Now: noon, Feed: feed(b.DB)}).Board()}
 }
 
 // verify checks that the board is consistent.

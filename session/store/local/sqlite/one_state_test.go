@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -59,30 +58,22 @@ func TestListsUseIndexes(t *testing.T) {
 	if len(seen) < 15 {
 		t.Error("only", len(seen), "statements")
 	}
-	err := b.Transact(t.Context(), sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
+	testkit.Must(t, b.DB.Run(t.Context(), "explaining", sqlstore.Reading, func(x sqlstore.Tx) {
 		for query, args := range seen {
 			if strings.HasPrefix(query, "DELETE FROM changes") {
 				continue // once a minute
 			}
-			steps, err := sqlstore.List[struct {
+			for _, s := range sqlstore.List[struct {
 				ID, Parent, NotUsed int
 				Detail              string
-			}](b.Tx(ctx, q), "EXPLAIN QUERY PLAN "+query, args...)
-			if err != nil {
-				t.Errorf("%s: %v", query, err)
-			}
-			for _, s := range steps {
+			}](x, "EXPLAIN QUERY PLAN "+query, args...) {
 				// Those that run are few: they may be sorted.
 				if strings.HasPrefix(s.Detail, "SCAN") && s.Detail != "SCAN CONSTANT ROW" || strings.Contains(s.Detail, "TEMP B-TREE") && !strings.Contains(query, "'running') AND step_id IS NULL ORDER BY") {
 					t.Errorf("%s\n%s", s.Detail, query)
 				}
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 func second[T any](_ T, err error) error             { return err }

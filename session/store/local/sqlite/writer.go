@@ -21,7 +21,6 @@ type member struct {
 	// synced says that it is on disk when it is answered. Otherwise it survives the end of this process
 	// at once, and a loss of power only after the next one that is.
 	synced bool
-	alone  bool // it begins and ends a transaction itself
 
 	left     error         // why the caller has given up, or nil; guarded by the writer's mu
 	done     chan struct{} // closed when it is answered; what follows is set before
@@ -131,13 +130,7 @@ func (w *writer) wanted() bool {
 func (w *writer) take() []*member {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := 0
-	for n < min(len(w.waiting), groupSize) && !w.waiting[n].alone {
-		n++
-	}
-	if n == 0 && len(w.waiting) > 0 {
-		n = 1
-	}
+	n := min(len(w.waiting), groupSize)
 	group := slices.Clone(w.waiting[:n])
 	w.waiting = slices.Delete(w.waiting, 0, n)
 	return group

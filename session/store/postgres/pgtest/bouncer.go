@@ -62,7 +62,7 @@ func StartBouncer(raw string) (*Pooler, error) {
 	text := fmt.Sprintf("[databases]\n* = host=%s port=%s %s\n[pgbouncer]\nlisten_addr =\nlisten_port = 5432\nunix_socket_dir = %s\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 20\nmax_client_conn = 500\nserver_login_retry = 1\n",
 		host, port, login, dir)
 	if err = os.WriteFile(config, []byte(text), 0o644); err == nil {
-		b.process, err = start(dir, syscall.SIGKILL, program, config)
+		b.process, err = start(dir, "", syscall.SIGKILL, program, config)
 	}
 	if err != nil {
 		b.Close()

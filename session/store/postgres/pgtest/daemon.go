@@ -15,13 +15,15 @@ type daemon struct {
 	life    *os.File // the end of a pipe: the watcher reads the other end
 }
 
-// watch waits until the pipe is closed, ends process $1 by signal $2, and removes folder $3.
-const watch = `cat >/dev/null; kill -"$2" "$1"; n=0
+// watch waits until the pipe is closed or, if there is a file $4, until nobody has it locked; then it ends process $1
+// by signal $2, and removes folder $3. It holds the lock meanwhile.
+const watch = `if [ -n "$4" ]; then exec 9<"$4"; flock 9; else cat >/dev/null; fi; kill -"$2" "$1"; n=0
 while kill -0 "$1" && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.1; done; rm -rf "$3"`
 
 // start starts a program as an unprivileged user, with its output in the file log of a folder. If
-// this process ends, a signal ends the program and the folder is removed.
-func start(dir string, last syscall.Signal, program string, args ...string) (*daemon, error) {
+// this process ends, or, if users is not "", all that have that file locked, a signal ends the program and the folder is
+// removed.
+func start(dir, users string, last syscall.Signal, program string, args ...string) (*daemon, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -39,7 +41,7 @@ func start(dir string, last syscall.Signal, program string, args ...string) (*da
 		w.Close()
 		return nil, fmt.Errorf("starting %s: %w", program, err)
 	}
-	d.watcher = exec.Command("sh", "-c", watch, "sh", fmt.Sprint(d.cmd.Process.Pid), fmt.Sprint(int(last)), dir)
+	d.watcher = exec.Command("sh", "-c", watch, "sh", fmt.Sprint(d.cmd.Process.Pid), fmt.Sprint(int(last)), dir, users)
 	d.watcher.SysProcAttr, d.watcher.Stdin = unprivileged(), r
 	if err := d.watcher.Start(); err != nil {
 		d.watcher = nil

@@ -6,8 +6,35 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"sync"
 	"syscall"
 )
+
+// locked are the files that this process has locked, by their paths.
+var locked sync.Map
+
+// lock locks a file until unlock or the end of this process: alone, or with others that do not lock it alone.
+func lock(path string, alone bool) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	how := syscall.LOCK_SH
+	if alone {
+		how = syscall.LOCK_EX
+	}
+	for err = syscall.EINTR; err == syscall.EINTR; {
+		err = syscall.Flock(int(f.Fd()), how)
+	}
+	locked.Store(path, f)
+	return err
+}
+
+func unlock(path string) {
+	if f, ok := locked.LoadAndDelete(path); ok {
+		f.(*os.File).Close()
+	}
+}
 
 // unprivileged makes a process its own group, which a terminal's interrupts do not reach, and one
 // of the user postgres or nobody if this one is root's: PostgreSQL refuses to run as root.

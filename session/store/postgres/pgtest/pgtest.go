@@ -1,4 +1,4 @@
-// Package pgtest runs PostgreSQL for tests: one server per test binary, PgBouncer in front
+// Package pgtest runs PostgreSQL for tests: one server that test binaries share, PgBouncer in front
 // of it, and a proxy that breaks connections. It needs the programs postgres and initdb, of
 // which it uses those in PATH or the newest where Debian puts them. Without them tests are
 // skipped, unless DEEPWORK_TEST_POSTGRES_REQUIRED is 1. DEEPWORK_TEST_POSTGRES is the URL of a
@@ -9,9 +9,11 @@ package pgtest
 import (
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -30,15 +32,19 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	if base := os.Getenv(urlVariable); base != "" && base != off {
 		return &Server{base: base}, nil
 	}
-	s, err := Start()
+	start := share
+	if f := flag.Lookup("test.bench"); runtime.GOOS != "linux" || f != nil && f.Value.String() != "" {
+		start = func() (*Server, error) { return Start() } // with fsync, which counts
+	}
+	s, err := start()
 	if err == nil {
 		os.Setenv(urlVariable, s.base) // child processes use it, too
 	}
 	return s, err
 })
 
-// Shared returns the server of this process, which it starts by the first call. The server ends
-// with the process. The error is ErrMissing if PostgreSQL is not installed.
+// Shared returns the server that all test processes share, which it starts by the first call if none runs. The server
+// ends with the last process. The error is ErrMissing if PostgreSQL is not installed.
 func Shared() (*Server, error) { return shared() }
 
 // URL returns the URL of an empty schema of the process's server. It skips the test if PostgreSQL

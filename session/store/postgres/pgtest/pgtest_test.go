@@ -19,8 +19,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("PGTEST_CHILD") != "" {
-		s, err := Start()
+	if how := os.Getenv("PGTEST_CHILD"); how != "" {
+		start := Shared
+		if how == "alone" {
+			start = func() (*Server, error) { return Start() }
+		}
+		s, err := start()
 		if err != nil {
 			panic(err)
 		}
@@ -210,27 +214,66 @@ func TestProxyCuts(t *testing.T) {
 	}
 }
 
-// A test binary may be killed: its server must end, and its folder go.
-func TestServerEndsWithItsProcess(t *testing.T) {
-	URL(t) // is there PostgreSQL?
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), "PGTEST_CHILD=1", urlVariable+"=")
-	out, err := child.StdoutPipe()
+// A child is another test binary, until it is killed, with the URL of its server.
+type child struct {
+	*exec.Cmd
+	url string
+}
+
+func startChild(t *testing.T, env ...string) child {
+	t.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env = append(append(os.Environ(), urlVariable+"="), env...)
+	out, err := c.StdoutPipe()
 	testkit.Must(t, err)
-	testkit.Must(t, child.Start())
+	testkit.Must(t, c.Start())
 	said, err := io.ReadAll(out)
 	testkit.Must(t, err)
 	url := strings.TrimSpace(string(said))
 	wants(t, url, "SELECT 1", `"1";SELECT 1;`)
-	testkit.Must(t, child.Process.Signal(syscall.SIGKILL))
-	_ = child.Wait()
+	return child{c, url}
+}
+
+func (c child) kill(t *testing.T) {
+	t.Helper()
+	testkit.Must(t, c.Process.Signal(syscall.SIGKILL))
+	_ = c.Wait()
+}
+
+// gone waits until a server and its folder are gone.
+func gone(t *testing.T, url string) {
+	t.Helper()
 	_, socket := address(url)
-	for until := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(strings.TrimSuffix(socket, "/.s.PGSQL.5432")); os.IsNotExist(err) {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("the folder of its server is still there")
-		}
+	testkit.Until(t, "the folder of the server is gone", func() bool {
+		_, err := os.Stat(strings.TrimSuffix(socket, "/.s.PGSQL.5432"))
+		return os.IsNotExist(err)
+	})
+}
+
+// A test binary may be killed: its server must end, and its folder go.
+func TestServerEndsWithItsProcess(t *testing.T) {
+	URL(t) // is there PostgreSQL?
+	c := startChild(t, "PGTEST_CHILD=alone")
+	c.kill(t)
+	gone(t, c.url)
+}
+
+// A server that test binaries share ends with the last of them, and the next one starts another.
+func TestASharedServerEndsWithTheLastProcess(t *testing.T) {
+	URL(t) // is there PostgreSQL?
+	dir, err := os.MkdirTemp("", "shared")
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
+	testkit.Must(t, os.Chmod(dir, 0o777)) // the server's user enters it, and removes its folder
+	env := []string{"PGTEST_CHILD=shared", "TMPDIR=" + dir}
+	one, two := startChild(t, env...), startChild(t, env...)
+	if one.url != two.url {
+		t.Errorf("they have the servers %s and %s", one.url, two.url)
 	}
+	one.kill(t)
+	wants(t, two.url, "SELECT 1", `"1";SELECT 1;`)
+	two.kill(t)
+	again := startChild(t, env...)
+	again.kill(t)
+	gone(t, again.url)
 }

@@ -3,6 +3,7 @@ package pgtest
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +23,9 @@ type Server struct {
 	dir     string
 	bin     string
 	options []string
+	users   string  // a file that all processes have locked that use it; "" if only this one does
 	process *daemon // nil if it does not run, or was not started here
+	standby *Server // see Follow
 }
 
 // Start starts a server with fsync on, as an unprivileged user, that listens at a socket in a
@@ -38,17 +41,56 @@ func Start(options ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, bin: bin, options: options, base: "postgres://postgres@/postgres?host=" + dir}
-	init := exec.Command(filepath.Join(bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	init.SysProcAttr, init.Dir = unprivileged(), dir
-	if said, err := init.CombinedOutput(); err != nil {
-		return nil, errors.Join(fmt.Errorf("initdb: %w: %s", err, said), os.RemoveAll(dir))
+	s := newServer(dir, options...)
+	s.bin = bin
+	return s, s.first()
+}
+
+func newServer(dir string, options ...string) *Server {
+	return &Server{dir: dir, options: options, base: "postgres://postgres@/postgres?host=" + dir}
+}
+
+// first makes the data of a server, and starts it; it removes its folder if that fails.
+func (s *Server) first() error {
+	_, err := s.program("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	if err == nil {
+		err = s.Start()
 	}
-	if err := s.Start(); err != nil {
+	if err != nil {
 		s.Close()
+	}
+	return err
+}
+
+// share returns the server that all tests of this user share, with fsync off: it survives the end of any process, and
+// ends with the last one that uses it. Each has a file locked meanwhile.
+func share() (*Server, error) {
+	bin, err := programs()
+	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	s := newServer(filepath.Join(os.TempDir(), fmt.Sprint("pgtest-", os.Getuid())), "fsync=off", "max_connections=400")
+	s.bin, s.users = bin, s.dir+".users"
+	if err := lock(s.users, false); err != nil {
+		return nil, err
+	}
+	starting := s.dir + ".starting"
+	if err := lock(starting, true); err != nil {
+		return nil, err
+	}
+	defer unlock(starting)
+	if c, err := net.Dial("unix", socketIn(s.dir)); err == nil {
+		return s, c.Close()
+	}
+	err = errors.Join(os.RemoveAll(s.dir), os.Mkdir(s.dir, 0o700))
+	if u := unprivileged(); err == nil && u != nil {
+		err = chown(s.dir, u)
+	}
+	if err == nil {
+		err = s.first()
+	}
+	s.process = nil // nobody stops it
+	return s, err
 }
 
 // PID returns the id of its process; 0 if it does not run, or was not started here.
@@ -69,14 +111,14 @@ func (s *Server) Start() error {
 	}
 	began := time.Now()
 	for time.Since(began) < readyWithin {
-		d, err := start(s.dir, syscall.SIGQUIT, filepath.Join(s.bin, "postgres"), args...)
+		d, err := start(s.dir, s.users, syscall.SIGQUIT, filepath.Join(s.bin, "postgres"), args...)
 		if err != nil {
 			return err
 		}
 		for s.process = d; time.Since(began) < readyWithin && d.alive(); time.Sleep(10 * time.Millisecond) {
 			state, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 			lines := strings.Split(string(state), "\n")
-			if lines[0] == fmt.Sprint(d.cmd.Process.Pid) && len(lines) > 7 && strings.HasPrefix(lines[7], "ready") {
+			if lines[0] == fmt.Sprint(d.cmd.Process.Pid) && len(lines) > 7 && (strings.HasPrefix(lines[7], "ready") || strings.HasPrefix(lines[7], "standby")) {
 				return nil
 			}
 		}
@@ -106,6 +148,9 @@ func (s *Server) stop(by syscall.Signal) error {
 // Close ends the server and removes its folder.
 func (s *Server) Close() {
 	_ = s.stop(syscall.SIGQUIT)
+	if s.standby != nil {
+		s.standby.Close()
+	}
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
 	}

@@ -1,0 +1,184 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
+)
+
+// The errors of calls to a source.
+var (
+	ErrAway        = errors.New("the source cannot be reached")               // wrapped, with the reason
+	ErrLost        = errors.New("the connection was lost before it answered") // with ErrAway: the call may have had its effect
+	ErrUnknown     = errors.New("no source of this name is configured")
+	ErrUnsupported = errors.New("the source has no tool for this") // no status or cancel tool
+)
+
+// A RefusedError is an error that a source answered, in at most 8,000 characters.
+type RefusedError struct {
+	Text string
+	// Garbled is set if Text is from this package, since the answer was unreadable: the source may
+	// have executed the call.
+	Garbled bool
+}
+
+// Error returns the source's text.
+func (e *RefusedError) Error() string {
+	if e.Text == "" {
+		return "the source answered with an error that says nothing"
+	}
+	return e.Text
+}
+
+// Execute starts a workflow at its source, or runs it to its end if it is
+// synchronous; it blocks until the source answers or ctx ends. If ctx ends the
+// request is cancelled at the source. progress, which may be nil, is called for
+// progress notifications by Execute itself, before it returns; if it is slower than
+// the source, at most 64 wait and further ones are dropped.
+//
+// The answer of a synchronous workflow is Completed, with its result as Output.
+// Errors: ErrUnknown, ErrAway (with ErrLost if the source may have begun), a
+// *RefusedError, ErrUnsupported if the source has no execute tool, or one that wraps
+// the cause of ctx.
+func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessage, progress func(Progress)) (*Answer, error) {
+	s, err := c.source(w.Source)
+	if err != nil {
+		return nil, err
+	}
+	if jsontext.IsNull(input) {
+		input = json.RawMessage(`{}`)
+	}
+	arguments, err := jsontext.Encode(struct {
+		WorkflowID string          `json:"workflow_id"`
+		Input      json.RawMessage `json:"input"`
+	}{w.ID, input})
+	if err != nil {
+		return nil, fmt.Errorf("writing the input of workflow %q: %w", w.ID, err)
+	}
+	answer, err := s.call(ctx, s.def.ExecuteTool, arguments, progress)
+	if err != nil {
+		return nil, err
+	}
+	if !w.Async {
+		return answer.syncAnswer(), nil
+	}
+	return answer.answer(), nil
+}
+
+// Status asks a source about a remote run and blocks until it answers or ctx
+// ends. Errors are those of Execute, and ErrUnsupported if the source has no
+// status tool (seed 003, 8.5).
+func (c *Catalog) Status(ctx context.Context, name, workflowID, executionID string) (*Answer, error) {
+	return c.about(ctx, name, func(s *source) string { return s.def.StatusTool }, workflowID, executionID)
+}
+
+// Cancel asks a source to end a remote run (seed 003, 7.5) and blocks until it
+// answers or ctx ends. Errors are those of Execute, and ErrUnsupported if the
+// source has no cancel tool.
+func (c *Catalog) Cancel(ctx context.Context, name, workflowID, executionID string) (*Answer, error) {
+	return c.about(ctx, name, func(s *source) string { return s.def.CancelTool }, workflowID, executionID)
+}
+
+// about calls a tool about a remote run.
+func (c *Catalog) about(ctx context.Context, name string, tool func(*source) string, workflowID, executionID string) (*Answer, error) {
+	s, err := c.source(name)
+	if err != nil {
+		return nil, err
+	}
+	arguments, err := json.Marshal(map[string]string{"workflow_id": workflowID, "execution_id": executionID})
+	if err != nil {
+		return nil, fmt.Errorf("writing the ids of an execution: %w", err)
+	}
+	answer, err := s.call(ctx, tool(s), arguments, nil)
+	if err != nil {
+		return nil, err
+	}
+	return answer.answer(), nil
+}
+
+// source finds a source by its name. One that may be there again once the config is approved or
+// corrected is away.
+func (c *Catalog) source(name string) (*source, error) {
+	settings := c.applied.Load()
+	if s := (*c.sources.Load())[name]; s != nil {
+		return s, nil
+	}
+	if settings == nil {
+		return nil, fmt.Errorf("source %q: %w: the config has not been read", name, ErrAway)
+	}
+	if slices.ContainsFunc(settings.WithheldSources(), func(a config.Asked) bool { return a.Key == config.SourcesKey+name }) {
+		return nil, fmt.Errorf("source %q: %w: the user has not approved it", name, ErrAway)
+	}
+	return nil, fmt.Errorf("source %q: %w", name, ErrUnknown)
+}
+
+// call calls a tool over the current link. A call that did not reach the source, or was refused
+// because the restarted source does not know the session, had no effect: it is repeated once, over
+// the next link.
+func (s *source) call(ctx context.Context, tool string, arguments json.RawMessage, progress func(Progress)) (*reply, error) {
+	var l *link
+	for again := true; ; again = false {
+		if l = s.current(ctx, l); l == nil {
+			return nil, s.away(nil)
+		}
+		if l.tools.Load() != nil && !l.has(tool) {
+			return nil, fmt.Errorf("source %q has no tool %q: %w", s.def.Name, tool, ErrUnsupported)
+		}
+		answer, err := l.call(ctx, tool, arguments, progress)
+		lost, isLost := errors.AsType[transportError](err)
+		switch {
+		case err == nil && answer.IsError:
+			return nil, &RefusedError{Text: answer.text()}
+		case err == nil:
+			return answer, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("waiting for source %q: %w", s.def.Name, context.Cause(ctx))
+		case !isLost:
+			return nil, err
+		case again && errors.Is(lost, errUndone):
+			continue
+		}
+		return nil, s.away(lost)
+	}
+}
+
+// away returns the error of a call that cannot be made or has no answer.
+func (s *source) away(lost error) error {
+	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" || errors.Is(lost, errUndone) { // nothing was sent
+		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost)
+	}
+	if lost != nil {
+		return fmt.Errorf("source %q: %w: %w: %w", s.def.Name, ErrAway, ErrLost, lost)
+	}
+	if err := s.offer.Load().err; err != nil {
+		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, err)
+	}
+	return fmt.Errorf("source %q: %w: the connection was just lost", s.def.Name, ErrAway)
+}
+
+// relinkWithin bounds the wait for the next link.
+const relinkWithin = 10 * time.Second
+
+// current returns the current link other than not, and waits for it while the source is being
+// reconnected. It returns nil if that takes too long.
+func (s *source) current(ctx context.Context, not *link) *link {
+	ctx, cancel := context.WithTimeout(ctx, relinkWithin)
+	defer cancel()
+	for {
+		l := s.link.Load()
+		if l != nil && l != not && l.ctx.Err() == nil {
+			return l
+		}
+		if l == nil && !s.offer.Load().connected || wait.For(ctx, 20*time.Millisecond) != nil || s.ended() {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package source_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/source"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const exact = `{"zebra":12345678901234567890,"ant":[1.10,"x"],"é":null}`
+
+const syncType = `"executionType":"sync"`
+
+// sums answers in all the ways there are.
+func sums(_ context.Context, _ *mcp.CallToolRequest, id string, input json.RawMessage) (*mcp.CallToolResult, error) {
+	var in struct{ How string }
+	json.Unmarshal(input, &in)
+	switch in.How {
+	case "structured":
+		return structured(exact), nil
+	case "text":
+		return text(" " + exact + "\n"), nil
+	case "plain":
+		return text("all <done>"), nil
+	case "several":
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "a"}, &mcp.ImageContent{MIMEType: "image/png", Data: []byte{1}}}}, nil
+	case "nothing":
+		return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
+	case "refuse":
+		return failure("no such region: " + strings.Repeat("x", 10_000)), nil
+	}
+	return text(id), nil
+}
+
+func TestReq003_2_2_ASyncWorkflowRunsToItsEnd(t *testing.T) {
+	f := &fakery{list: listOf(workflow("s/1", "sum", syncType))}
+	f.execute = sums
+	for name, src := range map[string]config.WorkflowSource{"http": overHTTP(t, "web", f), "stdio": command("local", "sums")} {
+		t.Run(name, func(t *testing.T) {
+			r := open(t, settings(src))
+			w := &r.tools(t, "sum").Tools[0].Workflow
+			for how, want := range map[string]string{
+				"structured": exact, "text": exact, "plain": `"all <done>"`, "other": `"s/1"`, "nothing": "",
+				"several": `[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"AQ=="}]`,
+			} {
+				got, err := r.Execute(t.Context(), w, json.RawMessage(`{"how":"`+how+`"}`), nil)
+				if err != nil || got.State != source.Completed || string(got.Output) != want {
+					t.Errorf("%s: %+v %v, want %s", how, got, err, want)
+				}
+			}
+			_, err := r.Execute(t.Context(), w, json.RawMessage(`{"how":"refuse"}`), nil)
+			if e, ok := errors.AsType[*source.RefusedError](err); !ok || !strings.HasPrefix(e.Text, "no such region") || len([]rune(e.Text)) != 8000 {
+				t.Errorf("%T %.100v", err, err)
+			}
+		})
+	}
+}
+
+func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
+	var told [5]chan struct{} // closed when the progress of that call was heard of
+	for i := range told {
+		told[i] = make(chan struct{})
+	}
+	f := &fakery{list: listOf(workflow("s", "sum", syncType))}
+	f.execute = func(ctx context.Context, r *mcp.CallToolRequest, _ string, input json.RawMessage) (*mcp.CallToolResult, error) {
+		if r.Params.GetProgressToken() == nil {
+			return text("nobody listens"), nil
+		}
+		if err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: r.Params.GetProgressToken(), Progress: 1, Total: 3, Message: string(input),
+		}); err != nil {
+			return nil, err
+		}
+		var in struct{ N int }
+		if err := json.Unmarshal(input, &in); err != nil {
+			return nil, err
+		}
+		select { // only then does it go on
+		case <-told[in.N]:
+			return text("done"), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	r := open(t, settings(overHTTP(t, "web", f)))
+	w := &r.tools(t, "sum").Tools[0].Workflow
+	var calls sync.WaitGroup
+	for i := range told {
+		calls.Go(func() {
+			mine := fmt.Sprintf(`{"n":%d}`, i)
+			if _, err := r.Execute(t.Context(), w, json.RawMessage(mine), func(p source.Progress) {
+				if *p.Value != 1 || *p.Total != 3 || p.Message != mine {
+					t.Errorf("%+v for %s", p, mine)
+				}
+				close(told[i])
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	if got, err := r.Execute(t.Context(), w, nil, nil); err != nil || string(got.Output) != `"nobody listens"` {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
+	f := &fakery{list: listOf(workflow("a", "slow"))}
+	f.execute = func(context.Context, *mcp.CallToolRequest, string, json.RawMessage) (*mcp.CallToolResult, error) {
+		return text(`{"execution_id":"e1","status":"RUNNING"}`), nil
+	}
+	f.status = func(id string) *mcp.CallToolResult {
+		return structured(`{"status":"Running","progress":40,"message":"` + id + `"}`)
+	}
+	f.cancel = func(id string) *mcp.CallToolResult { return text(`{"status":"canceled"}`) }
+	r := open(t, settings(overHTTP(t, "web", f)))
+	w := &r.tools(t, "slow").Tools[0].Workflow
+	got, err := r.Execute(t.Context(), w, json.RawMessage(`{}`), nil)
+	if err != nil || got.ExecutionID != "e1" || got.State != source.Running {
+		t.Fatalf("%+v %v", got, err)
+	}
+	got, err = r.Status(t.Context(), "web", "a", "e1")
+	if err != nil || got.State != source.Running || *got.Progress.Value != 40 || *got.Progress.Total != 100 || got.Progress.Message != "a/e1" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if got, err = r.Cancel(t.Context(), "web", "a", "e1"); err != nil || got.State != source.Cancelled {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestReq003_8_5_WhatTheSourceHasNoToolForIsNotSupported(t *testing.T) {
+	r := open(t, settings(command("local", "good")))
+	r.tools(t, "one", "two")
+	if _, err := r.Status(t.Context(), "local", "1", "e"); !errors.Is(err, source.ErrUnsupported) {
+		t.Error(err)
+	}
+	if _, err := r.Cancel(t.Context(), "local", "1", "e"); !errors.Is(err, source.ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
+func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
+	entered, left := make(chan struct{}), make(chan error, 1)
+	f := &fakery{list: listOf(workflow("s", "slow", syncType))}
+	f.execute = func(ctx context.Context, _ *mcp.CallToolRequest, _ string, _ json.RawMessage) (*mcp.CallToolResult, error) {
+		close(entered)
+		<-ctx.Done()
+		left <- ctx.Err()
+		return nil, ctx.Err()
+	}
+	r := open(t, settings(overHTTP(t, "web", f)))
+	w := &r.tools(t, "slow").Tools[0].Workflow
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("nobody wants it any more")
+	go func() { <-entered; cancel(why) }()
+	if _, err := r.Execute(ctx, w, nil, func(source.Progress) {}); !errors.Is(err, why) {
+		t.Error(err)
+	}
+	select {
+	case <-left:
+	case <-time.After(patience):
+		t.Error("the source was not told")
+	}
+}
+
+func TestASourceThatDiesInTheMiddleOfACall(t *testing.T) {
+	r := open(t, settings(command("local", "dies")))
+	w := &r.tools(t, "one", "two").Tool("two").Workflow
+	_, err := r.Execute(t.Context(), w, nil, nil)
+	if !errors.Is(err, source.ErrAway) || !errors.Is(err, source.ErrLost) || !strings.Contains(err.Error(), "made of cheese") {
+		t.Error(err)
+	}
+	r.until(t, "it to come back", func(s *source.Snapshot) bool { return len(s.Tools) == 2 && s.Tools[0].Away == "" })
+}
+
+func TestASourceThatHangsHoldsNobodyUp(t *testing.T) {
+	f := &fakery{list: listOf(workflow("s", "slow", syncType))}
+	entered := make(chan struct{}, 2)
+	f.execute = func(context.Context, *mcp.CallToolRequest, string, json.RawMessage) (*mcp.CallToolResult, error) {
+		entered <- struct{}{}
+		<-t.Context().Done() // whatever it is told
+		return nil, t.Context().Err()
+	}
+	r := open(t, settings(overHTTP(t, "web", f)))
+	w := &r.tools(t, "slow").Tools[0].Workflow
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := r.Execute(ctx, w, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	<-entered
+	// A call in flight when the catalog is closed fails with it.
+	failed := make(chan error, 1)
+	go func() {
+		_, err := r.Execute(context.WithoutCancel(ctx), w, nil, nil)
+		failed <- err
+	}()
+	<-entered
+	if err := r.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-failed:
+		if !errors.Is(err, source.ErrAway) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the call goes on")
+	}
+}
+
+// A source that was restarted does not know our session: a call that meets this
+// has had no effect, and is made again.
+func TestAServerThatWasRestarted(t *testing.T) {
+	var current atomic.Value // of http.Handler
+	f := &fakery{list: listOf(workflow("s", "sum", syncType))}
+	restart := func() { current.Store(mount(t, f.server())) }
+	restart()
+	web := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.WriteHeader(http.StatusMethodNotAllowed) // so that only the call shows it
+			return
+		}
+		current.Load().(http.Handler).ServeHTTP(w, r)
+	}))
+	c := settings(named(config.WorkflowSource{Name: "web", URL: web.URL}))
+	c.WorkflowTools.RefreshInterval = 0
+	r := open(t, c)
+	w := &r.tools(t, "sum").Tools[0].Workflow
+	restart()
+	got, err := r.Execute(t.Context(), w, json.RawMessage(`{"a":1}`), nil)
+	if err != nil || string(got.Output) != `{"a":1}` {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestAServerThatIsGone(t *testing.T) {
+	f := &fakery{list: listOf(workflow("s", "sum", syncType))}
+	web := listenAndServe(t, mount(t, f.server()))
+	r := open(t, settings(named(config.WorkflowSource{Name: "web", URL: web.URL})))
+	w := &r.tools(t, "sum").Tools[0].Workflow
+	web.CloseClientConnections()
+	web.Close()
+	if _, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, source.ErrAway) {
+		t.Error(err)
+	}
+	// The call that failed makes the source be looked at, not the next interval.
+	r.until(t, "the tool to be away", away)
+}

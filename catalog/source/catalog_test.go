@@ -1,0 +1,432 @@
+package source_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/source"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+func TestReq003_1_1_SourcesAreQueriedAtStart(t *testing.T) {
+	f := &fakery{list: listOf(workflow("9", "nine"))}
+	r := open(t, settings(command("local", "good"), overHTTP(t, "web", f)))
+	s := r.tools(t, "nine", "one", "two")
+	nine := s.Tool("nine")
+	if nine.Source != "web" || nine.ID != "9" || nine.Description != "does nine" || nine.Away != "" || s.Tool("none") != nil {
+		t.Errorf("%+v", nine)
+	}
+	if len(s.Sources) != 2 || s.Sources[0].Name != "local" || !s.Sources[0].Connected || s.Sources[0].Workflows != 2 || s.Sources[1].Err != nil {
+		t.Errorf("%+v", s.Sources)
+	}
+}
+
+func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
+	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"))}
+	server := f.server()
+	r := open(t, settings(named(config.WorkflowSource{Name: "web", URL: serve(t, server).URL})))
+	before := r.tools(t, "one", "two")
+	f.set(listOf(workflow("2", "two"), workflow("3", "three")))
+	// Any change of the source's tools makes it say so.
+	server.AddTool(&mcp.Tool{Name: "another", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text(""), nil })
+	after := r.tools(t, "three", "two")
+	if before.Tool("two") != after.Tool("two") {
+		t.Error("a tool that did not change is another one")
+	}
+}
+
+func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
+	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
+	f := &fakery{list: listOf(workflow("9", "nine"))}
+	r := open(t, settings(named(config.WorkflowSource{Name: "bare", URL: serve(t, bare).URL}), overHTTP(t, "web", f)))
+	s := r.until(t, "the error", func(s *source.Snapshot) bool {
+		return len(s.Tools) == 1 && len(s.Sources) == 2 && s.Sources[0].Connected && s.Sources[0].Err != nil
+	})
+	if err := s.Sources[0].Err.Error(); !strings.Contains(err, `no tool "workflows-list-tool"`) {
+		t.Error(err)
+	}
+	r.logged(t, "level=WARN", "source=bare", "workflows-list-tool")
+}
+
+func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
+	f := &fakery{list: listOf(workflow("1", "one"))}
+	c := settings(overHTTP(t, "web", f))
+	c.WorkflowTools.Enabled = false
+	r := open(t, c)
+	if report, err := r.Refresh(t.Context(), patience); err != nil || len(report.Added) != 0 || f.asked() != 0 || len(r.Snapshot().Sources) != 0 {
+		t.Errorf("%+v %v, asked %d times, %s", report, err, f.asked(), show(r.Snapshot()))
+	}
+	on := *c
+	on.WorkflowTools.Enabled = true
+	r.configure(t, &on)
+	r.tools(t, "one")
+	r.settings.Store(c)
+	r.tools(t) // noticed without being told
+}
+
+func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
+	f := &fakery{list: listOf(workflow("1", "data-a"), workflow("2", "data-b-internal"), workflow("3", "other"))}
+	c := settings(overHTTP(t, "web", f))
+	c.WorkflowTools.Include, c.WorkflowTools.Exclude = []string{"data-*"}, []string{"*-internal"}
+	r := open(t, c)
+	r.tools(t, "data-a")
+	asked := f.asked()
+	wider := *c
+	wider.WorkflowTools.Include, wider.WorkflowTools.Prefix = []string{"data-*", "o?her"}, "x_"
+	r.configure(t, &wider)
+	if got := toolNames(r.Snapshot()); got != "x_data-a x_other" {
+		t.Errorf("Reconfigure made %q", got)
+	}
+	if f.asked() != asked || strings.Count(r.log.String(), "a source is connected") != 1 {
+		t.Error("a changed filter reconnected")
+	}
+}
+
+func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
+	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"), workflow("3", "three"))}
+	r := open(t, settings(overHTTP(t, "web", f)))
+	r.tools(t, "one", "three", "two")
+	f.set(listOf(workflow("1", "one"), `{"id":"2","name":"two","description":"another"}`, workflow("4", "four"), `{"id":"5","name":"five"}`))
+	report, err := r.Refresh(t.Context(), patience)
+	if err != nil || !slices.Equal(report.Added, []string{"four"}) || !slices.Equal(report.Removed, []string{"three"}) ||
+		!slices.Equal(report.Changed, []string{"two"}) || len(report.Skipped) != 1 || report.Skipped[0].Workflow != "5" ||
+		report.Skipped[0].Source != "web" || !strings.Contains(report.Skipped[0].Reason, "description is missing") {
+		t.Errorf("%+v %v", report, err)
+	}
+	if report, err = r.Refresh(t.Context(), patience); err != nil || len(report.Added)+len(report.Removed)+len(report.Changed) != 0 {
+		t.Errorf("the second time: %+v %v", report, err)
+	}
+}
+
+func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
+	a := &fakery{list: listOf(workflow("1", "one"))}
+	b := &fakery{list: listOf(workflow("2", "two"))}
+	d := &fakery{list: listOf(workflow("3", "three"))}
+	first, second, third := overHTTP(t, "a", a), overHTTP(t, "b", b), overHTTP(t, "d", d)
+	r := open(t, settings(first, second))
+	r.tools(t, "one", "two")
+	changed := second
+	changed.Headers = map[string]string{"X-New": "1"}
+	r.configure(t, settings(first, changed, third))
+	// What the changed source offered stays listed while it is connected again.
+	if s := r.Snapshot(); s.Tool("two") == nil || s.Tool("two").Away == "" {
+		t.Errorf("meanwhile %s", show(s))
+	}
+	r.until(t, "all three", func(s *source.Snapshot) bool {
+		return toolNames(s) == "one three two" && s.Tool("two").Away == ""
+	})
+	if n := strings.Count(r.log.String(), `msg="a source is connected" source=a`); n != 1 {
+		t.Errorf("a was connected %d times", n)
+	}
+	r.settings.Store(settings(third))
+	r.tools(t, "three")
+	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, source.ErrUnknown) {
+		t.Errorf("a source that is gone: %v", err)
+	}
+	withheld := *settings(third)
+	withheld.Approval = &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.SourcesKey + "a"}}}}
+	r.configure(t, &withheld)
+	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, source.ErrAway) || errors.Is(err, source.ErrUnknown) {
+		t.Errorf("a source that is not approved: %v", err)
+	}
+}
+
+// TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process
+// that it was before is gone, which may hold a port or a lock.
+func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
+	pid := filepath.Join(t.TempDir(), "pid")
+	src := command("s", "stubborn")
+	src.Env["PID_FILE"] = pid
+	r := open(t, settings(src))
+	r.tools(t, "one", "two")
+	was, err := os.ReadFile(pid)
+	testkit.Must(t, err)
+	for _, c := range []*config.Config{settings(), settings(src)} {
+		r.configure(t, c)
+	}
+	r.until(t, "another process", func(*source.Snapshot) bool {
+		now, err := os.ReadFile(pid)
+		return err == nil && string(now) != string(was)
+	})
+	if alive(string(was)) {
+		t.Error("there were two of the source at once")
+	}
+	r.tools(t, "one", "two")
+}
+
+func TestReq003_6_4_NamesThatClash(t *testing.T) {
+	a := &fakery{list: listOf(workflow("1", "send"), workflow("2", "send"), workflow("f", "finished_step"), workflow("3", "alone"))}
+	b := &fakery{list: listOf(workflow("1", "send"))}
+	r := open(t, settings(overHTTP(t, "a", a), overHTTP(t, "b", b)), "finished_step")
+	s := r.until(t, "five tools", func(s *source.Snapshot) bool { return len(s.Tools) == 5 })
+	for _, name := range []string{"alone", "send_2", "finished_step_f"} {
+		if s.Tool(name) == nil {
+			t.Errorf("there is no %s: %s", name, toolNames(s))
+		}
+	}
+	if s.Tool("send") != nil || s.Tool("send_1") != nil || s.Tool("finished_step") != nil {
+		t.Error(toolNames(s))
+	}
+}
+
+func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "list")
+	pid := filepath.Join(t.TempDir(), "pid")
+	os.WriteFile(list, []byte("["+workflow("1", "one")+"]"), 0o600)
+	src := command("local", "file "+list)
+	src.Env["PID_FILE"] = pid
+	c := settings(src)
+	c.WorkflowTools.KeepToolsFor = 0
+	r := open(t, c)
+	r.tools(t, "one")
+	kill(t, pid)
+	r.until(t, "the tools to be away or gone", func(s *source.Snapshot) bool { return away(s) || len(s.Tools) == 0 })
+	r.tools(t) // gone
+	r.until(t, "the tool to come back", func(s *source.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
+	r.logged(t, "a source cannot be reached")
+
+	longer := *c
+	longer.WorkflowTools.KeepToolsFor = time.Hour
+	r.configure(t, &longer)
+	tool := r.Snapshot().Tool("one")
+	kill(t, pid)
+	r.until(t, "the tool to be away", away)
+	if _, err := r.Execute(t.Context(), &tool.Workflow, nil, nil); err != nil && !errors.Is(err, source.ErrAway) {
+		t.Errorf("called while away: %v", err)
+	}
+	r.until(t, "the tool to come back", func(s *source.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
+}
+
+// kill ends the process whose id is in a file, with SIGKILL.
+func kill(t *testing.T, file string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	var pid int
+	fmt.Sscan(string(data), &pid)
+	p, err := os.FindProcess(pid)
+	testkit.Must(t, err)
+	testkit.Must(t, p.Kill())
+}
+
+// One bad source of each kind beside a good one: that is served, at once, and
+// Close does not wait long for the others (5.1).
+func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
+	f := &fakery{list: listOf(workflow("9", "nine"))}
+	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // else the server does not see that the client has gone
+		<-r.Context().Done()
+	}))
+	t.Cleanup(hung.Close)
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }))
+	t.Cleanup(broken.Close)
+	sources := []config.WorkflowSource{
+		command("exit", "exit"), command("mute", "mute"), command("garbage", "garbage"), command("flood", "flood"), command("noise", "noise"),
+		named(config.WorkflowSource{Name: "none", Command: []string{"/no/such/program"}}),
+		named(config.WorkflowSource{Name: "hung", URL: hung.URL}),
+		named(config.WorkflowSource{Name: "broken", URL: broken.URL}),
+		named(config.WorkflowSource{Name: "nobody", URL: "http://127.0.0.1:1/mcp"}),
+		named(config.WorkflowSource{Name: "secret", URL: hung.URL, Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_NOT_SET}"}}),
+		overHTTP(t, "web", f),
+	}
+	r := open(t, settings(sources...))
+	for _, src := range r.Snapshot().Sources {
+		if src.Name == "hung" && (src.Err == nil || !strings.Contains(src.Err.Error(), "not established yet")) {
+			t.Errorf("Open has waited for one that hangs: %v", src.Err)
+		}
+	}
+	want := map[string]string{
+		"exit": "no license", "flood": "maximum line length", "none": "no such program",
+		"broken": "teapot", "nobody": "refused", "secret": `"DEEPWORK_TEST_NOT_SET" is not set`,
+	}
+	// One may be known long before another: a flood takes a busy machine its time.
+	r.until(t, "the good ones, and the bad ones' errors", func(s *source.Snapshot) bool {
+		known := 0
+		for _, src := range s.Sources {
+			if says := want[src.Name]; says != "" && src.Err != nil && strings.Contains(src.Err.Error(), says) {
+				known++
+			}
+		}
+		return toolNames(s) == "nine one two" && known == len(want)
+	})
+}
+
+func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
+	src := command("local", "tell")
+	src.Env["REGION"] = "eu"
+	r := open(t, settings(src))
+	one := r.tools(t, "one", "two").Tool("two")
+	answer, err := r.Execute(t.Context(), &one.Workflow, nil, nil)
+	testkit.Must(t, err)
+	var out struct{ Dir, Env string }
+	testkit.Must(t, json.Unmarshal(answer.Output, &out))
+	want, _ := filepath.EvalSymlinks(r.root)
+	if got, _ := filepath.EvalSymlinks(out.Dir); got != want || out.Env != "eu" {
+		t.Errorf("%+v, want %s", out, want)
+	}
+}
+
+func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
+	f := &fakery{list: listOf(workflow("1", "one"))}
+	inner := mount(t, f.server())
+	web := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer s3cret" {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	src := named(config.WorkflowSource{Name: "shop", URL: web.URL + "/mcp?key=s3cret", Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_TOKEN}"}})
+	t.Setenv("DEEPWORK_TEST_TOKEN", "wrong")
+	r := open(t, settings(src))
+	r.until(t, "a refusal", func(s *source.Snapshot) bool {
+		return len(s.Sources) == 1 && s.Sources[0].Err != nil && strings.Contains(s.Sources[0].Err.Error(), "Unauthorized")
+	})
+	want := web.URL + "/mcp answers 401 Unauthorized; see headers of the source in config.yml"
+	if got := r.Snapshot().Sources[0].Err.Error(); !strings.Contains(got, want) || strings.Contains(got, "s3cret") {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	t.Setenv("DEEPWORK_TEST_TOKEN", "s3cret")
+	r.refresh(t)
+	r.tools(t, "one")
+	if strings.Contains(r.log.String(), "s3cret") {
+		t.Error("the token is in the log")
+	}
+}
+
+func TestPagesAreFollowed(t *testing.T) {
+	f := &fakery{list: func(cursor string) *mcp.CallToolResult {
+		switch cursor {
+		case "":
+			return structured(`{"workflows":[` + workflow("1", "one") + `],"nextCursor":"b"}`)
+		case "b":
+			return structured(`{"workflows":[` + workflow("2", "two") + `,` + workflow("1", "again") + `],"nextCursor":""}`)
+		}
+		return failure("no such page")
+	}}
+	r := open(t, settings(overHTTP(t, "web", f)))
+	s := r.tools(t, "one", "two")
+	if len(s.Skipped) != 1 || !strings.Contains(s.Skipped[0].Reason, "second workflow of this id") {
+		t.Errorf("%+v", s.Skipped)
+	}
+	f.set(func(string) *mcp.CallToolResult {
+		return structured(`{"workflows":[` + workflow("1", "one") + `],"nextCursor":"round"}`)
+	})
+	r.refresh(t)
+	s = r.Snapshot()
+	if err := s.Sources[0].Err; err == nil || !strings.Contains(err.Error(), "its pages repeat") || toolNames(s) != "one two" {
+		t.Errorf("%s", show(s))
+	}
+}
+
+func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
+	var all []string
+	for i := range 10_050 {
+		all = append(all, workflow(fmt.Sprint(i), fmt.Sprintf("w%d", i)))
+	}
+	f := &fakery{list: listOf(all...)}
+	r := open(t, settings(overHTTP(t, "web", f)))
+	told := 0 // one for the source, which is connected, and one for all of its tools
+	for len(r.Snapshot().Tools) != 10_000 {
+		select {
+		case <-r.Changed():
+			told++
+		case <-time.After(patience):
+			t.Fatalf("waited for 10,000 tools; there is %s", show(r.Snapshot()))
+		}
+	}
+	if s := r.Snapshot(); len(s.Skipped) != 1 || !strings.Contains(s.Skipped[0].Reason, "more than 10000 workflows") {
+		t.Errorf("%+v", s.Skipped)
+	}
+	if told > 2 {
+		t.Errorf("the change was told %d times", told)
+	}
+}
+
+func TestAFailedQueryIsTriedAgain(t *testing.T) {
+	f := &fakery{}
+	f.set(func(string) *mcp.CallToolResult {
+		if f.asked() == 1 {
+			return failure("the database is asleep")
+		}
+		return text("[" + workflow("1", "one") + "]")
+	})
+	c := settings(overHTTP(t, "web", f))
+	c.WorkflowTools.RefreshInterval = 0
+	r := open(t, c)
+	r.tools(t, "one")
+	r.logged(t, "level=WARN", "the database is asleep")
+}
+
+func TestTheIntervalQueriesAgain(t *testing.T) {
+	f := &fakery{}
+	f.set(func(string) *mcp.CallToolResult {
+		return text("[" + workflow("1", fmt.Sprintf("round%d", min(3, f.asked()))) + "]")
+	})
+	c := settings(overHTTP(t, "web", f))
+	c.WorkflowTools.RefreshInterval = 20 * time.Millisecond
+	open(t, c).tools(t, "round3")
+}
+
+func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
+	pid := filepath.Join(t.TempDir(), "pid")
+	src := command("stubborn", "stubborn")
+	src.Env["PID_FILE"] = pid
+	r := open(t, settings(src))
+	r.tools(t, "one", "two")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.Close(ctx); err != nil || ctx.Err() != nil {
+		t.Error(err, ctx.Err())
+	}
+	if runtime.GOOS != "windows" {
+		data, _ := os.ReadFile(pid)
+		if alive(string(data)) {
+			t.Error("the source runs on")
+		}
+	}
+}
+
+func TestBadSettingsAreToldByReconfigure(t *testing.T) {
+	bad := errors.New("config.yml:3:1: no")
+	c := source.Open(source.Options{
+		Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad },
+	})
+	defer c.Close(t.Context())
+	if err := c.Reconfigure(t.Context()); !errors.Is(err, bad) {
+		t.Error(err)
+	}
+	if _, err := c.Refresh(t.Context(), patience); !errors.Is(err, bad) {
+		t.Error(err)
+	}
+	if len(c.Snapshot().Tools) != 0 {
+		t.Error("there are tools")
+	}
+}
+
+// What cannot be run is not offered, and is named.
+func TestASourceWithoutAnExecuteToolOffersNothing(t *testing.T) {
+	src := overHTTP(t, "half", &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"))})
+	src.ExecuteTool = "run-it"
+	r := open(t, settings(src))
+	s := r.until(t, "two that are skipped", func(s *source.Snapshot) bool { return len(s.Skipped) == 2 })
+	if len(s.Tools) != 0 || s.Skipped[1].Workflow != "2" || !strings.Contains(s.Skipped[1].Reason, `has no tool "run-it"`) {
+		t.Error(show(s))
+	}
+}

@@ -1,0 +1,258 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
+)
+
+// A urlWire is a source that is reached over streamable HTTP.
+type urlWire struct {
+	endpoint string
+	headers  http.Header // from the config, for each request
+	client   *http.Client
+	base     *http.Transport
+	cutting  context.Context // ended by cut: every request ends with it
+	cut      context.CancelFunc
+	ready    atomic.Bool  // the session has started
+	refusal  atomic.Int32 // status of the last response before that
+}
+
+// openURL prepares a connection; headers take their variables from the current environment.
+func openURL(s *config.WorkflowSource) (*urlWire, error) {
+	headers := make(http.Header, len(s.Headers))
+	for name, value := range s.Headers {
+		expanded, err := expand(value, os.LookupEnv)
+		if err != nil {
+			return nil, fmt.Errorf("the header %s: %w", name, err)
+		}
+		headers.Set(name, expanded)
+	}
+	endpoint, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, fmt.Errorf("the url: %w", err)
+	}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	base.MaxIdleConns, base.MaxIdleConnsPerHost = 0, 16
+	w := &urlWire{endpoint: s.URL, headers: headers, base: base}
+	w.cutting, w.cut = context.WithCancel(context.Background())
+	w.client = &http.Client{
+		Transport: w,
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if r.URL.Host != endpoint.Host || r.URL.Scheme != endpoint.Scheme {
+				return fmt.Errorf("it redirects to another server, %s; put that server's address in the config if that is intended", r.URL.Host)
+			}
+			if len(via) >= 5 {
+				return errors.New("it redirects too often")
+			}
+			return nil
+		},
+	}
+	return w, nil
+}
+
+var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
+
+// expand expands the variables of a header's value. Its errors do not contain values.
+func expand(value string, lookup func(string) (string, bool)) (string, error) {
+	var err error
+	out := variable.ReplaceAllStringFunc(value, func(m string) string {
+		name := m[2 : len(m)-1]
+		v, ok := lookup(name)
+		if !ok || v == "" {
+			err = fmt.Errorf("the environment variable %q is not set; set it where this server is started", name)
+		}
+		if strings.ContainsAny(v, "\x00\r\n") {
+			err = fmt.Errorf("the environment variable %q has a line break or NUL byte in it", name)
+		}
+		return v
+	})
+	return out, err
+}
+
+func (w *urlWire) transport() mcp.Transport {
+	return &mcp.StreamableClientTransport{
+		Endpoint: w.endpoint, HTTPClient: w.client, MaxRetries: 2, MaxEventSize: maxMessage,
+	}
+}
+
+func (w *urlWire) end() { w.cut() }
+
+func (w *urlWire) begun() {
+	w.ready.Store(true)
+	w.refusal.Store(0)
+}
+
+func (w *urlWire) leave(ctx context.Context, close func()) {
+	// Do not wait long for a hanging server to end the session.
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	stop := context.AfterFunc(ctx, w.cut)
+	close()
+	stop()
+	cancel()
+	w.cut()
+	w.base.CloseIdleConnections()
+}
+
+// reason adds the address, and the status with which the source refused to start a session; the
+// SDK's errors only have its name.
+func (w *urlWire) reason(err error) error {
+	status := int(w.refusal.Load())
+	if status < 400 {
+		return err
+	}
+	hint := ""
+	if status == http.StatusUnauthorized || status == http.StatusForbidden {
+		hint = "; see headers of the source in config.yml"
+	}
+	return fmt.Errorf("%s answers %d %s%s: %w", shownURL(w.endpoint), status, http.StatusText(status), hint, err)
+}
+
+// listenWithin is how long a source may take to open the stream of its messages; some only
+// respond when there is one. A test shortens it.
+var listenWithin = 5 * time.Second
+
+// RoundTrip implements http.RoundTripper for the SDK. It adds the headers of the config, gives the
+// raw method its real name, bounds what is read, and lets a refusal fail its own call alone: over
+// most of them the SDK would end the session.
+func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(w.cutting, cancel)
+	release := sync.OnceFunc(func() { stop(); cancel() })
+	next := r.Clone(ctx)
+	maps.Copy(next.Header, w.headers)
+	if host := w.headers.Get("Host"); host != "" {
+		next.Host = host
+	}
+	call := callIn(ctx)
+	if call != nil && r.Method == http.MethodPost {
+		if err := rename(next, call); err != nil {
+			release()
+			return nil, err
+		}
+		call.sent.Store(true)
+	}
+	listening := r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == ""
+	late := &time.Timer{}
+	if listening {
+		late = time.AfterFunc(listenWithin, cancel)
+	}
+	resp, err := w.base.RoundTrip(next)
+	if listening && !late.Stop() && r.Context().Err() == nil && w.cutting.Err() == nil {
+		if err == nil {
+			resp.Body.Close()
+		}
+		release()
+		return &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: make(http.Header), Body: http.NoBody, Request: r}, nil // there is no stream
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	limit := int64(maxMessage)
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/event-stream" {
+		limit = maxStream // each event is bounded by the SDK
+	}
+	resp.Body = &body{ReadCloser: resp.Body, left: limit, release: release}
+	if r.Method == http.MethodPost && !w.ready.Load() {
+		w.refusal.Store(int32(resp.StatusCode))
+	} else if call != nil && r.Method == http.MethodPost && resp.StatusCode >= 400 {
+		call.refuse(r, resp)
+	}
+	return resp, nil
+}
+
+// rename gives the raw method its real name in a request.
+func rename(r *http.Request, c *call) error {
+	text, err := io.ReadAll(r.Body)
+	r.Body.Close()
+	if err != nil {
+		return fmt.Errorf("reading the request: %w", err)
+	}
+	text = bytes.Replace(text, []byte(`"method":"`+rawMethod), []byte(`"method":"`+callMethod), 1) // it comes before the parameters
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+	r.Body, _ = r.GetBody()
+	r.ContentLength = int64(len(text))
+	if r.Header.Get("Mcp-Method") != "" { // in the newest version of MCP
+		r.Header.Set("Mcp-Method", callMethod)
+		r.Header.Set("Mcp-Name", c.tool)
+	}
+	return nil
+}
+
+// sessionWords match the errors with which many servers refuse a session that they do not know: with
+// the status 400, instead of 404, which MCP requires.
+var sessionWords = regexp.MustCompile(`(?i)(no valid|invalid|unknown|missing|expired) (mcp[- ])?session|session([- ]id)?( header)?( is| was| has)? (not found|unknown|invalid|expired|missing|required|not valid|terminated)|(server|session|transport)( is)? not (yet )?initialized`)
+
+// refuse makes a response that refuses the call one over which the SDK fails the call, and, if the
+// source does not know the session, ends that.
+func (c *call) refuse(r *http.Request, resp *http.Response) {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	resp.Body.Close()
+	m, _ := jsonrpc.DecodeMessage(text)
+	answer, ok := m.(*jsonrpc.Response)
+	anonymous := !ok && jsontext.First(text) == '{'
+	switch {
+	case ok && answer.Error != nil: // the source's answer, which the SDK does not read with a status such as 500
+		resp.StatusCode = http.StatusBadRequest
+	case r.Header.Get("Mcp-Session-Id") != "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest && anonymous && sessionWords.Match(text)):
+		c.forgotten.Store(true)
+		resp.StatusCode, text = http.StatusNotFound, nil
+	default:
+		c.refused.Store(&resp.Status)
+		resp.StatusCode, text = http.StatusBadGateway, nil
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+}
+
+// A body is the bounded body of a response.
+type body struct {
+	io.ReadCloser
+	left    int64 // bytes
+	release func()
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, fmt.Errorf("the answer is larger than %d bytes, which is the limit", maxMessage)
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}
+
+// shownURL returns an address without its secret parts.
+func shownURL(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "its url"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}

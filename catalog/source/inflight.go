@@ -1,0 +1,158 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
+)
+
+var (
+	errForgotten = errors.New("it no longer knows the session")
+	errUndone    = errors.New("it did not receive the call or refused it, because the connection or the session is gone") // it had no effect
+)
+
+// A transportError is the error of a call that the source did not answer.
+type transportError struct{ error }
+
+func (e transportError) Unwrap() error { return e.error }
+
+// A call is a tool call in flight. The context of its HTTP request holds it.
+type call struct {
+	tool      string
+	sent      atomic.Bool            // the source may have received it
+	refused   atomic.Pointer[string] // the status of HTTP with which it was refused, or nil
+	forgotten atomic.Bool            // the source refused it, since it does not know the session
+}
+
+type callKey struct{}
+
+// callIn returns the call that a request belongs to, or nil.
+func callIn(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// call calls a tool of the source and waits for the answer, until ctx or the link ends; then it
+// cancels the call at the source. progress, which may be nil, receives progress meanwhile. The
+// error is a *RefusedError, a transportError, or the cause of ctx.
+func (l *link) call(ctx context.Context, tool string, arguments []byte, progress func(Progress)) (*reply, error) {
+	r := &callRequest{Name: tool, Arguments: arguments}
+	var progressed chan Progress
+	if progress != nil {
+		token := strconv.FormatInt(l.tokens.Add(1), 10)
+		r.Meta = mcp.Meta{"progressToken": token}
+		progressed = make(chan Progress, maxProgress)
+		l.listen(token, progressed)
+		defer l.listen(token, nil)
+	}
+	type outcome struct {
+		answer *reply
+		err    error
+	}
+	done := make(chan outcome, 1)
+	c := &call{tool: tool}
+	// The request outlives the call: the end of the stream after the answer has to be read for its
+	// connection to be reused.
+	sending, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), callKey{}, c))
+	l.calls.Add(1)
+	defer l.calls.Add(-1)
+	// The SDK may hang in a write after its context has ended.
+	if !l.begin(func() {
+		answer, err := callRaw(sending, l.session, r)
+		done <- outcome{answer, err}
+	}) {
+		cancel()
+		return nil, transportError{errUndone} // nothing was sent
+	}
+	var o outcome
+	for waiting := true; waiting; {
+		select {
+		case p := <-progressed:
+			progress(p)
+			continue
+		case o = <-done:
+		case <-ctx.Done():
+			o.err = context.Cause(ctx)
+		case <-l.ctx.Done():
+			o.err = transportError{context.Cause(l.ctx)}
+		}
+		waiting = false
+	}
+	for len(progressed) > 0 {
+		progress(<-progressed)
+	}
+	if o.answer == nil && len(done) > 0 {
+		o = <-done // both were ready: the answer is used
+	}
+	if o.err == nil {
+		time.AfterFunc(drainTime, cancel)
+		if o.answer.fault != "" {
+			return nil, &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + o.answer.fault, Garbled: true}
+		}
+		return o.answer, nil
+	}
+	cancel()
+	return nil, l.failed(ctx, c, o.err)
+}
+
+// failed returns the error of a call that has no answer.
+func (l *link) failed(ctx context.Context, c *call, err error) error {
+	if c.forgotten.Load() {
+		// Other calls of this link may have been executed: they end as lost and are not repeated.
+		l.cancel(errForgotten)
+		return transportError{errUndone}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e := errorOf(err); e != nil {
+		return &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText)}
+	}
+	if status := c.refused.Load(); status != nil {
+		err = fmt.Errorf("calling a tool: %s", *status)
+	}
+	if lost, ok := errors.AsType[transportError](err); ok {
+		err = lost.error
+	}
+	l.suspect.Wake()
+	if !c.sent.Load() {
+		return transportError{errUndone}
+	}
+	return transportError{l.wire.reason(err)}
+}
+
+// listen sends progress with this token to a channel; nil stops that.
+func (l *link) listen(token string, to chan Progress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if to == nil {
+		delete(l.progress, token)
+		return
+	}
+	l.progress[token] = to
+}
+
+// route sends a progress notification to its call. If the call is too slow, it is dropped.
+func (l *link) route(p *mcp.ProgressNotificationParams) {
+	if p == nil {
+		return
+	}
+	token, _ := p.ProgressToken.(string)
+	progress := Progress{Value: &p.Progress, Message: jsontext.Clip(p.Message, maxMessageText)}
+	if p.Total > 0 {
+		progress.Total = &p.Total
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.progress[token] <- progress: // never if no call has the token
+	default:
+	}
+}

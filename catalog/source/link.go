@@ -1,0 +1,162 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/wait"
+)
+
+// The versions of MCP used with sources. handshake is the newest that starts with initialize; from
+// 2026-07-28 on, sessions start with server/discover, which older servers do not know and which
+// makes some of them exit. So initialize is tried first, and a source that answers it with an error
+// is connected again in the newest version that the SDK supports.
+const (
+	handshake     = "2025-11-25"
+	newestVersion = "" // the SDK's own choice
+)
+
+// A wire carries a link: a command or a URL.
+type wire interface {
+	transport() mcp.Transport
+	// begun notes that the session has started.
+	begun()
+	// end ends everything at once, so that all waits for the source return; it does not block.
+	end()
+	// leave ends it gracefully, or at once when ctx ends, and calls close, which closes the
+	// session, when that can no longer hang. It waits for all of it.
+	leave(ctx context.Context, close func())
+	// reason adds the state of the wire to an error.
+	reason(err error) error
+}
+
+// A link is one connection to a source, from its initialize to its end.
+type link struct {
+	session *mcp.ClientSession
+	wire    wire
+	ctx     context.Context // ends with the link; its cause says why
+	cancel  context.CancelCauseFunc
+	changed wait.Signal // the source's tools changed
+	suspect wait.Signal // a call had no answer: the source may be gone
+	tools   atomic.Pointer[map[string]bool]
+	calls   atomic.Int64 // in flight
+	tokens  atomic.Int64
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool                     // no goroutine may be started
+	progress map[string]chan Progress // of the calls that report progress, by token
+}
+
+// ClientName is the name of this program as a client of its sources.
+const ClientName = "deepwork"
+
+// connect starts a session in a version of MCP over a wire. If it fails, it closes the wire.
+func connect(ctx context.Context, w wire, o Options, version string) (*link, error) {
+	l := &link{
+		wire: w, changed: wait.NewSignal(), suspect: wait.NewSignal(),
+		progress: make(map[string]chan Progress),
+	}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	client := mcp.NewClient(&mcp.Implementation{Name: ClientName, Version: o.Version}, &mcp.ClientOptions{
+		Capabilities:                &mcp.ClientCapabilities{},
+		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { l.changed.Wake() },
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { l.route(r.Params) },
+	})
+	err := mcp.AddSendingCustomMethod[*callRequest, *reply](client, rawMethod)
+	if err == nil {
+		// Not every wait of the SDK ends with its context; the end of the wire ends all.
+		stop := context.AfterFunc(ctx, w.end)
+		l.session, err = client.Connect(ctx, w.transport(), &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if !stop() && err == nil {
+			l.session.Close()
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		w.leave(ctx, func() {})
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		err = w.reason(err)
+		l.cancel(err)
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	w.begun()
+	l.wg.Go(func() {
+		l.cancel(w.reason(cmp.Or(l.session.Wait(), errEnded)))
+	})
+	return l, nil
+}
+
+var errEnded = errors.New("it closed the connection")
+
+// close ends the link and its calls in flight, and waits for all its goroutines. When ctx ends, it
+// does so at once.
+func (l *link) close(ctx context.Context) {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.cancel(errClosed)
+	l.wire.leave(ctx, func() { l.session.Close() })
+	l.wg.Wait()
+}
+
+// begin starts a goroutine that close waits for. It reports false if the link is closed.
+func (l *link) begin(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.wg.Go(f)
+	}
+	return !l.closed
+}
+
+var errClosed = errors.New("the connection was closed by this server")
+
+// ping checks that the source is there. An error from the source counts as an answer.
+func (l *link) ping(ctx context.Context) error {
+	err := l.session.Ping(ctx, nil)
+	if errorOf(err) != nil {
+		return nil
+	}
+	return err
+}
+
+// learn finds out which of these tools the source has.
+func (l *link) learn(ctx context.Context, wanted ...string) error {
+	tools := make(map[string]bool)
+	for tool, err := range l.session.Tools(ctx, nil) {
+		if err != nil {
+			return fmt.Errorf("listing its tools: %w", err)
+		}
+		if slices.Contains(wanted, tool.Name) {
+			tools[tool.Name] = true
+		}
+	}
+	if old := l.tools.Load(); old == nil || !maps.Equal(*old, tools) {
+		l.tools.Store(&tools)
+	}
+	return nil
+}
+
+// has reports whether the source is known to have a tool.
+func (l *link) has(tool string) bool {
+	tools := l.tools.Load()
+	return tools != nil && (*tools)[tool]
+}
+
+// bounded returns ctx with a timeout whose cause says what took too long.
+func bounded(ctx context.Context, limit time.Duration, what string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s took longer than %v: %w", what, limit, context.DeadlineExceeded))
+}

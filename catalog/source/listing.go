@@ -1,0 +1,142 @@
+package source
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"deepwork/catalog/jsontext"
+)
+
+// A listing collects the workflows of the pages of one query.
+type listing struct {
+	source    string
+	known     map[[sha256.Size]byte]*offered // of the previous query, by the digest of their JSON
+	workflows []*offered
+	ids       map[string]bool
+	cursors   map[string]bool
+	skipped   []Skipped
+	more      int // number of further skipped workflows
+	bytes     int
+}
+
+// newListing starts a listing. Unchanged workflows are taken from the previous query.
+func newListing(source string, before []*offered) *listing {
+	l := &listing{
+		source: source, known: make(map[[sha256.Size]byte]*offered, len(before)),
+		ids: make(map[string]bool, len(before)), cursors: make(map[string]bool),
+	}
+	for _, w := range before {
+		l.known[w.sum] = w
+	}
+	return l
+}
+
+// add reads a page: an array of workflows, or an object that holds one under
+// "workflows" and may have a nextCursor (seed 003, 6.1). Invalid workflows are
+// skipped, with the reason (6.2). It returns the next page's cursor, or "" if the
+// listing is complete. An error says that the page is not a list of workflows.
+func (l *listing) add(page json.RawMessage) (next string, err error) {
+	if l.bytes += len(page); l.bytes > maxQuery {
+		return "", fmt.Errorf("its pages have more than %d bytes, which is the limit", maxQuery)
+	}
+	list, next, err := splitPage(page)
+	if err != nil {
+		return "", err
+	}
+	d := json.NewDecoder(bytes.NewReader(list))
+	d.Token() // the list's bracket; the page is known to be JSON
+	// One by one, so that millions of zeros are not all in memory.
+	for i := 1; d.More() && i <= 2*maxWorkflows; i++ {
+		var item json.RawMessage
+		if err := d.Decode(&item); err != nil {
+			return "", fmt.Errorf("its list of workflows is not JSON: %w", err)
+		}
+		sum := sha256.Sum256(item)
+		w := l.known[sum]
+		if w == nil {
+			var label string
+			if w, label, err = parseWorkflow(l.source, item); err != nil {
+				if label == "" {
+					label = fmt.Sprintf("number %d", i)
+				}
+				l.skip(label, err.Error())
+				continue
+			}
+			w.sum = sum
+		}
+		switch {
+		case len(l.workflows) >= maxWorkflows:
+			l.skip("", fmt.Sprintf("the source offers more than %d workflows; the others are left out", maxWorkflows))
+			return "", nil
+		case l.ids[w.ID]:
+			l.skip(jsontext.Clip(w.ID, 100), "a second workflow of this id; the first is taken")
+		default:
+			l.ids[w.ID] = true
+			l.workflows = append(l.workflows, w)
+		}
+	}
+	switch {
+	case next == "":
+		return "", nil
+	case l.cursors[next]:
+		return "", fmt.Errorf("its nextCursor %q was returned before: its pages repeat", jsontext.Clip(next, 80))
+	case len(l.cursors) >= maxPages-1:
+		return "", fmt.Errorf("its list has more than %d pages", maxPages)
+	}
+	l.cursors[next] = true
+	return next, nil
+}
+
+// splitPage finds the list of workflows in an answer, and the cursor of the next page.
+func splitPage(page json.RawMessage) (list json.RawMessage, next string, err error) {
+	if len(page) > maxPage {
+		return nil, "", fmt.Errorf("a page of its answer has %d bytes, at most %d are allowed", len(page), maxPage)
+	}
+	kind := jsontext.Kind(page)
+	switch {
+	case kind != "array" && kind != "object":
+		return nil, "", fmt.Errorf("its answer is not a list of workflows: %q", jsontext.Clip(string(page), 80))
+	case !json.Valid(page):
+		return nil, "", errors.New("its answer is not JSON")
+	case kind == "array":
+		return page, "", nil
+	}
+	var object struct{ Workflows, NextCursor json.RawMessage }
+	if err := json.Unmarshal(page, &object); err != nil {
+		return nil, "", fmt.Errorf("its answer is not JSON: %w", err)
+	}
+	if jsontext.Kind(object.Workflows) != "array" {
+		return nil, "", errors.New(`its answer is an object without a list "workflows"`)
+	}
+	if !jsontext.IsNull(object.NextCursor) && (json.Unmarshal(object.NextCursor, &next) != nil || len(next) > maxCursor) {
+		return nil, "", fmt.Errorf("its nextCursor is not a text of at most %d bytes", maxCursor)
+	}
+	return object.Workflows, next, nil
+}
+
+func (l *listing) skip(workflow, reason string) {
+	if len(l.skipped) >= maxSkipped {
+		l.more++
+		return
+	}
+	l.skipped = append(l.skipped, Skipped{Source: l.source, Workflow: workflow, Reason: jsontext.Clip(reason, 500)})
+}
+
+// skipAll skips all workflows.
+func (l *listing) skipAll(reason string) {
+	for _, w := range l.workflows {
+		l.skip(jsontext.Clip(w.ID, 100), reason)
+	}
+	l.workflows = nil
+}
+
+// reasons returns why workflows were skipped.
+func (l *listing) reasons() []Skipped {
+	if l.more == 0 {
+		return l.skipped
+	}
+	return append(l.skipped, Skipped{Source: l.source, Reason: fmt.Sprintf("%d more workflows were left out", l.more)})
+}

@@ -1,0 +1,147 @@
+package source
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+	"slices"
+	"strings"
+)
+
+// maxToolName is the limit of the strictest clients: ^[a-zA-Z0-9_-]{1,64}$.
+const maxToolName = 64
+
+// maxIDSuffix leaves room for the longest prefix and a digest before it.
+const maxIDSuffix = 22
+
+// legal makes a text valid in a tool's name: each run of characters other than ASCII letters,
+// digits, '_' and '-' becomes one '_'. It may return "".
+func legal(s string) string {
+	var b strings.Builder
+	gap := false
+	for _, r := range s {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+			if gap && b.Len() > 0 {
+				b.WriteByte('_')
+			}
+			gap = false
+			b.WriteRune(r)
+		default:
+			gap = true
+		}
+	}
+	return b.String()
+}
+
+// digest returns a short, stable digest of a text: n hex digits.
+func digest(s string, n int) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])[:n]
+}
+
+// shorten cuts a name that is too long and appends a digest of whole, so that two names with the
+// same beginning differ.
+func shorten(name, whole string, most int) string {
+	if len(name) <= most {
+		return name
+	}
+	return name[:most-9] + "_" + digest(whole, 8)
+}
+
+// plainName returns the name of a tool that shares it with no other.
+func plainName(prefix string, w *Workflow) string {
+	base := legal(w.Name)
+	if strings.HasPrefix(strings.ToLower(prefix+base), "mcp__") { // as clients name the tools of other servers
+		base = "source_" + base
+	}
+	base = cmp.Or(base, legal(w.ID), "workflow")
+	return shorten(prefix+base, prefix+w.Name, maxToolName)
+}
+
+// withID returns a name followed by the workflow's id (seed 003, 6.4).
+func withID(name string, w *Workflow) string {
+	id := shorten(cmp.Or(legal(w.ID), digest(w.ID, 8)), w.ID, maxIDSuffix)
+	return shorten(name, name, maxToolName-1-len(id)) + "_" + id
+}
+
+// withDigest returns a name that also depends on the source.
+func withDigest(name string, w *Workflow) string {
+	return shorten(name, name, maxToolName-13) + "_" + digest(w.Source+"\x00"+w.ID, 12)
+}
+
+// folded is a name without what readers overlook.
+func folded(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+}
+
+// nameAll gives each workflow the name of its tool. Names depend on what is
+// offered alone, not on the order in which it came: all that share a name, or
+// have one that looks like a reserved one, get their id as a suffix, and what then still clashes gets
+// a digest of source and id. A workflow that has no name even then is skipped;
+// its name here is "".
+//
+// sources are names that are or were those of tools, with their sources: no other
+// source's workflow gets one, since its callers mean the one that they know.
+func nameAll(all []*offered, prefix string, reserved []string, sources map[string]string) []string {
+	names := make([]string, len(all))
+	others := func(i int) bool {
+		source, known := sources[names[i]]
+		return known && source != all[i].Source
+	}
+	sharing := make(map[string]int, len(all))
+	taken := make(map[string]bool, len(all)+len(reserved))
+	imitated := make(map[string]bool, len(reserved))
+	for _, name := range reserved {
+		sharing[name], taken[name], imitated[folded(name)] = 1, true, true
+	}
+	for i, w := range all {
+		names[i] = plainName(prefix, &w.Workflow)
+		sharing[names[i]]++
+	}
+	var second []int
+	for i, name := range names {
+		if sharing[name] == 1 && !taken[name] && !imitated[folded(name)] && !others(i) {
+			taken[name] = true
+			continue
+		}
+		second = append(second, i)
+	}
+	clear(sharing)
+	for _, i := range second {
+		names[i] = withID(names[i], &all[i].Workflow)
+		sharing[names[i]]++
+	}
+	var third []int
+	for _, i := range second {
+		if sharing[names[i]] > 1 || taken[names[i]] || others(i) {
+			third = append(third, i)
+			continue
+		}
+		taken[names[i]] = true
+	}
+	// A name that was chosen to look like such a digest goes to the first by source and id.
+	slices.SortFunc(third, func(a, b int) int {
+		return cmp.Or(strings.Compare(all[a].Source, all[b].Source), strings.Compare(all[a].ID, all[b].ID))
+	})
+	for _, i := range third {
+		name := withDigest(names[i], &all[i].Workflow)
+		if taken[name] {
+			name = ""
+		}
+		names[i], taken[name] = name, true
+	}
+	return names
+}
+
+// wanted applies the config's filters to a workflow's name (seed 003, 4.2).
+func wanted(name string, include, exclude []string) bool {
+	matches := func(globs []string) bool {
+		return slices.ContainsFunc(globs, func(glob string) bool {
+			ok, err := path.Match(glob, name)
+			return ok && err == nil
+		})
+	}
+	return (len(include) == 0 || matches(include)) && !matches(exclude)
+}

@@ -1,0 +1,256 @@
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/actor"
+	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
+)
+
+// update asks the owner to apply the settings and make a new snapshot.
+type update struct{ reply actor.Reply[struct{}] }
+
+// An owner starts and ends sources and publishes the snapshot.
+type owner struct {
+	c        *Catalog
+	settings config.WorkflowTools
+	order    []*source            // as in the config
+	leaving  map[string]*source   // removed sources, by name, until they have ended
+	names    map[string]string    // current and former names of tools, and their sources
+	texts    map[string]described // by source and id, as describes writes it
+
+	// The published snapshot was made from these.
+	offers   []*offer
+	reserved []string
+	made     *config.Config
+	expires  time.Time // when tools of an unreachable source are to be removed; zero means never
+}
+
+// settingsWithin bounds how long the owner waits for settings that are being
+// written.
+const settingsWithin = 5 * time.Second
+
+// Receive implements actor.Behavior.
+func (o *owner) Receive(ctx context.Context, m update) error {
+	limited, cancel := context.WithTimeout(ctx, settingsWithin)
+	defer cancel()
+	err := o.configure(limited)
+	if o.publish(); err != nil {
+		m.reply.Fail(err)
+	} else {
+		m.reply.Send(struct{}{})
+	}
+	return nil
+}
+
+// configure adds, removes and reconnects the sources whose own definition
+// changed, and no other (seed 003, 4.1 and 4.4).
+func (o *owner) configure(ctx context.Context) error {
+	c := o.c
+	settings, err := c.options.Settings(ctx)
+	if err != nil {
+		return fmt.Errorf("configuring the sources of workflows: %w", err)
+	}
+	if settings == c.applied.Load() || c.ctx.Err() != nil {
+		return nil
+	}
+	o.settings = settings.WorkflowTools
+	wanted := o.settings.Sources
+	if !o.settings.Enabled {
+		wanted = nil
+	}
+	p := policy{refresh: o.settings.RefreshInterval, retries: o.settings.RetryAttempts}
+	old := maps.Clone(*c.sources.Load())
+	now := make(map[string]*source, len(wanted))
+	order := make([]*source, 0, len(wanted))
+	for _, def := range wanted {
+		s := old[def.Name]
+		delete(old, def.Name)
+		switch {
+		case s == nil:
+			s = o.start(def, nil, p)
+		case sameSource(s.def, def):
+			s.follow(p)
+		default:
+			c.options.Logger.Info("a source's definition changed; connecting it again", "source", def.Name)
+			s.cancel()
+			s = o.start(def, s, p)
+		}
+		now[def.Name] = s
+		order = append(order, s)
+	}
+	maps.DeleteFunc(o.leaving, func(_ string, s *source) bool { return s.ended() })
+	for name, s := range old {
+		c.options.Logger.Info("a source is not configured any more", "source", name)
+		s.cancel()
+		o.leaving[name] = s
+	}
+	maps.DeleteFunc(o.names, func(_, source string) bool { return now[source] == nil })
+	o.order = order
+	c.sources.Store(&now)
+	c.applied.Store(settings)
+	return nil
+}
+
+// sameSource reports whether two definitions lead to the same connection.
+func sameSource(a, b config.WorkflowSource) bool {
+	a.ExecutionTimeout, b.ExecutionTimeout = nil, nil // read by the caller of a workflow
+	return reflect.DeepEqual(a, b)
+}
+
+// start starts a source after the one that it replaces has ended: a command may need the port or
+// files of its predecessor.
+func (o *owner) start(def config.WorkflowSource, before *source, p policy) *source {
+	c := o.c
+	s := newSource(def, c.options, before, p, c.offers, c.grace)
+	if before == nil {
+		before = o.leaving[def.Name]
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	s.cancel = cancel
+	c.running.Go(func() {
+		if before != nil {
+			<-before.done // bounded
+		}
+		s.run(ctx)
+	})
+	return s
+}
+
+// publish makes a snapshot of all offers, if any of its inputs changed.
+func (o *owner) publish() {
+	c, now := o.c, time.Now()
+	offers := make([]*offer, len(o.order))
+	for i, s := range o.order {
+		offers[i] = s.offer.Load()
+	}
+	reserved := slices.Sorted(slices.Values(c.options.Reserved()))
+	if slices.Equal(offers, o.offers) && slices.Equal(reserved, o.reserved) && o.made == c.applied.Load() && (o.expires.IsZero() || now.Before(o.expires)) {
+		return
+	}
+	old := c.snapshot.Load()
+	next := o.snapshot(offers, reserved, now)
+	o.offers, o.reserved, o.made = offers, reserved, c.applied.Load()
+	if !sameSnapshot(old, next) {
+		c.snapshot.Store(next)
+		c.changed.Wake()
+	}
+}
+
+// snapshot names the offered workflows.
+func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) *Snapshot {
+	next := &Snapshot{Sources: make([]SourceState, len(offers))}
+	o.expires = time.Time{}
+	var all []*offered
+	var away []string // why the source of each of all is, or ""
+	for i, of := range offers {
+		name := o.order[i].def.Name
+		next.Sources[i] = SourceState{Name: name, Connected: of.connected, Err: of.err, Workflows: len(of.workflows)}
+		why := ""
+		if !of.connected {
+			if !of.queried {
+				continue
+			}
+			why = of.err.Error()
+			until := of.since.Add(o.settings.KeepToolsFor)
+			if !now.Before(until) {
+				next.Sources[i].Workflows = 0
+				for tool, source := range o.names {
+					if source == name {
+						next.gone = append(next.gone, Skipped{name, tool, why})
+					}
+				}
+				continue
+			}
+			if o.expires.IsZero() || until.Before(o.expires) {
+				o.expires = until
+			}
+		}
+		next.Skipped = append(next.Skipped, of.skipped...)
+		for _, w := range of.workflows {
+			if wanted(w.Name, o.settings.Include, o.settings.Exclude) {
+				all, away = append(all, w), append(away, why)
+			}
+		}
+	}
+	old := o.c.snapshot.Load()
+	names := nameAll(all, o.settings.Prefix, reserved, o.names)
+	o.remember(all, names)
+	for i, w := range all {
+		if names[i] == "" {
+			reason := "its name and the name made of its id are both taken by other tools"
+			next.Skipped = append(next.Skipped, Skipped{Source: w.Source, Workflow: jsontext.Clip(w.ID, 100), Reason: reason})
+			o.c.options.Logger.Warn("a workflow is not offered", "source", w.Source, "workflow", jsontext.Clip(w.ID, 100), "reason", reason)
+			continue
+		}
+		t, changed, plain := old.Tool(names[i]), o.describes(w, names[i], now), plainName(o.settings.Prefix, &w.Workflow)
+		if t == nil || t.origin != w || t.Changed != changed || t.Away != away[i] || t.plain != plain {
+			t = &Tool{Name: names[i], Workflow: w.Workflow, Away: away[i], Changed: changed, plain: plain, origin: w, check: w.check}
+		}
+		next.Tools = append(next.Tools, t)
+	}
+	slices.SortFunc(next.Tools, func(a, b *Tool) int { return strings.Compare(a.Name, b.Name) })
+	return next
+}
+
+// maxNames is the maximum number of remembered tool names.
+const maxNames = 100_000
+
+// remember notes the sources of the names of all. If there are too many, names without a current
+// tool are forgotten.
+func (o *owner) remember(all []*offered, names []string) {
+	if len(o.names)+len(all) > maxNames {
+		clear(o.names)
+	}
+	for i, w := range all {
+		if names[i] != "" {
+			o.names[names[i]] = w.Source
+		}
+	}
+}
+
+// A described workflow is what agents have been told of it: its description and input schema, which
+// lead them as instructions do. A source may change them after its user has looked at them.
+type described struct {
+	sum [sha256.Size]byte
+	at  time.Time // of the last change; zero means none
+}
+
+// describes notes what a workflow says of itself now and returns when that last changed since this
+// process first listed it; zero means never. Each change is logged.
+func (o *owner) describes(w *offered, tool string, now time.Time) time.Time {
+	key := w.Source + "\x00" + w.ID
+	sum := sha256.Sum256([]byte(w.Description + "\x00" + string(w.InputSchema)))
+	was, known := o.texts[key]
+	switch {
+	case !known:
+		if len(o.texts) >= maxNames {
+			clear(o.texts)
+		}
+		o.texts[key] = described{sum: sum}
+		return time.Time{}
+	case was.sum == sum:
+		return was.at
+	}
+	o.texts[key] = described{sum, now}
+	o.c.options.Logger.Warn("a source changed the description or the input schema of a tool", "tool", tool,
+		"source", w.Source, "workflow", jsontext.Clip(w.ID, 100), "description", jsontext.Clip(w.Description, 300))
+	return now
+}
+
+// sameSnapshot reports whether two snapshots look the same from outside.
+func sameSnapshot(a, b *Snapshot) bool {
+	return slices.Equal(a.Tools, b.Tools) && slices.Equal(a.Skipped, b.Skipped) &&
+		slices.EqualFunc(a.Sources, b.Sources, func(x, y SourceState) bool {
+			return x.Name == y.Name && x.Connected == y.Connected && x.Workflows == y.Workflows &&
+				(x.Err == y.Err || x.Err != nil && y.Err != nil && x.Err.Error() == y.Err.Error())
+		})
+}

@@ -1,0 +1,187 @@
+package source
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// list reads a page.
+func list(page json.RawMessage) (*listing, error) {
+	l := newListing("s", nil)
+	_, err := l.add(page)
+	return l, err
+}
+
+func one(t *testing.T, text string) *offered {
+	t.Helper()
+	p, err := list(json.RawMessage(text))
+	if err != nil || len(p.workflows) != 1 {
+		t.Fatalf("%+v %v", p, err)
+	}
+	return p.workflows[0]
+}
+
+func TestReq003_6_1_EveryFieldIsTaken(t *testing.T) {
+	w := one(t, `{"workflows":[{"id":"a/1","name":"data sync","description":"syncs","category":"etl","version":"2.1",
+		"inputSchema":{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},"required":["zone"]},
+		"executionType":"sync","metadata":{"z":1,"a":2},"more":true}]}`)
+	if w.Source != "s" || w.ID != "a/1" || w.Name != "data sync" || w.Description != "syncs" || w.Category != "etl" || w.Version != "2.1" || w.Async ||
+		string(w.Metadata) != `{"z":1,"a":2}` || len(w.notes) != 0 ||
+		string(w.InputSchema) != `{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},"required":["zone"]}` {
+		t.Errorf("%+v %s %s", w, w.InputSchema, w.Metadata)
+	}
+}
+
+func TestReq003_3_3_MissingFieldsHaveDefaults(t *testing.T) {
+	w := one(t, `[{"id":"1","name":"n","description":"d"}]`)
+	if w.Category != "workflow" || w.Version != "1.0.0" || !w.Async || w.Metadata != nil || string(w.InputSchema) != string(anyObject) || len(w.notes) != 0 {
+		t.Errorf("%+v", w)
+	}
+	for given, want := range map[string]struct {
+		Performer
+		notes int
+	}{`"agent"`: {ByAgent, 0}, `"person"`: {ByPerson, 0}, `null`: {"", 0}, `"robot"`: {"", 1}, `["agent"]`: {"", 1}} {
+		w := one(t, `[{"id":"1","name":"n","description":"d","metadata":{"performer":`+given+`}}]`)
+		if w.Performer != want.Performer || len(w.notes) != want.notes || w.Metadata == nil {
+			t.Errorf("performer %s: %q, %v", given, w.Performer, w.notes)
+		}
+	}
+	w = one(t, `[{"id":"1","name":"n","description":"d","category":null,"version":7,"executionType":"maybe","metadata":[1]}]`)
+	if w.Category != "workflow" || w.Version != "1.0.0" || !w.Async || w.Metadata != nil || len(w.notes) != 3 {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	for text, want := range map[string]string{
+		`{"name":"n","description":"d"}`:                     "id is missing",
+		`{"id":"1","description":"d"}`:                       "name is missing",
+		`{"id":"1","name":"n"}`:                              "description is missing",
+		`{"id":1,"name":"n","description":"d"}`:              "id is a number; expected a text",
+		`{"id":"1","name":" ","description":"d"}`:            "name is empty",
+		`{"id":"1","name":["n"],"description":null}`:         "name is an array; expected a text; description is missing",
+		`{"id":"1","name":"` + long + `","description":"d"}`: "name has 5000 characters",
+		`{"id":"` + long + `","name":"n","description":"d"}`: "id has 5000 bytes",
+		`null`: "it is null", `7`: "it is a number", `[]`: "it is an array", `"x"`: "it is a text",
+	} {
+		p, err := list(json.RawMessage(`[` + text + `,{"id":"2","name":"good","description":"d"}]`))
+		if err != nil || len(p.workflows) != 1 || len(p.skipped) != 1 || !strings.Contains(p.skipped[0].Reason, want) || len(p.skipped[0].Workflow) > 110 {
+			t.Errorf("%.100s: %+v %v, want %q", text, p, err, want)
+		}
+	}
+}
+
+func TestAnswersThatAreNoList(t *testing.T) {
+	for _, text := range []string{``, ` `, `null`, `7`, `"x"`, `{}`, `{"workflows":{}}`, `{"workflows":null}`, `[`, `[1,`, `{"workflows":[]`,
+		`{"workflows":[],"nextCursor":7}`, `{"workflows":[],"nextCursor":"` + strings.Repeat("x", maxCursor+1) + `"}`, `[` + strings.Repeat(" ", maxPage) + `]`} {
+		if p, err := list(json.RawMessage(text)); err == nil {
+			t.Errorf("%.50q: %+v", text, p)
+		}
+	}
+}
+
+func TestLongTextsAreCut(t *testing.T) {
+	w := one(t, `[{"id":"1","name":"n","description":"`+strings.Repeat("é", 9000)+`","metadata":{"x":"`+strings.Repeat("x", maxMetadata)+`"}}]`)
+	if n := len([]rune(w.Description)); n != maxDescription || !strings.HasSuffix(w.Description, "é…") || w.Metadata != nil || len(w.notes) != 2 {
+		t.Errorf("%d characters, %q", n, w.notes)
+	}
+}
+
+// What did not change from one query to the next is the same, unread.
+func TestUnchangedWorkflowsAreKept(t *testing.T) {
+	text := json.RawMessage(`[{"id":"1","name":"n","description":"d"},{"id":"2","name":"m","description":"d"}]`)
+	first := newListing("s", nil)
+	if _, err := first.add(text); err != nil {
+		t.Fatal(err)
+	}
+	second := newListing("s", first.workflows)
+	if _, err := second.add(json.RawMessage(strings.Replace(string(text), `"m"`, `"k"`, 1))); err != nil {
+		t.Fatal(err)
+	}
+	if second.workflows[0] != first.workflows[0] || second.workflows[1] == first.workflows[1] || second.workflows[1].Name != "k" {
+		t.Errorf("%+v", second.workflows)
+	}
+}
+
+func TestWhatIsSkippedIsBounded(t *testing.T) {
+	g := newListing("s", nil)
+	if _, err := g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]")); err != nil {
+		t.Fatal(err)
+	}
+	if all := g.reasons(); len(all) != maxSkipped+1 || !strings.Contains(all[maxSkipped].Reason, "201 more") {
+		t.Errorf("%d: %+v", len(all), all[len(all)-1])
+	}
+}
+
+func TestPagesAreBounded(t *testing.T) {
+	g := newListing("s", nil)
+	var err error
+	pages := 0
+	for ; err == nil; pages++ {
+		_, err = g.add(fmt.Appendf(nil, `{"workflows":[],"nextCursor":"%d"}`, pages))
+	}
+	if pages != maxPages || !strings.Contains(err.Error(), "pages") {
+		t.Errorf("%d: %v", pages, err)
+	}
+	const small = 1 << 10
+	g, err = newListing("s", nil), nil
+	g.bytes = maxQuery - 8*small // of pages before
+	page := json.RawMessage("[" + strings.Repeat(" ", small-2) + "]")
+	for pages = 0; err == nil && pages < 20; pages++ {
+		_, err = g.add(page)
+	}
+	if pages != 9 || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("%d pages of %d bytes: %v", pages, small, err)
+	}
+}
+
+func FuzzParseWorkflows(f *testing.F) {
+	for _, seed := range []string{
+		`[]`, `{"workflows":[],"nextCursor":"x"}`, `[{"id":"1","name":"n","description":"d","inputSchema":{"$ref":"#"}}]`,
+		`[{"id":"1","name":"n","description":"d","inputSchema":{"properties":{"a":{"$ref":"#/properties/b"},"b":{"anyOf":[{"$ref":"#/properties/a"}]}}}}]`,
+		`[{"id":"1","name":"n","description":"d","inputSchema":{"$defs":{"a":{"$anchor":"x","items":{"$ref":"#x"}}},"allOf":[{"$ref":"#x"}]}}]`,
+		`[{"id":"1","name":"n","description":"d","inputSchema":{"type":"object","patternProperties":{"(":{}}}}]`,
+		`[{"id":"é","name":"日本","description":"d","executionType":"sync","metadata":{}}]`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := list(data)
+		if err != nil {
+			return
+		}
+		names := nameAll(p.workflows, "", []string{"n"}, nil)
+		for i, w := range p.workflows {
+			if w.ID == "" || w.Name == "" || w.Description == "" || !json.Valid(w.InputSchema) || !legalName(names[i]) && names[i] != "" {
+				t.Errorf("%+v %q", w, names[i])
+			}
+			var schema struct{ Type string }
+			if json.Unmarshal(w.InputSchema, &schema) != nil || schema.Type != "object" {
+				t.Errorf("its schema is %s", w.InputSchema)
+			}
+			w.check(nil)
+			w.check(json.RawMessage(`{"a":{"a":[{"a":1},[[]]]},"b":"x","n":null}`))
+		}
+	})
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"content":[{"type":"text","text":"{\"status\":\"x\",\"progress\":{\"progress\":1}}"}]}`))
+	f.Add([]byte(`{"structuredContent":{"execution_id":7,"progress":"half","error":{"message":"m"}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r reply
+		if json.Unmarshal(data, &r) != nil {
+			return
+		}
+		r.text()
+		r.list()
+		for _, a := range []*Answer{r.syncAnswer(), r.answer()} {
+			if a.Output != nil && !json.Valid(a.Output) {
+				t.Errorf("the output is not JSON: %q", a.Output)
+			}
+		}
+	})
+}

@@ -1,0 +1,229 @@
+package source
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
+	for name, text := range map[string]string{
+		"null": `null`, "array": `[]`, "text": `"x"`, "boolean": `true`,
+		"another type":   `{"type":"string"}`,
+		"properties":     `{"type":"object","properties":[]}`,
+		"5 MB":           `{"type":"object","description":"` + strings.Repeat("x", 5<<20) + `"}`,
+		"deep":           strings.Repeat(`{"not":`, 100) + `{}` + strings.Repeat(`}`, 100),
+		"pattern":        `{"properties":{"a":{"pattern":"("}}}`,
+		"itself":         `{"$ref":"#"}`,
+		"remote":         `{"properties":{"a":{"$ref":"http://127.0.0.1:1/schema.json"}}}`,
+		"wrong anywhere": `{"properties":{"a":{"pattern":"^(?!admin)"},"b":{"pattern":"["}}}`,
+		"not JSON after": `{"type":"object"} x`,
+	} {
+		s := compileSchema(json.RawMessage(text))
+		schema, check, err := s.listed, s.check, s.err
+		if err == nil || string(schema) != string(anyObject) {
+			t.Errorf("%s: %.200s, %v", name, schema, err)
+			continue
+		}
+		if check(json.RawMessage(`{"anything":[1]}`)) != nil || check(json.RawMessage(`[1]`)) == nil {
+			t.Errorf("%s: does not take any object, or more", name)
+		}
+	}
+}
+
+func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
+	s := compileSchema(json.RawMessage(` {
+		"properties": {
+			"region": {"type": "string", "enum": ["eu", "us"]},
+			"who": {"type": "object", "properties": {"age": {"type": "integer", "minimum": 0}}, "additionalProperties": false},
+			"tags": {"type": "array", "items": {"type": "string"}},
+			"tree": {"$ref": "#/$defs/node"}
+		},
+		"required": ["region"],
+		"$defs": {"node": {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "value": {"type": "number"}}}}
+	}`))
+	schema, check := s.listed, s.check
+	if s.err != nil || !strings.HasPrefix(string(schema), `{"type":"object","properties":{"region":`) {
+		t.Fatalf("%s %v", schema, s.err)
+	}
+	for _, good := range []string{`{"region":"eu"}`, `{"region":"us","who":{"age":3},"tags":[],"more":1}`, `{"region":"eu","tree":{"left":{"left":{"value":2.5}}}}`} {
+		if err := check(json.RawMessage(good)); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for bad, want := range map[string]string{
+		``:                                 `missing required "region"`,
+		`null`:                             `missing required "region"`,
+		`{}`:                               `missing required "region"`,
+		`[]`:                               `are an array`,
+		`{"region":"asia"}`:                `region: `,
+		`{"region":"eu","who":{"age":-1}}`: `who.age: `,
+		`{"region":"eu","who":{"name":1}}`: `who: there is no argument named "name"`,
+		`{"region":"eu","tags":["a",1]}`:   `tags[1]: 1 is an integer; expected a string`,
+		`{"region":"eu","tree":{"left":{"value":"x"}}}`:                                      `tree.left.value: "x" is a string; expected a number`,
+		`{"region":"eu","tree":` + strings.Repeat(`[`, 300) + strings.Repeat(`]`, 300) + `}`: `nested more than 200 deep`,
+		`{"region"`: `not JSON`,
+	} {
+		if err := check(json.RawMessage(bad)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.100s: %v, want %q", bad, err, want)
+		}
+	}
+}
+
+func legalName(s string) bool { return regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`).MatchString(s) }
+
+func named(source, id, name string) *offered {
+	w := &offered{}
+	w.Source, w.ID, w.Name = source, id, name
+	return w
+}
+
+func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
+	long := strings.Repeat("long name ", 20)
+	all := []*offered{
+		named("a", "1", "alone"), named("a", "2", "with blank"), named("a", "3", "with.blank"), named("a", "4", "日本語"), named("a", "!?", "日本語!"),
+		named("a", "5", long+"x"), named("a", "6", long+"y"), named("a", "7", "get_workflows"), named("b", "7", "get_workflows"),
+		named("a", strings.Repeat("i", 500), "same"), named("a", "9", "same"), named("b", "10", "same_9"),
+		named("b", "11", "Émile"), named("b", "12", "same"), named("c", "12", "same"),
+	}
+	names := nameAll(all, "", []string{"get_workflows"}, nil)
+	seen := map[string]bool{"get_workflows": true}
+	for i, name := range names {
+		if !legalName(name) || seen[name] {
+			t.Errorf("%q of %q", name, all[i].Name)
+		}
+		seen[name] = true
+	}
+	if names[0] != "alone" || names[1] != "with_blank_2" || names[2] != "with_blank_3" || names[3] != "4" || names[11] != "same_9" || names[12] != "mile" ||
+		!strings.HasPrefix(names[10], "same_9_") || !strings.HasPrefix(names[7], "get_workflows_7_") {
+		t.Errorf("%q", names)
+	}
+	// The order in which they came does not matter.
+	reversed := slices.Clone(all)
+	slices.Reverse(reversed)
+	again := nameAll(reversed, "", []string{"get_workflows"}, nil)
+	slices.Reverse(again)
+	if !slices.Equal(names, again) {
+		t.Errorf("%q\n%q", names, again)
+	}
+	for _, name := range nameAll(all, strings.Repeat("p", 32), nil, nil) {
+		if !legalName(name) || !strings.HasPrefix(name, strings.Repeat("p", 32)) {
+			t.Errorf("%q", name)
+		}
+	}
+}
+
+func TestAnswersOfASource(t *testing.T) {
+	f := func(v float64) *float64 { return &v }
+	for text, want := range map[string]Answer{
+		`{"execution_id":"e","status":"RUNNING"}`:                      {ExecutionID: "e", State: Running},
+		`{"executionId":17,"status":"queued"}`:                         {ExecutionID: "17", State: Running},
+		`{"status":"Completed","output":{"b":1,"a":2}}`:                {State: Completed, Output: json.RawMessage(`{"b":1,"a":2}`)},
+		`{"status":"failed","error":"no disk"}`:                        {State: Failed, Error: "no disk"},
+		`{"status":"error","error":{"code":3,"message":"no disk"}}`:    {State: Failed, Error: "no disk"},
+		`{"status":"failed","error":{"code":3}}`:                       {State: Failed, Error: `{"code":3}`},
+		`{"status":"canceled"}`:                                        {State: Cancelled},
+		`{}`:                                                           {},
+		`"started"`:                                                    {Output: json.RawMessage(`"started"`)},
+		`{"progress":0.5}`:                                             {Progress: &Progress{Value: f(0.5), Total: f(1)}},
+		`{"progress":50}`:                                              {Progress: &Progress{Value: f(50), Total: f(100)}},
+		`{"progress":500}`:                                             {Progress: &Progress{Value: f(500)}},
+		`{"progress":3,"total":4,"message":"m"}`:                       {Progress: &Progress{Value: f(3), Total: f(4), Message: "m"}},
+		`{"progress":"half"}`:                                          {Progress: &Progress{Message: "half"}},
+		`{"progress":{"progress":3,"total":4,"message":"m"}}`:          {Progress: &Progress{Value: f(3), Total: f(4), Message: "m"}},
+		`{"progress":{"message":"m"}}`:                                 {Progress: &Progress{Message: "m"}},
+		`{"progress":[1]}`:                                             {},
+		`{"progress":{"progress":{"progress":{"progress":1}}}}`:        {},
+		`{"status":7,"execution_id":{},"progress":null,"output":null}`: {},
+	} {
+		for name, r := range map[string]reply{
+			"structured": {Structured: json.RawMessage(text)},
+			"text":       {Content: mustJSON(t, []block{{Type: "text", Text: text}})},
+			"wrapped":    {Structured: json.RawMessage(`{"result":` + text + `}`)},
+			"a text, wrapped": {
+				Content:    mustJSON(t, []block{{Type: "text", Text: text}}),
+				Structured: mustJSON(t, map[string]string{"result": text}),
+			},
+		} {
+			if text[0] != '{' && strings.HasSuffix(name, "wrapped") {
+				continue // only fields of an execution are taken out
+			}
+			got := r.answer()
+			if string(mustJSON(t, got)) != string(mustJSON(t, want)) {
+				t.Errorf("%s %s: %s, want %s", name, text, mustJSON(t, got), mustJSON(t, want))
+			}
+		}
+	}
+}
+
+func mustJSON(t *testing.T, v any) json.RawMessage {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// What a source answers in words stays readable.
+func TestAnswersAreNotEscapedForHTML(t *testing.T) {
+	r := reply{Content: mustJSON(t, []block{{"text", "a <b> & c"}})}
+	if got := string(r.syncAnswer().Output); got != `"a <b> & c"` {
+		t.Error(got)
+	}
+	r = reply{Content: json.RawMessage(`[{"type":"text","text":"{\"x\":\"<\"}"},{"type":"text","text":"{}"}]`)}
+	if got := string(r.list()); got != `[{"x":"<"},{}]` {
+		t.Error(got)
+	}
+	if got := string(shallow(json.RawMessage(strings.Repeat("[", 300) + `"<"` + strings.Repeat("]", 300)))); !strings.Contains(got, `\"<\"`) {
+		t.Error(got)
+	}
+}
+
+func TestListsThatFrameworksWrap(t *testing.T) {
+	for _, r := range []reply{
+		{Structured: json.RawMessage(`{"result":[{"id":"1"},{"id":"2"}]}`)},
+		{Content: mustJSON(t, []block{{"text", `{"id":"1"}`}, {"text", `{"id":"2"}`}})},
+		{Content: mustJSON(t, []block{{"text", `[{"id":"1"},{"id":"2"}]`}})},
+		{Structured: json.RawMessage(`{"result":"[{\"id\":\"1\"},{\"id\":\"2\"}]"}`)},
+	} {
+		if got := string(r.list()); got != `[{"id":"1"},{"id":"2"}]` {
+			t.Errorf("%s", got)
+		}
+	}
+}
+
+func TestVariablesOfTheEnvironment(t *testing.T) {
+	lookup := func(name string) (string, bool) {
+		v, ok := map[string]string{"A": "x", "B": "${A}", "E": "", "N": "a\nb"}[name]
+		return v, ok
+	}
+	for value, want := range map[string]string{"": "", "plain $A": "plain $A", "${A}-${B}": "x-${A}"} {
+		if got, err := expand(value, lookup); got != want || err != nil {
+			t.Errorf("%q: %q %v", value, got, err)
+		}
+	}
+	for _, value := range []string{"${C}", "${E}", "${}", "x ${N}"} {
+		if got, err := expand(value, lookup); err == nil {
+			t.Errorf("%q: %q", value, got)
+		}
+	}
+}
+
+// Names are remembered up to a bound: those that no tool has now go first.
+func TestRememberedNamesAreBounded(t *testing.T) {
+	o := &owner{names: make(map[string]string)}
+	one := []*offered{named("a", "1", "one")}
+	for i := range maxNames + 10 {
+		o.remember(one, []string{strconv.Itoa(i)})
+		if len(o.names) > maxNames {
+			t.Fatalf("%d names are remembered", len(o.names))
+		}
+	}
+	if o.names[strconv.Itoa(maxNames+9)] != "a" {
+		t.Error("the newest name is not remembered")
+	}
+}

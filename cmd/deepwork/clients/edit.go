@@ -1,0 +1,210 @@
+package clients
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"deepwork/actor/durable"
+)
+
+// The results of writing a file.
+const (
+	Created  = "created"
+	Kept     = "kept"
+	Extended = "extended"
+)
+
+// Create writes a file, and creates the folders above it. It does not replace an existing file.
+func Create(path string, data []byte) (done string, err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("it is %s, not a file; move it away and try again", durable.Kind(info.Mode()))
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return Kept, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	return Created, put(path, data, 0o644)
+}
+
+// put makes data the content of path atomically, even if the machine loses power.
+func put(path string, data []byte, mode fs.FileMode) error {
+	return durable.Disk{}.Put(path, data, durable.PutOptions{Temp: "." + filepath.Base(path) + ".*", Mode: mode})
+}
+
+// A LeftAloneError is a client's config file that cannot be edited safely and was not changed.
+type LeftAloneError struct{ reason string }
+
+// Error says why the file was not changed.
+func (e *LeftAloneError) Error() string { return e.reason }
+
+func leftAlone(format string, args ...any) error {
+	return &LeftAloneError{fmt.Sprintf(format, args...)}
+}
+
+// Add adds an entry to the client's config of a project. It returns what was done. A file that it cannot edit safely
+// is a *LeftAloneError.
+func (c *Client) Add(root string, e Entry) (done string, err error) {
+	file := c.Path(root)
+	if err := durable.Inside(root, file); err != nil {
+		return "", leftAlone("%v", err)
+	}
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Create(file, []byte(e.Whole()))
+	}
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o200 == 0 {
+		return "", leftAlone("it is not a regular file that can be written")
+	}
+	there, err := os.ReadFile(file)
+	if err != nil {
+		return "", leftAlone("it cannot be read: %v", err)
+	}
+	text, err := e.addTo(there)
+	if err != nil {
+		return "", err
+	}
+	if bytes.Equal(text, there) {
+		return Kept, nil
+	}
+	target, err := filepath.EvalSymlinks(file) // a symlink remains one
+	if err != nil {
+		return "", err
+	}
+	return Extended, put(target, text, info.Mode().Perm())
+}
+
+// addTo returns the text of a config file with the entry in it: the same bytes around one insertion. It knows the form
+// that clients and people write, with each member of JSON on lines of its own. A text that already has the server is
+// returned unchanged; one of another form is a *LeftAloneError.
+func (e Entry) addTo(text []byte) ([]byte, error) {
+	before, err := e.decode(text)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := e.decode([]byte(e.Whole()))
+	if err != nil {
+		return nil, err
+	}
+	key, insert := e.key, e.insert
+	if key == "" {
+		key, insert = "mcp_servers", e.appendTo
+	}
+	own := whole[key].(map[string]any)[serverName]
+	servers, is := before[key].(map[string]any)
+	if _, has := before[key]; has && !is {
+		return nil, leftAlone("its %q is not an object", key)
+	}
+	if there, has := servers[serverName]; has {
+		if e.required && !reflect.DeepEqual(there, own) {
+			return nil, leftAlone("it has another entry of the name %q, which must be removed first", serverName)
+		}
+		return text, nil
+	}
+	out := []byte(insert(string(text), len(servers) > 0))
+	if servers == nil {
+		servers = map[string]any{}
+		before[key] = servers
+	}
+	servers[serverName] = own
+	if after, err := e.decode(out); err != nil || !reflect.DeepEqual(before, after) {
+		return nil, leftAlone("it has another form than expected, with %s on a line of its own", key)
+	}
+	return out, nil
+}
+
+// decode decodes a config file. Its error is a *LeftAloneError.
+func (e Entry) decode(text []byte) (v map[string]any, err error) {
+	if e.key == "" {
+		v = map[string]any{}
+		if err := toml.Unmarshal(text, &v); err != nil {
+			return nil, leftAlone("it cannot be parsed as TOML (%v)", err)
+		}
+		return v, nil
+	}
+	err = json.Unmarshal(text, &v)
+	if _, is := errors.AsType[*json.UnmarshalTypeError](err); is || err == nil && v == nil {
+		return nil, leftAlone("it is not a JSON object")
+	}
+	if err != nil {
+		return nil, leftAlone("it cannot be parsed as JSON (%v)", err)
+	}
+	return v, nil
+}
+
+// newlineOf returns how the lines of a text end.
+func newlineOf(text string) string {
+	if strings.Contains(text, "\r\n") {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+// inlineServers matches servers in an inline table, to which TOML adds none.
+var inlineServers = regexp.MustCompile(`(?m)^[ \t]*["']?mcp_servers["']?[ \t]*=`)
+
+// appendTo appends the table to a text of TOML.
+func (e Entry) appendTo(text string, _ bool) string {
+	if inlineServers.MatchString(text) { // the parser would take it, but others refuse it
+		return text
+	}
+	newline, gap := newlineOf(text), ""
+	if text != "" {
+		gap = newline
+		if !strings.HasSuffix(text, "\n") {
+			gap += newline
+		}
+	}
+	return text + gap + strings.ReplaceAll(e.text, "\n", newline)
+}
+
+// insert inserts the entry where a text of JSON has the expected form.
+func (e Entry) insert(text string, others bool) string {
+	if strings.TrimSpace(text) == "{}" {
+		return e.Whole()
+	}
+	newline := newlineOf(text)
+	indented := func(member, unit string, depth int) string { // which is indented by two spaces per level
+		lines := strings.Split(member, "\n")
+		for i, line := range lines {
+			content := strings.TrimLeft(line, " ")
+			lines[i] = strings.Repeat(unit, depth+(len(line)-len(content))/2) + content
+		}
+		return strings.Join(lines, newline)
+	}
+	key := regexp.MustCompile(`\n([ \t]+)` + regexp.QuoteMeta(strconv.Quote(e.key)) + `: \{(\}?)`)
+	if at := key.FindStringSubmatchIndex(text); at != nil {
+		unit, end := text[at[2]:at[3]], at[4]
+		added := newline + indented(e.text, unit, 2)
+		switch {
+		case others:
+			added += ","
+		case at[4] < at[5]: // {} on the line
+			added += newline + unit
+		}
+		return text[:end] + added + text[end:]
+	}
+	first := regexp.MustCompile(`\A\{\r?\n([ \t]+)`).FindStringSubmatchIndex(text)
+	if first == nil {
+		return text
+	}
+	member := strconv.Quote(e.key) + ": {\n  " + strings.ReplaceAll(e.text, "\n", "\n  ") + "\n},"
+	return text[:first[2]] + indented(member, text[first[2]:first[3]], 1) + newline + text[first[2]:]
+}

@@ -1,0 +1,177 @@
+package clients
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+)
+
+func TestAdd(t *testing.T) {
+	tests := map[string]struct{ in, want string }{
+		"empty object": {"{}\n", All[0].Stdio().Whole()},
+		"before another server": {
+			"{\n  \"mcpServers\": {\n    \"other\": {\"command\": \"other\"}\n  },\n  \"z\": 1,\n  \"a\": [1, 2]\n}\n",
+			"{\n  \"mcpServers\": {\n    \"deepwork\": {\n      \"command\": \"deepwork\",\n      \"args\": [\"serve\", \"--path\", \".\"]\n    },\n    \"other\": {\"command\": \"other\"}\n  },\n  \"z\": 1,\n  \"a\": [1, 2]\n}\n",
+		},
+		"tabs, no servers yet, CRLF": {
+			"{\r\n\t\"inputs\": []\r\n}\r\n",
+			"{\r\n\t\"mcpServers\": {\r\n\t\t\"deepwork\": {\r\n\t\t\t\"command\": \"deepwork\",\r\n\t\t\t\"args\": [\"serve\", \"--path\", \".\"]\r\n\t\t}\r\n\t},\r\n\t\"inputs\": []\r\n}\r\n",
+		},
+		"empty servers": {
+			"{\n    \"mcpServers\": {},\n    \"x\": null\n}",
+			"{\n    \"mcpServers\": {\n        \"deepwork\": {\n            \"command\": \"deepwork\",\n            \"args\": [\"serve\", \"--path\", \".\"]\n        }\n    },\n    \"x\": null\n}",
+		},
+		"empty servers on two lines": {
+			"{\n  \"mcpServers\": {\n  }\n}",
+			"{\n  \"mcpServers\": {\n    \"deepwork\": {\n      \"command\": \"deepwork\",\n      \"args\": [\"serve\", \"--path\", \".\"]\n    }\n  }\n}",
+		},
+		"already there": {`{"mcpServers":{"deepwork":{"command":"mine"}}}`, `{"mcpServers":{"deepwork":{"command":"mine"}}}`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := All[0].Stdio().addTo([]byte(tt.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
+			}
+			again, err := All[0].Stdio().addTo(got)
+			if err != nil || !bytes.Equal(again, got) {
+				t.Errorf("the second time: %v\n%s", err, again)
+			}
+		})
+	}
+}
+
+func TestAddLeavesAlone(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                     "cannot be parsed",
+		"{\n// no\n}":                          "cannot be parsed",
+		`{"a": 1,}`:                            "cannot be parsed",
+		`{"a": 1} x`:                           "cannot be parsed",
+		`[]`:                                   "not a JSON object",
+		`null`:                                 "not a JSON object",
+		`{"mcpServers": []}`:                   `"mcpServers" is not an object`,
+		`{"mcpServers": null}`:                 `"mcpServers" is not an object`,
+		`{"mcpServers":{"a":{"command":"a"}}}`: "another form",
+		"{\n \"a\": {\n  \"mcpServers\": {}\n }\n}":         "another form",
+		"{\n  \"mcpServers\": {},\n  \"mcpServers\": {}\n}": "another form",
+		"\ufeff{}":                  "cannot be parsed",
+		strings.Repeat("[", 20_000): "cannot be parsed",
+	} {
+		got, err := All[0].Stdio().addTo([]byte(in))
+		if _, ok := err.(*LeftAloneError); !ok || !strings.Contains(err.Error(), want) {
+			t.Errorf("addTo(%.40q) = %q, %v; want a *LeftAloneError with %q", in, got, err, want)
+		}
+	}
+}
+
+// FuzzAddToJSON holds the promise of init: what was in the file is still
+// there, byte for byte around one insertion, and the server is in it.
+func FuzzAddToJSON(f *testing.F) {
+	for _, seed := range []string{
+		"{}", `{"mcpServers":{}}`, "{\n\t\"mcpServers\" : {\n\t\t\"a\" :{}\n\t}\n}", `{"a":"{\"","mcpServers":{"b\"":[{}]}}`,
+		"{\"a\":1\n,\"b\":2}", ` { "mcpServers" : { } , "n" : -1.5e3 } `, `{"mcpServers":{"deepwork":null}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		out, err := All[0].Stdio().addTo(in)
+		if err != nil {
+			return
+		}
+		if bytes.Equal(in, out) {
+			return
+		}
+		var before, after map[string]any
+		if err := json.Unmarshal(in, &before); err != nil {
+			t.Fatalf("edited a file that does not parse: %v", err)
+		}
+		if err := json.Unmarshal(out, &after); err != nil {
+			t.Fatalf("%q became %q: %v", in, out, err)
+		}
+		servers, _ := before["mcpServers"].(map[string]any)
+		if servers == nil {
+			servers = map[string]any{}
+			before["mcpServers"] = servers
+		}
+		servers["deepwork"] = map[string]any{"command": "deepwork", "args": []any{"serve", "--path", "."}}
+		if !reflect.DeepEqual(before, after) {
+			t.Fatalf("%q became %q", in, out)
+		}
+		if again, err := All[0].Stdio().addTo(out); err != nil || !bytes.Equal(again, out) {
+			t.Fatalf("%q: not the same the second time: %v", out, err)
+		}
+		prefix := 0
+		for prefix < len(in) && in[prefix] == out[prefix] {
+			prefix++
+		}
+		if !bytes.HasSuffix(out, in[prefix:]) && strings.TrimSpace(string(in)) != "{}" {
+			t.Fatalf("%q became %q: more than one insertion", in, out)
+		}
+	})
+}
+
+// FuzzAddToTOML holds the same promise for TOML: every byte of the file is still there, its values are the same, and
+// the server is in it.
+func FuzzAddToTOML(f *testing.F) {
+	for _, seed := range []string{
+		"", "a = 1", "a = 1\r\n", "[mcp_servers.other]\ncommand = \"x\"\n", "[[a]]\nb = 2\n", "mcp_servers = 1\n",
+		"[mcp_servers]\n", "mcp_servers.other.command = \"x\"\n", "mcp_servers = {}\n", "a = \"\"\"\n", "[mcp_servers]\ndeepwork = 1\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	entry := Named("codex").Stdio()
+	f.Fuzz(func(t *testing.T, in []byte) {
+		out, err := entry.addTo(in)
+		if err != nil || bytes.Equal(in, out) {
+			return
+		}
+		if !bytes.HasPrefix(out, in) {
+			t.Fatalf("%q became %q", in, out)
+		}
+		var before, after map[string]any
+		if err := toml.Unmarshal(in, &before); err != nil {
+			t.Fatalf("edited a file that does not parse: %v", err)
+		}
+		if err := toml.Unmarshal(out, &after); err != nil {
+			t.Fatalf("%q became %q: %v", in, out, err)
+		}
+		servers := after["mcp_servers"].(map[string]any)
+		if servers["deepwork"] == nil {
+			t.Fatalf("%q became %q, without the server", in, out)
+		}
+		delete(servers, "deepwork")
+		if before["mcp_servers"] == nil {
+			delete(after, "mcp_servers")
+		}
+		if len(before)+len(after) > 0 && !reflect.DeepEqual(before, after) {
+			t.Fatalf("%q became %q", in, out)
+		}
+	})
+}
+
+// The token of a server is in no file: an entry names a variable where the server does not know its callers.
+func TestHTTPNamesTheVariable(t *testing.T) {
+	for address, want := range map[string]bool{"http://127.0.0.1:8000/mcp": false, "https://host.example:8000/mcp": true} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range All {
+			e, named := c.HTTP(u, true)
+			if named != want || strings.Contains(e.Whole(), TokenVariable) != want {
+				t.Errorf("%s, %s: %v, %s", c.Name, address, named, e.Whole())
+			}
+			if e, named := c.HTTP(u, false); !named || !strings.Contains(e.Whole(), TokenVariable) {
+				t.Errorf("%s, %s, where nobody knows the callers: %v, %s", c.Name, address, named, e.Whole())
+			}
+		}
+	}
+}

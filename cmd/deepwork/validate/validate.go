@@ -1,0 +1,285 @@
+// Package validate checks jobs and a project's config, file by file.
+package validate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepwork/actor/durable"
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+	"deepwork/session/show"
+)
+
+// A Check is the result of validating one file.
+type Check struct {
+	File        string // as printed
+	Diagnostics job.Diagnostics
+
+	kind   kind
+	source []byte         // of the file, if it could be read
+	job    *job.Job       // nil if it has faults
+	config *config.Config // of the config's file, nil if it has faults
+}
+
+// A kind is what a Check is about.
+type kind int
+
+const (
+	aJob    kind = iota
+	aConfig      // config.yml
+	aFolder      // without a job.yml
+)
+
+// Same reports whether two checks of a file read the same content and found the same.
+func (c *Check) Same(other *Check) bool {
+	return other != nil && bytes.Equal(c.source, other.source) && slices.Equal(c.Diagnostics, other.Diagnostics)
+}
+
+// ErrNoJobs is the error of a project or folder without jobs.
+var ErrNoJobs = errors.New("no jobs found")
+
+// Folders validates jobs: each is a job's folder, its job.yml, or a folder of jobs.
+func Folders(dirs []string) ([]*Check, error) {
+	var checks []*Check
+	for _, dir := range dirs {
+		found, err := scanTarget(dir)
+		if err != nil {
+			return nil, err
+		}
+		checks = append(checks, found...)
+	}
+	return checks, nil
+}
+
+// Project validates the config and the own jobs of the project at root. The files are named as display returns them.
+func Project(root string, display func(path string) string) ([]*Check, error) {
+	var checks []*Check
+	cfg := &config.Config{}
+	if c := checkConfig(root, display(filepath.Join(root, ".deepwork", "config.yml"))); c != nil {
+		checks, cfg = append(checks, c), c.config
+	}
+	folder := filepath.Join(root, ".deepwork", "jobs")
+	jobs, err := scanFolder(display(folder))
+	if err != nil && !(errors.Is(err, fs.ErrNotExist) && len(checks) > 0) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: %s does not exist; run 'deepwork init', or name a folder", ErrNoJobs, folder)
+		}
+		return nil, err
+	}
+	if cfg != nil {
+		missingAgents(root, cfg, jobs)
+	}
+	return append(checks, jobs...), nil
+}
+
+// Summary counts what was checked and found, in words, and returns the number of faults.
+func Summary(checks []*Check) (text string, faults int) {
+	jobs, configs, warnings := 0, "", 0
+	for _, c := range checks {
+		switch c.kind {
+		case aJob:
+			jobs++
+		case aConfig:
+			configs = " and config.yml"
+		}
+		for _, d := range c.Diagnostics {
+			if d.Warning {
+				warnings++
+			} else {
+				faults++
+			}
+		}
+	}
+	return fmt.Sprintf("%s%s checked: %s, %s", show.Count(jobs, "job"), configs, show.Count(faults, "fault"), show.Count(warnings, "warning")), faults
+}
+
+// checkConfig validates the config.yml of a project. It returns nil if there is none.
+func checkConfig(root, file string) *Check {
+	source, err := readFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	c := &Check{File: file, kind: aConfig, source: source}
+	if err != nil {
+		c.Diagnostics = job.Diagnostics{{File: file, Message: "cannot be read: " + Reason(err)}}
+		return c
+	}
+	if c.config, c.Diagnostics = config.Parse(file, source); c.config != nil {
+		c.Diagnostics = missingPrograms(root, file, source, c.config)
+	}
+	return c
+}
+
+// Config reads a project's config file. It returns the defaults if there is none.
+func Config(file string) (*config.Config, error) {
+	source, err := readFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return config.Default(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, ds := config.Parse(file, source)
+	if c == nil {
+		for i := range ds {
+			ds[i].Path, ds[i].Message = show.Inline(ds[i].Path), show.Inline(ds[i].Message)
+		}
+		return nil, ds
+	}
+	return c, nil
+}
+
+// readFile reads the file .deepwork/NAME of a project. It refuses a link that leads out of the
+// project, since messages quote what is wrong in the file.
+func readFile(file string) ([]byte, error) {
+	if err := durable.Inside(filepath.Dir(filepath.Dir(file)), file); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular(): // reading a FIFO would block
+		return nil, errors.New("it is not a regular file")
+	case info.Size() > config.MaxBytes:
+		return nil, fmt.Errorf("it has %d bytes, more than the %d that are read", info.Size(), config.MaxBytes)
+	}
+	return os.ReadFile(file)
+}
+
+// scanTarget validates a job's folder, its job.yml, or a folder of jobs.
+func scanTarget(target string) ([]*Check, error) {
+	info, err := os.Stat(target)
+	if err != nil {
+		return nil, fmt.Errorf("validating %s: %s; name a job's folder or a folder of jobs", target, Reason(err))
+	}
+	if !info.IsDir() {
+		if filepath.Base(target) != job.FileName {
+			return nil, fmt.Errorf("validating %s: it is not a directory; name a job's folder or a folder of jobs", target)
+		}
+		target = filepath.Dir(target)
+	}
+	if hasJobFile(target) {
+		return []*Check{checkJob(target)}, nil
+	}
+	if c := checkMisnamed(target); c != nil {
+		return []*Check{c}, nil
+	}
+	checks, err := scanFolder(target)
+	if err == nil && !slices.ContainsFunc(checks, func(c *Check) bool { return c.kind == aJob }) {
+		err = fmt.Errorf("%w: neither %s nor a folder in it has a %s", ErrNoJobs, target, job.FileName)
+	}
+	return checks, err
+}
+
+// scanFolder validates every job of a folder, in the order of their names.
+func scanFolder(folder string) ([]*Check, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("validating %s: %w", folder, err)
+	}
+	var checks []*Check
+	for _, e := range entries {
+		dir := filepath.Join(folder, e.Name())
+		// Stat, not the entry's type: a job's folder may be a symlink.
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		if hasJobFile(dir) {
+			checks = append(checks, checkJob(dir))
+		} else if c := checkMisnamed(dir); c != nil {
+			checks = append(checks, c)
+		} else if !strings.HasPrefix(e.Name(), ".") {
+			checks = append(checks, &Check{File: dir, kind: aFolder, Diagnostics: job.Diagnostics{{File: dir, Warning: true,
+				Message: "it has no " + job.FileName + ", so there is no job; add one, or move the folder elsewhere"}}})
+		}
+	}
+	findDuplicates(checks)
+	return checks, nil
+}
+
+// checkMisnamed returns the fault of a folder whose job.yml has a name that nothing reads, or nil.
+func checkMisnamed(dir string) *Check {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if name := e.Name(); strings.EqualFold(name, "job.yaml") || strings.EqualFold(name, job.FileName) {
+			file := filepath.Join(dir, name)
+			return &Check{File: file, Diagnostics: job.Diagnostics{{File: file, Line: 1, Column: 1,
+				Message: "a job's file is named " + job.FileName + ", and this one is not read; rename it"}}}
+		}
+	}
+	return nil
+}
+
+func hasJobFile(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, job.FileName))
+	return err == nil
+}
+
+// checkJob validates one job with the files it names.
+func checkJob(dir string) *Check {
+	c := &Check{File: filepath.Join(dir, job.FileName)}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		c.Diagnostics = job.Diagnostics{{File: c.File, Message: Reason(err)}}
+		return c
+	}
+	j, ds := job.Load(abs)
+	ds = job.Unquoted(abs, ds)
+	if j == nil {
+		c.Diagnostics = ds
+	} else {
+		c.job, c.source = j, j.Source
+		c.Diagnostics = slices.Concat(ds, j.Warnings, job.CheckFiles(j))
+		slices.SortStableFunc(c.Diagnostics, func(a, b job.Diagnostic) int {
+			if a.Line != b.Line {
+				return a.Line - b.Line
+			}
+			return a.Column - b.Column
+		})
+		c.Diagnostics = slices.Compact(c.Diagnostics)
+	}
+	for i := range c.Diagnostics {
+		d := &c.Diagnostics[i]
+		d.File = c.File
+		if d.Line == 0 {
+			d.Line, d.Column = 1, 1 // about the whole file: editors want a place
+		}
+	}
+	return c
+}
+
+// findDuplicates adds a fault to every job whose name an earlier job has.
+func findDuplicates(checks []*Check) {
+	first := make(map[string]*Check, len(checks))
+	for _, c := range checks {
+		if c.job == nil {
+			continue
+		}
+		other, ok := first[c.job.Name]
+		if !ok {
+			first[c.job.Name] = c
+			continue
+		}
+		c.Diagnostics = append(c.Diagnostics, c.job.NameFault(c.File,
+			fmt.Sprintf("%q is also the name of %s; rename one of them", c.job.Name, other.File)))
+	}
+}
+
+// Reason returns an error's text without the operation and path that a message already names.
+func Reason(err error) string {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err.Error()
+	}
+	return err.Error()
+}

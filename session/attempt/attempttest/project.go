@@ -1,0 +1,226 @@
+// Package attempttest has what tests of attempts share: a project with a git repository, whose config names
+// executors that run the test binary as the agent, and its stores in each kind of database.
+package attempttest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/state"
+	"deepwork/session/state/statetest"
+	"deepwork/session/store"
+	"deepwork/session/store/backend"
+	files "deepwork/session/store/local"
+	"deepwork/session/store/postgres"
+	"deepwork/session/store/postgres/pgtest"
+)
+
+// Main runs the tests, with files and with PostgreSQL; onlyFiles are those that run with files alone, with
+// the reasons. The test binary is, by its first argument, also the shim and the agent that attempts run.
+func Main(m *testing.M, onlyFiles map[string]string) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "agent":
+			os.Exit(Agent(os.Args[2:]))
+		}
+	}
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
+}
+
+// A Project is a project folder with a git repository, and its config.
+type Project struct {
+	T      testing.TB
+	Root   string
+	Config atomic.Pointer[config.Config]
+}
+
+// New returns the project of a test, whose agents end with it.
+func New(t testing.TB) *Project {
+	t.Helper()
+	root := testkit.Dir(t)
+	home := filepath.Join(root, "home")
+	root = filepath.Join(root, "shop")
+	testkit.Must(t, os.MkdirAll(home, 0o755))
+	testkit.Must(t, os.MkdirAll(root, 0o755))
+	if t, is := t.(*testing.T); is {
+		t.Setenv("HOME", home)
+		t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+		t.Setenv(config.JobsFoldersEnv, "")
+	}
+	p := &Project{T: t, Root: root}
+	p.Repo(root)
+	p.Configure(func(*config.Config) {})
+	t.Cleanup(p.EndAgents)
+	return p
+}
+
+// Configure replaces the config by the tests' usual one with a change.
+func (p *Project) Configure(change func(*config.Config)) {
+	c := config.Default()
+	agent := []string{os.Args[0], "agent"}
+	c.Executors = []config.Executor{{
+		Name: "TEST", Command: append(agent, "first"), Resume: append(agent, "resumed"), Env: map[string]string{"MODE": "quick"},
+		Variants: []config.Variant{
+			{Name: "OTHER", Command: append(agent, "other"), Env: map[string]string{"MODE": "slow"}},
+			{Name: "SAME", Env: map[string]string{"MODE": "same"}},
+		},
+	}, {
+		Name: "ARGUMENT", Command: append(agent, "first"), Prompt: config.PromptArgument,
+	}, {
+		Name: "MISSING", Command: []string{"./no-such-agent"},
+	}}
+	change(c)
+	p.Config.Store(c)
+}
+
+// Git runs git in a folder and returns what it prints.
+func (p *Project) Git(dir string, args ...string) string {
+	p.T.Helper()
+	return testkit.Git(p.T, dir, args...)
+}
+
+// Repo makes a git repository with one commit on main.
+func (p *Project) Repo(dir string) {
+	p.T.Helper()
+	testkit.Must(p.T, os.MkdirAll(dir, 0o755))
+	p.Git(dir, "init", "-q", "-b", "main")
+	testkit.Must(p.T, os.WriteFile(filepath.Join(dir, "README"), []byte("hello\n"), 0o644))
+	p.Git(dir, "add", ".")
+	p.Git(dir, "commit", "-q", "-m", "first")
+}
+
+// EndAgents ends whatever agents a test has left.
+func (p *Project) EndAgents() {
+	runs, _ := filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))
+	r := runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}
+	for _, dir := range runs {
+		bounded, cancel := context.WithTimeout(context.Background(), time.Minute)
+		if proc, err := r.Find(bounded, dir); err == nil {
+			if _, err := proc.Stop(bounded, 0); err != nil {
+				p.T.Errorf("an agent goes on: %v", err)
+			}
+		}
+		cancel()
+	}
+}
+
+// Stores returns the stores of a server of the project, nil if the tests run with files.
+func (p *Project) Stores() *store.Stores {
+	if !pgtest.OnPostgres() {
+		return nil
+	}
+	at := Here
+	at.Root = p.Root
+	return StoresIn(p.Root, at)
+}
+
+// StoresWith returns the stores of a server whose database is wrapped by between.
+func (p *Project) StoresWith(between func(store.Database) store.Database) *store.Stores {
+	stores := p.Stores()
+	if stores == nil {
+		stores = files.Stores(state.Of(p.Root), false, nil)
+	}
+	p.T.Cleanup(func() { testkit.Must(p.T, stores.Close(context.Background())) })
+	copied := *stores
+	copied.Database = between(stores.Database)
+	return &copied
+}
+
+// SchemaURL returns the URL of the schema with a name.
+func SchemaURL(name string) string {
+	server, err := pgtest.Shared()
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256([]byte(name))
+	return server.At("test_" + hex.EncodeToString(sum[:8]))
+}
+
+// OpenIn opens the schema with a name for a process at a place, the last one there.
+func OpenIn(name string, at task.Place) *postgres.Store {
+	s, err := postgres.Open(postgres.Options{URL: SchemaURL(name), Project: "shop",
+		Repository: postgres.Repository{Remote: "https://example.com/shop.git"}, Machine: at.MachineID, Root: at.Root})
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// StoresIn returns the stores of a process at a place in the schema with a name.
+func StoresIn(name string, at task.Place) *store.Stores {
+	return backend.Of(OpenIn(name, at), session.NewMember(state.Of(at.Root), nil), &at, "shop")
+}
+
+// Here is the machine of tests with one.
+var Here = task.Place{MachineID: "0a1b2c3d", MachineName: "here"}
+
+// Refused checks that an error is one for agents, of a code, and names a value.
+func Refused(t testing.TB, err error, kind session.Kind, code string, mentions ...string) {
+	t.Helper()
+	e, is := errors.AsType[*session.Error](err)
+	if !is {
+		t.Errorf("not refused with %s, but: %v", code, err)
+		return
+	}
+	if e.Kind != kind || e.Code != code {
+		t.Errorf("refused as %s %s; expected %s %s: %v", e.Kind, e.Code, kind, code, err)
+	}
+	for _, m := range mentions {
+		if !strings.Contains(e.Message, m) {
+			t.Errorf("%s does not mention %q: %s", code, m, e.Message)
+		}
+	}
+}
+
+// Wrong is Refused for an error about an argument, which it names with its value if it has one.
+func Wrong(t testing.TB, err error, code string, mentions ...string) {
+	t.Helper()
+	Refused(t, err, session.ToolError, code, mentions...)
+	e, is := errors.AsType[*session.Error](err)
+	if !is {
+		return
+	}
+	if argument, _ := e.Details["argument"].(string); argument == "" {
+		t.Errorf("%s names no argument: %v", code, e.Details)
+	}
+	if _, given := e.Details["value"]; !given && !strings.HasPrefix(code, "missing_") {
+		t.Errorf("%s names no value: %v", code, e.Details)
+	}
+}
+
+// Times checks that texts are times of the present as replies have them.
+func Times(t testing.TB, times ...string) {
+	t.Helper()
+	for _, s := range times {
+		if at, err := time.Parse(time.RFC3339Nano, s); err != nil || !strings.HasSuffix(s, "Z") || time.Since(at) > time.Hour {
+			t.Errorf("%q is not the present in RFC 3339 and UTC", s)
+		}
+	}
+}
+
+// JSON returns a reply as a failing test shows it.
+func JSON(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}

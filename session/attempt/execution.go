@@ -1,0 +1,393 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/transcript"
+	"deepwork/session/board"
+	"deepwork/session/store"
+)
+
+// boardPatience bounds the wait in one step for a board that another process has locked.
+const boardPatience = 20 * time.Second
+
+// An execution is one process of an agent, or of a run's leader, while this server leads it. One goroutine leads it from start to end; all
+// its state is also on the board or in the executor, so any server can start it again at any time.
+type execution struct {
+	engine *Engine
+	row    task.Execution
+	ctx    context.Context // ends when this server no longer leads it
+
+	interrupted atomic.Bool // stop ends a run so that it can be resumed
+
+	lastFailure lastLogged             // of lead
+	hindrance   atomic.Pointer[string] // why it is not known whether the agent runs, or it cannot be stopped; nil means none
+
+	stopping context.Context // ends with ctx or stop
+	stop     context.CancelFunc
+	making   context.Context // for creating the workspace; ends with stopping or when Close begins
+}
+
+// stopped reports whether the execution was stopped.
+func (r *execution) stopped() bool { return r.stopping.Err() != nil && r.ctx.Err() == nil }
+
+// lead starts to lead an execution of this server, unless it already does.
+func (e *Engine) lead(x task.Execution) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leading[x.ID] != nil {
+		return
+	}
+	r := &execution{engine: e, row: x}
+	var cancel, stopMaking context.CancelFunc
+	r.ctx, cancel = context.WithCancel(e.ctx)
+	r.stopping, r.stop = context.WithCancel(r.ctx)
+	if x.StopAsked != nil { // of the server that led it before
+		r.stop()
+	}
+	r.making, stopMaking = context.WithCancel(r.stopping)
+	untie := context.AfterFunc(e.serving, stopMaking)
+	e.leading[x.ID] = r
+	e.workers.Add(1)
+	e.background.Go(func() {
+		defer func() {
+			if fault := recover(); fault != nil {
+				e.Log.Error("an attempt cannot be handled; trying again", "attempt", x.AttemptID,
+					"error", fmt.Sprint(fault), "trace", string(debug.Stack()))
+				wait.For(e.serving, 4*e.o.Poll)
+			}
+			untie()
+			cancel()
+			e.mu.Lock()
+			delete(e.leading, x.ID)
+			e.mu.Unlock()
+			e.wakeUp()
+			e.finished.Wake()
+		}()
+		r.lead()
+	})
+}
+
+func (r *execution) lead() {
+	begun := sync.OnceFunc(r.engine.workers.Done)
+	defer begun()
+	if r.row.Lead {
+		end := r.leadRun()
+		if end.fate.recorded() && !r.endAgentsOfRun() {
+			return
+		}
+		r.finish(end)
+		return
+	}
+	proc, end := r.launch()
+	if end != nil && end.Error != nil {
+		r.note(*end.Error)
+	}
+	saved := r.follow()
+	defer saved()
+	if proc != nil {
+		end = r.waitFor(proc, begun)
+	}
+	if end.fate.recorded() {
+		saved() // before the end is on the board, after which nobody looks for more
+	}
+	r.finish(end)
+}
+
+// start starts the agent of the execution. It returns its process, or the outcome if it could not be started.
+func (r *execution) start(agent Executor, w Work) (Process, *outcome) {
+	// Not with making: it must be known whether the agent runs, and that is quick to find out.
+	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
+	defer cancel()
+	proc, err := agent.Start(ctx, w)
+	if err == nil {
+		return proc, nil
+	}
+	if proc, end := r.find(); proc != nil || end != nil {
+		return proc, end
+	}
+	if _, is := errors.AsType[*session.Error](err); is {
+		return nil, r.couldNot("starting the agent", err)
+	}
+	return nil, failed("The agent could not be started: %v", err)
+}
+
+// waitFor records that the agent runs, calls began, and waits for its end, which it brings about if the
+// execution is stopped. If this server closes first, the agent continues without it.
+func (r *execution) waitFor(proc Process, began func()) *outcome {
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	ended := make(chan struct{}) // closed when the process has ended
+	defer close(ended)
+	watch.Go(func() {
+		select {
+		case <-r.stopping.Done():
+			r.end(proc)
+		case <-ended:
+		}
+	})
+	if at := proc.StartedAt(); !at.IsZero() {
+		err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, at) })
+		switch {
+		case errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound):
+			r.stop() // another process ended or deleted it
+		case err != nil:
+			return &outcome{fate: left}
+		default:
+			began()
+		}
+	}
+	return r.wait(proc)
+}
+
+// A fate is what becomes of an execution when this server no longer leads it.
+type fate int
+
+const (
+	ended   fate = iota // its agent ended, or could not be run
+	stopped             // it was stopped before its agent ran
+	waits               // its agent never ran, and it waits again
+	left                // another server leads it, the next one will, or it is no longer on the board
+)
+
+// recorded reports whether the execution ends on the board.
+func (f fate) recorded() bool { return f == ended || f == stopped }
+
+// An outcome is how an execution ended, as recorded on the board.
+type outcome struct {
+	fate fate
+	task.Ending
+	usage *transcript.Usage // what its agent reported
+}
+
+// notRun is the outcome of an execution whose server is closing, or that was stopped, before its agent
+// was started.
+func (r *execution) notRun() *outcome {
+	if r.stopped() {
+		return &outcome{fate: stopped, Ending: task.Ending{State: task.Stopped}}
+	}
+	return &outcome{fate: waits}
+}
+
+// finish records on the board what becomes of the execution.
+func (r *execution) finish(end *outcome) {
+	switch end.fate {
+	case left:
+		return
+	case waits:
+		r.record(func(ctx context.Context, b store.Board) error {
+			_, err := b.Release(ctx, r.row.ID, r.engine.Members.ID())
+			return err
+		})
+		return
+	case ended:
+		r.push()
+	}
+	r.reportDiff()
+	r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
+}
+
+// failed is the outcome of an agent that could not be run.
+func failed(format string, args ...any) *outcome {
+	return &outcome{Ending: task.Ending{State: task.Failed, Error: new(fmt.Sprintf(format, args...))}}
+}
+
+// recordsGone is the outcome of a run whose records were deleted.
+func recordsGone() *outcome {
+	return &outcome{Ending: task.Ending{State: task.Interrupted,
+		Error: new("The records of the agent's run are gone, so it is not known how it ended.")}}
+}
+
+// outcomeOf returns the outcome of an exit: only an agent that ended on its own with exit code 0
+// has completed.
+func outcomeOf(x runner.Exit) *outcome {
+	o := &outcome{Ending: task.Ending{FinalMessage: board.OrNull(x.FinalMessage), Conversation: board.OrNull(x.Conversation)}, usage: x.Usage}
+	if !x.EndedAt.IsZero() {
+		o.EndedAt = &x.EndedAt
+	}
+	switch {
+	case x.Stopped && x.NotStarted != "":
+		o.State = task.Stopped // before it ran
+	case x.NotStarted != "":
+		o.State, o.Error = task.Failed, new("The agent could not be started: "+x.NotStarted)
+	case x.Stopped:
+		o.State, o.ExitCode = task.Stopped, new(x.Code)
+	case x.Interrupted:
+		o.State = task.Interrupted
+		o.Error = new("The agent was cut short: what watched over it was killed, or the machine went down.")
+	case x.Code == 0 && x.Signal == "":
+		o.State, o.ExitCode = task.Completed, new(x.Code)
+	default:
+		o.State, o.ExitCode = task.Failed, new(x.Code)
+		why := fmt.Sprintf("The agent ended with exit code %d.", x.Code)
+		if x.Signal != "" {
+			why = "The agent was ended by " + x.Signal + "."
+		}
+		if x.Stderr != "" {
+			why += " Its last lines on stderr:\n" + x.Stderr
+		}
+		o.Error = &why
+	}
+	return o
+}
+
+// record writes to the board. It retries while the board cannot be written, since nothing about a
+// run may be lost. The error is f's if the execution has ended or is gone, or ctx's.
+func (r *execution) record(f func(context.Context, store.Board) error) error {
+	once := func() error {
+		ctx, cancel := context.WithTimeout(r.ctx, boardPatience)
+		defer cancel()
+		b, err := r.engine.Store(ctx)
+		if err != nil {
+			return err
+		}
+		return f(ctx, b)
+	}
+	logged := false
+	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}); ; {
+		err := once()
+		if err == nil || errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound) {
+			return err
+		}
+		if r.ctx.Err() == nil && !logged {
+			logged = true
+			r.engine.Log.Error("the outcome of an attempt cannot be recorded on the board; trying again until it can",
+				"attempt", r.row.AttemptID, "execution", r.row.ID, "error", err)
+		}
+		if err := pause.Wait(r.ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *execution) recordStart(ctx context.Context, b store.Board, at time.Time) error {
+	if _, err := b.StartExecution(ctx, r.row.ID, r.row.Executor, at); err != nil {
+		return err
+	}
+	if r.row.StepID == "" {
+		r.engine.count(func(s *Stats) { s.Started++ })
+	}
+	return nil
+}
+
+func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) (err error) {
+	ending := end.Ending
+	if r.row.StepID == "" {
+		if ending.Task, err = r.taskAfter(ctx, b, ending.State); err != nil {
+			return err
+		}
+	}
+	if ending.Usage, err = r.engine.usageOf(ctx, b, r.row.AttemptID, r.row.Executor, end.usage); err != nil {
+		return err
+	}
+	_, ended, err := b.EndExecution(ctx, r.row.ID, ending)
+	if err == nil && ended && r.row.StepID == "" {
+		r.engine.count(func(s *Stats) { s.Ended[ending.State]++ })
+		r.engine.Log.Info("attempt ended", "attempt", r.row.AttemptID, "execution", r.row.ID, "state", ending.State)
+	}
+	return err
+}
+
+// taskAfter returns the new status of the task: in review once its agent has completed and, if it
+// names a workflow, once that is complete. A status that was changed in the meantime stays.
+func (r *execution) taskAfter(ctx context.Context, b store.Board, state task.AttemptState) (task.Status, error) {
+	if state != task.Completed {
+		return "", nil
+	}
+	a, err := b.Attempt(ctx, r.row.AttemptID)
+	if err != nil {
+		return "", err
+	}
+	t, err := b.Task(ctx, a.TaskID)
+	if err != nil {
+		return "", err
+	}
+	if t.Status != task.InProgress || t.WorkflowName != nil && board.OrEmpty(a.WorkflowStatus) != board.WorkflowCompleted {
+		return "", nil
+	}
+	return task.InReview, nil
+}
+
+// wait waits for the end of the process. If this server closes first, the agent continues without it.
+func (r *execution) wait(proc Process) *outcome {
+	for {
+		exit, err := proc.Wait(r.ctx)
+		if err == nil {
+			return outcomeOf(exit)
+		}
+		if wait.For(r.ctx, time.Second) != nil {
+			return &outcome{fate: left}
+		}
+		r.lastFailure.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
+		if found, end := r.find(); found == nil && end == nil {
+			return recordsGone()
+		}
+	}
+}
+
+// end stops the process, unless this server itself is closing.
+func (r *execution) end(proc Process) {
+	for last := lastLogged(""); r.ctx.Err() == nil; {
+		_, err := proc.Stop(r.ctx, r.engine.o.Grace)
+		if err == nil || wait.For(r.ctx, time.Second) != nil {
+			return
+		}
+		last.log(r, "an agent cannot be stopped; trying again until it can", err)
+	}
+}
+
+// endAgentsOfRun ends the agents that an earlier leader of the run has left, if this one came to its end before it
+// could: once the end is on the board, nobody looks for them. It reports false if this server closes first.
+func (r *execution) endAgentsOfRun() bool {
+	for last := lastLogged(""); ; {
+		b, err := r.engine.Store(r.ctx)
+		if err == nil {
+			l := &Lead{execution: r, records: b, Attempt: &task.Attempt{ID: r.row.AttemptID}}
+			err = l.endAgents(r.ctx)
+		}
+		if err == nil || errors.Is(err, task.ErrNotFound) {
+			return r.ctx.Err() == nil
+		}
+		if wait.For(r.ctx, time.Second) != nil {
+			return false
+		}
+		last.log(r, "the agents of a run cannot be stopped; trying again until they can", err)
+	}
+}
+
+// lastLogged is the error that was logged last. It belongs to one goroutine.
+type lastLogged string
+
+// log logs that a try failed, unless the last one failed for the same reason.
+func (d *lastLogged) log(r *execution, what string, err error) {
+	r.hindrance.Store(new(err.Error()))
+	if why := lastLogged(err.Error()); why != *d {
+		*d = why
+		r.engine.Log.Error(what, "attempt", r.row.AttemptID, "error", err)
+	}
+}
+
+// executor returns that of its agent, or, for a leader, one that keeps its notes.
+func (r *execution) executor() Executor {
+	if r.row.Lead {
+		return r.engine.executor("")
+	}
+	return r.engine.executor(r.row.Executor)
+}
+
+// note writes a message for people to the attempt's log.
+func (r *execution) note(text string) {
+	if err := r.executor().Note(r.row.LogID, text); err != nil {
+		r.engine.Log.Debug("cannot write to an attempt's log", "attempt", r.row.AttemptID, "error", err)
+	}
+}

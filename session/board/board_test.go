@@ -1,0 +1,353 @@
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt/attempttest"
+)
+
+// Seed 004, "MCP task tool set" and "Attempt terminology and identifiers".
+func TestReq004_ProjectsAndRepos(t *testing.T) {
+	p := newProject(t)
+	p.Repo(filepath.Join(p.Root, "..", "web"))
+	p.Configure(func(c *config.Config) {
+		c.Projects = []config.Project{{Name: "shop front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Path: filepath.Join(p.Root, "nothing")}}}}
+	})
+	s := p.open()
+	r, err := s.ListProjects(ctx, me, ListProjectsArgs{})
+	must(t, err)
+	if r.Count != 2 || r.Total != 2 || r.NextCursor != nil || r.Filters.Limit != DefaultLimit {
+		t.Fatalf("%+v", r)
+	}
+	byName := map[string]Project{}
+	for _, v := range r.Projects {
+		byName[v.Name] = v
+		attempttest.Times(t, v.CreatedAt, v.UpdatedAt)
+	}
+	if !byName["shop"].IsRoot || byName["shop front"].IsRoot {
+		t.Errorf("%+v", r.Projects)
+	}
+	repos, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop front"].ProjectID})
+	must(t, err)
+	paths := map[string]string{}
+	for _, v := range repos.Repos {
+		paths[v.Name] = v.Path
+	}
+	if want := map[string]string{"web": filepath.Join(p.Root, "..", "web"), "nothing": filepath.Join(p.Root, "nothing")}; !reflect.DeepEqual(paths, want) {
+		t.Errorf("the repositories are %v; expected %v", paths, want)
+	}
+	root, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop"].ProjectID})
+	must(t, err)
+	if len(root.Repos) != 1 || root.Repos[0].Path != p.Root || root.Repos[0].Name != "shop" {
+		t.Errorf("the root's: %+v", root.Repos)
+	}
+	// Ids outlive a restart and an edit of the config; a page is a part of the list.
+	s.stop()
+	again := p.open()
+	first, err := again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1)})
+	must(t, err)
+	if first.Count != 1 || first.Total != 2 || first.NextCursor == nil {
+		t.Fatalf("the first page: %+v", first)
+	}
+	second, err := again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1), Cursor: first.NextCursor})
+	must(t, err)
+	if got := append(first.Projects, second.Projects...); !reflect.DeepEqual(got, r.Projects) {
+		t.Errorf("pages give %+v, the list %+v", got, r.Projects)
+	}
+	p.Configure(func(*config.Config) {})
+	if r, err := again.ListProjects(ctx, me, ListProjectsArgs{}); err != nil || r.Total != 1 && again.Shared == nil { // else another machine may have it
+		t.Errorf("after the project left the config: %+v, %v", r, err)
+	}
+}
+
+// A project that becomes a repository later has one from then on.
+func TestRootBecomesARepository(t *testing.T) {
+	p := newProject(t)
+	must(t, os.RemoveAll(filepath.Join(p.Root, ".git")))
+	s := p.open()
+	if _, repo := s.rootProject(); repo != "" {
+		t.Fatalf("a repository %s where there is none", repo)
+	}
+	p.Git(p.Root, "init", "-q", "-b", "main")
+	if _, repo := s.rootProject(); repo == "" {
+		t.Error("git init was not noticed")
+	}
+}
+
+// Seed 004, "list_tasks provides attempt summary".
+func TestReq004_Tasks(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	project, _ := s.rootProject()
+	var ids []string
+	for i := range 3 {
+		v, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: fmt.Sprintf("  Task %d ", i), Description: new("More.")})
+		must(t, err)
+		if v.Title != fmt.Sprintf("Task %d", i) || v.Status != "todo" || OrEmpty(v.Description) != "More." || v.LatestAttemptID != nil ||
+			v.HasInProgressAttempt || v.LastAttemptFailed || v.ProjectID != project {
+			t.Errorf("made: %+v", v)
+		}
+		attempttest.Times(t, v.CreatedAt, v.UpdatedAt)
+		ids = append([]string{v.TaskID}, ids...)
+	}
+	list, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})
+	must(t, err)
+	var got []string
+	for _, v := range list.Tasks {
+		got = append(got, v.TaskID)
+	}
+	if !slices.Equal(got, ids) || list.Total != 3 || list.Count != 3 || list.Filters.Limit != 50 || list.Filters.Status != nil {
+		t.Errorf("newest first they are %v, and listed as %+v", ids, list)
+	}
+	v, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: ids[0], Title: new("Other"), Description: new(""), Status: new("done")})
+	must(t, err)
+	if v.Title != "Other" || v.Description != nil || v.Status != "done" {
+		t.Errorf("changed: %+v", v)
+	}
+	if v, err := s.GetTask(ctx, me, TaskArgs{ids[1]}); err != nil || v.Title != "Task 1" || v.Status != "todo" {
+		t.Errorf("another was changed: %+v", v)
+	}
+	done, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Status: new("done"), Limit: new(7)})
+	must(t, err)
+	if done.Count != 1 || done.Total != 1 || done.Tasks[0].TaskID != ids[0] || OrEmpty(done.Filters.Status) != "done" || done.Filters.Limit != 7 {
+		t.Errorf("done are %+v", done)
+	}
+	one, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2)})
+	must(t, err)
+	two, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2), Cursor: one.NextCursor})
+	must(t, err)
+	if one.Count != 2 || two.Count != 1 || two.Tasks[0].TaskID != ids[2] || two.NextCursor != nil {
+		t.Errorf("pages: %+v and %+v", one, two)
+	}
+}
+
+func TestCreateTaskOnce(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	project, _ := s.rootProject()
+	a := CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
+	first, err := s.CreateTask(ctx, me, a)
+	must(t, err)
+	second, err := s.CreateTask(ctx, me, a)
+	must(t, err)
+	if first.TaskID != second.TaskID {
+		t.Error("a repeated call made a second task")
+	}
+	other, err := s.CreateTask(ctx, session.Caller{Identity: "you"}, a)
+	must(t, err)
+	if other.TaskID == first.TaskID {
+		t.Error("another caller's request_id counted")
+	}
+	a.Title = "Two"
+	_, err = s.CreateTask(ctx, me, a)
+	refused(t, err, session.ToolError, "request_id_reused")
+}
+
+// A workflow is named as a whole, or not at all, and exists.
+func TestTaskWithWorkflow(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) {
+		o.CheckWorkflow = func(_ context.Context, job, workflow string) error {
+			if job == "release" && workflow == "write" {
+				return nil
+			}
+			return session.Wrong("unknown_workflow", "Workflow '%s' not found", workflow)
+		}
+	})
+	project, _ := s.rootProject()
+	create := func(job, workflow *string) (*Task, error) {
+		return s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "T", JobName: job, WorkflowName: workflow})
+	}
+	_, err := create(new("release"), nil)
+	refused(t, err, session.ToolError, "half_a_workflow")
+	_, err = create(new("release"), new("other"))
+	refused(t, err, session.ToolError, "unknown_workflow", "other")
+	v, err := create(new(" release "), new("write"))
+	must(t, err)
+	if OrEmpty(v.JobName) != "release" || OrEmpty(v.WorkflowName) != "write" {
+		t.Errorf("%+v", v)
+	}
+	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new("")})
+	refused(t, err, session.ToolError, "half_a_workflow")
+	v, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new("")})
+	must(t, err)
+	if v.JobName != nil || v.WorkflowName != nil {
+		t.Errorf("not cleared: %+v", v)
+	}
+}
+
+func TestEmptyListsAreLists(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	project, _ := s.rootProject()
+	tasks, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})
+	must(t, err)
+	v := s.newTask("")
+	attempts, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID})
+	must(t, err)
+	for _, r := range []any{tasks, attempts} {
+		text, err := json.Marshal(r)
+		must(t, err)
+		if !strings.Contains(string(text), `:[]`) {
+			t.Errorf("%s", text)
+		}
+	}
+}
+
+// A page ends early if its tasks have many dependencies.
+func TestDependenciesCountForTheBoundOfAList(t *testing.T) {
+	many := task.Summary{Task: task.Task{DependsOn: make([]string, task.MaxDependencies)}, BlockedBy: make([]string, task.MaxDependencies)}
+	all := slices.Repeat([]task.Summary{many}, MaxLimit)
+	n := fitting(all)
+	id, err := json.Marshal("3b241101-e2bb-4255-8caf-4136c566a962")
+	must(t, err)
+	if size := n * 2 * task.MaxDependencies * (len(id) + 1); n < 100 || size > listBytes {
+		t.Errorf("%d tasks with %d bytes", n, size)
+	}
+}
+
+// A page of tasks with long descriptions ends sooner, and its cursor leads to the
+// rest: no description is cut, and no task is left out.
+func TestListTasksIsBounded(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	id, _ := s.rootProject()
+	const tasks = 25
+	for range tasks {
+		_, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Long", Description: new(strings.Repeat("d", MaxPrompt))})
+		must(t, err)
+	}
+	seen := map[string]bool{}
+	pages := 0
+	for next := (*string)(nil); ; pages++ {
+		r, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: id, Limit: new(MaxLimit), Cursor: next})
+		must(t, err)
+		size := 0
+		for _, v := range r.Tasks {
+			size += len(*v.Description)
+			if len(*v.Description) != MaxPrompt || seen[v.TaskID] {
+				t.Errorf("task %s has %d bytes of description, seen before: %v", v.TaskID, len(*v.Description), seen[v.TaskID])
+			}
+			seen[v.TaskID] = true
+		}
+		if size > listBytes || r.Count != len(r.Tasks) || r.Count == 0 || r.Total != tasks || r.Filters.Limit != MaxLimit {
+			t.Errorf("page %d has %d bytes in %d tasks, of %d", pages, size, r.Count, r.Total)
+		}
+		if next = r.NextCursor; next == nil {
+			break
+		}
+	}
+	if len(seen) != tasks || pages < 2 {
+		t.Errorf("%d tasks in %d pages", len(seen), pages+1)
+	}
+}
+
+// A config that is not valid refuses every call and says why.
+func TestBadConfig(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) {
+		o.Config = func(context.Context) (*config.Config, error) { return nil, os.ErrInvalid }
+	})
+	_, err := s.ListProjects(ctx, me, ListProjectsArgs{})
+	refused(t, err, session.StateError, "config_invalid", ".deepwork/config.yml")
+	if exists(s.State().Database()) {
+		t.Error("a board was made")
+	}
+}
+
+// A board that is not a board is told, and left as it is.
+func TestDamagedBoard(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	must(t, os.MkdirAll(filepath.Dir(s.State().Database()), 0o755))
+	must(t, os.WriteFile(s.State().Database(), []byte(strings.Repeat("no board ", 1000)), 0o600))
+	_, err := s.ListProjects(ctx, me, ListProjectsArgs{})
+	refused(t, err, session.StateError, "board_damaged", s.State().Database())
+	if text, _ := os.ReadFile(s.State().Database()); !strings.HasPrefix(string(text), "no board ") {
+		t.Error("the file was overwritten")
+	}
+}
+
+func TestOutsideOfAWorkspace(t *testing.T) {
+	for _, env := range []map[string]string{
+		{}, {config.AttemptEnv: nobody}, {config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: "7", config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: nobody, config.BoardEnv: "board.db"},
+	} {
+		if w := FindWorkspace("/x/"+nobody+"/shop", func(k string) string { return env[k] }); w != nil {
+			t.Errorf("%v is taken for a workspace", env)
+		}
+	}
+}
+
+// Each wrong argument is refused with code, value and remedy, and nothing is made.
+func TestWrongArguments(t *testing.T) {
+	s := newProject(t).open()
+	root, _ := s.rootProject()
+	rootTask := s.newTask("x")
+	creating := func(a CreateTaskArgs) func() error {
+		return func() error { _, err := s.CreateTask(ctx, me, a); return err }
+	}
+	long := strings.Repeat("ä", MaxPrompt+1)
+	for name, c := range map[string]struct {
+		call     func() error
+		code     string
+		mentions []string
+	}{
+		"malformed project":  {func() error { _, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: "7"}); return err }, "malformed_id", []string{"project_id", `"7"`}},
+		"other form of UUID": {func() error { _, err := s.GetTask(ctx, me, TaskArgs{TaskID: "{" + nobody + "}"}); return err }, "malformed_id", nil},
+		"unknown project":    {func() error { _, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: nobody}); return err }, "unknown_project", []string{nobody, "list_projects"}},
+		"repos of nobody":    {func() error { _, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: nobody}); return err }, "unknown_project", nil},
+		"unknown status": {func() error {
+			_, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: root, Status: new("open")})
+			return err
+		}, "unknown_status", []string{"open", "inreview"}},
+		"limit 0": {func() error {
+			_, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: root, Limit: new(0)})
+			return err
+		}, "out_of_range", []string{"limit", "0"}},
+		"limit too big": {func() error {
+			_, err := s.ListProjects(ctx, me, ListProjectsArgs{Limit: new(MaxLimit + 1)})
+			return err
+		}, "out_of_range", nil},
+		"cursor":       {func() error { _, err := s.ListProjects(ctx, me, ListProjectsArgs{Cursor: new("x")}); return err }, "bad_cursor", nil},
+		"unknown task": {func() error { _, err := s.GetTask(ctx, me, TaskArgs{TaskID: nobody}); return err }, "unknown_task", []string{nobody, "list_tasks"}},
+		"attempts of nobody": {func() error {
+			_, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: nobody})
+			return err
+		}, "unknown_task", nil},
+		"update nobody": {func() error {
+			_, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: nobody, Title: new("x")})
+			return err
+		}, "unknown_task", nil},
+		"update to no status": {func() error {
+			_, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: rootTask.TaskID, Status: new("finished")})
+			return err
+		}, "unknown_status", nil},
+		"blank title":        {creating(CreateTaskArgs{ProjectID: root, Title: " \t"}), "missing_title", nil},
+		"long title":         {creating(CreateTaskArgs{ProjectID: root, Title: strings.Repeat("x", MaxTitle+1)}), "too_long", []string{"title", "201", "200"}},
+		"title of two lines": {creating(CreateTaskArgs{ProjectID: root, Title: "a\nb"}), "title_lines", nil},
+		"long description":   {creating(CreateTaskArgs{ProjectID: root, Title: "x", Description: &long}), "too_long", []string{"description"}},
+		"NUL":                {creating(CreateTaskArgs{ProjectID: root, Title: "x\x00"}), "not_text", nil},
+		"half a workflow":    {creating(CreateTaskArgs{ProjectID: root, Title: "x", JobName: new("release")}), "half_a_workflow", []string{`job_name is "release"`, "workflow_name is missing"}},
+		"its other half":     {creating(CreateTaskArgs{ProjectID: root, Title: "x", WorkflowName: new("write")}), "half_a_workflow", []string{`workflow_name is "write"`, "job_name is missing"}},
+		"no such project":    {creating(CreateTaskArgs{ProjectID: nobody, Title: "x"}), "unknown_project", nil},
+		"blank request_id":   {creating(CreateTaskArgs{ProjectID: root, Title: "x", RequestID: new(" ")}), "blank_request_id", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attempttest.Wrong(t, c.call(), c.code, c.mentions...)
+		})
+	}
+	if now, err := s.GetTask(ctx, me, TaskArgs{rootTask.TaskID}); err != nil || now.Status != "todo" || now.Title != "Add a basket" {
+		t.Errorf("a refused call changed the task: %+v, %v", now, err)
+	}
+}

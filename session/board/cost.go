@@ -1,0 +1,198 @@
+package board
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/codes"
+	"deepwork/session/store"
+)
+
+// Cost is what the executions of a task or an attempt that have ended used, as their agents reported
+// it. What is not known is null, never 0.
+type Cost struct {
+	USD        *float64 `json:"usd" jsonschema:"cost in USD of the executions whose cost is known, or null if none is"`
+	Executions int      `json:"executions" jsonschema:"number of executions that have ended, reviews of a run by an executor included"`
+	Unknown    int      `json:"unknown" jsonschema:"number of those whose cost is not known"`
+	Input      *int64   `json:"input_tokens" jsonschema:"tokens of input, without those of a cache, or null"`
+	Cached     *int64   `json:"cached_tokens" jsonschema:"tokens of input that were read from a cache or written to it, or null"`
+	Output     *int64   `json:"output_tokens" jsonschema:"tokens of output, or null"`
+	Turns      *int64   `json:"turns" jsonschema:"turns as the agents count them, or null"`
+}
+
+// ExecutionCost is what one execution used, as Cost.
+type ExecutionCost struct {
+	USD    *float64 `json:"usd" jsonschema:"cost in USD"`
+	Input  *int64   `json:"input_tokens" jsonschema:"without cached ones"`
+	Cached *int64   `json:"cached_tokens" jsonschema:"read or written"`
+	Output *int64   `json:"output_tokens" jsonschema:"tokens"`
+	Turns  *int64   `json:"turns" jsonschema:"number"`
+}
+
+// Cost returns what the executions of a task have used, or, if attempt is not "", those of one attempt
+// of it; nil before any has ended.
+func (v View) Cost(ctx context.Context, taskID, attempt string) (*Cost, error) {
+	sum, err := v.Spent(ctx, taskID, attempt)
+	if err != nil || sum.Executions == 0 {
+		return nil, err
+	}
+	c := &Cost{Executions: sum.Executions, Unknown: sum.Unknown}
+	if sum.Unknown < sum.Executions {
+		c.USD = new(USD(sum.MicroUSD))
+	}
+	c.Input, c.Cached, c.Output, c.Turns = counts(sum.InputTokens, sum.CachedTokens, sum.OutputTokens, sum.Turns)
+	return c, nil
+}
+
+// ExecutionCosts returns what each execution of an attempt has used, by its id.
+func (v View) ExecutionCosts(ctx context.Context, attempt string) (map[string]*ExecutionCost, error) {
+	used, err := v.Used(ctx, attempt)
+	each := map[string]*ExecutionCost{}
+	for _, u := range used {
+		c := &ExecutionCost{}
+		if u.MicroUSD != nil {
+			c.USD = new(USD(*u.MicroUSD))
+		}
+		c.Input, c.Cached, c.Output, c.Turns = counts(u.InputTokens, u.CachedTokens, u.OutputTokens, u.Turns)
+		each[u.ExecutionID] = c
+	}
+	return each, err
+}
+
+// counts leaves out what is not known.
+func counts(input, cached, output, turns int64) (in, ca, out, tu *int64) {
+	if input+cached+output > 0 {
+		in, ca, out = &input, &cached, &output
+	}
+	if turns > 0 {
+		tu = &turns
+	}
+	return in, ca, out, tu
+}
+
+// USD returns an amount in micro-USD in USD.
+func USD(micro int64) float64 { return float64(micro) / 1e6 }
+
+// MicroUSD returns an amount in USD in micro-USD.
+func MicroUSD(usd float64) int64 { return int64(math.Round(usd * 1e6)) }
+
+// Limits returns how much may have been used for an execution to start.
+func Limits(cfg *config.Config) (l task.Limits) {
+	if most := cfg.Attempts.MaxCostUSD; most != nil {
+		l.MicroUSD = new(MicroUSD(most.Max))
+	}
+	if most := cfg.Attempts.MaxUnknown; most != nil {
+		l.Unknown = new(int64(math.Ceil(most.Max)))
+	}
+	return l
+}
+
+// Reached is a budget that is reached, so that no execution starts.
+type Reached struct {
+	Key   string // of the config
+	Limit config.Limit
+	Sum   float64
+
+	unknown int // executions whose cost is not in Sum
+}
+
+// Reached returns the budgets of the config that are reached.
+func (b *Board) Reached(ctx context.Context, records store.Board, cfg *config.Config) (all []Reached, err error) {
+	l := Limits(cfg)
+	if l == (task.Limits{}) {
+		return nil, nil
+	}
+	sum, err := records.Spent(ctx, "", "")
+	if err != nil {
+		return nil, Fault("reading the budget", err)
+	}
+	if l.MicroUSD != nil && sum.MicroUSD >= *l.MicroUSD {
+		all = append(all, Reached{Key: "attempts.max_cost_usd", Limit: *cfg.Attempts.MaxCostUSD, Sum: USD(sum.MicroUSD), unknown: sum.Unknown})
+	}
+	if l.Unknown != nil && int64(sum.Unknown) >= *l.Unknown {
+		all = append(all, Reached{Key: "attempts.max_unknown", Limit: *cfg.Attempts.MaxUnknown, Sum: float64(sum.Unknown), unknown: sum.Unknown})
+	}
+	return all, nil
+}
+
+// overBudget returns a budget that is reached, nil if none is.
+func (b *Board) overBudget(ctx context.Context, cfg *config.Config) (*Reached, error) {
+	records, err := b.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := b.Reached(ctx, records, cfg)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+// WithinBudget returns an error if nothing may start.
+func (b *Board) WithinBudget(ctx context.Context, who session.Caller, cfg *config.Config) error {
+	r, err := b.overBudget(ctx, cfg)
+	if err != nil || r == nil {
+		return err
+	}
+	refusal := session.NotNow(codes.BudgetReached, "Nothing was started, since a budget of this project is reached: %s. Ask your user to %s, and call again; no restart is needed.", r.what(who), r.remedy()).
+		With("key", r.Key).With("limit", r.Limit.Max)
+	if who.Owner {
+		refusal = refusal.With("sum", r.Sum)
+	}
+	return refusal
+}
+
+// HeldBack says why nothing that waits is started, nil if it may be.
+func (b *Board) HeldBack(ctx context.Context, who session.Caller, cfg *config.Config) (*string, error) {
+	r, err := b.overBudget(ctx, cfg)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	return new(fmt.Sprintf("Nothing that waits is started, since a budget of this project is reached: %s. It starts once your user has done this: %s.", r.what(who), r.remedy())), nil
+}
+
+// what says what is reached, to those who do not see everything without the sum.
+func (r Reached) what(who session.Caller) string {
+	limit := r.Key + " is " + Decimal(r.Limit.Max)
+	switch {
+	case !who.Owner:
+		return limit
+	case r.Key == "attempts.max_unknown":
+		return fmt.Sprintf("%s executions have ended whose cost is unknown, and %s", Decimal(r.Sum), limit)
+	}
+	known := ""
+	if r.unknown > 0 {
+		known = fmt.Sprintf(" and whose cost is known (that of %d is not)", r.unknown)
+	}
+	return fmt.Sprintf("the executions that have ended%s cost %s USD, and %s", known, Decimal(r.Sum), limit)
+}
+
+// title says it in one line.
+func (r Reached) title(who session.Caller) string {
+	what := "USD"
+	switch {
+	case !who.Owner:
+		return "Budget reached: " + r.what(who)
+	case r.Key == "attempts.max_unknown":
+		what = "executions of unknown cost"
+	case r.unknown > 0:
+		what = fmt.Sprintf("USD and %d of unknown cost", r.unknown)
+	}
+	return fmt.Sprintf("Budget reached: %s of %s %s (%s)", Decimal(r.Sum), Decimal(r.Limit.Max), what, r.Key)
+}
+
+func (r Reached) remedy() string {
+	remedy := "raise " + r.Key + " in " + r.Limit.File
+	if r.Key == "attempts.max_unknown" {
+		remedy += ", and give prices of the models in " + config.UserFile() + ", by which the cost of later ones is known"
+	}
+	return remedy
+}
+
+// Decimal formats a number without an exponent.
+func Decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

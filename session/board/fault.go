@@ -1,0 +1,176 @@
+package board
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/codes"
+	"deepwork/session/store"
+)
+
+// OrEmpty returns a text, or "" if it is missing.
+func OrEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// RetryAfter is when to call again while the board is locked, or the server restarts.
+const RetryAfter = 5 * time.Second
+
+// Fault turns a board's error into one that an agent can act on. Callers first handle the cases
+// that they know more about, such as which id was not found.
+func Fault(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, is := errors.AsType[*session.Error](err); is {
+		return err
+	}
+	switch {
+	case errors.Is(err, task.ErrFull):
+		return session.Wrong(codes.DiskFull, "The task board cannot be written, and nothing was changed: %v. Then call again.", err).Because(err)
+	case errors.Is(err, task.ErrDamaged):
+		return session.NotNow(codes.BoardDamaged, "The task board cannot be used: %v.", err).Because(err)
+	case errors.Is(err, task.ErrVersion):
+		return session.NotNow(codes.BoardVersion, "The task board cannot be used: %v.", err).Because(err)
+	case errors.Is(err, task.ErrClosed):
+		return session.NotNow(codes.ShuttingDown, "The server is shutting down. Call again when it is back.").Because(err).Wait(RetryAfter)
+	case errors.Is(err, task.ErrDeleting):
+		return session.NotNow(codes.BeingDeleted, "The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or create a new task.").Because(err)
+	case errors.Is(err, task.ErrBlocked):
+		blocked, _ := errors.AsType[*task.BlockedError](err)
+		var ids []string
+		for _, by := range blocked.By {
+			ids = append(ids, by.ID)
+		}
+		return session.NotNow(codes.Blocked, "Nothing was started: %v. Set the status of those to done with update_task once they are, or change depends_on of this one.", blocked).With("blocked_by", ids).Because(err)
+	case errors.Is(err, task.ErrCycle):
+		return session.Wrong(codes.DependencyCycle, "Nothing was changed: %v. Leave out one of these dependencies.", err).With("argument", "depends_on").Because(err)
+	case errors.Is(err, task.ErrDependency):
+		return session.Wrong(codes.BadDependency, "Nothing was changed: %v. Name tasks of the same project, as list_tasks gives them.", err).With("argument", "depends_on").Because(err)
+	case errors.Is(err, task.ErrReused):
+		return session.Wrong(codes.RequestIDReused, "request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").With("argument", "request_id").Because(err)
+	case errors.Is(err, task.ErrComments):
+		return session.Wrong(codes.TooManyComments, "Nothing was changed: %v. Send those that wait first, or remove some.", err).With("argument", "comments").With("max", task.MaxComments).Because(err)
+	case errors.Is(err, task.ErrQueued):
+		return session.NotNow(codes.FollowUpQueued, "Another follow-up is queued, which comments do not replace. Send them when it has started, or drop it first with follow_up and action cancel.").Because(err)
+	case errors.Is(err, store.ErrPending):
+		return session.NotNow(codes.BoardBusy, "The database did not say whether it has made the change: %v. Check with get_task or get_attempt whether the call had an effect, and call again.", err).Because(err).Wait(RetryAfter)
+	case errors.Is(err, context.DeadlineExceeded):
+		return session.NotNow(codes.BoardBusy, "The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have locked it. Check with get_task or get_attempt whether the call had an effect, and call again; if this continues, end that process.").Because(err).Wait(RetryAfter)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// Passing reports whether an error of the stores may pass without a change of what was asked for: their
+// database does not answer, or the disk is full.
+func Passing(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || errors.Is(err, task.ErrFull) || errors.Is(err, syscall.ENOSPC)
+}
+
+// Midway is an error of a call that may have changed something before: that the store does not answer
+// does not mean then that nothing has moved.
+func Midway(err error) error {
+	if !errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	return session.NotNow(codes.BoardBusy, "The call had begun when the database did not answer any more: %v. Check with get_task or get_attempt whether it had an effect, and call again.", err).
+		Because(fmt.Errorf("%w: %w", store.ErrPending, err)).Wait(RetryAfter)
+}
+
+// Deleted says that the result of a request_id was deleted.
+func Deleted(err error) error {
+	return session.Wrong(codes.DeletedSince, "What the call with this request_id created was deleted since. Pass a new request_id to create another one.").
+		With("argument", "request_id").Because(err)
+}
+
+// FaultOf is Fault for a call that names something by an id that may not be on the board.
+func FaultOf(doing string, err error, what, field, id, remedy string) error {
+	if errors.Is(err, task.ErrDeleted) {
+		return Deleted(err)
+	}
+	if errors.Is(err, task.ErrNotFound) {
+		return session.Wrong("unknown_"+what, "There is no %s with the id %s. %s", what, id, remedy).With("argument", field).With("value", id)
+	}
+	return Fault(doing, err)
+}
+
+// AttemptFault is FaultOf for an attempt.
+func AttemptFault(doing string, err error, id string) error {
+	return FaultOf(doing, err, "attempt", "attempt_id", id, remedyAttempt)
+}
+
+// RunFault is FaultOf for a run.
+func RunFault(doing string, err error, id string) error {
+	return FaultOf(doing, err, "run", "run_id", id, remedyAttempt)
+}
+
+// TaskFault is FaultOf for a task.
+func TaskFault(doing string, err error, id string) error {
+	return FaultOf(doing, err, "task", "task_id", id, remedyTask)
+}
+
+// cursor explains a list's error if its cursor is the cause.
+func cursor(p task.Page, err error) error {
+	if !errors.Is(err, task.ErrCursor) {
+		return err
+	}
+	return session.Wrong(codes.BadCursor, "cursor %q is not a cursor of this list with these filters. Pass next_cursor of the previous reply with the same filters, or leave it out to start again.", Clip(p.Cursor)).
+		With("argument", "cursor").With("value", Clip(p.Cursor)).Because(err)
+}
+
+// The remedies for unknown ids.
+const (
+	remedyProject = "list_projects lists the projects."
+	RemedyRepo    = "list_repos gives the repositories of a project."
+	remedyTask    = "list_tasks gives the tasks of a project."
+	remedyAttempt = "list_task_attempts gives the attempts of a task."
+	RemedySession = "list_task_attempts gives the session of each attempt as latest_session_id; or pass attempt_id."
+)
+
+// digest returns the same text only for calls with the same arguments.
+func digest(args any) string {
+	text, err := json.Marshal(args)
+	if err != nil {
+		panic(fmt.Sprintf("attempt: arguments of type %T: %v", args, err)) // they were decoded from JSON
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// Stamp formats a time as in replies.
+func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// StampOrNull is Stamp for a time that may be missing.
+func StampOrNull(t *time.Time) *string {
+	if t == nil {
+		return nil
+	}
+	return new(Stamp(*t))
+}
+
+// OrNull returns nil for an empty text.
+func OrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// NonNil returns l, or an empty list, so that JSON never has null.
+func NonNil[T any](l []T) []T {
+	if l == nil {
+		return []T{}
+	}
+	return l
+}

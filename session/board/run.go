@@ -1,0 +1,133 @@
+package board
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/codes"
+)
+
+// A Run is what the leader of an attempt keeps on the board (task.Attempt.Run).
+type Run struct {
+	JobName      string        `json:"job_name"`
+	WorkflowName string        `json:"workflow_name"`
+	Goal         string        `json:"goal"`
+	Parallel     int           `json:"parallel"`           // agents at once; 0 means as many as there are slots
+	Resume       bool          `json:"resume,omitempty"`   // one conversation for the steps that follow one another
+	InPlace      bool          `json:"in_place,omitempty"` // in the project itself, without worktrees
+	MaxCostUSD   *float64      `json:"max_cost_usd,omitempty"`
+	MaxUnknown   *int          `json:"max_unknown,omitempty"`
+	MaxTime      time.Duration `json:"max_time,omitempty"` // of one execution of the leader, in nanoseconds; 0 means no limit
+	SessionID    string        `json:"session_id,omitempty"`
+	// Children are the workflows that agents have started, by the session and the step of their agents,
+	// SESSION/STEP.
+	Children map[string][]string `json:"children,omitempty"`
+	Waits    []RunWait           `json:"waits,omitempty"` // as far as its leader knows
+	End      *RunEnd             `json:"end,omitempty"`   // of the last leader; nil while one leads
+}
+
+// RunState is how a run has ended.
+type RunState string
+
+// The values of RunState.
+const (
+	RunComplete    RunState = "complete"
+	RunStopped     RunState = "stopped"     // at a step that no agent finished, or by a person
+	RunPaused      RunState = "paused"      // by a budget
+	RunInterrupted RunState = "interrupted" // its process was asked to end
+)
+
+// A RunEnd is how a run has ended, as far as its leader knows.
+type RunEnd struct {
+	State  RunState `json:"state"`
+	Step   string   `json:"step,omitempty"`   // at which it stopped
+	Reason string   `json:"reason,omitempty"` // a sentence for people; "" if it is complete
+}
+
+// StoppedByPerson is the reason of a run that somebody stopped.
+const StoppedByPerson = "It was stopped."
+
+// CheckBudgets returns an error for callers if a budget of the run is out of range.
+func (r *Run) CheckBudgets() error {
+	if r.MaxCostUSD != nil && !(*r.MaxCostUSD >= 0) {
+		return session.Wrong(codes.OutOfRange, "max_cost_usd is %v: expected an amount of USD of at least 0.", *r.MaxCostUSD).With("argument", "max_cost_usd").With("value", fmt.Sprint(*r.MaxCostUSD))
+	}
+	if r.MaxUnknown != nil && *r.MaxUnknown < 0 {
+		return session.Wrong(codes.OutOfRange, "max_unknown is %d: expected a number of at least 0.", *r.MaxUnknown).With("argument", "max_unknown").With("value", *r.MaxUnknown)
+	}
+	return nil
+}
+
+// The values of RunWait.Kind.
+const (
+	WaitsForPerson = "person" // who has to pass its outputs
+	WaitsForLimit  = "limit"  // of the agent's provider
+)
+
+// A RunWait is a step of a run that waits, without an agent.
+type RunWait struct {
+	Kind      string     `json:"kind"`
+	SessionID string     `json:"session_id"`
+	StepID    string     `json:"step_id"`
+	Since     time.Time  `json:"since"`
+	Until     *time.Time `json:"until,omitempty"` // nil for a person
+}
+
+// Equal reports whether two are the same.
+func (w RunWait) Equal(other RunWait) bool {
+	same := w.Until == nil && other.Until == nil || w.Until != nil && other.Until != nil && w.Until.Equal(*other.Until)
+	return same && w.Since.Equal(other.Since) && w.Kind == other.Kind && w.SessionID == other.SessionID && w.StepID == other.StepID
+}
+
+// RunWaits is a step of a run that waits, for callers.
+type RunWaits struct {
+	For       string  `json:"for" jsonschema:"person: a person must pass its outputs; limit: a limit of the agent's provider must end"`
+	SessionID string  `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
+	StepID    string  `json:"step_id" jsonschema:"id of the step"`
+	Since     string  `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC"`
+	Until     *string `json:"until" jsonschema:"when the limit ends, RFC 3339 in UTC, or null"`
+	Command   *string `json:"command" jsonschema:"command with which the person passes the outputs, or null"`
+}
+
+// Text says what the step waits for.
+func (w *RunWaits) Text() string {
+	if w.Command != nil {
+		return fmt.Sprintf("Step %s waits for a person to pass its outputs: %s, or --fail --feedback TEXT", w.StepID, *w.Command)
+	}
+	until := OrEmpty(w.Until)
+	if at, err := time.Parse(time.RFC3339, until); err == nil {
+		until = at.Format(time.RFC3339) // without fractions of a second
+	}
+	return fmt.Sprintf("Step %s waits for the limit of its agent's provider, until %s", w.StepID, until)
+}
+
+// onlyWaits sets the state of a run in which no agent is at work, if steps of it wait.
+func (r *RunReply) onlyWaits() {
+	if len(r.Waits) == 0 {
+		return
+	}
+	texts := make([]string, len(r.Waits))
+	for i := range r.Waits {
+		texts[i] = r.Waits[i].Text()
+	}
+	r.State, r.Reason = string(task.Waiting), new(strings.Join(texts, "\n"))
+}
+
+// waitsOf returns what the steps of a run wait for; a run that has ended waits for no limit.
+func waitsOf(run *Run, open bool) []RunWaits {
+	all := []RunWaits{}
+	for _, w := range run.Waits {
+		if w.Kind != WaitsForPerson && !open {
+			continue
+		}
+		r := RunWaits{For: w.Kind, SessionID: w.SessionID, StepID: w.StepID, Since: Stamp(w.Since), Until: StampOrNull(w.Until)}
+		if w.Kind == WaitsForPerson {
+			r.Command = new(session.AwaitingStep{SessionID: w.SessionID, Step: w.StepID, Review: true}.Command())
+		}
+		all = append(all, r)
+	}
+	return all
+}

@@ -1,0 +1,203 @@
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// RunReply answers get_run.
+type RunReply struct {
+	RunID     string     `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
+	TaskID    string     `json:"task_id" jsonschema:"UUID of its task"`
+	State     string     `json:"state" jsonschema:"stopped: at a step, or by a person; paused: by a budget"`
+	Step      *string    `json:"step" jsonschema:"step at which it stopped, or null"`
+	Reason    *string    `json:"reason" jsonschema:"why it ended or waits, or null"`
+	Workflow  string     `json:"workflow" jsonschema:"name, as job/workflow"`
+	Goal      string     `json:"goal" jsonschema:"goal"`
+	SessionID *string    `json:"session_id" jsonschema:"its workflow session, 8 hexadecimal characters, or null before it began"`
+	Branch    *string    `json:"branch" jsonschema:"git branch with the work, or null in place"`
+	Workspace string     `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
+	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait, and for what"`
+	Plan      []PlanStep `json:"plan" jsonschema:"steps of its workflow, in order; those of nested workflows follow their step"`
+	Steps     []RunStep  `json:"steps" jsonschema:"its agents' executions, oldest first"`
+	Cost      *Cost      `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
+	CreatedAt string     `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+
+	Kept Run `json:"-"` // on the board
+}
+
+// Open reports whether the run goes on.
+func (r *RunReply) Open() bool { return task.AttemptState(r.State).Open() }
+
+// A PlanStep says where a step of a run's workflow is (see session/run).
+type PlanStep struct {
+	SessionID string `json:"session_id" jsonschema:"session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
+	StepID    string `json:"step_id" jsonschema:"id of the step"`
+	State     string `json:"state" jsonschema:"in words: finished, running, not begun, what it waits for, or how its agent ended"`
+}
+
+// RunStep is one process of an agent of a run.
+type RunStep struct {
+	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
+	SessionID    string         `json:"session_id" jsonschema:"workflow session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
+	StepID       string         `json:"step_id" jsonschema:"id of the step"`
+	Executor     string         `json:"executor" jsonschema:"name, or NAME:VARIANT"`
+	State        string         `json:"state" jsonschema:"state of the process; the step is done when its session says so"`
+	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC, or null"`
+	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
+	LimitedUntil *string        `json:"limited_until" jsonschema:"when the provider's limit that ended it is over, or null"`
+	FinalMessage *string        `json:"final_message" jsonschema:"what the agent said last, or null"`
+	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
+	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
+
+	LogID string `json:"-"` // names its log
+}
+
+// Took returns how long the process ran, 0 if it has not ended.
+func (x *RunStep) Took() time.Duration {
+	if x.StartedAt == nil || x.EndedAt == nil {
+		return 0
+	}
+	from, _ := time.Parse(time.RFC3339Nano, *x.StartedAt) // this program has written them
+	to, _ := time.Parse(time.RFC3339Nano, *x.EndedAt)
+	return to.Sub(from)
+}
+
+// RunOnBoard reads an attempt that is a run.
+func (b *Board) RunOnBoard(ctx context.Context, v store.View, id string) (*task.Attempt, *Run, error) {
+	at, err := v.Attempt(ctx, id)
+	if err == nil && at.Run == nil {
+		err = task.Missing("run", id)
+	}
+	if err != nil {
+		return nil, nil, RunFault("reading the run", err, id)
+	}
+	run, err := runIn(at)
+	return at, run, err
+}
+
+func runIn(at *task.Attempt) (*Run, error) {
+	run := new(Run)
+	if err := json.Unmarshal(at.Run, run); err != nil {
+		return nil, fmt.Errorf("reading the run %s: %w", at.ID, err)
+	}
+	return run, nil
+}
+
+// Runs returns the runs that the caller sees, the newest first. Those that have ended have no agents and no cost.
+func (b *Board) Runs(ctx context.Context, who session.Caller) ([]*RunReply, error) {
+	attempts, err := b.FindAttempts(ctx, who, "")
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(attempts, func(a, b task.Attempt) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	all := []*RunReply{}
+	for _, at := range attempts {
+		if at.Run == nil {
+			continue
+		}
+		run, err := runIn(&at)
+		if err != nil {
+			return nil, err
+		}
+		r := newRunReply(&at, run)
+		if at.State.Open() {
+			if r, err = b.GetRun(ctx, who, RunArgs{at.ID}); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// RunArgs are the arguments of get_run.
+type RunArgs struct {
+	RunID string `json:"run_id" arg:"UUID"`
+}
+
+// GetRun returns a run with the executions of its agents.
+func (b *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*RunReply, error) {
+	v, id, err := b.ViewFor(ctx, who, "run_id", a.RunID)
+	if err != nil {
+		return nil, err
+	}
+	return b.RunReply(ctx, v, id)
+}
+
+// newRunReply returns what a run says about itself, without its agents and their cost.
+func newRunReply(at *task.Attempt, run *Run) *RunReply {
+	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal,
+		SessionID: OrNull(run.SessionID), Branch: OrNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: Stamp(at.CreatedAt), Kept: *run}
+	if end := run.End; end != nil && !at.State.Open() {
+		r.State, r.Step, r.Reason = string(end.State), OrNull(end.Step), OrNull(end.Reason)
+	} else if !at.State.Open() {
+		r.State = string(RunStopped) // it never began, or its end could not be recorded
+		if at.State == task.Interrupted {
+			r.State = string(RunInterrupted)
+		}
+		if at.State == task.Stopped && r.Reason == nil {
+			r.Reason = new(StoppedByPerson) // without a leader
+		}
+	}
+	r.Waits = waitsOf(run, at.State.Open())
+	return r
+}
+
+func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, error) {
+	at, run, err := b.RunOnBoard(ctx, v.View, id)
+	if err != nil {
+		return nil, err
+	}
+	r := newRunReply(at, run)
+	if at.State == task.Starting || at.State == task.Running {
+		x, err := v.LatestExecution(ctx, id)
+		if err != nil {
+			return nil, Fault("reading the run", err)
+		}
+		if x.State.Open() && x.Owner != b.Members.ID() && !x.Elsewhere(b.Here) && !b.Members.Alive(x.Owner) {
+			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
+		}
+	}
+	if r.Cost, err = v.Cost(ctx, at.TaskID, id); err != nil {
+		return nil, Fault("reading the cost of the run", err)
+	}
+	each, err := v.ExecutionCosts(ctx, id)
+	if err != nil {
+		return nil, Fault("reading the cost of the run", err)
+	}
+	steps, err := v.Steps(ctx, id)
+	if err != nil {
+		return nil, Fault("reading the agents of the run", err)
+	}
+	busy, waits := false, at.State == task.Waiting
+	for i := len(steps) - 1; i >= 0; i-- {
+		x := steps[i]
+		busy, waits = busy || x.State.Open(), waits || x.State == task.Waiting
+		executor := x.Executor
+		if x.Variant != nil {
+			executor += ":" + *x.Variant
+		}
+		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.WorkflowSessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
+			StartedAt: StampOrNull(x.StartedAt), EndedAt: StampOrNull(x.EndedAt), LimitedUntil: StampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
+			Cost: each[x.ID], LogID: x.LogID})
+	}
+	if waits && at.State.Open() && r.Reason == nil {
+		if cfg, err := b.Config(ctx); err == nil { // else nothing starts, and the leader says why
+			if r.Reason, err = b.HeldBack(ctx, v.Who, cfg); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if at.State == task.Running && !busy && r.Reason == nil {
+		r.onlyWaits()
+	}
+	return r, nil
+}

@@ -1,0 +1,242 @@
+package board
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/codes"
+)
+
+// ListTasks lists a project's tasks, newest first, each with its attempts'
+// summary (seed 004, "list_tasks provides attempt summary").
+func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksArgs) (*TasksReply, error) {
+	v, id, p, err := b.viewOfList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	var status task.Status
+	if a.Status != nil {
+		if status, err = checkStatus(*a.Status); err != nil {
+			return nil, err
+		}
+	}
+	all, total, next, err := v.Tasks(ctx, id, status, p)
+	if n := fitting(all); n < len(all) {
+		// The page ends early and its cursor leads to the rest: a description is never cut.
+		all, total, next, err = v.Tasks(ctx, id, status, task.Page{Limit: n, Cursor: p.Cursor})
+	}
+	if err != nil {
+		return nil, FaultOf("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
+	}
+	r := &TasksReply{Tasks: []Task{}, Count: len(all), Total: total, NextCursor: OrNull(next),
+		Filters: TaskFilters{ProjectID: id, Status: OrNull(string(status)), Limit: p.Limit}}
+	for _, s := range all {
+		r.Tasks = append(r.Tasks, *taskReply(&s))
+	}
+	return r, nil
+}
+
+// fitting returns how many tasks of a page have no more than listBytes of descriptions and
+// dependencies together, at least one.
+func fitting(all []task.Summary) int {
+	left := listBytes
+	for i, s := range all {
+		left -= bytesOfID * (len(s.DependsOn) + len(s.BlockedBy))
+		if s.Description != nil {
+			left -= len(*s.Description)
+		}
+		if left < 0 {
+			return max(i, 1)
+		}
+	}
+	return len(all)
+}
+
+// GetTask returns a task (seed 004, get_task).
+func (b *Board) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*TaskReply, error) {
+	v, id, err := b.ViewFor(ctx, who, "task_id", a.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	s, err := v.Task(ctx, id)
+	if err != nil {
+		return nil, TaskFault("reading the task", err, id)
+	}
+	cost, err := v.Cost(ctx, id, "")
+	if err != nil {
+		return nil, TaskFault("reading the cost of the task", err, id)
+	}
+	return &TaskReply{Task: *taskReply(s), Cost: cost}, nil
+}
+
+// Costs returns what the executions of tasks cost, by their ids, without those that no execution has ended
+// of and those that the caller does not see.
+func (b *Board) Costs(ctx context.Context, who session.Caller, ids []string) (map[string]*Cost, error) {
+	v, _, err := b.View(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*Cost{}
+	for _, id := range ids {
+		cost, err := v.Cost(ctx, id, "")
+		if err != nil && !errors.Is(err, task.ErrNotFound) {
+			return nil, Fault("reading the cost of a task", err)
+		}
+		if cost != nil {
+			all[id] = cost
+		}
+	}
+	return all, nil
+}
+
+// CreateTask creates a task in the state todo (seed 004, create_task).
+func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTaskArgs) (*Task, error) {
+	named := a.RequestID
+	a.RequestID = nil
+	v, projectID, err := b.ViewFor(ctx, who, "project_id", a.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	request, created, err := v.Repeated(ctx, "create_task", named, a)
+	if err != nil {
+		return nil, err
+	}
+	if a.Title, err = checkTitle(a.Title); err != nil {
+		return nil, err
+	}
+	if err := CheckOptional("description", a.Description, MaxPrompt); err != nil {
+		return nil, err
+	}
+	dependsOn, err := checkDependencies(a.DependsOn)
+	if err != nil {
+		return nil, err
+	}
+	if a.Lead != nil && *a.Lead != task.AgentLeads && *a.Lead != task.ServerLeads {
+		return nil, session.Wrong(codes.InvalidArgument, "lead is %q: expected %s or %s.", Clip(*a.Lead), task.AgentLeads, task.ServerLeads).With("argument", "lead").With("value", Clip(*a.Lead))
+	}
+	job, workflow := trimmed(a.JobName), trimmed(a.WorkflowName)
+	if OrEmpty(a.Lead) == task.ServerLeads && (OrEmpty(job) == "" || OrEmpty(workflow) == "") {
+		return nil, session.Wrong(codes.MissingArgument, "lead is %s, and the task has no workflow for agents to be led through. Pass job_name and workflow_name; get_workflows lists them.", task.ServerLeads).With("argument", "workflow_name")
+	}
+	// A repeated request gets the same reply, even if the workflow has changed since.
+	if created == "" {
+		if err := b.CheckWorkflow(ctx, job, workflow); err != nil {
+			return nil, err
+		}
+	}
+	s, err := v.CreateTask(ctx, task.NewTask{
+		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Lead: OrEmpty(a.Lead), DependsOn: dependsOn,
+	}, request)
+	b.o.Changed()
+	return taskReply(s), FaultOf("creating the task", err, "project", "project_id", projectID, remedyProject)
+}
+
+// UpdateTask changes the given fields of a task (seed 004, update_task).
+func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTaskArgs) (*Task, error) {
+	v, id, err := b.ViewFor(ctx, who, "task_id", a.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	change := task.TaskChange{Description: a.Description, JobName: trimmed(a.JobName), WorkflowName: trimmed(a.WorkflowName)}
+	if a.Title != nil {
+		title, err := checkTitle(*a.Title)
+		if err != nil {
+			return nil, err
+		}
+		change.Title = &title
+	}
+	if err := CheckOptional("description", a.Description, MaxPrompt); err != nil {
+		return nil, err
+	}
+	if a.Status != nil {
+		status, err := checkStatus(*a.Status)
+		if err != nil {
+			return nil, err
+		}
+		change.Status = &status
+	}
+	if change.DependsOn, err = checkDependencies(a.DependsOn); err != nil {
+		return nil, err
+	}
+	if change.JobName != nil || change.WorkflowName != nil {
+		was, err := v.Task(ctx, id)
+		if err != nil {
+			return nil, TaskFault("reading the task", err, id)
+		}
+		if err := b.CheckWorkflow(ctx, cmp.Or(change.JobName, was.JobName), cmp.Or(change.WorkflowName, was.WorkflowName)); err != nil {
+			return nil, err
+		}
+	}
+	s, err := v.UpdateTask(ctx, id, change)
+	b.o.Changed()
+	return taskReply(s), TaskFault("updating the task", err, id)
+}
+
+// checkDependencies checks the ids of tasks that a task will depend on; nil stays nil.
+func checkDependencies(given []string) ([]string, error) {
+	if len(given) > task.MaxDependencies {
+		return nil, session.Wrong(codes.TooManyDependencies, "depends_on names %d tasks, and at most %d are allowed. Name those that must be done last: what they depend on is done before them.", len(given), task.MaxDependencies).
+			With("argument", "depends_on").With("value", len(given)).With("max", task.MaxDependencies)
+	}
+	ids := slices.Clone(given)
+	for i := range ids {
+		var err error
+		if ids[i], err = CheckID(fmt.Sprintf("depends_on[%d]", i), ids[i]); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// CheckWorkflow refuses an incomplete or unknown workflow.
+func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) error {
+	hasJob, hasWorkflow := job != nil && *job != "", workflow != nil && *workflow != ""
+	switch {
+	case hasJob != hasWorkflow:
+		field, value, missing := "job_name", job, "workflow_name"
+		if hasWorkflow {
+			field, value, missing = "workflow_name", workflow, "job_name"
+		}
+		return session.Wrong(codes.HalfAWorkflow, "%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear both; get_workflows lists the workflows.", field, Clip(*value), missing).
+			With("argument", field).With("value", Clip(*value)).With("missing", missing)
+	case !hasJob:
+		return nil
+	}
+	for field, name := range map[string]string{"job_name": *job, "workflow_name": *workflow} {
+		if err := CheckText(field, name, MaxName); err != nil {
+			return err
+		}
+	}
+	if b.o.CheckWorkflow == nil {
+		return nil
+	}
+	return b.o.CheckWorkflow(ctx, *job, *workflow)
+}
+
+func trimmed(s *string) *string {
+	if s == nil {
+		return nil
+	}
+	return new(strings.TrimSpace(*s))
+}
+
+// taskReply returns nil for a task that does not exist.
+func taskReply(s *task.Summary) *Task {
+	if s == nil {
+		return nil
+	}
+	return &Task{
+		TaskID: s.ID, ProjectID: s.ProjectID, Title: s.Title, Description: s.Description, Status: string(s.Status),
+		JobName: s.JobName, WorkflowName: s.WorkflowName, Lead: s.Lead, CreatedAt: Stamp(s.CreatedAt), UpdatedAt: Stamp(s.UpdatedAt),
+		LatestAttemptID: s.LatestAttemptID, LatestWorkspaceBranch: s.LatestWorkspaceBranch,
+		LatestSessionID: s.LatestSessionID, LatestSessionExecutor: s.LatestSessionExecutor,
+		DependsOn: NonNil(s.DependsOn), BlockedBy: NonNil(s.BlockedBy),
+		HasInProgressAttempt: s.HasInProgressAttempt, LastAttemptFailed: s.LastAttemptFailed,
+	}
+}

@@ -1,0 +1,229 @@
+package merge
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
+)
+
+func (s *server) comment(a CommentArgs) *CommentsReply {
+	s.t.Helper()
+	r, err := CommentAttempt(ctx, s.Engine, me, a)
+	must(s.t, err)
+	return r
+}
+
+// on is a comment on a line.
+func on(file string, line int, text string) CommentArg {
+	return CommentArg{File: file, Line: line, Text: text}
+}
+
+// Comments on lines of a diff are collected, survive a restart, can be removed, and become one
+// follow-up that quotes their lines, once.
+func TestCommentsBecomeOneFollowUp(t *testing.T) {
+	p := newProject(t)
+	must(t, os.WriteFile(filepath.Join(p.Root, "long.txt"), []byte(strings.Repeat("same\n", 50)), 0o644))
+	must(t, os.WriteFile(filepath.Join(p.Root, "gone.txt"), []byte("was here\n"), 0o644))
+	p.Git(p.Root, "add", ".")
+	p.Git(p.Root, "commit", "-q", "-m", "more")
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! write dir/a.go package a", "! write long.txt changed", "! commit Add", "! write loose.txt \tone \x1b[31mtwo")).AttemptID)
+	must(t, os.WriteFile(filepath.Join(r.Repos[0].WorktreePath, "long.txt"), []byte(strings.Repeat("same\n", 49)+"last\r\n"), 0o644))
+	must(t, os.Remove(filepath.Join(r.Repos[0].WorktreePath, "gone.txt")))
+	target := the(r.AttemptID)
+	one := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("loose.txt", 1, "Why?\n")}})
+	if one.Count != 1 || one.Sent != nil || one.Comments[0].Quote != "\tone [31mtwo" || one.Comments[0].By != "local" {
+		t.Errorf("%s", asJSON(one))
+	}
+	s.stop()
+	s = p.open()
+	more := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("long.txt", 50, "Not the last."), on("dir/../dir/a.go", 1, "Name it b."), on("long.txt", 10, "Far from a change."),
+		{File: "gone.txt", Line: 1, Side: new("old"), Text: "Keep it.", Repo: &r.Repos[0].RepoName}, on("loose.txt", 1, "dropped")}})
+	for _, c := range more.Comments {
+		if c.Text == "dropped" {
+			more = s.comment(CommentArgs{Target: target, Remove: []string{c.CommentID}})
+		}
+	}
+	if more.Count != 5 || !reflect.DeepEqual(s.comment(CommentArgs{Target: target}), more) {
+		t.Errorf("%s", asJSON(more))
+	}
+	sent := s.comment(CommentArgs{Target: target, Send: true})
+	const want = `These are review comments on your changes. Address each of them, and commit. A quoted line is as it was when the comment was made.
+
+## dir/a.go
+
+Line 1:
+> package a
+
+Name it b.
+
+## gone.txt
+
+Line 1 of the version before your changes:
+> was here
+
+Keep it.
+
+## long.txt
+
+Line 10:
+> same
+
+Far from a change.
+
+Line 50:
+> last
+
+Not the last.
+
+## loose.txt
+
+Line 1:
+> ` + "\tone [31mtwo" + `
+
+Why?
+`
+	if deref(sent.Sent) != "started" || deref(sent.Prompt) != want || sent.Count != 0 {
+		t.Errorf("sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
+	}
+	r = s.ends(r.AttemptID)
+	b, err := s.Store(ctx)
+	must(t, err)
+	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != want || !x.FollowUp {
+		t.Errorf("the agent got %q, %v", x.Prompt, err)
+	}
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
+	refused(t, err, session.StateError, "no_comments", r.AttemptID)
+	if now := s.get(r.AttemptID).Executions; len(now) != 2 {
+		t.Errorf("sent twice: %s", asJSON(now))
+	}
+}
+
+// While the agent runs, comments are queued; a call that is repeated adds and sends nothing again; and
+// comments that cannot be sent are kept.
+func TestCommentsOfARunningAgent(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.Root, "..", "hold")
+	s := p.open()
+	r := s.begin(s.newTask("! write a.txt a", "! touch "+hold+".ready", "! await "+hold))
+	eventually(t, func() string {
+		if !exists(hold + ".ready") {
+			return "it is not ready"
+		}
+		return ""
+	})
+	target := the(r.AttemptID)
+	s.reaches(r.AttemptID, task.Running)
+	call := CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "First.")}, Send: true, RequestID: new("x")}
+	first := s.comment(call)
+	if deref(first.Sent) != "queued" || first.Count != 1 || !first.Comments[0].Queued || first.Notice == nil {
+		t.Errorf("%s", asJSON(first))
+	}
+	again := s.comment(call)
+	if again.Sent != nil || again.Count != 1 || !strings.Contains(deref(again.Notice), "before") {
+		t.Errorf("repeated: %s", asJSON(again))
+	}
+	both := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Second.")}, Send: true})
+	if q := s.get(r.AttemptID).QueuedFollowUp; deref(both.Sent) != "queued" || both.Count != 2 || q == nil || !containsAll(q.Prompt, "First.", "Second.") {
+		t.Errorf("%s, queued is %+v", asJSON(both), q)
+	}
+	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})
+	refused(t, err, session.ToolError, "unknown_comment", both.Comments[0].CommentID)
+	_, err = s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})
+	must(t, err)
+	kept := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Third.")}, Send: true})
+	if kept.Sent != nil || kept.Count != 3 || kept.Comments[0].Queued || !containsAll(deref(kept.Notice), "kept", "queued") {
+		t.Errorf("another one is queued: %s", asJSON(kept))
+	}
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
+	refused(t, err, session.StateError, "follow_up_queued", "cancel")
+	must(t, os.WriteFile(hold, nil, 0o644))
+	eventually(t, func() string {
+		if now := s.get(r.AttemptID).Executions; len(now) < 2 || now[0].Prompt != "! say of a person" {
+			return "its executions are " + asJSON(now)
+		}
+		return ""
+	})
+	s.ends(r.AttemptID)
+	if done := s.comment(CommentArgs{Target: target, Remove: []string{"all"}}); done.Count != 0 {
+		t.Errorf("%s", asJSON(done))
+	}
+}
+
+// A comment that is not about a line of the diff is refused with what is wrong, and so are too many and
+// too long ones.
+func TestCommentsThatAreRefused(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! write dir/a.txt a", "! write image x")).AttemptID)
+	must(t, os.WriteFile(filepath.Join(r.Repos[0].WorktreePath, "image"), []byte("\x00\x01\n"), 0o644))
+	target := the(r.AttemptID)
+	refuse := func(c CommentArg, code string, mentions ...string) {
+		t.Helper()
+		_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}})
+		refused(t, err, session.ToolError, code, append(mentions, "comments[1]")...)
+	}
+	refuse(on("dir/a.txt", 3, "x"), "not_in_diff", "line 3", "last line is 1")
+	refuse(on("dir/a.txt", 0, "x"), "not_in_diff", "line 0")
+	refuse(CommentArg{File: "dir/a.txt", Line: 1, Side: new("old"), Text: "x"}, "not_in_diff", "old")
+	refuse(CommentArg{File: "dir/a.txt", Line: 1, Side: new("left"), Text: "x"}, "unknown_side", "left")
+	refuse(CommentArg{File: "dir/a.txt", Line: 1, Repo: new("other"), Text: "x"}, "unknown_repo", "other", "shop")
+	refuse(on("dir", 1, "x"), "not_in_diff", `"dir"`)
+	refuse(on("README", 1, "x"), "not_in_diff", "README")
+	refuse(on("no-such", 1, "x"), "not_in_diff", "no-such")
+	refuse(on("image", 1, "x"), "not_in_diff", "image")
+	refuse(on("../home", 1, "x"), "bad_path", "../home")
+	refuse(on("/etc/passwd", 1, "x"), "bad_path", "/etc/passwd")
+	refuse(on("dir/a.txt", 1, " \n"), "missing_comment")
+	refuse(on("dir/a.txt", 1, "a\x00b"), "not_text")
+	refuse(on("dir/a.txt", 1, strings.Repeat("é", task.MaxComment+1)), "too_long", fmt.Sprint(task.MaxComment+1))
+	many := make([]CommentArg, task.MaxComments+1)
+	for i := range many {
+		many[i] = on("dir/a.txt", 1, "x")
+	}
+	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many})
+	refused(t, err, session.ToolError, "too_many_comments", "101")
+	long := make([]CommentArg, board.MaxPrompt/task.MaxComment)
+	for i := range long {
+		long[i] = on("dir/a.txt", 1, strings.Repeat("x", task.MaxComment))
+	}
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: long})
+	refused(t, err, session.ToolError, "too_long", "all comments")
+	if all := s.comment(CommentArgs{Target: target, Comments: many[1:]}); all.Count != task.MaxComments {
+		t.Errorf("%d comments", all.Count)
+	}
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many[:1]})
+	refused(t, err, session.ToolError, "too_many_comments", "101")
+	_, err = CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})
+	refused(t, err, session.StateError, "right_needed")
+
+	// Its workspace is gone, so nothing can be sent.
+	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
+	refused(t, err, session.StateError, "workspace_gone")
+	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]})
+	refused(t, err, session.StateError, "workspace_gone")
+	if all := s.comment(CommentArgs{Target: target}); all.Count != task.MaxComments {
+		t.Errorf("a refused call left %d comments", all.Count)
+	}
+}
+
+// The lines of a diff are found by their file and side, whatever they and the names look like.
+func TestLinesOfADiff(t *testing.T) {
+	if lines := diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n\\ No newline\ndiff --git a/z b/z\n--- /dev/null\n+++ \"b/\\303\\251 \\\"\"\n@@ -0,0 +1 @@\n+z\n", `é "`, "new"); !reflect.DeepEqual(lines, map[int]string{1: "z"}) {
+		t.Errorf("%v", lines)
+	}
+	for side, want := range map[string]map[int]string{"new": {1: "++ b/y", 2: "same"}, "old": {1: "-- a/y", 2: "same"}} {
+		if lines := diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side); !reflect.DeepEqual(lines, want) {
+			t.Errorf("%s: %v", side, lines)
+		}
+	}
+}

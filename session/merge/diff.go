@@ -1,0 +1,243 @@
+package merge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
+	"deepwork/session/codes"
+)
+
+// Diff returns the changes of an attempt, as git prints them.
+func Diff(ctx context.Context, e *attempt.Engine, who session.Caller, a DiffArgs) (*DiffReply, error) {
+	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
+	if err != nil {
+		return nil, err
+	}
+	left, err := board.Within("max_bytes", a.MaxBytes, DefaultDiff, 1, MaxDiff)
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Paths) > MaxPaths {
+		return nil, session.Wrong(codes.TooManyPaths, "paths has %d entries, and at most %d are allowed. Name folders instead of files, or make several calls.", len(a.Paths), MaxPaths).
+			With("argument", "paths").With("value", len(a.Paths)).With("max", MaxPaths)
+	}
+	for _, path := range a.Paths {
+		if err := checkPath("paths", path); err != nil {
+			return nil, err
+		}
+	}
+	now, err := b.AttemptDetails(ctx, id)
+	if err != nil {
+		return nil, board.AttemptFault("reading the attempt", err, id)
+	}
+	c := &comparison{AttemptDetails: now, engine: e, paths: a.Paths, left: left}
+	if now.Attempt.Elsewhere(e.Here) {
+		var where string
+		c.diffs, where, err = attempt.SavedDiff(ctx, b, now.Attempt, left)
+		c.notices = []string{where}
+	} else {
+		err = c.compare(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &DiffReply{AttemptID: id, Diffs: board.NonNil(c.diffs), Notice: board.OrNull(strings.Join(c.notices, " "))}
+	r.Truncated = slices.ContainsFunc(r.Diffs, func(d attempt.RepoDiff) bool { return d.Truncated })
+	return r, nil
+}
+
+// A comparison collects the changes of an attempt.
+type comparison struct {
+	*task.AttemptDetails
+	engine  *attempt.Engine
+	paths   []string
+	left    int // bytes
+	diffs   []attempt.RepoDiff
+	notices []string
+}
+
+// note adds a hint, once.
+func (c *comparison) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(c.notices, text) {
+		c.notices = append(c.notices, text)
+	}
+}
+
+// compare compares the worktrees, and says why there are no changes.
+func (c *comparison) compare(ctx context.Context) error {
+	if attempt.InPlace(c.Attempt) {
+		c.note("The run works in the project itself, %s, where its changes are among others: see git diff there.", c.Attempt.Workspace)
+	}
+	compared := false
+	for _, repo := range c.Attempt.Repos {
+		d := attempt.RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}
+		did, err := c.worktree(ctx, repo, &d)
+		if err != nil {
+			return err
+		}
+		compared = compared || did
+		c.left -= len(d.Diff)
+		c.diffs = append(c.diffs, d)
+	}
+	switch {
+	case !compared || slices.ContainsFunc(c.diffs, func(d attempt.RepoDiff) bool { return d.Diff != "" || d.Truncated }):
+	case len(c.paths) > 0:
+		c.note("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", quoted(c.paths))
+	default:
+		c.note("Nothing is changed.")
+	}
+	return nil
+}
+
+// worktree sets the changes in one worktree. It reports false if that was not compared.
+func (c *comparison) worktree(ctx context.Context, repo task.AttemptRepo, d *attempt.RepoDiff) (compared bool, err error) {
+	at := c.Attempt
+	switch {
+	case repo.BaseCommit == nil:
+		c.note("%s", noWorkspace(c.AttemptDetails))
+		return false, nil
+	case !attempt.Exists(repo.Worktree):
+		c.note("The worktree %s no longer exists; its commits are on the branch %s.", repo.Worktree, at.Branch)
+		return false, nil
+	case c.left <= 0:
+		d.Truncated = true
+		return false, nil
+	}
+	d.Diff, d.Truncated, err = c.engine.Worktrees(at).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, c.paths, c.left)
+	switch {
+	case errors.Is(err, worktree.ErrNoWorktree):
+		c.note("%s is no longer a git worktree: its .git and its entry in the repository were removed. Its commits are on the branch %s.", repo.Worktree, at.Branch)
+		return false, nil
+	case err != nil && ctx.Err() == nil:
+		return false, attempt.GitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
+	case err != nil:
+		return false, fmt.Errorf("comparing the worktree %s: %w", repo.Worktree, err)
+	}
+	return true, nil
+}
+
+// noWorkspace says why an attempt has no worktrees, and what to do about it.
+func noWorkspace(now *task.AttemptDetails) string {
+	state := now.Execution.State
+	switch {
+	case state.Open():
+		return fmt.Sprintf("The worktrees are not created yet: the attempt is %s. Call again when get_attempt returns state running.", state)
+	case now.Attempt.Error != nil:
+		return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Why: %s Start a new attempt with start_task_attempt.", state, sentence(*now.Attempt.Error))
+	}
+	return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Start a new attempt with start_task_attempt.", state)
+}
+
+// sentence formats a text as a sentence.
+func sentence(s string) string {
+	if s = strings.TrimSpace(s); s == "" || strings.ContainsRune(".!?", rune(s[len(s)-1])) {
+		return s
+	}
+	return s + "."
+}
+
+// quoted lists paths for a notice, up to a limit.
+func quoted(paths []string) string {
+	all := make([]string, len(paths))
+	for i, p := range paths {
+		all[i] = fmt.Sprintf("%q", board.Clip(p))
+	}
+	return board.Enumerate(all, "none")
+}
+
+// checkPath refuses a path that is not inside a worktree.
+func checkPath(field, given string) error {
+	local := filepath.FromSlash(given)
+	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 || !filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
+		return session.Wrong(codes.BadPath, "%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", field, board.Clip(given)).
+			With("argument", field).With("value", board.Clip(given))
+	}
+	return nil
+}
+
+// diffLines returns the lines of one side of a file in a diff, as git prints it, by their numbers.
+func diffLines(diff, file, side string) map[int]string {
+	lines := map[int]string{}
+	header, other := "+++ b/", byte('-')
+	if side == task.OldSide {
+		header, other = "--- a/", '+'
+	}
+	is, next, left := false, 0, [2]int{} // lines of the hunk that are left of each side
+	for line := range strings.Lines(diff) {
+		line = strings.TrimRight(line, "\r\n")
+		if left[0] > 0 || left[1] > 0 {
+			kind, text := byte(' '), line
+			if line != "" {
+				kind, text = line[0], line[1:]
+			}
+			if kind == '\\' {
+				continue // about the end of the file
+			}
+			if kind != '+' {
+				left[0]--
+			}
+			if kind != '-' {
+				left[1]--
+			}
+			if kind != other {
+				if is {
+					lines[next] = text
+				}
+				next++
+			}
+			continue
+		}
+		if name, ok := unquoted(line); ok && (name[:4] == header[:4]) {
+			is = strings.TrimSuffix(name, "\t") == header+file
+		}
+		if was, now, ok := hunk(line); ok {
+			left = [2]int{was[1], now[1]}
+			if next = now[0]; side == task.OldSide {
+				next = was[0]
+			}
+		}
+	}
+	return lines
+}
+
+// unquoted returns a line of a diff that names a file, without the quotes of an unusual name.
+func unquoted(line string) (string, bool) {
+	if len(line) < 4 || line[:4] != "--- " && line[:4] != "+++ " {
+		return "", false
+	}
+	if name, err := strconv.Unquote(line[4:]); err == nil {
+		return line[:4] + name, true
+	}
+	return line, true
+}
+
+// hunk reads the beginning of a hunk: the first line and the number of lines of each side.
+func hunk(line string) (was, now [2]int, ok bool) {
+	fields := strings.Fields(line)
+	if len(fields) < 4 || fields[0] != "@@" || fields[3] != "@@" {
+		return was, now, false
+	}
+	for i, to := range []*[2]int{&was, &now} {
+		first, count, several := strings.Cut(strings.TrimLeft(fields[i+1], "-+"), ",")
+		n, err := strconv.Atoi(first)
+		to[0], to[1] = n, 1
+		if several && err == nil {
+			to[1], err = strconv.Atoi(count)
+		}
+		if err != nil {
+			return was, now, false
+		}
+	}
+	return was, now, true
+}

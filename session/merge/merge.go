@@ -1,0 +1,337 @@
+// Package merge brings the commits of attempts into their target branches: merge, rebase, push, and undoing a
+// merge that has conflicts. It also shows the changes of an attempt, and collects comments on their lines for its
+// agent. It takes the worktrees from package attempt and has no state of its own: each call refuses an attempt
+// whose agent works, and moves one repository after the other.
+//
+// What a reader has to hold: Reply and Repo with its statuses; settled, the refusals of all calls that move
+// branches; landed, which turns a conflict into a merge in the worktree; comparison, which makes a diff; Comment and
+// commented, the lines that comments are about.
+package merge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
+	"deepwork/session/codes"
+)
+
+// Reply answers merge_attempt, rebase_attempt, push_attempt, abort_merge and change_target.
+type Reply struct {
+	AttemptID string `json:"attempt_id" jsonschema:"UUID of the attempt"`
+	Repos     []Repo `json:"repos" jsonschema:"its repositories, up to the first one that failed"`
+	TaskDone  bool   `json:"task_done" jsonschema:"whether the call set the task done: see attempts.done_when_merged"`
+}
+
+// Repo is the outcome for one repository.
+type Repo struct {
+	RepoID       string          `json:"repo_id" jsonschema:"UUID of the repository"`
+	RepoName     string          `json:"repo_name" jsonschema:"name of the repository"`
+	TargetBranch string          `json:"target_branch" jsonschema:"branch that the attempt is for"`
+	Status       string          `json:"status" jsonschema:"unchanged: there was nothing to do; updated: the target was merged into the attempt's branch; conflicts: the same, and files in the worktree must be resolved and committed"`
+	Commit       *string         `json:"commit" jsonschema:"commit of the branch that was moved or pushed, or null"`
+	Conflicts    []string        `json:"conflicts" jsonschema:"files with conflicts in the worktree"`
+	Untracked    []string        `json:"untracked" jsonschema:"files and folders in the worktree that are in no commit; at most 1000"`
+	Rescue       *attempt.Rescue `json:"rescue" jsonschema:"where abort_merge kept the files of the merge, or null"`
+	Notice       *string         `json:"notice" jsonschema:"a hint, or null"`
+
+	attempt, path string
+}
+
+// The values of MergedRepo.Status.
+const (
+	Merged    = "merged"
+	Unchanged = "unchanged"
+	Rebased   = "rebased"
+	Updated   = "updated"
+	Conflicts = "conflicts"
+	Aborted   = "aborted"
+	Pushed    = "pushed"
+
+	Retargeted = "retargeted"
+)
+
+// Merge brings the commits of an attempt into its target branches: by a merge commit, which is
+// the default, as one commit, or each again. If that has conflicts, the target is merged into the
+// attempt's worktree instead, where they can be resolved.
+func Merge(ctx context.Context, e *attempt.Engine, who session.Caller, a MergeArgs) (*Reply, error) {
+	ways := []worktree.Way{worktree.WayMerge, worktree.WaySquash, worktree.WayRebase}
+	way := worktree.WayMerge
+	if a.Way != nil {
+		way = worktree.Way(*a.Way)
+	}
+	if !slices.Contains(ways, way) {
+		return nil, session.Wrong(codes.UnknownWay, "There is no way %q to merge. Use one of merge, squash, rebase.", board.Clip(string(way))).
+			With("argument", "way").With("value", board.Clip(string(way))).With("allowed", ways)
+	}
+	if a.Message != nil {
+		if err := board.CheckText("message", *a.Message, board.MaxPrompt); err != nil {
+			return nil, err
+		}
+	}
+	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
+		l.Way = way
+		if a.Message != nil {
+			l.Message = *a.Message
+		}
+		done, err := k.Merge(ctx, l)
+		return r.landed(ctx, k, l, Merged, done, err)
+	})
+	if err == nil {
+		if reply.TaskDone, err = doneWhenMerged(ctx, e, who, reply.AttemptID); err != nil {
+			return nil, board.Midway(board.Fault("setting the task done after the merge", err))
+		}
+	}
+	return reply, err
+}
+
+// doneWhenMerged sets the task of an attempt done, if the config asks for it, all repositories of the
+// attempt are merged and no work is left in them.
+func doneWhenMerged(ctx context.Context, e *attempt.Engine, who session.Caller, id string) (bool, error) {
+	b, cfg, err := e.View(ctx, who)
+	if err != nil || !cfg.Attempts.DoneWhenMerged {
+		return false, err
+	}
+	at, err := b.Attempt(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	merged := false
+	for _, r := range at.Repos {
+		s, err := e.Worktrees(at).Status(ctx, r.Worktree, *r.BaseCommit, r.TargetBranch)
+		if err != nil || !s.Exists || s.Ahead > 0 || s.Loose > 0 {
+			return false, err
+		}
+		merged = merged || s.Merged
+	}
+	t, err := b.Task(ctx, at.TaskID)
+	if err != nil || !merged || t.Status == task.Done || t.Status == task.Cancelled {
+		return false, err
+	}
+	_, err = b.UpdateTask(ctx, t.ID, task.TaskChange{Status: new(task.Done)})
+	return err == nil, err
+}
+
+// Rebase repeats the commits of an attempt on its target branches as they are now. If that has
+// conflicts, it does as Merge.
+func Rebase(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchArgs) (*Reply, error) {
+	return eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
+		done, err := k.Rebase(ctx, l)
+		return r.landed(ctx, k, l, Rebased, done, err)
+	})
+}
+
+// landed records the outcome of a merge or rebase.
+func (r *Repo) landed(ctx context.Context, k *worktree.Keeper, l worktree.Landing, status string, done *worktree.Landed, err error) error {
+	if _, is := errors.AsType[*worktree.ConflictError](err); is {
+		l.Message = ""
+		status = Updated
+		if done, err = k.Update(ctx, l); err == nil && len(done.Conflicts) > 0 {
+			status = Conflicts
+			r.Notice = new("Resolve these files in the worktree and commit there, by hand or with follow_up, and call again; abort_merge undoes it.")
+		} else if err == nil {
+			r.Notice = new("Its commits do not fit on the target one by one, so the target was merged into its branch. Merge it with way merge or squash.")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if status != Conflicts && done.Before == done.Commit {
+		status = Unchanged
+	}
+	if status == Unchanged && len(done.Untracked) > 0 {
+		r.Notice = new("There was nothing to do; files that are in no commit are not merged.")
+	}
+	r.Status, r.Commit, r.Conflicts = status, &done.Commit, board.NonNil(done.Conflicts)
+	r.Untracked = board.NonNil(done.Untracked[:min(len(done.Untracked), attempt.MaxListedFiles)])
+	return nil
+}
+
+// Abort undoes the merges in progress in the worktrees of an attempt.
+func Abort(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchArgs) (*Reply, error) {
+	return eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
+		kept, err := k.Abort(ctx, l.Path, l.InUse)
+		if errors.Is(err, worktree.ErrNoMerge) {
+			r.Status = Unchanged
+			return nil
+		}
+		if err == nil && kept != nil {
+			r.Rescue = &attempt.Rescue{AttemptID: r.attempt, Worktree: kept.Path, RepoPath: r.path, Ref: kept.Ref, Commit: kept.Commit}
+		}
+		r.Status = Aborted
+		return err
+	})
+}
+
+// Push pushes the branch of an attempt to a remote, which is origin if none is named.
+func Push(ctx context.Context, e *attempt.Engine, who session.Caller, a PushArgs) (*Reply, error) {
+	remote := "origin"
+	if a.Remote != nil {
+		remote = *a.Remote
+	}
+	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
+		commit, err := k.Push(ctx, l.Path, remote, a.Force != nil && *a.Force)
+		r.Status, r.Commit = Pushed, &commit
+		return err
+	})
+	if err != nil || a.RepoID != nil {
+		return reply, err
+	}
+	cfg, err := e.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b, err := e.Store(ctx)
+	if err == nil && remote == cfg.Attempts.PushTo {
+		err = b.SetPushError(ctx, reply.AttemptID, nil)
+	}
+	if err != nil {
+		return nil, board.Midway(board.Fault("recording the push", err))
+	}
+	return reply, nil
+}
+
+// ChangeTarget sets the branch that an attempt is for: it is compared with it, and merged into it.
+func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a TargetArgs) (*Reply, error) {
+	b, at, err := settled(ctx, e, who, a.Target, a.RepoID)
+	if err != nil {
+		return nil, err
+	}
+	hidden, err := attempt.HiddenBranches(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	branch, targets := strings.TrimSpace(a.TargetBranch), map[string]string{}
+	reply := &Reply{AttemptID: at.ID, Repos: []Repo{}}
+	for _, r := range at.Repos {
+		if branch == at.Branch {
+			return nil, session.Wrong(codes.UnknownBranch, "%q is the attempt's own branch. Name another one.", board.Clip(branch)).With("argument", "target_branch").With("value", board.Clip(branch))
+		}
+		if err := attempt.CheckBranch(ctx, &task.Repo{ID: r.RepoID, Name: r.RepoName, Path: r.RepoPath}, branch, hidden, ""); err != nil {
+			return nil, err
+		}
+		m := newRepo(at, r)
+		m.Status = Retargeted
+		if branch == r.TargetBranch {
+			m.Status = Unchanged
+		}
+		m.TargetBranch, targets[r.RepoID] = branch, branch
+		reply.Repos = append(reply.Repos, m)
+	}
+	switch err := b.SetTargets(ctx, at.ID, targets); {
+	case errors.Is(err, task.ErrRunning):
+		return nil, attempt.AgentRuns(at.ID)
+	case err != nil:
+		return nil, board.AttemptFault("changing the target", err, at.ID)
+	}
+	return reply, nil
+}
+
+// settled returns an attempt with its repositories, or one of them, for a call that merges or pushes.
+// It refuses callers without RightMerge, agents in a workspace, and attempts whose agent waits or runs.
+func settled(ctx context.Context, e *attempt.Engine, who session.Caller, t board.Target, repo *string) (b board.View, at *task.Attempt, err error) {
+	b, id, err := e.ViewOfAttempt(ctx, who, t)
+	if err != nil {
+		return b, nil, err
+	}
+	if err := e.MayMerge(b.Who); err != nil {
+		return b, nil, err
+	}
+	now, err := b.AttemptDetails(ctx, id)
+	if err != nil {
+		return b, nil, board.AttemptFault("reading the attempt", err, id)
+	}
+	at = now.Attempt
+	if attempt.InPlace(at) {
+		return b, nil, session.NotNow(codes.InPlace, "The run %s works in the project itself, without a worktree and a branch of its own, so there is nothing to merge, rebase or push from. Commit and push its work there.", id).With("attempt_id", id)
+	}
+	if at.Elsewhere(e.Here) {
+		return b, nil, session.NotNow(codes.Elsewhere, "Attempt %s is on the machine %s. Call a server there.", id, at.Place.Describe()).With("attempt_id", id)
+	}
+	if now.Execution.State.Open() {
+		return b, nil, attempt.AgentRuns(id)
+	}
+	if !at.Made() {
+		return b, nil, session.NotNow(codes.NoWorkspace, "%s", noWorkspace(now)).With("attempt_id", id)
+	}
+	if repo != nil {
+		at.Repos = slices.DeleteFunc(at.Repos, func(r task.AttemptRepo) bool { return r.RepoID != *repo })
+		if len(at.Repos) == 0 {
+			return b, nil, session.Wrong(codes.UnknownRepo, "Attempt %s has no repository with the id %s. get_attempt lists them.", id, board.Clip(*repo)).With("argument", "repo_id").With("value", board.Clip(*repo))
+		}
+	}
+	return b, at, nil
+}
+
+func newRepo(at *task.Attempt, r task.AttemptRepo) Repo {
+	return Repo{RepoID: r.RepoID, RepoName: r.RepoName, TargetBranch: r.TargetBranch, Conflicts: []string{}, Untracked: []string{}, attempt: at.ID, path: r.RepoPath}
+}
+
+// eachRepo calls do for the repositories of an attempt, or for one of them.
+func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t board.Target, repo *string, do func(*worktree.Keeper, worktree.Landing, *Repo) error) (*Reply, error) {
+	b, at, err := settled(ctx, e, who, t, repo)
+	if err != nil {
+		return nil, err
+	}
+	id := at.ID
+	k, reply := e.Worktrees(at), &Reply{AttemptID: id, Repos: []Repo{}}
+	inUse := func() bool { // by a follow-up, which waits for the worktrees before it runs
+		open, err := attempt.IsOpen(ctx, b, id)
+		return open || err != nil
+	}
+	for _, r := range at.Repos {
+		m := newRepo(at, r)
+		l := worktree.Landing{Path: r.Worktree, Target: r.TargetBranch, InUse: inUse}
+		if err := do(k, l, &m); err != nil {
+			err = notMerged(id, r, err)
+			if refused, is := errors.AsType[*session.Error](err); is && len(reply.Repos) > 0 {
+				refused.Message = "In " + r.RepoName + ": " + refused.Message
+				for _, before := range slices.Backward(reply.Repos) {
+					refused.Message = fmt.Sprintf("%s is %s. %s", before.RepoName, before.Status, refused.Message)
+				}
+				refused.With("done", reply.Repos)
+			}
+			return nil, err
+		}
+		reply.Repos = append(reply.Repos, m)
+		e.Log.Info("attempt "+m.Status, "attempt", id, "repository", r.RepoName, "target", r.TargetBranch, "caller", b.Who.Identity)
+	}
+	return reply, nil
+}
+
+// notMerged says why a branch was neither merged, rebased nor pushed.
+func notMerged(id string, r task.AttemptRepo, err error) error {
+	refuse := func(code, format string, args ...any) error {
+		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
+	}
+	if held, is := errors.AsType[*worktree.CheckedOutError](err); is {
+		return session.NotNow(codes.TargetCheckedOut, "Nothing was changed: %v.", held).With("attempt_id", id).With("repo_id", r.RepoID).
+			With("files", held.Files).With("operation", held.Operation).With("command", held.Command).Because(err)
+	}
+	if dirty, is := errors.AsType[*worktree.DirtyError](err); is {
+		return session.NotNow(codes.NotCommitted, "Nothing was changed: %v. Commit them there, or have the agent do it with follow_up, and call again.", dirty).
+			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
+	}
+	switch {
+	case errors.Is(err, worktree.ErrInUse):
+		return attempt.AgentRuns(id)
+	case errors.Is(err, worktree.ErrMoved):
+		return refuse(codes.TargetMoved, "Nothing was changed: %v. Call again.", err)
+	case errors.Is(err, worktree.ErrUnfinished):
+		return refuse(codes.MergeUnfinished, "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and call again.", err)
+	case errors.Is(err, worktree.ErrRejected):
+		return refuse(codes.PushRejected, "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
+	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):
+		return refuse(codes.NotMerged, "Nothing was changed: %v. Correct that and call again.", err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("merging attempt %s: %w", id, err)
+	}
+	return attempt.GitFailed("The branch of attempt "+id+" in "+r.RepoName+" cannot be merged or pushed", err)
+}

@@ -1,0 +1,256 @@
+package merge
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
+)
+
+// An attempt is merged, pushed, and merged again after more work; conflicts lie in its worktree.
+func TestFromBranchToMerged(t *testing.T) {
+	p := newProject(t)
+	p.Git(p.Root, "config", "user.name", "Una User")
+	p.Git(p.Root, "config", "user.email", "una@example.com")
+	remote := filepath.Join(p.Root, "..", "remote.git")
+	p.Git(p.Root, "clone", "-q", "--bare", p.Root, remote)
+	p.Git(p.Root, "remote", "add", "origin", remote)
+	s := p.open()
+	id := s.ends(s.begin(s.newTask("! write a.txt hello")).AttemptID).AttemptID
+	path := s.get(id).Repos[0].WorktreePath
+	merge := func(way string) (*Reply, error) {
+		return Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), Way: &way})
+	}
+	commit := func(dir, name, text string) {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		p.Git(dir, "add", "-A")
+		p.Git(dir, "commit", "-q", "-m", name)
+	}
+	status := func(r *Reply, err error, want string) Repo {
+		t.Helper()
+		must(t, err)
+		if len(r.Repos) != 1 || r.Repos[0].Status != want {
+			t.Fatalf("%+v, want %s", r, want)
+		}
+		return r.Repos[0]
+	}
+
+	r, err := merge("merge")
+	if m := status(r, err, Unchanged); !slices.Equal(m.Untracked, []string{"a.txt"}) || m.Notice == nil {
+		t.Errorf("%+v", m)
+	}
+	commit(path, "b.txt", "b\n")
+	must(t, os.WriteFile(filepath.Join(p.Root, "README"), []byte("mine\n"), 0o644))
+	_, err = merge("squash")
+	refused(t, err, session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
+	p.Git(p.Root, "checkout", "-q", "README")
+	r, err = merge("squash")
+	if m := status(r, err, Merged); *m.Commit != p.Git(p.Root, "rev-parse", "main") {
+		t.Errorf("%+v", m)
+	}
+	if at := s.get(id).Repos[0]; at.Ahead != 0 || at.Behind != 0 || !slices.Equal(at.ChangedFiles, []string{"a.txt", "b.txt"}) {
+		t.Errorf("%d ahead, %d behind, changed: %q", at.Ahead, at.Behind, at.ChangedFiles)
+	}
+	if d, err := Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}}); err != nil || !strings.Contains(d.Diffs[0].Diff, "+b\n") {
+		t.Errorf("the diff after the merge: %+v, %v", d, err)
+	}
+	r2, err := Push(ctx, s.Engine, me, PushArgs{Target: the(id)})
+	if m := status(r2, err, Pushed); *m.Commit != p.Git(remote, "rev-parse", s.get(id).WorkspaceBranch) {
+		t.Errorf("%+v", m)
+	}
+
+	commit(path, "b.txt", "of the attempt\n")
+	commit(p.Root, "b.txt", "of a person\n")
+	r, err = merge("merge")
+	if m := status(r, err, Conflicts); !slices.Equal(m.Conflicts, []string{"b.txt"}) || m.Notice == nil {
+		t.Errorf("%+v", m)
+	}
+	_, err = merge("merge")
+	refused(t, err, session.StateError, "merge_unfinished", "abort_merge")
+	r, err = Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)})
+	if m := status(r, err, Aborted); m.Rescue == nil || p.Git(path, "status", "--porcelain") != "" {
+		t.Errorf("%+v", m)
+	}
+	r, err = Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)})
+	status(r, err, Conflicts)
+	commit(path, "b.txt", "of both\n")
+	r, err = merge("squash")
+	status(r, err, Merged)
+	if data, _ := os.ReadFile(filepath.Join(p.Root, "b.txt")); string(data) != "of both\n" {
+		t.Errorf("main has %q", data)
+	}
+	commit(p.Root, "c.txt", "c\n")
+	commit(path, "d.txt", "d\n")
+	r, err = Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)})
+	status(r, err, Rebased)
+	must(t, os.WriteFile(filepath.Join(path, "d.txt"), []byte("more\n"), 0o644))
+	_, err = merge("rebase")
+	refused(t, err, session.StateError, "not_committed", "d.txt", "follow_up")
+
+	_, err = merge("fast")
+	refused(t, err, session.ToolError, "unknown_way", "squash")
+	_, err = Push(ctx, s.Engine, me, PushArgs{Target: the(id), Remote: new("nowhere")})
+	refused(t, err, session.StateError, "git_failed", "nowhere")
+	_, err = Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), RepoID: new(nobody)})
+	refused(t, err, session.ToolError, "unknown_repo", nobody)
+	weak := me
+	weak.Rights = session.RightAgents
+	_, err = Merge(ctx, s.Engine, weak, MergeArgs{Target: the(id)})
+	refused(t, err, session.StateError, "right_needed", "merge")
+}
+
+// Nothing is merged under an agent that works.
+func TestMergeOfAnAttemptThatRuns(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	id := s.begin(s.newTask("! await " + filepath.Join(p.Root, "..", "hold"))).AttemptID
+	s.reaches(id, task.Running)
+	for name, call := range map[string]func() (*Reply, error){
+		"merge":  func() (*Reply, error) { return Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)}) },
+		"rebase": func() (*Reply, error) { return Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)}) },
+		"abort":  func() (*Reply, error) { return Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)}) },
+		"push":   func() (*Reply, error) { return Push(ctx, s.Engine, me, PushArgs{Target: the(id)}) },
+		"target": func() (*Reply, error) {
+			return ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(id), TargetBranch: "main"})
+		},
+	} {
+		if _, err := call(); err == nil || !strings.Contains(err.Error(), "waiting or running") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.stopAttempt(id)
+}
+
+// An attempt is compared with the target that it was given last, and merged into it.
+func TestChangeTarget(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	id := s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID).AttemptID
+	p.Git(p.Root, "branch", "release")
+	p.Git(p.Root, "config", "user.name", "Una User")
+	p.Git(p.Root, "config", "user.email", "una@example.com")
+	target := func(branch string) (*Reply, error) {
+		return ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(id), TargetBranch: branch})
+	}
+	_, err := target("nowhere")
+	refused(t, err, session.ToolError, "unknown_branch", "nowhere", "release")
+	_, err = target(s.get(id).WorkspaceBranch)
+	refused(t, err, session.ToolError, "unknown_branch", "own branch")
+	for _, want := range []string{Retargeted, Unchanged} {
+		if r, err := target("release"); err != nil || r.Repos[0].Status != want || r.Repos[0].TargetBranch != "release" {
+			t.Fatalf("%+v %v, want %s", r, err, want)
+		}
+	}
+	if at := s.get(id).Repos[0]; at.TargetBranch != "release" || at.Ahead != 1 {
+		t.Errorf("%+v", at)
+	}
+	main := p.Git(p.Root, "rev-parse", "main")
+	r, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})
+	must(t, err)
+	if *r.Repos[0].Commit != p.Git(p.Root, "rev-parse", "release") || p.Git(p.Root, "rev-parse", "main") != main {
+		t.Errorf("%+v", r)
+	}
+}
+
+// If a repository of several refuses, the error says which were merged before.
+func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
+	p := newProject(t)
+	for _, name := range []string{"web", "api"} {
+		dir := filepath.Join(p.Root, "..", name)
+		p.Repo(dir)
+		p.Git(dir, "config", "user.name", "Una User")
+		p.Git(dir, "config", "user.email", "una@example.com")
+	}
+	p.Configure(func(c *config.Config) {
+		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "api", Path: "../api"}}}}
+	})
+	s := p.open()
+	projects, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
+	must(t, err)
+	front := projects.Projects[slices.IndexFunc(projects.Projects, func(v board.Project) bool { return v.Name == "front" })].ProjectID
+	v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "Both", Description: new("! say hello")})
+	must(t, err)
+	r := s.ends(s.begin(v).AttemptID)
+	for _, at := range r.Repos {
+		must(t, os.WriteFile(filepath.Join(at.WorktreePath, "README"), []byte("new\n"), 0o644))
+		p.Git(at.WorktreePath, "commit", "-q", "-a", "-m", "new")
+	}
+	first, second := r.Repos[0], r.Repos[1]
+	dirty := filepath.Join(p.Root, "..", second.RepoName, "README")
+	must(t, os.WriteFile(dirty, []byte("mine\n"), 0o644))
+	_, err = Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})
+	refused(t, err, session.StateError, "target_checked_out", first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
+	if got := s.get(r.AttemptID).Repos; got[0].Ahead != 0 || got[1].Ahead != 1 {
+		t.Errorf("%+v", got)
+	}
+	p.Git(filepath.Dir(dirty), "checkout", "-q", "README")
+	done, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})
+	must(t, err)
+	if done.Repos[0].Status != Unchanged || done.Repos[1].Status != Merged {
+		t.Errorf("%+v", done)
+	}
+}
+
+// A task is done once all of an attempt is merged, if the config says so.
+func TestDoneWhenMerged(t *testing.T) {
+	p := newProject(t)
+	p.Configure(func(c *config.Config) { c.Attempts.DoneWhenMerged = true })
+	p.Git(p.Root, "config", "user.name", "Una User")
+	p.Git(p.Root, "config", "user.email", "una@example.com")
+	s := p.open()
+	v := s.newTask("! write a.txt hello\n! commit a\n! write b.txt hello")
+	id := s.ends(s.begin(v).AttemptID).AttemptID
+	path := s.get(id).Repos[0].WorktreePath
+	merge := func(done bool, status string) {
+		t.Helper()
+		r, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), Way: new("squash")})
+		must(t, err)
+		got, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})
+		if must(t, err); r.TaskDone != done || got.Status != status {
+			t.Errorf("%+v, and the task is %s; want %v, %s", r, got.Status, done, status)
+		}
+	}
+	merge(false, "inreview") // b.txt is in no commit
+	p.Git(path, "add", "-A")
+	p.Git(path, "commit", "-q", "-m", "b")
+	merge(true, "done")
+	merge(false, "done")
+}
+
+// The branch is pushed after each execution with commits, and get_attempt says why it was not.
+func TestPushAfterEachExecution(t *testing.T) {
+	p := newProject(t)
+	remote := filepath.Join(p.Root, "..", "remote.git")
+	p.Git(p.Root, "remote", "add", "backup", remote)
+	p.Configure(func(c *config.Config) { c.Attempts.PushTo = "backup" })
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
+	if r.PushError != nil {
+		t.Errorf("without commits: %s", *r.PushError)
+	}
+	r = s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID)
+	if r.State != "completed" || !containsAll(deref(r.PushError), "backup", "remote.git") {
+		t.Errorf("without the remote: %s, %q", r.State, deref(r.PushError))
+	}
+	p.Git(p.Root, "init", "-q", "--bare", remote)
+	_, err := Push(ctx, s.Engine, me, PushArgs{Target: the(r.AttemptID), Remote: new("backup")})
+	if must(t, err); s.get(r.AttemptID).PushError != nil {
+		t.Error("it was pushed, and get_attempt says that it was not")
+	}
+	for _, prompt := range []string{"! exit 3", "! write a.txt more\n! amend b\n! exit 3"} {
+		_, err := s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(r.AttemptID), Action: attempt.ActionSend, Prompt: &prompt})
+		must(t, err)
+		r = s.ends(r.AttemptID)
+		if head := p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD"); r.State != "failed" || r.PushError != nil || p.Git(remote, "rev-parse", r.WorkspaceBranch) != head {
+			t.Errorf("%s, %q", r.State, deref(r.PushError))
+		}
+	}
+}

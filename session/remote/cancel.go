@@ -1,0 +1,124 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"deepwork/session"
+	"deepwork/session/codes"
+)
+
+// Cancel cancels a run that any server follows, tells its source if that has a cancel tool,
+// and returns the run once that is stored. One that has ended is returned unchanged. Errors are
+// those of Status except status_not_supported, and the StateErrors not_answered, if the server that
+// follows it has not cancelled it in time, and cancel_not_saved.
+func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Run, error) {
+	x, err := e.known(ctx, identity, executionID)
+	switch {
+	case err != nil:
+		return nil, err
+	case x.EndedAt != nil:
+		return e.durable(x)
+	case !x.StatusSupported:
+		return e.cancelUnfollowed(ctx, x)
+	}
+	var v *view
+	if n := e.get(x.ExecutionID); n != nil {
+		v, err = e.cancelled(ctx, n)
+	} else {
+		v, err = e.cancelElsewhere(ctx, x)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.durable(&v.Run)
+}
+
+// errNotAnswered is why a wait for another server ends.
+var errNotAnswered = errors.New("asked, not answered yet")
+
+// cancelElsewhere asks the server that follows a run to cancel it, whichever that is, and
+// returns the run when it has ended. What was asked is durable: if that server is gone, the one
+// that takes the run up cancels it.
+func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
+	if err := e.store.AskCancel(ctx, x.ExecutionID); err != nil {
+		return nil, fmt.Errorf("asking the server that follows remote run %s to cancel it: %w", x.ExecutionID, err)
+	}
+	patience, cancel := context.WithTimeoutCause(ctx, askTime, errNotAnswered)
+	defer cancel()
+	v, err := e.elsewhere(patience, x.ExecutionID)
+	switch {
+	case err == nil && v.EndedAt == nil:
+		ended, err := e.cancelUnfollowed(ctx, &v.Run)
+		if err != nil {
+			return nil, err
+		}
+		return &view{Run: *ended, over: true}, nil
+	case errors.Is(err, errClosing):
+		return nil, closed(&view{Run: *x})
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("waiting for another server to cancel remote run %s: %w", x.ExecutionID, context.Cause(ctx))
+	case patience.Err() != nil:
+		return nil, session.NotNow(codes.NotAnswered, "Execution '%s' is marked to be cancelled, and the server that follows it has not done that yet. If that server is gone, another one does it within a minute. Call workflow_status to see its state.", x.ExecutionID).Because(err)
+	}
+	return v, err
+}
+
+// elsewhere returns a run that another server follows once its record is over. Its error is
+// errClosing if the engine closes before.
+func (e *Engine) elsewhere(ctx context.Context, id string) (v *view, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.ctx, func() { cancel(errClosing) })()
+	err = e.store.Watch(ctx, func() (over bool, err error) {
+		x, err := e.store.Execution(ctx, id)
+		if err != nil || !x.Over() {
+			return false, err
+		}
+		v = &view{Run: shown(x), over: true}
+		return true, nil
+	})
+	if err != nil && context.Cause(ctx) == errClosing {
+		err = errClosing // also if the database has its own error for that
+	}
+	return v, err
+}
+
+// durable returns a run that has ended, or an error if it was cancelled and that is not
+// stored.
+func (e *Engine) durable(x *Run) (*Run, error) {
+	if x.State == Cancelled && e.get(x.ExecutionID) != nil {
+		return nil, notSaved(x, errors.New("the log has the reason"))
+	}
+	return x, nil
+}
+
+// cancelUnfollowed cancels a run whose source cannot be asked about it, so that no server
+// follows it.
+func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
+	rec, err := e.store.Execution(ctx, x.ExecutionID)
+	if err != nil {
+		return nil, notSaved(x, err)
+	}
+	o := outcome{state: Cancelled, words: "it was cancelled by its caller; its source gave it no id, so it may go on there"}
+	if x.SourceExecutionID != nil {
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(ErrCancelled)
+		o = e.broken(ctx, rec)
+	}
+	rec.State, rec.EndedAt, rec.Result = o.state, new(now()), o.result
+	if o.words != "" {
+		rec.Error = new(clip(o.words, maxWords))
+	}
+	if err = e.store.Save(ctx, rec, e.life); err != nil {
+		return nil, notSaved(x, err)
+	}
+	e.log.Info("remote run ended", "execution_id", x.ExecutionID, "workflow", x.WorkflowName, "source", x.Source, "state", o.state)
+	return new(shown(rec)), nil
+}
+
+// notSaved is the error if a cancellation could not be stored.
+func notSaved(x *Run, err error) error {
+	return refusal(x, codes.CancelNotSaved, "Execution '%s' was cancelled, but that could not be stored: %v. After a restart of this server it may be shown as running. Make sure that the disk can be written, and call cancel_execution again after the restart.", x.ExecutionID, err)
+}

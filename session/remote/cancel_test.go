@@ -1,0 +1,143 @@
+package remote
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/source"
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// TestCancelEndsWhatAnsweredRunning: whatever its source can do, its end is stored,
+// and a second cancel changes nothing.
+func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*plant)
+		l    script
+		told int // runs that the source was told to cancel
+		says string
+	}{
+		"as usual":       {nil, script{lasts: time.Hour}, 1, "was cancelled at its source"},
+		"no cancel tool": {func(p *plant) { p.cancels = false }, script{lasts: time.Hour}, 0, "no cancel tool"},
+		"no status tool": {func(p *plant) { p.statuses = false }, script{lasts: time.Hour}, 1, "was cancelled at its source"},
+		"no id":          {nil, script{accepted: &source.Answer{State: source.Running}}, 0, "gave it no id"},
+		"a hanging source": {func(p *plant) {
+			p.onCancel = func(string) (*source.Answer, error) { return nil, fmt.Errorf("%w: no answer", source.ErrAway) }
+		}, script{lasts: time.Hour}, 1, "may go on there"},
+		"it still runs there": {func(p *plant) {
+			p.onCancel = func(string) (*source.Answer, error) { return &source.Answer{State: source.Running}, nil }
+		}, script{lasts: time.Hour}, 1, "still runs there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p, root := newPlant(), newRoot(t)
+				if c.edit != nil {
+					c.edit(p)
+				}
+				s := open(t, root, p, nil)
+				w := workflow(t, "w", true, c.l)
+				w.Performer = source.ByAgent
+				r, err := s.call(t.Context(), "me", w, nil, nil)
+				if err != nil || r.State != Running {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				_, err = s.Cancel(t.Context(), "you", r.ExecutionID)
+				wantCode(t, err, session.StateError, "unknown_run")
+				for range 3 { // the second is harmless, and so is one after a restart
+					got, err := s.Cancel(t.Context(), "me", r.ExecutionID)
+					if err != nil || got.State != Cancelled || got.EndedAt == nil || !strings.Contains(*got.Error, c.says) {
+						t.Fatalf("%+v, %v", got, err)
+					}
+					if x := stored(t, s, r.ExecutionID); x.State != store.ExecutionCancelled || x.EndedAt == nil {
+						t.Errorf("stored is %+v", x)
+					}
+					s.stop()
+					s = open(t, root, p, nil)
+				}
+				if r := mustStatus(t, s.Engine, r.ExecutionID); r.State != Cancelled || len(p.cancelled) != c.told || s.Stats() != (Stats{}) {
+					t.Errorf("%+v; the source was told of %v; %+v", r, p.cancelled, s.Stats())
+				}
+			})
+		})
+	}
+}
+
+// TestCancelOfWhatHasEnded: it says how it ended, and nothing is lost.
+func TestCancelOfWhatHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPlant()
+		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ReplyWithin = new(time.Second) })
+		for _, l := range []script{
+			{answer: source.Answer{Output: json.RawMessage(`1`)}},
+			{answer: source.Answer{State: source.Failed, Error: "out of paper"}},
+		} {
+			c := s.start(workflow(t, "w", true, l), `{}`)
+			c.wait()
+			was := mustStatus(t, s.Engine, c.id())
+			r, err := s.Cancel(t.Context(), "me", c.id())
+			if err != nil || r.State != was.State || r.EndedAt == nil || string(r.Result) != string(was.Result) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		// Completed at its source before it was told: the result is kept.
+		c := s.start(workflow(t, "late", true, script{lasts: time.Hour}), `{}`)
+		c.wait()
+		p.with(func() {
+			p.onCancel = func(string) (*source.Answer, error) {
+				return &source.Answer{State: source.Completed, Output: json.RawMessage(`2`)}, nil
+			}
+		})
+		if r, err := s.Cancel(t.Context(), "me", c.id()); err != nil || r.State != Completed || string(r.Result) != `2` {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// TestCancelDuringAPoll does not wait for it.
+func TestCancelDuringAPoll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := &hanging{plant: newPlant(), hangs: 1}
+		s := open(t, newRoot(t), h, nil)
+		r, err := s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)
+		testkit.Must(t, err)
+		h.with(func() { h.hangs = 1 })
+		time.Sleep(5 * time.Second) // the poll hangs, for up to 30 s
+		began := time.Now()
+		if r, err := s.Cancel(t.Context(), "me", r.ExecutionID); err != nil || r.State != Cancelled || time.Since(began) > time.Second {
+			t.Errorf("%+v, %v after %v", r, err, time.Since(began))
+		}
+		if len(h.cancelled) != 1 {
+			t.Errorf("the source was told of %v", h.cancelled)
+		}
+	})
+}
+
+// TestCancelOnAFullDisk says so, since the run may be shown as running later.
+func TestCancelOnAFullDisk(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p, root := newPlant(), newRoot(t)
+		s := open(t, root, p, nil)
+		r, err := s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)
+		testkit.Must(t, err)
+		s.disk.full.Store(true)
+		for range 2 {
+			_, err = s.Cancel(t.Context(), "me", r.ExecutionID)
+			wantCode(t, err, session.StateError, "cancel_not_saved", r.ExecutionID, "restart")
+		}
+		s.stop()
+		s = open(t, root, p, nil)
+		synctest.Wait()
+		for range 2 {
+			if r, err := s.Cancel(t.Context(), "me", r.ExecutionID); err != nil || r.State != Cancelled {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+	})
+}

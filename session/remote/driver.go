@@ -1,0 +1,194 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/source"
+	"deepwork/session/codes"
+	"deepwork/session/store"
+)
+
+// An outcome is the end of a run, as found by its driver.
+type outcome struct {
+	state    State
+	result   json.RawMessage
+	words    string // what went wrong; "" if nothing did
+	code     string // of the error, if the state does not determine it; else ""
+	blind    bool   // it continues, but its status cannot be queried
+	unsure   bool   // it may have been carried out or may continue, whatever the state
+	sourceID string // the source's id, if the actor does not have it yet
+	left     bool   // it continues, and another server follows it
+
+	progress *source.Progress // as reported by the source with the end; nil if it was not
+}
+
+// drive starts the driver of a run: a goroutine that runs work, with a slot or with a ticket to wait for
+// one, and stores the outcome. It reports false if the engine is closed.
+func (e *Engine) drive(n *entry, work func(context.Context) (o outcome, slot bool)) bool {
+	ctx, cancel := context.WithCancelCause(e.ctx)
+	n.cancel = cancel
+	if !e.add(n) {
+		cancel(errClosing)
+		return false
+	}
+	e.drivers.Go(func() {
+		defer close(n.done)
+		defer cancel(nil)
+		o, slot := e.guarded(ctx, n, work)
+		if slot {
+			e.slots.leave(nil, n.rec) // before the callers know, so that their next call finds it free
+		}
+		switch {
+		case context.Cause(ctx) == errLost:
+			n.lose()
+		case !o.left:
+			n.end(ctx, o)
+		}
+	})
+	return true
+}
+
+// guarded prevents a panic, such as over a source's answer, from ending the process.
+func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Context) (outcome, bool)) (o outcome, slot bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			n.log().Error("the driver of a remote run panicked", "panic", p, "trace", string(debug.Stack()))
+			// Whether it had a slot is not known here: only a waiting one has none.
+			o, slot = outcome{state: Unknown, words: fmt.Sprintf("this server failed while it followed the execution: %v; whether the workflow continues at its source is not known", p)}, true
+		}
+	}()
+	return work(ctx)
+}
+
+// execute drives a new run: it waits for a slot, starts it at the source and polls its status
+// until the end (seed 003, 7.1). If t is nil it already has a slot; a timeout of 0 means none.
+func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, input json.RawMessage, t ticket, timeout time.Duration) (o outcome, slot bool) {
+	if t != nil {
+		if err := wait.Done(ctx, t); err != nil {
+			e.slots.leave(t, n.rec)
+			return notStarted(err), false
+		}
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimedOut)
+		defer cancel()
+	}
+	if t != nil {
+		next := *n.rec
+		next.State, next.Deadline = store.ExecutionStarting, deadline(timeout)
+		if err := n.save(ctx, &next); err != nil { // nothing was sent
+			return outcome{state: Failed, code: codes.RunNotSaved, words: fmt.Sprintf("it was not started, because its record could not be saved: %v", err)}, true
+		}
+		n.log().Info("remote run started")
+		n.show(nil)
+	}
+	a, err := e.sources.Execute(ctx, w, input, n.advance)
+	if err != nil {
+		return e.notExecuted(ctx, w, timeout, err), true
+	}
+	if o, over := ended(a); over {
+		o.sourceID = a.ExecutionID
+		return o, true
+	}
+	switch {
+	case !w.Async && a.State == "":
+		return outcome{state: Completed, result: valid(a.Output), sourceID: a.ExecutionID}, true
+	case a.ExecutionID == "" && a.State == "":
+		return outcome{state: Failed, result: valid(a.Output), words: "its source answered with neither a status nor an execution_id, so its end cannot be waited for. If the workflow gives its result at once, have the source list it with executionType: sync", unsure: true}, true
+	case a.ExecutionID == "":
+		return outcome{blind: true}, true
+	}
+	n.accept(ctx, a.ExecutionID)
+	if a.Progress != nil {
+		n.advance(*a.Progress)
+	}
+	return e.follow(ctx, n), true
+}
+
+// notStarted is the outcome of a run that never got a slot.
+func notStarted(cause error) outcome {
+	if cause == ErrCancelled {
+		return outcome{state: Cancelled, words: "it was cancelled by its caller while it waited for a slot; nothing was started"}
+	}
+	return outcome{state: Failed, code: codes.ShuttingDown, words: "the server shut down while it waited for a slot; nothing was started. Call again"}
+}
+
+// notExecuted is the outcome if Execute returned an error.
+func (e *Engine) notExecuted(ctx context.Context, w *source.Workflow, timeout time.Duration, err error) outcome {
+	refused, ok := errors.AsType[*source.RefusedError](err)
+	switch {
+	case ok:
+		return outcome{state: Failed, words: words(refused.Text), unsure: refused.Garbled}
+	case ctx.Err() != nil:
+		switch context.Cause(ctx) {
+		case errTimedOut:
+			return outcome{state: TimedOut, words: fmt.Sprintf("it was not answered within %v; its source was told that the request is cancelled", timeout), unsure: true}
+		case ErrCancelled:
+			return outcome{state: Cancelled, words: "it was cancelled by its caller; its source was told that the request is cancelled", unsure: true}
+		}
+		return outcome{state: Unknown, code: codes.ShuttingDown, words: "this server shut down before the source had answered; whether the workflow was executed is not known. Look at its source before you call again"}
+	case errors.Is(err, source.ErrLost):
+		return outcome{state: Unknown, words: fmt.Sprintf("whether it was executed is not known: %v", err)}
+	case errors.Is(err, source.ErrAway):
+		return outcome{state: Failed, code: codes.SourceAway, words: fmt.Sprintf("nothing was started: %v", err)}
+	case errors.Is(err, source.ErrUnknown):
+		return outcome{state: Failed, code: codes.SourceAway, words: fmt.Sprintf("source '%s' is no longer configured in workflow_tools.sources", w.Source)}
+	case errors.Is(err, source.ErrUnsupported):
+		return outcome{state: Failed, words: fmt.Sprintf("source '%s' has no tool that executes workflows (execute_tool in workflow_tools.sources)", w.Source)}
+	}
+	return outcome{state: Failed, words: words(err.Error()), unsure: true}
+}
+
+// ended returns the outcome in an answer; it reports false if there is none.
+func ended(a *source.Answer) (outcome, bool) {
+	o := outcome{result: valid(a.Output), progress: a.Progress}
+	switch a.State {
+	case source.Completed:
+		o.state = Completed
+	case source.Failed:
+		o.state, o.words = Failed, words(a.Error)
+	case source.Cancelled:
+		o.state, o.words = Cancelled, "it was cancelled at its source"
+		if a.Error != "" {
+			o.words += ": " + a.Error
+		}
+	default:
+		return outcome{}, false
+	}
+	return o, true
+}
+
+// words returns the source's description of what went wrong, if any.
+func words(said string) string {
+	if said == "" {
+		return "its source says that it failed, and not why"
+	}
+	return said
+}
+
+// valid returns a result as JSON; other text becomes a JSON string.
+func valid(result json.RawMessage) json.RawMessage {
+	if len(result) == 0 || json.Valid(result) {
+		return result
+	}
+	text, err := json.Marshal(string(result))
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// deadline returns when a run that starts now must end; nil means never.
+func deadline(timeout time.Duration) *time.Time {
+	if timeout <= 0 {
+		return nil
+	}
+	return new(now().Add(timeout))
+}

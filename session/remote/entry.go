@@ -1,0 +1,205 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"deepwork/catalog/source"
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// A view is a run as its driver last published it. It is immutable.
+type view struct {
+	Run
+	newer  chan struct{} // closed when there is a newer view
+	over   bool          // nothing more will become known here
+	lost   bool          // over, since another server has taken it up
+	code   string        // of the error for callers that wait; "" if the state determines it
+	unsure bool          // it may have been carried out, or may continue: check before calling again
+}
+
+// An entry is a run that this process drives, or whose end could not be stored. Its driver's goroutine
+// owns its state and alone calls its methods; others read the view.
+type entry struct {
+	engine   *Engine
+	id       string
+	identity string
+	view     atomic.Pointer[view]
+	cancel   context.CancelCauseFunc // ends the driver's work
+	done     chan struct{}           // closed when the driver has ended
+
+	// Owned by the driver.
+	rec    *store.Execution // immutable
+	logged time.Time        // when progress was last logged at info level
+
+	kept *source.Progress // as it was stored last; owned by serve
+}
+
+// newEntry returns an entry that publishes a record.
+func (e *Engine) newEntry(x *store.Execution) *entry {
+	n := &entry{engine: e, id: x.ID, identity: x.Identity, rec: x, done: make(chan struct{})}
+	n.view.Store(&view{Run: shown(x), newer: make(chan struct{})})
+	return n
+}
+
+func (n *entry) log() *slog.Logger {
+	return n.engine.log.With("execution_id", n.id, "workflow", n.rec.WorkflowName, "source", n.rec.Source)
+}
+
+// save stores a record, durably, also while the engine closes, and sets the entry's.
+func (n *entry) save(ctx context.Context, next *store.Execution) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
+	err := n.engine.write(ctx, next)
+	if err == nil {
+		n.rec = next
+	} else if errors.Is(err, store.ErrNotOwner) {
+		n.lose()
+	}
+	return err
+}
+
+// must is save for facts that hold even if they cannot be stored: the source runs it, or it has
+// ended. After a crash the source is asked again, or the state is unknown. If another server has taken
+// the run up, they are that server's to find out.
+func (n *entry) must(ctx context.Context, next *store.Execution) (stored bool) {
+	err := n.save(ctx, next)
+	if err != nil && !n.view.Load().lost {
+		n.log().Error("a remote run cannot be written down; it will not be known as it is after a restart", "error", err)
+	}
+	n.rec = next
+	return err == nil
+}
+
+// lose gives the run up: another server has taken it up, and its record says what is known.
+func (n *entry) lose() {
+	was := n.view.Load()
+	if was.over {
+		return
+	}
+	n.log().Info("remote run was taken up by another server; this one no longer follows it")
+	n.engine.remove(n)
+	n.cancel(errLost)
+	n.publish(&view{Run: was.Run, over: true, lost: true})
+}
+
+// accept records that the source runs it, under its own id.
+func (n *entry) accept(ctx context.Context, sourceExecutionID string) {
+	next := *n.rec
+	next.State, next.SourceExecutionID = Running, &sourceExecutionID
+	n.must(ctx, &next)
+	if v := n.view.Load(); !v.lost {
+		n.log().Info("remote run accepted by its source", "source_execution_id", sourceExecutionID)
+		n.show(v.Progress)
+	}
+}
+
+// advance sets the progress, in memory only, if it has changed (seed 003, 7.3 and 8.3).
+func (n *entry) advance(p source.Progress) {
+	p.Message = clip(p.Message, maxMessage)
+	v := n.view.Load()
+	if v.over || v.Progress != nil && sameProgress(*v.Progress, p) {
+		return
+	}
+	// All progress is logged for debugging, and at most one per second at info level.
+	level := slog.LevelDebug
+	if now := time.Now(); now.Sub(n.logged) >= time.Second {
+		level, n.logged = slog.LevelInfo, now
+	}
+	attrs := []any{"message", p.Message}
+	if p.Value != nil {
+		attrs = append(attrs, "progress", *p.Value)
+	}
+	if p.Total != nil {
+		attrs = append(attrs, "total", *p.Total)
+	}
+	n.log().Log(context.Background(), level, "remote run progress", attrs...)
+	n.show(&p)
+}
+
+// end stores and publishes the outcome of the run.
+func (n *entry) end(ctx context.Context, o outcome) {
+	was := n.view.Load()
+	if was.over {
+		return
+	}
+	next := *n.rec
+	next.StatusSupported = !o.blind
+	if next.State = o.state; o.blind {
+		next.State = Running
+	} else {
+		next.EndedAt = new(now())
+	}
+	if o.sourceID != "" {
+		next.SourceExecutionID = &o.sourceID
+	}
+	if o.words != "" {
+		next.Error = new(clip(o.words, maxWords))
+	}
+	next.Result = o.result
+	run := shown(&next)
+	run.Progress = lastProgress(o, was)
+	next.Progress = progressText(run.Progress)
+	stored := n.must(ctx, &next)
+	if n.view.Load().lost {
+		return
+	}
+	switch took := session.TookMS(now().Sub(run.StartedAt)); {
+	case run.Error != nil:
+		n.log().Warn("remote run ended", "state", run.State, took, "error", *run.Error)
+	case o.blind:
+		n.log().Warn("remote run goes on and cannot be asked about: its source has no status tool, or gave no id")
+	default:
+		n.log().Info("remote run ended", "state", run.State, took)
+	}
+	if stored { // before the end is visible: what is in memory and has ended is not stored
+		n.engine.remove(n)
+	}
+	n.publish(&view{Run: run, over: true, code: o.code, unsure: o.unsure})
+}
+
+// lastProgress returns the progress of a run at its end: as the source reported it with the
+// end, otherwise the last known. An ended run no longer waits for a slot, and a completed one
+// has no current part.
+func lastProgress(o outcome, was *view) *source.Progress {
+	switch {
+	case o.progress != nil:
+		p := *o.progress
+		p.Message = clip(p.Message, maxMessage)
+		return &p
+	case o.state == Completed, was.Progress == nil, was.Progress.Message == waitsForSlot && was.Progress.Value == nil:
+		return nil
+	}
+	return was.Progress
+}
+
+// show publishes the record with this progress.
+func (n *entry) show(p *source.Progress) {
+	run := shown(n.rec)
+	run.Progress = p
+	n.publish(&view{Run: run})
+}
+
+func (n *entry) publish(v *view) {
+	v.newer = make(chan struct{})
+	close(n.view.Swap(v).newer)
+}
+
+// progressText returns progress as it is stored; nil means no progress.
+func progressText(p *source.Progress) json.RawMessage {
+	if p == nil {
+		return nil
+	}
+	text, _ := json.Marshal(p) // numbers and a text: encoding cannot fail
+	return text
+}
+
+func sameProgress(a, b source.Progress) bool {
+	same := func(x, y *float64) bool { return x == y || x != nil && y != nil && *x == *y }
+	return a.Message == b.Message && same(a.Value, b.Value) && same(a.Total, b.Total)
+}

@@ -1,0 +1,539 @@
+package remote
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/actor/wait"
+	"deepwork/catalog/config"
+	"deepwork/catalog/source"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/state/statetest"
+	"deepwork/session/store"
+	"deepwork/session/store/backend"
+	"deepwork/session/store/local/sqlite"
+	"deepwork/session/store/postgres"
+	"deepwork/session/store/postgres/pgtest"
+
+	"go.uber.org/goleak"
+	moderncsqlite "modernc.org/sqlite"
+)
+
+// patience is how long a test waits for what must come, on a machine that is busy
+// with other things too; it never waits that long for what does not.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	// The clock of the database is that of a bubble in it.
+	moderncsqlite.MustRegisterScalarFunction("unixepoch", 1, func(*moderncsqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+		return float64(time.Now().UnixMicro()) / 1e6, nil
+	})
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
+}
+
+// onlyFiles are the tests that are not run on PostgreSQL, and why. So are those in a bubble of
+// synctest, whose clock is not the database's: openStore skips them.
+var onlyFiles = map[string]string{
+	"TestWhatCannotBeRead": "looks into the database's file",
+}
+
+// A plant is a system that runs workflows: any number at once, each for as long
+// as its workflow says. It counts what was ever started.
+type plant struct {
+	mu        sync.Mutex
+	jobs      map[string]*job // by run id
+	started   map[string]int  // by the workflow's id
+	inputs    []string        // in the order of their starts
+	busy      int             // synchronous runs now
+	most      int             // runs that ever were here at once
+	polls     int
+	cancelled []string
+
+	away     error // what every call gets
+	statuses bool  // it has a status tool
+	cancels  bool  // it has a cancel tool
+	onStatus func(id string) (*source.Answer, error)
+	onCancel func(id string) (*source.Answer, error)
+}
+
+// A job is a run.
+type job struct {
+	until  time.Time
+	answer source.Answer // once it is over
+	told   *source.Progress
+}
+
+// A script is what a workflow of the plant does.
+type script struct {
+	lasts    time.Duration
+	answer   source.Answer // at the end
+	err      error
+	accepted *source.Answer // what an asynchronous start answers; nil means as usual
+	progress []source.Progress
+	deaf     bool // does not end with its context
+	panics   bool
+}
+
+func newPlant() *plant {
+	return &plant{jobs: map[string]*job{}, started: map[string]int{}, statuses: true, cancels: true}
+}
+
+var scripts sync.Map // of *script, by workflow id
+
+// workflow makes a workflow that does what the script says.
+func workflow(t testing.TB, id string, async bool, l script) *source.Workflow {
+	t.Helper()
+	id = t.Name() + "/" + id
+	scripts.Store(id, &l)
+	t.Cleanup(func() { scripts.Delete(id) })
+	return &source.Workflow{Source: "plant", ID: id, Name: id[strings.LastIndex(id, "/")+1:], Async: async}
+}
+
+func (p *plant) count() int {
+	n := p.busy
+	for _, j := range p.jobs {
+		if time.Now().Before(j.until) {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *plant) Execute(ctx context.Context, w *source.Workflow, input json.RawMessage, progress func(source.Progress)) (*source.Answer, error) {
+	v, _ := scripts.Load(w.ID)
+	l := v.(*script)
+	p.mu.Lock()
+	if p.away != nil {
+		defer p.mu.Unlock()
+		return nil, p.away
+	}
+	p.started[w.Name]++
+	p.inputs = append(p.inputs, string(input))
+	if l.panics {
+		defer p.mu.Unlock()
+		panic("the source's answer is cursed")
+	}
+	if w.Async {
+		defer p.mu.Unlock()
+		if l.err != nil {
+			return nil, l.err
+		}
+		if l.accepted != nil {
+			return l.accepted, nil
+		}
+		id := fmt.Sprintf("x-%d", len(p.jobs)+1)
+		p.jobs[id] = &job{until: time.Now().Add(l.lasts), answer: l.answer}
+		p.most = max(p.most, p.count())
+		return &source.Answer{ExecutionID: id, State: source.Running}, nil
+	}
+	p.busy++
+	p.most = max(p.most, p.count())
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.busy--
+		p.mu.Unlock()
+	}()
+	for _, pr := range l.progress {
+		progress(pr)
+	}
+	if l.lasts > 0 {
+		timer := time.NewTimer(l.lasts)
+		defer timer.Stop()
+		done := ctx.Done()
+		if l.deaf {
+			done = nil
+		}
+		select {
+		case <-timer.C:
+		case <-done:
+			return nil, ctx.Err()
+		}
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	return &l.answer, nil
+}
+
+func (p *plant) Status(ctx context.Context, _, workflowID, id string) (*source.Answer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.polls++
+	switch j := p.jobs[id]; {
+	case p.away != nil:
+		return nil, p.away
+	case !p.statuses:
+		return nil, source.ErrUnsupported
+	case p.onStatus != nil:
+		return p.onStatus(id)
+	case j == nil:
+		return nil, &source.RefusedError{Text: "no such execution: " + id}
+	case time.Now().Before(j.until):
+		return &source.Answer{ExecutionID: id, State: source.Running, Progress: j.told}, nil
+	default:
+		a := j.answer
+		if a.State == "" {
+			a.State = source.Completed
+		}
+		return &a, nil
+	}
+}
+
+func (p *plant) Cancel(ctx context.Context, _, workflowID, id string) (*source.Answer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.away != nil:
+		return nil, p.away
+	case !p.cancels:
+		return nil, source.ErrUnsupported
+	}
+	p.cancelled = append(p.cancelled, id)
+	if p.onCancel != nil {
+		return p.onCancel(id)
+	}
+	if j := p.jobs[id]; j != nil {
+		j.until, j.answer = time.Now(), source.Answer{State: source.Cancelled}
+	}
+	return &source.Answer{State: source.Cancelled}, nil
+}
+
+// with changes the plant.
+func (p *plant) with(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
+// A server is an engine in a test, and what it is told.
+type server struct {
+	*Engine
+	t      testing.TB
+	log    *logbook
+	config atomic.Pointer[config.Config]
+	disk   *disk
+	closed bool
+	leave  func() error // ends the membership and closes the disk
+}
+
+// A disk is a database that can be full: then nothing is written. While its lock is held, its server is
+// like a suspended process. What others ask is looked for only if told to: in days of a test's time that
+// would be often.
+type disk struct {
+	store.Database
+	full   atomic.Bool
+	serve  atomic.Bool
+	frozen sync.RWMutex
+}
+
+type diskExecutions struct {
+	store.Executions
+	disk *disk
+}
+
+func (d *disk) Executions() store.Executions { return diskExecutions{d.Database.Executions(), d} }
+
+func (d *disk) write() error {
+	d.frozen.RLock()
+	defer d.frozen.RUnlock()
+	if d.full.Load() {
+		return fmt.Errorf("%w: %w", task.ErrFull, syscall.ENOSPC)
+	}
+	return nil
+}
+
+func (e diskExecutions) Save(ctx context.Context, x *store.Execution, life time.Duration) error {
+	if err := e.disk.write(); err != nil {
+		return err
+	}
+	return e.Executions.Save(ctx, x, life)
+}
+
+func (e diskExecutions) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {
+	if err := e.disk.write(); err != nil {
+		return nil, err
+	}
+	return e.Executions.Renew(ctx, owner, life, following)
+}
+
+func (e diskExecutions) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.Execution, error) {
+	if err := e.disk.write(); err != nil {
+		return nil, err
+	}
+	return e.Executions.TakeUp(ctx, owner, life, following)
+}
+
+func (e diskExecutions) Asked(ctx context.Context, owner string) ([]string, error) {
+	e.disk.frozen.RLock()
+	defer e.disk.frozen.RUnlock()
+	return e.Executions.Asked(ctx, owner)
+}
+
+func (e diskExecutions) Watch(ctx context.Context, look func() (bool, error)) error {
+	for !e.disk.serve.Load() {
+		if err := wait.For(ctx, time.Minute); err != nil {
+			return err
+		}
+	}
+	return e.Executions.Watch(ctx, look)
+}
+
+// gone is a server of which only its runs are left.
+const gone = "0123456789abcdef"
+
+func testID(n int) string { return fmt.Sprintf("019aa000-0000-7000-8000-00000000000%d", n) }
+
+// written is a run of that server.
+func written(n int, s State, edit func(*store.Execution)) *store.Execution {
+	x := &store.Execution{
+		ID: testID(n), Owner: gone, Identity: "me", Source: "plant", WorkflowID: "w", WorkflowName: "wörk",
+		State: s, StatusSupported: true, StartedAt: time.Now().UTC().Truncate(time.Microsecond),
+	}
+	switch s {
+	case store.ExecutionWaiting, store.ExecutionStarting:
+	case Running:
+		x.SourceExecutionID = new("x-1")
+	default:
+		x.EndedAt = new(x.StartedAt.Add(time.Second))
+		x.Result = json.RawMessage(fmt.Sprintf(`{"n":%d,"of":"<run>"}`, n))
+	}
+	if edit != nil {
+		edit(x)
+	}
+	return x
+}
+
+// leave stores runs in the project at root that nobody follows.
+func leave(t testing.TB, root string, all ...*store.Execution) {
+	t.Helper()
+	kill(t, root, 0, all...)
+}
+
+// kill stores runs in the project at root whose server was killed just after it had renewed them.
+func kill(t testing.TB, root string, life time.Duration, all ...*store.Execution) {
+	t.Helper()
+	d, member, end := openStore(t, root)
+	defer end()
+	for _, x := range all {
+		testkit.Must(t, errors.Join(member.Enter(t.Context()), d.Executions().Save(t.Context(), x, life)))
+	}
+}
+
+// oneURL is that of a schema on PostgreSQL for all tests.
+var oneURL = sync.OnceValues(func() (string, error) {
+	s, err := pgtest.Shared()
+	if err != nil {
+		return "", err
+	}
+	return s.URL(), nil
+})
+
+// openStore opens the runs of the project at root as another process does.
+func openStore(t testing.TB, root string) (store.Database, store.Members, func() error) {
+	t.Helper()
+	if !pgtest.OnPostgres() {
+		d, m := sqlite.New(sqlite.Options{Path: state.Of(root).Database()}), session.NewMember(state.Of(root), nil)
+		return d, m, func() error { return errors.Join(d.Close(), m.Leave()) }
+	}
+	if time.Now().Year() == 2000 {
+		t.Skip("its clock is not the database's")
+	}
+	url, err := oneURL()
+	testkit.Must(t, err)
+	pg, err := postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})
+	testkit.Must(t, err)
+	stores := backend.Of(pg, session.NewMember(state.Of(root), nil), &task.Place{MachineID: "12345678", Root: root}, root)
+	return stores.Database, stores.Members, func() error { return stores.Close(context.Background()) }
+}
+
+// stored is a run as it is stored.
+func stored(t testing.TB, s *server, id string) *store.Execution {
+	t.Helper()
+	x, err := s.disk.Executions().Execution(context.Background(), id)
+	testkit.Must(t, err)
+	return x
+}
+
+type logbook struct{ testkit.Log }
+
+func (j *logbook) has(parts ...string) bool {
+	for line := range strings.Lines(j.String()) {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func newRoot(t testing.TB) string {
+	t.Helper()
+	root := testkit.Dir(t)
+	return root
+}
+
+// open opens an engine; it is closed with the test.
+func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)) *server {
+	t.Helper()
+	return openFor(t, root, s, edit, 0)
+}
+
+// openFor is open with the life of a record.
+func openFor(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools), life time.Duration) *server {
+	t.Helper()
+	srv := &server{t: t, log: &logbook{}}
+	srv.configure(edit)
+	d, member, leave := openStore(t, root)
+	srv.disk, srv.leave = &disk{Database: d}, leave
+	e, err := Open(t.Context(), Options{
+		Life: life, Database: srv.disk, Member: member, Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Settings: func(context.Context) (*config.Config, error) { return srv.config.Load(), nil },
+	})
+	testkit.Must(t, err)
+	srv.Engine = e
+	t.Cleanup(srv.stop)
+	return srv
+}
+
+func (s *server) configure(edit func(*config.WorkflowTools)) {
+	c := config.Default()
+	if edit != nil {
+		edit(&c.WorkflowTools)
+	}
+	s.config.Store(c)
+}
+
+func (s *server) stop() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if stuck := s.Close(ctx); stuck != nil {
+		s.t.Errorf("did not stop: %v", stuck)
+	}
+	if err := s.leave(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// A pending call runs on its own goroutine.
+type pending struct {
+	t      testing.TB
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	run    *Run
+	err    error
+
+	mu   sync.Mutex
+	told []Run // by progress
+}
+
+// start makes a call and returns when the engine has begun with it.
+func (s *server) start(w *source.Workflow, input string) *pending {
+	s.t.Helper()
+	ctx, cancel := context.WithCancelCause(s.t.Context())
+	p := &pending{t: s.t, cancel: cancel, done: make(chan struct{})}
+	begun := make(chan struct{})
+	go func() {
+		defer close(p.done)
+		p.run, p.err = s.call(ctx, "me", w, json.RawMessage(input), func(r Run) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.told = append(p.told, r); len(p.told) == 1 {
+				close(begun)
+			}
+		})
+	}()
+	s.t.Cleanup(func() { cancel(nil); <-p.done })
+	select {
+	case <-begun:
+	case <-p.done:
+	}
+	return p
+}
+
+func (p *pending) progress() []Run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.told)
+}
+
+func (p *pending) id() string {
+	p.t.Helper()
+	if told := p.progress(); len(told) > 0 {
+		return told[0].ExecutionID
+	}
+	p.t.Fatalf("the call was refused: %v", p.err)
+	return ""
+}
+
+// wait returns what the call gave.
+func (p *pending) wait() (*Run, error) {
+	<-p.done
+	return p.run, p.err
+}
+
+// over is wait for a call that ends in an error that holds its run.
+func (p *pending) over(state State, code string) *session.Error {
+	p.t.Helper()
+	_, err := p.wait()
+	return refusedAs(p.t, err, state, code)
+}
+
+func refusedAs(t testing.TB, err error, state State, code string) *session.Error {
+	t.Helper()
+	e, ok := errors.AsType[*session.Error](err)
+	if !ok {
+		t.Fatalf("err = %v, want a session.Error %s", err, code)
+	}
+	r, _ := e.Details["run"].(*Run)
+	if e.Kind != session.StateError || e.Code != code || r == nil || r.State != state || e.Details["execution_id"] != r.ExecutionID {
+		t.Fatalf("%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
+	}
+	return e
+}
+
+func mustStatus(t testing.TB, e *Engine, id string) *Run {
+	t.Helper()
+	r, err := e.Status(t.Context(), "me", id)
+	if err != nil {
+		t.Fatalf("status of %s: %v", id, err)
+	}
+	return r
+}
+
+func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...string) {
+	t.Helper()
+	e, ok := errors.AsType[*session.Error](err)
+	if !ok || e.Kind != kind || e.Code != code {
+		t.Fatalf("err = %v, want %s %s", err, kind, code)
+	}
+	for _, w := range words {
+		if !strings.Contains(e.Message, w) {
+			t.Errorf("%q is not in %q", w, e.Message)
+		}
+	}
+}
+
+// bubble runs a test with simulated time.
+func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }

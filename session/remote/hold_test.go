@@ -1,0 +1,162 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/source"
+	"deepwork/session/store"
+)
+
+// life is that of a record in tests that wait for its end.
+const life = time.Second
+
+func often(w *config.WorkflowTools) { w.StatusInterval = 10 * time.Millisecond }
+
+// twoServers are the one that runs a workflow, which its source has accepted, and another one.
+func twoServers(t *testing.T, life time.Duration) (p *plant, a, b *server, c *pending) {
+	p, root := newPlant(), newRoot(t)
+	a, b = openFor(t, root, p, often, life), openFor(t, root, p, often, life)
+	a.disk.serve.Store(true)
+	b.disk.serve.Store(true)
+	c = a.start(workflow(t, "w", true, script{lasts: time.Hour, answer: source.Answer{Output: json.RawMessage(`1`)}}), `{}`)
+	testkit.Until(t, "the source's id", func() bool { return mustStatus(t, b.Engine, c.id()).SourceExecutionID != nil })
+	return p, a, b, c
+}
+
+// end ends the only job of the plant.
+func (p *plant) end() { p.with(func() { p.jobs["x-1"].until = time.Now() }) }
+
+// TestASuspendedServerOverwritesNothing: another one goes on with its run, and what that one stores
+// stays when the first one wakes up, which has its caller's reply from there.
+func TestASuspendedServerOverwritesNothing(t *testing.T) {
+	for name, ended := range map[string]bool{"the run has ended": true, "the run goes on": false} {
+		t.Run(name, func(t *testing.T) {
+			p, a, b, c := twoServers(t, life)
+			a.disk.frozen.Lock()
+			testkit.Until(t, "the other server follows it", func() bool { return b.Stats().Running == 1 })
+			if ended {
+				p.end()
+				testkit.Until(t, "its end", func() bool { return mustStatus(t, b.Engine, c.id()).State == Completed })
+			}
+			was := stored(t, b, c.id())
+			a.disk.frozen.Unlock()
+			testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
+			if now := stored(t, b, c.id()); ended && !reflect.DeepEqual(now, was) || now.Owner != b.member.ID() || now.Over() != ended {
+				t.Errorf("%+v, was %+v", now, was)
+			}
+			if !ended {
+				if a.Stats().Running != 0 || len(p.cancelled) > 0 {
+					t.Errorf("%+v; cancelled at the source: %v", a.Stats(), p.cancelled)
+				}
+				p.end()
+			}
+			if r, err := c.wait(); err != nil || r.State != Completed || string(r.Result) != `1` {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if r := mustStatus(t, a.Engine, c.id()); r.State != Completed {
+				t.Errorf("%+v", r)
+			}
+			if a.log.has("level=ERROR") {
+				t.Error(a.log)
+			}
+		})
+	}
+}
+
+// TestACancelOutlivesTheServerThatWasAsked: the one that takes the run up cancels it.
+func TestACancelOutlivesTheServerThatWasAsked(t *testing.T) {
+	p, a, b, c := twoServers(t, life)
+	a.disk.frozen.Lock()
+	defer a.disk.frozen.Unlock()
+	if r, err := b.Cancel(t.Context(), "me", c.id()); err != nil || r.State != Cancelled {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if x := stored(t, b, c.id()); x.Owner != b.member.ID() || !reflect.DeepEqual(p.cancelled, []string{"x-1"}) {
+		t.Errorf("%+v; cancelled at the source: %v", x, p.cancelled)
+	}
+}
+
+// TestAStoppedServersRunIsTakenUpAtOnce: before its life is over.
+func TestAStoppedServersRunIsTakenUpAtOnce(t *testing.T) {
+	p, a, b, c := twoServers(t, time.Hour)
+	a.stop()
+	testkit.Until(t, "the other server follows it", func() bool { return b.Stats().Running == 1 })
+	p.end()
+	testkit.Until(t, "its end", func() bool { return mustStatus(t, b.Engine, c.id()).State == Completed })
+	c.over(Running, "shutting_down")
+}
+
+// TestALivingServerKeepsItsRuns: also synchronous ones and those that wait for a slot, for longer than
+// a record lives; other servers see their progress.
+func TestALivingServerKeepsItsRuns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p, root := newPlant(), newRoot(t)
+		one := func(w *config.WorkflowTools) { w.MaxConcurrent, w.ExecutionTimeout = 1, new(time.Duration(0)) }
+		a, b := open(t, root, p, one), open(t, root, p, one)
+		w := workflow(t, "w", false, script{lasts: 3 * store.ExecutionLife, progress: []source.Progress{{Message: "half"}}})
+		first, second := a.start(w, `1`), a.start(w, `2`)
+		for range 6 {
+			time.Sleep(store.ExecutionLife * 11 / 12)
+			for c, says := range map[*pending]string{first: "half", second: waitsForSlot} {
+				if r := mustStatus(t, b.Engine, c.id()); r.State == Running && (r.Progress == nil || r.Progress.Message != says && r.Progress.Message != "half") {
+					t.Errorf("%+v, want progress %q", r, says)
+				}
+			}
+			if b.Stats() != (Stats{}) {
+				t.Fatalf("%+v: it took up what another server has", b.Stats())
+			}
+		}
+		time.Sleep(store.ExecutionLife)
+		for _, c := range []*pending{first, second} {
+			if r, err := c.wait(); err != nil || r.State != Completed {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+	})
+}
+
+// TestARunThatIsLostBeforeItsStartIsNotStarted: another server has recorded that nothing was.
+func TestARunThatIsLostBeforeItsStartIsNotStarted(t *testing.T) {
+	p, root := newPlant(), newRoot(t)
+	one := func(w *config.WorkflowTools) { w.MaxConcurrent = 1 }
+	a, b := openFor(t, root, p, one, life), openFor(t, root, p, one, life)
+	a.disk.serve.Store(true)
+	first := a.start(workflow(t, "w", false, script{lasts: time.Hour}), `1`)
+	second := a.start(workflow(t, "v", false, script{}), `2`)
+	a.disk.frozen.Lock()
+	testkit.Until(t, "the end of both", func() bool {
+		return mustStatus(t, b.Engine, first.id()).State == Unknown && mustStatus(t, b.Engine, second.id()).State == Failed
+	})
+	first.cancel(errors.New("its caller has gone"))
+	a.disk.frozen.Unlock()
+	second.over(Failed, "workflow_failed")
+	testkit.Until(t, "that both are given up", func() bool { return !a.Going() && a.Stats() == (Stats{}) })
+	p.with(func() {
+		if p.started["v"] != 0 {
+			t.Error("it was started")
+		}
+	})
+	if x := stored(t, b, second.id()); x.Error == nil || *x.Error != store.NeverStarted {
+		t.Errorf("%+v", x)
+	}
+}
+
+// TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun does not wait for the run's end.
+func TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun(t *testing.T) {
+	p, a, b, c := twoServers(t, life)
+	a.disk.frozen.Lock()
+	testkit.Until(t, "the other server follows it", func() bool { return b.Stats().Running == 1 })
+	a.disk.frozen.Unlock()
+	testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
+	a.stop()
+	c.over(Running, "shutting_down")
+	if r := mustStatus(t, b.Engine, c.id()); r.State != Running || len(p.cancelled) > 0 {
+		t.Errorf("%+v; cancelled at the source: %v", r, p.cancelled)
+	}
+}

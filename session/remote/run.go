@@ -1,0 +1,127 @@
+// Package remote runs workflows at other systems (remote runs): one goroutine per run, a bounded number of
+// them at once, and a record of each in the store, so that it is found again after a restart (seed
+// 003, requirements 7 and 8).
+//
+// A run that this process follows is an entry. Its driver is the goroutine that owns its state: it waits
+// for a slot, starts the workflow, polls its status, stores each change, and then publishes it as an
+// immutable view, which wakes callers that wait. Others reach it by the cause that cancels its context:
+// that its caller cancelled it, its time is over, another server has it, or this one closes. Its record
+// is what other servers know about it. Only Call starts a workflow, and only once: a server that takes
+// over a record only asks about it.
+//
+// A record that is not over belongs to the server that follows it, for 30 s by the clock of the
+// database, renewed every 10 s. A server that is killed or frozen does not renew its records: after at
+// most 30 s any other one takes them up and follows them. From then on the earlier owner can store
+// nothing, and gives up. A server that stops gives its records away at once. Servers do not talk to
+// each other: to cancel a run that another server follows, its record is marked, and its owner,
+// whichever server that is by then, acts on the mark. One loop per server, serve, renews, obeys marks and
+// takes up.
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/source"
+	"deepwork/session/store"
+)
+
+// Sources runs workflows at their systems: a *source.Catalog, which documents the methods. All of
+// them return when their context ends. Execute calls progress on the goroutine of its caller.
+type Sources interface {
+	Execute(ctx context.Context, w *source.Workflow, input json.RawMessage, progress func(source.Progress)) (*source.Answer, error)
+	Status(ctx context.Context, source, workflowID, executionID string) (*source.Answer, error)
+	Cancel(ctx context.Context, source, workflowID, executionID string) (*source.Answer, error)
+}
+
+// State is the state of a run; see store.ExecutionState.
+type State = store.ExecutionState
+
+// The values of State that callers see.
+const (
+	Running   = store.ExecutionRunning
+	Completed = store.ExecutionCompleted
+	Failed    = store.ExecutionFailed
+	Cancelled = store.ExecutionCancelled
+	TimedOut  = store.ExecutionTimedOut
+	Unknown   = store.ExecutionUnknown
+)
+
+// A Run describes a run to callers. It is a value at one moment; what its pointers
+// and slices hold never changes and must not be modified.
+type Run struct {
+	ExecutionID       string           `json:"execution_id" jsonschema:"UUID of the execution"`
+	SourceExecutionID *string          `json:"source_execution_id" jsonschema:"the source's own id for it, or null"`
+	WorkflowID        string           `json:"workflow_id" jsonschema:"id of the workflow at its source"`
+	WorkflowName      string           `json:"workflow_name" jsonschema:"name of the workflow at its source"`
+	Source            string           `json:"source" jsonschema:"name of the source"`
+	State             State            `json:"state" jsonschema:"state of the execution; unknown: the source can no longer be asked"`
+	Progress          *source.Progress `json:"progress" jsonschema:"progress at the source, or null"`
+	Result            json.RawMessage  `json:"result" jsonschema:"result, any JSON; null until completed"`
+	Error             *string          `json:"error" jsonschema:"what went wrong, or null"`
+	StartedAt         time.Time        `json:"started_at" jsonschema:"when it started, RFC 3339"`
+	EndedAt           *time.Time       `json:"ended_at" jsonschema:"when it ended, RFC 3339, or null"`
+	StatusSupported   bool             `json:"status_supported" jsonschema:"whether the source can be asked for the state"`
+}
+
+// shown returns a stored run as callers see it.
+func shown(x *store.Execution) Run {
+	s := x.State
+	if s == store.ExecutionWaiting || s == store.ExecutionStarting {
+		s = Running
+	}
+	told := Run{
+		ExecutionID: x.ID, SourceExecutionID: x.SourceExecutionID,
+		WorkflowID: x.WorkflowID, WorkflowName: x.WorkflowName, Source: x.Source,
+		State: s, Result: x.Result, Error: x.Error,
+		StartedAt: x.StartedAt, EndedAt: x.EndedAt, StatusSupported: x.StatusSupported,
+	}
+	if x.Progress != nil && json.Unmarshal(x.Progress, &told.Progress) != nil {
+		told.Progress = nil
+	}
+	return told
+}
+
+// Options configure an Engine. Database, Member, Sources and Settings are required.
+type Options struct {
+	Database store.Database // where runs are stored; the caller closes it after the engine
+	Member   store.Members  // this process
+	Sources  Sources
+	Settings func(context.Context) (*config.Config, error) // read at each call
+	Logger   *slog.Logger                                  // default: discards
+	Life     time.Duration                                 // of a record since it was renewed; default store.ExecutionLife
+}
+
+// ErrCancelled is the cause of a call's context that its caller cancelled: the run is
+// cancelled too. Any other end of the context lets it continue.
+var ErrCancelled = errors.New("cancelled by the caller")
+
+// The other causes that end a driver's work.
+var (
+	errTimedOut = errors.New("the remote run timed out")
+	errClosing  = errors.New("the server is shutting down")
+	errLost     = errors.New("another server has taken up the remote run")
+)
+
+// The limits that cannot be configured.
+const (
+	maxWaiting     = 1000             // runs that wait for a slot
+	maxPerformed   = 100              // runs at one source that agents or people perform
+	maxWords       = 6000             // characters of a source's description of what went wrong
+	maxMessage     = 1000             // characters of a progress message
+	defaultTimeout = 5 * time.Minute  // of a run that a program performs; others have none
+	performedReply = 50 * time.Second // until a call answers running, if agents or people perform the steps
+	firstPoll      = 250 * time.Millisecond
+	maxPause       = 30 * time.Second // between polls that fail
+	pollTime       = 30 * time.Second // for one poll
+	cancelTime     = 5 * time.Second  // for asking a source to cancel
+	askTime        = 15 * time.Second // for another server to cancel a run
+	graceTime      = 15 * time.Second // for a run that is taken over after its time was over
+	writeTime      = 30 * time.Second // for the actor to store something
+	releaseTime    = time.Second      // to leave the runs to other servers, even if the time to close is over
+	refusals       = 5                // consecutive polls that the source refuses
+)

@@ -1,0 +1,160 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/catalog/source"
+	"deepwork/session/store"
+)
+
+// lookEvery is the longest time between two searches for runs that no server follows.
+const lookEvery = 5 * time.Second
+
+// serve keeps the records of the runs that this server follows its own, until the engine closes: it
+// renews them three times in their life, and cancels those that it is asked to. It also takes up the
+// runs of servers that stop or are killed while this one lives: otherwise, until somebody asks or a
+// server starts, nobody would cancel them when their time is over, or fetch their results before their
+// sources forget them. err is that of the first adopt.
+func (e *Engine) serve(err error) {
+	logged, next, renewed := "", e.pause(), time.Now()
+	for e.ctx.Err() == nil {
+		if text := fmt.Sprint(err); text != logged { // once, not each time
+			if logged = text; err != nil {
+				e.log.Warn("remote runs cannot be renewed and taken up now; trying again", "error", err)
+			}
+		}
+		if err != nil {
+			_ = wait.For(e.ctx, min(e.life/10, time.Second))
+		} else {
+			err = e.obey(next)
+		}
+		if time.Since(renewed) >= e.life/3 {
+			if err = cmp.Or(e.renew(), err); err == nil {
+				renewed = time.Now()
+			}
+		}
+		var adopting error
+		next, adopting = e.adopt(e.ctx)
+		err = cmp.Or(err, adopting)
+	}
+}
+
+// pause is lookEvery for this engine: it has to be short in comparison with the life of a record.
+func (e *Engine) pause() time.Duration { return min(lookEvery, e.life/6) }
+
+// obey waits, and cancels the runs that this server follows and that it is asked to cancel meanwhile.
+func (e *Engine) obey(next time.Duration) error {
+	if len(e.all()) == 0 {
+		_ = wait.Until(e.ctx, next, e.added)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, next)
+	defer cancel()
+	err := e.store.Watch(ctx, func() (bool, error) {
+		asked, err := e.store.Asked(ctx, e.member.ID())
+		for _, id := range asked {
+			if n := e.get(id); n != nil {
+				n.cancel(ErrCancelled)
+			}
+		}
+		return len(e.all()) == 0, err
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// renew renews the records of the runs that this server follows, with their progress, and gives
+// up those that another server has taken up.
+func (e *Engine) renew() error {
+	all := e.all()
+	if len(all) == 0 {
+		return nil
+	}
+	following := make(map[string]json.RawMessage, len(all)) // their progress; nil means unchanged
+	shown := make(map[*entry]*source.Progress, len(all))
+	for _, n := range all {
+		v := n.view.Load()
+		following[n.id], shown[n] = nil, v.Progress
+		if v.Progress != n.kept && !v.over {
+			following[n.id] = progressText(v.Progress)
+		}
+	}
+	held, err := e.store.Renew(e.ctx, e.member.ID(), e.life, following)
+	if err != nil {
+		return err
+	}
+	for n, p := range shown {
+		if slices.Contains(held, n.id) {
+			n.kept = p
+		} else {
+			n.cancel(errLost)
+		}
+	}
+	return nil
+}
+
+// adopt takes up the runs that no server follows any more, first in the store, then in memory.
+// Nothing is started again: a run whose source cannot be asked has ended. If there is
+// nothing to take up it writes nothing. It returns how long to wait until the next time.
+func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
+	next = e.pause()
+	switch {
+	case e.ctx.Err() != nil:
+		return next, errClosing
+	case !e.db.Exists():
+		return next, nil
+	}
+	var following []string
+	for _, n := range e.all() {
+		following = append(following, n.id)
+	}
+	in, found, err := e.store.Due(ctx, following)
+	switch {
+	case err != nil || !found:
+		return next, err
+	case in > 0:
+		return min(in+time.Millisecond, next), nil
+	}
+	var all []store.Execution
+	if err = e.member.Enter(ctx); err == nil {
+		all, err = e.store.TakeUp(ctx, e.member.ID(), e.life, following)
+	}
+	for _, x := range all {
+		e.log.Info("remote run taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName, "source", x.Source, "state", x.State)
+		if !x.Over() && !e.takeUp(&x) {
+			err = errClosing // another server takes it up
+		}
+	}
+	return next, err
+}
+
+// takeUp starts to follow a run from where the last server was, or to cancel it if that one was asked
+// to. It reports false if the engine is closed.
+func (e *Engine) takeUp(x *store.Execution) bool {
+	e.slots.take(x)
+	n := e.newEntry(x)
+	ok := e.drive(n, func(ctx context.Context) (outcome, bool) {
+		if x.CancelAsked != nil {
+			n.cancel(ErrCancelled)
+		}
+		if x.Deadline != nil {
+			// It may have ended in time while no server followed it: check its status first.
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, max(x.Deadline.Sub(now()), graceTime), errTimedOut)
+			defer cancel()
+		}
+		return e.follow(ctx, n), true
+	})
+	if !ok {
+		e.slots.leave(nil, x)
+	}
+	return ok
+}

@@ -1,0 +1,12 @@
+package show
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// discard drops what was typed at a terminal and not read yet.
+func discard(in *os.File) error {
+	return unix.IoctlSetInt(int(in.Fd()), unix.TCFLSH, unix.TCIFLUSH)
+}

@@ -1,0 +1,30 @@
+//go:build unix
+
+package show
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The controlling terminal, as two files.
+const terminalIn, terminalOut = "/dev/tty", "/dev/tty"
+
+// TerminalSize reports whether a stream is a terminal, how many characters its lines have and how many lines it has.
+func TerminalSize(stream any) (columns, lines int, is bool) {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return 0, 0, false
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, 0, false
+	}
+	return int(size.Col), int(size.Row), true
+}
+
+// Apart makes a command a process group of its own, which the keys of the terminal do not reach.
+func Apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,33 @@
+package show
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/windows"
+)
+
+// The console, as two files.
+const terminalIn, terminalOut = "CONIN$", "CONOUT$"
+
+// TerminalSize reports whether a stream is a console, how many characters its lines have and how many lines it has.
+func TerminalSize(stream any) (columns, lines int, is bool) {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return 0, 0, false
+	}
+	var info windows.ConsoleScreenBufferInfo
+	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {
+		return 0, 0, false
+	}
+	return int(info.Window.Right-info.Window.Left) + 1, int(info.Window.Bottom-info.Window.Top) + 1, true
+}
+
+// discard drops what was typed at a terminal and not read yet.
+func discard(in *os.File) error { return windows.FlushConsoleInputBuffer(windows.Handle(in.Fd())) }
+
+// Apart makes a command a process group of its own, which the keys of the terminal do not reach.
+func Apart(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
+}

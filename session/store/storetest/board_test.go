@@ -1,0 +1,357 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
+)
+
+// wide is room for anything.
+var wide = task.Room{InReview: 1000, Slots: 1000}
+
+// startReady starts a task that is ready.
+func startReady(b store.Board, id string, r task.Room) error {
+	return b.StartReady(context.Background(), task.Attempt{TaskID: id, Executor: "SCRIPTED", Branch: "deepwork/x", Workspace: abs("w")}, task.Execution{Prompt: "p"}, r)
+}
+
+// Tasks are ready that are todo, were never tried, depend on none that is not done, and were made and
+// changed by callers who may start agents.
+func TestReady(t *testing.T) {
+	b, c, p := newBoard(t)
+	ready := func(r task.Room) (titles []string) {
+		t.Helper()
+		all := returned(b.Ready(t.Context(), r)).of(t)
+		for _, r := range all {
+			equal(t, r.ProjectID, p.ID)
+			titles = append(titles, taskOf(t, b, r.ID).Title)
+		}
+		return titles
+	}
+	made := func(title string) *task.Summary {
+		c.forward(time.Second)
+		return addTask(t, b, p, title)
+	}
+	blocker, free := made("blocker"), made("free")
+	blocked := made("blocked")
+	testkit.Must(t, second(dependOn(b, blocked, blocker)))
+	set := func(s *task.Summary, status task.Status) {
+		t.Helper()
+		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
+	}
+	tried := made("tried")
+	try(t, b, tried)
+	first, _ := run(t, b)
+	end(t, b, first, task.Ending{State: task.Failed})
+	set(tried, task.Todo)
+	set(made("cancelled"), task.Cancelled)
+	deleted := made("deleted")
+	testkit.Must(t, second(b.BeginDelete(t.Context(), deleted.ID)))
+	for name, who := range map[string]session.Caller{"guest": {Identity: "guest"}, "friend": {Identity: "friend", Rights: session.RightAgents}} {
+		testkit.Must(t, second(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: name}, task.Request{})))
+	}
+	changed := made("changed")
+	testkit.Must(t, second(b.For(session.Caller{Identity: session.LocalIdentity}).UpdateTask(t.Context(), changed.ID, task.TaskChange{Title: new("taken over")})))
+	equal(t, ready(wide), []string{"blocker", "free", "friend"})
+	set(blocker, task.Done)
+	equal(t, ready(wide), []string{"free", "blocked", "friend"})
+	testkit.Must(t, startReady(b, free.ID, wide))
+	now := taskOf(t, b, free.ID)
+	equal(t, now.Status, task.InProgress, now.HasInProgressAttempt, true)
+	for _, s := range []*task.Summary{free, tried, deleted, changed, blocker} {
+		fails(t, startReady(b, s.ID, wide), task.ErrNotReady)
+	}
+	reached := wide
+	reached.Limits.Unknown = new(int64(0))
+	err := startReady(b, blocked.ID, reached)
+	equal(t, "with a budget that is reached", len(ready(reached)), 0, errors.Is(err, task.ErrNotReady), true)
+	// Now one waits.
+	for room, want := range map[task.Room]int{{InReview: 1, Slots: 9}: 0, {InReview: 2, Slots: 9}: 2, {InReview: 9, Slots: 1}: 0, {InReview: 9, Slots: 2}: 2} {
+		equal(t, room, len(ready(room)), want)
+		if err := startReady(b, blocked.ID, room); want == 0 && !errors.Is(err, task.ErrNotReady) {
+			t.Errorf("%+v: %v", room, err)
+		} else if want > 0 {
+			break // the set of ready tasks has changed
+		}
+	}
+}
+
+// What is in review or will be, and what has failed, takes room; what was stopped does not.
+func TestRoomForReady(t *testing.T) {
+	b, _, p := newBoard(t)
+	addTask(t, b, p, "ready")
+	full := func() bool {
+		t.Helper()
+		return len(returned(b.Ready(t.Context(), task.Room{InReview: 1, Slots: 9})).of(t)) == 0
+	}
+	equal(t, "full at first", full(), false)
+	for state, want := range map[task.AttemptState]bool{task.Completed: true, task.Failed: true, task.Interrupted: true, task.Stopped: false} {
+		s := addTask(t, b, p, string(state))
+		try(t, b, s)
+		equal(t, state, full(), true)
+		x, _ := run(t, b)
+		equal(t, state, full(), true)
+		ending := task.Ending{State: state}
+		if state == task.Completed {
+			ending.Task = task.InReview
+		}
+		end(t, b, x, ending)
+		equal(t, state, full(), want)
+		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
+		equal(t, state, full(), false)
+	}
+}
+
+// Two processes start each task once, and never more than there is room for.
+func TestReadyOfTwoProcesses(t *testing.T) {
+	const tasks, most = 8, 5
+	c := newClock()
+	path := t.TempDir() + "/board.db"
+	one, two := openAt(t, path, c.now), openAt(t, path, c.now)
+	p := rootOf(t, one)
+	for i := range tasks {
+		addTask(t, one, p, fmt.Sprint(i))
+	}
+	room, started := task.Room{InReview: most, Slots: tasks}, make(chan string, 2*tasks)
+	var both sync.WaitGroup
+	for _, b := range []board{one, two} {
+		both.Go(func() {
+			for all, err := b.Ready(t.Context(), room); len(all) > 0 || err != nil; all, err = b.Ready(t.Context(), room) {
+				if err == nil {
+					err = startReady(b, all[0].ID, room)
+				}
+				if err == nil {
+					started <- all[0].ID
+				} else if !errors.Is(err, task.ErrNotReady) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	both.Wait()
+	close(started)
+	seen := map[string]bool{}
+	for id := range started {
+		if seen[id] {
+			t.Errorf("task %s was started twice", id)
+		}
+		seen[id] = true
+	}
+	equal(t, "were started", len(seen), most)
+}
+
+func TestAttention(t *testing.T) {
+	b, c, p := newBoard(t)
+	var want []task.Attention // newest first
+	for _, test := range []struct {
+		title    string
+		how      task.AttemptState
+		status   task.Status // of the task afterwards; "" leaves it
+		attended bool
+	}{
+		{"failed", task.Failed, "", true},
+		{"interrupted", task.Interrupted, "", true},
+		{"completed", task.Completed, task.InReview, true},
+		{"early", task.Completed, "", true}, // before its workflow was complete
+		{"stopped", task.Stopped, "", false},
+		{"stopped in review", task.Stopped, task.InReview, true},
+		{"put back", task.Failed, task.Todo, false},
+		{"accepted", task.Completed, task.Done, false},
+		{"given up", task.Failed, task.Cancelled, false},
+		{"being deleted", task.Failed, "", false},
+		{"tried again", task.Failed, "", false},
+	} {
+		c.forward(time.Minute)
+		s := addTask(t, b, p, test.title)
+		a := try(t, b, s)
+		e, _ := run(t, b)
+		c.forward(time.Minute)
+		end(t, b, e, task.Ending{State: test.how})
+		if test.status != "" {
+			testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &test.status})))
+		}
+		switch test.title {
+		case "being deleted":
+			testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
+		case "tried again":
+			c.forward(time.Minute)
+			try(t, b, s)
+		}
+		if test.attended {
+			want = append([]task.Attention{{TaskID: s.ID, Title: test.title, AttemptID: a.ID, State: test.how, Since: c.at.UTC().Truncate(time.Microsecond)}}, want...)
+		}
+	}
+	addTask(t, b, p, "never tried")
+	got, more, err := b.Attention(t.Context())
+	testkit.Must(t, err)
+	equal(t, more, false, got, want)
+	testkit.Must(t, b.SetWorkflow(t.Context(), want[0].AttemptID, task.WorkflowProgress{SessionID: "00000000", Status: "active", Step: "one"}))
+	got, _, err = b.Attention(t.Context())
+	testkit.Must(t, err)
+	equal(t, "after its workflow moved", got, want)
+}
+
+func TestAttentionIsBounded(t *testing.T) {
+	b, c, p := newBoard(t)
+	who := session.Caller{Identity: "ann"}
+	for i := range task.MaxAttention + 1 {
+		c.forward(time.Second)
+		s := addTask(t, b, p, fmt.Sprint(i))
+		if i == 3 {
+			s = returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "of ann"}, task.Request{})).of(t)
+		}
+		try(t, b, s)
+		e, _ := run(t, b)
+		end(t, b, e, task.Ending{State: task.Failed})
+	}
+	got, more, err := b.Attention(t.Context())
+	testkit.Must(t, err)
+	equal(t, more, true, len(got), task.MaxAttention, got[0].Title, fmt.Sprint(task.MaxAttention))
+	got, more, err = b.For(who).Attention(t.Context())
+	testkit.Must(t, err)
+	equal(t, "ann sees", more, false, len(got), 1, got[0].Title, "of ann")
+}
+
+func TestWork(t *testing.T) {
+	b, c, p := newBoard(t)
+	who := session.Caller{Identity: "ann"}
+	of := func(title string, how task.AttemptState) task.Work {
+		c.forward(time.Second)
+		s := addTask(t, b, p, title)
+		if title == "of ann" {
+			s = returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).of(t)
+		}
+		a := try(t, b, s)
+		e, _ := run(t, b)
+		c.forward(time.Second)
+		if how != task.Running {
+			end(t, b, e, task.Ending{State: how})
+		}
+		now := returned(b.Attempt(t.Context(), a.ID)).of(t)
+		return task.Work{TaskID: s.ID, Title: s.Title, AttemptID: a.ID, Executor: now.Executor, State: now.State}
+	}
+	var want []task.Work
+	for i := range task.MaxWork + 1 {
+		want = append(want, of(fmt.Sprint(i), task.Failed))
+	}
+	want = append(want, of("of ann", task.Completed), of("now", task.Running))
+	slices.Reverse(want)
+	open, ended, err := b.Work(t.Context())
+	testkit.Must(t, err)
+	for i := range open {
+		open[i].Since = time.Time{}
+	}
+	last := ended[0].Since
+	for i := range ended {
+		if ended[i].Since.After(last) || ended[i].Since.IsZero() {
+			t.Errorf("%+v is not in order", ended[i])
+		}
+		last, ended[i].Since = ended[i].Since, time.Time{}
+	}
+	equal(t, "open ended", open, want[:1], ended, want[1:task.MaxWork+1])
+	open, ended, err = b.For(who).Work(t.Context())
+	testkit.Must(t, err)
+	equal(t, "ann sees", len(open), 0, len(ended), 1, ended[0].Title, "of ann")
+}
+
+// ids are the ids of what is listed, by name; repos as project/repo.
+func ids(t *testing.T, b board) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	projects, total, _, err := b.Projects(t.Context(), task.Page{Limit: 100})
+	testkit.Must(t, err)
+	equal(t, total, len(projects))
+	for _, p := range projects {
+		all[p.Name] = p.ID
+		repos, total, _, err := b.Repos(t.Context(), p.ID, task.Page{Limit: 100})
+		testkit.Must(t, err)
+		equal(t, total, len(repos))
+		for _, r := range repos {
+			all[p.Name+"/"+r.Name] = r.ID
+			repo := returned(b.Repo(t.Context(), r.ID)).of(t)
+			equal(t, *repo, r, repo.ProjectID, p.ID)
+		}
+		equal(t, *returned(b.Project(t.Context(), p.ID)).of(t), p)
+	}
+	return all
+}
+
+func resync(t *testing.T, b board, all ...task.ProjectSpec) map[string]string {
+	t.Helper()
+	testkit.Must(t, b.SyncProjects(t.Context(), all, false))
+	return ids(t, b)
+}
+
+func project(name string, repos ...string) task.ProjectSpec {
+	p := task.ProjectSpec{Name: name}
+	for _, r := range repos {
+		p.Repos = append(p.Repos, task.RepoSpec{Name: r, Path: abs(r)})
+	}
+	return p
+}
+
+func TestProjectsKeepTheirIDs(t *testing.T) {
+	path, c := newPath(t)
+	b := openAt(t, path, c.now)
+	shop := task.ProjectSpec{Name: "shop", Root: true, Repos: []task.RepoSpec{{Name: "shop", Path: abs("shop")}}}
+	was := resync(t, b, shop, project("web", "web", "api"), project("shop", "tool")) // one of the root's name
+	equal(t, len(slices.Compact(slices.Sorted(maps.Values(was)))), len(was))
+	root := func() task.Project {
+		list, _, _, err := b.Projects(t.Context(), task.Page{Limit: 100})
+		testkit.Must(t, err)
+		return list[slices.IndexFunc(list, func(p task.Project) bool { return p.Root })]
+	}
+	before := root()
+	web := was["web"]
+	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "kept"}, task.Request{})).of(t)
+
+	c.forward(time.Hour)
+	shop.Name = "store" // the folder was renamed, and the other projects are gone
+	now := resync(t, b, shop)
+	after := root()
+	equal(t, after.ID, before.ID, after.Name, "store", after.CreatedAt, before.CreatedAt, after.UpdatedAt.Equal(before.UpdatedAt), false)
+	equal(t, "listed are", len(now), 2, now["store/shop"] == "", false)
+	fails(t, second(b.Repo(t.Context(), was["web/api"])), task.ErrNotFound)
+	equal(t, taskOf(t, b, s.ID), s)
+	list, total, _, err := b.Tasks(t.Context(), web, "", task.Page{Limit: 5})
+	testkit.Must(t, err)
+	equal(t, total, 1, len(list), 1)
+	_, err = b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})
+	equal(t, errors.Is(err, task.ErrNotFound), true, strings.Contains(err.Error(), "no longer in the config"), true)
+
+	testkit.Must(t, b.Close())
+	b = openAt(t, path, c.now)
+	now = resync(t, b, project("web", "api", "new"), shop)
+	equal(t, now["web"], web, now["web/api"], was["web/api"], now["web/web"], "", now["web/new"] == "", false)
+	now = resync(t, b, project("web", "web", "api"), shop)
+	equal(t, now["web/web"], was["web/web"], now["web/new"], "")
+	if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnchangedProjectsAreNotWritten(t *testing.T) {
+	b, c, p := newBoard(t)
+	repos, _, _, err := b.Repos(t.Context(), p.ID, task.Page{Limit: 5})
+	testkit.Must(t, err)
+	c.forward(time.Hour)
+	all := []task.ProjectSpec{root}
+	testkit.Must(t, b.SyncProjects(t.Context(), all, false))
+	equal(t, rootOf(t, b), p)
+	moved := root
+	moved.Repos = []task.RepoSpec{{Name: "shop", Path: abs("elsewhere")}}
+	resync(t, b, moved)
+	got := returned(b.Repo(t.Context(), repos[0].ID)).of(t)
+	equal(t, got.Path, abs("elsewhere"), got.UpdatedAt.After(repos[0].UpdatedAt), true, got.CreatedAt, repos[0].CreatedAt)
+}
