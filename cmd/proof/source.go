@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/wait"
+	"deepwork/session/store"
 )
 
 // A journal is what others did: names in order, by event and token.
@@ -199,7 +200,11 @@ func (c *caller) ask(ctx context.Context, known *execution) (over bool) {
 	var r executionReply
 	switch {
 	case t.kind == gone:
-		c.history.fault("a lost execution", "client %d: execution %s of %s: %s", c.number, known.id, known.token, t.text)
+		begun := 0
+		c.history.with(func() { begun = len(c.history.effects["workflow at the source"]) })
+		if begun <= store.ExecutionsKept { // otherwise it may be one that is not kept any more
+			c.history.fault("a lost execution", "client %d: execution %s of %s: %s", c.number, known.id, known.token, t.text)
+		}
 		return true
 	case c.reads(t, &r):
 		c.learn(known, r, t.by.full)

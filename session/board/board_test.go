@@ -77,7 +77,7 @@ func TestRootBecomesARepository(t *testing.T) {
 	must(t, os.RemoveAll(filepath.Join(p.Root, ".git")))
 	s := p.open()
 	if _, repo := s.rootProject(); repo != "" {
-		t.Fatalf("a repository %s where there is none", repo)
+		t.Fatalf("an unexpected repository %s", repo)
 	}
 	p.Git(p.Root, "init", "-q", "-b", "main")
 	if _, repo := s.rootProject(); repo == "" {

@@ -58,7 +58,7 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Run,
 		return nil, session.Wrong(codes.InvalidExecutionID, "'%s' is not an execution_id: expected a UUID, or the id that a source gave to a known execution. %s", clip(given, 100), e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	case len(found) == 0:
-		return nil, session.NotNow(codes.UnknownRun, "There is no execution with execution_id '%s': it was never started here, or ended more than a day ago. %s", clip(given, 100), e.newest(ctx, identity)).
+		return nil, session.NotNow(codes.UnknownRun, "There is no execution with execution_id '%s': it was never started here, or is not kept any more: the newest %d that ended in the last day are. %s", clip(given, 100), store.ExecutionsKept, e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	}
 	x := *found[0]

@@ -100,7 +100,7 @@ func Summary(checks []*Check) (text string, faults int) {
 	return fmt.Sprintf("%s%s checked: %s, %s", show.Count(jobs, "job"), configs, show.Count(faults, "fault"), show.Count(warnings, "warning")), faults
 }
 
-// checkConfig validates the config.yml of a project. It returns nil if there is none.
+// checkConfig validates the config.yml of a project. It returns nil if the project has no config.
 func checkConfig(root, file string) *Check {
 	source, err := readFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +117,7 @@ func checkConfig(root, file string) *Check {
 	return c
 }
 
-// Config reads a project's config file. It returns the defaults if there is none.
+// Config reads a project's config file. It returns the defaults if the project has no config.
 func Config(file string) (*config.Config, error) {
 	source, err := readFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -44,7 +44,7 @@ func (t Tx) attempts(where string, args ...any) []task.Attempt {
 	return all
 }
 
-// findAttempt is attempt, and returns nil if there is none.
+// findAttempt is attempt, and returns nil if it does not exist.
 func (t Tx) findAttempt(id string) *task.Attempt {
 	if !t.sees("attempt", id) {
 		return nil

@@ -87,7 +87,7 @@ func (c changes) Wait(ctx context.Context, position string) error {
 	})
 }
 
-// watch calls look at once, and whenever version has changed or there is none, until it is done or
+// watch calls look at once, and whenever the version has changed or is unknown, until it is done or
 // fails. It looks at the version at each hint and from time to time. Its error may be the cause of the
 // end of ctx.
 func (s *Store) watch(ctx context.Context, every time.Duration, version func(context.Context) (int64, error), look func() (done bool, err error)) error {

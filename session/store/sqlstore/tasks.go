@@ -45,7 +45,7 @@ func (b board) Task(ctx context.Context, id string) (*task.Summary, error) {
 	return read(ctx, b, "reading a task", func(t Tx) *task.Summary { return t.task(id) })
 }
 
-// findTask is task, and returns nil if there is none.
+// findTask is task, and returns nil if it does not exist.
 func (t Tx) findTask(id string) *task.Summary {
 	if !t.sees("task", id) {
 		return nil
