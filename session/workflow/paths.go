@@ -39,6 +39,13 @@ func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (machine.Output
 	return out, nil
 }
 
+// CheckInputs reads the values that a workflow is started with (see machine.ParseInputs) and checks that
+// the paths among them are regular files inside the project.
+func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputValue) (machine.Outputs, error) {
+	in, err := machine.ParseInputs(wf, given)
+	return in, err
+}
+
 // checkPath checks that a submitted path is a regular file inside the project, after resolving
 // symlinks. root is resolved already.
 func checkPath(root, output, path string) error {

@@ -20,12 +20,14 @@ import (
 
 // StartArgs are the parameters of start_workflow (seed 000, 001.3.2 and 3).
 type StartArgs struct {
-	Goal            string  `json:"goal" arg:"What the user wants to achieve" max:"100000"`
-	JobName         string  `json:"job_name" arg:"Job name from get_workflows"`
-	WorkflowName    string  `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
-	InstanceID      *string `json:"instance_id" arg:"Short name for the branch, such as acme. Default: the date"`
-	ParentSessionID *string `json:"parent_session_id" arg:"Session to nest in, 8 hex digits. Default: top of the stack"`
-	RequestID       *string `json:"request_id" arg:"Makes retries safe"`
+	Goal         string `json:"goal" arg:"What the user wants to achieve" max:"100000"`
+	JobName      string `json:"job_name" arg:"Job name from get_workflows"`
+	WorkflowName string `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
+	// Inputs are values of the workflow's inputs, by name: a text, a path, or a list of paths.
+	Inputs          map[string]machine.OutputValue `json:"inputs" arg:"Values of the workflow's inputs, by name"`
+	InstanceID      *string                        `json:"instance_id" arg:"Short name for the branch, such as acme. Default: the date"`
+	ParentSessionID *string                        `json:"parent_session_id" arg:"Session to nest in, 8 hex digits. Default: top of the stack"`
+	RequestID       *string                        `json:"request_id" arg:"Makes retries safe"`
 
 	// Root starts a session without a parent, whatever is on the stack: one ordered from outside,
 	// which others continue. Nobody counts as working on it yet.
@@ -67,6 +69,11 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if len(wf.Entries) == 0 {
 		return nil, "", machine.NoSteps(def)
 	}
+	inputs, err := CheckInputs(e.Root, wf, a.Inputs)
+	if err != nil {
+		return nil, "", err
+	}
+	_ = inputs
 	parent := ""
 	if !a.Root {
 		if parent, err = c.parent(ctx, a.ParentSessionID); err != nil {
