@@ -42,7 +42,11 @@ func (d *decoder) check(j *Job) {
 	order.checkCycles()
 	for i := range j.Workflows {
 		order.checkWorkflow(&j.Workflows[i], place{"workflows", i, "steps"})
+		d.checkForms(j, &j.Workflows[i], place{"workflows", i, "steps"})
 	}
+	d.checkCalls(j, func(i int, s *Step) place {
+		return append(place{"workflows", i, "steps"}, j.Workflows[i].place(s.ID)...)
+	})
 	if len(j.Workflows) == 0 && len(j.Steps) > 0 {
 		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows")
 		return

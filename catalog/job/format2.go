@@ -2,7 +2,6 @@ package job
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -108,12 +107,16 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 		made.Steps = b.steps(w)
 		made.Inputs = parameters(made.Steps)
 		for _, s := range made.Steps {
-			made.Entries = append(made.Entries, Entry{s.ID})
+			made.add(Entry{s.ID}, nil)
 		}
 		j.Workflows = append(j.Workflows, made)
 		j.Steps = append(j.Steps, made.Steps...)
 	}
 	j.index()
+	d.checkCalls(j, func(i int, s *Step) place {
+		w := &j.Workflows[i]
+		return place{"workflows", w.Name, "steps", w.Find(s.ID), "sub_workflow", "workflow_name"}
+	})
 }
 
 // A builder2 makes the model of a file.
@@ -153,11 +156,14 @@ func (b *builder2) steps(w *workflow2) (all []Step) {
 		case s.Sub != nil && s.Instructions != "":
 			b.d.FaultAt(at, "has instructions and sub_workflow: write exactly one")
 		case s.Sub != nil:
-			made.Instructions = b.subWorkflow(s.Sub, at)
+			made.Call = &Call{Job: s.Sub.Job, Workflow: s.Sub.Workflow}
 		case s.Instructions == "" && !b.d.Has(at, "instructions"):
 			b.d.FaultAt(at, "has neither instructions nor sub_workflow: add instructions, what the agent is to do")
 		}
 		made.Description = firstLine(made.Instructions)
+		if made.Call != nil {
+			made.Description = "The workflow " + made.Call.String() + ", step by step"
+		}
 		for _, use := range s.Inputs {
 			at := append(slices.Clip(at), "inputs", use.Name)
 			a := b.argument(use.Name)
@@ -206,25 +212,6 @@ func (b *builder2) steps(w *workflow2) (all []Step) {
 		all = append(all, made)
 	}
 	return all
-}
-
-// subWorkflow returns the instructions of a step that is another workflow.
-func (b *builder2) subWorkflow(s *sub2, at place) string {
-	job := s.Job
-	if job == "" {
-		job = b.f.Name
-	}
-	if job == b.f.Name {
-		names := make([]string, len(b.f.Workflows))
-		for i, w := range b.f.Workflows {
-			names[i] = w.Name
-		}
-		if !slices.Contains(names, s.Workflow) && s.Workflow != "" && !b.d.Full() {
-			b.d.FaultAt(append(slices.Clip(at), "sub_workflow", "workflow_name"), "this job has no workflow %s: %s",
-				yamltree.Quote(s.Workflow), nearest(s.Workflow, names, "its workflows are "))
-		}
-	}
-	return fmt.Sprintf("Call start_workflow with job_name %q and workflow_name %q, and follow it until it is complete.", job, s.Workflow)
 }
 
 // of returns the review of an output.

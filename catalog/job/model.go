@@ -45,7 +45,7 @@ type Job struct {
 	texts *texts // instructions as they were last read
 }
 
-// Step returns the step with this id, or nil. In format 2 two workflows may have different steps of one
+// Step returns the step with this id, or nil; for an item, such as port[3], a copy with that id. In format 2 two workflows may have different steps of one
 // id: workflow/id names one of them, and the id alone the first.
 func (j *Job) Step(id string) *Step {
 	if i, ok := j.steps[id]; ok {
@@ -53,6 +53,13 @@ func (j *Job) Step(id string) *Step {
 	}
 	if workflow, id, ok := strings.Cut(id, "/"); ok && j.views[workflow] != nil {
 		return j.views[workflow].Step(id)
+	}
+	if step, _, item := SplitItem(id); item {
+		if s := j.Step(step); s != nil {
+			s = new(*s)
+			s.ID = id
+			return s
+		}
 	}
 	return nil
 }
@@ -86,15 +93,18 @@ func (j *Job) index() {
 func (j *Job) see() {
 	j.views = map[string]*Job{}
 	for _, w := range j.Workflows {
-		if w.Steps == nil && w.CommonInfo == "" {
+		if w.Steps == nil && w.CommonInfo == "" && w.calls == nil {
 			continue
 		}
 		view := *j
-		view.CommonInfo = w.CommonInfo
+		if j.Format == 2 || w.CommonInfo != "" {
+			view.CommonInfo = w.CommonInfo
+		}
 		if w.Steps != nil {
 			view.Steps = w.Steps
-			view.index()
 		}
+		view.Steps = slices.Concat(view.Steps, w.calls)
+		view.index()
 		j.views[w.Name] = &view
 	}
 }
@@ -116,6 +126,8 @@ type Step struct {
 	// and inside it.
 	Instructions     string `yaml:"instructions" as:"filled"`
 	InstructionsFile string `yaml:"instructions_file" as:"path"`
+
+	Call *Call // the workflow that it is, without instructions; nil means that an agent does it
 
 	Inputs       []Input  `yaml:"inputs" is:"a list of inputs"`
 	Outputs      []Output `yaml:"outputs" is:"a mapping of output names ({} for none)" keys:"name" add:"a mapping of output names, or outputs: {} for none"`
@@ -241,9 +253,9 @@ type Hook struct {
 
 // A Workflow is a named sequence of steps of a job.
 type Workflow struct {
-	Name    string  `yaml:"name" as:"workflow name" unique:"" add:"a name, such as name: new_report"`
-	Summary string  `yaml:"summary" as:"summary" add:"what the workflow does, in 1 to 200 characters"`
-	Entries []Entry `yaml:"steps" as:"entries" add:"a list of step ids"` // may be empty, which is a warning
+	Name     string `yaml:"name" as:"workflow name" unique:"" add:"a name, such as name: new_report"`
+	Summary  string `yaml:"summary" as:"summary" add:"what the workflow does, in 1 to 200 characters"`
+	Sequence `yaml:"steps" as:"entries" add:"a list of step ids"`
 	// CommonInfo replaces that of the job.
 	CommonInfo string      `yaml:"common_job_info_provided_to_all_steps_at_runtime" as:"filled"`
 	Inputs     []Parameter `yaml:"inputs" is:"a list of inputs"`
@@ -256,7 +268,8 @@ type Workflow struct {
 // primary.
 type Entry []string
 
-// Find returns the index of the entry that has this step, or -1.
+// Find returns the index of the entry that has this step, perhaps for an item, or -1.
 func (w *Workflow) Find(stepID string) int {
+	stepID, _, _ = SplitItem(stepID)
 	return slices.IndexFunc(w.Entries, func(e Entry) bool { return slices.Contains(e, stepID) })
 }

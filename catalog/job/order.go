@@ -15,7 +15,7 @@ type order struct {
 	needs    [][]need // of each step
 	circular []bool   // the steps in a cycle, for which no order is right
 	used     []bool   // the steps that are in a workflow
-	entries  []int    // of the workflow being checked: the entry of each step, from 1; 0 means none
+	entries  []int    // of the workflow being checked: when each step has its turn, from 1; 0 means never
 }
 
 // A need is a dependency of a step, which exists: the k-th in the file.
@@ -113,11 +113,28 @@ func (o *order) checkWorkflow(w *Workflow, at place) {
 
 // resolve finds the steps of a workflow, and sets entries.
 func (o *order) resolve(w *Workflow, at place) (refs []ref) {
+	called := map[string]bool{}
+	turn := 0 // counts the entries, and those in a form
 	for e, entry := range w.Entries {
+		turn++
+		inside := 0
 		for m, id := range entry {
-			at := append(slices.Clip(at), e)
-			if o.d.Has(at, m) {
-				at = append(at, m)
+			at := slices.Concat(at, w.at[e][m])
+			if last := len(at) - 1; !o.d.Has(at) { // an id that is no list
+				at = at[:last]
+			}
+			if f := w.Forms[e]; f != nil && f.ForEach != nil { // its steps come one after the other
+				for inside < len(f.Body)-1 && m >= len(slices.Concat(f.Body[:inside+1]...)) {
+					inside++
+					turn++
+				}
+			}
+			if strings.HasPrefix(id, callPrefix) {
+				if called[id] {
+					o.d.FaultAt(at, "the workflow %s appears twice in this one: keep one of them", yamltree.Quote(strings.TrimPrefix(id, callPrefix)))
+				}
+				called[id] = true
+				continue
 			}
 			step, ok := o.d.step(o.job, id, at)
 			if !ok {
@@ -129,7 +146,7 @@ func (o *order) resolve(w *Workflow, at place) (refs []ref) {
 					yamltree.Quote(id), o.d.Find(refs[first].at...).At().Line)
 				continue
 			}
-			o.used[step], o.entries[step] = true, e+1
+			o.used[step], o.entries[step] = true, turn
 			refs = append(refs, ref{step, at})
 		}
 	}

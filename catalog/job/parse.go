@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
-	"gopkg.in/yaml.v3"
-
 	"deepwork/catalog/internal/yamltree"
 )
 
@@ -89,31 +87,10 @@ func (j *Job) at(file, message string, path ...any) Diagnostic {
 
 // forms are the forms of values in the tags of the model.
 var forms = map[string]yamltree.Form{
-	// A list of entries of a workflow; a faulty one keeps its place.
-	"entries": func(d *yamltree.Decoder, v value, to any) {
-		entries := to.(*[]Entry)
-		d.List(v, "a list of step ids, or of lists of them", func(_ int, v value) {
-			var e Entry
-			member := func(what string, v value) {
-				id, _ := d.Text(v, what, "filled")
-				e = append(e, id)
-			}
-			if v.Target().Kind != yaml.SequenceNode {
-				member("the id of a step, or a list of ids that run concurrently", v)
-			} else if count, _ := d.List(v, "", func(_ int, v value) {
-				if v.Target().Kind == yaml.SequenceNode {
-					d.Fault(v.At(), "is a list inside of a group: groups do not nest, name the step itself")
-					e = append(e, "")
-					return
-				}
-				member("the id of a step", v)
-			}); count == 0 {
-				d.Fault(v.At(), "is an empty group: name the steps that run concurrently, or remove it")
-			}
-			*entries = append(*entries, e)
-		})
-	},
-	"schema": schemaForm,
+	"entries":     entriesForm,
+	"body":        bodyForm,
+	"call inputs": callInputs,
+	"schema":      schemaForm,
 	// Who judges a review.
 	"judge": func(d *yamltree.Decoder, v value, to any) {
 		_, *to.(*bool) = d.Text(v, "human", "judge")

@@ -27,6 +27,7 @@ var rules = map[string]yamltree.Text{
 	// A workflow's name becomes part of a git branch name and of the job/workflow of a stack, so
 	// blanks and slashes are not allowed.
 	"workflow name": rule(form(`^[a-zA-Z0-9][a-zA-Z0-9_-]*$`, " is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit")),
+	"called":        rule(form(`^([a-z][a-z0-9_]*/)?[a-zA-Z0-9][a-zA-Z0-9_-]*$`, " names no workflow: write its name, or job/name for one of another job")),
 	"version":       rule(form(`^[0-9]+\.[0-9]+\.[0-9]+$`, ` is not a version: write three numbers, as in "1.0.0"`)),
 	"summary":       rule(summary),
 	"name":          rule(freeName),

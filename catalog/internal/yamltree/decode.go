@@ -161,7 +161,7 @@ func (d *Decoder) field(v Value, of reflect.Value, f *field) {
 func (d *Decoder) anyKeys(v Value, to reflect.Value, f *field) {
 	elem := to.Type().Elem()
 	all := reflect.Zero(to.Type())
-	ok := d.entries(v, cmp.Or(f.is, "a mapping of names to texts"), func(v Value) {
+	ok := d.Mapping(v, cmp.Or(f.is, "a mapping of names to texts"), func(v Value) {
 		if rule := d.rule(f.keys); rule != nil {
 			if _, err := rule(v.Key.Value); err != nil {
 				d.Fault(At(v.Key), "%v", err)

@@ -145,9 +145,9 @@ func (d *Decoder) List(v Value, what string, item func(i int, v Value)) (count i
 	return len(n.Content), true
 }
 
-// entries calls entry with each entry of a mapping, in the author's order. It returns false if the
+// Mapping calls entry with each entry of a mapping, in the author's order. It returns false if the
 // value is not a mapping.
-func (d *Decoder) entries(v Value, what string, entry func(v Value)) bool {
+func (d *Decoder) Mapping(v Value, what string, entry func(v Value)) bool {
 	n, ok := d.Is(v, yaml.MappingNode, what)
 	if !ok {
 		return false
