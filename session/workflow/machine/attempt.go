@@ -215,7 +215,7 @@ func (s *State) settle(at time.Time) {
 // IsCurrent reports whether a step has begun and is neither finished nor left.
 func (s *State) IsCurrent(stepID string) bool {
 	p := s.Progress(stepID)
-	return s.Status == Active && p != nil && !p.Done() && !p.Unreported
+	return s.Status == Active && p != nil && !p.Done() && !p.Unreported && p.Dropped == nil
 }
 
 // AwaitsReview reports whether a step is current and its newest attempt open.

@@ -63,7 +63,8 @@ func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 func (def *Definition) KeptTexts(entry job.Entry) (Instructions, error) {
 	texts := make(Instructions, len(entry))
 	for _, id := range entry {
-		text, ok := def.Texts[id]
+		template, _, _ := job.SplitItem(id)
+		text, ok := def.Texts[template]
 		if !ok {
 			return nil, session.NotNow(codes.InstructionsLost,
 				"The instructions of step '%s' of job '%s' were not kept, because their file was missing when they should have been. Restore the job, or abort the session with abort_workflow.",
@@ -89,11 +90,13 @@ type Described struct {
 
 // Describe describes the steps of an entry for an agent.
 func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) Described {
+	entry = entry[:min(len(entry), max(shownItems, len(def.Workflow.Entries[def.Workflow.Find(entry[0])])))]
 	infos, room := make([]StepInfo, len(entry)), listing(listedBytes)
 	for i, id := range entry {
 		st := def.Job.Step(id)
 		infos[i] = stepInfo(def, st, texts[id])
 		infos[i].Inputs = s.inputs(def, st, &room)
+		infos[i].Item, infos[i].Round = s.itemInfo(def, id), s.roundInfo(def, id)
 		if i == 0 {
 			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
 		} else {
@@ -101,7 +104,9 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 		}
 	}
 	d := Described{First: &infos[0]}
-	if len(entry) > 1 {
+	if index := def.Workflow.Find(entry[0]); forEach(def, index) != nil {
+		d.Others, d.Group = infos[1:], new(handOutItems(s.SessionID, s.items(def, index)))
+	} else if len(entry) > 1 {
 		infos[0].Instructions, d.Others, d.Group = withGroup(infos[0].Instructions, entry), infos[1:], new(handOut(s.SessionID))
 	}
 	return d
@@ -149,6 +154,13 @@ func handOut(sessionID string) string {
 		"A subagent without these tools gets its step's description from you, with job_dir and common_job_info of begin_step. " +
 		"Report each step with finished_step, with session_id, step_id and its outputs, in any order; the reply to the last one has the next step. " +
 		"Without subagents, do the steps one after the other."
+}
+
+// handOutItems says how the items of a list are distributed.
+func handOutItems(sessionID string, items []json.RawMessage) string {
+	return fmt.Sprintf("This is done for each of %s; begin_step and concurrent_steps have those that may be worked on now, each with its item. ", Count(len(items), "item")) +
+		"Start one subagent for each and have it call get_step with session_id '" + sessionID + "' and its step_id. " +
+		"Report each step with finished_step and its step_id: the reply has the next step of that item, or the next item. Without subagents, do them one after the other."
 }
 
 // Notice returns a notice, or nil, with further texts that are not empty.

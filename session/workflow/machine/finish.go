@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -17,7 +18,6 @@ type Plan struct {
 	ByStepID bool         // named by step_id
 	Index    int          // of its entry
 	Pending  []string     // members still open afterwards; nil if the entry advances
-	Next     job.Entry    // the entry that begins next; nil if the workflow is complete
 }
 
 // PlanFinish finds the step of a finished_step (seed 000, 001.4; DESIGN "Concurrent steps" and
@@ -32,8 +32,15 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		return nil, s.Ended()
 	}
 	index, entry, pending := s.Position(def)
+	open := s.Open(def, index, pending)
 	p := &Plan{Index: index}
 	switch {
+	case forEach(def, index) != nil && stepID == nil:
+		if len(open) != 1 {
+			return nil, session.NotNow(codes.StepIDNeeded, "Steps of several items may be finished now in session '%s': %s. Pass step_id to say which one you finished.",
+				s.SessionID, some(open)).With("pending_concurrent_steps", open[:min(len(open), shownItems)])
+		}
+		p.Step, p.ByStepID = def.Job.Step(open[0]), true
 	case len(pending) == 0 && (stepID == nil || slices.Contains(entry, *stepID)):
 		// An edit removed the last open member of the group: a repeated report of a finished one
 		// closes it.
@@ -54,7 +61,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		return nil, session.NotNow(codes.StepIDNeeded,
 			"Step '%s' of session '%s' is finished already. Still pending in its concurrent group: %s. Pass step_id to say which one you finished.",
 			s.CurrentStepID, s.SessionID, quoteList(pending)).With("pending_concurrent_steps", pending)
-	case slices.Contains(pending, *stepID):
+	case slices.Contains(open, *stepID):
 		p.Step, p.ByStepID = def.Job.Step(*stepID), true
 	default:
 		if r := s.Replay(*stepID, same); r != nil {
@@ -68,9 +75,6 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 				p.Pending = append(p.Pending, id)
 			}
 		}
-	}
-	if p.Pending == nil && index+1 < len(def.Workflow.Entries) {
-		p.Next = def.Workflow.Entries[index+1]
 	}
 	return p, nil
 }
@@ -86,10 +90,18 @@ func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 
 // await says that the step is recorded, and which members of its group are still pending.
 func (r *FinishReply) await(stepID string, pending []string) {
-	r.PendingConcurrentSteps = pending
+	r.PendingConcurrentSteps = pending[:min(len(pending), shownItems)]
 	r.Feedback = new(fmt.Sprintf(
 		"Waiting: step '%s' is recorded. Its concurrent group still needs %s. If subagents do that, wait for their reports; what nobody does, do now (get_step with its step_id shows it) and report it by finished_step with its step_id. The next step begins with the last report; do not begin it before.",
-		stepID, quoteList(pending)))
+		stepID, some(pending)))
+}
+
+// some is quoteList for steps that may be those of many items.
+func some(ids []string) string {
+	if more := len(ids) - shownItems; more > 0 {
+		return quoteList(ids[:shownItems]) + fmt.Sprintf(" and %d more", more)
+	}
+	return quoteList(ids)
 }
 
 // Ended refuses a call to an ended session.
@@ -106,7 +118,7 @@ func (s *State) Ended() error {
 // current says which steps can be finished now.
 func (s *State) current(pending []string) string {
 	if len(pending) > 1 || (len(pending) == 1 && pending[0] != s.CurrentStepID) {
-		return "the current concurrent group waits for " + quoteList(pending)
+		return "the current concurrent group waits for " + some(pending)
 	}
 	return "the current step is '" + s.CurrentStepID + "'"
 }
@@ -137,6 +149,10 @@ func (s *State) NotCurrent(def *Definition, stepID string, pending []string) err
 		e = session.NotNow(codes.StepFinished, "Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
 	case p != nil && p.Unreported:
 		e = session.NotNow(codes.GroupMovedOn, "Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s. To do it again, call go_to_step with step_id '%s'.", stepID, current, stepID)
+	case p != nil && p.Dropped != nil:
+		e = session.NotNow(codes.StepFinished, "A person has dropped the item of step '%s' (%s); %s.", stepID, p.Dropped.Reason, current)
+	case at >= 0 && slices.Contains(pending, stepID):
+		e = session.NotNow(codes.StepNotCurrent, "Step '%s' has not had its turn yet: what may be finished now is %s.", stepID, some(s.Open(def, at, pending)))
 	case at >= 0:
 		e = session.NotNow(codes.StepNotCurrent, "Step '%s' is not current yet; %s. Finish that first.", stepID, current)
 	default:
@@ -152,10 +168,11 @@ type FinishInput struct {
 	At       time.Time
 	Outputs  Outputs // validated, in the author's order
 	Notes    *string
-	Evidence *Evidence    // nil if the step has no reviews
-	Texts    Instructions // of plan.Next
-	Weakened []string     // how the reviews are weaker than those of State.Pinned
-	Lost     []string     // if the workflow is complete then: outputs of earlier steps that no longer exist
+	Evidence *Evidence                    // nil if the step has no reviews
+	Texts    Instructions                 // of Begins
+	Lists    map[string][]json.RawMessage // the items of the outputs of Lists
+	Weakened []string                     // how the reviews are weaker than those of State.Pinned
+	Lost     []string                     // if the workflow is complete then: outputs of earlier steps that no longer exist
 }
 
 // Finish completes the plan's step, and advances if its entry is done (seed 000, 001.4.15 to
@@ -171,7 +188,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	n.weaken(p.Step.ID, f.Weakened, f.At)
 	done := n.ProgressOrNew(p.Step.ID, f.At)
 	at := f.At
-	done.CompletedAt, done.Outputs, done.Notes, done.Unreported = &at, f.Outputs, f.Notes, false
+	done.CompletedAt, done.Outputs, done.Notes, done.Unreported, done.Lists = &at, f.Outputs, f.Notes, false, f.Lists
 	done.Place = n.Place
 	var skipped []string
 	for _, r := range p.Step.Reviews {
@@ -180,8 +197,8 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		}
 	}
 	done.prove(f.Evidence, skipped)
-	changed := append(make([]*StepProgress, 0, 1+len(p.Next)), done)
-	if p.Pending == nil {
+	changed := []*StepProgress{done}
+	if p.Pending == nil && forEach(def, p.Index) == nil {
 		for _, id := range def.Workflow.Entries[p.Index] {
 			if id != p.Step.ID && !n.Progress(id).Done() {
 				m := n.ProgressOrNew(id, f.At)
@@ -190,28 +207,66 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 			}
 		}
 	}
+	n.setProgress(changed...)
 
 	r := NewFinishReply(NextStep, def.Notice, f.Evidence.notice(p.Step.ID))
 	stored := f.Call.stored(r)
 	stored.StepID, stored.EntryIndex = p.Step.ID, p.Index
+	next := n.move(def, p.Index, p.Pending, f, r)
 	switch {
-	case p.Pending != nil:
-		n.setProgress(changed...)
+	case p.Pending != nil && r.BeginStep == nil:
 		r.await(p.Step.ID, p.Pending)
-	case p.Next == nil:
-		n.setProgress(changed...)
-		n.Status, n.CompletedAt = Completed, &at
+	case p.Pending != nil:
+		r.PendingConcurrentSteps = p.Pending[:min(len(p.Pending), shownItems)]
+	case next == len(def.Workflow.Entries):
 		r.Status = WorkflowComplete
 		r.Summary = new(n.summary(def, f.Lost))
 		all := n.AllOutputs(def)
 		r.AllOutputs = &all
-	default:
-		d := n.enter(def, p.Index+1, f.At, f.Texts, changed...)
-		r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	}
 	n.settle(f.At)
 	n.remember(stored, p.Index)
 	return n, r
+}
+
+// move begins what comes after a step of the entry at an index, which is finished in s, and says it in the
+// reply; pending is what the entry waits for. It returns the index of the current entry, len(Entries) if the
+// workflow is complete. s is being made.
+func (s *State) move(def *Definition, index int, pending []string, f FinishInput, r *FinishReply) int {
+	next, ids := s.opening(def, index, pending)
+	var d Described
+	switch {
+	case pending != nil:
+		if open := s.Open(def, index, pending); forEach(def, index) != nil && len(open) > 0 {
+			s.CurrentStepID = open[0]
+		}
+		if ids == nil {
+			return index
+		}
+		begun := make([]*StepProgress, len(ids))
+		for i, id := range ids {
+			begun[i] = &StepProgress{StepID: id, StartedAt: f.At}
+		}
+		s.setProgress(begun...)
+		d = s.Describe(def, ids, f.Texts)
+	case ids == nil:
+		s.Status, s.CompletedAt = Completed, new(f.At)
+		return next
+	case next <= index: // another round
+		again := s.nextRound(def, def.Workflow.Form(next))
+		_, after := def.Workflow.Span(def.Workflow.Form(next))
+		s.withdraw(def, f.At, ids[0], func(id string) bool { at := def.Workflow.Find(id); return next <= at && at < after })
+		s.enter(def, next, f.At, f.Texts)
+		first := s.Progress(ids[0]).clone()
+		first.Round = again
+		s.setProgress(first)
+		d = s.Describe(def, ids, f.Texts)
+		r.Feedback = new(fmt.Sprintf("Round %d of %d begins, since it does not hold that %s. %s", again.Number, again.AtMost, again.Until, again.Failed))
+	default:
+		d = s.enter(def, next, f.At, f.Texts)
+	}
+	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
+	return next
 }
 
 // ProgressOrNew returns a copy of a step's progress; an edit may have added the step to the entry

@@ -43,6 +43,10 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 	case to < 0:
 		return 0, session.Wrong(codes.UnknownStep, "Step '%s' is not in workflow '%s/%s'. Its steps up to the current one: %s.",
 			stepID, s.JobName, s.WorkflowName, quoteList(slices.Concat(def.Workflow.Entries[:here+1]...)))
+	case s.leftOut(def, to):
+		return 0, session.NotNow(codes.StepNotCurrent, "Step '%s' is left out, since it does not hold that %s. To have it done, go back to the step that decides that.", stepID, def.Workflow.Form(to).When)
+	case !slices.Contains(s.members(def, to), stepID) && !slices.Contains(def.Workflow.Entries[to], stepID):
+		return 0, session.Wrong(codes.UnknownStep, "'%s' is no item of the list, which has %d: its items are counted from 0.", stepID, len(s.items(def, to)))
 	case to > here:
 		return 0, session.NotNow(codes.StepAhead, "Step '%s' is ahead of the current step '%s'; go_to_step only leads back. To go forward, finish the current step with finished_step.",
 			stepID, s.CurrentStepID).With("current_step", s.CurrentStepID)
@@ -51,60 +55,136 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 }
 
 // GoTo moves the progress of an entry and all later ones to the history, and starts the entry again.
-// Of a concurrent group only the step itself is started again, unless all is set: its siblings stay as
-// they are.
+// Of a concurrent group only the step itself is started again, unless all is set, and of items only the one
+// that the step is about, from the step on: the others stay as they are.
 func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, at time.Time, texts Instructions) (*State, *GoToReply) {
 	here, _, _ := s.Position(def)
-	entry := def.Workflow.Entries[to]
-	alone := len(entry) > 1 && !all
-	if alone {
-		entry = job.Entry{stepID}
-	}
+	restart := s.restarts(def, to, stepID, all)
 	n := s.Next(at)
 	n.Definition = def.Ref
-	w := &Withdrawal{At: at, From: s.CurrentStepID, To: stepID}
-	r := &GoToReply{InvalidatedSteps: []string{}, Notice: Notice(nil, def.Notice)}
-	for _, id := range slices.Concat(entry, slices.Concat(def.Workflow.Entries[to+1:]...)) {
-		if p := s.Progress(id); p != nil {
-			w.Progress = append(w.Progress, jsontext.Pair[*StepProgress]{Key: id, Value: p.voided(movedOn, at)})
-			r.InvalidatedSteps = append(r.InvalidatedSteps, id)
+	round := n.sameRound(def, here, to)
+	r := &GoToReply{Notice: Notice(nil, def.Notice)}
+	r.InvalidatedSteps = n.withdraw(def, at, stepID, func(id string) bool {
+		entry := def.Workflow.Find(id)
+		return entry > to || entry == to && (restart == nil || slices.Contains(restart, id))
+	})
+	if restart != nil {
+		n.CurrentEntryIndex, n.CurrentStepID = to, stepID
+		n.ReportedByStepID = s.ReportedByStepID || to != here
+		if forEach(def, to) == nil {
+			n.CurrentStepID = def.Workflow.Entries[to][0]
+			n.regroup(def, to, at)
+		} else {
+			n.setProgress(&StepProgress{StepID: stepID, StartedAt: at})
+		}
+		r.BeginStep = n.Describe(def, job.Entry{stepID}, texts).First
+	} else {
+		d := n.enter(def, to, at, texts)
+		if first := n.Progress(n.CurrentStepID); round != nil {
+			first = first.clone()
+			first.Round = round
+			n.setProgress(first)
+			d = n.Describe(def, n.begins(def, to), texts)
+		}
+		r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
+	}
+	n.remember(c.stored(r), to)
+	return n, r
+}
+
+// Restarts returns the steps that a go_to_step begins, for which it needs the texts.
+func (s *State) Restarts(def *Definition, to int, stepID string, all bool) job.Entry {
+	if s.restarts(def, to, stepID, all) != nil {
+		return job.Entry{stepID}
+	}
+	return s.begins(def, to)
+}
+
+// restarts returns the steps of an entry that a go_to_step starts again; nil means all.
+func (s *State) restarts(def *Definition, to int, stepID string, all bool) (ids []string) {
+	f := forEach(def, to)
+	template, i, item := job.SplitItem(stepID)
+	switch {
+	case all, f != nil && !item, f == nil && len(def.Workflow.Entries[to]) == 1:
+		return nil
+	case f == nil:
+		return []string{stepID}
+	}
+	from := slices.IndexFunc(f.Body, func(e job.Entry) bool { return slices.Contains(e, template) })
+	ids = []string{stepID}
+	for _, id := range slices.Concat(f.Body[from+1:]...) {
+		ids = append(ids, job.Item(id, i))
+	}
+	return ids
+}
+
+// sameRound returns the round that goes on if a go_to_step leads to the first step of the repeated form that
+// the session is in; nil otherwise.
+func (s *State) sameRound(def *Definition, here, to int) *Round {
+	f := def.Workflow.Form(to)
+	if f == nil || f.Repeat == nil || def.Workflow.Form(here) != f {
+		return nil
+	}
+	if first, _ := def.Workflow.Span(f); first != to {
+		return nil
+	}
+	return new(s.round(f))
+}
+
+// withdraw moves the progress of steps to the history, with their stored replies, and returns their ids in
+// the workflow's order. s is being made.
+func (s *State) withdraw(def *Definition, at time.Time, to string, of func(id string) bool) []string {
+	w := &Withdrawal{At: at, From: s.CurrentStepID, To: to}
+	kept := make(jsontext.OrderedMap[*StepProgress], 0, len(s.StepProgress))
+	for _, p := range s.StepProgress {
+		if of(p.Key) {
+			w.Progress = append(w.Progress, jsontext.Pair[*StepProgress]{Key: p.Key, Value: p.Value.voided(movedOn, at)})
+		} else {
+			kept = append(kept, p)
 		}
 	}
-	n.History = append(slices.Clone(s.History), w)
-	n.StepProgress = slices.DeleteFunc(slices.Clone(s.StepProgress), func(p jsontext.Pair[*StepProgress]) bool {
-		return slices.Contains(r.InvalidatedSteps, p.Key)
+	order := map[string]int{}
+	for i, id := range slices.Concat(def.Workflow.Entries...) {
+		order[id] = i
+	}
+	slices.SortStableFunc(w.Progress, func(a, b jsontext.Pair[*StepProgress]) int {
+		one, _, _ := job.SplitItem(a.Key)
+		other, _, _ := job.SplitItem(b.Key)
+		return order[one] - order[other]
 	})
-	n.Replies = nil
-	for _, o := range s.Replies {
-		if o.Tool == ToolFinish && slices.Contains(r.InvalidatedSteps, o.StepID) {
+	ids := []string{}
+	gone := map[string]bool{}
+	for _, p := range w.Progress {
+		ids, gone[p.Key] = append(ids, p.Key), true
+	}
+	s.History, s.StepProgress = append(slices.Clone(s.History), w), kept
+	replies := s.Replies
+	s.Replies = nil
+	for _, o := range replies {
+		if o.Tool == ToolFinish && gone[o.StepID] {
 			if o.RequestID == nil {
 				continue // its step will be finished again, which is not a repetition
 			}
 			o = new(*o)
 			o.StepID, o.encoded = "", nil // it is only stored for its request_id
 		}
-		n.Replies = append(n.Replies, o)
+		s.Replies = append(s.Replies, o)
 	}
-	if alone {
-		n.CurrentEntryIndex, n.CurrentStepID = to, def.Workflow.Entries[to][0]
-		n.ReportedByStepID = s.ReportedByStepID || to != here
-		var members []*StepProgress // of the group, in its order
-		for _, id := range def.Workflow.Entries[to] {
-			p := n.Progress(id)
-			if p == nil { // the step, or one that an edit added
-				p = &StepProgress{StepID: id, StartedAt: at}
-			}
-			members = append(members, p)
+	return ids
+}
+
+// regroup puts the progress of a group's members in its order, and begins those without. s is being made.
+func (s *State) regroup(def *Definition, to int, at time.Time) {
+	var members []*StepProgress
+	for _, id := range def.Workflow.Entries[to] {
+		p := s.Progress(id)
+		if p == nil { // the step, or one that an edit added
+			p = &StepProgress{StepID: id, StartedAt: at}
 		}
-		n.StepProgress = slices.DeleteFunc(n.StepProgress, func(p jsontext.Pair[*StepProgress]) bool {
-			return slices.Contains(def.Workflow.Entries[to], p.Key)
-		})
-		n.setProgress(members...)
-		r.BeginStep = n.Describe(def, entry, texts).First
-	} else {
-		d := n.enter(def, to, at, texts)
-		r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
+		members = append(members, p)
 	}
-	n.remember(c.stored(r), to)
-	return n, r
+	s.StepProgress = slices.DeleteFunc(s.StepProgress, func(p jsontext.Pair[*StepProgress]) bool {
+		return slices.Contains(def.Workflow.Entries[to], p.Key)
+	})
+	s.setProgress(members...)
 }

@@ -69,7 +69,11 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
 	}
 	r := &StartReply{Notice: Notice(nil, cmp.Or(b.Notice, def.Notice))}
-	d := s.enter(def, 0, b.At, b.Texts)
+	first := s.skip(def, 0)
+	if first >= len(def.Workflow.Entries) {
+		return nil, nil, session.Wrong(codes.WorkflowWithoutSteps, "With these inputs, the conditions of workflow '%s' of job '%s' leave nothing to do.", def.Workflow.Name, def.Job.Name)
+	}
+	d := s.enter(def, first, b.At, b.Texts)
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	s.remember(b.Call.stored(r), 0)
 	return s, r, nil
@@ -82,33 +86,51 @@ func NoSteps(def *Definition) error {
 		def.Workflow.Name, def.Job.Name, def.Job.Dir, job.FileName)
 }
 
-// enter starts every step of an entry and describes them; changed is the other progress that the
-// transition changes. s is being made.
+// First returns the steps that a session of the definition begins with these inputs.
+func First(def *Definition, inputs Outputs) job.Entry {
+	s := &State{Inputs: inputs}
+	return s.begins(def, s.skip(def, 0))
+}
+
+// enter starts the steps with which an entry begins, and describes them; changed is the other progress that
+// the transition changes. s is being made.
 func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress) Described {
-	entry := def.Workflow.Entries[index]
+	entry := s.begins(def, index)
 	from := s.CurrentStepID
-	s.CurrentEntryIndex, s.CurrentStepID, s.ReportedByStepID = index, entry[0], false
 	var over jsontext.OrderedMap[*StepProgress]
-	for _, id := range entry {
+	for _, p := range s.StepProgress {
 		// Begun before, and moved behind the current step by an edit of the job.
-		if p := s.Progress(id); p != nil {
-			over = append(over, jsontext.Pair[*StepProgress]{Key: id, Value: p.voided(movedOn, at)})
+		if def.Workflow.Find(p.Key) == index {
+			over = append(over, jsontext.Pair[*StepProgress]{Key: p.Key, Value: p.Value.voided(movedOn, at)})
 		}
-		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})
 	}
+	s.CurrentEntryIndex, s.CurrentStepID, s.ReportedByStepID = index, entry[0], false
 	if over != nil {
 		s.History = append(slices.Clone(s.History), &Withdrawal{At: at, From: from, To: entry[0], Progress: over})
+		s.StepProgress = slices.DeleteFunc(slices.Clone(s.StepProgress), func(p jsontext.Pair[*StepProgress]) bool {
+			return def.Workflow.Find(p.Key) == index && !slices.Contains(entry, p.Key)
+		})
+	}
+	for _, id := range entry {
+		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})
 	}
 	s.setProgress(changed...)
 	return s.Describe(def, entry, texts)
 }
 
 // Position returns the current entry, found by its step's id because the job may
-// have been edited, and its members that it waits for: those not completed, without those that the
+// have been edited, its members, and those that it waits for: those not completed, without those that the
 // group went on without before go_to_step came back to it. def has that step.
 func (s *State) Position(def *Definition) (index int, entry job.Entry, pending []string) {
 	index = def.Workflow.Find(s.CurrentStepID)
-	entry = def.Workflow.Entries[index]
+	entry = s.members(def, index)
+	if forEach(def, index) != nil {
+		done := s.byID()
+		for i := range s.items(def, index) {
+			pending = append(pending, done.pending(def.Workflow.Entries[index], i)...)
+		}
+		return index, entry, pending
+	}
 	for _, id := range entry {
 		if p := s.Progress(id); !p.Done() && (p == nil || !p.Unreported) {
 			pending = append(pending, id)
@@ -127,13 +149,29 @@ func (s *State) AllOutputs(def *Definition) Outputs {
 			steps = append(steps, p.Key)
 		}
 	}
-	if def != nil {
-		steps = append(steps, slices.Concat(def.Workflow.Entries...)...)
+	add := func(ids []string) {
+		for _, id := range ids {
+			if p := s.Progress(id); p.Done() {
+				for _, o := range p.Outputs {
+					all = all.Set(o.Key, o.Value)
+				}
+			}
+		}
 	}
-	for _, id := range steps {
-		if p := s.Progress(id); p.Done() {
-			for _, o := range p.Outputs {
-				all = all.Set(o.Key, o.Value)
+	add(steps)
+	if def == nil {
+		return all
+	}
+	for i, entry := range def.Workflow.Entries {
+		if forEach(def, i) == nil {
+			add(entry)
+			continue
+		}
+		for _, id := range entry {
+			for _, o := range def.Job.Step(id).Outputs {
+				if v := s.each(def, i, id, o.Name); len(v.Each) > 0 {
+					all = all.Set(o.Name, v)
+				}
 			}
 		}
 	}

@@ -20,10 +20,15 @@ type Outputs = jsontext.OrderedMap[OutputValue]
 type OutputValue struct {
 	Paths []string
 	List  bool
+	Text  *string
+	Each  []*OutputValue // of a step of a for_each: the values of its items, in their order; nil for those without one
 }
 
 // MarshalJSON returns a string, or an array of strings.
 func (v OutputValue) MarshalJSON() ([]byte, error) {
+	if v.Each != nil {
+		return appendEach(v.Each)
+	}
 	if !v.List {
 		if len(v.Paths) != 1 {
 			return nil, fmt.Errorf("a file output has %d paths", len(v.Paths))

@@ -84,6 +84,8 @@ type StepInfo struct {
 	BranchName      string           `json:"branch_name,omitempty" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
 	BranchStatus    BranchStatus     `json:"branch_status,omitempty" jsonschema:"what to do with branch_name"`
 	StepID          string           `json:"step_id" jsonschema:"id of the step, for finished_step"`
+	Item            *ItemInfo        `json:"item,omitempty" jsonschema:"the item that the step is about, if it is done for each of a list"`
+	Round           *Round           `json:"round,omitempty" jsonschema:"the round, if the step is repeated"`
 	JobDir          string           `json:"job_dir,omitempty" jsonschema:"absolute path of the job's folder, with its templates and scripts"`
 	Inputs          []StepInput      `json:"step_inputs" jsonschema:"inputs with their files, in the author's order"`
 	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs" jsonschema:"outputs to hand in with finished_step, in the author's order"`

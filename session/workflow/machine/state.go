@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -96,6 +97,10 @@ type StepProgress struct {
 	Evidence        *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
 	Place           *task.Place `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
 
+	Lists   map[string][]json.RawMessage `json:"lists,omitempty"`   // the items of its outputs that a for_each goes through
+	Round   *Round                       `json:"round,omitempty"`   // of the first step of a repeated form; nil means the first round
+	Dropped *Override                    `json:"dropped,omitempty"` // a person leaves out its item
+
 	encoded []byte // its JSON, cached by State.Encode
 }
 
@@ -168,6 +173,9 @@ func cloneError(e *session.Error) *session.Error {
 	return &c
 }
 
+// keptItems is the number of stored replies to reports of items.
+const keptItems = 64
+
 // KeptRequests is the number of stored replies to calls with a request_id.
 const KeptRequests = 8
 
@@ -209,12 +217,16 @@ func (p *StepProgress) clone() *StepProgress {
 // before the last ended one, and all but the newest few of calls with a request_id.
 func (s *State) remember(r *StoredReply, oldestEntry int) {
 	kept := make([]*StoredReply, 0, len(s.Replies)+1)
-	requests := 0
+	requests, items := 0, 0
 	if r.RequestID != nil {
 		requests++
 	}
 	for _, o := range slices.Backward(s.Replies) {
 		byStep := o.Tool == ToolFinish && o.StepID != "" && o.EntryIndex >= oldestEntry
+		if _, _, item := job.SplitItem(o.StepID); byStep && item {
+			items++
+			byStep = items < keptItems
+		}
 		byRequest := o.RequestID != nil && requests < KeptRequests
 		if byRequest {
 			requests++
