@@ -126,9 +126,19 @@ type Step struct {
 	Exposed      bool     `yaml:"exposed"`
 	Hidden       bool     `yaml:"hidden"`
 	Agent        *string  `yaml:"agent"`
+	Workflow     string   // that has the step, in format 2
 	// Executor is of the agent that does the step in runs, NAME or NAME:VARIANT; "" means that of the
 	// run.
 	Executor string `yaml:"executor" as:"executor"`
+}
+
+// Ref returns the text by which Job.Step finds the step: its id, or workflow/id where workflows have their
+// own steps.
+func (s *Step) Ref() string {
+	if s.Workflow != "" {
+		return s.Workflow + "/" + s.ID
+	}
+	return s.ID
 }
 
 // Output returns the declared output with this name, or nil.

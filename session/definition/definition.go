@@ -44,9 +44,11 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 	last, known := s.Sources[place]
 	switch {
 	case j != nil && j.Hash == s.Definition.Source:
-		return &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName), Ref: s.Definition}, nil
+		def := machine.Define(j, s.WorkflowName)
+		def.Ref = s.Definition
+		return def, nil
 	case j != nil && known && j.Hash != last: // edited here, and not stored yet
-		return &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}, nil
+		return machine.Define(j, s.WorkflowName), nil
 	}
 	def, err := d.Kept(s.Definition)
 	if code := session.CodeOf(err); code == store.CodeUnavailable || code == store.CodeBusy {
@@ -235,7 +237,7 @@ func (d *Store) Now(ctx context.Context, s *machine.State) (*machine.Definition,
 	if j == nil {
 		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
 	}
-	def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}
+	def := machine.Define(j, s.WorkflowName)
 	texts, err := d.Texts(def, def.Workflow.Entries[def.Workflow.Find(s.CurrentStepID)])
 	if err != nil {
 		return nil, err

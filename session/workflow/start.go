@@ -65,7 +65,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err != nil {
 		return nil, "", err
 	}
-	def := &machine.Definition{Job: j, Workflow: wf}
+	def := machine.Define(j, wf.Name)
 	if len(wf.Entries) == 0 {
 		return nil, "", machine.NoSteps(def)
 	}
