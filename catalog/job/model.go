@@ -266,6 +266,17 @@ type Workflow struct {
 // primary.
 type Entry []string
 
+// Input returns the declared input with this name, or nil. w may be nil.
+func (w *Workflow) Input(name string) *Parameter {
+	if w == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(w.Inputs, func(p Parameter) bool { return p.Name == name }); i >= 0 {
+		return &w.Inputs[i]
+	}
+	return nil
+}
+
 // Find returns the index of the entry that has this step, or -1.
 func (w *Workflow) Find(stepID string) int {
 	return slices.IndexFunc(w.Entries, func(e Entry) bool { return slices.Contains(e, stepID) })

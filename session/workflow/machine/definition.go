@@ -96,11 +96,11 @@ type Described struct {
 
 // Describe describes the steps of an entry for an agent.
 func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) Described {
-	infos, room := make([]StepInfo, len(entry)), listing(listedBytes)
+	infos, room := make([]StepInfo, len(entry)), newListing()
 	for i, id := range entry {
 		st := def.Job.Step(id)
 		infos[i] = stepInfo(def, st, texts[id])
-		infos[i].Inputs = s.inputs(def, st, &room)
+		infos[i].Inputs = s.stepInputs(def, st, room)
 		if i == 0 {
 			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
 		} else {
@@ -189,7 +189,7 @@ func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 	}
 	info := stepInfo(def, st, text)
 	info.JobDir = j.Dir
-	info.Inputs = (*State)(nil).inputs(def, st, nil)
+	info.Inputs = (*State)(nil).stepInputs(def, st, nil)
 	if at >= 0 {
 		if entry := def.Workflow.Entries[def.Workflow.Find(st.ID)]; len(entry) > 1 && entry[0] == st.ID {
 			info.Instructions = withGroup(info.Instructions, entry)

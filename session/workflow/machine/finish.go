@@ -204,7 +204,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		r.Status = WorkflowComplete
 		r.Summary = new(n.summary(def, f.Lost))
 		all := n.AllOutputs(def)
-		r.AllOutputs = &all
+		r.AllOutputs, r.Closing = &all, def.Workflow.Closing
 	default:
 		d := n.enter(def, p.Index+1, f.At, f.Texts, changed...)
 		r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group

@@ -26,6 +26,7 @@ type Instructions map[string]string
 type NewSession struct {
 	SessionID  string
 	Goal       string
+	Inputs     Outputs // as ParseInputs returns them
 	InstanceID *string
 	BranchName string
 	Branch     BranchStatus
@@ -63,7 +64,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	s := &State{
 		FormatVersion: FormatVersion, SessionID: b.SessionID,
 		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
-		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
+		Goal: b.Goal, Inputs: b.Inputs, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
 		Status: Active, ParentSessionID: b.Parent,
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
