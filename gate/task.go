@@ -32,6 +32,7 @@ type Task struct {
 	Target   *string
 	Criteria []job.Criteria
 	Guidance *string
+	Brief    bool   // the reviewer is not given the common information
 	Files    []File // to be read, in order
 	// Digest is the hex SHA-256 of everything that a verdict depends on: criteria, guidance, the
 	// step's description, and each file's output, path and content. A verdict is valid for this
@@ -91,7 +92,7 @@ func plan(s *Submission, i int, target *string, files []File) Task {
 	r := &s.Step.Reviews[i]
 	t := Task{
 		Key: fmt.Sprintf("%d/%s", i, r.RunEach), RunEach: r.RunEach, Target: target,
-		Criteria: r.Criteria, Guidance: r.Guidance, Files: files,
+		Criteria: r.Criteria, Guidance: r.Guidance, Brief: r.Brief, Files: files,
 	}
 	if target != nil {
 		t.Key += "/" + *target
@@ -130,14 +131,15 @@ type Output struct {
 	Paths []string // as submitted, relative to the project root
 }
 
-// An Input is what earlier steps submitted for a declared input. It is for reference: it is neither
-// judged nor a part of what a verdict is given for (Task.Digest).
+// An Input is the value of a declared input. It is for reference: it is neither judged nor a part of what a
+// verdict is given for (Task.Digest).
 type Input struct {
 	Name        string
 	Description string
-	FromStep    string
+	FromStep    string   // that made it; "" if the workflow was started with it
+	Text        *string  // nil if it is files
 	Paths       []string // as submitted, relative to the project root
-	Omitted     int      // further paths, not listed
+	Omitted     int      // further paths, or bytes of the text, that are left out
 }
 
 // A Submission is the outputs of a step, submitted for review.
@@ -166,22 +168,38 @@ type Reviewer struct {
 	Ended    func(stdout []byte) error
 }
 
-// writeInputs writes the inputs as paths, under a heading of their own. Nothing is inlined.
+// common quotes what every step of the workflow is told.
+func (s *Submission) common() string {
+	return section("Common information", "What the job's author tells each step of the workflow. It is background, not your task.", s.Job.CommonInfo)
+}
+
+// writeInputs writes the inputs under a heading of their own: texts quoted, files as paths.
 func (s *Submission) writeInputs(b *strings.Builder) {
 	if len(s.Inputs) == 0 {
 		return
 	}
-	b.WriteString("## Inputs (for reference; judge only the outputs)\n\nThe files that the step worked from. Read one if a criterion refers to it.\n\n")
+	b.WriteString("## Inputs (for reference; judge only the outputs)\n\nWhat the step worked from. Read a file if a criterion refers to it.\n\n")
 	for _, in := range s.Inputs {
-		fmt.Fprintf(b, "- `%s`, from step `%s`: %s\n", in.Name, in.FromStep, oneLine(in.Description))
+		from := "from the start of the workflow"
+		if in.FromStep != "" {
+			from = "from step `" + in.FromStep + "`"
+		}
+		fmt.Fprintf(b, "- `%s`, %s: %s\n", in.Name, from, oneLine(in.Description))
 		for _, p := range in.Paths {
 			fmt.Fprintf(b, "  - %s\n", code(p))
 		}
 		switch {
+		case in.Text != nil:
+			for line := range strings.Lines(quote(*in.Text)) {
+				b.WriteString("  " + line)
+			}
+			if in.Omitted > 0 {
+				fmt.Fprintf(b, "\n  and %d more bytes, left out\n", in.Omitted)
+			}
 		case in.Omitted > 0:
 			fmt.Fprintf(b, "  - and %d more, not listed\n", in.Omitted)
 		case len(in.Paths) == 0:
-			b.WriteString("  - (no file was submitted)\n")
+			b.WriteString("  - (it has no value)\n")
 		}
 	}
 	b.WriteString("\n")

@@ -151,7 +151,7 @@ func (b *builder2) steps(w *workflow2) (all []Step) {
 	makers := map[string][]string{} // of an argument: the earlier steps that make it, the nearest first
 	for i := range w.Steps {
 		s, at := &w.Steps[i], place{"workflows", w.Name, "steps", i}
-		made := Step{ID: s.Name, Name: strings.ReplaceAll(s.Name, "_", " "), Instructions: s.Instructions}
+		made := Step{ID: s.Name, Workflow: w.Name, Name: strings.ReplaceAll(s.Name, "_", " "), Instructions: s.Instructions}
 		switch {
 		case s.Sub != nil && s.Instructions != "":
 			b.d.FaultAt(at, "has instructions and sub_workflow: write exactly one")

@@ -138,9 +138,19 @@ type Step struct {
 	Exposed      bool     `yaml:"exposed"`
 	Hidden       bool     `yaml:"hidden"`
 	Agent        *string  `yaml:"agent"`
+	Workflow     string   // that has the step, in format 2
 	// Executor is of the agent that does the step in runs, NAME or NAME:VARIANT; "" means that of the
 	// run.
 	Executor string `yaml:"executor" as:"executor"`
+}
+
+// Ref returns the text by which Job.Step finds the step: its id, or workflow/id where workflows have their
+// own steps.
+func (s *Step) Ref() string {
+	if s.Workflow != "" {
+		return s.Workflow + "/" + s.ID
+	}
+	return s.ID
 }
 
 // Output returns the declared output with this name, or nil.
@@ -267,6 +277,17 @@ type Workflow struct {
 // An Entry is one element of a workflow: a step, or several that run concurrently. The first is the
 // primary.
 type Entry []string
+
+// Input returns the declared input with this name, or nil. w may be nil.
+func (w *Workflow) Input(name string) *Parameter {
+	if w == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(w.Inputs, func(p Parameter) bool { return p.Name == name }); i >= 0 {
+		return &w.Inputs[i]
+	}
+	return nil
+}
 
 // Find returns the index of the entry that has this step, perhaps for an item, or -1.
 func (w *Workflow) Find(stepID string) int {

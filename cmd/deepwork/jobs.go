@@ -79,15 +79,16 @@ func (a *app) printJob(root string, j *job.Job) {
 	fmt.Fprintf(a.out, "  in %s, version %s\n", inline(a.display(root, j.Dir)), inline(j.Version))
 	for i := range j.Workflows {
 		w := &j.Workflows[i]
+		of := j.Of(w.Name)
 		a.out.Heading("  ", w.Name, fmt.Sprintf("(%s)", w.Summary))
 		var steps [][2]string
 		for n, entry := range w.Entries {
 			if len(entry) == 1 {
-				steps = append(steps, [2]string{fmt.Sprintf("    %d. %s", n+1, entry[0]), delivers(j.Step(entry[0]))})
+				steps = append(steps, [2]string{fmt.Sprintf("    %d. %s", n+1, entry[0]), delivers(of.Step(entry[0]))})
 			} else {
 				steps = append(steps, [2]string{fmt.Sprintf("    %d. concurrently:", n+1)})
 				for _, id := range entry {
-					steps = append(steps, [2]string{"       - " + id, delivers(j.Step(id))})
+					steps = append(steps, [2]string{"       - " + id, delivers(of.Step(id))})
 				}
 			}
 		}
@@ -189,7 +190,7 @@ func (a *app) showJob(ctx context.Context, root string, jobs *catalog.Catalog, n
 	if step == nil {
 		ids := make([]string, len(j.Steps))
 		for i := range j.Steps {
-			ids[i] = j.Steps[i].ID
+			ids[i] = j.Steps[i].Ref()
 		}
 		return fmt.Errorf("job %s has no step %q; there are %s", j.Name, stepID, strings.Join(ids, ", "))
 	}

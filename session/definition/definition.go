@@ -44,9 +44,11 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 	last, known := s.Sources[place]
 	switch {
 	case j != nil && j.Hash == s.Definition.Source:
-		return &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName), Ref: s.Definition}, nil
+		def := machine.Define(j, s.WorkflowName)
+		def.Ref = s.Definition
+		return def, nil
 	case j != nil && known && j.Hash != last: // edited here, and not stored yet
-		return &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}, nil
+		return machine.Define(j, s.WorkflowName), nil
 	}
 	def, err := d.Kept(s.Definition)
 	if code := session.CodeOf(err); code == store.CodeUnavailable || code == store.CodeBusy {
@@ -178,6 +180,7 @@ func (d *Store) have(hash string, texts machine.Instructions) bool {
 		known = d.learn(hash, def.Texts)
 	}
 	for id, text := range texts {
+		id, _, _ = job.SplitItem(id)
 		if known[id] != machine.Digest(text) {
 			return false
 		}
@@ -203,8 +206,13 @@ func (d *Store) learn(hash string, texts map[string]string) map[string]string {
 // their files.
 func (d *Store) bundle(def *machine.Definition, texts machine.Instructions) (machine.DefinitionRef, []byte, error) {
 	b := machine.Bundle{JobDir: def.Job.Dir, Workflow: def.Workflow.Name, Source: string(def.Job.Source), Instructions: map[string]string{}}
+	now := make(map[string]string, len(texts))
+	for id, text := range texts {
+		id, _, _ = job.SplitItem(id)
+		now[id] = text
+	}
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
-		if text, ok := texts[id]; ok {
+		if text, ok := now[id]; ok {
 			b.Instructions[id] = text
 		} else if text, err := job.InstructionsNow(def.Job, def.Job.Step(id)); err == nil {
 			b.Instructions[id] = text
@@ -235,8 +243,8 @@ func (d *Store) Now(ctx context.Context, s *machine.State) (*machine.Definition,
 	if j == nil {
 		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
 	}
-	def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}
-	texts, err := d.Texts(def, def.Workflow.Entries[def.Workflow.Find(s.CurrentStepID)])
+	def := machine.Define(j, s.WorkflowName)
+	texts, err := d.Texts(def, s.Shown(def))
 	if err != nil {
 		return nil, err
 	}

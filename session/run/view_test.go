@@ -82,7 +82,7 @@ func aRun() (*board.RunReply, fakeSessions) {
 	}
 	r := &board.RunReply{State: "running", SessionID: new("s"), Workflow: "j/w", Kept: board.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
 		Steps: []board.RunStep{x("s", "a", "completed", 10, 12), x("s", "a", "completed", 20, 25), x("n", "a", "running", 30, 0)}}
-	def := &machine.Definition{Job: &jobs.Job{Steps: []jobs.Step{{ID: "a"}}}, Workflow: &jobs.Workflow{Entries: []jobs.Entry{{"a", "b"}, {"c"}}}}
+	def := &machine.Definition{Job: &jobs.Job{Steps: []jobs.Step{{ID: "a"}}}, Workflow: &jobs.Workflow{Sequence: jobs.Sequence{Entries: []jobs.Entry{{"a", "b"}, {"c"}}}}}
 	return r, fakeSessions{map[string]*machine.State{"s": state("s"), "n": state("n")}, def}
 }
 

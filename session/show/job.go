@@ -32,9 +32,9 @@ func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 
 // Step prints the texts of a step unchanged, under headings: what an agent will read.
 func Step(w io.Writer, j *job.Job, s *job.Step, info *machine.StepInfo) {
-	fmt.Fprintf(w, "=== %s/%s: %s ===\n", j.Name, s.ID, Inline(s.Name))
+	fmt.Fprintf(w, "=== %s/%s: %s ===\n", j.Name, s.Ref(), Inline(s.Name))
 	fmt.Fprintf(w, "\n--- where ---\n")
-	for _, place := range places(j, s.ID) {
+	for _, place := range places(j, s) {
 		fmt.Fprintln(w, Inline(place))
 	}
 	fmt.Fprintf(w, "job_dir: %s\n", Inline(info.JobDir))
@@ -95,12 +95,12 @@ func printText(w io.Writer, text string) {
 }
 
 // places returns the places of a step in the job's workflows.
-func places(j *job.Job, stepID string) []string {
+func places(j *job.Job, s *job.Step) []string {
 	var out []string
 	for i := range j.Workflows {
 		w := &j.Workflows[i]
-		n := w.Find(stepID)
-		if n < 0 {
+		n := w.Find(s.ID)
+		if n < 0 || s.Workflow != "" && s.Workflow != w.Name {
 			continue
 		}
 		place := fmt.Sprintf("workflow %s, entry %d of %d", w.Name, n+1, len(w.Entries))

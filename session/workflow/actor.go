@@ -278,7 +278,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	if err != nil {
 		return nil, err
 	}
-	texts, err := a.engine.definitions.Texts(def, def.Workflow.Entries[to])
+	texts, err := a.engine.definitions.Texts(def, a.state.Restarts(def, to, stepID, all))
 	if err != nil {
 		return nil, err
 	}

@@ -126,6 +126,7 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 		row = f.Row
 		return f.Reply, row.ID, nil
 	}, func(r *machine.FinishReply, id string, replayed bool) {
+		r.BeginStep = c.here(r.BeginStep)
 		if r.Status == machine.WorkflowComplete {
 			r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		}
@@ -284,6 +285,7 @@ func move[R any](ctx context.Context, c *Conn, sessionID *string, do func(contex
 type StepArgs struct {
 	SessionID *string `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
 	StepID    *string `json:"step_id" arg:"Id of one step of the concurrent group, to return it alone. Default: all"`
+	Cursor    *string `json:"cursor" arg:"next_cursor of the last reply"`
 }
 
 // Step reads the current step without moving; it also resumes a session (DESIGN "Stacks").
@@ -294,14 +296,24 @@ func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, err
 	defer c.calls.Done()
 	r, id, err := about(ctx, c, args.SessionID, func(id string) (*machine.StepReply, error) {
 		return ask(ctx, c.engine, id, func(ctx context.Context, a *sessionActor) (*machine.StepReply, error) {
-			return a.step(ctx, caller{Identity: c.identity}, args.StepID)
+			return a.step(ctx, caller{Identity: c.identity}, args)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.Stack = c.stackOf(ctx, id)
+	r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
 	return r, nil
+}
+
+// here returns a copy of the description of a step with the folder in which its agent works. info may be nil.
+func (c *Conn) here(info *machine.StepInfo) *machine.StepInfo {
+	if info == nil {
+		return nil
+	}
+	here := *info
+	here.ProjectRoot = c.engine.Root
+	return &here
 }
 
 // GoToArgs are the parameters of go_to_step.
@@ -322,5 +334,7 @@ func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error)
 		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*machine.GoToReply, error) {
 			return s.goTo(ctx, who, a.StepID, a.All)
 		})
-	}, func(r *machine.GoToReply, id string, _ bool) { r.Stack = c.stackOf(ctx, id) })
+	}, func(r *machine.GoToReply, id string, _ bool) {
+		r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
+	})
 }

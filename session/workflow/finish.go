@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,9 @@ import (
 
 	"deepwork/actor"
 	"deepwork/actor/durable"
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -149,21 +153,31 @@ func (a *sessionActor) root() string { return a.engine.exports.RootOf(a.row) }
 func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence}
 	var err error
+	if f.Lists, err = a.lists(c); err != nil {
+		return nil, err
+	}
+	if why := base.Exhausted(c.def, c.plan, c.outputs); why != "" && (f.Evidence == nil || f.Evidence.Kind != machine.ByPerson) {
+		if f.Evidence = a.override(c, Reviewing{Override: config.OverrideHuman}); f.Evidence == nil || f.Evidence.Kind != machine.ByPerson {
+			return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is done, but %s. Tell the user: a person may let the workflow go on with `%s`, after which you call finished_step again with the same outputs; go_to_step starts the steps of this round again.",
+				c.plan.Step.ID, why, overrideCommand(a.id, c.plan.Step.ID))), nil
+		}
+	}
 	if f.Weakened, err = a.weakened(ctx, c.def); err != nil {
 		return nil, err
 	}
-	if c.plan.Next != nil {
-		if f.Texts, err = a.engine.definitions.Texts(c.def, c.plan.Next); err != nil {
+	begins := base.Begins(c.def, c.plan, c.outputs, f.Lists)
+	if begins != nil {
+		if f.Texts, err = a.engine.definitions.Texts(c.def, begins); err != nil {
 			return nil, err
 		}
 	}
 	def := c.def
-	if c.plan.Next != nil || c.plan.Pending != nil {
+	if begins != nil || c.plan.Pending != nil {
 		if def, err = a.engine.definitions.Keep(def, f.Texts); err != nil {
 			return nil, err
 		}
 	}
-	if c.plan.Next == nil && c.plan.Pending == nil {
+	if begins == nil && c.plan.Pending == nil {
 		f.Lost = a.lost(c.plan.Step.ID)
 	}
 	next, r := base.In(a.engine.Place).Finish(def, c.plan, f)
@@ -176,6 +190,48 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 		return nil, err
 	}
 	return &finished{Row: a.row, Reply: r, Recorded: true}, nil
+}
+
+// lists reads the outputs of a step that later entries go through, item by item.
+func (a *sessionActor) lists(c *candidate) (all map[string][]json.RawMessage, err error) {
+	for _, want := range machine.Lists(c.def, c.plan.Step) {
+		v, given := c.outputs.Get(want.Output)
+		if !given {
+			continue
+		}
+		raw := []byte(nil)
+		switch o := c.plan.Step.Output(want.Output); {
+		case v.Text != nil:
+			raw = []byte(*v.Text)
+		case o.Type == job.File:
+			raw, err = readList(a.root(), want.Output, v.Paths[0])
+		default:
+			raw, err = jsontext.Encode(v.Paths)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if all == nil {
+			all = map[string][]json.RawMessage{}
+		}
+		if all[want.Output], err = machine.ParseItems(want.Output, raw, want.Most); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// readList reads the file of a list of items; its size is judged when it is parsed.
+func readList(root, output, path string) ([]byte, error) {
+	real, _, err := gate.Locate(root, path)
+	if err != nil {
+		return nil, fmt.Errorf("reading output '%s': %w", output, err)
+	}
+	data, _, err := durable.Read(real, machine.ListBytes)
+	if err != nil {
+		return nil, session.Wrong(codes.BadList, "Output '%s' is the list of items of a later entry, and cannot be read: %v.", output, err).With("output", output).Because(err)
+	}
+	return data, nil
 }
 
 // lost names the submitted files of the finished steps, except the given one, that no longer exist.

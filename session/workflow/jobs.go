@@ -93,7 +93,14 @@ func encodeJobs(snap *catalog.Snapshot) (r machine.WorkflowsReply, err error) {
 func jobInfo(j *job.Job, description *string) machine.JobInfo {
 	info := machine.JobInfo{Name: j.Name, Summary: j.Summary, Description: description, Workflows: make([]machine.WorkflowInfo, len(j.Workflows))}
 	for i, wf := range j.Workflows {
-		info.Workflows[i] = machine.WorkflowInfo{Name: wf.Name, Summary: wf.Summary}
+		w := machine.WorkflowInfo{Name: wf.Name, Summary: wf.Summary, Agent: wf.Agent}
+		if wf.Agent != "" {
+			w.HowToStart = fmt.Sprintf("Start a subagent of the type %s (with the Task tool, or another tool that starts one), and let it call start_workflow and follow the workflow.", wf.Agent)
+		}
+		for _, p := range wf.Inputs {
+			w.Inputs = append(w.Inputs, machine.ParameterInfo{Name: p.Name, Description: p.Description, Required: p.Required && p.Default == nil, Type: string(p.Type), Default: p.Default})
+		}
+		info.Workflows[i] = w
 	}
 	return info
 }

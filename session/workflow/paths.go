@@ -31,7 +31,7 @@ func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (machine.Output
 	}
 	for _, o := range out {
 		for _, p := range o.Value.Paths {
-			if err := checkPath(root, o.Key, p); err != nil {
+			if err := checkPath(root, "Output", o.Key, p); err != nil {
 				return nil, err
 			}
 		}
@@ -43,19 +43,33 @@ func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (machine.Output
 // the paths among them are regular files inside the project.
 func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputValue) (machine.Outputs, error) {
 	in, err := machine.ParseInputs(wf, given)
-	return in, err
+	if err != nil || len(in) == 0 {
+		return in, err
+	}
+	real, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil, record.ProjectGone(root, err)
+	}
+	for _, v := range in {
+		for _, p := range v.Value.Paths {
+			if err := checkPath(real, "Input", v.Key, p); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return in, nil
 }
 
 // checkPath checks that a submitted path is a regular file inside the project, after resolving
-// symlinks. root is resolved already.
-func checkPath(root, output, path string) error {
+// symlinks. root is resolved already; kind is Output or Input.
+func checkPath(root, kind, name, path string) error {
 	refuse := func(code, format string, args ...any) error {
 		for i, a := range args {
 			if text, ok := a.(string); ok {
 				args[i] = jsontext.Clip(text, 500)
 			}
 		}
-		return session.Wrong(code, "Output '%s': "+format, append([]any{output}, args...)...).With("output", output).With("path", jsontext.Clip(path, 500))
+		return session.Wrong(code, "%s '%s': "+format, append([]any{kind, name}, args...)...).With(strings.ToLower(kind), name).With("path", jsontext.Clip(path, 500))
 	}
 	if len(path) > 1024 || strings.ContainsAny(path, "\r\n") {
 		return refuse(codes.BadPath, "'%s' looks like file content, not a path. Write the content to a file, and give the file's path, relative to the project root.", jsontext.Clip(path, 100))

@@ -345,9 +345,9 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 	s := gate.Submission{
 		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
 	}
-	for _, in := range a.state.In(a.engine.Place).Inputs(c.def, c.plan.Step) {
-		if in.FromStep != "" {
-			s.Inputs = append(s.Inputs, gate.Input{Name: in.Name, Description: in.Description, FromStep: in.FromStep, Paths: in.Paths, Omitted: in.Omitted})
+	for _, in := range a.state.In(a.engine.Place).StepInputs(c.def, c.plan.Step) {
+		if in.FromStep != "" || in.Value != nil || in.Paths != nil || in.NotGiven {
+			s.Inputs = append(s.Inputs, gate.Input{Name: in.Name, Description: in.Description, FromStep: in.FromStep, Text: in.Value, Paths: in.Paths, Omitted: in.Omitted})
 		}
 	}
 	for _, o := range c.outputs {

@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"deepwork/catalog/job"
+	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
-// step returns the position of a session, without moving it (get_step). With a stepID it describes
+// step returns the position of a session, without moving it (get_step). With a step_id it describes
 // that member of the current group alone.
-func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*machine.StepReply, error) {
+func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*machine.StepReply, error) {
 	if _, err := a.repetition(who); err != nil {
 		return nil, err
 	}
@@ -28,10 +31,14 @@ func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*m
 	if err != nil {
 		return nil, err
 	}
-	_, entry, pending := a.state.Position(def)
-	shown := entry
-	if stepID != nil {
-		if shown = (job.Entry{*stepID}); !slices.Contains(entry, *stepID) {
+	_, members, pending := a.state.Position(def)
+	entry := a.state.Shown(def)
+	shown, next, err := pageOf(entry, args.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if stepID := args.StepID; stepID != nil {
+		if shown, next = (job.Entry{*stepID}), nil; !slices.Contains(members, *stepID) {
 			return nil, a.state.NotShown(def, *stepID, pending)
 		}
 	}
@@ -41,7 +48,9 @@ func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*m
 	}
 	texts, err := a.engine.definitions.Texts(def, shown)
 	if err == nil {
-		return a.reading(def, entry, shown, pending, texts, running), nil
+		r := a.reading(def, entry, shown, pending, texts, running)
+		r.NextCursor = next
+		return r, nil
 	}
 	// The step has begun, so its text is stored: reading it does not depend on the file or its
 	// current size.
@@ -50,8 +59,25 @@ func (a *sessionActor) step(ctx context.Context, who caller, stepID *string) (*m
 		return nil, err
 	}
 	r := a.reading(def, entry, shown, pending, texts, running)
+	r.NextCursor = next
 	r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.", errors.Unwrap(err)))
 	return r, nil
+}
+
+// pageOf returns the steps that a reply describes from a cursor on, and the cursor of the next, or nil. A
+// concurrent group is not divided, whatever its size.
+func pageOf(entry job.Entry, cursor *string) (shown job.Entry, next *string, err error) {
+	from := 0
+	if cursor != nil {
+		if from, err = strconv.Atoi(*cursor); err != nil || from < 0 || from >= len(entry) {
+			return nil, nil, session.Wrong(codes.BadCursor, "cursor %q is not one that get_step gave for the steps as they are now: leave it out.", *cursor).With("argument", "cursor")
+		}
+	}
+	shown = entry[from:]
+	if _, _, item := job.SplitItem(entry[0]); item && len(shown) > machine.ShownItems {
+		shown, next = shown[:machine.ShownItems], new(strconv.Itoa(from+machine.ShownItems))
+	}
+	return shown, next, nil
 }
 
 // running returns the members of an entry whose reviews run, in any process.
@@ -89,7 +115,9 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 		}
 		r.Members = append(r.Members, m)
 	}
-	if len(entry) > 1 {
+	if _, _, item := job.SplitItem(entry[0]); item {
+		r.PendingConcurrentSteps = pending[:min(len(pending), machine.ShownItems)]
+	} else if len(entry) > 1 {
 		r.PendingConcurrentSteps = pending
 		if len(pending) == 0 {
 			r.PendingConcurrentSteps = []string{}

@@ -77,7 +77,7 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 		only, left := r.URL.Query().Get("step"), maxTexts
 		for i := range p.Steps {
 			step := &p.Steps[i]
-			if only != "" && step.ID != only {
+			if only != "" && step.Ref() != only {
 				p.Texts = append(p.Texts, stepText{Step: step, Brief: true})
 				continue
 			}

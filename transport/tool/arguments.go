@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,6 +137,9 @@ func (a *arguments) members(raw json.RawMessage) (given map[string]any, tooLarge
 	return given, tooLarge, nil
 }
 
+// replaced says what to use instead of arguments that agents know from other programs.
+var replaced = map[string]string{"agent_id": ": leave it out. A subagent passes the session_id of the session on which it works."}
+
 type fault struct{ code, argument, text string }
 
 func large(name, is string) fault {
@@ -157,11 +161,11 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 			}
 		case v.Path == "" && v.Keyword == "additionalProperties":
 			for _, name := range v.Names {
-				hint := "."
-				if near := jsontext.Nearest(name, a.input.PropertyOrder); near != "" {
+				hint := replaced[name]
+				if near := jsontext.Nearest(name, a.input.PropertyOrder); hint == "" && near != "" {
 					hint = ": did you mean " + near + "?"
 				}
-				unknown = append(unknown, fault{codes.UnknownArgument, name, fmt.Sprintf("Unknown argument %q%s", jsontext.Clip(name, MaxName), hint)})
+				unknown = append(unknown, fault{codes.UnknownArgument, name, fmt.Sprintf("Unknown argument %q%s", jsontext.Clip(name, MaxName), cmp.Or(hint, "."))})
 			}
 		case v.Keyword == "maxLength" || v.Keyword == "maxItems":
 			faults = append(faults, large(v.Path, "is too long ("+v.Text+")"))

@@ -133,6 +133,8 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 		} else {
 			s.Items = &jsonschema.Schema{Type: "string", MaxLength: name(whole("each"))}
 		}
+	case t.Kind() == reflect.Map: // of names to texts, or lists of them
+		s.AdditionalProperties = &jsonschema.Schema{Types: []string{"null", "string", "array"}, Items: &jsonschema.Schema{Type: "string"}}
 	default:
 		panic(fmt.Sprintf("transport: no schema for the argument %s, a %s", f.Name, t))
 	}
@@ -182,6 +184,9 @@ func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
 		if p.Items != nil {
 			p.Items = listedInput(p.Items)
 			p.Items.MaxLength = nil
+		}
+		if p.AdditionalProperties != nil {
+			p.AdditionalProperties.Types = p.AdditionalProperties.Types[1:] // without null
 		}
 	}
 	return listed

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"deepwork/catalog/job"
@@ -15,7 +16,7 @@ import (
 
 // A Definition is a job's workflow for a session. It is immutable.
 type Definition struct {
-	Job      *job.Job
+	Job      *job.Job // as the sessions of the workflow see it, by Job.Of
 	Workflow *job.Workflow
 	Ref      DefinitionRef
 	// Notice informs callers about it; "" if it is the current job.
@@ -26,6 +27,11 @@ type Definition struct {
 
 	Texts map[string]string // if stored: the instructions by step
 	Data  []byte            // the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
+}
+
+// Define returns the definition of a workflow of a job, which has it. It has no Ref yet.
+func Define(j *job.Job, workflow string) *Definition {
+	return &Definition{Job: j.Of(workflow), Workflow: j.Workflow(workflow)}
 }
 
 // A bundle is the file of a stored definition.
@@ -52,11 +58,12 @@ func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	if j == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, faults)
 	}
-	wf := j.Workflow(b.Workflow)
-	if wf == nil {
+	def := Define(j, b.Workflow)
+	if def.Workflow == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: it has no workflow %q", ref.Hash, b.Workflow)
 	}
-	return &Definition{Job: j, Workflow: wf, Ref: ref, Kept: true, Texts: b.Instructions}, nil
+	def.Ref, def.Kept, def.Texts = ref, true, b.Instructions
+	return def, nil
 }
 
 // KeptTexts returns the instructions of an entry of a stored definition.
@@ -90,12 +97,12 @@ type Described struct {
 
 // Describe describes the steps of an entry for an agent.
 func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) Described {
-	entry = entry[:min(len(entry), max(shownItems, len(def.Workflow.Entries[def.Workflow.Find(entry[0])])))]
-	infos, room := make([]StepInfo, len(entry)), listing(listedBytes)
+	entry = entry[:min(len(entry), max(ShownItems, len(def.Workflow.Entries[def.Workflow.Find(entry[0])])))]
+	infos, room := make([]StepInfo, len(entry)), newListing()
 	for i, id := range entry {
 		st := def.Job.Step(id)
 		infos[i] = stepInfo(def, st, texts[id])
-		infos[i].Inputs = s.inputs(def, st, &room)
+		infos[i].Inputs = s.stepInputs(def, st, room)
 		infos[i].Item, infos[i].Round = s.itemInfo(def, id), s.roundInfo(def, id)
 		if i == 0 {
 			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
@@ -178,7 +185,7 @@ func Notice(of *string, texts ...string) *string {
 }
 
 // Preview returns the text that an agent reads when a step begins, without the parts of a session
-// (its id and branch). A step in different groups of workflows is described for the first of them.
+// (its id and branch). A step of several workflows is described for the first of them.
 // Errors are those of job.Instructions.
 func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 	text, err := job.Instructions(j, st)
@@ -186,15 +193,18 @@ func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 		return nil, err
 	}
 	def := &Definition{Job: j}
+	at := slices.IndexFunc(j.Workflows, func(wf job.Workflow) bool {
+		return wf.Find(st.ID) >= 0 && (st.Workflow == "" || st.Workflow == wf.Name)
+	})
+	if at >= 0 {
+		def = Define(j, j.Workflows[at].Name)
+	}
 	info := stepInfo(def, st, text)
-	info.Inputs = (*State)(nil).inputs(def, st, nil)
-	for i := range j.Workflows {
-		wf := &j.Workflows[i]
-		if at := wf.Find(st.ID); at >= 0 {
-			if entry := wf.Entries[at]; len(entry) > 1 && entry[0] == st.ID {
-				info.Instructions = withGroup(info.Instructions, entry)
-			}
-			break
+	info.JobDir = j.Dir
+	info.Inputs = (*State)(nil).stepInputs(def, st, nil)
+	if at >= 0 {
+		if entry := def.Workflow.Entries[def.Workflow.Find(st.ID)]; len(entry) > 1 && entry[0] == st.ID {
+			info.Instructions = withGroup(info.Instructions, entry)
 		}
 	}
 	return &info, nil

@@ -38,7 +38,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 	case forEach(def, index) != nil && stepID == nil:
 		if len(open) != 1 {
 			return nil, session.NotNow(codes.StepIDNeeded, "Steps of several items may be finished now in session '%s': %s. Pass step_id to say which one you finished.",
-				s.SessionID, some(open)).With("pending_concurrent_steps", open[:min(len(open), shownItems)])
+				s.SessionID, some(open)).With("pending_concurrent_steps", open[:min(len(open), ShownItems)])
 		}
 		p.Step, p.ByStepID = def.Job.Step(open[0]), true
 	case len(pending) == 0 && (stepID == nil || slices.Contains(entry, *stepID)):
@@ -90,7 +90,7 @@ func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 
 // await says that the step is recorded, and which members of its group are still pending.
 func (r *FinishReply) await(stepID string, pending []string) {
-	r.PendingConcurrentSteps = pending[:min(len(pending), shownItems)]
+	r.PendingConcurrentSteps = pending[:min(len(pending), ShownItems)]
 	r.Feedback = new(fmt.Sprintf(
 		"Waiting: step '%s' is recorded. Its concurrent group still needs %s. If subagents do that, wait for their reports; what nobody does, do now (get_step with its step_id shows it) and report it by finished_step with its step_id. The next step begins with the last report; do not begin it before.",
 		stepID, some(pending)))
@@ -98,8 +98,8 @@ func (r *FinishReply) await(stepID string, pending []string) {
 
 // some is quoteList for steps that may be those of many items.
 func some(ids []string) string {
-	if more := len(ids) - shownItems; more > 0 {
-		return quoteList(ids[:shownItems]) + fmt.Sprintf(" and %d more", more)
+	if more := len(ids) - ShownItems; more > 0 {
+		return quoteList(ids[:ShownItems]) + fmt.Sprintf(" and %d more", more)
 	}
 	return quoteList(ids)
 }
@@ -217,12 +217,12 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	case p.Pending != nil && r.BeginStep == nil:
 		r.await(p.Step.ID, p.Pending)
 	case p.Pending != nil:
-		r.PendingConcurrentSteps = p.Pending[:min(len(p.Pending), shownItems)]
+		r.PendingConcurrentSteps = p.Pending[:min(len(p.Pending), ShownItems)]
 	case next == len(def.Workflow.Entries):
 		r.Status = WorkflowComplete
 		r.Summary = new(n.summary(def, f.Lost))
 		all := n.AllOutputs(def)
-		r.AllOutputs = &all
+		r.AllOutputs, r.Closing = &all, def.Workflow.Closing
 	}
 	n.settle(f.At)
 	n.remember(stored, p.Index)

@@ -30,19 +30,19 @@ type Round struct {
 	Failed string `json:"failed,omitempty" jsonschema:"why the last round did not end them"`
 }
 
-// listBytes is the largest list of items, in bytes.
-const listBytes = 1 << 20
+// ListBytes is the largest list of items, in bytes.
+const ListBytes = 1 << 20
 
-// shownItems is the number of steps of items that a reply describes or names.
-const shownItems = 20
+// ShownItems is the number of steps of items that a reply describes or names.
+const ShownItems = 20
 
 // ParseItems reads the list of an output: a JSON list of texts or objects.
 func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, err error) {
 	refuse := func(format string, args ...any) error {
 		return session.Wrong(codes.BadList, "Output '%s' is the list of items of a later entry, and "+format, append([]any{output}, args...)...).With("output", output)
 	}
-	if len(raw) > listBytes {
-		return nil, refuse("has %d bytes, more than %d: hand in a shorter list, whose items name files.", len(raw), listBytes)
+	if len(raw) > ListBytes {
+		return nil, refuse("has %d bytes, more than %d: hand in a shorter list, whose items name files.", len(raw), ListBytes)
 	}
 	if err := json.Unmarshal(raw, &items); err != nil {
 		return nil, refuse("is not a JSON list (%v). Hand in a list such as [\"a\", \"b\"].", err)
@@ -311,6 +311,22 @@ func (s *State) begins(def *Definition, index int) job.Entry {
 	return bare.Open(def, index, nil)
 }
 
+// Shown returns the members of the current entry that a reply describes: all or, of many items, those that may
+// be worked on now.
+func (s *State) Shown(def *Definition) job.Entry {
+	index, entry, pending := s.Position(def)
+	if forEach(def, index) != nil {
+		return s.Open(def, index, pending)
+	}
+	return entry
+}
+
+// First returns the steps with which a session of a definition begins; nil means that nothing is to be done.
+func First(def *Definition, inputs Outputs) job.Entry {
+	s := &State{Inputs: inputs}
+	return s.begins(def, s.skip(def, 0))
+}
+
 // Begins returns the steps that a finished_step begins, for which it needs the texts.
 func (s *State) Begins(def *Definition, p *Plan, outputs Outputs, lists map[string][]json.RawMessage) job.Entry {
 	if def.Workflow.Forms == nil { // the usual case
@@ -377,6 +393,40 @@ func (s *State) each(def *Definition, index int, stepID, output string) OutputVa
 		v.Each = append(v.Each, one)
 	}
 	return v
+}
+
+// flat returns the values of all items as one: a list of their paths or, of texts, a JSON list.
+func (v OutputValue) flat() OutputValue {
+	all, texts := OutputValue{List: true}, []*string{}
+	for _, one := range v.Each {
+		if one == nil {
+			texts = append(texts, nil)
+			continue
+		}
+		all.Paths, texts = append(all.Paths, one.Paths...), append(texts, one.Text)
+	}
+	if slices.ContainsFunc(texts, func(t *string) bool { return t != nil }) {
+		if list, err := jsontext.Encode(texts); err == nil {
+			return OutputValue{Text: new(string(list))}
+		}
+	}
+	return all
+}
+
+// inOrder returns the ids of the steps in the workflow's order, with those of items that have begun.
+func (s *State) inOrder(def *Definition) (ids []string) {
+	for i, entry := range def.Workflow.Entries {
+		if forEach(def, i) == nil {
+			ids = append(ids, entry...)
+			continue
+		}
+		for _, p := range s.StepProgress {
+			if def.Workflow.Find(p.Key) == i {
+				ids = append(ids, p.Key)
+			}
+		}
+	}
+	return ids
 }
 
 // appendEach appends the list of the values of items as JSON.

@@ -26,6 +26,7 @@ type Instructions map[string]string
 type NewSession struct {
 	SessionID  string
 	Goal       string
+	Inputs     Outputs // as ParseInputs returns them
 	InstanceID *string
 	BranchName string
 	Branch     BranchStatus
@@ -63,7 +64,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	s := &State{
 		FormatVersion: FormatVersion, SessionID: b.SessionID,
 		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
-		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
+		Goal: b.Goal, Inputs: b.Inputs, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
 		Status: Active, ParentSessionID: b.Parent,
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
@@ -71,7 +72,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	r := &StartReply{Notice: Notice(nil, cmp.Or(b.Notice, def.Notice))}
 	first := s.skip(def, 0)
 	if first >= len(def.Workflow.Entries) {
-		return nil, nil, session.Wrong(codes.WorkflowWithoutSteps, "With these inputs, the conditions of workflow '%s' of job '%s' leave nothing to do.", def.Workflow.Name, def.Job.Name)
+		return nil, nil, NothingToDo(def)
 	}
 	d := s.enter(def, first, b.At, b.Texts)
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
@@ -86,10 +87,9 @@ func NoSteps(def *Definition) error {
 		def.Workflow.Name, def.Job.Name, def.Job.Dir, job.FileName)
 }
 
-// First returns the steps that a session of the definition begins with these inputs.
-func First(def *Definition, inputs Outputs) job.Entry {
-	s := &State{Inputs: inputs}
-	return s.begins(def, s.skip(def, 0))
+// NothingToDo refuses to start a workflow all of whose steps are left out.
+func NothingToDo(def *Definition) error {
+	return session.Wrong(codes.WorkflowWithoutSteps, "With these inputs, the conditions of workflow '%s' of job '%s' leave nothing to do.", def.Workflow.Name, def.Job.Name)
 }
 
 // enter starts the steps with which an entry begins, and describes them; changed is the other progress that

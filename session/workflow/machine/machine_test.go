@@ -350,10 +350,10 @@ steps:
 	}
 	at := time.Now()
 	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at,
-		Outputs: Outputs{{Key: "many", Value: OutputValue{paths, true}}, {Key: "one", Value: OutputValue{[]string{strings.Repeat("y", 100)}, false}}}}}}}
+		Outputs: Outputs{{Key: "many", Value: OutputValue{Paths: paths, List: true}}, {Key: "one", Value: OutputValue{Paths: []string{strings.Repeat("y", 100)}, List: false}}}}}}}
 	def := &Definition{Job: j, Workflow: &j.Workflows[0]}
 	const fit = listedBytes / 100
-	in := s.Inputs(def, j.Step("b"))
+	in := s.StepInputs(def, j.Step("b"))
 	if len(in[0].Paths) != fit || in[0].Omitted != 1000-fit || len(in[1].Paths) != 0 || in[1].Omitted != 1 || in[2].Omitted != 1001 {
 		t.Errorf("inputs %d+%d, %d+%d, %d", len(in[0].Paths), in[0].Omitted, len(in[1].Paths), in[1].Omitted, in[2].Omitted)
 	}
@@ -362,8 +362,8 @@ steps:
 		t.Errorf("completed %+v", done)
 	}
 	// A file that is no declared output means all files of its step.
-	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{[]string{"o.md"}, false}}}
-	if in = s.Inputs(def, j.Step("b")); fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths) != "[o.md] [o.md] []" {
+	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{Paths: []string{"o.md"}, List: false}}}
+	if in = s.StepInputs(def, j.Step("b")); fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths) != "[o.md] [o.md] []" {
 		t.Errorf("inputs %+v", in)
 	}
 }

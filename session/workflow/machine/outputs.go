@@ -16,18 +16,22 @@ import (
 // Outputs maps an output's name to its value, in the author's order.
 type Outputs = jsontext.OrderedMap[OutputValue]
 
-// An OutputValue is one path, or a list of paths, as submitted.
+// An OutputValue is one path, or a list of paths, as submitted, or a text.
 type OutputValue struct {
 	Paths []string
 	List  bool
-	Text  *string
-	Each  []*OutputValue // of a step of a for_each: the values of its items, in their order; nil for those without one
+	Text  *string // nil means that the value is paths
+	// Each, of a step of a for_each, has the values of its items, in their order; nil for those without one.
+	Each []*OutputValue
 }
 
-// MarshalJSON returns a string, or an array of strings.
+// MarshalJSON returns a string, an array of strings, or an object with a text.
 func (v OutputValue) MarshalJSON() ([]byte, error) {
 	if v.Each != nil {
 		return appendEach(v.Each)
+	}
+	if v.Text != nil {
+		return jsontext.Encode(map[string]string{"text": *v.Text})
 	}
 	if !v.List {
 		if len(v.Paths) != 1 {
@@ -41,8 +45,16 @@ func (v OutputValue) MarshalJSON() ([]byte, error) {
 	return jsontext.Encode(v.Paths)
 }
 
-// UnmarshalJSON reads a string, or an array of strings.
+// UnmarshalJSON reads what MarshalJSON returns.
 func (v *OutputValue) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte("{")) {
+		var of struct {
+			Text *string `json:"text"`
+		}
+		err := json.Unmarshal(data, &of)
+		v.List, v.Paths, v.Text = false, nil, of.Text
+		return err
+	}
 	if len(data) > 0 && data[0] == '"' {
 		v.List, v.Paths = false, make([]string, 1)
 		return json.Unmarshal(data, &v.Paths[0])

@@ -58,8 +58,20 @@ type JobInfo struct {
 
 // WorkflowInfo is one workflow of a job.
 type WorkflowInfo struct {
-	Name    string `json:"name" jsonschema:"name of the workflow, for start_workflow"`
-	Summary string `json:"summary" jsonschema:"what the workflow does, at most 200 characters"`
+	Name       string          `json:"name" jsonschema:"name of the workflow, for start_workflow"`
+	Summary    string          `json:"summary" jsonschema:"what the workflow does, at most 200 characters"`
+	Agent      string          `json:"agent,omitempty" jsonschema:"type of the subagent that should follow the workflow"`
+	HowToStart string          `json:"how_to_start,omitempty" jsonschema:"how to start it, if not by a call of start_workflow"`
+	Inputs     []ParameterInfo `json:"inputs,omitzero" jsonschema:"values that start_workflow takes as inputs"`
+}
+
+// ParameterInfo is one input of a workflow.
+type ParameterInfo struct {
+	Name        string  `json:"name" jsonschema:"name of the input, a key of inputs"`
+	Description string  `json:"description" jsonschema:"what the value is"`
+	Required    bool    `json:"required" jsonschema:"whether start_workflow requires it"`
+	Type        string  `json:"type" jsonschema:"string (a text), file (one path), files (a list of paths) or file_path (one path, or a list)"`
+	Default     *string `json:"default,omitempty" jsonschema:"the value if none is given"`
 }
 
 // JobLoadError is a job that does not load.
@@ -78,7 +90,7 @@ type StackEntry struct {
 
 // StepInfo is what an agent needs to do one step: seed 000, 001.3.11, and the fields of seed 001
 // that it dropped. An entry of concurrent_steps lacks the fields that are those of begin_step:
-// session_id, branch_name, branch_status, job_dir and common_job_info.
+// session_id, branch_name, branch_status, project_root, job_dir and common_job_info.
 type StepInfo struct {
 	SessionID       string           `json:"session_id,omitempty" jsonschema:"id of the session, 8 hexadecimal characters"`
 	BranchName      string           `json:"branch_name,omitempty" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
@@ -86,8 +98,9 @@ type StepInfo struct {
 	StepID          string           `json:"step_id" jsonschema:"id of the step, for finished_step"`
 	Item            *ItemInfo        `json:"item,omitempty" jsonschema:"the item that the step is about, if it is done for each of a list"`
 	Round           *Round           `json:"round,omitempty" jsonschema:"the round, if the step is repeated"`
+	ProjectRoot     string           `json:"project_root,omitempty" jsonschema:"absolute path of the folder that paths are relative to"`
 	JobDir          string           `json:"job_dir,omitempty" jsonschema:"absolute path of the job's folder, with its templates and scripts"`
-	Inputs          []StepInput      `json:"step_inputs" jsonschema:"inputs with their files, in the author's order"`
+	Inputs          []StepInput      `json:"step_inputs" jsonschema:"inputs with their values, in the author's order"`
 	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs" jsonschema:"outputs to hand in with finished_step, in the author's order"`
 	Reviews         []ReviewInfo     `json:"step_reviews" jsonschema:"reviews of the outputs"`
 	QualityCriteria []string         `json:"step_quality_criteria" jsonschema:"all questions of all reviews, in order"`
@@ -179,6 +192,7 @@ type FinishReply struct {
 	PendingConcurrentSteps []string          `json:"pending_concurrent_steps,omitzero" jsonschema:"ids of the steps of the group that are not finished"`
 	Summary                *string           `json:"summary" jsonschema:"summary of the finished workflow, or null before workflow_complete"`
 	AllOutputs             *Outputs          `json:"all_outputs" jsonschema:"outputs of all steps, or null before workflow_complete; if two have the same name, the later one"`
+	Closing                string            `json:"post_workflow_instructions,omitempty" jsonschema:"what to do now that the workflow is complete, by its author"`
 	ResumedWorkflow        *string           `json:"resumed_workflow,omitempty" jsonschema:"parent that is current again, as job/workflow"`
 	ResumedStep            *string           `json:"resumed_step,omitempty" jsonschema:"current step of the parent"`
 	Notice                 *string           `json:"notice,omitempty" jsonschema:"a hint"`
@@ -258,6 +272,7 @@ type StepReply struct {
 	Goal                   string          `json:"goal" jsonschema:"goal given to start_workflow"`
 	CompletedSteps         []CompletedStep `json:"completed_steps" jsonschema:"finished steps with their outputs, in the workflow's order"`
 	Notice                 *string         `json:"notice,omitempty" jsonschema:"a hint"`
+	NextCursor             *string         `json:"next_cursor,omitempty" jsonschema:"cursor of the next steps that may be worked on now; absent if all are here"`
 	Stack                  []StackEntry    `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }
 

@@ -39,6 +39,7 @@ type State struct {
 	JobName           string                             `json:"job_name"`
 	WorkflowName      string                             `json:"workflow_name"`
 	Goal              string                             `json:"goal"`
+	Inputs            Outputs                            `json:"inputs,omitempty"` // values of the workflow's inputs
 	InstanceID        *string                            `json:"instance_id"`
 	BranchName        string                             `json:"branch_name"`
 	BranchStatus      BranchStatus                       `json:"branch_status"`

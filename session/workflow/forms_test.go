@@ -1,0 +1,219 @@
+package workflow
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"deepwork/actor/testkit"
+	"deepwork/session"
+	"deepwork/session/codes"
+	"deepwork/session/workflow/machine"
+)
+
+const oneText = "{said: {type: string, description: d}}"
+
+// items makes a project whose workflow ports and verifies each item of a list, two at once, and then ends.
+func items(t *testing.T, most int) (*project, *Conn, string) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: file, description: d}}"}, {id: "port", outputs: "{out: {type: file, description: d}}"}, {id: "verify"}, {id: "sum"}},
+		map[string]string{"main": fmt.Sprintf("[list, {for_each: todo, steps: [port, verify], at_once: 2, max_items: %d}, sum]", most)})
+	p.write("r.md", "x")
+	c := p.open().Connect("local")
+	return p, c, p.start(c, "alpha", "main").BeginStep.SessionID
+}
+
+// Items are done as members of a group, as many at once as the form says, each in the order of its steps.
+func TestReq036_ForEach(t *testing.T) {
+	p, c, id := items(t, 3)
+	p.write("list.json", `["a", {"b": 1}, "c"]`)
+	r := p.finish(c, `{"outputs":{"todo":"list.json"}}`)
+	if r.BeginStep.StepID != "port[0]" || string(r.BeginStep.Item.Value) != `"a"` || r.BeginStep.Item.Count != 3 || r.BeginStep.Instructions != "Do port.\n" {
+		t.Errorf("begin_step %s", toJSON(t, r.BeginStep))
+	}
+	if len(r.ConcurrentSteps) != 1 || r.ConcurrentSteps[0].StepID != "port[1]" || string(r.ConcurrentSteps[0].Item.Value) != `{"b": 1}` {
+		t.Errorf("concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
+	}
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"}}`))
+	refused(t, err, session.StateError, codes.StepIDNeeded, "port[0]", "port[1]")
+	for _, early := range []string{"verify[0]", "port[2]"} {
+		_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{},"step_id":"`+early+`"}`))
+		refused(t, err, session.StateError, codes.StepNotCurrent, early, "port[1]")
+	}
+	p.write("list.json", `["changed"]`) // after its step was finished
+	if r = p.finish(c, `{"outputs":{"out":"r.md"},"step_id":"port[1]"}`); r.BeginStep == nil || r.BeginStep.StepID != "verify[1]" || len(r.ConcurrentSteps) != 0 {
+		t.Errorf("after port[1]: %s", toJSON(t, r))
+	}
+	if r = p.finish(c, `{"outputs":{},"step_id":"verify[1]"}`); r.BeginStep == nil || r.BeginStep.StepID != "port[2]" {
+		t.Errorf("after verify[1]: %s", toJSON(t, r))
+	}
+	for _, step := range []string{"port[0]", "port[2]", "verify[2]"} {
+		out := `{}`
+		if strings.HasPrefix(step, "port") {
+			out = `{"out":"r.md"}`
+		}
+		r = p.finish(c, `{"outputs":`+out+`,"step_id":"`+step+`"}`)
+	}
+	if r.BeginStep != nil || fmt.Sprint(r.PendingConcurrentSteps) != "[verify[0]]" {
+		t.Errorf("before the last: %s", toJSON(t, r))
+	}
+	step, err := c.Step(ctx, StepArgs{SessionID: &id})
+	if err != nil || step.BeginStep.StepID != "verify[0]" || len(step.ConcurrentSteps) > 0 {
+		t.Errorf("get_step: %s, %v", toJSON(t, step), err)
+	}
+	if r = p.finish(c, `{"outputs":{}}`); r.BeginStep == nil || r.BeginStep.StepID != "sum" {
+		t.Errorf("after the last item: %s", toJSON(t, r))
+	}
+	if r = p.finish(c, `{"outputs":{}}`); r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"todo":"list.json","out":["r.md","r.md","r.md"]}` {
+		t.Errorf("at the end: %s", toJSON(t, r))
+	}
+}
+
+// A list that cannot be gone through is an error of the step that made it, and an empty one is nothing to do.
+func TestReq036_ListsOfItems(t *testing.T) {
+	p, c, _ := items(t, 3)
+	for list, want := range map[string]string{`{"a": 1}`: "is not a JSON list", `["a", 1]`: "element 1", `["a","b","c","d"]`: "4 items", `["a"`: "not a JSON list"} {
+		p.write("list.json", list)
+		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"todo":"list.json"}}`))
+		refused(t, err, session.ToolError, codes.BadList, "'todo'", want)
+	}
+	p.write("list.json", `[]`)
+	if r := p.finish(c, `{"outputs":{"todo":"list.json"}}`); r.BeginStep == nil || r.BeginStep.StepID != "sum" {
+		t.Errorf("an empty list: %s", toJSON(t, r))
+	}
+}
+
+// go_to_step starts one item again, or all, and that to the step with the list drops them.
+func TestReq036_GoToItems(t *testing.T) {
+	p, c, id := items(t, 3)
+	p.write("list.json", `["a", "b"]`)
+	p.finish(c, `{"outputs":{"todo":"list.json"}}`)
+	p.finish(c, `{"outputs":{"out":"r.md"},"step_id":"port[0]"}`)
+	p.finish(c, `{"outputs":{},"step_id":"verify[0]"}`)
+	r, err := c.GoTo(ctx, GoToArgs{StepID: "port[0]"})
+	testkit.Must(t, err)
+	if fmt.Sprint(r.InvalidatedSteps) != "[port[0] verify[0]]" || r.BeginStep.StepID != "port[0]" {
+		t.Errorf("to an item: %s", toJSON(t, r))
+	}
+	_, err = c.GoTo(ctx, GoToArgs{StepID: "port[7]"})
+	refused(t, err, session.ToolError, codes.UnknownStep, "port[7]")
+	if r, err = c.GoTo(ctx, GoToArgs{StepID: "port"}); err != nil || r.BeginStep.StepID != "port[0]" || len(r.ConcurrentSteps) != 1 {
+		t.Errorf("to all items: %s, %v", toJSON(t, r), err)
+	}
+	if r, err = c.GoTo(ctx, GoToArgs{StepID: "list"}); err != nil || r.BeginStep.StepID != "list" || len(p.record(id).StepProgress) != 1 {
+		t.Errorf("to the list: %s, %v", toJSON(t, r), err)
+	}
+	p.write("list.json", `["new"]`)
+	if r := p.finish(c, `{"outputs":{"todo":"list.json"}}`); string(r.BeginStep.Item.Value) != `"new"` || r.ConcurrentSteps != nil && len(r.ConcurrentSteps) > 0 {
+		t.Errorf("with another list: %s", toJSON(t, r))
+	}
+}
+
+// Many items are shown in pages, and their replies do not grow with their number.
+func TestReq036_PagesOfItems(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: files, description: d}}"}, {id: "port"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [port], at_once: 50}]"})
+	var paths []string
+	for i := range 70 {
+		paths = append(paths, p.write(fmt.Sprintf("f%d", i), "x"))
+	}
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	r := p.finish(c, `{"outputs":{"todo":`+toJSON(t, paths)+`}}`)
+	if len(r.ConcurrentSteps) != machine.ShownItems-1 {
+		t.Errorf("%d others are shown", len(r.ConcurrentSteps))
+	}
+	var seen []string
+	var cursor *string
+	for {
+		step, err := c.Step(ctx, StepArgs{Cursor: cursor})
+		testkit.Must(t, err)
+		seen = append(seen, step.BeginStep.StepID)
+		for _, o := range step.ConcurrentSteps {
+			seen = append(seen, o.StepID)
+		}
+		if cursor = step.NextCursor; cursor == nil {
+			break
+		}
+	}
+	if len(seen) != 50 || seen[49] != "port[49]" {
+		t.Errorf("get_step shows %v", seen)
+	}
+	_, err := c.Step(ctx, StepArgs{Cursor: new("99")})
+	refused(t, err, session.ToolError, codes.BadCursor)
+	for i := range 70 {
+		r = p.finish(c, fmt.Sprintf(`{"outputs":{},"step_id":"port[%d]"}`, i))
+	}
+	if r.Status != machine.WorkflowComplete {
+		t.Errorf("at the end: %s", toJSON(t, r))
+	}
+}
+
+// Steps on a condition are done or left out by the text of an output, and a later text decides anew.
+func TestReq036_When(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "ask", outputs: "{said: {type: string, description: d, required: false}}"}, {id: "docs"}, {id: "more"}, {id: "end"}},
+		map[string]string{"main": `[ask, {when: {output: said, is: "yes"}, steps: [docs, more]}, {when: {output: said, in: ["", no]}, steps: [end]}]`})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	if r := p.finish(c, `{"outputs":{"said":" yes\n"}}`); r.BeginStep == nil || r.BeginStep.StepID != "docs" {
+		t.Fatalf("yes: %s", toJSON(t, r))
+	}
+	p.finish(c, `{"outputs":{}}`)
+	if r := p.finish(c, `{"outputs":{}}`); r.Status != machine.WorkflowComplete {
+		t.Fatalf("yes, at the end: %s", toJSON(t, r))
+	}
+	p.start(c, "alpha", "main")
+	if r := p.finish(c, `{"outputs":{}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
+		t.Fatalf("nothing: %s", toJSON(t, r))
+	}
+	_, err := c.GoTo(ctx, GoToArgs{StepID: "docs"})
+	refused(t, err, session.StateError, codes.StepNotCurrent, `output said is "yes"`)
+	if r, err := c.GoTo(ctx, GoToArgs{StepID: "ask"}); err != nil || r.BeginStep.StepID != "ask" {
+		t.Fatalf("%s, %v", toJSON(t, r), err)
+	}
+	if r := p.finish(c, `{"outputs":{"said":"yes"}}`); r.BeginStep == nil || r.BeginStep.StepID != "docs" {
+		t.Errorf("another text: %s", toJSON(t, r))
+	}
+}
+
+// Steps are repeated until the condition holds; after the last round a person lets the workflow go on.
+func TestReq036_Repeat(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "look"}, {id: "fix", outputs: oneText}, {id: "end"}},
+		map[string]string{"main": `[{repeat: {steps: [look, fix], until: {output: said, is: done}, at_most: 2}}, end]`})
+	srv := p.open()
+	c := srv.Connect("local")
+	began := p.start(c, "alpha", "main").BeginStep
+	if began.Round == nil || began.Round.Number != 1 || began.Round.AtMost != 2 || began.Round.Until != `output said is "done"` {
+		t.Errorf("the first round: %s", toJSON(t, began))
+	}
+	p.finish(c, `{"outputs":{}}`)
+	r := p.finish(c, `{"outputs":{"said":"broken"}}`)
+	if r.BeginStep == nil || r.BeginStep.StepID != "look" || r.BeginStep.Round.Number != 2 || !strings.Contains(r.BeginStep.Round.Failed, `"broken"`) || !strings.Contains(*r.Feedback, "Round 2 of 2") {
+		t.Errorf("the second round: %s", toJSON(t, r))
+	}
+	p.finish(c, `{"outputs":{}}`)
+	if r, err := c.GoTo(ctx, GoToArgs{StepID: "look"}); err != nil || r.BeginStep.Round.Number != 2 {
+		t.Errorf("back in the round: %s, %v", toJSON(t, r), err)
+	}
+	p.finish(c, `{"outputs":{}}`)
+	r = p.finish(c, `{"outputs":{"said":"broken"}}`)
+	if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "round 2 of 2 is over") || !strings.Contains(*r.Feedback, "deepwork sessions override "+began.SessionID+" fix") {
+		t.Errorf("after the last round: %s", toJSON(t, r))
+	}
+	testkit.Must(t, srv.OverrideFor(ctx, began.SessionID, "fix", machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough"}))
+	if r = p.finish(c, `{"outputs":{"said":"broken"}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
+		t.Errorf("after a person's word: %s", toJSON(t, r))
+	}
+	if s := p.record(began.SessionID); len(s.History) != 2 || len(s.Progress("fix").Overrides) != 1 {
+		t.Errorf("the record has %d withdrawals and %d overrides", len(s.History), len(s.Progress("fix").Overrides))
+	}
+	p.finish(c, `{"outputs":{}}`)
+	p.start(c, "alpha", "main")
+	p.finish(c, `{"outputs":{}}`)
+	if r = p.finish(c, `{"outputs":{"said":"done"}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
+		t.Errorf("done in the first round: %s", toJSON(t, r))
+	}
+}
