@@ -33,6 +33,13 @@ func Session(w *Screen, s *machine.State) {
 		"instance", Optional(s.InstanceID), "branch", s.BranchName, "parent", Optional(s.ParentSessionID), "attempt", s.AttemptID,
 		"started", Ago(s.StartedAt), "step", step, "moved", moved, "ended", ended, "aborted", Optional(s.AbortReason), "imported", imported,
 		"caller", s.Identity, "job_dir", s.Definition.JobDir, "reviewer", reviewer, "pinned", pinned)
+	for _, in := range s.Inputs {
+		value := strings.Join(in.Value.Paths, ", ")
+		if in.Value.Text != nil {
+			value = *in.Value.Text
+		}
+		w.Text("", fmt.Sprintf("input %s: %s", in.Key, value))
+	}
 	for _, weak := range s.Weakened {
 		fmt.Fprintf(w, "\nweakened since it began, before %s was finished %s:\n", weak.Step, Ago(weak.At))
 		for _, what := range weak.What {

@@ -134,7 +134,7 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 			s.Items = &jsonschema.Schema{Type: "string", MaxLength: name(whole("each"))}
 		}
 	case t.Kind() == reflect.Map: // of names to texts, or lists of them
-		s.AdditionalProperties = &jsonschema.Schema{Types: []string{"null", "string", "array"}, Items: &jsonschema.Schema{Type: "string"}}
+		s.AdditionalProperties = &jsonschema.Schema{Types: []string{"null", "string", "array"}, Description: "a text, a path, or paths", Items: &jsonschema.Schema{Type: "string"}}
 	default:
 		panic(fmt.Sprintf("transport: no schema for the argument %s, a %s", f.Name, t))
 	}

@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,9 @@ func (v *OutputValue) UnmarshalJSON(data []byte) error {
 			Text *string `json:"text"`
 		}
 		err := json.Unmarshal(data, &of)
+		if err == nil && of.Text == nil {
+			err = errors.New("a value has no text")
+		}
 		v.List, v.Paths, v.Text = false, nil, of.Text
 		return err
 	}
