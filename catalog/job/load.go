@@ -186,7 +186,7 @@ func Instructions(j *Job, s *Step) (string, error) { return instructions(j, s, f
 func InstructionsNow(j *Job, s *Step) (string, error) { return instructions(j, s, 2*follow.Settle) }
 
 func instructions(j *Job, s *Step, bound time.Duration) (string, error) {
-	if s.Instructions != "" {
+	if s.Instructions != "" || s.Call != nil {
 		return s.Instructions, nil
 	}
 	text, err := j.texts.read(j.Dir, s.InstructionsFile, bound)

@@ -130,6 +130,7 @@ const (
 	StepAhead              = "step_ahead"               // Finish the current step with `finished_step`; `go_to_step` only goes back
 	StepFinished           = "step_finished"            // Continue with the current step; to do the step again, call `go_to_step`
 	StepIDNeeded           = "step_id_needed"           // Pass the step_id of one of the members that the error lists
+	StepIsWorkflow         = "step_is_workflow"         // Follow the session that the error names, or call `go_to_step`
 	StepMovedOn            = "step_moved_on"            // Call `get_step`: another call has moved the session
 	StepNotCurrent         = "step_not_current"         // Continue with the step that the error names
 	StillStopping          = "still_stopping"           // Wait, and call `get_attempt` to see whether the attempt has ended
@@ -140,6 +141,7 @@ const (
 	TargetCheckedOut       = "target_checked_out"       // Commit or stash the files that the error names, or run its command by hand
 	TargetMoved            = "target_moved"             // Call again
 	TitleLines             = "title_lines"              // Pass a title of one line
+	TooDeep                = "too_deep"                 // Have the user change the jobs: workflows are steps of each other too many times
 	TooLong                = "too_long"                 // Shorten the text to the limit that the error gives
 	TooManyComments        = "too_many_comments"        // First send or remove waiting comments
 	TooManyDependencies    = "too_many_dependencies"    // Name only the last of the tasks that must be done first

@@ -119,6 +119,16 @@ func (r *Store) Ancestry(ctx context.Context, id string) ([]store.Session, error
 // Write makes the transition from before, nil for a new session, to next. It reports false if another
 // process was faster.
 func (r *Store) Write(ctx context.Context, before *machine.State, row store.Session, next *machine.State, w *store.SessionWrite) (written bool, err error) {
+	if err := Fill(w, before, row, next); err != nil {
+		return false, err
+	}
+	ctx, cancel := Timed(ctx)
+	defer cancel()
+	return r.WriteSession(ctx, w)
+}
+
+// Fill makes w the transition from before, nil for a new session, to next.
+func Fill(w *store.SessionWrite, before *machine.State, row store.Session, next *machine.State) error {
 	w.Before = -1
 	if before == nil {
 		before = &machine.State{}
@@ -127,7 +137,7 @@ func (r *Store) Write(ctx context.Context, before *machine.State, row store.Sess
 	}
 	frame, put, gone, err := next.Changes(before)
 	if err != nil {
-		return false, err
+		return err
 	}
 	w.Session, w.Frame = RowOf(row, next), string(frame)
 	w.Put, w.Gone = partsOf(put), partsOf(gone)
@@ -136,9 +146,7 @@ func (r *Store) Write(ctx context.Context, before *machine.State, row store.Sess
 			w.Request = new(Request{next.Identity, p.Tool, *p.RequestID}.Key())
 		}
 	}
-	ctx, cancel := Timed(ctx)
-	defer cancel()
-	return r.WriteSession(ctx, w)
+	return nil
 }
 
 func partsOf(parts []machine.Part) []store.SessionPart {

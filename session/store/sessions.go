@@ -114,6 +114,9 @@ type SessionWrite struct {
 	Began    *Review       // a review that this transition begins or takes up
 	Verdict  *Review       // a review that this transition ends: nothing is written unless its runner still has it
 	Reviewed []string      // steps whose reviews end with this transition
+	// Also are the transitions of other sessions that are made with this one, or not at all: of those that a step
+	// begins because it is a workflow, and of the one that goes on when such a workflow is complete.
+	Also []*SessionWrite
 }
 
 // A Definition is a job's definition for a session.

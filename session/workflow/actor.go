@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -254,8 +255,12 @@ func (a *sessionActor) abort(who caller, explanation string) (*machine.AbortRepl
 	if r != nil {
 		return machine.ReplyOf[machine.AbortReply](r)
 	}
-	next, reply := a.state.Abort(who.Call, explanation, a.engine.now())
-	return reply, a.commit(who.MovedBy, next, nil)
+	before := a.state
+	next, reply := before.Abort(who.Call, explanation, a.engine.now())
+	if err = a.commit(who.MovedBy, next, nil); err == nil {
+		a.leave(before, next, "The workflow that it is a step of was aborted: "+explanation)
+	}
+	return reply, err
 }
 
 func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all bool) (*machine.GoToReply, error) {
@@ -289,9 +294,20 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	if err != nil {
 		return nil, err
 	}
-	next, r := a.state.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
+	before := a.state
+	next, r := before.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
 	r.Notice = machine.Notice(r.Notice, a.engine.unclosable(how, def, to))
-	return r, a.commit(who.MovedBy, next, record.Defining(def))
+	w, made := record.Defining(def), &with{}
+	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")), &r.BeginStep, r.ConcurrentSteps, made); err != nil {
+		return nil, err
+	}
+	w.Also = made.writes
+	if err := a.commit(who.MovedBy, next, w); err != nil {
+		return nil, err
+	}
+	made.written(a.engine)
+	a.leave(before, next, "The workflow that it is a step of went back to an earlier step.")
+	return r, nil
 }
 
 // replay returns the stored reply to an earlier call in this session.

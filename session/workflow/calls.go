@@ -124,6 +124,7 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 			return nil, "", err
 		}
 		row = f.Row
+		c.push(f.Began)
 		return f.Reply, row.ID, nil
 	}, func(r *machine.FinishReply, id string, replayed bool) {
 		r.BeginStep = c.here(r.BeginStep)
@@ -335,6 +336,9 @@ func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error)
 			return s.goTo(ctx, who, a.StepID, a.All)
 		})
 	}, func(r *machine.GoToReply, id string, _ bool) {
+		if began := r.BeginStep.SessionID; began != id { // the step is a workflow
+			_, _ = c.resume(ctx, began) // else the next call names it
+		}
 		r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
 	})
 }

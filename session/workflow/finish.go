@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,7 +26,8 @@ import (
 type finished struct {
 	Row      store.Session // of the session after it
 	Reply    *machine.FinishReply
-	Recorded bool // a transition was made, or the answer stored; else it was a repetition, or needs work
+	Began    []store.Session // sessions of steps that are workflows, which it has begun
+	Recorded bool            // a transition was made, or the answer stored; else it was a repetition, or needs work
 
 	question *question // what the caller's client may ask its user; nil means nothing
 }
@@ -136,6 +138,10 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	if err = a.mayOverride(ctx, c); err != nil {
 		return nil, nil, err
 	}
+	if c.plan.Step.Call != nil {
+		c.outputs, err = a.calledOutputs(ctx, c.plan.Step.ID)
+		return c, nil, err
+	}
 	if c.outputs, err = a.engine.checkOutputs(c.plan.Step, m.args.Outputs); err != nil {
 		return nil, nil, a.elsewhereThen(a.repeated(err, same))
 	}
@@ -151,60 +157,87 @@ func (a *sessionActor) root() string { return a.engine.exports.RootOf(a.row) }
 
 // complete makes the transition from base.
 func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
-	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence}
-	var err error
-	if f.Lists, err = a.lists(c); err != nil {
-		return nil, err
-	}
+	e := a.engine
+	f := machine.FinishInput{Call: c.m.Call, At: e.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence}
 	if why := base.Exhausted(c.def, c.plan, c.outputs); why != "" && (f.Evidence == nil || f.Evidence.Kind != machine.ByPerson) {
 		if f.Evidence = a.override(c, Reviewing{Override: config.OverrideHuman}); f.Evidence == nil || f.Evidence.Kind != machine.ByPerson {
 			return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is done, but %s. Tell the user: a person may let the workflow go on with `%s`, after which you call finished_step again with the same outputs; go_to_step starts the steps of this round again.",
 				c.plan.Step.ID, why, overrideCommand(a.id, c.plan.Step.ID))), nil
 		}
 	}
+	var err error
 	if f.Weakened, err = a.weakened(ctx, c.def); err != nil {
 		return nil, err
 	}
-	begins := base.Begins(c.def, c.plan, c.outputs, f.Lists)
-	if begins != nil {
-		if f.Texts, err = a.engine.definitions.Texts(c.def, begins); err != nil {
-			return nil, err
-		}
-	}
-	def := c.def
-	if begins != nil || c.plan.Pending != nil {
-		if def, err = a.engine.definitions.Keep(def, f.Texts); err != nil {
-			return nil, err
-		}
-	}
-	if begins == nil && c.plan.Pending == nil {
+	if base.Ends(c.def, c.plan, c.outputs) {
 		f.Lost = a.lost(c.plan.Step.ID)
 	}
-	next, r := base.In(a.engine.Place).Finish(def, c.plan, f)
-	var e *ended
-	if next.Status != machine.Active {
-		e = &ended{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
-	}
-	c.m.conn.moved(e) // before, because the caller may leave and repeat the call while it is stored
-	if err := a.commit(c.m.MovedBy, next, record.Defining(def)); err != nil {
+	next, r, def, err := e.advance(ctx, base, c.def, c.plan, f, a.root())
+	if err != nil {
 		return nil, err
 	}
-	return &finished{Row: a.row, Reply: r, Recorded: true}, nil
+	how, err := e.Reviewing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	made := &with{}
+	if r.BeginStep != nil {
+		err = e.calls(ctx, how, next, def, *cmp.Or(c.m.MovedBy, new("")), &r.BeginStep, r.ConcurrentSteps, made)
+	}
+	if err == nil {
+		err = a.resume(ctx, next, def, c.m.MovedBy, r, made)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var over *ended
+	if next.Status != machine.Active {
+		over = &ended{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
+	}
+	c.m.conn.moved(over) // before, because the caller may leave and repeat the call while it is stored
+	w := record.Defining(def)
+	w.Also = made.writes
+	if err := a.commit(c.m.MovedBy, next, w); err != nil {
+		return nil, err
+	}
+	made.written(e)
+	return &finished{Row: a.row, Reply: r, Recorded: true, Began: made.began()}, nil
+}
+
+// advance makes the transition that a finished step is, with the definition that it is to be stored with.
+func (e *Engine) advance(ctx context.Context, base *machine.State, def *machine.Definition, plan *machine.Plan, f machine.FinishInput, root string) (*machine.State, *machine.FinishReply, *machine.Definition, error) {
+	var err error
+	if f.Lists, err = lists(root, def, plan.Step, f.Outputs); err != nil {
+		return nil, nil, nil, err
+	}
+	begins := base.Begins(def, plan, f.Outputs, f.Lists)
+	if begins != nil {
+		if f.Texts, err = e.definitions.Texts(def, begins); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if begins != nil || plan.Pending != nil {
+		if def, err = e.definitions.Keep(def, f.Texts); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	next, r := base.In(e.Place).Finish(def, plan, f)
+	return next, r, def, nil
 }
 
 // lists reads the outputs of a step that later entries go through, item by item.
-func (a *sessionActor) lists(c *candidate) (all map[string][]json.RawMessage, err error) {
-	for _, want := range machine.Lists(c.def, c.plan.Step) {
-		v, given := c.outputs.Get(want.Output)
+func lists(root string, def *machine.Definition, st *job.Step, outputs machine.Outputs) (all map[string][]json.RawMessage, err error) {
+	for _, want := range machine.Lists(def, st) {
+		v, given := outputs.Get(want.Output)
 		if !given {
 			continue
 		}
 		raw := []byte(nil)
-		switch o := c.plan.Step.Output(want.Output); {
+		switch o := st.Output(want.Output); {
 		case v.Text != nil:
 			raw = []byte(*v.Text)
-		case o.Type == job.File:
-			raw, err = readList(a.root(), want.Output, v.Paths[0])
+		case o.Type == job.File && len(v.Paths) == 1:
+			raw, err = readList(root, want.Output, v.Paths[0])
 		default:
 			raw, err = jsontext.Encode(v.Paths)
 		}

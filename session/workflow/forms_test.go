@@ -217,3 +217,80 @@ func TestReq036_Repeat(t *testing.T) {
 		t.Errorf("done in the first round: %s", toJSON(t, r))
 	}
 }
+
+// called makes a project whose workflow main has a workflow as its second step, and starts it.
+func called(t *testing.T) (*project, *server, *Conn, *machine.StartReply) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "write", outputs: "{page: {type: file, description: d}}"}, {id: "check"}}, map[string]string{"publish": "[write, check]"})
+	p.job("alpha", []testStep{{id: "one", outputs: oneText}, {id: "last"}}, map[string]string{"main": "[one, {workflow: beta/publish}, last]"})
+	p.write("r.md", "x")
+	srv := p.open()
+	c := srv.Connect("local")
+	return p, srv, c, p.start(c, "alpha", "main")
+}
+
+// A workflow is a step: its session begins with the transition that reaches it, and the one that calls it goes on with
+// the transition that completes it.
+func TestReq036_WorkflowAsStep(t *testing.T) {
+	p, _, c, began := called(t)
+	r := p.finish(c, `{"outputs":{"said":"hello"}}`)
+	child := r.BeginStep.SessionID
+	if r.Status != machine.NextStep || r.BeginStep.StepID != "write" || child == began.BeginStep.SessionID || len(r.Stack) != 2 || r.Stack[1].SessionID != child || r.Stack[0].Step != "workflow:beta/publish" {
+		t.Fatalf("the call: %s", toJSON(t, r))
+	}
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+began.BeginStep.SessionID+`"}`))
+	refused(t, err, session.StateError, codes.StepIsWorkflow, child, "'write'")
+	p.finish(c, `{"outputs":{"page":"r.md"}}`)
+	r = p.finish(c, `{"outputs":{}}`)
+	if r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"page":"r.md"}` || r.ResumedWorkflow == nil || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "last" ||
+		r.BeginStep == nil || r.BeginStep.StepID != "last" || r.BeginStep.SessionID != began.BeginStep.SessionID || len(r.Stack) != 1 {
+		t.Errorf("the end of the call: %s", toJSON(t, r))
+	}
+	r = p.finish(c, `{"outputs":{}}`)
+	if r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"said":{"text":"hello"},"page":"r.md"}` && toJSON(t, r.AllOutputs) != `{"said":"hello","page":"r.md"}` {
+		t.Errorf("the end: %s", toJSON(t, r))
+	}
+}
+
+// When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.
+func TestReq036_AbortedWorkflowOfAStep(t *testing.T) {
+	p, srv, c, began := called(t)
+	p.finish(c, `{"outputs":{"said":"hello"}}`)
+	if r, err := c.Abort(ctx, AbortArgs{Explanation: "no"}); err != nil || *r.ResumedStep != "workflow:beta/publish" {
+		t.Fatalf("%s, %v", toJSON(t, r), err)
+	}
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
+	refused(t, err, session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
+	r, err := c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})
+	if err != nil || r.BeginStep.StepID != "write" || len(r.Stack) != 2 {
+		t.Fatalf("again: %s, %v", toJSON(t, r), err)
+	}
+	if r, err = c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &began.BeginStep.SessionID}); err != nil || r.BeginStep.StepID != "one" {
+		t.Fatalf("back: %s, %v", toJSON(t, r), err)
+	}
+	again := p.finish(c, `{"outputs":{"said":"hello"},"session_id":"`+began.BeginStep.SessionID+`"}`)
+	if again.BeginStep.StepID != "write" {
+		t.Errorf("after going back: %s", toJSON(t, again))
+	}
+	srv.stop()
+	c = p.open().Connect("local") // another server goes on
+	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+again.BeginStep.SessionID+`"}`)
+	if r := p.finish(c, `{"outputs":{},"session_id":"`+again.BeginStep.SessionID+`"}`); r.BeginStep == nil || r.BeginStep.StepID != "last" {
+		t.Errorf("the end of the call: %s", toJSON(t, r))
+	}
+}
+
+// Workflows that call each other in a circle over several jobs are refused where they become too deep, and nothing moves.
+func TestReq036_CallsInACircle(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "a"}}, map[string]string{"main": "[a, {workflow: beta/main}]"})
+	p.job("beta", []testStep{{id: "b"}}, map[string]string{"main": "[{workflow: alpha/other}]"})
+	p.job("alpha", []testStep{{id: "a"}}, map[string]string{"main": "[a, {workflow: beta/main}]", "other": "[{workflow: beta/main}, a]"})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
+	refused(t, err, session.StateError, codes.TooDeep, "16")
+	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.StepID != "a" {
+		t.Errorf("it has moved: %s, %v", toJSON(t, r), err)
+	}
+}

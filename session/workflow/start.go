@@ -112,18 +112,16 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err := e.planBranch(ctx, &b); err != nil {
 		return nil, "", err
 	}
-	by := *who.MovedBy
+	by, row := *who.MovedBy, store.Session{}
 	if a.Root {
 		by = ""
 	}
-	row, r, err := e.create(ctx, def, b, by)
+	rows, r, err := e.create(ctx, how, def, b, by)
 	if err != nil {
 		return nil, "", err
 	}
-	if !c.stateless && !a.Root {
-		c.mu.Lock()
-		c.stack.push(row)
-		c.mu.Unlock()
+	if row = rows[0]; !a.Root {
+		c.push(rows)
 	}
 	c.moved(nil)
 	if b.BranchDue {
@@ -134,22 +132,38 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	return r, row.ID, nil
 }
 
-// create stores the session under a new id and, if its branch is to be made, a name for that which is free.
-func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.NewSession, by string) (row store.Session, r *machine.StartReply, err error) {
+// push adds sessions that a call has begun to the stack.
+func (c *Conn) push(rows []store.Session) {
+	if c.stateless {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, row := range rows {
+		c.stack.push(row)
+	}
+}
+
+// create stores the session under a new id, with those of its first steps that are workflows, and, if its branch is to be made, a name for that which is free.
+func (e *Engine) create(ctx context.Context, how Reviewing, def *machine.Definition, b machine.NewSession, by string) (rows []store.Session, r *machine.StartReply, err error) {
 	name, taken := b.BranchName, map[string]bool{}
 	for range 20 {
 		b.SessionID = randomID(4)
 		if b.BranchDue {
 			if b.BranchName, err = (branch.Tree{Root: e.Root}).Free(ctx, name, b.Branch == machine.BranchCheckedOut, taken); err != nil {
-				return row, nil, gitFailed(name, err)
+				return nil, nil, gitFailed(name, err)
 			}
 		}
 		s, r, err := machine.Begin(def, b)
 		if err != nil {
-			return row, nil, err
+			return nil, nil, err
 		}
 		s = s.WithSource(e.placeKey(), def.Job.Hash)
-		w := record.Defining(def)
+		w, made := record.Defining(def), &with{}
+		if err := e.calls(ctx, how, s, def, by, &r.BeginStep, r.ConcurrentSteps, made); err != nil {
+			return nil, nil, err
+		}
+		w.Also = made.writes
 		_, err = e.records.Write(ctx, nil, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		if errors.Is(err, store.ErrPending) {
 			err = e.createAgain(ctx, b, store.Session{Root: e.Root, MovedBy: by}, s, w)
@@ -159,15 +173,16 @@ func (e *Engine) create(ctx context.Context, def *machine.Definition, b machine.
 			taken[b.BranchName] = true
 			continue
 		case errors.Is(err, store.ErrRequested):
-			return row, nil, err
+			return nil, nil, err
 		case err != nil:
-			return row, nil, record.NotSaved(b.SessionID, err)
+			return nil, nil, record.NotSaved(b.SessionID, err)
 		}
 		e.exports.Write(w.Session, s)
+		made.written(e)
 		e.notifyMoved()
-		return w.Session, r, nil
+		return append([]store.Session{w.Session}, made.began()...), r, nil
 	}
-	return row, nil, errors.New("no free session id and branch were found in 20 tries")
+	return nil, nil, errors.New("no free session id and branch were found in 20 tries")
 }
 
 // createAgain stores a new session whose commit was not confirmed. Its id is written once: what the first

@@ -52,7 +52,7 @@ func (w workflows) WriteSession(ctx context.Context, s *store.SessionWrite) (boo
 	mode := Swapping
 	if s.AttemptID != "" {
 		mode = Writing // it changes the board, too
-	} else if m, ok := w.db.(Mover); ok {
+	} else if m, ok := w.db.(Mover); ok && s.Also == nil {
 		written, err := m.MoveSession(ctx, s, w.o.Now())
 		if written && w.pruneDue() { // the statement adds its change itself
 			if err := w.Run(ctx, "removing old changes", Swapping, w.prune); err != nil {
@@ -111,6 +111,9 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 	t.changed(store.SessionChanged, s.ID)
 	if s.AttemptID != "" {
 		t.moveAttempt(s)
+	}
+	for _, other := range s.Also {
+		t.writeSession(other, fresh)
 	}
 }
 

@@ -121,6 +121,9 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 
 // stepInfo describes one step (seed 000, 001.3.11 to 001.3.14).
 func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
+	if st.Call != nil {
+		text = "This step is the workflow '" + st.Call.String() + "', which has a session of its own. When that is complete, this step is finished."
+	}
 	info := StepInfo{
 		StepID: st.ID, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: &def.Job.CommonInfo,
 		ExpectedOutputs: make([]ExpectedOutput, len(st.Outputs)),

@@ -343,6 +343,11 @@ func (s *State) Begins(def *Definition, p *Plan, outputs Outputs, lists map[stri
 	return ids
 }
 
+// Ends reports whether a finished_step completes the workflow.
+func (s *State) Ends(def *Definition, p *Plan, outputs Outputs) bool {
+	return p.Pending == nil && s.Begins(def, p, outputs, nil) == nil
+}
+
 // itemInfo returns the item that a step is about, or nil.
 func (s *State) itemInfo(def *Definition, id string) *ItemInfo {
 	stepID, i, item := job.SplitItem(id)

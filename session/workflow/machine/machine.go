@@ -32,6 +32,7 @@ type NewSession struct {
 	Branch     BranchStatus
 	BranchDue  bool // it is to be made
 	Parent     *string
+	CalledAs   string // the step of the parent that the session is
 	Identity   string
 	Place      *task.Place // of the server, or nil
 	AttemptID  string      // see State.AttemptID
@@ -65,7 +66,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		FormatVersion: FormatVersion, SessionID: b.SessionID,
 		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
 		Goal: b.Goal, Inputs: b.Inputs, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
-		Status: Active, ParentSessionID: b.Parent,
+		Status: Active, ParentSessionID: b.Parent, CalledAs: b.CalledAs,
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
 	}

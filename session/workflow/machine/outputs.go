@@ -64,7 +64,11 @@ func (v *OutputValue) UnmarshalJSON(data []byte) error {
 		return json.Unmarshal(data, &v.Paths[0])
 	}
 	v.List = true
-	return json.Unmarshal(data, &v.Paths)
+	if json.Unmarshal(data, &v.Paths) == nil && !slices.Contains(v.Paths, "") {
+		return nil
+	}
+	v.List, v.Paths = false, nil // of the items of a list
+	return json.Unmarshal(data, &v.Each)
 }
 
 // ParseOutputs decodes the outputs argument of finished_step by the step's declaration: names,

@@ -50,6 +50,7 @@ type State struct {
 	ReportedByStepID  bool                               `json:"reported_by_step_id"` // of a member of the current entry
 	StepProgress      jsontext.OrderedMap[*StepProgress] `json:"step_progress"`       // in the order the steps began
 	ParentSessionID   *string                            `json:"parent_session_id"`
+	CalledAs          string                             `json:"called_as,omitempty"` // the step of the parent that this session is; "" if an agent began it
 	AbortReason       *string                            `json:"abort_reason"`
 	StartedAt         time.Time                          `json:"started_at"`
 	UpdatedAt         time.Time                          `json:"updated_at"` // of the last transition
@@ -100,6 +101,7 @@ type StepProgress struct {
 
 	Lists   map[string][]json.RawMessage `json:"lists,omitempty"`   // the items of its outputs that a for_each goes through
 	Round   *Round                       `json:"round,omitempty"`   // of the first step of a repeated form; nil means the first round
+	Child   string                       `json:"child,omitempty"`   // the session that the step is, if it is a workflow
 	Dropped *Override                    `json:"dropped,omitempty"` // a person leaves out its item
 
 	encoded []byte // its JSON, cached by State.Encode

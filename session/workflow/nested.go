@@ -1,0 +1,253 @@
+package workflow
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"deepwork/session"
+	"deepwork/session/branch"
+	"deepwork/session/codes"
+	"deepwork/session/record"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+// maxDepth is how many workflows may be steps of each other, one in the other.
+const maxDepth = 16
+
+// with are the transitions of other sessions that are made together with one: of workflows that are steps.
+type with struct {
+	writes []*store.SessionWrite
+	states []*machine.State // of each
+}
+
+// written exports what was made.
+func (o *with) written(e *Engine) {
+	for i, w := range o.writes {
+		e.exports.Write(w.Session, o.states[i])
+	}
+}
+
+// began returns the sessions that were made.
+func (o *with) began() (rows []store.Session) {
+	for _, w := range o.writes {
+		if w.Before < 0 {
+			rows = append(rows, w.Session)
+		}
+	}
+	return rows
+}
+
+// calls begins the sessions of the steps of next that are workflows and have none. In the reply their first
+// steps take the place of these steps: begin is its begin_step, and others are its concurrent_steps. next is
+// being made.
+func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, def *machine.Definition, by string, begin **machine.StepInfo, others []machine.StepInfo, made *with) error {
+	for _, st := range next.DueCalls(def) {
+		depth, err := e.depth(ctx, next, made)
+		if err == nil && depth > maxDepth {
+			err = session.NotNow(codes.TooDeep, "Step '%s' cannot begin, so nothing has moved: the workflow '%s' would be the %dth within another, and %d are the most. Have the user change the jobs: they may call each other in a circle.", st.ID, st.Call, depth, maxDepth)
+		}
+		if err != nil {
+			return err
+		}
+		child, r, w, err := e.callee(ctx, how, next, def, st.ID, by)
+		if err != nil {
+			return err
+		}
+		next.Called(st.ID, child.SessionID)
+		at := len(made.writes)
+		made.writes, made.states = append(made.writes, w), append(made.states, child)
+		if err := e.calls(ctx, how, child, r.def, by, &r.BeginStep, r.ConcurrentSteps, made); err != nil {
+			return err
+		}
+		if err := record.Fill(made.writes[at], nil, store.Session{Root: e.Root, MovedBy: by}, child); err != nil {
+			return err
+		}
+		if (*begin).StepID == st.ID {
+			*begin = r.BeginStep
+		}
+		for i := range others {
+			if others[i].StepID == st.ID {
+				others[i] = *r.BeginStep
+			}
+		}
+	}
+	return nil
+}
+
+// depth returns how many workflows a session that is begun now would be in, itself included.
+func (e *Engine) depth(ctx context.Context, parent *machine.State, made *with) (n int, err error) {
+	for n = 1; parent != nil && parent.CalledAs != "" && n <= maxDepth; n++ {
+		id := *parent.ParentSessionID
+		parent = nil
+		for _, s := range made.states {
+			if s.SessionID == id {
+				parent = s
+			}
+		}
+		if parent == nil {
+			r, err := e.records.Read(ctx, id, nil)
+			if err != nil {
+				return 0, err
+			}
+			parent = r.State
+		}
+	}
+	return n, nil
+}
+
+// A begunCall is the reply to the beginning of a session, with its definition.
+type begunCall struct {
+	*machine.StartReply
+	def *machine.Definition
+}
+
+// callee makes the session of a step that is a workflow.
+func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.State, of *machine.Definition, stepID, by string) (*machine.State, *begunCall, *store.SessionWrite, error) {
+	st := of.Job.Step(stepID)
+	refuse := func(err error) (*machine.State, *begunCall, *store.SessionWrite, error) {
+		if refused, ok := err.(*session.Error); ok {
+			refused.Message = fmt.Sprintf("Step '%s' is the workflow '%s', which cannot begin, so nothing has moved: %s", stepID, st.Call, refused.Message)
+		}
+		return nil, nil, nil, err
+	}
+	if e.Catalog == nil {
+		return refuse(session.NotNow(codes.WorkflowNotFound, "only a server can begin it: have the agent call go_to_step or finished_step."))
+	}
+	j, err := findJob(ctx, e.Catalog, cmp.Or(st.Call.Job, parent.JobName))
+	if err != nil {
+		return refuse(err)
+	}
+	wf := j.Workflow(st.Call.Workflow)
+	if wf == nil {
+		_, err := findWorkflow(j, st.Call.Workflow)
+		return refuse(cmp.Or[error](err, session.Wrong(codes.WorkflowNotFound, "Job '%s' has no workflow '%s'.", j.Name, st.Call.Workflow)))
+	}
+	def := machine.Define(j, wf.Name)
+	if len(wf.Entries) == 0 {
+		return refuse(machine.NoSteps(def))
+	}
+	inputs, err := CheckInputs(e.Root, wf, parent.CallValues(of, st, wf))
+	if err != nil {
+		return refuse(err)
+	}
+	first := machine.First(def, inputs)
+	if first == nil {
+		return refuse(machine.NothingToDo(def))
+	}
+	texts, err := e.definitions.Texts(def, first)
+	if err != nil {
+		return refuse(err)
+	}
+	if def, err = e.definitions.Keep(def, texts); err != nil {
+		return nil, nil, nil, err
+	}
+	child, r, err := machine.Begin(def, machine.NewSession{
+		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID,
+		BranchName: branch.Name(j.Name, wf.Name, parent.InstanceID, parent.UpdatedAt), Branch: machine.BranchNamed,
+		Identity: parent.Identity, Place: e.Place, AttemptID: parent.AttemptID, At: parent.UpdatedAt, Call: machine.Call{Tool: machine.ToolStart}, Texts: texts,
+		Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def),
+	})
+	if err != nil {
+		return refuse(err)
+	}
+	child = child.WithSource(e.placeKey(), def.Job.Hash)
+	return child, &begunCall{r, def}, record.Defining(def), nil
+}
+
+// resume goes on with the session that has called the one that is complete in next: the reply to the call that has
+// completed it says how. Both transitions are made together.
+func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *machine.Definition, by *string, r *machine.FinishReply, made *with) error {
+	e := a.engine
+	if next.Status != machine.Completed || next.CalledAs == "" {
+		return nil
+	}
+	parent, err := e.records.Read(ctx, *next.ParentSessionID, nil)
+	if session.CodeOf(err) == codes.UnknownSession {
+		return nil // it was removed
+	} else if err != nil {
+		return err
+	}
+	pdef, err := e.definitions.Current(ctx, parent.State, e.placeKey())
+	if err != nil {
+		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of cannot go on: %v", err))
+		return nil
+	}
+	plan := parent.State.PlanCall(pdef, next.CalledAs, next.SessionID)
+	if plan == nil {
+		return nil // it has gone on without this one
+	}
+	how, err := e.Reviewing(ctx)
+	if err != nil {
+		return err
+	}
+	f := machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: next.UpdatedAt, Outputs: next.AllOutputs(def)}
+	if why := parent.State.Exhausted(pdef, plan, f.Outputs); why != "" {
+		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. They may let it go on with `%s`, after which you call finished_step with session_id '%s' and step_id '%s'.",
+			why, overrideCommand(parent.State.SessionID, next.CalledAs), parent.State.SessionID, next.CalledAs))
+		return nil
+	}
+	pnext, pr, pdef, err := e.advance(ctx, parent.State, pdef, plan, f, e.exports.RootOf(parent.Row))
+	if err != nil {
+		return err
+	}
+	row := parent.Row
+	if by != nil {
+		row.MovedBy = *by
+	}
+	w := record.Defining(pdef)
+	made.writes, made.states = append(made.writes, w), append(made.states, pnext)
+	if pr.BeginStep != nil {
+		if err := e.calls(ctx, how, pnext, pdef, row.MovedBy, &pr.BeginStep, pr.ConcurrentSteps, made); err != nil {
+			return err
+		}
+	}
+	if err := record.Fill(w, parent.State, row, pnext); err != nil {
+		return err
+	}
+	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = pr.BeginStep, pr.ConcurrentSteps, pr.ConcurrentGroup
+	if pnext.Status == machine.Completed {
+		r.Notice = machine.Notice(r.Notice, "The workflow that it is a step of is complete, too. "+*pr.Summary)
+		return a.resume(ctx, pnext, pdef, by, r, made)
+	}
+	return nil
+}
+
+// calledOutputs refuses to finish a step that is a workflow before that is complete; if it is, it returns its
+// outputs, which are those of the step.
+func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machine.Outputs, error) {
+	p := a.state.Progress(stepID)
+	if p == nil || p.Child == "" {
+		return nil, session.NotNow(codes.StepIsWorkflow, "Step '%s' is a workflow that has not begun: call go_to_step with step_id '%s'.", stepID, stepID).With("session_id", a.id)
+	}
+	child, err := a.engine.records.Read(ctx, p.Child, nil)
+	if err != nil {
+		return nil, err
+	}
+	if child.State.Status != machine.Completed {
+		return nil, a.state.CallOpen(stepID, child.State)
+	}
+	def, err := a.engine.definitions.Current(ctx, child.State, a.engine.placeKey())
+	if err != nil {
+		return nil, err
+	}
+	return child.State.AllOutputs(def), nil
+}
+
+// leave ends the sessions of steps that are workflows which a go_to_step or an abort has left. One that is
+// not ended, because this process ends, goes on by itself.
+func (a *sessionActor) leave(before, next *machine.State, reason string) {
+	e := a.engine
+	for _, p := range before.StepProgress {
+		now := next.Progress(p.Key)
+		if p.Value.Child == "" || p.Value.Done() || next.Status == machine.Active && now != nil && now.Child == p.Value.Child {
+			continue
+		}
+		e.aside(func() {
+			if err := e.AbortFor(e.ctx, p.Value.Child, reason); err != nil && session.CodeOf(err) != codes.SessionEnded {
+				e.Logger.Warn("the workflow of a step that was left is not ended", "session", p.Value.Child, "error", err)
+			}
+		})
+	}
+}
