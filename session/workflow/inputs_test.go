@@ -204,6 +204,8 @@ func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 	}
 	check("one", ask, "# Prepare to ask", "Be polite.", "topic: tides")
 	check("the other", again, "# Prepare once more", "Be brief.", "topic: winds")
+	p.write(".deepwork/jobs/survey/job.yml", strings.Replace(survey, "once more", "anew", 1)) // as an author does meanwhile
+	check("the other, edited", read(c, again.SessionID), "# Prepare anew", "Be brief.", "topic: winds")
 	srv.stop()
 	testkit.Must(t, os.Rename(filepath.Join(p.root, ".deepwork/jobs/survey"), filepath.Join(p.root, "gone"))) // the stored definitions are used
 	c = p.open().Connect("local")

@@ -16,7 +16,7 @@ type StepInput struct {
 	Optional    bool     `json:"optional,omitzero" jsonschema:"true: it may have no value"`
 	Value       *string  `json:"value,omitempty" jsonschema:"its text; absent if it is files"`
 	Paths       []string `json:"paths,omitzero" jsonschema:"its files, as submitted; absent if it is a text, or comes from the user"`
-	NotGiven    bool     `json:"not_given,omitzero" jsonschema:"true: it has no value, since nobody gave one"`
+	NotGiven    bool     `json:"not_given,omitzero" jsonschema:"true: it has no value, since nobody gave one; files from a step are an empty list then"`
 	Omitted     int      `json:"omitted,omitzero" jsonschema:"number of further files, or bytes of the text, not listed"`
 	Machine     string   `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
 }
@@ -133,7 +133,7 @@ func (s *State) fromSteps(out *StepInput, def *Definition, in job.Input, room *l
 	if s.fromStart(out, room); !out.NotGiven {
 		out.FromStep = ""
 	} else if from == nil || from.Type != job.Text {
-		out.Paths = []string{}
+		out.Paths, out.NotGiven = []string{}, false
 	}
 }
 
