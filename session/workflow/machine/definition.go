@@ -34,6 +34,8 @@ type Bundle struct {
 	Workflow     string            `json:"workflow"`
 	Source       string            `json:"source"`       // of job.yml
 	Instructions map[string]string `json:"instructions"` // by step id; the readable ones
+
+	Schemas map[string]json.RawMessage `json:"schemas,omitempty"` // of outputs, by file; the readable ones
 }
 
 // Encode returns the bundle's bytes and their hash.
@@ -51,6 +53,13 @@ func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	j, faults := job.Parse(b.JobDir, job.FileName, []byte(b.Source))
 	if j == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, faults)
+	}
+	for _, st := range j.Steps {
+		for i := range st.Outputs {
+			if o := &st.Outputs[i]; o.Schema.File != "" {
+				o.Schema.JSON = b.Schemas[o.Schema.File]
+			}
+		}
 	}
 	wf := j.Workflow(b.Workflow)
 	if wf == nil {

@@ -68,9 +68,17 @@ func (s *State) Show(stepID string, shown Shown) *State {
 	return n
 }
 
+// Misfit records that outputs of a current step do not satisfy their schemas.
+func (s *State) Misfit(stepID string, unfit Shown) *State {
+	n, p := s.Next(unfit.At), s.ProgressOrNew(stepID, unfit.At)
+	p.Unfit = &unfit
+	n.setProgress(p)
+	return n
+}
+
 // prove sets why a step is finished. An override is kept among the step's overrides.
 func (p *StepProgress) prove(e *Evidence, skipped []string) {
-	p.Evidence, p.Granted, p.Question = e, nil, nil
+	p.Evidence, p.Granted, p.Question, p.Unfit = e, nil, nil, nil
 	if e != nil && e.Others != nil {
 		e = e.Others
 	}
@@ -149,6 +157,9 @@ func weakerReview(was, now *job.Step, r job.Review) (best []string) {
 		}
 		if r.ByHuman && !n.ByHuman {
 			what = append(what, of+"it is no longer by a person")
+		}
+		if r.Account && !n.Account {
+			what = append(what, of+"it is no longer of the author's account")
 		}
 		if guidance(n) != guidance(r) {
 			what = append(what, of+"its guidance was changed")

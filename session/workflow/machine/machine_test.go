@@ -289,7 +289,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)
 	p := &StepProgress{StepID: "a\"b<", StartedAt: at, CompletedAt: &at, Outputs: Outputs{{Key: "x", Value: OutputValue{Paths: []string{"p"}, List: true}}}, Notes: new("n\n"),
 		QualityAttempts: 2, Unreported: true, Overrides: []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
-		Granted: &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"}, Evidence: &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{"p", "s"}}},
+		Granted: &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"}, Evidence: &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{Path: "p", SHA256: "s"}}},
 		Attempts: []*Attempt{{Number: 1, State: AttemptFailed, OpenedAt: at, Verdicts: []*Verdict{{At: at, Reviewer: "r", Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}}}}}}}
 	full := &State{FormatVersion: 1, SessionID: "00000001", JobName: "j", WorkflowName: "w", Goal: "g", InstanceID: new("i"), BranchName: "b", Status: Aborted,
 		CurrentStepID: "a", ReportedByStepID: true, StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: p.StepID, Value: p}, {Key: "z", Value: &StepProgress{StepID: "z", StartedAt: at}}},
@@ -350,7 +350,7 @@ steps:
 	}
 	at := time.Now()
 	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at,
-		Outputs: Outputs{{Key: "many", Value: OutputValue{paths, true}}, {Key: "one", Value: OutputValue{[]string{strings.Repeat("y", 100)}, false}}}}}}}
+		Outputs: Outputs{{Key: "many", Value: OutputValue{Paths: paths, List: true}}, {Key: "one", Value: OutputValue{[]string{strings.Repeat("y", 100)}, false}}}}}}}
 	def := &Definition{Job: j, Workflow: &j.Workflows[0]}
 	const fit = listedBytes / 100
 	in := s.Inputs(def, j.Step("b"))
@@ -362,7 +362,7 @@ steps:
 		t.Errorf("completed %+v", done)
 	}
 	// A file that is no declared output means all files of its step.
-	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{[]string{"o.md"}, false}}}
+	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{Paths: []string{"o.md"}, List: false}}}
 	if in = s.Inputs(def, j.Step("b")); fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths) != "[o.md] [o.md] []" {
 		t.Errorf("inputs %+v", in)
 	}
