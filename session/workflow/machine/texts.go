@@ -170,8 +170,9 @@ func plainWithin(all Outputs, room int) Outputs {
 		text := *o.Value.Text
 		if len(text) > room {
 			text = shortened(text)
+		} else {
+			room -= len(text)
 		}
-		room -= len(text)
 		plain[i].Value = OutputValue{Paths: []string{text}}
 	}
 	return plain
