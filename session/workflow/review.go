@@ -127,8 +127,8 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 		}
 	}
 	c.evidence = a.override(c, how)
-	byPerson := c.evidence != nil && c.evidence.Kind == machine.ByPerson
-	if c.evidence != nil && (byPerson || m.misfits == "") {
+	if c.evidence != nil && (c.evidence.Kind == machine.ByPerson || m.misfits == "") {
+		c.evidence.Misfits = m.misfits
 		return a.approve(ctx, a.state, c)
 	}
 	if a.state.Progress(stepID).HasGrant() && how.Override != config.OverrideNever {

@@ -22,6 +22,7 @@ type Evidence struct {
 	GivenFor string       `json:"given_for,omitempty"` // the Digest of what a person saw who overrode the review in advance
 	Digest   string       `json:"digest"`              // of the outputs, their content and the criteria; "" if reviews were off
 	Files    []FileHash   `json:"files"`
+	Misfits  string       `json:"misfits,omitempty"`  // what is wrong with the outputs by their schemas, which a person has passed over
 	Others   *Evidence    `json:"others,omitempty"`   // why the step's reviews by others than people passed, if a person passed it
 	Imported bool         `json:"imported,omitempty"` // it is what an export said
 }
