@@ -261,7 +261,7 @@ func (w *workplace) Changed(ctx context.Context, q *machine.Question) string {
 
 // Finish implements run.Workplace.
 func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Question) (*machine.FinishReply, error) {
-	outputs, err := json.Marshal(q.Outputs)
+	outputs, err := json.Marshal(machine.Plain(q.Outputs))
 	if err != nil {
 		return nil, err
 	}

@@ -208,7 +208,7 @@ func (e *instructionsError) Error() string {
 
 func (e *instructionsError) Unwrap() error { return e.fault.err }
 
-// CheckFiles returns the faults of the files of a job: instructions files, prompt files and scripts
+// CheckFiles returns the faults of the files of a job: instructions files, schemas, prompt files and scripts
 // of hooks that do not exist, are not regular files, are not UTF-8 text or are outside the folder,
 // each at its position in job.yml. `deepwork validate` calls it after Parse. It reads the files,
 // and so may block.
@@ -233,6 +233,11 @@ func CheckFiles(j *Job) Diagnostics {
 			for k, h := range hooks {
 				check(h.PromptFile, "steps", i, "hooks", moment, k, "prompt_file")
 				check(h.Script, "steps", i, "hooks", moment, k, "script")
+			}
+		}
+		for _, o := range s.Outputs {
+			if _, err := o.Schema.Compile(j.Dir); err != nil && o.Schema.File != "" {
+				d.FaultAt([]any{"step_arguments"}, "output %s: %v", yamltree.Quote(o.Name), err)
 			}
 		}
 		for k, h := range s.StopHooks {

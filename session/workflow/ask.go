@@ -24,7 +24,7 @@ func questionText(root string, s *machine.State, stepID string, q *machine.Quest
 	var b strings.Builder
 	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first, in %s:\n", s.SessionID, s.Goal, stepID, root)
 	for _, f := range q.Files {
-		fmt.Fprintf(&b, "- %s\n", f.Path)
+		fmt.Fprintf(&b, "- %s\n", f.Name())
 	}
 	b.WriteString("Criteria:\n")
 	for _, r := range reviews {

@@ -179,6 +179,9 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 			skipped = append(skipped, r.RunEach)
 		}
 	}
+	if f.Evidence != nil && f.Evidence.Misfits != "" {
+		skipped = append(skipped, "schema")
+	}
 	done.prove(f.Evidence, skipped)
 	changed := append(make([]*StepProgress, 0, 1+len(p.Next)), done)
 	if p.Pending == nil {
