@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/attempttest"
@@ -158,11 +159,11 @@ func TestCreateTaskOnce(t *testing.T) {
 func TestTaskWithWorkflow(t *testing.T) {
 	p := newProject(t)
 	s := p.open(func(o *Options) {
-		o.CheckWorkflow = func(_ context.Context, job, workflow string) error {
-			if job == "release" && workflow == "write" {
-				return nil
+		o.CheckWorkflow = func(_ context.Context, name, workflow string) (*job.Workflow, error) {
+			if name == "release" && workflow == "write" {
+				return &job.Workflow{Name: workflow}, nil
 			}
-			return session.Wrong("unknown_workflow", "Workflow '%s' not found", workflow)
+			return nil, session.Wrong("unknown_workflow", "Workflow '%s' not found", workflow)
 		}
 	})
 	project, _ := s.rootProject()

@@ -109,7 +109,7 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 		t = t.Elem()
 	}
 	switch {
-	case t == reflect.TypeFor[json.RawMessage]():
+	case t == reflect.TypeFor[json.RawMessage](), t.Kind() == reflect.Map:
 	case t.Kind() == reflect.String:
 		kind, s.MaxLength = "string", name(whole("max"))
 		if values := f.Tag.Get("enum"); values != "" {
