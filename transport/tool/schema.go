@@ -144,8 +144,10 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 	return kind, s
 }
 
-// Input returns the input schema of a tool whose arguments are an A.
-func Input[A any]() *jsonschema.Schema { return inputSchema(Arguments(reflect.TypeFor[A]())) }
+// Input returns the input schema of a tool whose arguments are an A and some more.
+func Input[A any](more ...Argument) *jsonschema.Schema {
+	return inputSchema(append(Arguments(reflect.TypeFor[A]()), more...))
+}
 
 func inputSchema(all []Argument) *jsonschema.Schema {
 	s := &jsonschema.Schema{
