@@ -24,7 +24,8 @@ type taskPage struct {
 	Last      string // the executor of its newest attempt, with the variant
 	Repos     []startRepo
 	Move      []string
-	Long      bool // the description is clipped, and edited on a page of its own
+	Fields    []inputField // of the inputs of its workflow
+	Long      bool         // the description is clipped, and edited on a page of its own
 }
 
 // maxDescription is how many bytes of a description a page shows in which it is not edited.
@@ -65,7 +66,14 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		return nil, err
 	}
 	p := &taskPage{TaskReply: t, Move: others(t.Status)}
-	p.Long = len(text(t.Description)) > maxDescription && r.URL.Query().Get("edit") == ""
+	size := len(text(t.Description))
+	for _, in := range t.Inputs {
+		size += len(strings.Join(in.Value.Paths, "\n"))
+	}
+	if t.JobName != nil {
+		p.Fields = inputFields(s.workflowNamed(r, *t.JobName+"/"+*t.WorkflowName), t.Inputs)
+	}
+	p.Long = size > maxDescription && r.URL.Query().Get("edit") == ""
 	attempts, err := s.Board.ListTaskAttempts(ctx, who, board.ListTaskAttemptsArgs{TaskID: id, Limit: new(board.MaxLimit)})
 	if err != nil {
 		return nil, err
@@ -140,6 +148,7 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 
 func workflowOfTask(r *http.Request, a *board.CreateTaskArgs) error {
 	a.JobName, a.WorkflowName = workflowOf(r)
+	a.Inputs = inputsOf(r)
 	return nil
 }
 
@@ -157,6 +166,7 @@ func workflowOf(r *http.Request) (job, workflow *string) {
 // changesOfTask adds what fill does not set. A description may be blank.
 func changesOfTask(r *http.Request, a *board.UpdateTaskArgs) error {
 	a.JobName, a.WorkflowName = workflowOf(r)
+	a.Inputs = inputsOf(r)
 	if _, given := r.PostForm["description"]; given {
 		a.Description = new(r.PostForm.Get("description"))
 	}
