@@ -43,6 +43,14 @@ type startRepo struct {
 	Branch string
 }
 
+// Workflow returns the workflow of the task, as job/workflow, "" if it has none.
+func (p *taskPage) Workflow() string {
+	if p.JobName == nil {
+		return ""
+	}
+	return *p.JobName + "/" + *p.WorkflowName
+}
+
 // Open returns the newest attempt if its agent waits or runs, else nil.
 func (p *taskPage) Open() *board.AttemptSummary {
 	if a := p.Latest(); a != nil && isOpen(a.State) {
@@ -70,9 +78,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 	for _, in := range t.Inputs {
 		size += len(strings.Join(in.Value.Paths, "\n"))
 	}
-	if t.JobName != nil {
-		p.Fields = inputFields(s.workflowNamed(r, *t.JobName+"/"+*t.WorkflowName), t.Inputs)
-	}
+	p.Fields = inputFields(s.workflowNamed(r, p.Workflow()), t.Inputs)
 	p.Long = size > maxDescription && r.URL.Query().Get("edit") == ""
 	attempts, err := s.Board.ListTaskAttempts(ctx, who, board.ListTaskAttemptsArgs{TaskID: id, Limit: new(board.MaxLimit)})
 	if err != nil {
