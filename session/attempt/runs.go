@@ -85,11 +85,15 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		return nil, err
 	}
 	wf, err := e.CheckWorkflow(ctx, &run.JobName, &run.WorkflowName)
-	if err == nil && wf != nil {
-		run.Inputs, err = workflow.CheckInputs(e.Root(), wf, a.Inputs)
-	}
 	if err != nil {
 		return nil, err
+	}
+	if wf != nil {
+		inputs, err := workflow.CheckInputs(e.Root(), wf, a.Inputs)
+		if err != nil {
+			return nil, err
+		}
+		run.Inputs = a.Inputs.Of(inputs)
 	}
 	agent, err := e.runExecutor(ctx, cfg, a.Executor)
 	if err != nil {

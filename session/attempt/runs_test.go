@@ -355,7 +355,7 @@ func TestInputsOfARun(t *testing.T) {
 	again := s.begin(&board.Task{TaskID: made.TaskID})
 	s.reaches(again.AttemptID, task.Failed)
 	for _, which := range []string{"the first leader", "that of the resumed run", "that of another run"} {
-		if got := <-given; got != `{"topic":"cats","tone":"plain"}` {
+		if got := <-given; got != `{"topic":"cats"}` {
 			t.Errorf("%s has the inputs %s", which, got)
 		}
 	}

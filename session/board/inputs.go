@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -30,7 +31,19 @@ func (in Inputs) forTask(wf *job.Workflow) (json.RawMessage, error) {
 		lenient.Inputs[i].Required, lenient.Inputs[i].Default = false, nil
 	}
 	values, err := machine.ParseInputs(&lenient, in)
-	return Stored(values), err
+	return Stored(in.Of(values)), err
+}
+
+// Of returns those of the values that were given, as they were given, in the order of the workflow. Defaults are
+// those of the workflow as it is when it starts.
+func (in Inputs) Of(checked machine.Outputs) (all machine.Outputs) {
+	for _, v := range checked {
+		if given, is := in[v.Key]; is {
+			given.List = given.List || v.Value.List
+			all = append(all, jsontext.Pair[machine.OutputValue]{Key: v.Key, Value: given})
+		}
+	}
+	return all
 }
 
 // Stored returns values as a task has them.
@@ -54,7 +67,7 @@ func RunInputs(t *task.Task, wf *job.Workflow) (machine.Outputs, error) {
 	if wf == nil {
 		return values, nil
 	}
-	values, err := machine.ParseInputs(wf, Given(values))
+	_, err := machine.ParseInputs(wf, Given(values))
 	if refused, is := errors.AsType[*session.Error](err); is {
 		refused.Message += " The task does not have them; update_task sets its inputs."
 	}
