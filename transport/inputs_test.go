@@ -84,9 +84,9 @@ func TestSourceTakesInputs(t *testing.T) {
 		}
 	}
 	for input, want := range map[string]string{
-		`{"goal":"g","main_topic":"x"}`:                                       `Missing required argument "input_goal": What they want`,
-		`{"goal":"g","input_goal":"a","main_topic":["x"]}`:                    "main_topic",
-		`{"goal":"g","input_goal":"a","main_topic":"x","places":"a.md"}`:      "places",
+		`{"goal":"g","main_topic":"x"}`:                                         `Missing required argument "input_goal": What they want`,
+		`{"goal":"g","input_goal":"a","main_topic":["x"]}`:                      "main_topic",
+		`{"goal":"g","input_goal":"a","main_topic":"x","places":"a.md"}`:        "places",
 		`{"goal":"g","input_goal":"a","main_topic":"x","places_":["idea.txt"]}`: "did you mean places",
 	} {
 		for _, tool := range []string{"workflows-execute-tool", "ask-them"} {
