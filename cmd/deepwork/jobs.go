@@ -81,6 +81,11 @@ func (a *app) printJob(root string, j *job.Job) {
 		w := &j.Workflows[i]
 		of := j.Of(w.Name)
 		a.out.Heading("  ", w.Name, fmt.Sprintf("(%s)", w.Summary))
+		var inputs [][2]string
+		for _, p := range w.Inputs {
+			inputs = append(inputs, [2]string{"    takes " + p.Name, "(" + inline(show.Takes(p)+") "+p.Description)})
+		}
+		a.out.Pairs(inputs)
 		var steps [][2]string
 		for n, entry := range w.Entries {
 			if len(entry) == 1 {

@@ -125,26 +125,26 @@ func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, 
 	return append(out, ']'), len(all), nil
 }
 
-// CheckWorkflow checks that there is a workflow of exactly these names in the job folders. Its
-// error, a ToolError, lists the available ones; for a name by which start_workflow would also find
+// CheckWorkflow returns the workflow of exactly these names in the job folders. Its error, a
+// ToolError, lists the available ones; for a name by which start_workflow would also find
 // it, such as that of the job's folder, it gives the one in the job.
-func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflowName string) error {
+func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflowName string) (*job.Workflow, error) {
 	j, err := findJob(ctx, jobs, jobName)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if j.Name != jobName {
-		return session.Wrong(codes.JobNotFound, "Job not found: %s. The job in the folder of that name is called %s.", jsontext.Clip(jobName, 200), j.Name).With("job_name", jobName)
+		return nil, session.Wrong(codes.JobNotFound, "Job not found: %s. The job in the folder of that name is called %s.", jsontext.Clip(jobName, 200), j.Name).With("job_name", jobName)
 	}
 	wf, err := findWorkflow(j, workflowName)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if wf.Name != workflowName {
-		return session.Wrong(codes.WorkflowNotFound, "Workflow '%s' not found in job '%s'. Available workflows: %s.", jsontext.Clip(workflowName, 200), j.Name, wf.Name).
+		return nil, session.Wrong(codes.WorkflowNotFound, "Workflow '%s' not found in job '%s'. Available workflows: %s.", jsontext.Clip(workflowName, 200), j.Name, wf.Name).
 			With("job_name", j.Name).With("available", []string{wf.Name})
 	}
-	return nil
+	return wf, nil
 }
 
 // findJob finds a job by name (seed 000, 001.3.4).

@@ -31,6 +31,7 @@ CREATE TABLE tasks (
 	status        TEXT NOT NULL CHECK (status IN ('todo', 'inprogress', 'inreview', 'done', 'cancelled')),
 	job_name      TEXT,
 	workflow_name TEXT,
+	inputs        TEXT, -- values of the workflow's inputs, a JSON object; NULL means none
 	-- Who leads the agents of its attempts through its workflow: one agent itself, or a server.
 	lead          TEXT NOT NULL DEFAULT 'agent' CHECK (lead IN ('agent', 'server')),
 	-- Whether servers may start it: 0 if a caller without the right to start agents created or changed it.
