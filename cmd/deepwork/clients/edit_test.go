@@ -34,14 +34,14 @@ func TestAdd(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := All[0].Stdio().addTo([]byte(tt.in))
+			got, _, err := All[0].Stdio().addTo([]byte(tt.in), false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if string(got) != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
-			again, err := All[0].Stdio().addTo(got)
+			again, _, err := All[0].Stdio().addTo(got, false)
 			if err != nil || !bytes.Equal(again, got) {
 				t.Errorf("the second time: %v\n%s", err, again)
 			}
@@ -65,7 +65,7 @@ func TestAddLeavesAlone(t *testing.T) {
 		"\ufeff{}":                  "cannot be parsed",
 		strings.Repeat("[", 20_000): "cannot be parsed",
 	} {
-		got, err := All[0].Stdio().addTo([]byte(in))
+		got, _, err := All[0].Stdio().addTo([]byte(in), false)
 		if _, ok := err.(*LeftAloneError); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("addTo(%.40q) = %q, %v; want a *LeftAloneError with %q", in, got, err, want)
 		}
@@ -82,7 +82,7 @@ func FuzzAddToJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := All[0].Stdio().addTo(in)
+		out, _, err := All[0].Stdio().addTo(in, false)
 		if err != nil {
 			return
 		}
@@ -105,7 +105,7 @@ func FuzzAddToJSON(f *testing.F) {
 		if !reflect.DeepEqual(before, after) {
 			t.Fatalf("%q became %q", in, out)
 		}
-		if again, err := All[0].Stdio().addTo(out); err != nil || !bytes.Equal(again, out) {
+		if again, _, err := All[0].Stdio().addTo(out, false); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%q: not the same the second time: %v", out, err)
 		}
 		prefix := 0
@@ -129,7 +129,7 @@ func FuzzAddToTOML(f *testing.F) {
 	}
 	entry := Named("codex").Stdio()
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := entry.addTo(in)
+		out, _, err := entry.addTo(in, false)
 		if err != nil || bytes.Equal(in, out) {
 			return
 		}
