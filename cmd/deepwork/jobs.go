@@ -92,16 +92,16 @@ func (a *app) printJob(root string, j *job.Job) {
 	fmt.Fprintf(a.out, "  in %s%s\n", inline(a.display(root, j.Dir)), version)
 	for i := range j.Workflows {
 		w := &j.Workflows[i]
-		view := j.Of(w.Name)
+		of := j.Of(w.Name)
 		a.out.Heading("  ", w.Name, fmt.Sprintf("(%s)", w.Summary))
 		var steps [][2]string
 		for n, entry := range w.Entries {
 			if len(entry) == 1 {
-				steps = append(steps, [2]string{fmt.Sprintf("    %d. %s", n+1, entry[0]), delivers(view.Step(entry[0]))})
+				steps = append(steps, [2]string{fmt.Sprintf("    %d. %s", n+1, entry[0]), delivers(of.Step(entry[0]))})
 			} else {
 				steps = append(steps, [2]string{fmt.Sprintf("    %d. concurrently:", n+1)})
 				for _, id := range entry {
-					steps = append(steps, [2]string{"       - " + id, delivers(view.Step(id))})
+					steps = append(steps, [2]string{"       - " + id, delivers(of.Step(id))})
 				}
 			}
 		}
