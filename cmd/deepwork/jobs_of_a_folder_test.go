@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -70,13 +72,24 @@ func walkFile(t *testing.T, path string) {
 			t.Fatalf("it does not load when converted: %v", faults)
 		}
 	}
-	client, _ := startClient(t, root, "--no-quality-gate")
-	w := walker{t, root, client, j, asMap(file), converted}
+	w := walker{t, root, passingClient(t, root), j, asMap(file), converted}
 	for i := range j.Workflows {
 		if len(j.Workflows[i].Entries) > 0 {
 			w.walk(&j.Workflows[i])
 		}
 	}
+}
+
+// passingClient starts a server that has no reviewer, and connects a client whose user passes every review of a person.
+func passingClient(t *testing.T, root string) *mcp.ClientSession {
+	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", root, "--log-level", "error", "--no-quality-gate")
+	server.Stderr = t.Output()
+	client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, nil
+	}}).Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	must(t, err)
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
 // makeUp makes the files that a job names and that are missing.
@@ -273,7 +286,8 @@ func (w *walker) compare(wf *job.Workflow, view *job.Job, s *shown, common strin
 	}
 	want, err := job.Instructions(view, of)
 	must(w.t, err)
-	if strings.TrimSpace(s.Instructions) != strings.TrimSpace(want) {
+	got, _, _ := strings.Cut(s.Instructions, "\n**CONCURRENT STEPS**") // how to hand them out follows
+	if strings.TrimSpace(got) != strings.TrimSpace(want) {
 		w.t.Errorf("%s: its instructions are %q, want %q", place, s.Instructions, want)
 	}
 	var names, expected []string
