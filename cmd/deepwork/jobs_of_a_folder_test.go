@@ -22,7 +22,7 @@ import (
 
 // TestJobsOfAFolder loads each job file of a folder, of any format, converts it first if it must be, and walks each of
 // its workflows over MCP with made-up values. Each step must show the texts that the file has for it, which the test
-// reads on its own. It walks the small files of the project, and those of DEEPWORK_TEST_JOBS if that is set: a
+// reads on its own. It walks the small files of the project, the examples of its pages, and those of DEEPWORK_TEST_JOBS if that is set: a
 // folder of job files, or of jobs with their files. Files that a job names and that do not exist are made up.
 func TestJobsOfAFolder(t *testing.T) {
 	ownUser(t, "")
@@ -30,7 +30,11 @@ func TestJobsOfAFolder(t *testing.T) {
 	if more := os.Getenv("DEEPWORK_TEST_JOBS"); more != "" {
 		folders = append(folders, more)
 	}
-	for _, folder := range folders {
+	examples := t.TempDir()
+	for i, s := range snippets(t, "yaml job") {
+		writeFiles(t, examples, map[string]string{fmt.Sprintf("README_%d.yml", i+1): s.text})
+	}
+	for _, folder := range append(folders, examples) {
 		found := 0
 		must(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".yml") && !d.IsDir() {
