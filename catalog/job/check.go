@@ -44,7 +44,7 @@ func (d *decoder) check(j *Job) {
 		order.checkWorkflow(&j.Workflows[i], place{"workflows", i, "steps"})
 	}
 	if len(j.Workflows) == 0 && len(j.Steps) > 0 {
-		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows")
+		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows, or let 'deepwork jobs convert' add one of all steps")
 		return
 	}
 	for i := range j.Steps {
