@@ -56,7 +56,7 @@ func (b *builder) build(ctx context.Context, apart bool) (prompt, error) {
 	if !b.task.Brief {
 		b.write(b.sub.common())
 	}
-	b.write(section("The user's goal", "As the author passed it on.", b.sub.Goal))
+	b.quoted("The user's goal", "As the author passed it on.", b.sub.Goal)
 	var inputs strings.Builder
 	b.sub.writeInputs(&inputs)
 	b.write(inputs.String(), "## Outputs\n\n", b.marker("BEGIN OUTPUTS"), "\n")
@@ -64,7 +64,7 @@ func (b *builder) build(ctx context.Context, apart bool) (prompt, error) {
 		return prompt{}, err
 	}
 	b.write(b.marker("END OUTPUTS"), "\n\n")
-	b.write(section("Author notes", "What the author said about the work. They are claims, not evidence.", b.sub.Notes))
+	b.quoted("Author notes", "What the author said about the work. They are claims, not evidence.", b.sub.Notes)
 	b.write("Now give your verdict on the outputs between the markers.\n")
 	p.stdin = b.stdin
 	return p, nil
@@ -129,6 +129,9 @@ func (b *builder) scope() string {
 	}
 	return fmt.Sprintf("output `%s`, the file %s.", t.RunEach, code(*t.Target))
 }
+
+// quoted writes a section that quotes text, unless text is blank.
+func (b *builder) quoted(title, about, text string) { b.write(section(title, about, text)) }
 
 // section returns a section that quotes a text, or "" if the text is blank.
 func section(title, about, text string) string {

@@ -32,12 +32,12 @@ type Task struct {
 	Target   *string
 	Criteria []job.Criteria
 	Guidance *string
-	Brief    bool   // the reviewer is not given the common information
 	Files    []File // to be read, in order
 	// Digest is the hex SHA-256 of everything that a verdict depends on: criteria, guidance, the
 	// step's description, and each file's output, path and content. A verdict is valid for this
 	// digest only. The author's notes are not included.
 	Digest string
+	Brief  bool // the reviewer is not given the common information
 }
 
 // Plan returns the reviews of a submission by reviewers, in the author's order: one task for a review
@@ -92,12 +92,12 @@ func plan(s *Submission, i int, target *string, files []File) Task {
 	r := &s.Step.Reviews[i]
 	t := Task{
 		Key: fmt.Sprintf("%d/%s", i, r.RunEach), RunEach: r.RunEach, Target: target,
-		Criteria: r.Criteria, Guidance: r.Guidance, Brief: r.Brief, Files: files,
+		Criteria: r.Criteria, Guidance: r.Guidance, Files: files,
 	}
 	if target != nil {
 		t.Key += "/" + *target
 	}
-	t.Digest = digest(s, &t)
+	t.Digest, t.Brief = digest(s, &t), r.Brief
 	return t
 }
 

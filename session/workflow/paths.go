@@ -31,7 +31,7 @@ func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (machine.Output
 	}
 	for _, o := range out {
 		for _, p := range o.Value.Paths {
-			if err := checkPath(root, "Output", o.Key, p); err != nil {
+			if err := checkPath(root, o.Key, p); err != nil {
 				return nil, err
 			}
 		}
@@ -51,8 +51,8 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 		return nil, record.ProjectGone(root, err)
 	}
 	for _, v := range in {
-		for _, p := range v.Value.Paths {
-			if err := checkPath(real, "Input", v.Key, p); err != nil {
+		for _, path := range v.Value.Paths {
+			if err := checkFile(real, "Input", v.Key, path); err != nil {
 				return nil, err
 			}
 		}
@@ -61,8 +61,11 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 }
 
 // checkPath checks that a submitted path is a regular file inside the project, after resolving
-// symlinks. root is resolved already; kind is Output or Input.
-func checkPath(root, kind, name, path string) error {
+// symlinks. root is resolved already.
+func checkPath(root, output, path string) error { return checkFile(root, "Output", output, path) }
+
+// checkFile is checkPath for an Output or an Input.
+func checkFile(root, kind, name, path string) error {
 	refuse := func(code, format string, args ...any) error {
 		for i, a := range args {
 			if text, ok := a.(string); ok {

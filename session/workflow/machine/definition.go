@@ -58,12 +58,11 @@ func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	if j == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, faults)
 	}
-	def := Define(j, b.Workflow)
-	if def.Workflow == nil {
+	wf := j.Workflow(b.Workflow)
+	if wf == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: it has no workflow %q", ref.Hash, b.Workflow)
 	}
-	def.Ref, def.Kept, def.Texts = ref, true, b.Instructions
-	return def, nil
+	return &Definition{Job: j.Of(b.Workflow), Workflow: wf, Ref: ref, Kept: true, Texts: b.Instructions}, nil
 }
 
 // KeptTexts returns the instructions of an entry of a stored definition.

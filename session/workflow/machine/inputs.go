@@ -21,10 +21,10 @@ type StepInput struct {
 	Machine     string   `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
 }
 
-// A CompletedStep is a finished step and its files.
+// A CompletedStep is a finished step and its outputs.
 type CompletedStep struct {
 	StepID  string  `json:"step_id" jsonschema:"id of the step"`
-	Outputs Outputs `json:"outputs" jsonschema:"files by output, as submitted; the beginning of a text"`
+	Outputs Outputs `json:"outputs" jsonschema:"files by output, as submitted; a text is shortened"`
 	Omitted int     `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
 	Machine string  `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
 }
@@ -33,7 +33,6 @@ type CompletedStep struct {
 const (
 	listedBytes = 64 << 10 // of paths
 	textBytes   = 1 << 20  // of the texts of inputs
-	textClip    = 200      // characters of a text of a completed step
 )
 
 // A listing is the number of bytes that a reply may still list.
@@ -147,13 +146,13 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 		}
 		c := CompletedStep{StepID: id, Machine: s.elsewhere(p)}
 		for _, o := range p.Outputs {
-			paths := o.Value.Paths
+			paths, list := o.Value.Paths, o.Value.List
 			if o.Value.Text != nil {
-				paths = []string{jsontext.Clip(*o.Value.Text, textClip)}
+				paths = []string{o.Value.Shown()}
 			}
 			paths, omitted := room.take(paths)
 			if c.Omitted += omitted; len(paths) > 0 || omitted == 0 {
-				c.Outputs = append(c.Outputs, jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{Paths: paths, List: o.Value.List}})
+				c.Outputs = append(c.Outputs, jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{Paths: paths, List: list}})
 			}
 		}
 		out = append(out, c)

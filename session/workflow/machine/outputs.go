@@ -62,6 +62,14 @@ func (v *OutputValue) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &v.Paths)
 }
 
+// Shown returns a value as lists show it: a text in one line, shortened.
+func (v OutputValue) Shown() string {
+	if v.Text == nil {
+		return strings.Join(v.Paths, ", ")
+	}
+	return jsontext.Clip(strings.Join(strings.Fields(*v.Text), " "), 200)
+}
+
 // ParseOutputs decodes the outputs argument of finished_step by the step's declaration: names,
 // presence and types (seed 000, 001.5). It does not check files. The result is in the author's
 // order.
