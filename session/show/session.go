@@ -34,11 +34,7 @@ func Session(w *Screen, s *machine.State) {
 		"started", Ago(s.StartedAt), "step", step, "moved", moved, "ended", ended, "aborted", Optional(s.AbortReason), "imported", imported,
 		"caller", s.Identity, "job_dir", s.Definition.JobDir, "reviewer", reviewer, "pinned", pinned)
 	for _, in := range s.Inputs {
-		value := strings.Join(in.Value.Paths, ", ")
-		if in.Value.Text != nil {
-			value = *in.Value.Text
-		}
-		w.Text("", fmt.Sprintf("input %s: %s", in.Key, value))
+		w.Text("", fmt.Sprintf("input %s: %s", in.Key, in.Value.Shown()))
 	}
 	for _, weak := range s.Weakened {
 		fmt.Fprintf(w, "\nweakened since it began, before %s was finished %s:\n", weak.Step, Ago(weak.At))

@@ -54,7 +54,7 @@ const maxFolder = 1000
 func filesOf(root string, o *job.Output, path string) ([]string, error) {
 	real, info, err := gate.Locate(root, path)
 	if o.Type != job.FilePath || info == nil || !info.IsDir() {
-		return []string{path}, checkPath(root, "Output", o.Name, path)
+		return []string{path}, checkPath(root, o.Name, path)
 	}
 	files, err := gate.FilesIn(real, path, maxFolder)
 	if errors.Is(err, gate.ErrTooMany) {
@@ -77,8 +77,8 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 		return nil, record.ProjectGone(root, err)
 	}
 	for _, v := range in {
-		for _, p := range v.Value.Paths {
-			if err := checkPath(real, "Input", v.Key, p); err != nil {
+		for _, path := range v.Value.Paths {
+			if err := checkFile(real, "Input", v.Key, path); err != nil {
 				return nil, err
 			}
 		}
@@ -87,8 +87,11 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 }
 
 // checkPath checks that a submitted path is a regular file inside the project, after resolving
-// symlinks. root is resolved already; kind is Output or Input.
-func checkPath(root, kind, name, path string) error {
+// symlinks. root is resolved already.
+func checkPath(root, output, path string) error { return checkFile(root, "Output", output, path) }
+
+// checkFile is checkPath for an Output or an Input.
+func checkFile(root, kind, name, path string) error {
 	refuse := func(code, format string, args ...any) error {
 		for i, a := range args {
 			if text, ok := a.(string); ok {
