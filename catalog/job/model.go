@@ -200,9 +200,6 @@ func (c ContentSchema) Text(dir string) ([]byte, error) {
 	if fault != nil {
 		return nil, fmt.Errorf("the schema %q %s", c.File, fault.message)
 	}
-	if len(data) > MaxSchemaBytes {
-		return nil, fmt.Errorf("the schema %q has %d bytes, and %d are the most", c.File, len(data), MaxSchemaBytes)
-	}
 	value, err := contentschema.Document(data)
 	if err == nil {
 		data, err = json.Marshal(value)
