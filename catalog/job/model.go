@@ -225,7 +225,7 @@ func (c ContentSchema) Compile(dir string) (*contentschema.Schema, error) {
 		err = fmt.Errorf("these parts cannot be checked, as they have regular expressions or references that are not supported: %s", strings.Join(s.Unchecked, "; "))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the JSON Schema cannot be used: %w", err)
+		return nil, fmt.Errorf("the JSON Schema cannot be used: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
 	return s, nil
 }
