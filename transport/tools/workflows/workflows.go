@@ -43,8 +43,8 @@ var words = tool.Words{
 		"status":                        {string(machine.NeedsWork), string(machine.NextStep), string(machine.WorkflowComplete)},
 		"state":                         {"started", "completed"},
 		"branch_status":                 {string(machine.BranchNamed), string(machine.BranchOutsideGit), string(machine.BranchCreated), string(machine.BranchCheckedOut)},
-		"type":                          {"file", "files", "file_path", "string"},
-		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files"},
+		"type":                          {"file", "files", "string", "file_path"},
+		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files", "filepath or list of filepaths", "text, up to 100,000 characters"},
 	},
 }
 
