@@ -21,7 +21,6 @@ import (
 var (
 	ErrOutside    = errors.New("it leads outside the project root")
 	ErrNotRegular = errors.New("it is not a regular file")
-	ErrTooMany    = errors.New("it has too many files") // of FilesIn
 )
 
 // Locate returns the path of a submitted file with its symlinks resolved; root must be resolved.
@@ -47,15 +46,15 @@ func Locate(root, path string) (real string, info fs.FileInfo, err error) {
 }
 
 // FilesIn returns the regular files in a submitted folder and in those below it, sorted, by their paths below the
-// submitted one; real is the folder with symlinks resolved. Links in it are left out. It stops with ErrTooMany when
-// there are more than most.
+// submitted one; real is the folder with symlinks resolved. Links in it are left out. More files than
+// most are an error.
 func FilesIn(real, path string, most int) (files []string, err error) {
 	err = filepath.WalkDir(real, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		if len(files) == most {
-			return ErrTooMany
+			return fmt.Errorf("it has more than %d files", most)
 		}
 		rel, err := filepath.Rel(real, name)
 		files = append(files, filepath.ToSlash(filepath.Join(path, rel)))

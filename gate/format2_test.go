@@ -37,9 +37,9 @@ func TestRules14And18And21And26_Reviews(t *testing.T) {
 		{"text", func(r *job.Review) { r.RunEach, r.Together = "summary", true }, []string{"0/summary"},
 			[]string{"Scope: output `summary`, a text.", "output `summary`, a text ====\nThe text\n==== END"}, []string{"Scope: output `summary`.\n\n- **complete**", "- `summary`, a text:\n\n> The text\n"}, "content of"},
 		{"others", func(r *job.Review) { r.RunEach, r.OtherOutputs = "summary", true }, []string{"0/summary"},
-			[]string{"## Other outputs of the step (for reference; not judged here)\n\n- `docs`: `a.md`, `b.md`\n"}, nil, "content of"},
+			[]string{"## Other outputs of the step (for reference; not judged here)\n\n- `docs`: a.md, b.md\n"}, nil, "content of"},
 		{"account", func(r *job.Review) { r.RunEach, r.Account = "step", true }, []string{"0/step"},
-			[]string{"by its author's account and all outputs", "## The author's account of the work\n", "> in one go.", "the author's account or the outputs show it", "give your verdict on the account"},
+			[]string{"by its author's account and its outputs", "## The author's account of the work\n", "> in one go.", "the author's account or the outputs show it", "give your verdict on the account"},
 			[]string{"Scope: how the step was done", "## The author's account of the work\n"}, "Author notes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestRule21_TheAccountAlone(t *testing.T) {
 	s := p.format2(func(r *job.Review) { r.RunEach, r.Account = "step", true })
 	s.Outputs = nil
 	got := p.prompted(s, 0, 5, true)
-	if !strings.Contains(got.system, "Scope: how the step was done, by its author's account.\n") || !strings.Contains(string(got.stdin), "> I wrote it") {
+	if !strings.Contains(got.system, "Scope: how the step was done, by its author's account and its outputs, if it has any.\n") || !strings.Contains(string(got.stdin), "> I wrote it") {
 		t.Errorf("%s\n%s", got.system, got.stdin)
 	}
 }

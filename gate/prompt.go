@@ -65,9 +65,7 @@ func (b *builder) build(ctx context.Context, apart bool) (prompt, error) {
 	}
 	b.write(b.marker("END OUTPUTS"), "\n\n")
 	if len(b.task.Others) > 0 {
-		var others strings.Builder
-		writeOthers(&others, b.task.Others)
-		b.write("## Other outputs of the step (for reference; not judged here)\n\n", others.String(), "\n")
+		b.write("## Other outputs of the step (for reference; not judged here)\n\n- ", strings.Join(b.task.Others, "\n- "), "\n\n")
 	}
 	if b.task.Account {
 		b.write(section(accountTitle, accountAbout, b.sub.Notes))
@@ -139,10 +137,8 @@ func (b *builder) scope() string {
 	t := b.task
 	o, _ := b.sub.output(t.RunEach)
 	switch {
-	case t.Account && len(t.Files) == 0:
-		return "how the step was done, by its author's account."
 	case t.Account:
-		return "how the step was done, by its author's account and all outputs."
+		return "how the step was done, by its author's account and its outputs, if it has any."
 	case t.Target == nil && t.RunEach == "step":
 		return "all outputs of the step together."
 	case t.Target == nil && o.Text != nil:

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 )
 
 // A File is one file, or one text, that a reviewer judges.
@@ -35,7 +36,7 @@ type Task struct {
 	Guidance *string
 	Brief    bool     // the reviewer is not given the common information
 	Files    []File   // to be read, in order
-	Others   []Output // outputs that are named and not judged
+	Others   []string // outputs with their files that are named and not judged
 	Account  bool     // the author's account of the work is judged, too
 	// Digest is the hex SHA-256 of everything that a verdict depends on: criteria, guidance, the
 	// step's description, each file's output, path and content, and the names in Others. A verdict is
@@ -108,6 +109,9 @@ func (o *Output) files(hash map[string]string) (files []File) {
 	return files
 }
 
+// maxOthers limits the paths of another output that a reviewer is given, in characters.
+const maxOthers = 2000
+
 func plan(s *Submission, i int, target *string, files []File) Task {
 	r := &s.Step.Reviews[i]
 	t := Task{
@@ -117,7 +121,7 @@ func plan(s *Submission, i int, target *string, files []File) Task {
 	if r.OtherOutputs {
 		for _, o := range s.Outputs {
 			if o.Name != r.RunEach {
-				t.Others = append(t.Others, o)
+				t.Others = append(t.Others, "`"+o.Name+"`: "+jsontext.Clip(strings.Join(o.Paths, ", "), maxOthers))
 			}
 		}
 	}
@@ -150,8 +154,7 @@ func digest(s *Submission, t *Task) string {
 		put(f.SHA256)
 	}
 	for _, o := range t.Others {
-		put(o.Name)
-		put(strings.Join(o.Paths, "\n"))
+		put(o)
 	}
 	if t.Account {
 		put(s.Notes)
@@ -249,20 +252,3 @@ func (s *Submission) output(name string) (o Output, ok bool) {
 	}
 	return Output{}, false
 }
-
-// writeOthers writes the names of outputs that are not judged.
-func writeOthers(b *strings.Builder, others []Output) {
-	for _, o := range others {
-		fmt.Fprintf(b, "- `%s`", o.Name)
-		for i, p := range o.Paths[:min(len(o.Paths), maxOthers)] {
-			fmt.Fprintf(b, "%s%s", map[bool]string{true: ": ", false: ", "}[i == 0], code(p))
-		}
-		if more := len(o.Paths) - maxOthers; more > 0 {
-			fmt.Fprintf(b, " and %d more", more)
-		}
-		b.WriteString("\n")
-	}
-}
-
-// maxOthers is the number of files of another output that are named.
-const maxOthers = 50

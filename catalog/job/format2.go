@@ -298,10 +298,9 @@ func schemaForm(d *yamltree.Decoder, v value, to any) {
 	if err == nil {
 		s.JSON, err = json.Marshal(any)
 	}
-	if err == nil {
-		_, err = s.Compile("")
-	}
 	if err != nil {
-		d.Fault(v.At(), "is not a JSON Schema that can be used: %v", err)
+		d.Fault(v.At(), "is not a JSON Schema: %v", err)
+	} else if _, err := s.Compile(""); err != nil {
+		d.Fault(v.At(), "%v", err)
 	}
 }

@@ -67,6 +67,10 @@ func TestFormat2Rules(t *testing.T) {
 		{"a review without instructions", ", instructions: \"Is it what they said?\"", ""},
 		{"a requirement that is a list", "Read first: \"The author MUST read what exists.\"", "Read first: [a]"},
 		{"a schema outside of the folder", "schemas/summary.json", "../summary.json"},
+		{"a schema that is none", "{type: object, required: [title]}", "{type: objekt}"},
+		{"a schema that refers to another", "{type: object, required: [title]}", "{$ref: \"https://x.test/schema\"}"},
+		{"a schema that cannot be checked", "{type: object, required: [title]}", "{pattern: \"(?!a)\"}"},
+		{"a schema that is too large", "{type: object, required: [title]}", "{title: \"" + strings.Repeat("x", MaxSchemaBytes) + "\"}"},
 		{"a workflow without steps", "    summary: \"Ask again\"\n    steps:", "    summary: \"Ask again\"\n    steps: []\n    other:"},
 		{"a name with a blank", "  again:", "  a gain:"},
 	} {

@@ -210,9 +210,6 @@ func (c ContentSchema) Text(dir string) ([]byte, error) {
 	if fault != nil {
 		return nil, fmt.Errorf("the schema %q %s", c.File, fault.message)
 	}
-	if len(data) > MaxSchemaBytes {
-		return nil, fmt.Errorf("the schema %q has %d bytes, and %d are the most", c.File, len(data), MaxSchemaBytes)
-	}
 	value, err := contentschema.Document(data)
 	if err == nil {
 		data, err = json.Marshal(value)
@@ -238,7 +235,7 @@ func (c ContentSchema) Compile(dir string) (*contentschema.Schema, error) {
 		err = fmt.Errorf("these parts cannot be checked, as they have regular expressions or references that are not supported: %s", strings.Join(s.Unchecked, "; "))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the JSON Schema cannot be used: %w", err)
+		return nil, fmt.Errorf("the JSON Schema cannot be used: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
 	return s, nil
 }

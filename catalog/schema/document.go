@@ -64,5 +64,5 @@ func (s *Schema) CheckDocument(value any) error {
 	if !affordable(s.root, value, maxDocumentSteps) {
 		return errors.New("it is too large, or too deeply nested, for its schema to be checked: divide it")
 	}
-	return s.validate(value)
+	return s.validate(value, "key")
 }

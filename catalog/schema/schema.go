@@ -130,10 +130,10 @@ func (s *Schema) Validate(value any) (err error) {
 	if !affordable(s.root, value, maxSteps) {
 		return errors.New("the arguments are too large, or too deeply nested, for the workflow's schema to be checked; send less at once")
 	}
-	return s.validate(value)
+	return s.validate(value, "argument")
 }
 
-func (s *Schema) validate(value any) (err error) {
+func (s *Schema) validate(value any, member string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("it cannot be checked against the schema: %v", r)
@@ -141,7 +141,7 @@ func (s *Schema) validate(value any) (err error) {
 	}()
 	err = s.root.Validate(value)
 	if found, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
-		return &Error{Violations: (&wording{s.root, value}).violations(found)}
+		return &Error{Violations: (&wording{s.root, value, member}).violations(found)}
 	}
 	return err
 }

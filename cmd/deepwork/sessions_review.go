@@ -90,6 +90,11 @@ func (a *app) review(ctx context.Context, engine *workflow.Engine, id, stepID st
 	if notes := show.Optional(q.Notes); notes != "" {
 		a.line("notes of the agent: %s", show.IndentRest(notes, "  "))
 	}
+	for _, o := range q.Outputs {
+		if o.Value.Text != nil {
+			a.line("%s: %s", o.Key, show.IndentRest(*o.Value.Text, "  "))
+		}
+	}
 	show.Hashes(a.line, "handed in", q.Files)
 	decision, what := "pass", "The workflow continues when the agent hands in"
 	if !answer.Passed {

@@ -111,7 +111,7 @@ func TestRule13_FilePaths(t *testing.T) {
 		`"dir"`:             "dir/b.md dir/sub/c.md",
 		`"empty"`:           "!there is no file in empty",
 		`[]`:                "!needs at least one path",
-		`"many"`:            "!the folder 'many' has more than 1000 files",
+		`"many"`:            "!the folder 'many' cannot be handed in: it has more than 1000 files",
 		`"full"`:            "1000",
 		`"../outside"`:      "!leads outside the project root",
 		`["dir","none.md"]`: "!file not found at 'none.md'",
@@ -306,5 +306,32 @@ func TestRule22_AnUnusableSchema(t *testing.T) {
 		p.format2("{name: report, description: A report, type: file_path, json_schema: report.json}", "outputs: {report: {}}")
 		_, err := p.open().Connect("local").Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})
 		refused(t, err, session.ToolError, "instructions_missing", "output 'report' of step 'one'", wrong)
+	}
+}
+
+// Rule 14: a person passes a text, which cannot change after it was handed in; another one is asked about again.
+func TestRule14_APersonPassesAText(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one", outputs: "{report: {type: string, description: A report}}", reviews: "[{run_each: step, by: human, quality_criteria: {sound: Would you sign it}}]"}, {id: "two"}}, map[string]string{"main": "[one, two]"})
+	srv := p.open()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	for i, text := range []string{"first", strings.Repeat("second", 1000)} {
+		r := errless(t)(p.finishing(c, toJSON(t, text), ""))
+		if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Waiting:") {
+			t.Fatalf("%s", toJSON(t, r))
+		}
+		s, err := srv.Read(ctx, id)
+		testkit.Must(t, err)
+		q := s.Progress("one").Question
+		if got := q.Outputs[0].Value.Text; *got != text || q.Files[0].Name() != "the text 'report'" || !strings.Contains(questionText(p.root, s, "one", q, nil), text[:100*i+5]) {
+			t.Errorf("the question is about %.100s", *got)
+		}
+		if i > 0 {
+			testkit.Must(t, srv.ReviewFor(ctx, id, "one", q.Digest, machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: true}))
+		}
+	}
+	if r := errless(t)(p.finishing(c, toJSON(t, strings.Repeat("second", 1000)), "")); r.Status != machine.NextStep {
+		t.Errorf("%s", toJSON(t, r))
 	}
 }

@@ -57,10 +57,8 @@ func filesOf(root string, o *job.Output, path string) ([]string, error) {
 		return []string{path}, checkPath(root, o.Name, path)
 	}
 	files, err := gate.FilesIn(real, path, maxFolder)
-	if errors.Is(err, gate.ErrTooMany) {
-		return nil, session.Wrong(codes.NotAFile, "Output '%s': the folder '%s' has more than %d files. Give the paths of those that belong to the output.", o.Name, jsontext.Clip(path, 500), maxFolder).With("output", o.Name)
-	} else if err != nil {
-		return nil, session.Wrong(codes.FileUnreadable, "Output '%s': the folder '%s' cannot be read: %v.", o.Name, jsontext.Clip(path, 500), err).With("output", o.Name)
+	if err != nil {
+		return nil, session.Wrong(codes.NotAFile, "Output '%s': the folder '%s' cannot be handed in: %v. Give the paths of the files that belong to the output.", o.Name, jsontext.Clip(path, 500), err).With("output", o.Name)
 	}
 	return files, nil
 }

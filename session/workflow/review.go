@@ -261,16 +261,8 @@ func (m waitOver) receive(_ context.Context, a *sessionActor) {
 // stillRunning is the reply to a call whose budget is over before its review.
 func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total int, began time.Time) *finished {
 	return a.needsWork(m.notice, fmt.Sprintf(
-		"Review running: the quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs%s, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
-		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), andNotes(m.args), a.id, stepID))
-}
-
-// andNotes asks for the notes of a call again, which may be judged.
-func andNotes(a FinishArgs) string {
-	if a.Notes == nil {
-		return ""
-	}
-	return " and notes"
+		"Review running: the quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs and notes, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
+		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID))
 }
 
 // A hold keeps the actor awake during a review, by an ask that is answered at its end.

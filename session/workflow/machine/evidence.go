@@ -159,9 +159,6 @@ func weakerReview(was, now *job.Step, r job.Review) (best []string) {
 		if r.ByHuman && !n.ByHuman {
 			what = append(what, of+"it is no longer by a person")
 		}
-		if r.Account && !n.Account {
-			what = append(what, of+"it is no longer of the author's account")
-		}
 		if guidance(n) != guidance(r) {
 			what = append(what, of+"its guidance was changed")
 		}

@@ -24,7 +24,7 @@ type StepInput struct {
 // A CompletedStep is a finished step and its outputs.
 type CompletedStep struct {
 	StepID  string  `json:"step_id" jsonschema:"id of the step"`
-	Outputs Outputs `json:"outputs" jsonschema:"files by output, as submitted; a text is shortened"`
+	Outputs Outputs `json:"outputs" jsonschema:"files by output, as submitted; the beginning of a text"`
 	Omitted int     `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
 	Machine string  `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
 }

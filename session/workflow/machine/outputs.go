@@ -135,7 +135,7 @@ func declared(st *job.Step) string {
 func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.RawMessage], error) {
 	raw = bytes.TrimSpace(raw)
 	unreadable := func(err error) error {
-		return session.Wrong(codes.BadOutputs, "outputs cannot be read: %v. Give an object of output names and their values.", err).Because(err)
+		return session.Wrong(codes.BadOutputs, "outputs cannot be read: %v. Give an object of output names and paths.", err).Because(err)
 	}
 	switch {
 	case string(raw) == "{}":
@@ -164,7 +164,7 @@ func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.
 	case bytes.HasPrefix(raw, []byte("[")):
 		return nil, session.Wrong(codes.BadOutputs, "outputs is a list, which is only understood where a step declares exactly one output. Give an object; step '%s' declares: %s.", st.ID, declared(st))
 	}
-	return nil, session.Wrong(codes.BadOutputs, "outputs is %s. Give an object of output names and their values; step '%s' declares: %s.", kindOf(raw), st.ID, declared(st))
+	return nil, session.Wrong(codes.BadOutputs, "outputs is %s. Give an object of output names and paths; step '%s' declares: %s.", kindOf(raw), st.ID, declared(st))
 }
 
 // outputValue decodes one value by its declared type.
