@@ -225,7 +225,7 @@ func TestPlanOneTaskForEachJudgement(t *testing.T) {
 		t.Errorf("the whole step: %+v", tasks[0])
 	}
 	sum := sha256.Sum256([]byte("content of b.md"))
-	if f := tasks[2].Files; len(f) != 1 || f[0] != (File{"docs", "b.md", hex.EncodeToString(sum[:])}) || *tasks[2].Target != "b.md" {
+	if f := tasks[2].Files; len(f) != 1 || f[0] != (File{Output: "docs", Path: "b.md", SHA256: hex.EncodeToString(sum[:])}) || *tasks[2].Target != "b.md" {
 		t.Errorf("one file: %+v", tasks[2])
 	}
 	if tasks[3].Target == nil || *tasks[3].Target != "r.md" {

@@ -12,13 +12,15 @@ import (
 	"strings"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 )
 
-// A File is one file that a reviewer judges.
+// A File is one file, or one text, that a reviewer judges.
 type File struct {
-	Output string // the output's name
-	Path   string // as submitted, relative to the project root
-	SHA256 string // hex, of the content to judge; "" if it could not be read
+	Output string  // the output's name
+	Path   string  // as submitted, relative to the project root; "" for a text
+	SHA256 string  // hex, of the content to judge; "" if it could not be read
+	Text   *string // nil for a file
 }
 
 // A Task is one judgement: one review of a step, or one file of a review whose
@@ -32,17 +34,19 @@ type Task struct {
 	Target   *string
 	Criteria []job.Criteria
 	Guidance *string
-	Brief    bool   // the reviewer is not given the common information
-	Files    []File // to be read, in order
+	Brief    bool     // the reviewer is not given the common information
+	Files    []File   // to be read, in order
+	Others   []string // outputs with their files that are named and not judged
+	Account  bool     // the author's account of the work is judged, too
 	// Digest is the hex SHA-256 of everything that a verdict depends on: criteria, guidance, the
-	// step's description, and each file's output, path and content. A verdict is valid for this
-	// digest only. The author's notes are not included.
+	// step's description, each file's output, path and content, and the names in Others. A verdict is
+	// valid for this digest only. The author's notes are included only if they are the account that is judged.
 	Digest string
 }
 
 // Plan returns the reviews of a submission by reviewers, in the author's order: one task for a review
-// of the whole step or of a `file` output, one for each file of a `files` output. An output that was
-// not submitted has no review. hash has the hex SHA-256 of each submitted path, as HashFiles returns
+// of the whole step, of a text, or of all files of an output together, else one for each file of an output. An
+// output that was not submitted has no review. hash has the hex SHA-256 of each submitted path, as HashFiles returns
 // it. Plan is pure.
 func Plan(s Submission, hash map[string]string) []Task {
 	var tasks []Task
@@ -55,12 +59,19 @@ func Plan(s Submission, hash map[string]string) []Task {
 			tasks = append(tasks, plan(&s, i, nil, allFiles(&s, hash)))
 			continue
 		}
-		paths, _ := s.paths(r.RunEach)
-		seen := make(map[string]bool, len(paths))
-		for _, p := range paths {
-			if !seen[p] {
-				seen[p] = true
-				tasks = append(tasks, plan(&s, i, &p, []File{{r.RunEach, p, hash[p]}}))
+		out, _ := s.output(r.RunEach)
+		files := out.files(hash)
+		switch {
+		case len(files) == 0:
+		case r.Together || out.Text != nil:
+			tasks = append(tasks, plan(&s, i, nil, files))
+		default:
+			seen := make(map[string]bool, len(files))
+			for _, f := range files {
+				if !seen[f.Path] {
+					seen[f.Path] = true
+					tasks = append(tasks, plan(&s, i, &f.Path, []File{f}))
+				}
 			}
 		}
 	}
@@ -80,19 +91,39 @@ func PlanHuman(s Submission, hash map[string]string) (tasks []Task) {
 
 func allFiles(s *Submission, hash map[string]string) []File {
 	var files []File
-	for _, o := range s.Outputs {
-		for _, p := range o.Paths {
-			files = append(files, File{o.Name, p, hash[p]})
-		}
+	for i := range s.Outputs {
+		files = append(files, s.Outputs[i].files(hash)...)
 	}
 	return files
 }
+
+// files returns what an output consists of.
+func (o *Output) files(hash map[string]string) (files []File) {
+	for _, p := range o.Paths {
+		files = append(files, File{Output: o.Name, Path: p, SHA256: hash[p]})
+	}
+	if o.Text != nil {
+		sum := sha256.Sum256([]byte(*o.Text))
+		files = append(files, File{Output: o.Name, SHA256: hex.EncodeToString(sum[:]), Text: o.Text})
+	}
+	return files
+}
+
+// maxOthers limits the paths of another output that a reviewer is given, in characters.
+const maxOthers = 2000
 
 func plan(s *Submission, i int, target *string, files []File) Task {
 	r := &s.Step.Reviews[i]
 	t := Task{
 		Key: fmt.Sprintf("%d/%s", i, r.RunEach), RunEach: r.RunEach, Target: target,
-		Criteria: r.Criteria, Guidance: r.Guidance, Brief: r.Brief, Files: files,
+		Criteria: r.Criteria, Guidance: r.Guidance, Brief: r.Brief, Files: files, Account: r.Account,
+	}
+	if r.OtherOutputs {
+		for _, o := range s.Outputs {
+			if o.Name != r.RunEach {
+				t.Others = append(t.Others, "`"+o.Name+"`: "+jsontext.Clip(strings.Join(o.Paths, ", "), maxOthers))
+			}
+		}
 	}
 	if target != nil {
 		t.Key += "/" + *target
@@ -122,13 +153,20 @@ func digest(s *Submission, t *Task) string {
 		put(f.Path)
 		put(f.SHA256)
 	}
+	for _, o := range t.Others {
+		put(o)
+	}
+	if t.Account {
+		put(s.Notes)
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
 // An Output is the submission for one declared output.
 type Output struct {
 	Name  string
-	Paths []string // as submitted, relative to the project root
+	Paths []string // as submitted, relative to the project root; of a folder, the files in it
+	Text  *string  // nil means paths
 }
 
 // An Input is the value of a declared input. It is for reference: it is neither judged nor a part of what a
@@ -205,12 +243,12 @@ func (s *Submission) writeInputs(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// paths returns the paths submitted for an output; ok reports whether it was submitted.
-func (s *Submission) paths(output string) (paths []string, ok bool) {
+// output returns what was submitted for an output; ok reports whether anything was.
+func (s *Submission) output(name string) (o Output, ok bool) {
 	for _, o := range s.Outputs {
-		if o.Name == output {
-			return o.Paths, true
+		if o.Name == name {
+			return o, true
 		}
 	}
-	return nil, false
+	return Output{}, false
 }

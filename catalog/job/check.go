@@ -48,7 +48,7 @@ func (d *decoder) check(j *Job) {
 		return append(place{"workflows", i, "steps"}, j.Workflows[i].place(s.ID)...)
 	})
 	if len(j.Workflows) == 0 && len(j.Steps) > 0 {
-		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows")
+		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows, or let 'deepwork jobs convert' add one of all steps")
 		return
 	}
 	for i := range j.Steps {

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -13,9 +14,10 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// A Conversion is the job.yml of a format before ours, converted.
+// A Conversion is a job.yml that was written for an earlier version, converted.
 type Conversion struct {
 	Was       string   // the versions it was written for: "DeepWork 0.1 to 0.6"
+	Before    []byte   // job.yml as it was
 	Source    []byte   // the new job.yml
 	Changelog string   // the text for CHANGELOG.md; "" means none
 	Notes     []string // what changed, and what a person should look at
@@ -24,20 +26,26 @@ type Conversion struct {
 // ErrCurrent means that a file is of a format that is read as it is.
 var ErrCurrent = errors.New("the file is of a format that deepwork reads as it is")
 
-// Convert converts the bytes of a job.yml of DeepWork 0.1 to 0.7. No question of a quality check is lost:
-// lists of criteria and prompts of hooks become reviews. Errors: ErrCurrent, and what is not YAML.
-func Convert(source []byte) (*Conversion, error) {
+// Convert converts the bytes of a job.yml of DeepWork 0.1 to 0.7, and of our format one that lacks workflows or
+// dependencies, or that has hooks with a prompt, which nothing runs. No question of a quality check is lost: lists of
+// criteria and prompts of hooks become reviews. dir is the job's folder, from which it reads the files of such prompts.
+// Errors: ErrCurrent, and what is not YAML.
+func Convert(dir string, source []byte) (*Conversion, error) {
 	d := newDecoder(FileName)
 	root := d.Open(source)
 	if root == nil {
 		return nil, fmt.Errorf("%s cannot be converted: %w", FileName, d.Diagnostics().Err())
 	}
 	was := d.earlier()
-	if was == "" {
+	if was == "" && !isListed(root) {
 		return nil, ErrCurrent
 	}
-	c := &converter{Conversion: Conversion{Was: was}}
+	c := &converter{Conversion: Conversion{Was: cmp.Or(was, "DeepWork 0.8 to 0.9"), Before: source}, dir: dir, earlier: was != ""}
+	root = expand(root)
 	c.job(root)
+	if !c.changed {
+		return nil, ErrCurrent
+	}
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
@@ -48,15 +56,21 @@ func Convert(source []byte) (*Conversion, error) {
 	return &c.Conversion, nil
 }
 
+// isListed reports whether a file has steps as a list, and workflows, if any, that name them: every format but that of
+// 0.10 and later.
+func isListed(root *yaml.Node) bool {
+	steps, workflows := yamltree.Target(get(root, "steps")), yamltree.Target(get(root, "workflows"))
+	return steps != nil && steps.Kind == yaml.SequenceNode && (workflows == nil || workflows.Kind != yaml.MappingNode) && get(root, "step_arguments") == nil
+}
+
 // earlier returns the versions that a file was written for, if that was before 0.8, or "".
 func (d *decoder) earlier() string {
 	root := d.Find().Target()
-	steps := get(root, "steps")
-	if root.Kind != yaml.MappingNode || steps == nil || yamltree.Target(steps).Kind != yaml.SequenceNode {
+	if !isListed(root) {
 		return ""
 	}
 	criteria, lists := false, false
-	for _, s := range yamltree.Target(steps).Content {
+	for _, s := range yamltree.Target(get(root, "steps")).Content {
 		if s = yamltree.Target(s); s.Kind == yaml.MappingNode {
 			outputs := get(s, "outputs")
 			criteria = criteria || get(s, "quality_criteria") != nil
@@ -68,7 +82,6 @@ func (d *decoder) earlier() string {
 	case criteria, lists && !told:
 		return "DeepWork 0.1 to 0.6"
 	case get(root, "changelog") != nil, !told && get(root, "description") != nil:
-
 		return "DeepWork 0.7"
 	}
 	return ""
@@ -78,7 +91,7 @@ func (d *decoder) earlier() string {
 // be converted.
 func (d *decoder) reportEarlier(was, dir string) {
 	name := dir[strings.LastIndexAny(dir, `/\`)+1:]
-	d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "", "was written for %s: convert it with deepwork jobs convert %s", was, name)
+	d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "", "this job was written for %s: convert it with 'deepwork jobs convert %s', which loses nothing of it", was, name)
 	steps := yamltree.Target(get(d.Find().Target(), "steps"))
 	for i, s := range steps.Content {
 		for _, c := range []struct{ key, becomes string }{
@@ -96,33 +109,57 @@ func (d *decoder) reportEarlier(was, dir string) {
 	}
 }
 
-type converter struct{ Conversion }
+type converter struct {
+	Conversion
+	dir     string
+	earlier bool // the file is of an earlier format than ours
+	changed bool
+}
 
+// note tells a person something.
 func (c *converter) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
+// did notes a change.
+func (c *converter) did(format string, args ...any) {
+	c.changed = true
+	c.note(format, args...)
+}
+
+// expand returns a copy of a tree without aliases, in which each value can be changed alone.
+func expand(n *yaml.Node) *yaml.Node {
+	made := *yamltree.Target(n)
+	made.Anchor, made.Content = "", nil
+	for _, child := range yamltree.Target(n).Content {
+		made.Content = append(made.Content, expand(child))
+	}
+	return &made
+}
+
 func (c *converter) job(root *yaml.Node) {
-	if get(root, "common_job_info_provided_to_all_steps_at_runtime") == nil {
-		if description := get(root, "description"); description != nil {
-			rename(root, "description", "common_job_info_provided_to_all_steps_at_runtime")
-			c.note("description is now what every step is told")
+	const commonInfo = "common_job_info_provided_to_all_steps_at_runtime"
+	if c.earlier && get(root, commonInfo) == nil {
+		if get(root, "description") != nil {
+			rename(root, "description", commonInfo)
+			c.did("description is now what every step is told")
 		} else {
-			set(root, "common_job_info_provided_to_all_steps_at_runtime", text("Nothing more is known of this job."))
-			c.note("common_job_info_provided_to_all_steps_at_runtime is required: write what every step should know")
+			set(root, commonInfo, text("Nothing more is known of this job."))
+			c.did("%s is required: write what every step should know", commonInfo)
 		}
 	}
 	if log := remove(root, "changelog"); log != nil {
 		c.Changelog = changelog(log)
-		c.note("changelog is now CHANGELOG.md")
+		c.did("changelog is now CHANGELOG.md")
 	}
-	steps := yamltree.Target(get(root, "steps"))
+	steps := get(root, "steps")
+	made := outputsOf(steps)
 	for _, s := range steps.Content {
-		if s = yamltree.Target(s); s.Kind == yaml.MappingNode {
-			c.step(s)
+		if s.Kind == yaml.MappingNode {
+			c.step(s, made)
 		}
 	}
-	if w := get(root, "workflows"); w == nil || len(yamltree.Target(w).Content) == 0 {
+	if w := get(root, "workflows"); w == nil || len(w.Content) == 0 {
 		remove(root, "workflows")
 		entries := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 		for _, id := range inOrder(steps) {
@@ -130,59 +167,89 @@ func (c *converter) job(root *yaml.Node) {
 		}
 		summary := text("All steps, in their order")
 		set(root, "workflows", list(mapping("name", text("full"), "summary", summary, "steps", entries)))
-		c.note("each step was started by itself; the new workflow full has all of them")
+		c.did("each step was started alone; the new workflow full has all of them")
 	}
 }
 
-func (c *converter) step(s *yaml.Node) {
+// byPerson matches what a step is called in which a person decides.
+var byPerson = regexp.MustCompile(`(?i)approv|sign.?off|(human|user|manual)[ _-]?(check|review|confirm|gate)`)
+
+func (c *converter) step(s *yaml.Node, made map[string][]string) {
 	id := scalar(get(s, "id"))
-	if outputs := get(s, "outputs"); outputs == nil {
-		set(s, "outputs", mapping())
-	} else if outputs = yamltree.Target(outputs); outputs.Kind == yaml.SequenceNode {
-		made := mapping()
-		for _, o := range outputs.Content {
-			c.output(made, yamltree.Target(o))
-		}
-		replace(s, "outputs", made)
-		c.note("step %s: each output is now named by its path", id)
+	if get(s, "instructions_file") == nil && get(s, "instructions") == nil && scalar(get(s, "description")) != "" {
+		set(s, "instructions", text(scalar(get(s, "description"))))
+		c.did("step %s: it had no instructions, so its description is the instructions", id)
 	}
+	if outputs := get(s, "outputs"); outputs == nil && c.earlier {
+		set(s, "outputs", mapping())
+	} else if outputs != nil && outputs.Kind == yaml.SequenceNode {
+		named := mapping()
+		for _, o := range outputs.Content {
+			c.output(named, o)
+		}
+		replace(s, "outputs", named)
+		c.did("step %s: each output is now named by its path", id)
+	}
+	c.checks(s, id)
+	c.inputs(s, id, made)
+	if byPerson.MatchString(id + " " + scalar(get(s, "name"))) {
+		c.note("step %s: if a person decides there, a review with by: human of the step before asks that person, and no agent can pass it", id)
+	}
+}
+
+// checks makes reviews of the criteria and the hooks of a step.
+func (c *converter) checks(s *yaml.Node, id string) {
 	reviews := get(s, "reviews")
 	if reviews == nil {
 		reviews = list()
-		set(s, "reviews", reviews)
 	}
-	reviews = yamltree.Target(reviews)
-	if criteria := remove(s, "quality_criteria"); criteria != nil {
-		if made := criteriaOf(yamltree.Target(criteria)); len(made.Content) > 0 {
-			reviews.Content = append(reviews.Content, mapping("run_each", text("step"), "quality_criteria", made))
-			c.note("step %s: its quality_criteria are now a review", id)
+	for _, r := range reviews.Content {
+		if criteria := get(r, "quality_criteria"); criteria != nil && criteria.Kind == yaml.SequenceNode {
+			replace(r, "quality_criteria", criteriaOf(criteria))
+			c.did("step %s: the criteria of its reviews now have names", id)
 		}
 	}
-	checks := mapping()
-	for _, hooks := range []*yaml.Node{get(s, "stop_hooks"), get(yamltree.Target(get(s, "hooks")), "after_agent")} {
-		if hooks = yamltree.Target(hooks); hooks == nil {
+	review := func(criteria *yaml.Node, what string) {
+		if len(criteria.Content) > 0 {
+			reviews.Content = append(reviews.Content, mapping("run_each", text("step"), "quality_criteria", criteria))
+			reviews.Style = 0
+			c.did("step %s: %s are now a review", id, what)
+		}
+	}
+	if criteria := remove(s, "quality_criteria"); criteria != nil {
+		review(criteriaOf(criteria), "its quality_criteria")
+	}
+	prompts := mapping()
+	for _, hooks := range []*yaml.Node{get(s, "stop_hooks"), get(get(s, "hooks"), "after_agent")} {
+		if hooks == nil {
 			continue
 		}
 		hooks.Content = slices.DeleteFunc(hooks.Content, func(h *yaml.Node) bool {
-			prompt := scalar(get(yamltree.Target(h), "prompt"))
+			prompt := scalar(get(h, "prompt"))
+			if file := scalar(get(h, "prompt_file")); prompt == "" && file != "" && c.dir != "" {
+				data, _ := readInside(c.dir, file)
+				prompt = strings.TrimSpace(string(data))
+			}
 			if prompt == "" {
-				c.note("step %s: a hook with a script or a prompt file is not run by deepwork: make it a review", id)
+				c.note("step %s: nothing runs its hook with a script or a prompt file that cannot be read: make it a review", id)
 				return false
 			}
-			set(checks, fmt.Sprintf("check_%d", 1+len(checks.Content)/2), text("Does it pass this check? "+prompt))
+			set(prompts, fmt.Sprintf("check_%d", 1+len(prompts.Content)/2), text("Does it pass this check? "+prompt))
 			return true
 		})
 	}
-	if len(checks.Content) > 0 {
-		reviews.Content = append(reviews.Content, mapping("run_each", text("step"), "quality_criteria", checks))
-		c.note("step %s: the prompts of its hooks are now a review", id)
-	}
+	review(prompts, "the prompts of its hooks")
 	dropEmpty(s, "stop_hooks")
-	if hooks := yamltree.Target(get(s, "hooks")); hooks != nil {
+	if hooks := get(s, "hooks"); hooks != nil {
 		dropEmpty(hooks, "after_agent")
 		dropEmpty(s, "hooks")
+		if len(hooks.Content) > 0 && get(hooks, "after_agent") == nil {
+			c.note("step %s: nothing runs its hooks before_tool and before_prompt", id)
+		}
 	}
-	c.dependencies(s, id)
+	if get(s, "reviews") == nil && (c.earlier || len(reviews.Content) > 0) {
+		set(s, "reviews", reviews)
+	}
 }
 
 // output adds an item of a list of outputs to a mapping.
@@ -217,7 +284,7 @@ func criteriaOf(criteria *yaml.Node) *yaml.Node {
 		return criteria
 	}
 	for i, q := range criteria.Content {
-		question, name := scalar(yamltree.Target(q)), fmt.Sprintf("criterion_%d", i+1)
+		question, name := scalar(q), fmt.Sprintf("criterion_%d", i+1)
 		if m := bold.FindStringSubmatch(question); m != nil && get(made, m[1]) == nil && strings.TrimSpace(question[len(m[0]):]) != "" {
 			name, question = m[1], question[len(m[0]):]
 		}
@@ -228,18 +295,46 @@ func criteriaOf(criteria *yaml.Node) *yaml.Node {
 	return made
 }
 
-// dependencies adds the steps from which a step has inputs.
-func (c *converter) dependencies(s *yaml.Node, id string) {
-	inputs := yamltree.Target(get(s, "inputs"))
+// outputsOf returns the names of the outputs of each step, as they will be.
+func outputsOf(steps *yaml.Node) map[string][]string {
+	made := map[string][]string{}
+	for _, s := range steps.Content {
+		id, outputs := scalar(get(s, "id")), get(s, "outputs")
+		switch {
+		case outputs == nil:
+		case outputs.Kind == yaml.SequenceNode:
+			for _, o := range outputs.Content {
+				made[id] = append(made[id], cmp.Or(scalar(o), scalar(get(o, "file")), scalar(get(o, "directory"))))
+			}
+		case outputs.Kind == yaml.MappingNode:
+			for i := 0; i < len(outputs.Content); i += 2 {
+				made[id] = append(made[id], outputs.Content[i].Value)
+			}
+		}
+	}
+	return made
+}
+
+// inputs corrects the inputs of a step that are files: each names an output of a step that it depends on.
+func (c *converter) inputs(s *yaml.Node, id string, made map[string][]string) {
+	inputs := get(s, "inputs")
 	if inputs == nil {
 		return
 	}
 	for _, in := range inputs.Content {
-		from := scalar(get(yamltree.Target(in), "from_step"))
+		file, from := scalar(get(in, "file")), scalar(get(in, "from_step"))
+		if from == "" && file != "" { // of a file that exists
+			*in = *mapping("name", text(file), "description", text("the file "+file))
+			c.did("step %s: the input %s is asked for, since no step makes it", id, file)
+		}
 		if from == "" {
 			continue
 		}
-		all := yamltree.Target(get(s, "dependencies"))
+		if outputs := made[from]; len(outputs) == 1 && file != outputs[0] {
+			replace(in, "file", text(outputs[0]))
+			c.did("step %s: the input %s of step %s is now the output %s, the only one that it makes", id, file, from, outputs[0])
+		}
+		all := get(s, "dependencies")
 		if all == nil || all.Kind != yaml.SequenceNode {
 			remove(s, "dependencies")
 			all = list()
@@ -247,7 +342,8 @@ func (c *converter) dependencies(s *yaml.Node, id string) {
 		}
 		if !slices.ContainsFunc(all.Content, func(n *yaml.Node) bool { return scalar(n) == from }) {
 			all.Content = append(all.Content, text(from))
-			c.note("step %s: %s is now among its dependencies", id, from)
+			all.Style = 0
+			c.did("step %s: %s is now among its dependencies", id, from)
 		}
 	}
 }
@@ -257,10 +353,9 @@ func inOrder(steps *yaml.Node) (ids []string) {
 	needs := map[string][]string{}
 	var declared []string
 	for _, s := range steps.Content {
-		s = yamltree.Target(s)
 		id := scalar(get(s, "id"))
 		declared = append(declared, id)
-		if all := yamltree.Target(get(s, "dependencies")); all != nil {
+		if all := get(s, "dependencies"); all != nil {
 			for _, n := range all.Content {
 				needs[id] = append(needs[id], scalar(n))
 			}
@@ -284,15 +379,16 @@ func inOrder(steps *yaml.Node) (ids []string) {
 	return ids
 }
 
+const changelogTitle = "# Changelog\n"
+
 // changelog returns a changelog as Markdown.
 func changelog(log *yaml.Node) string {
 	b := new(strings.Builder)
-	b.WriteString("# Changelog\n")
-	if log = yamltree.Target(log); log.Kind != yaml.SequenceNode {
+	b.WriteString(changelogTitle)
+	if log.Kind != yaml.SequenceNode {
 		return b.String() + "\n" + scalar(log) + "\n"
 	}
 	for _, e := range log.Content {
-		e = yamltree.Target(e)
 		fmt.Fprintf(b, "\n## %s\n\n%s\n", scalar(get(e, "version")), strings.TrimSpace(scalar(get(e, "changes"))))
 	}
 	return b.String()
@@ -324,7 +420,7 @@ func remove(m *yaml.Node, key string) *yaml.Node {
 }
 
 func dropEmpty(m *yaml.Node, key string) {
-	if v := yamltree.Target(get(m, key)); v != nil && len(v.Content) == 0 {
+	if v := get(m, key); v != nil && len(v.Content) == 0 {
 		remove(m, key)
 	}
 }

@@ -287,5 +287,7 @@ func schemaForm(d *yamltree.Decoder, v value, to any) {
 	}
 	if err != nil {
 		d.Fault(v.At(), "is not a JSON Schema: %v", err)
+	} else if _, err := s.Compile(""); err != nil {
+		d.Fault(v.At(), "%v", err)
 	}
 }

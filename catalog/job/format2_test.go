@@ -2,6 +2,8 @@ package job
 
 import (
 	"encoding/json"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,6 +67,10 @@ func TestFormat2Rules(t *testing.T) {
 		{"a review without instructions", ", instructions: \"Is it what they said?\"", ""},
 		{"a requirement that is a list", "Read first: \"The author MUST read what exists.\"", "Read first: [a]"},
 		{"a schema outside of the folder", "schemas/summary.json", "../summary.json"},
+		{"a schema that is none", "{type: object, required: [title]}", "{type: objekt}"},
+		{"a schema that refers to another", "{type: object, required: [title]}", "{$ref: \"https://x.test/schema\"}"},
+		{"a schema that cannot be checked", "{type: object, required: [title]}", "{pattern: \"(?!a)\"}"},
+		{"a schema that is too large", "{type: object, required: [title]}", "{title: \"" + strings.Repeat("x", MaxSchemaBytes) + "\"}"},
 		{"a workflow without steps", "    summary: \"Ask again\"\n    steps:", "    summary: \"Ask again\"\n    steps: []\n    other:"},
 		{"a name with a blank", "  again:", "  a gain:"},
 	} {
@@ -78,4 +84,77 @@ func TestFormat2Rules(t *testing.T) {
 		all.WriteString("# " + c.name + "\n" + ds.Error() + "\n\n")
 	}
 	testkit.Golden(t, "testdata/format2_rules.golden", all.String(), *update)
+}
+
+// Each rule of the mapping of format 2, and each older format, has a file of its own, which the walk of
+// TestJobsOfAFolder follows too; the golden says what it becomes.
+func TestMapping(t *testing.T) {
+	files, err := filepath.Glob("testdata/mapping/*.yml")
+	testkit.Must(t, err)
+	var all strings.Builder
+	rules := 0
+	for _, file := range files {
+		source := readFile(t, file)
+		j, ds := Parse("/jobs/x", FileName, source)
+		if j == nil {
+			c, err := Convert("", source)
+			testkit.Must(t, err)
+			if j, ds = Parse("/jobs/x", FileName, c.Source); j == nil {
+				t.Errorf("%s: %v", file, ds)
+				continue
+			}
+		}
+		if rules++; strings.Contains(file, "old_") || strings.Contains(file, "ours_") {
+			rules--
+		} else if want := fmt.Sprintf("%02d_", rules); !strings.HasPrefix(filepath.Base(file), want) {
+			t.Errorf("%s comes where rule %s is expected", file, want)
+		}
+		steps := j.Steps
+		if j.Format == 2 {
+			steps = nil // those of the workflows
+		}
+		shown, err := json.Marshal(struct {
+			Name, Summary, Version, CommonInfo string
+			Steps                              []Step
+			Workflows                          []Workflow
+			Warnings                           Diagnostics
+		}{j.Name, j.Summary, j.Version, j.CommonInfo, steps, j.Workflows, j.Warnings})
+		testkit.Must(t, err)
+		all.WriteString("# " + filepath.Base(file) + "\n" + withoutEmpty(t, shown) + "\n")
+	}
+	if rules != 28 {
+		t.Errorf("%d rules have files, want 28", rules)
+	}
+	testkit.Golden(t, "testdata/mapping.golden", all.String(), *update)
+}
+
+// withoutEmpty returns JSON without the members that have no value, indented.
+func withoutEmpty(t *testing.T, data []byte) string {
+	var v any
+	testkit.Must(t, json.Unmarshal(data, &v))
+	var clean func(v any) any
+	clean = func(v any) any {
+		switch v := v.(type) {
+		case []any:
+			for i := range v {
+				v[i] = clean(v[i])
+			}
+			if len(v) == 0 {
+				return nil
+			}
+		case map[string]any:
+			for key, value := range v {
+				if v[key] = clean(value); v[key] == nil || v[key] == "" || v[key] == false {
+					delete(v, key)
+				}
+			}
+			if len(v) == 0 {
+				return nil
+			}
+		}
+		return v
+	}
+	out, err := json.MarshalIndent(clean(v), "", " ")
+	testkit.Must(t, err)
+	return string(out)
 }

@@ -7,8 +7,12 @@ package job
 
 import (
 	_ "embed"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
+
+	contentschema "deepwork/catalog/schema"
 )
 
 //go:embed job.schema.json
@@ -203,6 +207,54 @@ type Parameter struct {
 type ContentSchema struct {
 	File string
 	JSON []byte
+}
+
+// MaxSchemaBytes is the maximum size of a ContentSchema: 256 KiB.
+const MaxSchemaBytes = 256 << 10
+
+// Text returns the schema as JSON, from the file in the job's folder if it has to be read. It is nil for the zero
+// ContentSchema.
+func (c ContentSchema) Text(dir string) ([]byte, error) {
+	if c.File == "" || c.JSON != nil {
+		return c.JSON, nil
+	}
+	data, fault := readInside(dir, c.File)
+	if fault != nil {
+		return nil, fmt.Errorf("the schema %q %s", c.File, fault.message)
+	}
+	value, err := contentschema.Document(data)
+	if err == nil {
+		data, err = json.Marshal(value)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the schema %q is not YAML or JSON: %w", c.File, err)
+	}
+	return data, nil
+}
+
+// Compile returns the schema as Text does, compiled, or nil for the zero ContentSchema. A schema that refers to
+// anything outside of it, or has what cannot be checked here, is an error.
+func (c ContentSchema) Compile(dir string) (*contentschema.Schema, error) {
+	text, err := c.Text(dir)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	if len(text) > MaxSchemaBytes {
+		return nil, fmt.Errorf("the schema has %d bytes, and %d are the most", len(text), MaxSchemaBytes)
+	}
+	s, err := contentschema.Compile(text)
+	if err == nil && s.Unchecked != nil {
+		err = fmt.Errorf("these parts cannot be checked, as they have regular expressions or references that are not supported: %s", strings.Join(s.Unchecked, "; "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the JSON Schema cannot be used: %s", strings.Join(strings.Fields(err.Error()), " "))
+	}
+	return s, nil
+}
+
+// HasSchema reports whether an output of the step has a schema.
+func (s *Step) HasSchema() bool {
+	return slices.ContainsFunc(s.Outputs, func(o Output) bool { return o.Schema.File != "" || o.Schema.JSON != nil })
 }
 
 // An Output is a declared result of a step.

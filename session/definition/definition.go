@@ -6,6 +6,7 @@ package definition
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -155,6 +156,20 @@ func (d *Store) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.I
 	return def.KeptTexts(entry)
 }
 
+// CheckSchemas refuses a workflow whose outputs have schemas that cannot be used: a session keeps those that it
+// begins with.
+func (d *Store) CheckSchemas(def *machine.Definition) error {
+	for _, id := range slices.Concat(def.Workflow.Entries...) {
+		for _, o := range def.Job.Step(id).Outputs {
+			if _, err := o.Schema.Compile(def.Job.Dir); err != nil {
+				return session.Wrong(codes.InstructionsMissing, "Workflow '%s' of job '%s' cannot begin: output '%s' of step '%s': %v. Correct that and make the same call again.",
+					def.Workflow.Name, def.Job.Name, o.Name, id, err).With("step_id", id).Because(err)
+			}
+		}
+	}
+	return nil
+}
+
 // Keep returns the definition with the reference to it with these texts. If it is not stored, it has the
 // Data to be stored.
 func (d *Store) Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error) {
@@ -212,6 +227,14 @@ func (d *Store) bundle(def *machine.Definition, texts machine.Instructions) (mac
 		now[id] = text
 	}
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
+		for _, o := range def.Job.Step(id).Outputs {
+			if text, err := o.Schema.Text(def.Job.Dir); err == nil && o.Schema.File != "" {
+				if b.Schemas == nil {
+					b.Schemas = map[string]json.RawMessage{}
+				}
+				b.Schemas[o.Schema.File] = text
+			}
+		}
 		if text, ok := now[id]; ok {
 			b.Instructions[id] = text
 		} else if text, err := job.InstructionsNow(def.Job, def.Job.Step(id)); err == nil {

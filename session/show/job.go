@@ -12,9 +12,31 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// Steps prints every step of a job, even if the instructions of one cannot be read; the error is of
+// Takes says in short what an input of a workflow is, such as string, required.
+func Takes(p job.Parameter) string {
+	switch {
+	case p.Default != nil:
+		return fmt.Sprintf("%s, default: %s", p.Type, *p.Default)
+	case p.Required:
+		return string(p.Type) + ", required"
+	}
+	return string(p.Type) + ", optional"
+}
+
+// Steps prints the inputs of the workflows of a job and every step of a job, even if the instructions of one cannot be read; the error is of
 // those.
 func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, error)) error {
+	for _, wf := range j.Workflows {
+		if len(wf.Inputs) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "=== %s/%s takes these inputs ===\n", j.Name, wf.Name)
+		for _, p := range wf.Inputs {
+			fmt.Fprintf(w, "%s (%s)\n", Inline(p.Name), Inline(Takes(p)))
+			printText(w, Indent(p.Description, "  "))
+		}
+		fmt.Fprintln(w)
+	}
 	var failed []error
 	for i := range j.Steps {
 		info, err := preview(&j.Steps[i])

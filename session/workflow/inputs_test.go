@@ -189,7 +189,8 @@ func TestAnOutputIsNewerThanAnInputOfItsName(t *testing.T) {
 func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 	p, srv, c := surveyed(t)
 	ask := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")})
-	again := started(t, c, "again", given{"topic": text("winds")})
+	winds := strings.Repeat("winds", 1000) // such a text may be kept elsewhere
+	again := started(t, c, "again", given{"topic": text(winds)})
 	check := func(of string, info *machine.StepInfo, instructions, common, input string) {
 		t.Helper()
 		if info.StepID != "prepare" || info.Instructions != instructions || *info.CommonJobInfo != common || inputsOf(info)[0] != input || info.ProjectRoot != p.root {
@@ -203,12 +204,14 @@ func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 		return r.BeginStep
 	}
 	check("one", ask, "# Prepare to ask", "Be polite.", "topic: tides")
-	check("the other", again, "# Prepare once more", "Be brief.", "topic: winds")
+	check("the other", again, "# Prepare once more", "Be brief.", "topic: "+winds)
+	p.write(".deepwork/jobs/survey/job.yml", strings.Replace(survey, "once more", "anew", 1)) // as an author does meanwhile
+	check("the other, edited", read(c, again.SessionID), "# Prepare anew", "Be brief.", "topic: "+winds)
 	srv.stop()
 	testkit.Must(t, os.Rename(filepath.Join(p.root, ".deepwork/jobs/survey"), filepath.Join(p.root, "gone"))) // the stored definitions are used
 	c = p.open().Connect("local")
 	check("one, as it is kept", read(c, ask.SessionID), "# Prepare to ask", "Be polite.", "topic: tides")
-	check("the other, as it is kept", read(c, again.SessionID), "# Prepare once more", "Be brief.", "topic: winds")
+	check("the other, as it is kept", read(c, again.SessionID), "# Prepare once more", "Be brief.", "topic: "+winds)
 	if stack := c.Stack(); len(stack) != 2 {
 		t.Errorf("the stack is %v", stack)
 	}

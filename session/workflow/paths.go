@@ -18,25 +18,49 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// checkOutputs reads the outputs argument by the step's declaration and checks
-// that each path is a regular file inside the project (seed 000, 001.5).
-func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (machine.Outputs, error) {
-	out, err := machine.ParseOutputs(st, raw)
-	if err != nil || len(out) == 0 {
-		return out, err
+// checkOutputs reads the outputs argument by the step's declaration and checks that each path is a regular file
+// inside the project (seed 000, 001.5), or a folder for a file_path; expanded has the files in it in its place.
+func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (out, expanded machine.Outputs, err error) {
+	if out, err = machine.ParseOutputs(st, raw); err != nil || len(out) == 0 {
+		return out, out, err
 	}
 	root, err := filepath.EvalSymlinks(e.Root)
 	if err != nil {
-		return nil, record.ProjectGone(e.Root, err)
+		return nil, nil, record.ProjectGone(e.Root, err)
 	}
-	for _, o := range out {
+	expanded = slices.Clone(out)
+	for i, o := range out {
+		declared := st.Output(o.Key)
+		var paths []string
 		for _, p := range o.Value.Paths {
-			if err := checkPath(root, "Output", o.Key, p); err != nil {
-				return nil, err
+			files, err := filesOf(root, declared, p)
+			if err != nil {
+				return nil, nil, err
 			}
+			paths = append(paths, files...)
 		}
+		if declared.Required && o.Value.Text == nil && len(paths) == 0 {
+			return nil, nil, session.Wrong(codes.MissingOutputs, "Output '%s' is required, and there is no file in %s. Write the files, or correct the path.", o.Key, o.Value.Shown()).With("output", o.Key)
+		}
+		expanded[i].Value.Paths = paths
 	}
-	return out, nil
+	return out, expanded, nil
+}
+
+// maxFolder is the number of files in a folder that is handed in.
+const maxFolder = 1000
+
+// filesOf returns the files that a submitted path means.
+func filesOf(root string, o *job.Output, path string) ([]string, error) {
+	real, info, err := gate.Locate(root, path)
+	if o.Type != job.FilePath || info == nil || !info.IsDir() {
+		return []string{path}, checkPath(root, o.Name, path)
+	}
+	files, err := gate.FilesIn(real, path, maxFolder)
+	if err != nil {
+		return nil, session.Wrong(codes.NotAFile, "Output '%s': the folder '%s' cannot be handed in: %v. Give the paths of the files that belong to the output.", o.Name, jsontext.Clip(path, 500), err).With("output", o.Name)
+	}
+	return files, nil
 }
 
 // CheckInputs reads the values that a workflow is started with (see machine.ParseInputs) and checks that
@@ -51,8 +75,8 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 		return nil, record.ProjectGone(root, err)
 	}
 	for _, v := range in {
-		for _, p := range v.Value.Paths {
-			if err := checkPath(real, "Input", v.Key, p); err != nil {
+		for _, path := range v.Value.Paths {
+			if err := checkFile(real, "Input", v.Key, path); err != nil {
 				return nil, err
 			}
 		}
@@ -61,8 +85,11 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 }
 
 // checkPath checks that a submitted path is a regular file inside the project, after resolving
-// symlinks. root is resolved already; kind is Output or Input.
-func checkPath(root, kind, name, path string) error {
+// symlinks. root is resolved already.
+func checkPath(root, output, path string) error { return checkFile(root, "Output", output, path) }
+
+// checkFile is checkPath for an Output or an Input.
+func checkFile(root, kind, name, path string) error {
 	refuse := func(code, format string, args ...any) error {
 		for i, a := range args {
 			if text, ok := a.(string); ok {

@@ -87,6 +87,9 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err := e.enter(ctx); err != nil {
 		return nil, "", err
 	}
+	if err := e.definitions.CheckSchemas(def); err != nil {
+		return nil, "", err
+	}
 	first := machine.First(def, inputs)
 	if first == nil {
 		return nil, "", machine.NothingToDo(def)

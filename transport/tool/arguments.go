@@ -34,9 +34,9 @@ type arguments struct {
 	free  []string
 }
 
-// newArguments returns the arguments of a tool, which are those of a struct.
-func newArguments(tool string, of reflect.Type) *arguments {
-	all := Arguments(of)
+// newArguments returns the arguments of a tool, which are those of a struct and some more.
+func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
+	all := append(Arguments(of), more...)
 	a := &arguments{tool: tool, input: inputSchema(all), known: map[string]*jsonschema.Schema{}}
 	for _, arg := range all {
 		if a.known[arg.Name] = arg.Schema.CloneSchemas(); arg.Free {
@@ -207,11 +207,12 @@ func (a *arguments) usage() string {
 	return fmt.Sprintf("%s %s: correct the arguments and call it again.", a.tool, strings.Join(takes, " and "))
 }
 
-// Decode fills args, a pointer to a struct, as a tool with these arguments would. subject names the
-// called tool.
-func Decode(subject string, raw json.RawMessage, args any) error {
-	if _, fault := newArguments(subject, reflect.TypeOf(args).Elem()).decode(raw, args); fault != nil {
-		return fault
+// Decode fills args, a pointer to a struct, as a tool with these arguments and some more would. It
+// returns all values by name. subject names the called tool.
+func Decode(subject string, raw json.RawMessage, args any, more ...Argument) (map[string]any, error) {
+	given, fault := newArguments(subject, reflect.TypeOf(args).Elem(), more...).decode(raw, args)
+	if fault != nil {
+		return nil, fault
 	}
-	return nil
+	return given, nil
 }

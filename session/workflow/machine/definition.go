@@ -40,6 +40,8 @@ type Bundle struct {
 	Workflow     string            `json:"workflow"`
 	Source       string            `json:"source"`       // of job.yml
 	Instructions map[string]string `json:"instructions"` // by step id; the readable ones
+
+	Schemas map[string]json.RawMessage `json:"schemas,omitempty"` // of outputs, by file; the readable ones
 }
 
 // Encode returns the bundle's bytes and their hash.
@@ -57,6 +59,13 @@ func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	j, faults := job.Parse(b.JobDir, job.FileName, []byte(b.Source))
 	if j == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, faults)
+	}
+	for _, st := range j.Steps {
+		for i := range st.Outputs {
+			if o := &st.Outputs[i]; o.Schema.File != "" {
+				o.Schema.JSON = b.Schemas[o.Schema.File]
+			}
+		}
 	}
 	def := Define(j, b.Workflow)
 	if def.Workflow == nil {
@@ -119,6 +128,14 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 	return d
 }
 
+// syntaxes are the forms of the values of outputs (seed 000, 001.3.14).
+var syntaxes = map[job.OutputType]string{
+	job.File:     "filepath",
+	job.Files:    "array of filepaths for all individual files",
+	job.FilePath: "filepath or list of filepaths",
+	job.Text:     "text, up to 100,000 characters",
+}
+
 // stepInfo describes one step (seed 000, 001.3.11 to 001.3.14).
 func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 	if st.Call != nil {
@@ -131,11 +148,7 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 		QualityCriteria: []string{},
 	}
 	for i, o := range st.Outputs {
-		syntax := "filepath" // seed 000, 001.3.14
-		if o.Type == job.Files {
-			syntax = "array of filepaths for all individual files"
-		}
-		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntax}
+		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntaxes[o.Type]}
 	}
 	for i, r := range st.Reviews {
 		criteria := make(jsontext.OrderedMap[string], len(r.Criteria))
@@ -143,7 +156,7 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 			criteria[k] = jsontext.Pair[string]{Key: c.Name, Value: c.Question}
 			info.QualityCriteria = append(info.QualityCriteria, c.Question)
 		}
-		info.Reviews[i] = ReviewInfo{RunEach: r.RunEach, Criteria: criteria, Guidance: r.Guidance}
+		info.Reviews[i] = ReviewInfo{RunEach: r.RunEach, Criteria: criteria, Guidance: r.Guidance, Together: r.Together, Account: r.Account}
 		if r.ByHuman {
 			info.Reviews[i].By = "human"
 		}

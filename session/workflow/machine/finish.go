@@ -196,6 +196,9 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 			skipped = append(skipped, r.RunEach)
 		}
 	}
+	if f.Evidence != nil && f.Evidence.Misfits != "" {
+		skipped = append(skipped, "schema")
+	}
 	done.prove(f.Evidence, skipped)
 	changed := []*StepProgress{done}
 	if p.Pending == nil && forEach(def, p.Index) == nil {

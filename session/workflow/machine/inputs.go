@@ -15,12 +15,12 @@ type StepInput struct {
 	Optional    bool     `json:"optional,omitzero" jsonschema:"true: it may have no value"`
 	Value       *string  `json:"value,omitempty" jsonschema:"its text; absent if it is files"`
 	Paths       []string `json:"paths,omitzero" jsonschema:"its files, as submitted; absent if it is a text, or comes from the user"`
-	NotGiven    bool     `json:"not_given,omitzero" jsonschema:"true: it has no value, since nobody gave one"`
+	NotGiven    bool     `json:"not_given,omitzero" jsonschema:"true: it has no value, since nobody gave one; files from a step are an empty list then"`
 	Omitted     int      `json:"omitted,omitzero" jsonschema:"number of further files, or bytes of the text, not listed"`
 	Machine     string   `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
 }
 
-// A CompletedStep is a finished step and its files.
+// A CompletedStep is a finished step and its outputs.
 type CompletedStep struct {
 	StepID  string  `json:"step_id" jsonschema:"id of the step"`
 	Outputs Outputs `json:"outputs" jsonschema:"files by output, as submitted; the beginning of a text"`
@@ -32,7 +32,6 @@ type CompletedStep struct {
 const (
 	listedBytes = 64 << 10 // of paths
 	textBytes   = 1 << 20  // of the texts of inputs
-	textClip    = 200      // characters of a text of a completed step
 )
 
 // A listing is the number of bytes that a reply may still list.
@@ -142,7 +141,7 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 	if s.fromStart(out, room); !out.NotGiven {
 		out.FromStep = ""
 	} else if from == nil || from.Type != job.Text {
-		out.Paths = []string{}
+		out.Paths, out.NotGiven = []string{}, false
 	}
 }
 
@@ -156,13 +155,13 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 		}
 		c := CompletedStep{StepID: id, Machine: s.elsewhere(p)}
 		for _, o := range p.Outputs {
-			paths := o.Value.Paths
+			paths, list := o.Value.Paths, o.Value.List
 			if o.Value.Text != nil {
-				paths = []string{jsontext.Clip(*o.Value.Text, textClip)}
+				paths = []string{o.Value.Shown()}
 			}
 			paths, omitted := room.take(paths)
 			if c.Omitted += omitted; len(paths) > 0 || omitted == 0 {
-				c.Outputs = append(c.Outputs, jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{Paths: paths, List: o.Value.List}})
+				c.Outputs = append(c.Outputs, jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{Paths: paths, List: list}})
 			}
 		}
 		out = append(out, c)

@@ -141,7 +141,7 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 }
 
 // AllOutputs merges the outputs of all completed steps in the workflow's order, including members;
-// later ones win. Steps removed by an edit come first (seed 000, 001.4.16). A nil def is a workflow
+// later ones win. Texts are plain strings, and shortened where they are too many. Steps removed by an edit come first (seed 000, 001.4.16). A nil def is a workflow
 // without steps.
 func (s *State) AllOutputs(def *Definition) Outputs {
 	all, steps := Outputs{}, []string{}
@@ -176,7 +176,7 @@ func (s *State) AllOutputs(def *Definition) Outputs {
 			}
 		}
 	}
-	return all
+	return plainWithin(all, maxRepliedTexts)
 }
 
 // maxLostNamed is the maximum number of missing files that a summary names.

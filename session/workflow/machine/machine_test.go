@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
@@ -132,6 +132,8 @@ func drive(t *testing.T, shape, commands []byte) {
 	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
 	testkit.Must(t, err)
 	never := func(Outputs) bool { return false }
+	stored := storedParts{}
+	stored.store(t, s, &State{})
 	for i, b := range commands {
 		at = at.Add(time.Second)
 		before := s
@@ -152,6 +154,9 @@ func drive(t *testing.T, shape, commands []byte) {
 			p, err := s.PlanFinish(def, stepID, never)
 			if err == nil {
 				out := Outputs{{Key: p.Step.ID + "_out", Value: OutputValue{Paths: []string{fmt.Sprint(i)}}}}
+				if b%3 > 0 { // a text, short or long
+					out[0].Value = OutputValue{Text: new(strings.Repeat(fmt.Sprint(b%5), 1+int(b%3-1)*MaxInlineText))}
+				}
 				var r *FinishReply
 				s, r = s.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: out, Texts: Instructions{}})
 				got = string(r.Status)
@@ -198,10 +203,37 @@ func drive(t *testing.T, shape, commands []byte) {
 			}
 		}
 		check(t, i, s, m, def)
+		stored.store(t, s, before)
 		// What was published before has not changed.
 		if again, err := (before).Encode(); err != nil || string(again) != string(frozen) {
 			t.Fatalf("command %d changed the state before it", i)
 		}
+	}
+}
+
+// storedParts are the parts of a session as a store has them.
+type storedParts map[[2]string]Part
+
+// store makes a transition, and checks that what is stored is the state, without a text that nothing uses.
+func (p storedParts) store(t *testing.T, s, before *State) {
+	t.Helper()
+	frame, put, gone, err := s.Changes(before)
+	testkit.Must(t, err)
+	for _, part := range put {
+		p[[2]string{string(part.Kind), part.Key}] = part
+	}
+	for _, part := range gone {
+		delete(p, [2]string{string(part.Kind), part.Key})
+	}
+	back, err := Assemble(s.SessionID, frame, slices.Collect(maps.Values(p)))
+	testkit.Must(t, err)
+	want, err := s.Encode()
+	testkit.Must(t, err)
+	if got, err := back.Encode(); err != nil || string(got) != string(want) {
+		t.Fatalf("stored is %v\n%s\nwant\n%s", err, got, want)
+	}
+	if _, all, _ := s.Parts(); len(all) != len(p) {
+		t.Fatalf("%d parts are stored, and the state has %d", len(p), len(all))
 	}
 }
 
@@ -290,7 +322,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)
 	p := &StepProgress{StepID: "a\"b<", StartedAt: at, CompletedAt: &at, Outputs: Outputs{{Key: "x", Value: OutputValue{Paths: []string{"p"}, List: true}}}, Notes: new("n\n"),
 		QualityAttempts: 2, Unreported: true, Overrides: []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
-		Granted: &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"}, Evidence: &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{"p", "s"}}},
+		Granted: &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"}, Evidence: &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{Path: "p", SHA256: "s"}}},
 		Attempts: []*Attempt{{Number: 1, State: AttemptFailed, OpenedAt: at, Verdicts: []*Verdict{{At: at, Reviewer: "r", Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}}}}}}}
 	full := &State{FormatVersion: 1, SessionID: "00000001", JobName: "j", WorkflowName: "w", Goal: "g", InstanceID: new("i"), BranchName: "b", Status: Aborted,
 		CurrentStepID: "a", ReportedByStepID: true, StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: p.StepID, Value: p}, {Key: "z", Value: &StepProgress{StepID: "z", StartedAt: at}}},
@@ -351,7 +383,7 @@ steps:
 	}
 	at := time.Now()
 	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at,
-		Outputs: Outputs{{Key: "many", Value: OutputValue{Paths: paths, List: true}}, {Key: "one", Value: OutputValue{Paths: []string{strings.Repeat("y", 100)}, List: false}}}}}}}
+		Outputs: Outputs{{Key: "many", Value: OutputValue{Paths: paths, List: true}}, {Key: "one", Value: OutputValue{Paths: []string{strings.Repeat("y", 100)}}}}}}}}
 	def := &Definition{Job: j, Workflow: &j.Workflows[0]}
 	const fit = listedBytes / 100
 	in := s.StepInputs(def, j.Step("b"))
@@ -363,36 +395,8 @@ steps:
 		t.Errorf("completed %+v", done)
 	}
 	// A file that is no declared output means all files of its step.
-	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{Paths: []string{"o.md"}, List: false}}}
+	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{Paths: []string{"o.md"}}}}
 	if in = s.StepInputs(def, j.Step("b")); fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths) != "[o.md] [o.md] []" {
 		t.Errorf("inputs %+v", in)
-	}
-}
-
-// A text is shown whole as an input, as far as the reply has room, and by its beginning among completed steps.
-// Records have it as an object, so that it is no path.
-func TestTextsAreShown(t *testing.T) {
-	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
-	st := *def.Job.Step("b")
-	st.Inputs = []job.Input{{File: "a_out", FromStep: "a"}, {File: "a_out", FromStep: "a"}}
-	long, at := strings.Repeat("é", 300_000), time.Now()
-	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at, Outputs: Outputs{{Key: "a_out", Value: OutputValue{Text: &long}}}}}}}
-	in := s.StepInputs(def, &st)
-	if *in[0].Value != long || in[0].Omitted != 0 || in[0].Paths != nil {
-		t.Errorf("the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
-	}
-	if n := len(*in[1].Value); n != textBytes-len(long) || in[1].Omitted != len(long)-n {
-		t.Errorf("the second input has %d bytes, %d omitted", n, in[1].Omitted)
-	}
-	shown, err := jsontext.Encode(s.CompletedSteps(def)[0].Outputs)
-	testkit.Must(t, err)
-	if n := utf8.RuneCount(shown); n > textClip+20 || !bytes.HasPrefix(shown, []byte(`{"a_out":"éé`)) {
-		t.Errorf("%d characters of completed steps: %.50s", n, shown)
-	}
-	kept, err := jsontext.Encode(OutputValue{Text: new("a.md")})
-	testkit.Must(t, err)
-	var read OutputValue
-	if err := json.Unmarshal(kept, &read); string(kept) != `{"text":"a.md"}` || err != nil || read.Text == nil || *read.Text != "a.md" || read.Paths != nil {
-		t.Errorf("%s is read as %+v, %v", kept, read, err)
 	}
 }

@@ -131,7 +131,7 @@ func (s *State) Branch() string {
 // ExpectedOutput is one declared output (seed 000, 001.3.13 and 14).
 type ExpectedOutput struct {
 	Name        string `json:"name" jsonschema:"name of the output, a key of finished_step's outputs"`
-	Type        string `json:"type" jsonschema:"file (one path) or files (a list of paths)"`
+	Type        string `json:"type" jsonschema:"file (one path), files (a list of paths), file_path (either, or a folder) or string (a text)"`
 	Description string `json:"description" jsonschema:"description of the output"`
 	Required    bool   `json:"required" jsonschema:"whether finished_step requires it"`
 	Syntax      string `json:"syntax_for_finished_step_tool" jsonschema:"form of its value for finished_step"`
@@ -143,6 +143,8 @@ type ReviewInfo struct {
 	Criteria jsontext.OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
 	Guidance *string                     `json:"additional_review_guidance,omitempty" jsonschema:"guidance for the reviewer"`
 	By       string                      `json:"by,omitempty" jsonschema:"human: a person reviews"`
+	Together bool                        `json:"together,omitempty" jsonschema:"true: all files of the output are reviewed together"`
+	Account  bool                        `json:"account,omitempty" jsonschema:"true: your account of the work, in notes, is reviewed too"`
 }
 
 // CriterionResult is the verdict on one criterion (seed 001).

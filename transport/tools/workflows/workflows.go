@@ -44,7 +44,7 @@ var words = tool.Words{
 		"state":                         {"started", "completed"},
 		"branch_status":                 {string(machine.BranchNamed), string(machine.BranchOutsideGit), string(machine.BranchCreated), string(machine.BranchCheckedOut)},
 		"type":                          {"file", "files", "string", "file_path"},
-		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files"},
+		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files", "filepath or list of filepaths", "text, up to 100,000 characters"},
 	},
 }
 
