@@ -176,6 +176,11 @@ var byPerson = regexp.MustCompile(`(?i)approv|sign.?off|(human|user|manual)[ _-]
 
 func (c *converter) step(s *yaml.Node, made map[string][]string) {
 	id := scalar(get(s, "id"))
+	for _, key := range []string{"inputs", "outputs", "reviews", "quality_criteria", "hooks", "stop_hooks", "dependencies"} {
+		if v := get(s, key); v != nil && yamltree.IsNull(v) {
+			remove(s, key)
+		}
+	}
 	if get(s, "instructions_file") == nil && get(s, "instructions") == nil && scalar(get(s, "description")) != "" {
 		set(s, "instructions", text(scalar(get(s, "description"))))
 		c.did("step %s: it had no instructions, so its description is the instructions", id)
@@ -204,7 +209,7 @@ func (c *converter) checks(s *yaml.Node, id string) {
 		reviews = list()
 	}
 	for _, r := range reviews.Content {
-		if criteria := get(r, "quality_criteria"); criteria != nil && criteria.Kind == yaml.SequenceNode {
+		if criteria := get(r, "quality_criteria"); criteria != nil && criteria.Kind != yaml.MappingNode {
 			replace(r, "quality_criteria", criteriaOf(criteria))
 			c.did("step %s: the criteria of its reviews now have names", id)
 		}
@@ -221,7 +226,7 @@ func (c *converter) checks(s *yaml.Node, id string) {
 	}
 	prompts := mapping()
 	for _, hooks := range []*yaml.Node{get(s, "stop_hooks"), get(get(s, "hooks"), "after_agent")} {
-		if hooks == nil {
+		if hooks == nil || hooks.Kind != yaml.SequenceNode {
 			continue
 		}
 		hooks.Content = slices.DeleteFunc(hooks.Content, func(h *yaml.Node) bool {
@@ -260,6 +265,9 @@ func (c *converter) output(made, o *yaml.Node) {
 		if path = scalar(get(o, "file")); path == "" {
 			path, kind = scalar(get(o, "directory")), "files"
 		}
+		if path == "" && len(o.Content) > 0 { // "- report.md: what it is"
+			path, kind, about = o.Content[0].Value, "file", "; "+scalar(o.Content[1])
+		}
 		for _, key := range []string{"doc_spec", "document_type", "dtd"} {
 			if spec := scalar(get(o, key)); spec != "" {
 				about = "; it must conform to " + spec
@@ -283,16 +291,33 @@ func criteriaOf(criteria *yaml.Node) *yaml.Node {
 	if criteria.Kind == yaml.MappingNode {
 		return criteria
 	}
+	if criteria.Kind == yaml.ScalarNode {
+		criteria = list(criteria)
+	}
 	for i, q := range criteria.Content {
+		if q.Kind == yaml.MappingNode { // "- Complete: Is it complete?", which YAML takes for a mapping
+			for k := 0; k < len(q.Content); k += 2 {
+				set(made, unused(made, q.Content[k].Value), text(scalar(q.Content[k+1])))
+			}
+			continue
+		}
 		question, name := scalar(q), fmt.Sprintf("criterion_%d", i+1)
 		if m := bold.FindStringSubmatch(question); m != nil && get(made, m[1]) == nil && strings.TrimSpace(question[len(m[0]):]) != "" {
 			name, question = m[1], question[len(m[0]):]
 		}
 		if question != "" {
-			set(made, name, text(question))
+			set(made, unused(made, name), text(question))
 		}
 	}
 	return made
+}
+
+// unused returns a name that a mapping does not have: this one, or this one with underscores.
+func unused(m *yaml.Node, name string) string {
+	for get(m, name) != nil {
+		name += "_"
+	}
+	return name
 }
 
 // outputsOf returns the names of the outputs of each step, as they will be.
@@ -304,7 +329,11 @@ func outputsOf(steps *yaml.Node) map[string][]string {
 		case outputs == nil:
 		case outputs.Kind == yaml.SequenceNode:
 			for _, o := range outputs.Content {
-				made[id] = append(made[id], cmp.Or(scalar(o), scalar(get(o, "file")), scalar(get(o, "directory"))))
+				named := mapping()
+				new(converter).output(named, o)
+				for i := 0; i < len(named.Content); i += 2 {
+					made[id] = append(made[id], named.Content[i].Value)
+				}
 			}
 		case outputs.Kind == yaml.MappingNode:
 			for i := 0; i < len(outputs.Content); i += 2 {

@@ -125,6 +125,8 @@ func TestConvertEachPart(t *testing.T) {
 		{"a hook's prompt file", base + workflows + "steps: [{" + step + "instructions: A, outputs: {}, reviews: [], hooks: {after_agent: [{prompt_file: hooks/short.md}]}}]\n", "Does it pass this check? Is it", "prompts of its hooks are now a review"},
 		{"hooks that two steps share", base + "steps: [{" + step + "instructions: A, outputs: {}, reviews: [], stop_hooks: &h [{prompt: Good}]}, {id: b, name: B, description: B, instructions: B, outputs: {}, reviews: [], stop_hooks: *h}]\n", "check_1", "step b: the prompts of its hooks are now a review"},
 		{"criteria of a review as a list", base + workflows + "steps: [{" + step + "instructions: A, outputs: {o: {type: file, description: O}}, reviews: [{run_each: o, quality_criteria: [\"Is it good?\"]}]}]\n", "criterion_1:", "now have names"},
+		{"criteria that YAML takes for mappings, and one that is a text", strings.Replace(base, "common_job_info_provided_to_all_steps_at_runtime", "description", 1) + "steps: [{" + step + "instructions: A, outputs: [{a.md: The text}], quality_criteria: [{Complete: \"Is it complete?\"}, {Complete: \"Is it all?\"}]}, {id: b, name: B, description: B, instructions: B, outputs: , reviews: , quality_criteria: \"Is it good?\"}]\n",
+			"Complete_: 'Is it all?'", "step b: its quality_criteria are now a review"},
 		{"an approval", base + "steps: [{id: approve_it, name: A, description: A, instructions: A, outputs: {}, reviews: []}]\n", "approve_it", "by: human"},
 	} {
 		made, err := Convert(dir, []byte(c.source))

@@ -95,10 +95,11 @@ func TestMapping(t *testing.T) {
 	rules := 0
 	for _, file := range files {
 		source := readFile(t, file)
-		j, ds := Parse("/jobs/x", FileName, source)
+		j, _ := Parse("/jobs/x", FileName, source)
 		if j == nil {
 			c, err := Convert("", source)
 			testkit.Must(t, err)
+			var ds Diagnostics
 			if j, ds = Parse("/jobs/x", FileName, c.Source); j == nil {
 				t.Errorf("%s: %v", file, ds)
 				continue

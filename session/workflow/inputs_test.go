@@ -307,3 +307,17 @@ func TestStartTakesSessionIDForTheParent(t *testing.T) {
 	a.SessionID = new("5f0c0a0e-9a6e-4a50-8a7e-0c9d5f6b8a11")
 	refused(t, errOf(c.Start(ctx, a)), session.ToolError, "bad_session_id", "leave it out", "parent_session_id", "begin_step.session_id")
 }
+
+// A long text that a workflow is started with is kept beside the record, and is there after a restart.
+func TestALongInputSurvivesARestart(t *testing.T) {
+	p, srv, c := surveyed(t)
+	topic := strings.Repeat("é ", machine.MaxText/2)
+	r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", Inputs: given{"topic": text(topic)}})
+	testkit.Must(t, err)
+	srv.stop()
+	id := r.BeginStep.SessionID
+	step, err := p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id})
+	if err != nil || step.BeginStep.Inputs[0].Value == nil || *step.BeginStep.Inputs[0].Value != topic {
+		t.Errorf("after a restart: %.200s, %v", toJSON(t, step), err)
+	}
+}

@@ -84,6 +84,7 @@ func (s *State) values(f func(v *OutputValue)) {
 			}
 		}
 	}
+	each(s.Inputs)
 	steps(s.StepProgress)
 	for _, w := range s.History {
 		steps(w.Progress)
