@@ -52,7 +52,7 @@ const maxFolder = 1000
 
 // filesOf returns the files that a submitted path means.
 func filesOf(root string, o *job.Output, path string) ([]string, error) {
-	real, info, err := gate.Locate(root, path)
+	real, info, _ := gate.Locate(root, path)
 	if o.Type != job.FilePath || info == nil || !info.IsDir() {
 		return []string{path}, checkPath(root, o.Name, path)
 	}
